@@ -1,0 +1,86 @@
+//! Appending: make room, then write, then move the head.
+
+use std::io;
+use std::ops::Range;
+
+use super::Log;
+use crate::error::AppendError;
+use crate::extent::{Extent, Stock};
+use crate::header::Header;
+use crate::record::RECORD_BYTES;
+
+/// What an append did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The absolute indexes of the extents, in their order.
+    pub indexes: Range<u64>,
+    /// The oldest extents, overwritten because the log is full: wasted.
+    pub dropped: Stock,
+}
+
+impl Log {
+    /// Appends the extents in their order, at consecutive indexes from the head.
+    ///
+    /// When the log is full the oldest make room (of more extents than it holds, the first of these too). After any
+    /// error the head is where it was. After [`AppendError::Io`] some records may be in the file nevertheless: the next
+    /// append writes over them, and the extents of the failed one must be counted as wasted.
+    pub fn append(&mut self, extents: &[Extent]) -> Result<Appended, AppendError> {
+        let stride = self.header.identity.stride;
+        if !self.marked {
+            return Err(AppendError::MarkUnknown);
+        }
+        if self.poisoned {
+            return Err(AppendError::Poisoned);
+        }
+        if let Some(extent) = extents.iter().find(|extent| !extent.is_sound(stride)) {
+            return Err(AppendError::Unsound { extent: *extent, stride });
+        }
+        let start = self.head;
+        let Some(end) = start.checked_add(extents.len() as u64) else {
+            return Err(AppendError::IndexesExhausted { head: start });
+        };
+
+        // The slots leave the readable range before they are written: a write that fails half-way has spoilt them.
+        let lowest = end.saturating_sub(self.header.capacity);
+        let dropped = self.release(lowest);
+        let (unkept, kept) = extents.split_at(lowest.saturating_sub(start) as usize);
+        let first_kept = end - kept.len() as u64;
+        if let Err(source) = self.write(first_kept..end, kept) {
+            return Err(AppendError::Io { dropped: dropped.stock(), source });
+        }
+
+        self.head = end;
+        self.tail = self.tail.max(lowest);
+        for (index, extent) in (first_kept..end).zip(kept) {
+            self.ids[self.header.slot(index) as usize] = extent.ids();
+            self.held.add(extent.ids());
+        }
+        debug_assert!(
+            self.tail <= start.max(lowest) && end - self.tail <= self.header.capacity,
+            "L1: {self:?}"
+        );
+        let mut all_dropped = dropped;
+        for extent in unkept {
+            all_dropped.add(extent.ids());
+        }
+        Ok(Appended { indexes: start..end, dropped: all_dropped.stock() })
+    }
+
+    /// Writes at most a lap of records, in one piece or, over the end of the file, in two.
+    fn write(&mut self, indexes: Range<u64>, extents: &[Extent]) -> io::Result<()> {
+        self.buffer.clear();
+        let slot = self.header.slot(indexes.start);
+        for (index, extent) in indexes.zip(extents) {
+            self.seal.encode(index, *extent, &mut self.buffer);
+        }
+        let until_end = (self.header.capacity - slot) as usize * RECORD_BYTES;
+        let (before, after) = self.buffer.split_at(until_end.min(self.buffer.len()));
+        if !before.is_empty() {
+            self.storage.write_at(Header::offset(slot), before)?;
+        }
+        if !after.is_empty() {
+            self.storage.write_at(Header::offset(0), after)?;
+        }
+        Ok(())
+    }
+}

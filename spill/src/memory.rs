@@ -1,0 +1,177 @@
+//! A storage in memory, with the misfortunes of a disk: for tests and simulators.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::storage::{Shortened, Storage};
+
+/// The unit that a disk writes whole or not at all.
+const SECTOR: usize = 512;
+
+/// Bytes in memory. Clones are handles on the same bytes, so a test keeps one and tampers behind the log's back.
+///
+/// It remembers which sectors were written since the last sync and what they held before, so that a power cut can be
+/// played: [`settle`](Self::settle) the sectors that are to survive, then [`crash`](Self::crash).
+///
+/// ```
+/// use xuid_spill::{MemoryStorage, Storage};
+/// let mut disk = MemoryStorage::new();
+/// disk.allocate(1024)?;
+/// disk.write_at(0, &[1; 1024])?;
+/// disk.settle(|sector| sector == 1);
+/// disk.crash();
+/// assert_eq!(disk.bytes()[511..513], [0, 1]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStorage {
+    disk: Arc<Mutex<Disk>>,
+}
+
+#[derive(Debug, Default)]
+struct Disk {
+    bytes: Vec<u8>,
+    /// What the sectors written since the last sync held then.
+    unsynced: BTreeMap<usize, Vec<u8>>,
+    failing_write: Option<Fault>,
+    failing_sync: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    /// Calls until it strikes; 1 is the next one.
+    nth: u64,
+    /// How many bytes of the failing write land all the same.
+    landed: usize,
+}
+
+impl MemoryStorage {
+    /// An empty one, for [`Log::create`](crate::Log::create).
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One that holds these bytes: a copy of another one, say, or a file read from a disk.
+    #[must_use]
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        let disk = Disk { bytes, ..Disk::default() };
+        Self { disk: Arc::new(Mutex::new(disk)) }
+    }
+
+    /// A copy of the bytes as they are now, synced or not.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        self.lock().bytes.clone()
+    }
+
+    /// Changes the bytes behind the log's back, their number included.
+    pub fn tamper(&self, change: impl FnOnce(&mut Vec<u8>)) {
+        change(&mut self.lock().bytes);
+    }
+
+    /// Lets the `nth` write from now (1 is the next) fail after its first `landed` bytes were written.
+    pub fn fail_write(&self, nth: u64, landed: usize) {
+        self.lock().failing_write = Some(Fault { nth, landed });
+    }
+
+    /// Lets the `nth` sync from now (1 is the next) fail.
+    pub fn fail_sync(&self, nth: u64) {
+        self.lock().failing_sync = Some(nth);
+    }
+
+    /// Makes those of the unsynced 512-byte sectors durable that `survives` picks by number.
+    pub fn settle(&self, mut survives: impl FnMut(u64) -> bool) {
+        self.lock().unsynced.retain(|sector, _| !survives(*sector as u64));
+    }
+
+    /// The power is cut: every sector that is not durable is again what it was.
+    pub fn crash(&self) {
+        let mut disk = self.lock();
+        for (sector, before) in std::mem::take(&mut disk.unsynced) {
+            let start = sector * SECTOR;
+            if let Some(now) = disk.bytes.get_mut(start..start + before.len()) {
+                now.copy_from_slice(&before);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Disk> {
+        // A test that panicked while it held the lock left the bytes in some state; any state is a legal disk.
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Disk {
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let end = offset + bytes.len();
+        for sector in offset / SECTOR..=(end - 1) / SECTOR {
+            let start = sector * SECTOR;
+            let until = (start + SECTOR).min(self.bytes.len());
+            let before = &self.bytes[start..until];
+            self.unsynced.entry(sector).or_insert_with(|| before.to_vec());
+        }
+        self.bytes[offset..end].copy_from_slice(bytes);
+    }
+}
+
+/// Counts down; whether this call is the one.
+fn strikes(left: &mut u64) -> bool {
+    *left = left.saturating_sub(1);
+    *left == 0
+}
+
+impl Storage for MemoryStorage {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.lock().bytes.len() as u64)
+    }
+
+    fn allocate(&mut self, bytes: u64) -> io::Result<()> {
+        let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
+        let mut disk = self.lock();
+        if disk.bytes.len() < bytes {
+            disk.bytes.resize(bytes, 0);
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let disk = self.lock();
+        Shortened::check(disk.bytes.len() as u64, offset, buf.len())?;
+        // Checked: the end is within a Vec, so the offset fits.
+        let start = offset as usize;
+        buf.copy_from_slice(&disk.bytes[start..start + buf.len()]);
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut disk = self.lock();
+        Shortened::check(disk.bytes.len() as u64, offset, bytes.len())?;
+        if let Some(mut fault) = disk.failing_write.take() {
+            if strikes(&mut fault.nth) {
+                let landed = fault.landed.min(bytes.len());
+                disk.write(offset as usize, &bytes[..landed]);
+                return Err(io::Error::other("a write that was told to fail"));
+            }
+            disk.failing_write = Some(fault);
+        }
+        disk.write(offset as usize, bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut disk = self.lock();
+        if let Some(mut nth) = disk.failing_sync.take() {
+            if strikes(&mut nth) {
+                return Err(io::Error::other("a sync that was told to fail"));
+            }
+            disk.failing_sync = Some(nth);
+        }
+        disk.unsynced.clear();
+        Ok(())
+    }
+}

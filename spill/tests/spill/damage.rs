@@ -1,0 +1,183 @@
+//! Bytes that changed behind the log's back.
+
+use xuid_spill::{Damage, HeaderError, Log, MemoryStorage, OpenError, ReadError};
+
+use crate::support::{RECORD, RECORDS_AT, create, expected, extent, extents, identity, open, read_all};
+
+const CAPACITY: u64 = 128;
+const HEADERS: [usize; 2] = [0, 4096];
+
+fn offset(index: u64) -> usize {
+    (RECORDS_AT + index % CAPACITY * RECORD) as usize
+}
+
+/// The bytes of a log with 20 records in its second lap.
+fn full_log() -> Vec<u8> {
+    let (disk, mut log) = create(CAPACITY);
+    log.append(&extents(0..CAPACITY + 20)).unwrap();
+    disk.bytes()
+}
+
+fn refusal(bytes: Vec<u8>) -> OpenError {
+    Log::open(Box::new(MemoryStorage::from_bytes(bytes)), &expected()).unwrap_err()
+}
+
+#[test]
+fn a_flipped_bit_anywhere_costs_at_most_the_record_it_is_in() {
+    let bytes = full_log();
+    // One place in each 512 bytes, at a distance to their begin that visits all fields and bits in turn.
+    for (turn, sector) in (0..bytes.len()).step_by(512).enumerate() {
+        let at = sector + turn * 5 % RECORD as usize;
+        let disk = MemoryStorage::from_bytes(bytes.clone());
+        disk.tamper(|bytes| bytes[at] ^= 1 << (turn % 8));
+        let (log, report) = open(&disk, 0);
+        let read = read_all(&log);
+        let whole = 20..CAPACITY + 20;
+        if at < RECORDS_AT as usize {
+            assert_eq!(read.len() as u64, CAPACITY, "byte {at}");
+            assert_eq!(report.damaged, 0);
+        } else {
+            let lost = whole.clone().find(|index| offset(*index) / 32 == at / 32).unwrap();
+            let left: Vec<_> =
+                whole.filter(|index| *index != lost).map(|index| (index, extent(index))).collect();
+            assert_eq!(read, left, "byte {at}");
+            assert_eq!((report.damaged, report.stale), (1, 0));
+            assert_eq!(log.missing(), 1);
+        }
+    }
+}
+
+#[test]
+fn one_damaged_header_is_written_again_from_the_other() {
+    let bytes = full_log();
+    for copy in HEADERS {
+        for byte in 0..128 {
+            let disk = MemoryStorage::from_bytes(bytes.clone());
+            disk.tamper(|bytes| bytes[copy + byte] ^= 0x10);
+            let (log, report) = open(&disk, 0);
+            assert!(report.header_repaired, "byte {byte} of the copy at {copy}");
+            assert_eq!(log.id(), identity().spill);
+            disk.crash();
+            assert!(disk.bytes() == bytes, "byte {byte} of the copy at {copy} was not repaired durably");
+        }
+    }
+    assert!(!open(&MemoryStorage::from_bytes(bytes), 0).1.header_repaired);
+}
+
+#[test]
+fn with_both_headers_damaged_the_file_is_refused() {
+    let mut damaged = full_log();
+    for copy in HEADERS {
+        damaged[copy + 40] ^= 1;
+    }
+    assert!(matches!(refusal(damaged.clone()), OpenError::Header(HeaderError::Damaged)));
+    // One has lost its signature, the other is damaged: still a spill.
+    damaged[0] = 0;
+    assert!(matches!(refusal(damaged.clone()), OpenError::Header(HeaderError::Damaged)));
+    damaged[4096] = 0;
+    assert!(matches!(refusal(damaged), OpenError::Header(HeaderError::NotASpill { .. })));
+    assert!(matches!(refusal(vec![0; 100]), OpenError::Header(HeaderError::NotASpill { found: 100 })));
+}
+
+#[test]
+fn two_intact_headers_of_different_files_are_refused() {
+    let mut bytes = full_log();
+    let other = MemoryStorage::new();
+    let identity = xuid_spill::Identity { spill: xuid_spill::SpillId::from_bytes([9; 16]), ..identity() };
+    Log::create(Box::new(other.clone()), identity, crate::support::bytes_for(CAPACITY)).unwrap();
+    bytes[4096..8192].copy_from_slice(&other.bytes()[4096..8192]);
+    assert!(matches!(refusal(bytes), OpenError::Header(HeaderError::CopiesDiffer)));
+}
+
+#[test]
+fn a_shortened_file_is_refused_and_an_enlarged_one_is_read_as_it_was_made() {
+    let bytes = full_log();
+    for length in [128, 4096, 4096 + 128, RECORDS_AT as usize, bytes.len() - 1] {
+        let error = refusal(bytes[..length].to_vec());
+        let OpenError::Header(HeaderError::Shortened(shortened)) = error else {
+            panic!("{length} bytes: {error}")
+        };
+        assert_eq!((shortened.found, shortened.needed), (length as u64, bytes.len() as u64));
+    }
+    let disk = MemoryStorage::from_bytes(bytes);
+    disk.tamper(|bytes| bytes.resize(bytes.len() + 5000, 0xAB));
+    let (mut log, report) = open(&disk, 0);
+    assert_eq!((report.surplus_bytes, report.damaged), (5000, 0));
+    log.append(&extents(148..300)).unwrap();
+    assert_eq!(read_all(&log).len() as u64, CAPACITY);
+    assert!(disk.bytes().ends_with(&[0xAB; 5000]));
+}
+
+#[test]
+fn a_record_of_the_lap_before_in_this_laps_slot_is_not_read() {
+    let (disk, mut log) = create(CAPACITY);
+    log.append(&extents(0..CAPACITY)).unwrap();
+    let lap_before = disk.bytes();
+    log.append(&extents(CAPACITY..CAPACITY + 20)).unwrap();
+    // A lost write: the slot of index 128 + 5 holds the valid record of index 5 again.
+    let slot = offset(5)..offset(5) + 32;
+    disk.tamper(|bytes| bytes[slot.clone()].copy_from_slice(&lap_before[slot]));
+
+    let lost = CAPACITY + 5;
+    let mut out = Vec::new();
+    let damage = log.read(lost..lost + 1, &mut out).unwrap();
+    assert_eq!((out.len(), damage), (0, Damage { records: 1, ids: extent(lost).ids() }));
+    assert_eq!(log.first_alive(lost, 0, lost + 1), None);
+
+    let (reopened, report) = open(&disk, 0);
+    assert_eq!((report.stale, report.damaged, report.head), (1, 0, CAPACITY + 20));
+    assert_eq!(read_all(&reopened).len() as u64, CAPACITY - 1);
+    let damage = reopened.read(lost..lost + 1, &mut out).unwrap();
+    assert_eq!((out.len(), damage), (0, Damage { records: 1, ids: 0 }));
+}
+
+#[test]
+fn a_valid_record_in_a_slot_that_is_not_its_own_is_damage() {
+    let disk = MemoryStorage::from_bytes(full_log());
+    let copied = disk.bytes()[offset(147)..offset(147) + 32].to_vec();
+    disk.tamper(|bytes| bytes[offset(60)..offset(60) + 32].copy_from_slice(&copied));
+    let (log, report) = open(&disk, 0);
+    assert_eq!(report.damaged, 1);
+    assert!(read_all(&log).iter().all(|(index, _)| *index != 60));
+}
+
+#[test]
+fn records_of_another_file_are_damage() {
+    let other = MemoryStorage::new();
+    let identity = xuid_spill::Identity { spill: xuid_spill::SpillId::from_bytes([9; 16]), ..identity() };
+    let mut log =
+        Log::create(Box::new(other.clone()), identity, crate::support::bytes_for(CAPACITY)).unwrap();
+    log.append(&extents(0..10)).unwrap();
+    let foreign = other.bytes();
+    let (disk, _log) = create(CAPACITY);
+    disk.tamper(|bytes| bytes[RECORDS_AT as usize..].copy_from_slice(&foreign[RECORDS_AT as usize..]));
+    let (log, report) = open(&disk, 0);
+    assert_eq!((report.damaged, report.head, log.stock().extents), (10, 0, 0));
+}
+
+#[test]
+fn damage_that_comes_while_the_log_is_open_is_skipped_and_its_ids_are_counted() {
+    let (disk, mut log) = create(CAPACITY);
+    log.append(&extents(0..10)).unwrap();
+    disk.tamper(|bytes| bytes[offset(3)] ^= 1);
+    let mut out = Vec::new();
+    assert_eq!(log.read(2..5, &mut out).unwrap(), Damage { records: 1, ids: extent(3).ids() });
+    assert_eq!(out, [(2, extent(2)), (4, extent(4))]);
+    // The sums do not drift: when the mark passes the damage, what was counted for it goes.
+    log.resume_at(5);
+    assert_eq!(log.stock().extents, 5);
+}
+
+#[test]
+fn a_file_that_shrinks_while_open_is_an_error_and_not_a_guess() {
+    let (disk, mut log) = create(CAPACITY);
+    log.append(&extents(0..10)).unwrap();
+    disk.tamper(|bytes| bytes.truncate(offset(5)));
+    let mut out = Vec::new();
+    assert!(matches!(log.read(0..10, &mut out), Err(ReadError::Shortened(_))));
+    assert!(out.is_empty());
+    // Nothing unread is called too old.
+    assert_eq!(log.first_alive(0, u64::MAX, 10), Some(0));
+    assert!(log.append(&extents(10..11)).is_err());
+    assert_eq!(disk.bytes().len(), offset(5));
+}
