@@ -1,0 +1,488 @@
+//! The supervisor under scripted clocks: single claims first, then random scripts.
+
+#![expect(clippy::cast_possible_wrap, reason = "a step is signed, and the longest is of 20 years")]
+
+use proptest::prelude::*;
+
+use super::*;
+
+const HOUR: u64 = 3_600 * SECOND;
+const YEAR: i64 = 365 * 24 * HOUR as i64;
+/// 2026, some day.
+const START: u64 = 1_793_000_000 * SECOND;
+
+/// Two clocks under a test's control, and the supervisor that watches them.
+struct Bench {
+    at: Reading,
+    supervisor: Supervisor,
+    last: Observation,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::starting_at(START)
+    }
+
+    fn starting_at(wall: u64) -> Self {
+        let at = Reading { wall, boot: 7 * HOUR };
+        let supervisor = Supervisor::new(Thresholds::default(), at);
+        let last = Observation { now: wall, verdict: Verdict::Steady, rollback: false, jump: false };
+        Self { at, supervisor, last }
+    }
+
+    /// Steps the wall alone, as an administrator does.
+    fn step(&mut self, by: i64) -> &mut Self {
+        self.at.wall = self.at.wall.saturating_add_signed(by);
+        self
+    }
+
+    /// Time goes by on both clocks.
+    fn pass(&mut self, ns: u64) -> &mut Self {
+        self.at.wall = self.at.wall.saturating_add(ns);
+        self.at.boot = self.at.boot.saturating_add(ns);
+        self
+    }
+
+    /// Observes, and asserts what holds for every observation.
+    fn look(&mut self) -> Observation {
+        let (before, boot) = (self.supervisor.now, self.supervisor.last.boot);
+        let elapsed = self.at.boot.saturating_sub(boot);
+        let seen = self.supervisor.observe(self.at);
+        let Thresholds { rollback_wait, drift, max_forward, .. } = Thresholds::default();
+        let wall = self.at.wall;
+        assert_eq!(seen.now, self.supervisor.now());
+        assert!(seen.now >= before, "S1: E went from {before} to {}", seen.now);
+        assert!(
+            seen.now <= before.saturating_add(elapsed).max(wall),
+            "S2: {before} -> {seen:?}, wall {wall}"
+        );
+        match seen.verdict {
+            Verdict::Steady => assert_eq!(seen.now, wall),
+            Verdict::Stand { lead } => {
+                assert!(lead > 0 && lead <= rollback_wait && seen.now == wall + lead, "{seen:?}");
+                assert_eq!(seen.now, before, "E did not stand");
+            }
+            Verdict::CatchUp { lead } => {
+                assert!(lead > 0 && lead <= drift && seen.now == wall + lead, "{seen:?}");
+                assert!(seen.now - before <= elapsed - elapsed / CATCH_UP, "E ran faster than 9/10");
+            }
+            Verdict::Behind { lead } => {
+                assert!(lead > drift, "{seen:?}");
+                assert_eq!(seen.now, before, "E did not stand");
+            }
+            Verdict::Ahead { by } => {
+                assert!(by > max_forward, "{seen:?}");
+                assert!(seen.now - before <= elapsed, "a leap was followed: {seen:?}");
+            }
+        }
+        self.last = seen;
+        seen
+    }
+
+    /// Lets `ns` go by, looking every `every`.
+    fn run(&mut self, ns: u64, every: u64) -> Observation {
+        let mut left = ns;
+        while left > 0 {
+            let part = left.min(every);
+            self.pass(part).look();
+            left -= part;
+        }
+        self.last
+    }
+
+    fn switch(&mut self) {
+        let now = self.supervisor.switched(self.at);
+        assert_eq!(now, self.supervisor.now());
+    }
+}
+
+fn ahead(seen: &Observation) -> bool {
+    matches!(seen.verdict, Verdict::Ahead { .. })
+}
+
+#[test]
+fn a_small_step_back_is_waited_out() {
+    let mut bench = Bench::new();
+    let before = bench.run(SECOND, MS).now;
+    let seen = bench.step(-10 * MS as i64).look();
+    assert_eq!((seen.now, seen.verdict, seen.rollback), (before, Verdict::Stand { lead: 10 * MS }, true));
+    let seen = bench.run(9 * MS, MS);
+    assert_eq!((seen.now, seen.verdict, seen.rollback), (before, Verdict::Stand { lead: MS }, false));
+    assert_eq!(bench.run(MS, MS).verdict, Verdict::Steady);
+    assert_eq!(bench.run(MS, MS).now, before + MS);
+}
+
+#[test]
+fn a_leap_second_is_caught_up_at_nine_tenths_and_ends_without_a_jump() {
+    let mut bench = Bench::new();
+    bench.step(-(SECOND as i64));
+    assert_eq!(bench.look().verdict, Verdict::CatchUp { lead: SECOND });
+    assert_eq!(bench.run(5 * SECOND, 3 * MS + 1_234).now, START + 4_500_000_000 - rounding(&bench));
+    let mut before = bench.last.now;
+    let mut took = 5 * SECOND;
+    while bench.last.verdict != Verdict::Steady {
+        let seen = bench.run(MS, MS);
+        assert!(seen.now - before <= MS, "E leapt as the lead went to nothing");
+        before = seen.now;
+        took += MS;
+    }
+    assert!((9_990 * MS..=10_000 * MS).contains(&took), "{took} ns for a second at a tenth");
+}
+
+/// What rounding up each tenth has cost E so far.
+fn rounding(bench: &Bench) -> u64 {
+    let exact = START + 4_500_000_000;
+    let lost = exact.saturating_sub(bench.last.now);
+    assert!(lost < 10_000, "{lost} ns");
+    lost
+}
+
+#[test]
+fn two_steps_back_of_600_ms_are_one_lead_of_1200() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.step(-600 * MS as i64).look().verdict, Verdict::CatchUp { lead: 600 * MS });
+    let seen = bench.step(-600 * MS as i64).look();
+    assert_eq!((seen.verdict, seen.rollback), (Verdict::Behind { lead: 1_200 * MS }, true));
+    let now = seen.now;
+    bench.switch();
+    assert_eq!(bench.supervisor.now(), now - 1_200 * MS);
+    assert_eq!(bench.look().verdict, Verdict::Steady);
+}
+
+#[test]
+fn without_a_switch_a_large_lead_is_stood_out_and_then_caught_up() {
+    let mut bench = Bench::new();
+    bench.step(-30 * SECOND as i64).look();
+    assert_eq!(bench.run(28 * SECOND, 10 * MS).verdict, Verdict::Behind { lead: 2 * SECOND });
+    assert!(matches!(bench.run(SECOND, 10 * MS).verdict, Verdict::CatchUp { .. }));
+    assert_eq!(bench.run(10 * SECOND, 10 * MS).verdict, Verdict::Steady);
+}
+
+#[test]
+fn a_step_back_that_fell_into_a_long_gap_costs_what_is_left_of_it() {
+    let mut bench = Bench::new();
+    let seen = bench.pass(10 * SECOND).step(-10_500 * MS as i64).look();
+    assert_eq!((seen.now, seen.verdict), (START, Verdict::CatchUp { lead: 500 * MS }));
+    let mut bench = Bench::new();
+    bench.step(-10 * SECOND as i64).look();
+    let seen = bench.pass(9_500 * MS).look();
+    assert_eq!((seen.now, seen.verdict), (START, Verdict::CatchUp { lead: 500 * MS }));
+}
+
+#[test]
+fn a_pause_of_hours_is_no_step() {
+    let mut bench = Bench::new();
+    let seen = bench.pass(9 * HOUR).look();
+    let steady =
+        Observation { now: START + 9 * HOUR, verdict: Verdict::Steady, rollback: false, jump: false };
+    assert_eq!(seen, steady);
+}
+
+#[test]
+fn slewing_at_a_part_in_a_thousand_is_no_step_however_long_the_gap() {
+    for slew in [-1i64, 1] {
+        let mut bench = Bench::new();
+        for gap in [MS, SECOND, HOUR, 20 * HOUR] {
+            let seen = bench.pass(gap).step(slew * (gap / SLEW) as i64).look();
+            assert_eq!((seen.verdict, seen.rollback, seen.jump), (Verdict::Steady, false, false));
+        }
+    }
+}
+
+#[test]
+fn a_small_step_forward_is_followed_at_once() {
+    let mut bench = Bench::new();
+    let seen = bench.step(4 * SECOND as i64).look();
+    assert_eq!((seen.now, seen.verdict, seen.jump), (START + 4 * SECOND, Verdict::Steady, false));
+}
+
+#[test]
+fn a_leap_forward_is_held_counted_once_and_believed_after_a_minute() {
+    let mut bench = Bench::new();
+    let seen = bench.step(14 * YEAR).look();
+    assert_eq!((seen.now, seen.jump, ahead(&seen)), (START, true, true));
+    for passed in 1..600 {
+        let seen = bench.run(100 * MS, 100 * MS);
+        assert_eq!((seen.now, seen.jump, ahead(&seen)), (START + passed * 100 * MS, false, true));
+    }
+    let seen = bench.run(100 * MS, 100 * MS);
+    assert_eq!((seen.now, seen.verdict), (bench.at.wall, Verdict::Steady));
+}
+
+#[test]
+fn a_leap_that_is_taken_back_in_time_leaves_no_trace() {
+    let mut bench = Bench::new();
+    bench.step(14 * YEAR).look();
+    bench.run(59 * SECOND, 100 * MS);
+    let seen = bench.step(-14 * YEAR).look();
+    let steady =
+        Observation { now: START + 59 * SECOND, verdict: Verdict::Steady, rollback: false, jump: false };
+    assert_eq!(seen, steady);
+}
+
+#[test]
+fn another_leap_while_one_is_held_starts_the_minute_again() {
+    let mut bench = Bench::new();
+    bench.step(YEAR).look();
+    bench.run(50 * SECOND, 100 * MS);
+    assert!(bench.step(YEAR).look().jump);
+    assert!(ahead(&bench.run(50 * SECOND, 100 * MS)));
+    assert_eq!(bench.run(10 * SECOND, 100 * MS).verdict, Verdict::Steady);
+}
+
+#[test]
+fn a_clock_that_comes_back_from_far_behind_is_followed_at_once() {
+    let mut bench = Bench::new();
+    bench.step(-20 * YEAR).look();
+    bench.run(HOUR, SECOND);
+    let seen = bench.step(20 * YEAR).look();
+    assert_eq!((seen.now, seen.verdict, seen.jump), (START + HOUR, Verdict::Steady, false));
+}
+
+#[test]
+fn a_clock_that_comes_back_from_far_behind_after_a_switch_is_held() {
+    let mut bench = Bench::new();
+    bench.step(-20 * YEAR).look();
+    bench.switch();
+    bench.run(HOUR, SECOND);
+    assert!(ahead(&bench.step(20 * YEAR).look()));
+}
+
+#[test]
+fn a_second_clock_that_agrees_makes_a_leap_believed_at_once() {
+    let mut bench = Bench::new();
+    bench.step(2 * HOUR as i64).look();
+    bench.run(SECOND, MS);
+    let wall = bench.at.wall;
+    bench.supervisor.second_clock(wall - 4 * SECOND, bench.at);
+    let seen = bench.run(MS, MS);
+    assert_eq!((seen.now, seen.verdict), (wall + MS, Verdict::Steady));
+}
+
+#[test]
+fn a_leap_that_the_second_clock_denies_is_never_believed() {
+    let mut bench = Bench::new();
+    bench.supervisor.second_clock(START, bench.at);
+    bench.step(14 * YEAR).look();
+    let seen = bench.run(10 * HOUR, SECOND);
+    assert_eq!((seen.now, ahead(&seen)), (START + 10 * HOUR, true));
+    bench.supervisor.second_clock(START + 10 * HOUR, bench.at);
+    assert!(ahead(&bench.run(HOUR, SECOND)));
+}
+
+#[test]
+fn a_wall_ahead_of_the_second_clock_is_held_from_the_start() {
+    let mut bench = Bench::starting_at(START + 14 * YEAR as u64);
+    // The sample was taken 3 s of boot time before the last reading.
+    let at = bench.at;
+    bench.pass(3 * SECOND).look();
+    bench.supervisor.second_clock(START, at);
+    let seen = bench.look();
+    assert_eq!(seen.verdict, Verdict::Behind { lead: 14 * YEAR as u64 });
+    assert!(seen.jump);
+    bench.switch();
+    assert_eq!(bench.supervisor.now(), START + 3 * SECOND);
+    let seen = bench.run(HOUR, SECOND);
+    assert_eq!((seen.now, ahead(&seen)), (START + HOUR + 3 * SECOND, true));
+    bench.step(-14 * YEAR);
+    assert_eq!(bench.look().verdict, Verdict::Steady);
+}
+
+#[test]
+fn a_first_sample_during_a_catch_up_does_not_make_e_run_faster() {
+    let mut bench = Bench::new();
+    bench.step(-900 * MS as i64).look();
+    bench.run(100 * MS, MS);
+    bench.supervisor.second_clock(bench.at.wall - 5_100 * MS, bench.at);
+    let before = bench.last.now;
+    // The lead on the other clock's time, had E stood, is 790 ms at the end of this gap.
+    assert_eq!(bench.pass(5_200 * MS).look().now, before);
+}
+
+#[test]
+fn a_second_clock_that_falls_back_later_does_not_stop_the_engine() {
+    let mut bench = Bench::new();
+    bench.supervisor.second_clock(START, bench.at);
+    bench.run(SECOND, MS);
+    bench.supervisor.second_clock(START - HOUR, bench.at);
+    let seen = bench.run(SECOND, MS);
+    assert_eq!((seen.now, ahead(&seen)), (START + 2 * SECOND, true));
+    bench.supervisor.second_clock(START + 2 * SECOND, bench.at);
+    assert_eq!(bench.run(MS, MS).verdict, Verdict::Steady);
+}
+
+#[test]
+fn a_boot_clock_that_stands_or_goes_back_breaks_nothing() {
+    let mut bench = Bench::new();
+    for _ in 0..100 {
+        bench.step(SECOND as i64).look();
+    }
+    assert_eq!(bench.last.verdict, Verdict::Steady);
+    bench.at.boot = 0;
+    assert_eq!(bench.look().verdict, Verdict::Steady);
+    assert_eq!(bench.run(SECOND, MS).now, START + 101 * SECOND);
+    bench.at.boot = u64::MAX;
+    bench.look();
+    bench.at.boot = 1;
+    bench.look();
+    assert!(!ahead(&bench.run(2 * HOUR, SECOND)));
+}
+
+#[test]
+fn a_wall_at_either_end_of_time_breaks_nothing() {
+    for wall in [0, u64::MAX] {
+        let mut bench = Bench::starting_at(wall);
+        bench.look();
+        bench.step(i64::MIN).look();
+        bench.pass(u64::MAX / 2).look();
+        bench.step(i64::MAX).look();
+        bench.supervisor.second_clock(u64::MAX, Reading { wall: 0, boot: 0 });
+        bench.supervisor.second_clock(0, Reading { wall: 0, boot: u64::MAX });
+        bench.step(i64::MAX).pass(u64::MAX).look();
+        bench.switch();
+        bench.step(i64::MIN).look();
+    }
+}
+
+/// One thing that happens to the clocks.
+#[derive(Clone, Debug)]
+enum Act {
+    Step(i64),
+    Run {
+        ns: u64,
+        every: u64,
+    },
+    /// Steps there and back again, looking each time.
+    Swing {
+        by: i64,
+        times: u8,
+        every: u64,
+    },
+    BootStands {
+        wall: u64,
+    },
+    BootIsSetBack,
+    /// A sample of the second clock, this far from the true time.
+    Second {
+        off: i64,
+    },
+    /// The engine finds a worker, if one is wanted.
+    Switch,
+}
+
+fn gap() -> impl Strategy<Value = u64> {
+    prop_oneof![1..MS, MS..SECOND, SECOND..100 * SECOND, HOUR..10 * HOUR]
+}
+
+fn leap() -> impl Strategy<Value = i64> {
+    let size = prop_oneof![
+        MS as i64..20 * MS as i64,
+        20 * MS as i64..2 * SECOND as i64,
+        Just(SECOND as i64),
+        2 * SECOND as i64..HOUR as i64,
+        HOUR as i64..20 * YEAR,
+        Just(14 * YEAR),
+    ];
+    (size, any::<bool>()).prop_map(|(size, back)| if back { -size } else { size })
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => leap().prop_map(Act::Step),
+        4 => (gap(), 1u64..200).prop_map(|(ns, parts)| Act::Run { ns, every: ns / parts + 1 }),
+        1 => (leap(), 1u8..20, 1u64..SECOND).prop_map(|(by, times, every)| Act::Swing { by, times, every }),
+        1 => (1u64..3 * SECOND).prop_map(|wall| Act::BootStands { wall }),
+        1 => Just(Act::BootIsSetBack),
+        1 => leap().prop_map(|off| Act::Second { off }),
+        1 => Just(Act::Switch),
+    ]
+}
+
+fn play(bench: &mut Bench, truth: &mut u64, act: &Act) {
+    let boot = bench.at.boot;
+    match *act {
+        Act::Step(by) => drop(bench.step(by).look()),
+        Act::Run { ns, every } => drop(bench.run(ns, every)),
+        Act::Swing { by, times, every } => {
+            for _ in 0..times {
+                bench.step(by).pass(every).look();
+                bench.step(-by).pass(every).look();
+            }
+        }
+        Act::BootStands { wall } => drop(bench.step(wall as i64).look()),
+        Act::BootIsSetBack => {
+            bench.at.boot /= 2;
+            bench.look();
+        }
+        Act::Second { off } => {
+            let sample = truth.saturating_add_signed(off);
+            bench.supervisor.second_clock(sample, bench.at);
+        }
+        Act::Switch => {
+            if matches!(bench.last.verdict, Verdict::Behind { .. }) {
+                bench.switch();
+            }
+        }
+    }
+    *truth += bench.at.boot.saturating_sub(boot);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// The claims about each observation are in `Bench::look`; this one is that E finds back to the wall.
+    #[test]
+    fn when_time_runs_normally_again_e_is_the_wall_in_bounded_time(acts in prop::collection::vec(act(), 0..40)) {
+        let mut bench = Bench::new();
+        let mut truth = START;
+        for act in &acts {
+            play(&mut bench, &mut truth, act);
+        }
+        bench.look();
+        let Thresholds { drift, settle, .. } = Thresholds::default();
+        // A leap settles in a minute, or the second clock gives its consent; a worker is found for a large lead;
+        // the rest of a lead wears off at a tenth of boot time.
+        bench.run(settle, 250 * MS);
+        bench.supervisor.second_clock(bench.at.wall, bench.at);
+        bench.look();
+        if matches!(bench.last.verdict, Verdict::Behind { .. }) {
+            bench.switch();
+        }
+        bench.run(drift * CATCH_UP, 250 * MS);
+        prop_assert_eq!(bench.run(MS, MS).verdict, Verdict::Steady);
+    }
+
+    #[test]
+    fn without_a_second_clock_or_a_switch_time_alone_heals(
+        steps in prop::collection::vec((-20_000i64..20_000, gap()), 1..20),
+    ) {
+        let mut bench = Bench::new();
+        for (ms, gap) in steps {
+            bench.step(ms * MS as i64).pass(gap).look();
+        }
+        let lead = bench.last.now.saturating_sub(bench.at.wall);
+        let Thresholds { drift, settle, .. } = Thresholds::default();
+        bench.run(lead + drift * CATCH_UP + settle, 250 * MS);
+        prop_assert_eq!(bench.last.verdict, Verdict::Steady);
+    }
+
+    #[test]
+    fn leaps_that_never_settle_never_take_e_past_boot_time(
+        leaps in prop::collection::vec((6 * SECOND as i64..20 * YEAR, 1u64..59 * SECOND, gap()), 1..20),
+        every in MS..10 * SECOND,
+    ) {
+        let mut bench = Bench::new();
+        let boot = bench.at.boot;
+        for (leap, stands, between) in leaps {
+            bench.step(leap).look();
+            let truth = START + (bench.at.boot - boot);
+            prop_assert_eq!(bench.last.now, truth, "the leap was followed");
+            bench.run(stands, every);
+            prop_assert_eq!(bench.last.now, truth + stands, "a held leap moved E");
+            bench.step(-leap).look();
+            bench.pass(between).look();
+            prop_assert_eq!(bench.last.now, truth + stands + between);
+            prop_assert_eq!(bench.last.verdict, Verdict::Steady);
+        }
+    }
+}

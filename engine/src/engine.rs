@@ -1,0 +1,631 @@
+//! The engine as callers see it, and the state that its threads share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::builder::EngineBuilder;
+use crate::clock::{Clock, nanos};
+use crate::counters::Counters;
+use crate::error::IdError;
+use crate::fork::EpochWord;
+use crate::gate::Gate;
+use crate::hand::{HAND, Hand, Station, at_station};
+use crate::handle::Handle;
+use crate::id::Id;
+use crate::layout::Layout;
+use crate::minter::Now;
+use crate::order::Order;
+use crate::queue::Queue;
+use crate::registrar::Tally;
+use crate::registry::Genesis;
+use crate::reserve::ReserveTally;
+use crate::ring::Ring;
+use crate::run::{Block, Run};
+use crate::settings::{LONGEST_BLOCK, Settings};
+use crate::stats::{Stats, Status};
+use crate::sync::lock;
+use crate::ticket::{Pending, Returns, Ticket};
+use crate::wake::{Wake, unpark_current};
+
+mod report;
+
+/// Ids a waiting thread is glad to get beyond the one it asked for: its next run.
+const WELCOME: u32 = 64;
+
+/// What the producer publishes for stats.
+#[derive(Debug, Default)]
+pub(crate) struct Gauges {
+    pub(crate) reserve: ReserveTally,
+    pub(crate) held: u64,
+    pub(crate) stock: xuid_spill::Stock,
+    pub(crate) spill_active: bool,
+    pub(crate) why_not: Option<String>,
+    pub(crate) switches: u64,
+    pub(crate) rollbacks: u64,
+    pub(crate) jumps: u64,
+}
+
+/// What callers, producer and registrar share.
+pub(crate) struct Shared {
+    /// Tells engines of a process apart.
+    pub(crate) number: u64,
+    pub(crate) layout: Layout,
+    pub(crate) genesis: Genesis,
+    pub(crate) registry: String,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) epoch: EpochWord,
+    pub(crate) ring: Ring,
+    pub(crate) queue: Queue,
+    pub(crate) gate: Mutex<Gate>,
+    pub(crate) returns: Returns,
+    pub(crate) counters: Counters,
+    pub(crate) gauges: Mutex<Gauges>,
+    pub(crate) tally: Arc<Mutex<Tally>>,
+    pub(crate) producer: Arc<Wake>,
+    pub(crate) inherited: u64,
+    pub(crate) refused_spills: u64,
+    closed: AtomicBool,
+    refills: crate::counters::Shared,
+}
+
+/// What [`Shared`] is made of, besides what it makes itself.
+pub(crate) struct Parts {
+    pub(crate) genesis: Genesis,
+    pub(crate) registry: String,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) epoch: EpochWord,
+    pub(crate) gate: Gate,
+    pub(crate) tally: Arc<Mutex<Tally>>,
+    pub(crate) inherited: u64,
+    pub(crate) refused_spills: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { genesis, registry, settings, clock, epoch, gate, tally, inherited, refused_spills } = parts;
+        Self {
+            // The first epoch is unique in the process, and so are engines that way.
+            number: epoch.load(),
+            layout: genesis.layout,
+            genesis,
+            registry,
+            settings,
+            clock,
+            epoch,
+            ring: Ring::new(crate::ring::SLOTS),
+            queue: Queue::new(crate::queue::CAPACITY),
+            gate: Mutex::new(gate),
+            returns: Returns::default(),
+            counters: Counters::default(),
+            gauges: Mutex::default(),
+            tally,
+            producer: Arc::default(),
+            inherited,
+            refused_spills,
+            closed: AtomicBool::new(false),
+            refills: crate::counters::Shared::default(),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        // Acquire: pairs with the Release in `close`, so that the producer's clean stop sees what came before.
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        // Release: pairs with the Acquire in `is_closed`.
+        self.closed.store(true, Ordering::Release);
+        self.epoch.renew();
+        self.producer.wake();
+    }
+
+    fn check_open(&self) -> Result<(), IdError> {
+        if self.epoch.forked() {
+            return Err(IdError::Forked);
+        }
+        if self.is_closed() {
+            self.counters.refuse(&IdError::ShuttingDown);
+            return Err(IdError::ShuttingDown);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn count_refill(&self) {
+        self.refills.add(1);
+    }
+
+    /// The queue as the producer uses it, counted.
+    pub(crate) fn push_queue(&self, block: Block) -> Result<(), Block> {
+        let len = block.len();
+        self.queue.push(block)?;
+        self.counters.queue_in.add(u64::from(len));
+        Ok(())
+    }
+
+    pub(crate) fn pop_queue(&self) -> Option<Block> {
+        let block = self.queue.pop()?;
+        self.counters.queue_out.add(u64::from(block.len()));
+        Some(block)
+    }
+
+    pub(crate) fn give_back(&self, runs: Vec<Run>) {
+        self.counters.tickets_out.add(runs.iter().map(|run| u64::from(run.len())).sum());
+        self.returns.give(runs);
+    }
+
+    /// A ticket's ids became a caller's.
+    pub(crate) fn count_outcome(&self, result: &Result<Vec<Run>, IdError>) {
+        match result {
+            Ok(runs) => {
+                let ids = runs.iter().map(|run| u64::from(run.len())).sum();
+                self.counters.tickets_out.add(ids);
+                self.counters.tickets_issued.add(ids);
+            }
+            Err(error) => self.counters.refuse(error),
+        }
+    }
+
+    pub(crate) fn join(&self) -> Station {
+        let (counters, place) = self.counters.join();
+        Station { counters, cursor: self.ring.cursor(place) }
+    }
+
+    pub(crate) fn at_station<T>(&self, work: impl FnOnce(&Hand, &mut Station) -> T) -> T {
+        at_station(self.number, || self.join(), work)
+    }
+
+    /// Gets the next run into a hand that is empty or void: from the ring, the queue, or straight from the
+    /// minter. False if there is none to be had now.
+    pub(crate) fn restock(&self, hand: &Hand, station: &mut Station) -> bool {
+        hand.settle(&station.counters);
+        // Before the run is taken: a run that is voided while it is on its way is wasted, not kept too long.
+        let epoch = self.epoch.load();
+        let found = self.ring.take(&mut station.cursor);
+        if found.asked {
+            self.producer.wake();
+        }
+        let counters = &station.counters;
+        let (run, tier) = if let Some(block) = found.block {
+            (block.into_run(), &counters.ring)
+        } else if let Some(block) = self.queue.pop() {
+            (block.into_run(), &counters.queue)
+        } else if let Some(run) = self.cut_direct() {
+            (run, &counters.minter)
+        } else {
+            return false;
+        };
+        tier.add(u64::from(run.len()));
+        hand.fill(epoch, &run);
+        true
+    }
+
+    /// A run straight from the minter: a sixty-fourth of the land there is, so that many threads share a tick.
+    fn cut_direct(&self) -> Option<Run> {
+        let mut gate = lock(&self.gate);
+        if gate.waiting() > 0 {
+            return None;
+        }
+        let now = gate.minter.now();
+        let share = (gate.minter.land(&now) / 64).clamp(u64::from(WELCOME), u64::from(LONGEST_BLOCK));
+        gate.cut(Order::Any, 0, &now, share as u32)
+    }
+
+    /// Gathers up to `count` ids of any age into `out`, through the thread's hand; returns how many.
+    fn gather(&self, count: u32, out: &mut Vec<Run>, hand: &Hand, station: &mut Station) -> u32 {
+        let (mut got, before) = (0, out.len());
+        while got < count {
+            let mut left = hand.left(self.epoch.load());
+            if left == 0 {
+                if !self.restock(hand, station) {
+                    break;
+                }
+                left = hand.held();
+            }
+            let run = hand.pull(left.min(count - got));
+            got += run.len();
+            push_run(out, before, run, self.layout.sequences());
+        }
+        got
+    }
+
+    /// Gathers `count` ids of any age; if there are fewer, what was gathered is counted as returned, and false.
+    fn gather_any(&self, count: u32, out: &mut Vec<Run>) -> bool {
+        self.at_station(|hand, station| {
+            let got = self.gather(count, out, hand, station);
+            if got < count {
+                station.counters.returned.add(u64::from(got));
+                station.counters.issued.sub(u64::from(got));
+            }
+            got == count
+        })
+    }
+
+    /// Cuts exactly `count` fresh or ordered ids, as far as there are any now; returns how many.
+    fn cut(&self, gate: &mut Gate, now: &Now, order: Order, count: u32, out: &mut Vec<Run>) -> u32 {
+        let least = gate.least_fresh(now);
+        let (mut got, before) = (0, out.len());
+        while got < count {
+            let Some(run) = gate.cut(order, least, now, count - got) else { break };
+            got += run.len();
+            push_run(out, before, run, self.layout.sequences());
+        }
+        got
+    }
+
+    /// Takes `count` ids without waiting, or says why not; nothing is left in `out` then.
+    fn try_take(&self, count: u32, order: Order, out: &mut Vec<Run>) -> Result<(), IdError> {
+        self.check_open()?;
+        let before = out.len();
+        if order == Order::Any {
+            if self.gather_any(count, out) {
+                return Ok(());
+            }
+            self.returns.give(out.drain(before..));
+            self.producer.wake();
+            let mut gate = lock(&self.gate);
+            let now = gate.minter.now();
+            return Err(gate.refusal(&now, order, Duration::ZERO));
+        }
+        let mut gate = lock(&self.gate);
+        let now = gate.minter.now();
+        if self.cut(&mut gate, &now, order, count, out) < count {
+            let error = gate.refusal(&now, order, Duration::ZERO);
+            drop(gate);
+            self.count_direct(out[before..].iter(), true);
+            self.returns.give(out.drain(before..));
+            return Err(error);
+        }
+        drop(gate);
+        self.count_direct(out[before..].iter(), false);
+        Ok(())
+    }
+
+    fn count_direct<'a>(&self, runs: impl Iterator<Item = &'a Run>, returned: bool) {
+        let ids = runs.map(|run| u64::from(run.len())).sum();
+        self.at_station(|_, station| {
+            station.counters.minter.add(ids);
+            let fate = if returned { &station.counters.returned } else { &station.counters.issued };
+            fate.add(ids);
+        });
+    }
+
+    /// Takes `count` ids now, or a ticket for them.
+    pub(crate) fn take_or_wait(
+        &self,
+        count: u32,
+        order: Order,
+        wait: Duration,
+    ) -> Result<Result<Vec<Run>, Arc<Ticket>>, IdError> {
+        self.check_open()?;
+        let mut runs = Vec::new();
+        if order == Order::Any {
+            if self.gather_any(count, &mut runs) {
+                return Ok(Ok(runs));
+            }
+        }
+        let mut gate = lock(&self.gate);
+        let now = gate.minter.now();
+        if order != Order::Any {
+            let got = self.cut(&mut gate, &now, order, count, &mut runs);
+            self.count_direct(runs.iter(), got < count);
+            if got == count {
+                return Ok(Ok(runs));
+            }
+            // Neither reserve nor queue can serve these: without a window they would wait in vain.
+            if !gate.holds_window(&now) {
+                let error = gate.refusal(&now, order, wait);
+                drop(gate);
+                self.returns.give(runs);
+                self.counters.refuse(&error);
+                return Err(error);
+            }
+        }
+        self.enqueue(&mut gate, &now, order, (count, count), wait, runs).map(Err)
+    }
+
+    fn enqueue(
+        &self,
+        gate: &mut Gate,
+        now: &Now,
+        order: Order,
+        (count, welcome): (u32, u32),
+        wait: Duration,
+        runs: Vec<Run>,
+    ) -> Result<Arc<Ticket>, IdError> {
+        let deadline = now.reading.boot.saturating_add(nanos(wait));
+        let least = gate.least_fresh(now);
+        self.counters.tickets_in.add(runs.iter().map(|run| u64::from(run.len())).sum());
+        let ticket = Arc::new(Ticket::new(order, count, welcome, least, deadline, wait, runs));
+        if let Err(ticket) = gate.enqueue(ticket.clone()) {
+            let error = gate.refusal(now, order, wait);
+            self.give_back(ticket.cancel());
+            self.counters.refuse(&error);
+            return Err(error);
+        }
+        self.producer.wake();
+        Ok(ticket)
+    }
+
+    /// An id for a thread that may wait so long.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn next_cold(&self, hand: &Hand, station: &mut Station, wait: Option<Duration>) -> Result<Id, IdError> {
+        if let Err(error) = self.check_open() {
+            hand.settle(&station.counters);
+            return Err(error);
+        }
+        if self.restock(hand, station) {
+            return Ok(hand.take_one());
+        }
+        let ticket = {
+            let mut gate = lock(&self.gate);
+            let now = gate.minter.now();
+            let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
+                let error = gate.refusal(&now, Order::Any, Duration::ZERO);
+                drop(gate);
+                self.counters.refuse(&error);
+                self.producer.wake();
+                return Err(error);
+            };
+            self.enqueue(&mut gate, &now, Order::Any, (1, WELCOME), wait, Vec::new())?
+        };
+        let mut runs = self.block_on(&ticket).inspect_err(|error| self.counters.refuse(error))?;
+        let epoch = self.epoch.load();
+        let last = runs.pop();
+        self.give_back(runs);
+        let Some(run) = last else { unreachable!("a ticket is done only with at least what was asked for") };
+        self.counters.tickets_out.add(u64::from(run.len()));
+        station.counters.reserve.add(u64::from(run.len()));
+        hand.fill(epoch, &run);
+        Ok(hand.take_one())
+    }
+
+    /// Waits for a ticket. Its deadline is kept by the producer; the margin is for a producer that is gone.
+    fn block_on(&self, ticket: &Ticket) -> Result<Vec<Run>, IdError> {
+        const MARGIN: u64 = 2_000_000_000;
+        let waker = unpark_current();
+        loop {
+            if let Poll::Ready(result) = ticket.poll(&waker) {
+                return result;
+            }
+            let boot = self.clock.read().boot;
+            let last = ticket.deadline.saturating_add(MARGIN);
+            if boot >= last {
+                self.give_back(ticket.cancel());
+                return Err(IdError::Overloaded { wait: ticket.wait, retry_after: Duration::from_millis(100) });
+            }
+            std::thread::park_timeout(Duration::from_nanos((last - boot).min(MARGIN)));
+        }
+    }
+}
+
+/// Appends a run, joined to the last one where it goes on in the same tick. What was in `out` before this call's
+/// runs, from `before` on, stays as it is: it is another call's.
+fn push_run(out: &mut Vec<Run>, before: usize, run: Run, sequences: u32) {
+    match out[before..].last_mut() {
+        Some(last) if last.continues_with(&run, sequences) => last.join(run),
+        _ => out.push(run),
+    }
+}
+
+/// The threads behind an engine, stopped with its last clone.
+struct Inner {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Inner {
+    fn shutdown(&self) {
+        // In a forked child there are no threads to stop, and the file descriptors are the parent's.
+        if self.shared.epoch.forked() {
+            return;
+        }
+        let mut threads = lock(&self.threads);
+        self.shared.close();
+        for thread in threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the engine had panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+/// Ids that are never issued twice. Cheap to clone; shared by any number of threads.
+///
+/// ```
+/// use xuid_engine::{Engine, Order};
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let engine = Engine::builder().data_dir(folder.path()).build()?;
+/// let first = engine.next_id()?;
+/// let second = engine.next_id()?;
+/// assert_ne!(first, second);
+///
+/// let runs = engine.runs(10_000, Order::Any)?;
+/// assert_eq!(runs.iter().map(|run| run.len()).sum::<u32>(), 10_000);
+/// engine.shutdown();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("registry", &self.shared.registry).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(shared: Arc<Shared>, threads: Vec<JoinHandle<()>>) -> Self {
+        let inner = Arc::new(Inner { shared: shared.clone(), threads: Mutex::new(threads) });
+        Self { shared, inner }
+    }
+
+    /// Begins to configure an engine.
+    #[must_use]
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+
+    /// The next id of [any age](Order::Any). Waits up to the builder's `wait` where everything is spent.
+    ///
+    /// # Errors
+    /// [`IdError`]; nothing was issued then.
+    #[inline]
+    pub fn next_id(&self) -> Result<Id, IdError> {
+        match HAND.with(|hand| hand.hit(self.shared.epoch.load())) {
+            Some(id) => Ok(id),
+            None => self.next_after_miss(Some(self.shared.settings.wait)),
+        }
+    }
+
+    /// As [`next_id`](Self::next_id), without ever waiting.
+    ///
+    /// # Errors
+    /// [`IdError`], with the time to come back.
+    #[inline]
+    pub fn try_next_id(&self) -> Result<Id, IdError> {
+        match HAND.with(|hand| hand.hit(self.shared.epoch.load())) {
+            Some(id) => Ok(id),
+            None => self.next_after_miss(None),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_after_miss(&self, wait: Option<Duration>) -> Result<Id, IdError> {
+        if self.shared.epoch.forked() {
+            return Err(IdError::Forked);
+        }
+        self.shared.at_station(|hand, station| {
+            // The hand may have been another engine's until now, and this one's put by.
+            match hand.hit(self.shared.epoch.load()) {
+                Some(id) => Ok(id),
+                None => self.shared.next_cold(hand, station, wait),
+            }
+        })
+    }
+
+    /// A generator owned by one thread: faster than a shared engine, since it has no thread-local to look up.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.clone(), self.shared.clone())
+    }
+
+    /// Appends runs of exactly `count` ids to `out`, or nothing. Never waits.
+    ///
+    /// # Errors
+    /// [`IdError`], with the time to come back.
+    pub fn try_runs(&self, count: u32, order: Order, out: &mut Vec<Run>) -> Result<(), IdError> {
+        let result = self.shared.try_take(count, order, out);
+        if let Err(error) = &result {
+            self.shared.counters.refuse(error);
+        }
+        result
+    }
+
+    /// Exactly `count` ids within `wait`, or none, as a future that needs no runtime.
+    pub fn request(&self, count: u32, order: Order, wait: Duration) -> Pending {
+        Pending::new(self.shared.clone(), count, order, wait)
+    }
+
+    /// Exactly `count` ids as runs; waits up to the builder's `wait`.
+    ///
+    /// # Errors
+    /// [`IdError`]; nothing was issued then.
+    pub fn runs(&self, count: u32, order: Order) -> Result<Vec<Run>, IdError> {
+        let mut pending = std::pin::pin!(self.request(count, order, self.shared.settings.wait));
+        let waker = unpark_current();
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(result) = pending.as_mut().poll(&mut context) {
+                return result;
+            }
+            std::thread::park_timeout(self.shared.settings.wait + Duration::from_secs(2));
+        }
+    }
+
+    /// Fills `ids`, or leaves it as it was; waits up to the builder's `wait`.
+    ///
+    /// # Errors
+    /// [`IdError`]; nothing was issued then.
+    ///
+    /// # Panics
+    /// If `ids` is longer than `u32::MAX`.
+    pub fn fill(&self, ids: &mut [Id], order: Order) -> Result<(), IdError> {
+        assert!(u32::try_from(ids.len()).is_ok(), "{} ids at once", ids.len());
+        let mut at = 0;
+        for run in self.runs(ids.len() as u32, order)? {
+            let len = run.len() as usize;
+            let first = run.raw();
+            for (offset, id) in ids[at..at + len].iter_mut().enumerate() {
+                *id = Id::new(first + offset as u64);
+            }
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// What the registry was created with.
+    #[must_use]
+    pub fn genesis(&self) -> Genesis {
+        self.shared.genesis
+    }
+
+    /// The layout of all its ids.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.shared.layout
+    }
+
+    /// The registry, for people: `local ./xuid-data`.
+    #[must_use]
+    pub fn registry(&self) -> &str {
+        &self.shared.registry
+    }
+
+    /// No id is older than this when it leaves window, queue or spill.
+    #[must_use]
+    pub fn max_age(&self) -> Duration {
+        self.shared.settings.max_age
+    }
+
+    /// Workers held now.
+    #[must_use]
+    pub fn workers(&self) -> Vec<u32> {
+        lock(&self.shared.gate).minter.lanes.iter().map(|lane| lane.worker).collect()
+    }
+
+    /// Counters and gauges.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        report::stats(&self.shared)
+    }
+
+    /// Whether it can serve, and what is wrong.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        report::status(&self.shared)
+    }
+
+    /// The clean stop: refuses every caller, puts what is unspent into the spill, syncs it, and hands the rest of
+    /// the window back. Blocks until that is done; further calls do nothing. Dropping the last clone does the same.
+    pub fn shutdown(&self) -> Stats {
+        self.inner.shutdown();
+        self.stats()
+    }
+}

@@ -1,0 +1,95 @@
+//! The epoch word: one load tells a thread whether the run in its hand is still good.
+//!
+//! The word changes when runs in threads' hands are voided (once a second), when the engine shuts down, and,
+//! because it lies on a page of its own that the kernel wipes in a forked child, in a child. Values come from one
+//! counter of the process and are never used twice, so that equality also tells one engine from another.
+//!
+//! # Invariants
+//! - I1 zero means "forked": no live engine ever stores it;
+//! - I2 no value is stored twice, by any engine of the process.
+
+#![expect(unsafe_code, reason = "a page that is wiped on fork has to be mapped and advised by hand")]
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+/// Bytes mapped. The kernel rounds up to its page, of at least this size on every 64-bit Linux.
+const PAGE: usize = 4096;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// The epoch word on its own page.
+#[derive(Debug)]
+pub(crate) struct EpochWord {
+    page: NonNull<AtomicU64>,
+}
+
+// SAFETY: the page is owned by this value and is only reached as an `AtomicU64`, which may be shared.
+unsafe impl Send for EpochWord {}
+// SAFETY: as above.
+unsafe impl Sync for EpochWord {}
+
+impl EpochWord {
+    /// Maps a page and stores a first epoch.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice aliases nothing.
+        let page = unsafe {
+            mm::mmap_anonymous(ptr::null_mut(), PAGE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        }?;
+        let Some(word) = NonNull::new(page.cast::<AtomicU64>()) else {
+            return Err(io::Error::other("the kernel mapped the page at address 0"));
+        };
+        let word = Self { page: word };
+        // SAFETY: the range is the mapping made above, whole; the advice changes only what a child sees.
+        unsafe { mm::madvise(page, PAGE, Advice::LinuxWipeOnFork) }?;
+        word.renew();
+        Ok(word)
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        // SAFETY: the page is mapped, zeroed by the kernel (a valid AtomicU64), aligned to 4096 and lives as
+        // long as `self`.
+        unsafe { self.page.as_ref() }
+    }
+
+    /// The epoch now. Relaxed: a thread that sees an old one uses up a run that is its own anyway.
+    #[inline]
+    pub(crate) fn load(&self) -> u64 {
+        self.word().load(Ordering::Relaxed)
+    }
+
+    /// Whether this is a forked child of the process that made the word.
+    pub(crate) fn forked(&self) -> bool {
+        self.load() == 0
+    }
+
+    /// Voids every run in threads' hands.
+    pub(crate) fn renew(&self) {
+        self.word().store(NEXT.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+impl Drop for EpochWord {
+    fn drop(&mut self) {
+        // SAFETY: the range is the whole mapping, and `self` was the last that could reach it.
+        let unmapped = unsafe { mm::munmap(self.page.as_ptr().cast(), PAGE) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_words_never_hold_the_same_epoch() {
+        let (a, b) = (EpochWord::new().unwrap(), EpochWord::new().unwrap());
+        let first = a.load();
+        a.renew();
+        assert!(first != a.load() && a.load() != b.load() && first != b.load());
+        assert!(!a.forked());
+    }
+}

@@ -1,0 +1,217 @@
+//! The one lock in front of the minter, and the line of those who wait at it.
+//!
+//! Held for a few hundred nanoseconds at a time, by callers that found ring and queue empty and by the producer;
+//! never during I/O. Lock order: gate, then a ticket.
+//!
+//! # Invariants
+//! - I1 nobody cuts directly while a ticket waits, so that a burst cannot starve who came first;
+//! - I2 small, large and ordered tickets are served in turn, each line first come, first served.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::IdError;
+use crate::minter::{Minter, Now};
+use crate::order::Order;
+use crate::run::Run;
+use crate::ticket::Ticket;
+
+/// A ticket of at most this many ids is small: a sixteenth of the default layout's tick, so that small ones do
+/// not queue up behind arrays that take whole ticks.
+const SMALL: u32 = 256;
+
+/// Ids a line gets before it is the next one's turn.
+const QUANTUM: u32 = 256;
+
+/// Waiting calls at once. Each is some 200 bytes; beyond that a caller is told to come back.
+const MOST_WAITING: usize = 100_000;
+
+/// Why there may be no land.
+#[derive(Debug, Clone)]
+pub(crate) enum Trouble {
+    /// No window was granted yet, or the registry is away.
+    NoWindow { why: String },
+    /// Somebody else got the worker.
+    WindowLost,
+    /// The clock went back by so many nanoseconds.
+    Behind { lead: u64 },
+}
+
+/// The minter and the lines before it.
+pub(crate) struct Gate {
+    pub(crate) minter: Minter,
+    lines: [VecDeque<Arc<Ticket>>; 3],
+    next_line: usize,
+    pub(crate) trouble: Option<Trouble>,
+    pub(crate) closed: bool,
+}
+
+impl Gate {
+    pub(crate) fn new(minter: Minter) -> Self {
+        Self { minter, lines: Default::default(), next_line: 0, trouble: None, closed: false }
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lines.iter().map(VecDeque::len).sum()
+    }
+
+    /// Cuts one run for a caller that may not wait. `None` where others wait, or nothing is left.
+    pub(crate) fn cut(&mut self, order: Order, least_tick: u64, now: &Now, most: u32) -> Option<Run> {
+        if self.closed || self.waiting() > 0 {
+            return None;
+        }
+        self.cut_in_line(order, least_tick, now, most)
+    }
+
+    fn cut_in_line(&mut self, order: Order, least_tick: u64, now: &Now, most: u32) -> Option<Run> {
+        match order {
+            Order::Any => self.minter.any(now, most),
+            Order::Fresh => self.minter.fresh(now, least_tick, most),
+            Order::Ordered => self.minter.ordered(now, most),
+        }
+    }
+
+    /// A `fresh` call that arrives now may not get a tick before this one.
+    pub(crate) fn least_fresh(&self, now: &Now) -> u64 {
+        now.tick.unwrap_or(0).saturating_sub(self.minter.ages.fresh)
+    }
+
+    /// Puts a ticket in line, or says why it would wait in vain.
+    pub(crate) fn enqueue(&mut self, ticket: Arc<Ticket>) -> Result<(), Arc<Ticket>> {
+        if self.closed || self.waiting() >= MOST_WAITING {
+            return Err(ticket);
+        }
+        let line = match ticket.order {
+            Order::Ordered => 2,
+            _ => usize::from(ticket.count > SMALL),
+        };
+        self.lines[line].push_back(ticket);
+        Ok(())
+    }
+
+    /// Whether a window is held that reaches beyond now.
+    pub(crate) fn holds_window(&self, now: &Now) -> bool {
+        let beyond = |tick: u64| self.minter.lanes.iter().any(|lane| lane.end().is_some_and(|end| end > tick));
+        now.tick.is_some_and(beyond)
+    }
+
+    /// Why a call got no ids now.
+    pub(crate) fn refusal(&self, now: &Now, order: Order, wait: Duration) -> IdError {
+        let soon = Duration::from_millis(100);
+        if self.closed {
+            return IdError::ShuttingDown;
+        }
+        if now.tick.is_none() {
+            let why = format!("the clock reads {} ms since 1970", now.ns / 1_000_000);
+            return IdError::Exhausted { why };
+        }
+        let held = self.holds_window(now);
+        match &self.trouble {
+            Some(Trouble::Behind { lead }) => IdError::ClockBehind { retry_after: Duration::from_nanos(*lead) },
+            Some(Trouble::WindowLost) if !held => IdError::WindowLost { retry_after: soon },
+            Some(Trouble::NoWindow { why }) if !held => IdError::NotReady { why: why.clone(), retry_after: soon },
+            _ if !held => IdError::NotReady { why: "a window is being reserved".into(), retry_after: soon },
+            _ if order == Order::Ordered && self.minter.ordered_waits(now) > 0 => {
+                IdError::ClockBehind { retry_after: Duration::from_nanos(self.minter.ordered_waits(now)) }
+            }
+            _ => IdError::Overloaded { wait, retry_after: Duration::from_millis(50) },
+        }
+    }
+
+    /// Serves the lines with `any` runs from `supply` and all else from the minter, as far as both go. Returns
+    /// what expired or ended tickets gave back, and what was given.
+    pub(crate) fn serve(&mut self, now: &Now, mut supply: impl FnMut(&mut Minter, u32) -> Option<Run>) -> Service {
+        let mut service = Service::default();
+        self.expire(now, &mut service);
+        loop {
+            let mut progress = false;
+            for _ in 0..self.lines.len() {
+                self.next_line = (self.next_line + 1) % self.lines.len();
+                progress |= self.serve_front(self.next_line, now, &mut supply, &mut service);
+            }
+            if !progress {
+                return service;
+            }
+        }
+    }
+
+    fn serve_front(
+        &mut self,
+        line: usize,
+        now: &Now,
+        supply: &mut impl FnMut(&mut Minter, u32) -> Option<Run>,
+        service: &mut Service,
+    ) -> bool {
+        let Some(ticket) = self.lines[line].front().cloned() else { return false };
+        let Some(missing) = ticket.missing() else {
+            self.lines[line].pop_front();
+            return true;
+        };
+        let mut progress = false;
+        if missing > 0 {
+            // A thread is given more than it asked for only while nobody stands behind it.
+            let alone = self.waiting() == 1;
+            let most = if alone { ticket.wants() } else { missing.max(ticket.wants().min(16)) }.min(QUANTUM);
+            let run = match ticket.order {
+                Order::Any => supply(&mut self.minter, most),
+                order => self.cut_in_line(order, ticket.least_tick, now, most),
+            };
+            let Some(run) = run else { return false };
+            progress = true;
+            let len = u64::from(run.len());
+            match ticket.give(run) {
+                Ok(()) => service.given += len,
+                Err(run) => service.back.push(run),
+            }
+        }
+        if ticket.missing() == Some(0) {
+            service.back.extend(ticket.finish(|| IdError::ShuttingDown));
+            self.lines[line].pop_front();
+            progress = true;
+        }
+        progress
+    }
+
+    fn expire(&mut self, now: &Now, service: &mut Service) {
+        let boot = now.reading.boot;
+        for line in 0..self.lines.len() {
+            if !self.lines[line].iter().any(|ticket| ticket.deadline <= boot || ticket.missing().is_none()) {
+                continue;
+            }
+            let (over, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.lines[line])
+                .into_iter()
+                .partition(|ticket| ticket.deadline <= boot || ticket.missing().is_none());
+            self.lines[line] = kept;
+            for ticket in over {
+                let back = ticket.finish(|| self.refusal(now, ticket.order, ticket.wait));
+                service.out += back.iter().map(|run| u64::from(run.len())).sum::<u64>();
+                service.back.extend(back);
+            }
+        }
+    }
+
+    /// Refuses everybody who waits, and everybody who comes.
+    pub(crate) fn close(&mut self) -> Service {
+        self.closed = true;
+        let mut service = Service::default();
+        for ticket in self.lines.iter_mut().flat_map(std::mem::take) {
+            let back = ticket.finish(|| IdError::ShuttingDown);
+            service.out += back.iter().map(|run| u64::from(run.len())).sum::<u64>();
+            service.back.extend(back);
+        }
+        service
+    }
+}
+
+/// What a round of service did.
+#[derive(Debug, Default)]
+pub(crate) struct Service {
+    /// Ids given to tickets.
+    pub(crate) given: u64,
+    /// Ids that tickets had and gave back.
+    pub(crate) out: u64,
+    /// Runs that belong to the producer again.
+    pub(crate) back: Vec<Run>,
+}

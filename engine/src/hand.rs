@@ -1,0 +1,229 @@
+//! The run in a thread's hand: the innermost tier, and the only code on the path of a hit.
+//!
+//! # Invariants
+//! - I1 only its own thread touches a hand;
+//! - I2 `next .. end` is owned by this thread; a hit moves `next` before it returns the id;
+//! - I3 a hand whose epoch is not its engine's is void: its rest is counted as waste, never used.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+
+use crate::counters::ThreadCounters;
+use crate::id::Id;
+use crate::ring::Cursor;
+use crate::run::Run;
+
+/// The run in hand.
+#[derive(Debug)]
+pub(crate) struct Hand {
+    epoch: Cell<u64>,
+    next: Cell<u64>,
+    end: Cell<u64>,
+    len: Cell<u64>,
+}
+
+impl Hand {
+    pub(crate) const fn new() -> Self {
+        Self { epoch: Cell::new(0), next: Cell::new(0), end: Cell::new(0), len: Cell::new(0) }
+    }
+
+    /// The next id, if the hand is of this epoch and not empty. Epochs are never zero.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "this is the whole hit path; a call would cost more than its body")]
+    pub(crate) fn hit(&self, epoch: u64) -> Option<Id> {
+        let next = self.next.get();
+        if self.epoch.get() == epoch && next != self.end.get() {
+            self.next.set(next + 1);
+            Some(Id::new(next))
+        } else {
+            None
+        }
+    }
+
+    /// How many ids are left of a run of this epoch.
+    pub(crate) fn left(&self, epoch: u64) -> u32 {
+        if self.epoch.get() == epoch { self.held() } else { 0 }
+    }
+
+    /// How many ids are left of a run that was put in a moment ago, whatever its epoch.
+    pub(crate) fn held(&self) -> u32 {
+        (self.end.get() - self.next.get()) as u32
+    }
+
+    /// Takes one id of a run that was put in a moment ago.
+    pub(crate) fn take_one(&self) -> Id {
+        self.pull(1).first()
+    }
+
+    /// Takes `count` ids, at most what is left.
+    pub(crate) fn pull(&self, count: u32) -> Run {
+        let first = self.next.get();
+        assert!(u64::from(count) <= self.end.get() - first, "more than the hand holds");
+        self.next.set(first + u64::from(count));
+        Run::new(first, count)
+    }
+
+    /// Counts what became of the run in hand, and empties it. `void`: the rest is waste.
+    pub(crate) fn settle(&self, counters: &ThreadCounters) {
+        let left = self.end.get() - self.next.get();
+        counters.issued.add(self.len.get() - left);
+        counters.wasted.add(left);
+        self.len.set(0);
+        self.end.set(0);
+        self.next.set(0);
+    }
+
+    /// Puts a run into an empty, settled hand.
+    pub(crate) fn fill(&self, epoch: u64, run: &Run) {
+        debug_assert!(self.next.get() == self.end.get() && self.len.get() == 0);
+        self.epoch.set(epoch);
+        self.next.set(run.raw());
+        self.end.set(run.raw() + u64::from(run.len()));
+        self.len.set(u64::from(run.len()));
+    }
+
+    fn swap(&self, other: &Self) {
+        self.epoch.swap(&other.epoch);
+        self.next.swap(&other.next);
+        self.end.swap(&other.end);
+        self.len.swap(&other.len);
+    }
+}
+
+/// What a thread has at one engine besides its hand.
+#[derive(Debug)]
+pub(crate) struct Station {
+    pub(crate) counters: Arc<CachePadded<ThreadCounters>>,
+    pub(crate) cursor: Cursor,
+}
+
+/// An engine that this thread has called.
+struct Visit {
+    engine: u64,
+    station: Station,
+    /// Its hand while another engine's is in use.
+    parked: Hand,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.parked.settle(&self.station.counters);
+    }
+}
+
+/// The engines this thread has called; the first one's hand is [`HAND`].
+#[derive(Default)]
+struct Visits(Vec<Visit>);
+
+impl Drop for Visits {
+    fn drop(&mut self) {
+        self.park();
+    }
+}
+
+/// Engines a thread remembers. More cost their rest of a run when they are forgotten.
+const REMEMBERED: usize = 16;
+
+thread_local! {
+    /// The run of the engine used last by this thread. Const and without a destructor, so that a hit is a plain
+    /// load.
+    pub(crate) static HAND: Hand = const { Hand::new() };
+    static VISITS: RefCell<Visits> = const { RefCell::new(Visits(Vec::new())) };
+}
+
+impl Visits {
+    /// Takes the hand in use back to the engine it belongs to.
+    fn park(&mut self) {
+        if let Some(visit) = self.0.first() {
+            HAND.with(|hand| hand.swap(&visit.parked));
+        }
+    }
+
+    /// Makes `engine` the first, its hand the one in use.
+    fn enter(&mut self, engine: u64, join: impl FnOnce() -> Station) -> &mut Station {
+        if self.0.first().is_none_or(|visit| visit.engine != engine) {
+            self.park();
+            let visit = match self.0.iter().position(|visit| visit.engine == engine) {
+                Some(at) => self.0.remove(at),
+                None => Visit { engine, station: join(), parked: Hand::new() },
+            };
+            self.0.truncate(REMEMBERED - 1);
+            self.0.insert(0, visit);
+            // Parking swaps the hand in use with the parked one; doing it again brings ours in.
+            self.park();
+        }
+        &mut self.0[0].station
+    }
+}
+
+/// Calls `work` with this thread's hand and station at `engine`. In a thread that is ending (its thread-locals
+/// are gone) a passing hand serves, and its rest is wasted.
+pub(crate) fn at_station<T>(
+    engine: u64,
+    mut join: impl FnMut() -> Station,
+    work: impl FnOnce(&Hand, &mut Station) -> T,
+) -> T {
+    let mut work = Some(work);
+    let result = VISITS.try_with(|visits| {
+        let mut visits = visits.try_borrow_mut().ok()?;
+        let station = visits.enter(engine, &mut join);
+        work.take().map(|work| HAND.with(|hand| work(hand, station)))
+    });
+    if let Ok(Some(value)) = result {
+        return value;
+    }
+    let (hand, mut station) = (Hand::new(), join());
+    let Some(work) = work.take() else { unreachable!("work is taken only where its value is returned") };
+    let value = work(&hand, &mut station);
+    hand.settle(&station.counters);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Ring;
+
+    fn station() -> Station {
+        Station { counters: Arc::default(), cursor: Ring::new(4).cursor(0) }
+    }
+
+    #[test]
+    fn a_thread_that_goes_between_two_engines_keeps_both_runs() {
+        let mut taken = Vec::new();
+        let mut call = |engine: u64, epoch: u64, run: Option<Run>| {
+            at_station(engine, station, |hand, _| {
+                if let Some(run) = run {
+                    hand.fill(epoch, &run);
+                }
+                taken.extend(hand.hit(epoch).map(Id::raw));
+            });
+        };
+        call(1, 11, Some(Run::new(100, 4)));
+        call(2, 22, Some(Run::new(200, 4)));
+        call(1, 11, None);
+        call(2, 22, None);
+        call(3, 11, None);
+        call(1, 11, None);
+        assert_eq!(taken, [100, 200, 101, 201, 102]);
+    }
+
+    #[test]
+    fn a_threads_rest_is_counted_as_waste_at_its_end() {
+        let counters: Arc<CachePadded<ThreadCounters>> = Arc::default();
+        let theirs = counters.clone();
+        std::thread::spawn(move || {
+            let join = || Station { counters: theirs.clone(), cursor: Ring::new(4).cursor(0) };
+            at_station(7, join, |hand, _| {
+                hand.fill(1, &Run::new(64, 10));
+                assert_eq!(hand.hit(1).map(Id::raw), Some(64));
+                assert_eq!(hand.hit(2), None, "another epoch is a miss");
+            });
+        })
+        .join()
+        .unwrap();
+        assert_eq!((counters.issued.value(), counters.wasted.value()), (1, 9));
+    }
+}

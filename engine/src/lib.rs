@@ -1,0 +1,71 @@
+//! 64-bit snowflake ids that are never issued twice, at the speed of a thread-local increment.
+//!
+//! An id is `time | worker | sequence`. Every (worker, tick, sequence) is a plot that may be built on once, ever;
+//! the engine is about who owns which plots:
+//!
+//! ```text
+//!   registry   grants windows: ticks [start, end) of one worker, to one process, never twice
+//!      |
+//!   minter     cuts granted land, up to now, into runs            <-- callers that find nothing above
+//!      |                          |
+//!   queue      the freshest       spill   extents: land owned, elapsed and unspent, on disk
+//!      |                          |       (comes back under a burst, and after a restart)
+//!   ring       4096 padded slots in 4 partitions, a block of ids in each
+//!      |
+//!   thread     the rest of the run this thread took last
+//!      |
+//!   caller     an id
+//! ```
+//!
+//! - [`Engine`] is shared by any number of threads; [`Handle`] belongs to one. [`EngineBuilder`] configures both.
+//! - [`Order`] says how old ids may be and whether they must rise.
+//! - [`Layout`] splits the bits; [`registry`] is the port that owns workers, with a local adaptor.
+//! - [`clock`] supervises time. Uniqueness never rests on it.
+//! - [`stats`] counts every id: minted, issued, spilled, wasted by cause, held.
+//!
+//! No async runtime is needed: [`Engine::request`] is a plain future. Linux, 64-bit.
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("xuid-engine runs on 64-bit Linux: it relies on CLOCK_BOOTTIME, MADV_WIPEONFORK and 64-bit words");
+
+mod builder;
+pub mod clock;
+mod coalesce;
+mod counters;
+mod engine;
+mod error;
+mod fork;
+mod gate;
+mod hand;
+mod handle;
+mod id;
+mod lane;
+mod layout;
+mod minter;
+mod node;
+mod order;
+mod pieces;
+mod producer;
+mod queue;
+mod registrar;
+pub mod registry;
+mod reserve;
+mod ring;
+mod run;
+mod settings;
+pub mod stats;
+mod stock;
+mod sync;
+mod tenure;
+mod ticket;
+mod wake;
+
+pub use builder::{EngineBuilder, Floor};
+pub use engine::Engine;
+pub use error::{BuildError, IdError};
+pub use handle::Handle;
+pub use id::{Id, ParseIdError};
+pub use layout::{DEFAULT_EPOCH_MS, ID_BITS, Layout, LayoutError, Parts};
+pub use order::Order;
+pub use run::{Ids, Run};
+pub use ticket::Pending;

@@ -1,0 +1,300 @@
+//! Cuts owned, elapsed land into runs. Called under the gate's lock, by the producer and by callers that found
+//! ring and queue empty; it does no I/O.
+//!
+//! # Invariants
+//! - I1 nothing is cut after it was sealed;
+//! - I2 nothing is cut at a tick above the engine's clock E (U6);
+//! - I3 every plot that leaves a window is returned, set aside, or counted as expired: `minted` counts them all;
+//! - I4 ordered ids only rise, over all lanes and switches of worker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xuid_spill::Extent;
+
+use crate::clock::{Clock, Observation, Reading, Supervisor, utc};
+use crate::lane::Lane;
+use crate::layout::Layout;
+use crate::run::Run;
+use crate::tenure::Window;
+
+/// How many first plots of a tick a rotating beginning may pass over, so that low bits are not always zero.
+const OFFSETS: u32 = 64;
+
+/// The instant of one call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// The engine clock's tick; `None` before the epoch or past the last tick.
+    pub(crate) tick: Option<u64>,
+    pub(crate) ns: u64,
+    pub(crate) reading: Reading,
+    pub(crate) seen: Observation,
+}
+
+impl Now {
+    /// The same instant, with the steps that a reading a moment before saw.
+    pub(crate) fn seen_before(mut self, earlier: &Self) -> Self {
+        self.seen.jump |= earlier.seen.jump;
+        self.seen.rollback |= earlier.seen.rollback;
+        self
+    }
+}
+
+/// The ages, in ticks, that the orders allow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ages {
+    /// Older than this is wasted.
+    pub(crate) max: u64,
+    /// `fresh` at arrival.
+    pub(crate) fresh: u64,
+    /// `ordered` may lag this much.
+    pub(crate) ordered: u64,
+}
+
+/// The minter.
+pub(crate) struct Minter {
+    layout: Layout,
+    clock: Arc<dyn Clock>,
+    supervisor: Supervisor,
+    pub(crate) lanes: Vec<Lane>,
+    turn: usize,
+    aside: Vec<Extent>,
+    ordered_above: u64,
+    offset: u32,
+    sealed: bool,
+    pub(crate) ages: Ages,
+    /// Ids that left a window, by whatever way.
+    pub(crate) minted: u64,
+    /// Of those, ids that were too old.
+    pub(crate) expired: u64,
+}
+
+/// What is left to do after the seal.
+pub(crate) struct Sealed {
+    /// All that was set aside, the rest of the begun tick included.
+    pub(crate) extents: Vec<Extent>,
+    /// Per worker, the first tick of which no plot was cut.
+    pub(crate) release: Vec<(u32, u64)>,
+}
+
+impl Minter {
+    pub(crate) fn new(layout: Layout, clock: Arc<dyn Clock>, supervisor: Supervisor, ages: Ages) -> Self {
+        Self {
+            layout,
+            clock,
+            supervisor,
+            lanes: Vec::new(),
+            turn: 0,
+            aside: Vec::new(),
+            ordered_above: 0,
+            offset: 0,
+            sealed: false,
+            ages,
+            minted: 0,
+            expired: 0,
+        }
+    }
+
+    /// Reads the clocks and moves E on.
+    pub(crate) fn now(&mut self) -> Now {
+        let reading = self.clock.read();
+        let seen = self.supervisor.observe(reading);
+        let tick = self.layout.tick_at_ns(seen.now).filter(|tick| *tick <= self.layout.last_tick());
+        Now { tick, ns: seen.now, reading, seen }
+    }
+
+    /// How long until E reaches a tick, if nothing steps.
+    pub(crate) fn time_to(&self, tick: u64, now: &Now) -> Duration {
+        Duration::from_nanos(self.layout.tick_to_ns(tick).saturating_sub(now.ns))
+    }
+
+    /// The beginning of a tick for people.
+    pub(crate) fn wall_time(&self, tick: u64) -> String {
+        utc(self.layout.tick_to_ms(tick))
+    }
+
+    /// A sample of a clock that is not this machine's.
+    pub(crate) fn second_clock(&mut self, unix_ns: u64) {
+        let reading = self.clock.read();
+        self.supervisor.second_clock(unix_ns, reading);
+    }
+
+    /// A new lane. Land of its window that has elapsed already (a backfill) is returned.
+    pub(crate) fn add(&mut self, now: &Now, window: Window, reach: u64) -> Vec<Extent> {
+        let mut lane = Lane::new(window, reach);
+        let mut past = Vec::new();
+        if let Some(tick) = now.tick {
+            lane.skip_to(&self.layout, tick, 0, |extent| past.push(extent));
+        }
+        self.count(&past);
+        self.lanes.push(lane);
+        past
+    }
+
+    /// A further window of a lane that is held.
+    pub(crate) fn extend(&mut self, window: Window, reach: u64) {
+        match self.lanes.iter_mut().find(|lane| lane.worker == window.worker()) {
+            Some(lane) => {
+                lane.extend(window);
+                lane.renewing = false;
+                lane.reach = reach;
+            }
+            // The lane ended meanwhile (a switch of worker): the window is never used.
+            None => drop(window),
+        }
+    }
+
+    fn count(&mut self, extents: &[Extent]) {
+        self.minted += extents.iter().map(Extent::ids).sum::<u64>();
+    }
+
+    /// Land that may be cut now, in ids.
+    pub(crate) fn land(&self, now: &Now) -> u64 {
+        let Some(tick) = now.tick.filter(|_| !self.sealed) else { return 0 };
+        self.lanes.iter().map(|lane| lane.land(&self.layout, tick)).sum()
+    }
+
+    /// Cuts up to `most` ids of any age.
+    pub(crate) fn any(&mut self, now: &Now, most: u32) -> Option<Run> {
+        self.cut_from_lanes(now, most, |_, _| {})
+    }
+
+    /// Cuts up to `most` ids of a tick not before `least`.
+    pub(crate) fn fresh(&mut self, now: &Now, least: u64, most: u32) -> Option<Run> {
+        let tick = now.tick?;
+        let offset = self.next_offset();
+        let layout = self.layout;
+        let mut aside = std::mem::take(&mut self.aside);
+        let before = aside.len();
+        let run = self.cut_from_lanes(now, most, |lane, _| {
+            if lane.tick() < least && lane.end().is_some_and(|end| end > tick) {
+                lane.skip_to(&layout, tick, offset, |extent| aside.push(extent));
+            }
+        });
+        self.count(&aside[before..]);
+        self.aside = aside;
+        run.and_then(|run| self.only_from(least, run))
+    }
+
+    /// A run whose tick is before `least` is set aside instead: its window ended before that.
+    fn only_from(&mut self, least: u64, run: Run) -> Option<Run> {
+        if self.layout.tick_of(run.raw()) >= least {
+            return Some(run);
+        }
+        self.aside.push(Extent { first: run.raw(), len: run.len(), ticks: 1 });
+        None
+    }
+
+    /// Cuts up to `most` ids above every ordered id before. Only one lane serves them, while it lasts.
+    pub(crate) fn ordered(&mut self, now: &Now, most: u32) -> Option<Run> {
+        let tick = now.tick.filter(|_| !self.sealed)?;
+        let least = tick.saturating_sub(self.ages.ordered);
+        let last = self.layout.tick_of(self.ordered_above);
+        let offset = self.next_offset();
+        let Self { layout, lanes, aside, minted, .. } = self;
+        // The frontier of the lane that served the last one is above it; another lane's must pass its tick.
+        let floor = self.ordered_above;
+        let lane = lanes.iter_mut().find(|lane| lane.end().is_some_and(|end| end > tick))?;
+        let mut pass = |extent: Extent| {
+            *minted += extent.ids();
+            aside.push(extent);
+        };
+        if lane.tick() < least {
+            lane.skip_to(layout, tick, offset, &mut pass);
+        }
+        if lane.has_land(tick) && floor > 0 && lane.first_plot(layout) <= floor {
+            // Another lane, or a worker taken after the clock went back: not before E has passed the last one.
+            if last >= tick {
+                return None;
+            }
+            lane.skip_to(layout, last + 1, 0, &mut pass);
+        }
+        let run = lane.cut(layout, tick, most)?;
+        *minted += u64::from(run.len());
+        assert!(run.raw() > floor || floor == 0, "an ordered id would not rise");
+        self.ordered_above = run.raw() + u64::from(run.len()) - 1;
+        Some(run)
+    }
+
+    /// Nanoseconds until E has passed the last ordered id, if it went back behind it.
+    pub(crate) fn ordered_waits(&self, now: &Now) -> u64 {
+        if self.ordered_above == 0 {
+            return 0;
+        }
+        self.layout.tick_to_ns(self.layout.tick_of(self.ordered_above) + 1).saturating_sub(now.ns + 1_000_000)
+    }
+
+    fn next_offset(&mut self) -> u32 {
+        self.offset = (self.offset + 1) % OFFSETS;
+        // A tick of fewer plots than that keeps most of them.
+        self.offset % (self.layout.sequences() / 4).max(1)
+    }
+
+    fn cut_from_lanes(&mut self, now: &Now, most: u32, mut ready: impl FnMut(&mut Lane, u64)) -> Option<Run> {
+        let tick = now.tick.filter(|_| !self.sealed)?;
+        let oldest = tick.saturating_sub(self.ages.max);
+        for _ in 0..self.lanes.len() {
+            self.turn = (self.turn + 1) % self.lanes.len();
+            let lane = &mut self.lanes[self.turn];
+            if lane.tick() < oldest {
+                let (minted, expired) = (&mut self.minted, &mut self.expired);
+                lane.skip_to(&self.layout, oldest, 0, |extent| {
+                    *minted += extent.ids();
+                    *expired += extent.ids();
+                });
+            }
+            ready(lane, tick);
+            if let Some(run) = lane.cut(&self.layout, tick, most) {
+                self.minted += u64::from(run.len());
+                return Some(run);
+            }
+        }
+        None
+    }
+
+    /// All land that elapsed (every tick before now) and all that was set aside. For the producer.
+    pub(crate) fn elapsed(&mut self, now: &Now) -> Vec<Extent> {
+        let mut out = std::mem::take(&mut self.aside);
+        let Some(tick) = now.tick.filter(|_| !self.sealed) else { return out };
+        let before = out.len();
+        for lane in &mut self.lanes {
+            lane.skip_to(&self.layout, tick, 0, |extent| out.push(extent));
+        }
+        self.count(&out[before..]);
+        out
+    }
+
+    /// The clock went back and windows of other workers were taken: E goes to the wall, every lane ends. Returns
+    /// what each leaves untouched.
+    pub(crate) fn switch(&mut self) -> Vec<(u32, u64)> {
+        let reading = self.clock.read();
+        self.supervisor.switched(reading);
+        self.lanes.drain(..).map(|lane| (lane.worker, lane.untouched())).collect()
+    }
+
+    /// What was set aside and not collected yet.
+    pub(crate) fn take_aside(&mut self) -> Vec<Extent> {
+        std::mem::take(&mut self.aside)
+    }
+
+    /// Ends every lane without handing anything back: what was granted may be in another copy of this process.
+    pub(crate) fn abandon(&mut self) {
+        self.lanes.clear();
+    }
+
+    /// The last cut: everything up to now, after which nothing is cut any more.
+    pub(crate) fn seal(&mut self, now: &Now) -> Sealed {
+        let layout = self.layout;
+        let mut extents = std::mem::take(&mut self.aside);
+        let before = extents.len();
+        if let Some(tick) = now.tick.filter(|_| !self.sealed) {
+            for lane in &mut self.lanes {
+                lane.skip_to(&layout, tick + 1, 0, |extent| extents.push(extent));
+            }
+        }
+        self.count(&extents[before..]);
+        self.sealed = true;
+        let release = self.lanes.drain(..).map(|lane| (lane.worker, lane.untouched())).collect();
+        Sealed { extents, release }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a data folder remembers beside registry and spill: the cluster it belongs to, in `node.json`.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::BuildError;
+use crate::registry::ClusterId;
+
+const NAME: &str = "node.json";
+
+#[derive(Serialize, Deserialize)]
+struct Node {
+    version: u32,
+    cluster: String,
+}
+
+/// Compares the folder's cluster with the registry's, or writes it down where the folder has none yet.
+pub(crate) fn check(folder: &Path, cluster: ClusterId) -> Result<(), BuildError> {
+    let path = folder.join(NAME);
+    let fail = |action| {
+        let path = path.clone();
+        move |source| BuildError::Folder { action, path, source }
+    };
+    match fs::read(&path) {
+        Ok(bytes) => {
+            let node: Node = serde_json::from_slice(&bytes)
+                .map_err(|error| fail("understand")(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+            let found: ClusterId = node.cluster.parse().map_err(|error| {
+                fail("understand the cluster in")(io::Error::new(io::ErrorKind::InvalidData, error))
+            })?;
+            if found == cluster {
+                return Ok(());
+            }
+            Err(BuildError::Cluster { path: folder.to_owned(), folder: found, registry: cluster })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            write(folder, &path, cluster).map_err(fail("write"))
+        }
+        Err(error) => Err(fail("read")(error)),
+    }
+}
+
+/// Whole or not at all: written beside, synced, renamed.
+fn write(folder: &Path, path: &Path, cluster: ClusterId) -> io::Result<()> {
+    let node = Node { version: 1, cluster: cluster.to_string() };
+    let beside = folder.join(format!("{NAME}.{}.new", std::process::id()));
+    let mut file = File::create(&beside)?;
+    file.write_all(&serde_json::to_vec(&node)?)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_keeps_to_its_cluster() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, other) = (ClusterId::from_bytes([1; 16]), ClusterId::from_bytes([2; 16]));
+        check(folder.path(), ours).unwrap();
+        check(folder.path(), ours).unwrap();
+        let error = check(folder.path(), other).unwrap_err().to_string();
+        assert!(error.contains(&ours.to_string()) && error.contains(&other.to_string()), "{error}");
+        fs::write(folder.path().join(NAME), b"{").unwrap();
+        assert!(matches!(check(folder.path(), ours), Err(BuildError::Folder { action: "understand", .. })));
+    }
+}

@@ -1,0 +1,359 @@
+//! The background producer: one thread that serves who waits, refills, tops up, turns over, spills, and asks the
+//! registrar for windows and grants. [`Producer::turn`] does one round without a thread, for whoever drives the
+//! engine by hand.
+//!
+//! # Invariants
+//! - I1 everything it sweeps, cuts or is given back is in exactly one of: ring, queue, a ticket, the reserve (U3);
+//! - I2 once a second of boot time it voids threads' runs and turns ring and queue over, so that nothing there is
+//!   older than two seconds of its own time (U7);
+//! - I3 it sleeps until something is due: an idle second costs one turn.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use xuid_spill::Extent;
+
+use crate::engine::Shared;
+use crate::gate::{Gate, Service};
+use crate::minter::Now;
+use crate::registrar::{Done, Job};
+use crate::reserve::Reserve;
+use crate::ring::{PARTITIONS, SLOTS};
+use crate::run::Run;
+use crate::settings::LONGEST_BLOCK;
+use crate::sync::lock;
+
+mod upkeep;
+
+pub(crate) use upkeep::Upkeep;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A burst counts as one for this long after somebody last had to wait.
+const BURST: u64 = 50_000_000;
+
+/// The producer.
+pub(crate) struct Producer {
+    shared: Arc<Shared>,
+    pub(crate) reserve: Reserve,
+    jobs: Sender<Job>,
+    done: Receiver<Done>,
+    upkeep: Upkeep,
+    next_turnover: u64,
+    burst_until: u64,
+}
+
+impl Producer {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        reserve: Reserve,
+        jobs: Sender<Job>,
+        done: Receiver<Done>,
+        upkeep: Upkeep,
+    ) -> Self {
+        let boot = shared.clock.read().boot;
+        Self { shared, reserve, jobs, done, upkeep, next_turnover: boot + SECOND, burst_until: 0 }
+    }
+
+    /// Turns until the engine closes, then does the clean stop.
+    pub(crate) fn run(&mut self) {
+        self.shared.producer.adopt_current();
+        while !self.shared.is_closed() {
+            // A panic is a defect; it must not end the refills of everybody. What the turn had in its hands is
+            // lost, not repeated: every move takes before it gives.
+            let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.turn()));
+            let pause = turn.unwrap_or_else(|_| {
+                tracing::error!("the producer panicked and goes on; ids it held may be wasted");
+                (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
+                Duration::from_millis(10)
+            });
+            if !pause.is_zero() {
+                std::thread::park_timeout(pause);
+            }
+        }
+        self.finish();
+    }
+
+    /// One round. Returns how long nothing is due.
+    pub(crate) fn turn(&mut self) -> Duration {
+        let shared = self.shared.clone();
+        let mut gate = lock(&shared.gate);
+        let now = gate.minter.now();
+        self.collect(&mut gate, &now);
+        // A switch of worker moved the clock.
+        let now = gate.minter.now().seen_before(&now);
+        if now.seen.jump {
+            self.void(&mut gate);
+        }
+        self.upkeep.watch(&mut gate, &now, &self.jobs);
+        for run in shared.returns.take() {
+            self.reserve.hand.push_run(run);
+        }
+        if gate.waiting() > 0 {
+            self.burst_until = now.reading.boot + BURST;
+            let service = self.serve(&mut gate, &now);
+            self.account(service);
+        }
+        let waiting = gate.waiting() > 0;
+        let turnover = now.reading.boot >= self.next_turnover;
+        let asked = (0..PARTITIONS).any(|partition| shared.ring.is_asked(partition));
+        let fresh = if turnover || (asked && !waiting) { gate.minter.elapsed(&now) } else { Vec::new() };
+        drop(gate);
+
+        let tick = now.tick.unwrap_or(0);
+        let burst = now.reading.boot < self.burst_until;
+        if turnover {
+            self.next_turnover = now.reading.boot + SECOND;
+            self.turn_over(fresh, burst);
+        } else {
+            fresh.into_iter().for_each(|extent| self.reserve.hand.push(extent));
+        }
+        if !waiting || burst {
+            self.refill(tick, burst, turnover);
+        }
+        if let Some(job) = self.reserve.plan_grant(tick, now.reading.boot, burst) {
+            self.send(job);
+        }
+        self.publish();
+        self.pause(&now, waiting)
+    }
+
+    fn send(&self, job: Job) {
+        // The registrar ends only after this sender is gone.
+        let sent = self.jobs.send(job);
+        debug_assert!(sent.is_ok() || self.shared.is_closed());
+    }
+
+    /// Takes in what the registrar has done.
+    fn collect(&mut self, gate: &mut Gate, now: &Now) {
+        while let Ok(done) = self.done.try_recv() {
+            match done {
+                Done::Granted { from, upto, result } => {
+                    self.reserve.granted(from, upto, result, now.reading.boot);
+                }
+                other => {
+                    let past = self.upkeep.take_in(other, gate, &self.jobs);
+                    self.reserve.keep(past);
+                }
+            }
+        }
+    }
+
+    /// Gives ids to those who wait: fresh land first, then the reserve.
+    fn serve(&mut self, gate: &mut Gate, now: &Now) -> Service {
+        let (shared, reserve) = (&self.shared, &mut self.reserve);
+        let stride = shared.layout.stride();
+        let tick = now.tick.unwrap_or(0);
+        let mut unswept = 0..PARTITIONS;
+        gate.serve(now, |minter, most| {
+            loop {
+                if let Some(run) = reserve.hand.take(most, stride) {
+                    shared.counters.tickets_queue.add(u64::from(run.len()));
+                    return Some(run);
+                }
+                if let Some(block) = shared.pop_queue() {
+                    reserve.hand.push_run(block.into_run());
+                } else if let Some(run) = minter.any(now, most) {
+                    shared.counters.tickets_minter.add(u64::from(run.len()));
+                    return Some(run);
+                } else if let Some(partition) = unswept.next() {
+                    // Blocks may lie where the walks of those who wait do not lead.
+                    shared.ring.sweep(partition, |block| reserve.hand.push_run(block.into_run()));
+                } else {
+                    let run = reserve.run(tick, most)?;
+                    shared.counters.tickets_reserve.add(u64::from(run.len()));
+                    return Some(run);
+                }
+            }
+        })
+    }
+
+    fn account(&mut self, service: Service) {
+        self.shared.counters.tickets_in.add(service.given);
+        self.shared.counters.tickets_out.add(service.out);
+        for run in service.back {
+            self.reserve.hand.push_run(run);
+        }
+    }
+
+    /// Once a second: what lay in ring and queue for a second makes way for what is fresh.
+    fn turn_over(&mut self, fresh: Vec<Extent>, burst: bool) {
+        self.shared.epoch.renew();
+        let mut swept: Vec<Extent> = self.reserve.hand.drain();
+        let mut keep = |run: Run| swept.push(Extent { first: run.raw(), len: run.len(), ticks: 1 });
+        while let Some(block) = self.shared.pop_queue() {
+            keep(block.into_run());
+        }
+        for partition in 0..PARTITIONS {
+            self.shared.ring.sweep(partition, |block| keep(block.into_run()));
+        }
+        if burst {
+            // Old or not, it is needed now.
+            self.reserve.keep(swept);
+            swept = Vec::new();
+        }
+        // The newest second stays in memory; what a pause left before it goes to disk.
+        let mut room = SLOTS as u64 * u64::from(LONGEST_BLOCK);
+        let mut newest: Vec<Extent> = fresh;
+        newest.sort_unstable_by_key(|extent| std::cmp::Reverse(extent.first));
+        let mut staying: Vec<Extent> = Vec::new();
+        for extent in newest {
+            let (old, new) = split_newest(&extent, room, self.shared.layout.stride());
+            swept.extend(old);
+            if let Some(new) = new {
+                room -= new.ids();
+                staying.push(new);
+            }
+        }
+        staying.into_iter().rev().for_each(|extent| self.reserve.hand.push(extent));
+        self.reserve.put_away(swept);
+    }
+
+    /// Tops the queue up and refills the partitions that were asked for, or all of them.
+    fn refill(&mut self, tick: u64, burst: bool, all: bool) {
+        let shared = self.shared.clone();
+        let wanted: Vec<usize> =
+            (0..PARTITIONS).filter(|partition| all || shared.ring.is_asked(*partition)).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let at_hand = if burst { self.reserve.at_hand() } else { self.reserve.hand.ids() };
+        let longest = block_len(at_hand + (shared.queue.len() as u64) * u64::from(LONGEST_BLOCK));
+        self.top_up(tick, burst, longest);
+        for partition in wanted {
+            shared.ring.answer(partition);
+            let refilled = shared.ring.refill(partition, || shared.pop_queue());
+            if let Some(block) = refilled.left_over {
+                self.reserve.hand.push_run(block.into_run());
+            }
+            if refilled.blocks > 0 {
+                shared.count_refill();
+            } else if refilled.dry {
+                // Nothing to give: stays asked for, so that nobody wakes this thread for it again.
+                shared.ring.ask_again(partition);
+            }
+            self.top_up(tick, burst, longest);
+        }
+    }
+
+    fn top_up(&mut self, tick: u64, burst: bool, longest: u32) {
+        let shared = &self.shared;
+        for _ in 0..shared.queue.room() {
+            let Some(block) = self.reserve.block(tick, burst, longest) else { return };
+            if let Err(block) = shared.push_queue(block) {
+                self.reserve.hand.push_run(block.into_run());
+                return;
+            }
+        }
+    }
+
+    /// Everything granted may be in use in another copy of this machine: it is dropped, and new land is taken.
+    fn void(&mut self, gate: &mut Gate) {
+        tracing::warn!("the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from a snapshot");
+        self.shared.epoch.renew();
+        let reserve = &mut self.reserve;
+        while let Some(block) = self.shared.pop_queue() {
+            reserve.hand.push_run(block.into_run());
+        }
+        for partition in 0..PARTITIONS {
+            self.shared.ring.sweep(partition, |block| reserve.hand.push_run(block.into_run()));
+        }
+        for extent in gate.minter.take_aside() {
+            reserve.hand.push(extent);
+        }
+        reserve.void();
+        self.upkeep.abandon(gate, &self.jobs);
+    }
+
+    /// How long nothing is due. A waiting caller is served at the next tick, or as soon as a refill is asked for.
+    fn pause(&self, now: &Now, waiting: bool) -> Duration {
+        let boot = now.reading.boot;
+        let mut due = self.next_turnover.min(self.upkeep.due(boot));
+        if waiting {
+            let layout = &self.shared.layout;
+            let next = now.tick.map_or(now.ns, |tick| layout.tick_to_ns(tick + 1));
+            // Not under 50 us, the cost of a wake-up; not over a millisecond, so that deadlines are kept.
+            due = due.min(boot + next.saturating_sub(now.ns).clamp(50_000, 1_000_000));
+        }
+        Duration::from_nanos(due.saturating_sub(boot))
+    }
+
+    pub(crate) fn publish(&self) {
+        let mut gauges = lock(&self.shared.gauges);
+        gauges.reserve.clone_from(&self.reserve.tally);
+        gauges.held = self.reserve.held();
+        gauges.stock = self.reserve.stock();
+        gauges.spill_active = self.reserve.has_spill();
+        gauges.why_not.clone_from(&self.reserve.why_not);
+        gauges.switches = self.upkeep.switches;
+        gauges.rollbacks = self.upkeep.rollbacks;
+        gauges.jumps = self.upkeep.jumps;
+    }
+
+    /// The clean stop, after the last turn: refuse, seal, sweep, append and sync, and only then hand back.
+    fn finish(&mut self) {
+        let shared = self.shared.clone();
+        let mut gate = lock(&shared.gate);
+        let now = gate.minter.now();
+        self.collect(&mut gate, &now);
+        let service = gate.close();
+        let sealed = gate.minter.seal(&now);
+        drop(gate);
+        shared.epoch.renew();
+        self.account(service);
+        let mut pieces = sealed.extents;
+        let mut keep = |run: Run| pieces.push(Extent { first: run.raw(), len: run.len(), ticks: 1 });
+        shared.returns.close().into_iter().for_each(&mut keep);
+        while let Some(block) = shared.pop_queue() {
+            keep(block.into_run());
+        }
+        for partition in 0..PARTITIONS {
+            shared.ring.sweep(partition, |block| keep(block.into_run()));
+        }
+        self.reserve.seal(pieces, now.tick.unwrap_or(0));
+        for (worker, from) in sealed.release {
+            self.send(Job::Release { worker, from });
+        }
+        self.publish();
+    }
+}
+
+/// The length of blocks where so many ids are at hand: long, but so that some sixty-four callers find one.
+fn block_len(at_hand: u64) -> u32 {
+    let share = (at_hand / 64).clamp(16, u64::from(LONGEST_BLOCK));
+    1 << share.ilog2()
+}
+
+/// Splits off the newest ticks of an extent, as many as `room` ids hold.
+fn split_newest(extent: &Extent, room: u64, stride: u64) -> (Option<Extent>, Option<Extent>) {
+    let fits = (room / u64::from(extent.len)).min(u64::from(extent.ticks)) as u32;
+    let older = extent.ticks - fits;
+    let old = (older > 0).then_some(Extent { ticks: older, ..*extent });
+    let new = (fits > 0).then_some(Extent {
+        first: extent.first + u64::from(older) * stride,
+        len: extent.len,
+        ticks: fits,
+    });
+    (old, new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_ticks_that_fit_stay() {
+        let extent = Extent { first: 10, len: 4, ticks: 5 };
+        let (old, new) = split_newest(&extent, 9, 100);
+        assert_eq!(old, Some(Extent { first: 10, len: 4, ticks: 3 }));
+        assert_eq!(new, Some(Extent { first: 310, len: 4, ticks: 2 }));
+        assert_eq!(split_newest(&extent, 3, 100), (Some(extent), None));
+        assert_eq!(split_newest(&extent, 20, 100), (None, Some(extent)));
+    }
+
+    #[test]
+    fn blocks_grow_with_supply() {
+        assert_eq!((block_len(0), block_len(4096), block_len(1 << 20), block_len(u64::MAX)), (16, 64, 1024, 1024));
+    }
+}

@@ -1,0 +1,91 @@
+//! What a registry is stored on, so that a simulation can stand in for the file.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// Which file it is: what tells a file from a copy of it, and a volume that was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FileIdentity {
+    /// The inode's number.
+    pub inode: u64,
+    /// When the inode was made, in Unix nanoseconds; 0 where the filesystem does not say.
+    pub born_ns: u64,
+    /// The device.
+    pub device: u64,
+    /// A fingerprint of the machine's id; 0 where it has none.
+    pub machine: u64,
+}
+
+impl FileIdentity {
+    /// Whether both are one file, on whatever machine and device it is mounted now.
+    #[must_use]
+    pub fn same_file(&self, other: &Self) -> bool {
+        self.inode == other.inode && self.born_ns == other.born_ns
+    }
+}
+
+/// `inode 42 born at 1763683200.123456789`.
+impl fmt::Display for FileIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, nanos) = (self.born_ns / 1_000_000_000, self.born_ns % 1_000_000_000);
+        match self.born_ns {
+            0 => write!(f, "inode {} of unknown birth", self.inode),
+            _ => write!(f, "inode {} born at {seconds}.{nanos:09}", self.inode),
+        }
+    }
+}
+
+/// A registry's storage. [`FileDisk`](super::FileDisk) is the real one, [`MemoryDisk`](super::MemoryDisk) one
+/// whose power can be cut.
+pub trait Disk: Send {
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    /// Also when the storage ends before it is full.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset`, within the size. Durable only after [`sync`](Self::sync).
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Returns when everything written before is durable. After an error nothing is known of what was written.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Its size in bytes.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Which file is open.
+    fn identity(&self) -> io::Result<FileIdentity>;
+
+    /// Whether the path that was opened still leads to the open file.
+    fn in_place(&self) -> io::Result<bool>;
+
+    /// Takes the lock that all users of the storage share; `false` if another one has it.
+    fn try_lock(&mut self) -> io::Result<bool>;
+
+    /// Lets the lock go.
+    fn unlock(&mut self);
+}
+
+/// How long a change waits for the lock. A holder needs it for three syncs, some milliseconds on a bad day, so a
+/// lock that is held this long is held by a stopped process.
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(2);
+
+/// Between two looks at the lock: from about a change's length on a fast disk up to what nobody notices.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
+
+/// Takes the lock within [`LOCK_WAIT`]; `false` if another one kept it.
+pub(super) fn lock<D: Disk>(disk: &mut D) -> io::Result<bool> {
+    let (mut waited, mut pause) = (Duration::ZERO, PAUSES.0);
+    loop {
+        if disk.try_lock()? {
+            return Ok(true);
+        }
+        if waited >= LOCK_WAIT {
+            return Ok(false);
+        }
+        std::thread::sleep(pause);
+        waited += pause;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}

@@ -1,0 +1,121 @@
+//! The registry's file.
+
+use std::fs::{File, Metadata, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use super::disk::{Disk, FileIdentity};
+
+/// A registry's file, opened for reading and writing.
+///
+/// The lock is a `flock` of this opening of the file: it excludes other processes and other openings in this one.
+/// A fork shares the opening, so a forked child is refused the lock and never releases it.
+#[derive(Debug)]
+pub struct FileDisk {
+    file: File,
+    path: PathBuf,
+    /// Whose opening it is.
+    pid: u32,
+    locked: bool,
+}
+
+impl FileDisk {
+    /// Opens an existing file.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).open(path)?;
+        Ok(Self { file, path: path.to_owned(), pid: std::process::id(), locked: false })
+    }
+
+    /// Opens an existing file to look at it; nothing can be written.
+    pub(super) fn open_to_read(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: File::open(path)?, path: path.to_owned(), pid: std::process::id(), locked: false })
+    }
+}
+
+/// The identity of an open file on this machine.
+pub(super) fn identity_of(file: &File) -> io::Result<FileIdentity> {
+    let metadata = file.metadata()?;
+    Ok(FileIdentity {
+        inode: metadata.ino(),
+        born_ns: born_ns(&metadata),
+        device: metadata.dev(),
+        machine: machine(),
+    })
+}
+
+fn born_ns(metadata: &Metadata) -> u64 {
+    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    born.map_or(0, crate::clock::nanos)
+}
+
+/// A fingerprint of the machine's id, which itself is meant to stay on the machine.
+fn machine() -> u64 {
+    let Ok(text) = std::fs::read("/etc/machine-id") else { return 0 };
+    let id = text.trim_ascii();
+    if id.is_empty() {
+        return 0;
+    }
+    let half = |salt: &[u8]| u64::from(crc32c::crc32c_append(crc32c::crc32c(salt), id));
+    half(b"xuid registry, high") << 32 | half(b"xuid registry, low")
+}
+
+impl Disk for FileDisk {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn identity(&self) -> io::Result<FileIdentity> {
+        identity_of(&self.file)
+    }
+
+    fn in_place(&self) -> io::Result<bool> {
+        let open = self.file.metadata()?;
+        match std::fs::metadata(&self.path) {
+            Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn try_lock(&mut self) -> io::Result<bool> {
+        if std::process::id() != self.pid {
+            return Err(io::Error::other("this process is a fork of the one that opened the registry"));
+        }
+        match self.file.try_lock() {
+            Ok(()) => {
+                self.locked = true;
+                Ok(true)
+            }
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn unlock(&mut self) {
+        if std::mem::take(&mut self.locked) && std::process::id() == self.pid {
+            // Nothing to be done about a failure; closing the file releases the lock too.
+            let _ = self.file.unlock();
+        }
+    }
+}
+
+/// A child that was forked while the lock was held keeps the opening alive: closing it here would not be enough.
+impl Drop for FileDisk {
+    fn drop(&mut self) {
+        self.unlock();
+    }
+}

@@ -1,0 +1,128 @@
+//! Looking at a registry without using it: nothing is written, and nobody waits for it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use xuid_spill::SpillId;
+
+use super::disk::{Disk, FileIdentity};
+use super::error::LocalError;
+use super::file::FileDisk;
+use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place};
+use super::records::{all_pairs, read_header};
+use super::{genesis, mark_record, seat, worker_record};
+use crate::registry::{Genesis, MarkRecord, ReadError, Versioned, WorkerEntry};
+
+/// What a registry says.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The file.
+    pub path: PathBuf,
+    /// What it was created with.
+    pub genesis: Genesis,
+    /// All workers, in order.
+    pub workers: Vec<WorkerEntry>,
+    /// The marks that can be read, the latest changed first.
+    pub marks: Vec<(SpillId, MarkRecord)>,
+    /// Whatever is not as it should be.
+    pub findings: Vec<Finding>,
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finding {
+    /// One copy of a record, or of the header, is damaged or behind: opening the registry makes it good.
+    OneCopy {
+        /// Which record.
+        what: String,
+    },
+    /// Neither copy of a record can be believed.
+    Unreadable {
+        /// Which record.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The file is a copy and will not be opened.
+    Copied {
+        /// What its header says it is.
+        recorded: FileIdentity,
+        /// What it is.
+        found: FileIdentity,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OneCopy { what } => {
+                write!(f, "one copy of {what} is damaged or behind; the next start makes it good")
+            }
+            Self::Unreadable { what, why } => {
+                write!(f, "{what} is unreadable ({why}) and stays unused until `xuid registry fence`")
+            }
+            Self::Copied { recorded, found } => {
+                write!(f, "the file is a copy: it was created as {recorded} and is {found}; see `xuid registry adopt`")
+            }
+        }
+    }
+}
+
+/// How often the records are read while they look wrong: a process that uses them may be in the middle of a change.
+const LOOKS: u32 = 3;
+
+/// Looks at the registry of a folder. Takes no lock that a change waits for, and writes nothing.
+///
+/// # Errors
+/// If there is none, or its header cannot be believed.
+pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
+    let path = genesis::path(folder);
+    let disk = FileDisk::open_to_read(&path).map_err(super::opening(&path))?;
+    let pair = read_header(&disk, &path)?;
+    let mut findings = Vec::new();
+    if pair.sound != [true, true] {
+        findings.push(Finding::OneCopy { what: "the header".into() });
+    }
+    let (recorded, found) = (pair.header.identity, disk.identity().map_err(LocalError::io("identify", &path))?);
+    if !recorded.same_file(&found) {
+        findings.push(Finding::Copied { recorded, found });
+    }
+    let look = |kind| {
+        let mut pairs = Vec::new();
+        for _ in 0..LOOKS {
+            pairs = all_pairs(&disk, &pair.header, kind);
+            if pairs.iter().all(|pair| pair.as_ref().is_ok_and(Pair::is_whole)) {
+                break;
+            }
+        }
+        pairs
+    };
+    let (workers, marks) = (look(Kind::Worker), look(Kind::Mark));
+    findings.extend(strange(Kind::Worker, &workers).chain(strange(Kind::Mark, &marks)));
+    let mut live = seat::live(folder, None);
+    let workers = (0..).zip(workers).map(|(worker, pair)| WorkerEntry {
+        worker,
+        record: pair.map(|pair| Versioned { version: pair.row.version, record: worker_record(&pair.row) }).map_err(
+            |flaw| ReadError::Damaged { what: Place::worker(worker).to_string(), why: flaw.to_string() },
+        ),
+        live: live.remove(&worker),
+    });
+    let workers = workers.collect();
+    let mut marks: Vec<_> = marks.into_iter().flatten().filter(|pair| pair.row.spill != NO_SPILL).collect();
+    marks.sort_by_key(|pair| std::cmp::Reverse(pair.row.updated_ms));
+    let marks = marks.iter().map(|pair| (pair.row.spill, mark_record(&pair.row))).collect();
+    Ok(Inspection { path, genesis: pair.header.genesis, workers, marks, findings })
+}
+
+fn strange(kind: Kind, pairs: &[Result<Pair, PairFlaw>]) -> impl Iterator<Item = Finding> {
+    (0..).zip(pairs).filter_map(move |(slot, pair)| {
+        let what = Place { kind, slot }.to_string();
+        match pair {
+            Ok(pair) if pair.is_whole() => None,
+            Ok(_) => Some(Finding::OneCopy { what }),
+            Err(flaw) => Some(Finding::Unreadable { what, why: flaw.to_string() }),
+        }
+    })
+}

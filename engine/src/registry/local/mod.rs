@@ -1,0 +1,297 @@
+//! The embedded registry: a file in a folder, shared by the processes of one host.
+//!
+//! ```text
+//!   LocalRegistry   the port's adaptor: one opening of the file, and a seat in the folder
+//!     |       \
+//!   Records   Seat        registry.seat-K: locked while its process lives; a hint of who holds which worker
+//!     |
+//!   Disk                  registry: each record a sector, twice | MemoryDisk for simulations
+//! ```
+//!
+//! The bytes, and what a change, a crash, a copy and a restore do to them, are described in `docs/registry.md`.
+
+mod disk;
+mod error;
+mod fence;
+mod file;
+mod format;
+mod genesis;
+mod header;
+mod inspect;
+mod marks;
+mod memory;
+mod recall;
+mod records;
+mod seat;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xuid_spill::SpillId;
+
+pub use disk::{Disk, FileIdentity};
+pub use error::LocalError;
+pub use fence::{Adopted, Fenced, adopt, fence};
+pub use file::FileDisk;
+pub use inspect::{Finding, Inspection, inspect};
+pub use memory::MemoryDisk;
+
+use self::format::{Kind, NO_SPILL, Pair, Place, Row, short_owner};
+use self::records::Records;
+use self::seat::Seat;
+use crate::clock::{Clock, SystemClock};
+use crate::layout::Layout;
+use crate::registry::{
+    Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord,
+};
+
+/// What a registry is created with, where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// The layout of every id.
+    pub layout: Layout,
+    /// The first tick that may ever be granted. Too early, and ids may be issued that were issued before there was
+    /// this registry; too late, and nothing is issued until then.
+    pub floor: u64,
+    /// How many workers have a record, at most the layout's. Each takes a kilobyte.
+    pub workers: u32,
+}
+
+/// The registry of a folder, opened by one engine.
+///
+/// ```
+/// use xuid_engine::Layout;
+/// use xuid_engine::registry::Registry;
+/// use xuid_engine::registry::local::{CreateOptions, LocalRegistry};
+/// # let folder = tempfile::tempdir()?;
+/// let options = CreateOptions { layout: Layout::default(), floor: 0, workers: 16 };
+/// let mut registry = LocalRegistry::open_or_create(folder.path(), &options)?;
+/// assert_eq!(registry.workers()?.len(), 16);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct LocalRegistry<D: Disk = FileDisk> {
+    // Before the records, so that the seat is left while the file is still open.
+    seat: Option<Seat>,
+    records: Records<D>,
+    folder: PathBuf,
+    created: bool,
+}
+
+/// How often opening begins again because the file was replaced meanwhile. A fence replaces it once; more than
+/// that is somebody's loop.
+const OPENING_TRIES: u32 = 8;
+
+impl LocalRegistry {
+    /// Opens the registry of `folder`, or makes it (and the folder) where there is none. Of several processes that
+    /// find none at a time, one makes it.
+    ///
+    /// # Errors
+    /// See [`LocalError`].
+    pub fn open_or_create(folder: &Path, options: &CreateOptions) -> Result<Self, LocalError> {
+        match Self::open(folder) {
+            Err(LocalError::Absent { .. }) => {}
+            found => return found,
+        }
+        let CreateOptions { layout, floor, workers } = *options;
+        let genesis = Genesis { cluster: genesis::draw_cluster()?, layout, floor, workers };
+        match Self::create(folder, &genesis) {
+            Err(LocalError::Exists { .. }) => Self::open(folder),
+            made => made,
+        }
+    }
+
+    /// Makes the registry of `folder`, and opens it.
+    ///
+    /// # Errors
+    /// [`LocalError::Exists`] if there is one; see [`LocalError`].
+    pub fn create(folder: &Path, genesis: &Genesis) -> Result<Self, LocalError> {
+        genesis::create(folder, genesis)?;
+        let made = Self::open(folder)?;
+        Ok(Self { created: true, ..made })
+    }
+
+    /// Opens the registry of `folder`.
+    ///
+    /// # Errors
+    /// [`LocalError::Absent`] if there is none; see [`LocalError`].
+    pub fn open(folder: &Path) -> Result<Self, LocalError> {
+        let path = genesis::path(folder);
+        for _ in 0..OPENING_TRIES {
+            let Some(mut records) = Records::open(open_file(&path)?, &path, Arc::new(SystemClock))? else { continue };
+            genesis::sweep(folder);
+            let seat = Some(Seat::take(folder)?);
+            // The name may not be durable yet, if whoever made the file was killed just then.
+            genesis::sync_folder(folder)?;
+            records.unlock();
+            return Ok(Self { seat, records, folder: folder.to_owned(), created: false });
+        }
+        Err(LocalError::Unsettled { path })
+    }
+}
+
+impl<D: Disk> LocalRegistry<D> {
+    /// The registry on any storage, without a folder and hence without hints of who is alive.
+    ///
+    /// # Errors
+    /// See [`LocalError`].
+    pub fn on(disk: D, clock: Arc<dyn Clock>) -> Result<Self, LocalError> {
+        let path = Path::new("memory");
+        let Some(mut records) = Records::open(disk, path, clock)? else {
+            return Err(LocalError::Unsettled { path: path.to_owned() });
+        };
+        records.unlock();
+        Ok(Self { seat: None, records, folder: path.to_owned(), created: false })
+    }
+
+    /// Whether this opening made the registry.
+    #[must_use]
+    pub fn created(&self) -> bool {
+        self.created
+    }
+
+    /// Reads without the lock, as nothing is changed. What looks wrong may have been read in the middle of
+    /// somebody's change, so it is read again under the lock.
+    fn read(
+        &mut self,
+        look: impl Fn(&mut Records<D>) -> Result<Pair, ReadError>,
+    ) -> Result<Pair, ReadError> {
+        match self.records.verify().and_then(|()| look(&mut self.records)) {
+            Err(ReadError::Damaged { .. } | ReadError::Foreign { .. }) => self.records.locked(look),
+            other => other,
+        }
+    }
+
+    fn check_worker(&self, worker: u32) -> Result<(), ReadError> {
+        if worker < self.records.geometry().workers {
+            return Ok(());
+        }
+        Err(ReadError::Absent { what: Place::worker(worker).to_string() })
+    }
+}
+
+impl MemoryDisk {
+    /// A disk with a new registry on it.
+    #[must_use]
+    pub fn with_registry(genesis: &Genesis, identity: FileIdentity) -> Self {
+        let mut image = Vec::new();
+        let written = genesis::write_image(&mut image, genesis, identity, &|place| Row::genesis(place, genesis.floor));
+        debug_assert!(written.is_ok(), "memory takes everything");
+        Self::new(image, identity)
+    }
+}
+
+impl<D: Disk> Registry for LocalRegistry<D> {
+    fn genesis(&self) -> &Genesis {
+        self.records.genesis()
+    }
+
+    fn describe(&self) -> String {
+        format!("local {}", self.folder.display())
+    }
+
+    fn last_worker(&self) -> Option<u32> {
+        self.seat.as_ref()?.last()
+    }
+
+    fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
+        let (folder, seat) = (&self.folder, &self.seat);
+        self.records.locked(|records| {
+            let mut live = seat.as_ref().map(|seat| seat.live(folder)).unwrap_or_default();
+            let pairs = records.believed(Kind::Worker);
+            let entry = |(worker, pair): (u32, Result<Pair, ReadError>)| WorkerEntry {
+                worker,
+                record: pair.map(|pair| versioned(&pair, worker_record)),
+                live: live.remove(&worker),
+            };
+            Ok((0..).zip(pairs).map(entry).collect())
+        })
+    }
+
+    fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError> {
+        self.check_worker(worker)?;
+        let pair = self.read(|records| records.pair(Place::worker(worker)))?;
+        Ok(versioned(&pair, worker_record))
+    }
+
+    fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
+        self.swap_worker(worker, expected, record)?;
+        if let Some(seat) = &mut self.seat {
+            seat.hold(worker);
+        }
+        Ok(())
+    }
+
+    fn swap_worker(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
+        self.check_worker(worker)?;
+        self.records.change(|records| {
+            let base = records.pair(Place::worker(worker))?;
+            if base.row.version != expected {
+                return Err(SwapError::Conflict);
+            }
+            let row = Row {
+                place: base.row.place,
+                spill: NO_SPILL,
+                version: expected + 1,
+                value: record.reserved_until,
+                token: record.token,
+                operation: record.operation,
+                updated_ms: records.now_ms(),
+                owner: short_owner(&record.owner).to_owned(),
+            };
+            records.store(&base, &row)
+        })
+    }
+
+    fn leave(&mut self, worker: u32) {
+        if let Some(seat) = &mut self.seat {
+            seat.leave(worker);
+        }
+    }
+
+    fn mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, ReadError> {
+        let pair = self.read(|records| records.mark(spill))?;
+        Ok(versioned(&pair, mark_record))
+    }
+
+    fn create_mark(&mut self, spill: SpillId, record: &MarkRecord) -> Result<(), SwapError> {
+        self.records.change(|records| records.create_mark(spill, record))
+    }
+
+    fn swap_mark(&mut self, spill: SpillId, expected: u64, record: &MarkRecord) -> Result<(), SwapError> {
+        self.records.change(|records| records.swap_mark(spill, expected, record))
+    }
+
+    fn close(&mut self) {
+        self.seat = None;
+    }
+}
+
+fn versioned<R>(pair: &Pair, record: impl Fn(&Row) -> R) -> Versioned<R> {
+    Versioned { record: record(&pair.row), version: pair.row.version }
+}
+
+fn worker_record(row: &Row) -> WorkerRecord {
+    let Row { value, token, operation, .. } = *row;
+    WorkerRecord { reserved_until: value, token, operation, owner: row.owner.clone() }
+}
+
+fn mark_record(row: &Row) -> MarkRecord {
+    MarkRecord { granted_upto: row.value, token: row.token, operation: row.operation }
+}
+
+/// What opening the file failed of.
+fn opening(path: &Path) -> impl FnOnce(io::Error) -> LocalError {
+    move |error| match error.kind() {
+        io::ErrorKind::NotFound => LocalError::Absent { path: path.to_owned() },
+        io::ErrorKind::IsADirectory => LocalError::NotARegistry { path: path.to_owned() },
+        _ => LocalError::io("open", path)(error),
+    }
+}
+
+fn open_file(path: &Path) -> Result<FileDisk, LocalError> {
+    FileDisk::open(path).map_err(opening(path))
+}
+
+#[cfg(test)]
+mod tests;

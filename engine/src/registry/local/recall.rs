@@ -1,0 +1,83 @@
+//! What one opening of a registry has seen of it: records never go back, and if they do, somebody restored or
+//! edited the file under us.
+
+use std::collections::HashMap;
+
+use xuid_spill::SpillId;
+
+use super::format::{Kind, NO_SPILL, Place, Row};
+
+/// What went back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Back {
+    #[error("its version went back from {from} to {to}: the registry was restored or edited; run `xuid registry fence`")]
+    Version { from: u64, to: u64 },
+    #[error("it changed without a new version ({version}): the registry was restored or edited; run `xuid registry fence`")]
+    Content { version: u64 },
+    #[error("its mark went back from {from} to {to}: the registry was restored or edited; run `xuid registry fence`")]
+    Mark { from: u64, to: u64 },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    version: u64,
+    value: u64,
+    token: [u8; 16],
+    operation: u64,
+    /// This version was read whole and made durable, or stored, by this opening.
+    settled: bool,
+}
+
+/// The newest of each record that was seen.
+#[derive(Debug, Default)]
+pub(super) struct Recall {
+    seen: HashMap<Place, Seen>,
+    granted: HashMap<SpillId, u64>,
+    /// Where a mark was last found.
+    pub(super) slots: HashMap<SpillId, u32>,
+}
+
+impl Recall {
+    /// Takes note of a record that was read.
+    pub(super) fn see(&mut self, row: &Row) -> Result<(), Back> {
+        if let Some(seen) = self.seen.get(&row.place) {
+            if row.version < seen.version {
+                return Err(Back::Version { from: seen.version, to: row.version });
+            }
+            if row.version == seen.version {
+                let same = (row.value, row.token.0, row.operation) == (seen.value, seen.token, seen.operation);
+                return if same { Ok(()) } else { Err(Back::Content { version: row.version }) };
+            }
+        }
+        if row.place.kind == Kind::Mark && row.spill != NO_SPILL {
+            let granted = self.granted.entry(row.spill).or_default();
+            if row.value < *granted {
+                return Err(Back::Mark { from: *granted, to: row.value });
+            }
+            *granted = row.value;
+        }
+        self.seen.insert(row.place, Seen::of(row, false));
+        Ok(())
+    }
+
+    /// Takes note of a record of which both copies are durable.
+    pub(super) fn settle(&mut self, row: &Row) {
+        if row.place.kind == Kind::Mark && row.spill != NO_SPILL {
+            let granted = self.granted.entry(row.spill).or_default();
+            *granted = row.value.max(*granted);
+        }
+        self.seen.insert(row.place, Seen::of(row, true));
+    }
+
+    /// Whether both copies of this very version are durable.
+    pub(super) fn is_settled(&self, row: &Row) -> bool {
+        self.seen.get(&row.place).is_some_and(|seen| seen.settled && seen.version == row.version)
+    }
+}
+
+impl Seen {
+    fn of(row: &Row, settled: bool) -> Self {
+        let Row { version, value, token, operation, .. } = *row;
+        Self { version, value, token: token.0, operation, settled }
+    }
+}

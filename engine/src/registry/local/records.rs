@@ -1,0 +1,350 @@
+//! Reading and changing the records of one registry, by one opening of its storage.
+//!
+//! Called by one thread; other openings, in this process or another, work on the same storage at any moment.
+//!
+//! # Invariants
+//! - I1 a change happens under the lock, to what was read under it, and is confirmed only after both copies were
+//!   written and synced, one after the other;
+//! - I2 the copy that is relied upon is durable before the other one is touched, and is written last: whatever a
+//!   power cut leaves of the one, the other is intact;
+//! - I3 hence any intact copy is at least as new as the last confirmed change;
+//! - I4 after a failed write or sync this opening changes nothing any more, and does not tell what the record is
+//!   that was being changed: a reader would see what the disk may not hold;
+//! - I5 a version that was seen is never followed by a lower one.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::disk::{Disk, FileIdentity, LOCK_WAIT, lock};
+use super::error::LocalError;
+use super::format::{Copy, Flaw, Geometry, Kind, Pair, PairFlaw, Place, Row, SECTOR};
+use super::header::{Header, HeaderPair};
+use super::recall::Recall;
+use crate::clock::Clock;
+use crate::registry::{Genesis, ReadError, SwapError};
+
+/// A step of a change, named so that the tests can leave it out and see what breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    SyncBefore,
+    SyncBetween,
+    SecondCopy,
+}
+
+/// The records, and what this opening knows of them.
+pub(super) struct Records<D: Disk> {
+    pub(super) disk: D,
+    header: Header,
+    clock: Arc<dyn Clock>,
+    pub(super) recall: Recall,
+    /// Why nothing can be changed any more (I4).
+    poison: Option<String>,
+    /// Records of which a change was begun and never confirmed.
+    doubtful: HashSet<Place>,
+    #[cfg(test)]
+    pub(super) left_out: Option<Step>,
+}
+
+/// What opening made good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Healed {
+    /// Records of which one copy was written again.
+    pub(super) repaired: u32,
+    /// Records of which both copies are unreadable.
+    pub(super) damaged: u32,
+}
+
+impl<D: Disk> Records<D> {
+    /// Opens the registry on `disk` and leaves its lock taken. `None` if the path leads to another file by now.
+    pub(super) fn open(mut disk: D, path: &Path, clock: Arc<dyn Clock>) -> Result<Option<Self>, LocalError> {
+        if !lock(&mut disk).map_err(LocalError::io("lock", path))? {
+            return Err(LocalError::Busy { path: path.to_owned(), waited: LOCK_WAIT });
+        }
+        if !disk.in_place().map_err(LocalError::io("look at", path))? {
+            return Ok(None);
+        }
+        let found = read_header(&disk, path)?;
+        let now = disk.identity().map_err(LocalError::io("identify", path))?;
+        check_identity(&found.header, &now, path)?;
+        let mut records = Self {
+            disk,
+            header: found.header,
+            clock,
+            recall: Recall::default(),
+            poison: None,
+            doubtful: HashSet::new(),
+            #[cfg(test)]
+            left_out: None,
+        };
+        records.renew_header(&found, now, path)?;
+        let healed = records.heal().map_err(LocalError::io("repair", path))?;
+        if healed != Healed::default() {
+            tracing::warn!(
+                path = %path.display(), repaired = healed.repaired, damaged = healed.damaged,
+                "the registry had damaged records: `repaired` had one good copy, `damaged` have none and stay unusable"
+            );
+        }
+        Ok(Some(records))
+    }
+
+    pub(super) fn genesis(&self) -> &Genesis {
+        &self.header.genesis
+    }
+
+    pub(super) fn geometry(&self) -> Geometry {
+        self.header.geometry()
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.clock.read().wall / 1_000_000
+    }
+
+    pub(super) fn unlock(&mut self) {
+        self.disk.unlock();
+    }
+
+    /// A volume that moved keeps its files, so it is taken as it is; the header learns where it is now.
+    fn renew_header(&mut self, found: &HeaderPair, now: FileIdentity, path: &Path) -> Result<(), LocalError> {
+        let then = found.header.identity;
+        if then != now {
+            tracing::warn!(
+                path = %path.display(),
+                machine_changed = then.machine != now.machine,
+                device_changed = then.device != now.device,
+                "the registry's volume was moved; make sure that nobody uses a copy of it elsewhere"
+            );
+            self.header.identity = now;
+            self.header.generation += 1;
+        } else if found.sound == [true, true] {
+            return Ok(());
+        }
+        found.replace(&mut self.disk, &self.header).map_err(LocalError::io("write the header of", path))
+    }
+
+    /// Writes each copy again that is damaged or behind, from the other one. The first sync makes durable what a
+    /// killed process had written (I2), and everything that was found whole with it.
+    fn heal(&mut self) -> std::io::Result<Healed> {
+        self.disk.sync()?;
+        let mut healed = Healed::default();
+        for kind in [Kind::Worker, Kind::Mark] {
+            for pair in self.pairs(kind) {
+                let Ok(pair) = pair else {
+                    healed.damaged += 1;
+                    continue;
+                };
+                if !pair.is_whole() {
+                    healed.repaired += 1;
+                    let offset = self.geometry().offset(pair.row.place, pair.spare());
+                    self.disk.write_at(&pair.row.encode(self.genesis().cluster), offset)?;
+                }
+                self.recall.settle(&pair.row);
+            }
+        }
+        if healed.repaired > 0 {
+            self.disk.sync()?;
+        }
+        Ok(healed)
+    }
+
+    /// Does something under the lock, on the file that was opened.
+    pub(super) fn locked<T, E: From<ReadError>>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match lock(&mut self.disk) {
+            Ok(true) => {}
+            Ok(false) => {
+                let why = format!("another process kept it locked for {LOCK_WAIT:?}");
+                return Err(ReadError::Unavailable { why }.into());
+            }
+            Err(error) => return Err(unavailable("lock", &error).into()),
+        }
+        let result = self.verify().map_err(E::from).and_then(|()| work(self));
+        self.disk.unlock();
+        result
+    }
+
+    /// Changes something under the lock. What could not even be read is told apart from what was refused.
+    pub(super) fn change(&mut self, work: impl FnOnce(&mut Self) -> Result<(), SwapError>) -> Result<(), SwapError> {
+        if let Some(why) = &self.poison {
+            return Err(SwapError::Unavailable { why: why.clone() });
+        }
+        self.locked(work).map_err(|error| match error {
+            SwapError::Read(ReadError::Unavailable { why }) => SwapError::Unavailable { why },
+            other => other,
+        })
+    }
+
+    /// Whether the open file is still the registry that was opened: a file that was replaced, shortened or written
+    /// over while we run is noticed before anything is believed or written.
+    pub(super) fn verify(&self) -> Result<(), ReadError> {
+        let foreign = |why: String| Err(ReadError::Foreign { why });
+        if !self.disk.in_place().map_err(|error| unavailable("look at", &error))? {
+            return foreign("its file was removed or replaced".into());
+        }
+        let (size, least) = (self.disk.size().map_err(|error| unavailable("measure", &error))?, self.geometry().bytes());
+        if size < least {
+            return foreign(format!("its file has {size} bytes and should have {least}"));
+        }
+        match HeaderPair::read(&self.disk).map_err(|error| unavailable("read", &error))? {
+            Err(flaw) => foreign(flaw.to_string()),
+            Ok(found) if found.header.genesis != self.header.genesis => {
+                let (now, then) = (found.header.genesis.cluster, self.header.genesis.cluster);
+                foreign(format!("its header names cluster {now}, and cluster {then} was opened"))
+            }
+            Ok(found) if !found.header.identity.same_file(&self.header.identity) => foreign(format!(
+                "its header belongs to {}, and it is {}: another copy was written over it",
+                found.header.identity, self.header.identity
+            )),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Both copies of one record.
+    pub(super) fn pair(&mut self, place: Place) -> Result<Pair, ReadError> {
+        let [a, b] = Copy::BOTH.map(|copy| {
+            let mut sector = [0; SECTOR];
+            let read = self.disk.read_at(&mut sector, self.geometry().offset(place, copy));
+            read.map_err(|error| Flaw::Unreadable(error.kind()))?;
+            Row::decode(&sector, self.genesis().cluster, place)
+        });
+        self.believe(place, Pair::of(a, b))
+    }
+
+    /// What a pair says, unless it contradicts what was seen before (I5) or is in doubt (I4).
+    fn believe(&mut self, place: Place, pair: Result<Pair, PairFlaw>) -> Result<Pair, ReadError> {
+        if self.doubtful.contains(&place) {
+            let why = format!("a change of {place} failed half-way, and its outcome is not known: restart this process");
+            return Err(ReadError::Unavailable { why });
+        }
+        let damaged = |why: String| ReadError::Damaged { what: place.to_string(), why };
+        let pair = pair.map_err(|flaw| damaged(flaw.to_string()))?;
+        self.recall.see(&pair.row).map_err(|back| damaged(back.to_string()))?;
+        Ok(pair)
+    }
+
+    /// Both copies of all records of a kind, in order.
+    pub(super) fn pairs(&self, kind: Kind) -> Vec<Result<Pair, PairFlaw>> {
+        all_pairs(&self.disk, &self.header, kind)
+    }
+
+    /// The same, believed or not.
+    pub(super) fn believed(&mut self, kind: Kind) -> Vec<Result<Pair, ReadError>> {
+        let pairs = self.pairs(kind);
+        (0..).zip(pairs).map(|(slot, pair)| self.believe(Place { kind, slot }, pair)).collect()
+    }
+
+    /// Stores `row` over `base`, under the lock.
+    pub(super) fn store(&mut self, base: &Pair, row: &Row) -> Result<(), SwapError> {
+        let place = row.place;
+        assert_eq!(place, base.row.place, "a record is stored where it was read");
+        assert!(row.version > base.row.version, "each change raises the version");
+        if !(base.is_whole() && self.recall.is_settled(&base.row)) && !self.leaves_out(Step::SyncBefore) {
+            // Another process may have been killed between a write and its sync (I2).
+            if let Err(error) = self.disk.sync() {
+                return Err(SwapError::Unavailable { why: self.poison(place, &error) });
+            }
+        }
+        self.doubtful.insert(place);
+        if let Err(error) = self.write_both(base, row) {
+            return Err(SwapError::Unknown { why: self.poison(place, &error) });
+        }
+        self.doubtful.remove(&place);
+        self.recall.settle(row);
+        Ok(())
+    }
+
+    fn write_both(&mut self, base: &Pair, row: &Row) -> std::io::Result<()> {
+        let sector = row.encode(self.genesis().cluster);
+        let first = if self.leaves_out(Step::SecondCopy) { Copy::A } else { base.spare() };
+        self.disk.write_at(&sector, self.geometry().offset(row.place, first))?;
+        if !self.leaves_out(Step::SyncBetween) {
+            self.disk.sync()?;
+        }
+        if self.leaves_out(Step::SecondCopy) {
+            return Ok(());
+        }
+        self.disk.write_at(&sector, self.geometry().offset(row.place, first.other()))?;
+        self.disk.sync()
+    }
+
+    fn poison(&mut self, place: Place, error: &std::io::Error) -> String {
+        let why = format!(
+            "the disk failed while {place} was changed ({error}); this process changes nothing any more, since it \
+             may read what the disk does not hold: check the disk, then restart"
+        );
+        tracing::error!(%place, %error, "the registry's disk failed: no window can be reserved until a restart");
+        self.poison.get_or_insert(why).clone()
+    }
+
+    #[cfg(test)]
+    fn leaves_out(&self, step: Step) -> bool {
+        self.left_out == Some(step)
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "the tests' version asks it")]
+    fn leaves_out(&self, _: Step) -> bool {
+        false
+    }
+}
+
+fn unavailable(action: &str, error: &std::io::Error) -> ReadError {
+    ReadError::Unavailable { why: format!("failed to {action} its file: {error}") }
+}
+
+/// The header of a file that is as long as it says.
+pub(super) fn read_header<D: Disk>(disk: &D, path: &Path) -> Result<HeaderPair, LocalError> {
+    let read = HeaderPair::read(disk).map_err(LocalError::io("read", path))?;
+    let pair = read.map_err(|flaw| flaw.at(path))?;
+    let (found, expected) = (disk.size().map_err(LocalError::io("measure", path))?, pair.header.geometry().bytes());
+    if found < expected {
+        return Err(LocalError::Shortened { path: path.to_owned(), found, expected });
+    }
+    Ok(pair)
+}
+
+/// Whether the file is the one that the header was written for.
+pub(super) fn check_identity(header: &Header, found: &FileIdentity, path: &Path) -> Result<(), LocalError> {
+    if header.identity.same_file(found) {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(path).to_owned();
+    Err(LocalError::Copied { path: path.to_owned(), folder, recorded: header.identity, found: *found })
+}
+
+/// Sectors read at a time: 64 KiB.
+const CHUNK: u32 = 128;
+
+/// Both copies of all records of a kind, in order.
+pub(super) fn all_pairs<D: Disk>(disk: &D, header: &Header, kind: Kind) -> Vec<Result<Pair, PairFlaw>> {
+    let (geometry, cluster) = (header.geometry(), header.genesis.cluster);
+    let slots = geometry.slots(kind);
+    let mut pairs = Vec::with_capacity(slots as usize);
+    for first in (0..slots).step_by(CHUNK as usize) {
+        let end = slots.min(first + CHUNK);
+        let [a, b] = Copy::BOTH.map(|copy| read_chunk(disk, geometry.offset(Place { kind, slot: first }, copy), end - first));
+        for ((slot, a), b) in (first..end).zip(a).zip(b) {
+            let place = Place { kind, slot };
+            let [a, b] = [a, b].map(|sector| Row::decode(&sector?, cluster, place));
+            pairs.push(Pair::of(a, b));
+        }
+    }
+    pairs
+}
+
+/// Some sectors; where they cannot be read at once, one by one, so that a bad one does not take the rest along.
+fn read_chunk<D: Disk>(disk: &D, offset: u64, sectors: u32) -> Vec<Result<[u8; SECTOR], Flaw>> {
+    let mut bytes = vec![[0; SECTOR]; sectors as usize];
+    if disk.read_at(bytes.as_flattened_mut(), offset).is_ok() {
+        return bytes.into_iter().map(Ok).collect();
+    }
+    (0..u64::from(sectors))
+        .map(|sector| {
+            let mut bytes = [0; SECTOR];
+            let read = disk.read_at(&mut bytes, offset + sector * SECTOR as u64);
+            read.map(|()| bytes).map_err(|error| Flaw::Unreadable(error.kind()))
+        })
+        .collect()
+}

@@ -1,0 +1,187 @@
+//! A registry in memory, for tests and simulations: several engines of one process may share it, and outcomes
+//! can be made unknown.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use xuid_spill::SpillId;
+
+use super::{
+    Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord,
+};
+use crate::sync::lock;
+
+/// What the next writes do, oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The write lands, the answer does not.
+    LandsUnseen,
+    /// Neither lands, and nobody can tell.
+    LostUnseen,
+    /// The registry is away.
+    Away,
+}
+
+#[derive(Debug, Default)]
+struct Store {
+    workers: Vec<Option<Versioned<WorkerRecord>>>,
+    live: HashMap<u32, String>,
+    marks: HashMap<SpillId, Versioned<MarkRecord>>,
+    faults: Vec<Fault>,
+    time: Option<u64>,
+}
+
+/// The registry. Clones share their records.
+#[derive(Debug, Clone)]
+pub struct MemoryRegistry {
+    genesis: Genesis,
+    store: Arc<Mutex<Store>>,
+    claimed: Vec<u32>,
+}
+
+impl MemoryRegistry {
+    /// A registry whose workers are all free from the floor on.
+    #[must_use]
+    pub fn new(genesis: Genesis) -> Self {
+        let fresh = WorkerRecord {
+            reserved_until: genesis.floor,
+            token: super::Token::default(),
+            operation: 0,
+            owner: String::new(),
+        };
+        let workers = (0..genesis.workers).map(|_| Some(Versioned { record: fresh.clone(), version: 0 })).collect();
+        let store = Store { workers, ..Store::default() };
+        Self { genesis, store: Arc::new(Mutex::new(store)), claimed: Vec::new() }
+    }
+
+    /// The next write meets this.
+    pub fn fail(&self, fault: Fault) {
+        lock(&self.store).faults.push(fault);
+    }
+
+    /// The registry's own clock reads so many Unix nanoseconds.
+    pub fn set_time(&self, unix_ns: Option<u64>) {
+        lock(&self.store).time = unix_ns;
+    }
+
+    /// Changes a worker's record behind everybody's back; `None` removes it.
+    pub fn tamper_worker(&self, worker: u32, record: Option<Versioned<WorkerRecord>>) {
+        lock(&self.store).workers[worker as usize] = record;
+    }
+
+    /// Changes a mark behind everybody's back; `None` removes it.
+    pub fn tamper_mark(&self, spill: SpillId, record: Option<Versioned<MarkRecord>>) {
+        let mut store = lock(&self.store);
+        match record {
+            Some(record) => store.marks.insert(spill, record),
+            None => store.marks.remove(&spill),
+        };
+    }
+
+    fn write(&self, write: impl FnOnce(&mut Store) -> Result<(), SwapError>) -> Result<(), SwapError> {
+        let mut store = lock(&self.store);
+        let fault = (!store.faults.is_empty()).then(|| store.faults.remove(0));
+        match fault {
+            None => write(&mut store),
+            Some(Fault::LandsUnseen) => {
+                let _ = write(&mut store);
+                Err(SwapError::Unknown { why: "the answer was lost".into() })
+            }
+            Some(Fault::LostUnseen) => Err(SwapError::Unknown { why: "the request was lost".into() }),
+            Some(Fault::Away) => Err(SwapError::Unavailable { why: "it is away".into() }),
+        }
+    }
+}
+
+fn absent(what: impl std::fmt::Display) -> ReadError {
+    ReadError::Absent { what: what.to_string() }
+}
+
+impl Store {
+    fn swap_worker(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
+        let slot = self.workers.get_mut(worker as usize).and_then(Option::as_mut);
+        let slot = slot.ok_or_else(|| absent(format!("worker {worker}")))?;
+        if slot.version != expected {
+            return Err(SwapError::Conflict);
+        }
+        *slot = Versioned { record: record.clone(), version: expected + 1 };
+        Ok(())
+    }
+}
+
+impl Registry for MemoryRegistry {
+    fn genesis(&self) -> &Genesis {
+        &self.genesis
+    }
+
+    fn describe(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn time(&mut self) -> Option<u64> {
+        lock(&self.store).time
+    }
+
+    fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
+        let store = lock(&self.store);
+        let row = |(worker, slot): (usize, &Option<Versioned<WorkerRecord>>)| WorkerEntry {
+            worker: worker as u32,
+            record: slot.clone().ok_or_else(|| absent(format!("worker {worker}"))),
+            live: store.live.get(&(worker as u32)).cloned(),
+        };
+        Ok(store.workers.iter().enumerate().map(row).collect())
+    }
+
+    fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError> {
+        let store = lock(&self.store);
+        store.workers.get(worker as usize).cloned().flatten().ok_or_else(|| absent(format!("worker {worker}")))
+    }
+
+    fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
+        self.claimed.push(worker);
+        self.write(|store| {
+            store.swap_worker(worker, expected, record)?;
+            store.live.insert(worker, record.owner.clone());
+            Ok(())
+        })
+    }
+
+    fn swap_worker(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
+        self.write(|store| store.swap_worker(worker, expected, record))
+    }
+
+    fn leave(&mut self, worker: u32) {
+        lock(&self.store).live.remove(&worker);
+    }
+
+    fn mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, ReadError> {
+        lock(&self.store).marks.get(&spill).cloned().ok_or_else(|| absent(format!("spill {spill}")))
+    }
+
+    fn create_mark(&mut self, spill: SpillId, record: &MarkRecord) -> Result<(), SwapError> {
+        self.write(|store| {
+            if store.marks.contains_key(&spill) {
+                return Err(SwapError::Conflict);
+            }
+            store.marks.insert(spill, Versioned { record: record.clone(), version: 0 });
+            Ok(())
+        })
+    }
+
+    fn swap_mark(&mut self, spill: SpillId, expected: u64, record: &MarkRecord) -> Result<(), SwapError> {
+        self.write(|store| {
+            let found = store.marks.get_mut(&spill).ok_or_else(|| absent(format!("spill {spill}")))?;
+            if found.version != expected {
+                return Err(SwapError::Conflict);
+            }
+            *found = Versioned { record: record.clone(), version: expected + 1 };
+            Ok(())
+        })
+    }
+
+    fn close(&mut self) {
+        for worker in std::mem::take(&mut self.claimed) {
+            self.leave(worker);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The port through which the engine owns land: versioned records that only move by compare-and-set.
+//!
+//! A registry keeps, per worker, `reserved_until`: the first tick nobody has been granted. Per spill it keeps
+//! `granted_upto`: the first extent nobody may issue from. The engine's [`Tenure`](crate::tenure) does all the
+//! reasoning; an adaptor only stores. [`local`] is a folder shared by the processes of one host.
+//!
+//! # Invariants an adaptor must keep
+//! - I1 `swap_*` stores the new record if, and only if, the record still has the expected version; each
+//!   success raises the version;
+//! - I2 when `swap_*` returns `Ok`, the record is as durable as it will ever be;
+//! - I3 any failure after which the record might have been stored is [`SwapError::Unknown`], never
+//!   [`SwapError::Conflict`];
+//! - I4 an absent or unreadable record is an error, and is never made again by a read or a swap;
+//! - I5 it is called by one thread; another process may work on the same records at any moment.
+
+pub mod local;
+pub mod memory;
+
+use std::fmt;
+use std::str::FromStr;
+
+use xuid_spill::SpillId;
+
+use crate::layout::Layout;
+
+/// The identity of a cluster, drawn at genesis.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ClusterId([u8; 16]);
+
+impl ClusterId {
+    /// The id of those bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn bytes(self) -> [u8; 16] {
+        self.0
+    }
+}
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClusterId({self})")
+    }
+}
+
+/// Not 32 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a cluster id is 32 hexadecimal digits")]
+pub struct ParseClusterIdError;
+
+impl FromStr for ClusterId {
+    type Err = ParseClusterIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseClusterIdError> {
+        let number = u128::from_str_radix(text, 16).map_err(|_| ParseClusterIdError)?;
+        if text.len() == 32 { Ok(Self(number.to_be_bytes())) } else { Err(ParseClusterIdError) }
+    }
+}
+
+/// What a registry was created with; it never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Genesis {
+    /// The cluster's identity.
+    pub cluster: ClusterId,
+    /// The layout of every id of the cluster.
+    pub layout: Layout,
+    /// The first tick that may ever be granted: the time of genesis, or earlier where whoever created it
+    /// asserted that the namespace issued nothing since.
+    pub floor: u64,
+    /// How many workers have a record: `0 .. workers`.
+    pub workers: u32,
+}
+
+/// A random number drawn by each process (and each engine in it): it tells our writes from anybody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Token(pub [u8; 16]);
+
+/// The record of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerRecord {
+    /// The first tick that nobody has been granted.
+    pub reserved_until: u64,
+    /// Who wrote it.
+    pub token: Token,
+    /// The writer's operation number: with the token it identifies one write.
+    pub operation: u64,
+    /// Who that is, for people: `host pid 1234`. At most 64 bytes of UTF-8 are kept.
+    pub owner: String,
+}
+
+/// The record of a spill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkRecord {
+    /// The first absolute index that nobody has been granted.
+    pub granted_upto: u64,
+    /// Who wrote it.
+    pub token: Token,
+    /// The writer's operation number.
+    pub operation: u64,
+}
+
+/// A record and the version that a compare-and-set of it must name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versioned<R> {
+    /// The record.
+    pub record: R,
+    /// Its version.
+    pub version: u64,
+}
+
+/// One row of [`Registry::workers`].
+#[derive(Clone, Debug)]
+pub struct WorkerEntry {
+    /// The worker.
+    pub worker: u32,
+    /// Its record, or why it cannot be had.
+    pub record: Result<Versioned<WorkerRecord>, ReadError>,
+    /// Who seems to be alive with it: a hint, never a right.
+    pub live: Option<String>,
+}
+
+/// Why a record could not be read.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// It does not exist. It is never made again: absent is not zero.
+    #[error("{what} has no record; it is not made again, since nobody knows what it had been granted")]
+    Absent {
+        /// `worker 7`, `spill 1f...`.
+        what: String,
+    },
+    /// It exists and says nothing that can be believed.
+    #[error("the record of {what} is unreadable ({why}); it is left alone, and the rest goes on")]
+    Damaged {
+        /// Which record.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The registry did not answer. Try again.
+    #[error("the registry cannot be reached: {why}")]
+    Unavailable {
+        /// What happened.
+        why: String,
+    },
+    /// The registry is not the one that this engine was started on; it must not be used further.
+    #[error("the registry is no longer the one this process opened: {why}")]
+    Foreign {
+        /// What was found.
+        why: String,
+    },
+}
+
+/// Why a compare-and-set did not succeed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum SwapError {
+    /// Somebody else moved the record: nothing was stored.
+    #[error("somebody else moved the record")]
+    Conflict,
+    /// Nobody knows whether it was stored. Read it again and compare token and operation.
+    #[error("nobody knows whether the record was stored: {why}")]
+    Unknown {
+        /// What happened.
+        why: String,
+    },
+    /// Nothing was stored, and it may be tried again.
+    #[error("the registry cannot be reached: {why}")]
+    Unavailable {
+        /// What happened.
+        why: String,
+    },
+    /// Nothing was stored: the record is absent, damaged or foreign.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// The port. Two adaptors are meant: [`local::LocalRegistry`], and one over ZooKeeper.
+pub trait Registry: Send {
+    /// What it was created with.
+    fn genesis(&self) -> &Genesis;
+
+    /// For logs and people: `local ./xuid-data`.
+    fn describe(&self) -> String;
+
+    /// The worker this process (or its predecessor in its place) held last, as a preference.
+    fn last_worker(&self) -> Option<u32> {
+        None
+    }
+
+    /// The registry's own wall clock in Unix nanoseconds, where it has one that is not ours.
+    fn time(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// All workers, in order.
+    ///
+    /// # Errors
+    /// [`ReadError::Unavailable`] or [`ReadError::Foreign`]; a single bad record is told in its row.
+    fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError>;
+
+    /// The record of one worker.
+    fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError>;
+
+    /// Compare-and-set of a worker's record by a process that does not hold it yet: also announces it as live.
+    fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError>;
+
+    /// Compare-and-set of a worker's record by its holder.
+    fn swap_worker(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError>;
+
+    /// Takes back the announcement that `worker` is live. Best effort.
+    fn leave(&mut self, worker: u32);
+
+    /// The mark of a spill.
+    fn mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, ReadError>;
+
+    /// Makes the mark of a spill that never had one. Only for a spill that was just created with a fresh random
+    /// id; `Conflict` if there is one.
+    fn create_mark(&mut self, spill: SpillId, record: &MarkRecord) -> Result<(), SwapError>;
+
+    /// Compare-and-set of a mark.
+    fn swap_mark(&mut self, spill: SpillId, expected: u64, record: &MarkRecord) -> Result<(), SwapError>;
+
+    /// Leaves cleanly: what was announced as live is gone when it returns. Best effort, bounded in time.
+    fn close(&mut self);
+}

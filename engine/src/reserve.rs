@@ -1,0 +1,305 @@
+//! Tier 3 and what the producer has in its hands: extents owned, elapsed and unspent, on disk or in memory.
+//!
+//! Only the producer's thread has it. Land goes round like this: what was not used in a second is coalesced and
+//! appended to the spill; under a burst the registry is asked to move the spill's mark, and what lies below it is
+//! read into `granted` and cut into blocks.
+//!
+//! # Invariants
+//! - I1 an extent read from the spill is used only after the mark was moved past it (U4);
+//! - I2 an extent is dropped from memory before its record is written, and whatever a failed write may have
+//!   written is waste (U3);
+//! - I3 what leaves here is not older than `max_age` (U7).
+
+use xuid_spill::{AppendError, Extent, Log};
+
+use crate::coalesce::{Limits, coalesce};
+use crate::layout::Layout;
+use crate::pieces::Pieces;
+use crate::registrar::Job;
+use crate::run::{Block, Run};
+use crate::tenure::GrantError;
+
+/// A grant is at most this many extents, and ...
+const GRANT_EXTENTS: u64 = 64;
+
+/// ... this many seconds of one worker's land, so that a crash loses a bounded amount.
+const GRANT_SECONDS: u64 = 64;
+
+/// Grants held ahead under a burst.
+const GRANTS_AHEAD: u64 = 2;
+
+/// At light load only this part of the stock is held ahead: it bridges the first millisecond of a burst and the
+/// loss of the registry, and a crash loses no more than that.
+const CALM_PART: u64 = 8;
+
+/// Extents kept in memory where there is no spill file: an hour of seconds, in pieces.
+const MOST_IN_MEMORY: usize = 100_000;
+
+/// An extent of less than this part of a tick is not worth a record: calls for fresh ids leave such scraps in
+/// every tick, and as records they would crowd whole seconds out of the spill and out of grants.
+const LEAST_PART: u32 = 4;
+
+/// What the reserve has done.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct ReserveTally {
+    pub(crate) replayed: u64,
+    pub(crate) spilled: u64,
+    pub(crate) expired: u64,
+    pub(crate) trimmed: u64,
+    pub(crate) wasted_spill: u64,
+    pub(crate) wasted_grant: u64,
+    pub(crate) wasted_step: u64,
+    pub(crate) granted_extents: u64,
+    pub(crate) damaged: u64,
+    pub(crate) refused: u64,
+    pub(crate) failures: u64,
+    pub(crate) overwritten: u64,
+}
+
+/// The reserve.
+pub(crate) struct Reserve {
+    layout: Layout,
+    ticks_a_second: u64,
+    max_age: u64,
+    log: Option<Log>,
+    pub(crate) why_not: Option<String>,
+    mark: u64,
+    granting: bool,
+    /// No grant is asked for before this instant of boot time.
+    grant_after: u64,
+    /// Fresh land on its way into queue and ring.
+    pub(crate) hand: Pieces,
+    /// Of grants.
+    granted: Pieces,
+    /// Land that is only in memory: a backfill, or all of it where there is no spill.
+    backlog: Pieces,
+    pub(crate) tally: ReserveTally,
+}
+
+impl Reserve {
+    pub(crate) fn new(layout: Layout, max_age: u64, log: Result<(Log, u64), String>) -> Self {
+        let (log, mark, why_not) = match log {
+            Ok((log, mark)) => (Some(log), mark, None),
+            Err(why_not) => (None, 0, Some(why_not)),
+        };
+        Self {
+            layout,
+            ticks_a_second: layout.ticks_in_ns(1_000_000_000),
+            max_age,
+            log,
+            why_not,
+            mark,
+            granting: false,
+            grant_after: 0,
+            hand: Pieces::default(),
+            granted: Pieces::default(),
+            backlog: Pieces::default(),
+            tally: ReserveTally::default(),
+        }
+    }
+
+    fn stride(&self) -> u64 {
+        self.layout.stride()
+    }
+
+    /// The first raw id that is not too old at `tick`.
+    fn oldest(&self, tick: u64) -> u64 {
+        tick.saturating_sub(self.max_age) * self.stride()
+    }
+
+    /// Ids in memory.
+    pub(crate) fn held(&self) -> u64 {
+        self.hand.ids() + self.granted.ids() + self.backlog.ids()
+    }
+
+    /// Ids at hand for a burst.
+    pub(crate) fn at_hand(&self) -> u64 {
+        self.held()
+    }
+
+    /// Extents and ids that may still be granted, and damage is not among them.
+    pub(crate) fn stock(&self) -> xuid_spill::Stock {
+        self.log.as_ref().map(Log::stock).unwrap_or_default()
+    }
+
+    /// Whether there is a spill in use.
+    pub(crate) fn has_spill(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Adds land that only memory knows.
+    pub(crate) fn keep(&mut self, extents: impl IntoIterator<Item = Extent>) {
+        for extent in extents {
+            self.backlog.push(extent);
+        }
+        while self.backlog.extents() > MOST_IN_MEMORY {
+            self.tally.wasted_spill += self.backlog.pop().map_or(0, |extent| extent.ids());
+        }
+    }
+
+    /// Old land, for a burst.
+    fn old(&mut self, tick: u64) -> Option<&mut Pieces> {
+        let (oldest, stride) = (self.oldest(tick), self.stride());
+        self.tally.expired += self.granted.expire(oldest, stride) + self.backlog.expire(oldest, stride);
+        [&mut self.granted, &mut self.backlog].into_iter().find(|pieces| !pieces.is_empty())
+    }
+
+    /// A block for the queue: of fresh land, and under a burst of old land too.
+    pub(crate) fn block(&mut self, tick: u64, burst: bool, longest: u32) -> Option<Block> {
+        let stride = self.stride();
+        if let Some(block) = self.hand.take_block(longest, stride) {
+            return Some(block);
+        }
+        if burst { self.old(tick)?.take_block(longest, stride) } else { None }
+    }
+
+    /// A run of old land for a caller that waits.
+    pub(crate) fn run(&mut self, tick: u64, most: u32) -> Option<Run> {
+        let stride = self.stride();
+        self.old(tick)?.take(most, stride)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { max_ticks: (4 * self.ticks_a_second).max(1), least_ids: u64::from(self.layout.sequences() / LEAST_PART), max_extents: 8192 }
+    }
+
+    /// Coalesces what was not used and puts it into the spill, or keeps it in memory where there is none.
+    pub(crate) fn put_away(&mut self, pieces: Vec<Extent>) {
+        if pieces.is_empty() {
+            return;
+        }
+        let coalesced = coalesce(pieces, &self.layout, &self.limits());
+        self.tally.trimmed += coalesced.trimmed;
+        let extents = coalesced.extents;
+        let ids = extents.iter().map(Extent::ids).sum::<u64>();
+        let Some(log) = &mut self.log else { return self.keep(extents) };
+        match log.append(&extents) {
+            Ok(appended) => {
+                self.tally.spilled += ids;
+                self.tally.overwritten += appended.dropped.ids;
+            }
+            Err(error) => {
+                self.tally.failures += 1;
+                let may_be_written = matches!(error, AppendError::Io { .. });
+                self.abandon(&format!("an append failed: {}", with_source(&error)));
+                if may_be_written {
+                    self.tally.wasted_spill += ids;
+                } else {
+                    self.keep(extents);
+                }
+            }
+        }
+    }
+
+    /// Goes on without a spill.
+    pub(crate) fn abandon(&mut self, why: &str) {
+        tracing::error!(why, "the spill is given up; unused ids are kept in memory from now on");
+        self.log = None;
+        self.why_not = Some(why.to_owned());
+    }
+
+    /// The next grant to ask the registry for, if one is wanted.
+    pub(crate) fn plan_grant(&mut self, tick: u64, boot: u64, burst: bool) -> Option<Job> {
+        let second = self.ticks_a_second * u64::from(self.layout.sequences());
+        let most = GRANT_SECONDS.saturating_mul(second);
+        let log = self.log.as_ref().filter(|_| !self.granting && boot >= self.grant_after)?;
+        let ahead = most.saturating_mul(GRANTS_AHEAD);
+        let wanted = if burst { ahead } else { ahead.min(log.stock().ids / CALM_PART) };
+        let room = wanted.checked_sub(self.granted.ids()).filter(|room| *room > 0)?.min(most);
+        // A sixth of an extent's life must be left, or it would be wasted on the way.
+        let oldest = tick.saturating_sub(self.max_age - self.max_age / 6) * self.layout.stride();
+        let from = log.first_alive(self.mark.max(log.tail()), oldest, log.head())?;
+        let mut upto = from;
+        while upto < log.head() && upto - from < GRANT_EXTENTS && log.peek_stock(from..upto + 1).ids <= room {
+            upto += 1;
+        }
+        // Under a burst a single extent may be larger than all the room there is.
+        if upto == from && burst {
+            upto += 1;
+        }
+        if upto == from {
+            return None;
+        }
+        self.granting = true;
+        Some(Job::Grant { spill: log.id(), from, upto })
+    }
+
+    /// The registry's answer to a grant.
+    pub(crate) fn granted(&mut self, from: u64, upto: u64, result: Result<(), GrantError>, boot: u64) {
+        self.granting = false;
+        let Some(log) = &mut self.log else { return };
+        match result {
+            Ok(()) => {
+                let mut found = Vec::new();
+                let read = log.read(from..upto, &mut found);
+                log.resume_at(upto);
+                self.mark = upto;
+                self.tally.granted_extents += upto - from;
+                match read {
+                    Ok(damage) => self.tally.damaged += damage.records,
+                    Err(error) => self.abandon(&format!("a read failed: {}", with_source(&error))),
+                }
+                for (_, extent) in found {
+                    self.tally.replayed += extent.ids();
+                    self.granted.push(extent);
+                }
+            }
+            Err(GrantError::Moved { granted_upto }) => {
+                tracing::warn!(granted_upto, "another process moved this spill's mark: a copy of it is in use");
+                log.resume_at(granted_upto);
+                self.mark = granted_upto;
+            }
+            Err(GrantError::Later { why }) => {
+                tracing::debug!(why, "no extents were granted");
+                self.grant_after = boot + 1_000_000_000;
+            }
+            Err(GrantError::Refused { why }) => {
+                self.tally.refused += 1;
+                self.abandon(&why);
+            }
+        }
+    }
+
+    /// What is in memory and shall not be used: the clock stepped as it does after a resume from a snapshot.
+    pub(crate) fn void(&mut self) {
+        self.tally.wasted_step += self.held();
+        for pieces in [&mut self.hand, &mut self.granted, &mut self.backlog] {
+            pieces.drain();
+        }
+    }
+
+    /// The clean stop: everything in memory goes to disk and is synced. A failed sync is waste.
+    pub(crate) fn seal(&mut self, mut pieces: Vec<Extent>, tick: u64) {
+        let (oldest, stride) = (self.oldest(tick), self.stride());
+        self.tally.expired += self.granted.expire(oldest, stride) + self.backlog.expire(oldest, stride);
+        for kept in [&mut self.hand, &mut self.granted, &mut self.backlog] {
+            pieces.extend(kept.drain());
+        }
+        let before = self.tally.spilled;
+        self.put_away(pieces);
+        let appended = self.tally.spilled - before;
+        // Where there is no file, what is only in memory ends here.
+        self.tally.wasted_spill += self.backlog.ids();
+        self.backlog.drain();
+        if let Some(log) = &mut self.log {
+            if let Err(error) = log.sync() {
+                self.tally.failures += 1;
+                self.tally.spilled = before;
+                self.tally.wasted_spill += appended;
+                tracing::error!(error = with_source(&error), "the last sync of the spill failed");
+            }
+        }
+    }
+}
+
+/// An error and its causes, for a log line.
+pub(crate) fn with_source(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,261 @@
+//! Tier 1: padded slots in partitions, each slot a block of ids that is taken by one swap.
+//!
+//! Callers take; the producer refills and sweeps. There is no shared cursor: every thread walks from a place of
+//! its own, so threads meet on a slot's line only by chance.
+//!
+//! # Invariants
+//! - I1 a slot's word is zero or a whole [`Block`]; whoever swaps a non-zero word out owns all of it (U5);
+//! - I2 a refill stores only where it finds zero, by compare-exchange, so that it overwrites nothing;
+//! - I3 no decision rests on two words read together.
+//!
+//! Every access is Relaxed: a word carries its meaning in itself and guards no other memory, and the atomicity
+//! of swap and compare-exchange is all that I1 and I2 need.
+
+use crossbeam_utils::CachePadded;
+
+use crate::run::Block;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// Slots of a ring. 4096 slots of 1,024 ids are about a second of one worker's land.
+pub(crate) const SLOTS: usize = 4096;
+
+/// Partitions of a ring: what is asked for and refilled at a time.
+pub(crate) const PARTITIONS: usize = 4;
+
+/// Empty slots a taker passes before it looks elsewhere. Eight: others may have taken a neighbourhood, and a
+/// line costs up to 190 ns to look at, so a longer search is dearer than the queue.
+const LOOK: usize = 8;
+
+/// Where a thread walks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor(usize);
+
+/// The ring.
+pub(crate) struct Ring {
+    slots: Box<[CachePadded<AtomicU64>]>,
+    asked: [CachePadded<AtomicBool>; PARTITIONS],
+}
+
+/// What a walk found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) block: Option<Block>,
+    /// A refill was asked for that nobody had asked for yet: wake the producer.
+    pub(crate) asked: bool,
+}
+
+impl Ring {
+    pub(crate) fn new(slots: usize) -> Self {
+        assert!(slots >= PARTITIONS && slots.is_multiple_of(PARTITIONS));
+        let slots = (0..slots).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
+        Self { slots, asked: std::array::from_fn(|_| CachePadded::new(AtomicBool::new(false))) }
+    }
+
+    fn partition_len(&self) -> usize {
+        self.slots.len() / PARTITIONS
+    }
+
+    /// A place to walk from, for the `n`th thread: the beginning of a partition of its own, or as far into a
+    /// shared one as there are threads before it.
+    pub(crate) fn cursor(&self, n: usize) -> Cursor {
+        let lap = n / PARTITIONS * LOOK * 2;
+        Cursor(((n % PARTITIONS) * self.partition_len() + lap % self.partition_len()) % self.slots.len())
+    }
+
+    /// Takes the next block on the way.
+    pub(crate) fn take(&self, cursor: &mut Cursor) -> Found {
+        let mut asked = false;
+        for _ in 0..LOOK.min(self.slots.len()) {
+            let at = cursor.0;
+            cursor.0 = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+            let block = self.swap_out(at);
+            let end_of_partition = (at + 1).is_multiple_of(self.partition_len());
+            if end_of_partition || block.is_none() {
+                asked |= self.ask(at / self.partition_len());
+            }
+            if block.is_some() {
+                return Found { block, asked };
+            }
+        }
+        Found { block: None, asked }
+    }
+
+    fn swap_out(&self, at: usize) -> Option<Block> {
+        let slot = &self.slots[at];
+        // The load spares an empty slot's line the swap; only the swap decides.
+        if slot.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        #[cfg(all(test, loom))]
+        if tests::LOAD_THEN_CLEAR.load(std::sync::atomic::Ordering::Relaxed) {
+            let word = slot.load(Ordering::Relaxed);
+            slot.store(0, Ordering::Relaxed);
+            return Block::from_word(word);
+        }
+        Block::from_word(slot.swap(0, Ordering::Relaxed))
+    }
+
+    /// Asks for a partition to be refilled; true if nobody had.
+    fn ask(&self, partition: usize) -> bool {
+        let flag = &self.asked[partition];
+        !flag.load(Ordering::Relaxed) && !flag.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether a partition was asked for.
+    pub(crate) fn is_asked(&self, partition: usize) -> bool {
+        self.asked[partition].load(Ordering::Relaxed)
+    }
+
+    /// The asked-for refill begins now; whoever asks from here on asks anew.
+    pub(crate) fn answer(&self, partition: usize) {
+        self.asked[partition].store(false, Ordering::Relaxed);
+    }
+
+    /// Leaves a partition asked for, without waking anybody.
+    pub(crate) fn ask_again(&self, partition: usize) {
+        self.asked[partition].store(true, Ordering::Relaxed);
+    }
+
+    /// Puts blocks into the partition's empty slots until it is full or `next` has none. A block that found its
+    /// slot taken goes to the next; one that found none is returned.
+    pub(crate) fn refill(&self, partition: usize, mut next: impl FnMut() -> Option<Block>) -> Refilled {
+        let begin = partition * self.partition_len();
+        let mut refilled = Refilled { blocks: 0, left_over: None, dry: false };
+        for slot in &self.slots[begin..begin + self.partition_len()] {
+            if slot.load(Ordering::Relaxed) != 0 {
+                continue;
+            }
+            let Some(block) = refilled.left_over.take().or_else(&mut next) else {
+                refilled.dry = true;
+                return refilled;
+            };
+            match slot.compare_exchange(0, block.word(), Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => refilled.blocks += 1,
+                Err(_) => refilled.left_over = Some(block),
+            }
+        }
+        refilled
+    }
+
+    /// Takes everything out of a partition.
+    pub(crate) fn sweep(&self, partition: usize, mut sink: impl FnMut(Block)) {
+        let begin = partition * self.partition_len();
+        (begin..begin + self.partition_len()).filter_map(|at| self.swap_out(at)).for_each(&mut sink);
+    }
+
+    /// Ids in all slots, read one by one.
+    pub(crate) fn ids(&self) -> u64 {
+        let word = |slot: &CachePadded<AtomicU64>| slot.load(Ordering::Relaxed);
+        self.slots.iter().filter_map(|slot| Block::from_word(word(slot))).map(|block| u64::from(block.into_run().len())).sum()
+    }
+}
+
+/// What became of a refill.
+pub(crate) struct Refilled {
+    /// Blocks stored.
+    pub(crate) blocks: u64,
+    /// A block that found no empty slot.
+    pub(crate) left_over: Option<Block>,
+    /// The source had no more.
+    pub(crate) dry: bool,
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn blocks(n: u64) -> impl FnMut() -> Option<Block> {
+        let mut at = 0;
+        move || {
+            (at < n).then(|| {
+                at += 1;
+                Block::new(at * 8, 8)
+            })
+        }
+    }
+
+    #[test]
+    fn a_refill_never_overwrites_a_full_slot() {
+        let ring = Ring::new(8);
+        assert_eq!(ring.refill(1, blocks(1)).blocks, 1);
+        let refilled = ring.refill(1, || Some(Block::new(800, 8)));
+        assert!(refilled.blocks == 1 && !refilled.dry);
+        let mut swept = Vec::new();
+        ring.sweep(1, |block| swept.push(block.into_run().raw()));
+        assert_eq!(swept, [8, 800]);
+        assert_eq!(ring.ids(), 0);
+    }
+
+    #[test]
+    fn a_walk_asks_once_for_the_partition_it_walked_through() {
+        let ring = Ring::new(16);
+        assert_eq!(ring.refill(0, blocks(9)).blocks, 4);
+        let mut cursor = ring.cursor(0);
+        for _ in 0..3 {
+            assert!(!ring.take(&mut cursor).asked);
+        }
+        assert!(ring.take(&mut cursor).asked, "the last slot of the partition asks");
+        assert!(ring.is_asked(0));
+        let nothing = ring.take(&mut cursor);
+        assert!(nothing.block.is_none() && nothing.asked, "the next partition is asked for too");
+        assert!(!ring.take(&mut ring.cursor(0)).asked, "asking twice is one task");
+    }
+
+    #[test]
+    fn threads_begin_at_places_of_their_own() {
+        let ring = Ring::new(SLOTS);
+        let places: std::collections::HashSet<_> = (0..64).map(|n| ring.cursor(n).0).collect();
+        assert_eq!(places.len(), 64);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// The negative control: a slot read and then cleared, as two steps.
+    pub(super) static LOAD_THEN_CLEAR: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    fn takers_refiller_and_sweeper() {
+        let ring = Arc::new(Ring::new(4));
+        ring.refill(0, || Some(Block::new(2, 2)));
+        let taker = |ring: &Arc<Ring>| {
+            let ring = ring.clone();
+            loom::thread::spawn(move || {
+                let mut cursor = Cursor(0);
+                ring.take(&mut cursor).block.map(|block| block.into_run().raw())
+            })
+        };
+        let first = taker(&ring);
+        let second = taker(&ring);
+        let mut given = false;
+        let refilled = ring.refill(0, || (!std::mem::replace(&mut given, true)).then(|| Block::new(4, 2)));
+        let mut seen: Vec<u64> = refilled.left_over.map(|block| block.into_run().raw()).into_iter().collect();
+        // What the source never gave out is still with the source.
+        if !given {
+            seen.push(4);
+        }
+        seen.extend(first.join().unwrap());
+        seen.extend(second.join().unwrap());
+        (0..PARTITIONS).for_each(|partition| ring.sweep(partition, |block| seen.push(block.into_run().raw())));
+        seen.sort_unstable();
+        assert_eq!(seen, [2, 4], "each block in exactly one hand");
+    }
+
+    #[test]
+    fn loom_two_takers_and_a_refill_find_each_block_once() {
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        loom::model(takers_refiller_and_sweeper);
+    }
+
+    #[test]
+    fn loom_a_slot_read_and_then_cleared_is_found_out() {
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        LOAD_THEN_CLEAR.store(true, std::sync::atomic::Ordering::Relaxed);
+        let outcome = std::panic::catch_unwind(|| loom::model(takers_refiller_and_sweeper));
+        LOAD_THEN_CLEAR.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert!(outcome.is_err(), "the model must find a block in two hands");
+    }
+}

@@ -1,0 +1,98 @@
+//! The knobs of an engine, checked in one place.
+
+use std::time::Duration;
+
+use crate::clock::{Thresholds, nanos};
+use crate::error::BuildError;
+use crate::layout::Layout;
+use crate::minter::Ages;
+
+/// How old a tick may be for `fresh`, at arrival.
+const FRESH: Duration = Duration::from_millis(10);
+
+/// How far `ordered` may lag behind the clock.
+const ORDERED: Duration = Duration::from_millis(50);
+
+/// Ticks of the first window beyond now; doubled at each renewal up to `window_max`.
+pub(crate) const FIRST_WINDOW: Duration = Duration::from_secs(2);
+
+/// No window reaches further beyond the registry's time.
+pub(crate) const FURTHEST_WINDOW: Duration = Duration::from_secs(120);
+
+/// The longest run in a slot. A slot's line costs 130-190 ns to fetch from another core (measured, two-core
+/// x86-64), so 64 ids a slot would cost 2-3 ns an id; and 4,096 slots of 1,024 are about a second of land, which
+/// is what the producer turns over in a second.
+pub(crate) const LONGEST_BLOCK: u32 = 1024;
+
+/// All settings of an engine.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) workers: u32,
+    pub(crate) pinned: Option<u32>,
+    pub(crate) max_age: Duration,
+    pub(crate) wait: Duration,
+    pub(crate) backfill: Duration,
+    pub(crate) window_max: Duration,
+    pub(crate) rollback_wait: Duration,
+    pub(crate) drift: Duration,
+    pub(crate) max_forward: Duration,
+    pub(crate) spill: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            pinned: None,
+            max_age: Duration::from_secs(3600),
+            wait: Duration::from_millis(50),
+            backfill: Duration::ZERO,
+            window_max: Duration::from_secs(60),
+            rollback_wait: Duration::from_millis(15),
+            drift: Duration::from_secs(1),
+            max_forward: Duration::from_secs(5),
+            spill: true,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks every range.
+    pub(crate) fn check(&self) -> Result<(), BuildError> {
+        let year = Duration::from_secs(366 * 86_400);
+        let second = Duration::from_secs(1);
+        let ranges: [(&'static str, Duration, Duration, Duration, &'static str); 7] = [
+            ("max_age", self.max_age, 2 * second, 100 * year, "2 s to 100 years"),
+            ("wait", self.wait, Duration::ZERO, 60 * second, "0 to 60 s"),
+            ("backfill", self.backfill, Duration::ZERO, self.max_age, "0 to max_age"),
+            ("window_max", self.window_max, second, 100 * second, "1 s to 100 s"),
+            ("rollback_wait", self.rollback_wait, Duration::ZERO, self.drift, "0 to drift"),
+            ("drift", self.drift, Duration::ZERO, 60 * second, "0 to 60 s"),
+            ("max_forward", self.max_forward, Duration::from_millis(100), 100 * second, "100 ms to 100 s"),
+        ];
+        for (setting, value, least, most, allowed) in ranges {
+            if value < least || value > most {
+                return Err(BuildError::Setting { setting, found: format!("{value:?}"), allowed });
+            }
+        }
+        if self.workers == 0 || self.workers > 64 || (self.pinned.is_some() && self.workers != 1) {
+            let allowed = "1 to 64, and 1 where a certain worker is asked for";
+            return Err(BuildError::Setting { setting: "workers", found: self.workers.to_string(), allowed });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            rollback_wait: nanos(self.rollback_wait),
+            drift: nanos(self.drift),
+            max_forward: nanos(self.max_forward),
+            ..Thresholds::default()
+        }
+    }
+
+    pub(crate) fn ages(&self, layout: &Layout) -> Ages {
+        let ticks = |duration| layout.ticks_in_ns(nanos(duration));
+        Ages { max: ticks(self.max_age), fresh: ticks(FRESH), ordered: ticks(ORDERED) }
+    }
+}

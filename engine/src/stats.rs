@@ -1,0 +1,186 @@
+//! What an engine has done since it was built, counted in ids.
+//!
+//! After a clean shutdown `minted + replayed == issued + spilled + wasted.total() + held.total()`, exactly;
+//! while it runs the figures are read one by one and may be a refill apart.
+
+/// Counters and gauges of one engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Ids cut out of granted windows.
+    pub minted: u64,
+    /// Ids taken back out of the spill after their extents were granted.
+    pub replayed: u64,
+    /// Ids returned to callers.
+    pub issued: u64,
+    /// Ids put into the spill.
+    pub spilled: u64,
+    /// Ids that nobody will ever get, by cause.
+    pub wasted: Wasted,
+    /// Ids that are on their way.
+    pub held: Held,
+    /// Ids taken by callers, by the tier that had them.
+    pub served: Served,
+    /// Calls that got none.
+    pub refused: Refused,
+    /// Windows and workers.
+    pub windows: Windows,
+    /// The spill file.
+    pub spill: SpillStats,
+    /// The clock.
+    pub clock: ClockStats,
+    /// Partitions of the ring refilled.
+    pub refills: u64,
+    /// Callers that are waiting for ids now.
+    pub waiting: u64,
+}
+
+/// Ids wasted, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Wasted {
+    /// The rest of a thread's run, voided after a second so that ids stay young, or left at its end.
+    pub thread: u64,
+    /// Older than `max_age` when it was to be used.
+    pub expired: u64,
+    /// Scraps too small to be worth a record in the spill.
+    pub trimmed: u64,
+    /// The spill could not take them: disk full, failed, or overwritten because it was full.
+    pub spill: u64,
+    /// A grant whose outcome stayed unknown, or damaged records in it.
+    pub grant: u64,
+    /// Dropped because the clock stepped as it does when a machine is resumed from a snapshot.
+    pub step: u64,
+}
+
+impl Wasted {
+    /// All causes together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.thread + self.expired + self.trimmed + self.spill + self.grant + self.step
+    }
+}
+
+/// Ids minted or replayed and not yet issued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Held {
+    /// In the ring's slots.
+    pub ring: u64,
+    /// In the queue.
+    pub queue: u64,
+    /// In the producer's hands: extents of grants, backfilled land, what waits to be spilled.
+    pub reserve: u64,
+    /// In threads' runs and gathered for waiting callers.
+    pub threads: u64,
+}
+
+impl Held {
+    /// All places together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.ring + self.queue + self.reserve + self.threads
+    }
+}
+
+/// Ids taken, by tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Served {
+    /// Out of the ring.
+    pub ring: u64,
+    /// Out of the queue.
+    pub queue: u64,
+    /// Straight from the minter.
+    pub minter: u64,
+    /// Straight from the reserve, by a caller that waited.
+    pub reserve: u64,
+}
+
+/// Calls refused, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// [`IdError::NotReady`](crate::IdError::NotReady).
+    pub not_ready: u64,
+    /// [`IdError::Overloaded`](crate::IdError::Overloaded).
+    pub overloaded: u64,
+    /// [`IdError::ClockBehind`](crate::IdError::ClockBehind).
+    pub clock_behind: u64,
+    /// [`IdError::WindowLost`](crate::IdError::WindowLost).
+    pub window_lost: u64,
+    /// [`IdError::Exhausted`](crate::IdError::Exhausted).
+    pub exhausted: u64,
+    /// [`IdError::ShuttingDown`](crate::IdError::ShuttingDown).
+    pub shutting_down: u64,
+}
+
+/// Windows and workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Windows {
+    /// Workers held now.
+    pub workers: Vec<u32>,
+    /// Windows reserved, renewals included.
+    pub reserved: u64,
+    /// Compare-and-sets lost to somebody else.
+    pub conflicts: u64,
+    /// Writes whose outcome was unknown at first.
+    pub unknown: u64,
+    /// Of those, the ones that a re-read showed to be ours.
+    pub unknown_ours: u64,
+    /// Times a worker was left for another because the clock went back.
+    pub switches: u64,
+    /// Milliseconds from now to the end of the window that ends first; 0 if none is held.
+    pub left_ms: u64,
+}
+
+/// The spill file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpillStats {
+    /// Whether there is one in use.
+    pub active: bool,
+    /// If not, why.
+    pub why_not: Option<String>,
+    /// Extents that may still be granted.
+    pub extents: u64,
+    /// Ids in them.
+    pub ids: u64,
+    /// Ids found at the start that an earlier life had left.
+    pub inherited: u64,
+    /// Extents granted since the start.
+    pub granted: u64,
+    /// Records found damaged and skipped.
+    pub damaged: u64,
+    /// Ids overwritten unused because the file was full.
+    pub overwritten: u64,
+    /// Spill files set aside as refused since the start.
+    pub refused: u64,
+    /// Appends or syncs that failed.
+    pub failures: u64,
+}
+
+/// The clock as the supervisor sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClockStats {
+    /// How far the engine's clock is ahead of the wall, in microseconds.
+    pub lead_us: u64,
+    /// Steps back of the wall clock that were seen.
+    pub rollbacks: u64,
+    /// Jumps forward that were not followed at once.
+    pub jumps: u64,
+    /// Days until the layout's time bits run out.
+    pub days_left: u64,
+}
+
+/// Whether the engine can serve, and if not, why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// A window is held and the clock is believed.
+    pub ready: bool,
+    /// What is wrong, each a sentence; also of things that do not make it unready.
+    pub notes: Vec<String>,
+}

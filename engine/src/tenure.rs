@@ -1,0 +1,419 @@
+//! Owning land: windows of ticks and grants of extents, by compare-and-set on the registry's records.
+//!
+//! Runs on the registrar's thread (and, before that starts, on the builder's). The only code that calls a
+//! [`Registry`]'s writes.
+//!
+//! # Invariants
+//! - I1 a [`Window`] exists only after the record that grants it was stored, or read back, with our own token
+//!   and operation number (U2); it is move-only;
+//! - I2 windows of one worker never overlap: each begins at or after the `reserved_until` it replaced;
+//! - I3 the token is random per engine and every write has an operation number of its own, so that a record
+//!   tells our write from everybody's, an earlier process on this host included;
+//! - I4 a mark only rises, and a grant is reported only after its mark was stored (U4).
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use xuid_spill::SpillId;
+
+use crate::clock::nanos;
+use crate::registry::{
+    MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry, WorkerRecord,
+};
+use crate::settings::FURTHEST_WINDOW;
+
+/// Ticks of one worker, owned by whoever holds this value.
+#[derive(Debug)]
+#[must_use = "a window that is dropped is wasted"]
+pub(crate) struct Window {
+    worker: u32,
+    span: Range<u64>,
+}
+
+impl Window {
+    pub(crate) fn new(worker: u32, span: Range<u64>) -> Self {
+        assert!(span.start < span.end, "an empty window");
+        Self { worker, span }
+    }
+
+    pub(crate) fn worker(&self) -> u32 {
+        self.worker
+    }
+
+    pub(crate) fn into_parts(self) -> (u32, Range<u64>) {
+        (self.worker, self.span)
+    }
+}
+
+/// What a new worker's window should be.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    /// The tick now; only workers whose mark is not above it are taken.
+    pub(crate) now: u64,
+    /// Where the window should begin: `now`, or earlier for a backfill.
+    pub(crate) start: u64,
+    /// Where it should end.
+    pub(crate) end: u64,
+    /// That worker and no other.
+    pub(crate) pinned: Option<u32>,
+    /// Workers not to take: those held, and those left for a reason.
+    pub(crate) except: Vec<u32>,
+}
+
+/// Why a worker could not be taken.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum TakeError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("no worker is free: the first becomes so at tick {earliest}")]
+    NoneFree { earliest: u64 },
+    #[error("none of the registry's worker records can be used")]
+    NoneUsable,
+    #[error("nobody knows whether the registry stored the window: {why}")]
+    InDoubt { why: String },
+    #[error("worker {worker} is held by {owner}, reserved up to tick {until}")]
+    Held { worker: u32, until: u64, owner: String },
+    #[error("worker {worker} is reserved up to tick {until}, beyond the clock; {owner} was the last to hold it")]
+    Ahead { worker: u32, until: u64, owner: String },
+}
+
+/// Why a held worker's window could not be extended.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ExtendError {
+    /// Somebody else moved the record, or it cannot be read: leave this worker.
+    #[error("worker {worker} is left: {why}")]
+    Lost { worker: u32, why: String },
+    /// Nothing was gained; try again.
+    #[error("the window was not extended: {why}")]
+    Later { why: String },
+}
+
+/// Why extents were not granted.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum GrantError {
+    /// The mark is gone, unreadable, or in somebody else's hands for good: the spill must not be used again.
+    #[error("the spill's mark cannot be trusted any more: {why}")]
+    Refused { why: String },
+    /// The mark stands elsewhere than this process thought; nothing was granted.
+    #[error("the mark had been moved to {granted_upto} by somebody else")]
+    Moved { granted_upto: u64 },
+    /// Try again.
+    #[error("nothing was granted: {why}")]
+    Later { why: String },
+}
+
+struct Hold {
+    version: u64,
+    reserved_until: u64,
+}
+
+/// How often a conflict with our own earlier write is looked at again. One ghost of ours can meet us a call; a
+/// second try settles it, and a third means that somebody else is at work.
+const TRIES: u32 = 3;
+
+/// What the engine holds, and the way to more.
+pub(crate) struct Tenure {
+    registry: Box<dyn Registry>,
+    token: Token,
+    operation: u64,
+    owner: String,
+    holds: HashMap<u32, Hold>,
+    marks: HashMap<SpillId, u64>,
+    pub(crate) unknown: u64,
+    pub(crate) unknown_ours: u64,
+    pub(crate) conflicts: u64,
+}
+
+enum Stored {
+    Yes { version: u64 },
+    No,
+    InDoubt { why: String },
+}
+
+impl Tenure {
+    pub(crate) fn new(registry: Box<dyn Registry>, token: Token, owner: String) -> Self {
+        let (holds, marks) = (HashMap::new(), HashMap::new());
+        Self { registry, token, operation: 0, owner, holds, marks, unknown: 0, unknown_ours: 0, conflicts: 0 }
+    }
+
+    /// The registry's own wall clock in Unix nanoseconds, where it has one.
+    pub(crate) fn time(&mut self) -> Option<u64> {
+        self.registry.time()
+    }
+
+    /// No window reaches further than this beyond the registry's own time, where it tells one.
+    fn furthest(&mut self) -> u64 {
+        let layout = self.registry.genesis().layout;
+        let furthest = |ns: u64| layout.tick_at_ns(ns.saturating_add(nanos(FURTHEST_WINDOW)));
+        self.registry.time().and_then(furthest).unwrap_or(u64::MAX)
+    }
+
+    fn record(&mut self, reserved_until: u64) -> WorkerRecord {
+        self.operation += 1;
+        WorkerRecord { reserved_until, token: self.token, operation: self.operation, owner: self.owner.clone() }
+    }
+
+    /// Takes a worker that nobody seems to use, and its first window.
+    pub(crate) fn take(&mut self, wish: &Wish) -> Result<Window, TakeError> {
+        let entries = self.registry.workers()?;
+        let end = wish.end.min(self.furthest());
+        if let Some(pinned) = wish.pinned {
+            check_pinned(&entries, pinned, wish.now)?;
+        }
+        let mut refused = wish.except.clone();
+        let preferred = wish.pinned.or_else(|| self.registry.last_worker());
+        // A worker that slips away to another process is passed over, so this ends with the rows.
+        loop {
+            let entry = choose(&entries, wish.now, preferred, wish.pinned, &refused)?;
+            let worker = entry.worker;
+            let Ok(found) = &entry.record else { return Err(TakeError::NoneUsable) };
+            let floor = self.registry.genesis().floor;
+            let start = found.record.reserved_until.max(floor).max(wish.start);
+            if start >= end {
+                return Err(TakeError::NoneFree { earliest: start });
+            }
+            let record = self.record(end);
+            let outcome = self.registry.claim(worker, found.version, &record);
+            match self.settle(worker, found.version, &record, outcome) {
+                Stored::Yes { version } => {
+                    self.holds.insert(worker, Hold { version, reserved_until: end });
+                    return Ok(Window::new(worker, start..end));
+                }
+                Stored::No => refused.push(worker),
+                Stored::InDoubt { why } => return Err(TakeError::InDoubt { why }),
+            }
+        }
+    }
+
+    /// A further window of a worker that is held: from the end of the last one, or from `start` if that is later.
+    pub(crate) fn extend(&mut self, worker: u32, start: u64, end: u64) -> Result<Window, ExtendError> {
+        let end = end.min(self.furthest());
+        for _ in 0..TRIES {
+            let Some(hold) = self.holds.get(&worker) else {
+                return Err(ExtendError::Lost { worker, why: "it is not held any more".into() });
+            };
+            let (version, start) = (hold.version, hold.reserved_until.max(start));
+            if start >= end {
+                return Err(ExtendError::Later { why: "the window reaches far enough".into() });
+            }
+            let record = self.record(end);
+            let outcome = self.registry.swap_worker(worker, version, &record);
+            match self.settle(worker, version, &record, outcome) {
+                Stored::Yes { version } => {
+                    self.holds.insert(worker, Hold { version, reserved_until: end });
+                    return Ok(Window::new(worker, start..end));
+                }
+                Stored::InDoubt { why } => return Err(ExtendError::Later { why }),
+                Stored::No => self.look_again(worker, end)?,
+            }
+        }
+        Err(ExtendError::Later { why: "the record kept moving".into() })
+    }
+
+    /// After a conflict: a record that carries our token is an earlier write of ours that landed late, and its
+    /// window stays unused; anything else means that the worker is somebody else's now.
+    fn look_again(&mut self, worker: u32, end: u64) -> Result<(), ExtendError> {
+        let known = self.holds.get(&worker).map_or(0, |hold| hold.reserved_until);
+        match self.registry.worker(worker) {
+            Ok(found) if found.record.reserved_until < known => {
+                self.forget(worker);
+                let why = format!(
+                    "its record went back from tick {known} to {}: the registry was restored and needs a fence",
+                    found.record.reserved_until
+                );
+                Err(ExtendError::Lost { worker, why })
+            }
+            Ok(found) if found.record.token == self.token => {
+                let reserved_until = found.record.reserved_until;
+                self.holds.insert(worker, Hold { version: found.version, reserved_until });
+                if reserved_until < end {
+                    return Ok(());
+                }
+                Err(ExtendError::Later { why: "an earlier write landed late".into() })
+            }
+            Ok(found) => {
+                self.conflicts += 1;
+                self.forget(worker);
+                let why = format!("{} reserved it up to tick {}", found.record.owner, found.record.reserved_until);
+                Err(ExtendError::Lost { worker, why })
+            }
+            Err(ReadError::Unavailable { why }) => Err(ExtendError::Later { why }),
+            Err(error) => {
+                self.forget(worker);
+                Err(ExtendError::Lost { worker, why: error.to_string() })
+            }
+        }
+    }
+
+    /// Turns an outcome into knowledge: what is unknown is read back and compared (U2).
+    fn settle(&mut self, worker: u32, expected: u64, record: &WorkerRecord, outcome: Result<(), SwapError>) -> Stored {
+        match outcome {
+            Ok(()) => match self.registry.worker(worker) {
+                Ok(found) if found.record.token == record.token && found.record.operation == record.operation => {
+                    Stored::Yes { version: found.version }
+                }
+                // Stored, and moved on since: whoever did it began at our end, so the window is ours all the
+                // same, but it is the last one.
+                _ => Stored::Yes { version: expected },
+            },
+            Err(SwapError::Conflict) => Stored::No,
+            Err(SwapError::Unknown { why }) => {
+                self.unknown += 1;
+                match self.registry.worker(worker) {
+                    Ok(found) if found.record.token == record.token && found.record.operation == record.operation => {
+                        self.unknown_ours += 1;
+                        Stored::Yes { version: found.version }
+                    }
+                    Ok(_) => Stored::No,
+                    Err(_) => Stored::InDoubt { why },
+                }
+            }
+            Err(SwapError::Unavailable { why }) => Stored::InDoubt { why },
+            Err(SwapError::Read(ReadError::Unavailable { why })) => Stored::InDoubt { why },
+            Err(SwapError::Read(_)) => Stored::No,
+        }
+    }
+
+    /// Hands the rest of a worker's window back, from tick `from` on, of which no plot was cut. Whatever the
+    /// outcome, the worker is not used again without a new claim.
+    pub(crate) fn release(&mut self, worker: u32, from: u64) -> Result<(), SwapError> {
+        let Some(hold) = self.holds.remove(&worker) else { return Ok(()) };
+        let result = if from < hold.reserved_until {
+            let record = self.record(from);
+            self.registry.swap_worker(worker, hold.version, &record)
+        } else {
+            Ok(())
+        };
+        self.registry.leave(worker);
+        result
+    }
+
+    /// Leaves a worker without handing anything back.
+    pub(crate) fn forget(&mut self, worker: u32) {
+        if self.holds.remove(&worker).is_some() {
+            self.registry.leave(worker);
+        }
+    }
+
+    /// The mark of a spill, made if the spill is `new`: one that this process created a moment ago.
+    pub(crate) fn mark(&mut self, spill: SpillId, new: bool) -> Result<u64, GrantError> {
+        if new {
+            self.operation += 1;
+            let record = MarkRecord { granted_upto: 0, token: self.token, operation: self.operation };
+            if let Err(error) = self.registry.create_mark(spill, &record) {
+                // A mark that was stored all the same belongs to a spill that is then not used: harmless.
+                return Err(GrantError::Refused { why: error.to_string() });
+            }
+        }
+        Ok(self.read_mark(spill)?.record.granted_upto)
+    }
+
+    fn read_mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, GrantError> {
+        let found = self.registry.mark(spill).map_err(|error| match error {
+            ReadError::Unavailable { why } => GrantError::Later { why },
+            other => GrantError::Refused { why: other.to_string() },
+        })?;
+        let known = self.marks.entry(spill).or_default();
+        if found.record.granted_upto < *known {
+            let why = format!(
+                "it went back from {known} to {}: the registry was restored and needs a fence",
+                found.record.granted_upto
+            );
+            return Err(GrantError::Refused { why });
+        }
+        *known = found.record.granted_upto;
+        Ok(found)
+    }
+
+    /// Moves the mark from `from` to `upto`: from then on the extents `from .. upto` are ours to issue.
+    pub(crate) fn grant(&mut self, spill: SpillId, from: u64, upto: u64) -> Result<(), GrantError> {
+        assert!(from < upto, "a grant of nothing");
+        let found = self.read_mark(spill)?;
+        if found.record.granted_upto > from {
+            return Err(GrantError::Moved { granted_upto: found.record.granted_upto });
+        }
+        self.operation += 1;
+        let record = MarkRecord { granted_upto: upto, token: self.token, operation: self.operation };
+        match self.registry.swap_mark(spill, found.version, &record) {
+            Ok(()) => {
+                self.marks.insert(spill, upto);
+                Ok(())
+            }
+            Err(SwapError::Conflict) => Err(GrantError::Later { why: "somebody else moved the mark".into() }),
+            Err(SwapError::Unknown { why }) => {
+                self.unknown += 1;
+                match self.read_mark(spill)?.record {
+                    found if found == record => {
+                        self.unknown_ours += 1;
+                        Ok(())
+                    }
+                    _ => Err(GrantError::Later { why }),
+                }
+            }
+            Err(SwapError::Unavailable { why } | SwapError::Read(ReadError::Unavailable { why })) => {
+                Err(GrantError::Later { why })
+            }
+            Err(SwapError::Read(error)) => Err(GrantError::Refused { why: error.to_string() }),
+        }
+    }
+
+    /// Leaves the registry.
+    pub(crate) fn close(&mut self) {
+        self.registry.close();
+    }
+}
+
+fn check_pinned(entries: &[WorkerEntry], pinned: u32, now: u64) -> Result<(), TakeError> {
+    let Some(entry) = entries.iter().find(|entry| entry.worker == pinned) else {
+        return Err(ReadError::Absent { what: format!("worker {pinned}") }.into());
+    };
+    let record = &entry.record.as_ref().map_err(Clone::clone)?.record;
+    if let Some(owner) = &entry.live {
+        let (until, owner) = (record.reserved_until, owner.clone());
+        return Err(TakeError::Held { worker: pinned, until, owner });
+    }
+    if record.reserved_until > now {
+        let (until, owner) = (record.reserved_until, record.owner.clone());
+        return Err(TakeError::Ahead { worker: pinned, until, owner });
+    }
+    Ok(())
+}
+
+/// Among how many of the lowest marks a worker is drawn. At genesis all marks are equal and the draw is over all
+/// of them; later, sixteen keep two nodes that start together apart without touching marks that are younger.
+const DRAW: usize = 16;
+
+/// The worker to take: the one held last; else one of the lowest marks not live; else the lowest marks live;
+/// never one whose mark is above `now`.
+fn choose<'a>(
+    entries: &'a [WorkerEntry],
+    now: u64,
+    preferred: Option<u32>,
+    pinned: Option<u32>,
+    except: &[u32],
+) -> Result<&'a WorkerEntry, TakeError> {
+    let mark = |entry: &WorkerEntry| entry.record.as_ref().ok().map(|found| found.record.reserved_until);
+    let usable = entries
+        .iter()
+        .filter(|entry| pinned.is_none_or(|pinned| pinned == entry.worker))
+        .filter(|entry| !except.contains(&entry.worker))
+        .filter_map(|entry| mark(entry).map(|until| (until, entry)));
+    let Some(earliest) = usable.clone().map(|(until, _)| until).min() else { return Err(TakeError::NoneUsable) };
+    let mut free: Vec<_> = usable.filter(|(until, _)| *until <= now).collect();
+    if let Some((_, entry)) = free.iter().find(|(_, entry)| Some(entry.worker) == preferred && entry.live.is_none()) {
+        return Ok(entry);
+    }
+    if free.iter().any(|(_, entry)| entry.live.is_none()) {
+        free.retain(|(_, entry)| entry.live.is_none());
+    }
+    free.sort_by_key(|(until, entry)| (*until, entry.worker));
+    let lowest = free.first().ok_or(TakeError::NoneFree { earliest })?.0;
+    let equal = free.iter().take_while(|(until, _)| *until == lowest).count();
+    free.truncate(equal.max(DRAW));
+    Ok(free[random_below(free.len())].1)
+}
+
+fn random_below(n: usize) -> usize {
+    // No randomness to be had is no reason to fail: a fixed choice only makes meeting likelier.
+    getrandom::u64().map_or(0, |random| (random % n as u64) as usize)
+}

@@ -1,0 +1,233 @@
+//! Callers that wait for ids: a ticket is filled by the producer, all or nothing, first come, first served.
+//!
+//! # Invariants
+//! - I1 ids gathered for a ticket belong to it alone; when it fails, is cancelled or dropped unread, they go
+//!   back to the producer through [`Returns`] (U3);
+//! - I2 a ticket ends once: done, failed or cancelled.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::engine::Shared;
+use crate::error::IdError;
+use crate::order::Order;
+use crate::run::Run;
+use crate::sync::lock;
+
+/// One waiting call.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) order: Order,
+    /// Exactly so many ids are needed.
+    pub(crate) count: u32,
+    /// So many are welcome, if there are enough for everybody: a thread takes the rest as its run.
+    pub(crate) welcome: u32,
+    /// `fresh`: no tick before this one.
+    pub(crate) least_tick: u64,
+    /// In nanoseconds of boot time.
+    pub(crate) deadline: u64,
+    pub(crate) wait: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Waiting { runs: Vec<Run>, got: u32, waker: Option<Waker> },
+    Done(Result<Vec<Run>, IdError>),
+    Over,
+}
+
+impl Ticket {
+    #[expect(clippy::too_many_arguments, reason = "each is a field, given once in one place")]
+    pub(crate) fn new(
+        order: Order,
+        count: u32,
+        welcome: u32,
+        least_tick: u64,
+        deadline: u64,
+        wait: Duration,
+        runs: Vec<Run>,
+    ) -> Self {
+        let got = runs.iter().map(Run::len).sum();
+        let state = Mutex::new(State::Waiting { runs, got, waker: None });
+        Self { order, count, welcome: welcome.max(count), least_tick, deadline, wait, state }
+    }
+
+    /// How many ids it still needs; `None` when it is over.
+    pub(crate) fn missing(&self) -> Option<u32> {
+        match &*lock(&self.state) {
+            State::Waiting { got, .. } => Some(self.count.saturating_sub(*got)),
+            _ => None,
+        }
+    }
+
+    /// How many ids are welcome beyond what it has.
+    pub(crate) fn wants(&self) -> u32 {
+        match &*lock(&self.state) {
+            State::Waiting { got, .. } => self.welcome.saturating_sub(*got),
+            _ => 0,
+        }
+    }
+
+    /// Adds a run. Gives it back if the ticket is over.
+    pub(crate) fn give(&self, run: Run) -> Result<(), Run> {
+        match &mut *lock(&self.state) {
+            State::Waiting { runs, got, .. } => {
+                *got += run.len();
+                runs.push(run);
+                Ok(())
+            }
+            _ => Err(run),
+        }
+    }
+
+    /// Ends it: with its ids if it has enough, else with `error`, and what was gathered is returned.
+    pub(crate) fn finish(&self, error: impl FnOnce() -> IdError) -> Vec<Run> {
+        let mut state = lock(&self.state);
+        let State::Waiting { runs, got, waker } = &mut *state else { return Vec::new() };
+        let (runs, waker) = (std::mem::take(runs), waker.take());
+        let (result, back) = if *got >= self.count { (Ok(runs), Vec::new()) } else { (Err(error()), runs) };
+        *state = State::Done(result);
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        back
+    }
+
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<Vec<Run>, IdError>> {
+        let mut state = lock(&self.state);
+        if let State::Waiting { waker: kept, .. } = &mut *state {
+            if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+                *kept = Some(waker.clone());
+            }
+            return Poll::Pending;
+        }
+        match std::mem::replace(&mut *state, State::Over) {
+            State::Done(result) => Poll::Ready(result),
+            _ => Poll::Ready(Err(IdError::ShuttingDown)),
+        }
+    }
+
+    /// Ends it for a caller that went away; whatever it had is returned.
+    pub(crate) fn cancel(&self) -> Vec<Run> {
+        match std::mem::replace(&mut *lock(&self.state), State::Over) {
+            State::Waiting { runs, .. } | State::Done(Ok(runs)) => runs,
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Ids on their way back to the producer.
+#[derive(Debug, Default)]
+pub(crate) struct Returns {
+    runs: Mutex<(Vec<Run>, bool)>,
+    wasted: AtomicU64,
+}
+
+impl Returns {
+    /// Gives runs back. After the close they are wasted, and counted.
+    pub(crate) fn give(&self, back: impl IntoIterator<Item = Run>) {
+        let mut guard = lock(&self.runs);
+        let (runs, closed) = &mut *guard;
+        for run in back {
+            if *closed {
+                self.wasted.fetch_add(u64::from(run.len()), Ordering::Relaxed);
+            } else {
+                runs.push(run);
+            }
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<Run> {
+        std::mem::take(&mut lock(&self.runs).0)
+    }
+
+    /// Takes what is there, and nothing comes back from now on.
+    pub(crate) fn close(&self) -> Vec<Run> {
+        let mut guard = lock(&self.runs);
+        guard.1 = true;
+        std::mem::take(&mut guard.0)
+    }
+
+    /// Ids on the way now.
+    pub(crate) fn held(&self) -> u64 {
+        lock(&self.runs).0.iter().map(|run| u64::from(run.len())).sum()
+    }
+
+    pub(crate) fn wasted(&self) -> u64 {
+        self.wasted.load(Ordering::Relaxed)
+    }
+}
+
+/// Ids that are being waited for: a future that needs no runtime. See [`Engine::request`](crate::Engine::request).
+///
+/// Dropping it gives back what was gathered.
+#[must_use = "ids come only to a future that is polled"]
+pub struct Pending {
+    shared: Arc<Shared>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Not yet polled.
+    New { count: u32, order: Order, wait: Duration },
+    Waiting(Arc<Ticket>),
+    Over,
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pending").finish_non_exhaustive()
+    }
+}
+
+impl Pending {
+    pub(crate) fn new(shared: Arc<Shared>, count: u32, order: Order, wait: Duration) -> Self {
+        Self { shared, stage: Stage::New { count, order, wait } }
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<Vec<Run>, IdError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Stage::New { count, order, wait } = self.stage {
+            match self.shared.take_or_wait(count, order, wait) {
+                Ok(Ok(runs)) => {
+                    self.stage = Stage::Over;
+                    return Poll::Ready(Ok(runs));
+                }
+                Ok(Err(ticket)) => self.stage = Stage::Waiting(ticket),
+                Err(error) => {
+                    self.stage = Stage::Over;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        let Stage::Waiting(ticket) = &self.stage else {
+            return Poll::Ready(Err(IdError::ShuttingDown));
+        };
+        let polled = ticket.poll(context.waker());
+        if let Poll::Ready(result) = &polled {
+            self.shared.count_outcome(result);
+            self.stage = Stage::Over;
+        }
+        polled
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Stage::Waiting(ticket) = &self.stage {
+            let back = ticket.cancel();
+            if !back.is_empty() {
+                self.shared.give_back(back);
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The engine as an embedder sees it, over a registry in memory and over a folder.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use xuid_engine::clock::{Clock, Reading, SystemClock};
+use xuid_engine::registry::memory::MemoryRegistry;
+use xuid_engine::registry::{ClusterId, Genesis, Registry};
+use xuid_engine::{Engine, Floor, Id, IdError, Layout, Order, Run};
+
+/// The machine's clocks, the wall shifted as a test wants it.
+struct Shifted(Mutex<i64>);
+
+impl Shifted {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(0)))
+    }
+
+    fn step(&self, ms: i64) {
+        *self.0.lock().unwrap() += ms * 1_000_000;
+    }
+}
+
+impl Clock for Shifted {
+    fn read(&self) -> Reading {
+        let Reading { wall, boot } = SystemClock.read();
+        Reading { wall: wall.wrapping_add_signed(*self.0.lock().unwrap()), boot }
+    }
+}
+
+fn registry(floor: u64, workers: u32) -> MemoryRegistry {
+    let genesis = Genesis { cluster: ClusterId::from_bytes([7; 16]), layout: Layout::default(), floor, workers };
+    MemoryRegistry::new(genesis)
+}
+
+fn now_tick() -> u64 {
+    Layout::default().tick_at_ns(SystemClock.read().wall).unwrap()
+}
+
+fn on(registry: &MemoryRegistry) -> Box<dyn Registry> {
+    Box::new(registry.clone())
+}
+
+fn note(seen: &mut HashSet<u64>, runs: Vec<Run>) {
+    for id in runs.into_iter().flatten() {
+        assert!(seen.insert(id.raw()), "{id} came twice");
+    }
+}
+
+fn balanced(engine: &Engine) {
+    let stats = engine.shutdown();
+    let income = stats.minted + stats.replayed;
+    let outgo = stats.issued + stats.spilled + stats.wasted.total() + stats.held.total();
+    assert_eq!(income, outgo, "every id is accounted for: {stats:#?}");
+}
+
+#[test]
+fn ids_from_many_threads_and_all_calls_are_unique_and_accounted_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = registry(now_tick(), 16);
+    let engine = Engine::builder().data_dir(folder.path()).registry(on(&registry)).build().unwrap();
+    let seen: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        let work = |n: u32| {
+            let engine = engine.clone();
+            move || {
+                let mut ids = Vec::new();
+                let mut handle = engine.handle();
+                for round in 0..300u32 {
+                    ids.extend((0..50).map(|_| engine.next_id().unwrap().raw()));
+                    ids.extend((0..50).map(|_| handle.next_id().unwrap().raw()));
+                    let order = [Order::Any, Order::Fresh, Order::Ordered][((round + n) % 3) as usize];
+                    let count = 1 + round * 7 % 900;
+                    match engine.runs(count, order) {
+                        Ok(runs) => ids.extend(runs.into_iter().flatten().map(Id::raw)),
+                        Err(error) => assert!(error.is_retryable(), "{error}"),
+                    }
+                    let mut filled = vec![Id::default(); 33];
+                    if engine.fill(&mut filled, order).is_ok() {
+                        ids.extend(filled.into_iter().map(Id::raw));
+                    }
+                }
+                ids
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|n| scope.spawn(work(n))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let total: usize = seen.iter().map(Vec::len).sum();
+    let unique: HashSet<u64> = seen.into_iter().flatten().collect();
+    assert_eq!(unique.len(), total, "an id came twice");
+    assert!(total > 4 * 300 * 100);
+    balanced(&engine);
+}
+
+#[test]
+fn ordered_ids_rise_across_threads() {
+    let registry = registry(now_tick(), 4);
+    let engine = Engine::builder().registry(on(&registry)).build().unwrap();
+    let last = Mutex::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    // The call is made after the one before it was answered.
+                    let mut last = last.lock().unwrap();
+                    let id = engine.runs(1, Order::Ordered).unwrap()[0].first().raw();
+                    assert!(id > *last, "{id} after {last}");
+                    *last = id;
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn fresh_ids_are_of_now_and_their_low_bits_vary() {
+    let registry = registry(now_tick(), 4);
+    let engine = Engine::builder().registry(on(&registry)).build().unwrap();
+    let layout = engine.layout();
+    let mut low = HashSet::new();
+    for _ in 0..200 {
+        let before = now_tick();
+        let id = engine.runs(1, Order::Fresh).unwrap()[0].first();
+        let parts = layout.decode(id);
+        assert!(parts.tick + 10 >= before && parts.tick <= now_tick(), "{parts:?} at {before}");
+        low.insert(parts.sequence % 64);
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    assert!(low.len() > 16, "{} different low bits", low.len());
+}
+
+#[test]
+fn a_burst_beyond_the_minted_land_waits_or_is_refused_and_repeats_nothing() {
+    let registry = registry(now_tick(), 4);
+    let engine =
+        Engine::builder().registry(on(&registry)).wait(Duration::from_millis(200)).build().unwrap();
+    let mut seen = HashSet::new();
+    let mut refused = 0;
+    for _ in 0..60 {
+        match engine.runs(100_000, Order::Any) {
+            Ok(runs) => note(&mut seen, runs),
+            Err(IdError::Overloaded { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(!seen.is_empty() && seen.len() % 100_000 == 0, "all or nothing: {} ids, {refused} refused", seen.len());
+    let mut out = Vec::new();
+    while engine.try_runs(4_096, Order::Any, &mut out).is_ok() {}
+    assert!(matches!(engine.try_runs(1 << 20, Order::Any, &mut Vec::new()), Err(IdError::Overloaded { .. })));
+    note(&mut seen, out);
+    balanced(&engine);
+}
+
+#[test]
+fn what_an_idle_life_spilled_is_replayed_by_the_next_and_never_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = registry(now_tick(), 16);
+    let mut seen = HashSet::new();
+    let mut replayed = 0;
+    for life in 0..4 {
+        let engine = Engine::builder().data_dir(folder.path()).registry(on(&registry)).build().unwrap();
+        if life % 2 == 0 {
+            std::thread::park_timeout(Duration::from_millis(2_300));
+            note(&mut seen, engine.runs(1_000, Order::Any).unwrap());
+        } else {
+            // More than the land of the time it takes: the rest must come from the spill.
+            for _ in 0..40 {
+                note(&mut seen, engine.runs(100_000, Order::Any).unwrap());
+            }
+        }
+        let stats = engine.stats();
+        replayed += stats.replayed;
+        if life % 2 == 1 {
+            assert!(stats.spill.inherited > 4_000_000, "{stats:#?}");
+        }
+        balanced(&engine);
+    }
+    assert!(replayed > 4_000_000, "{replayed} ids were replayed");
+}
+
+#[test]
+fn declared_land_is_served_without_waiting() {
+    let registry = registry(0, 4);
+    let years = Duration::from_secs(10 * 365 * 86_400);
+    let engine =
+        Engine::builder().registry(on(&registry)).max_age(years).backfill(years).build().unwrap();
+    let mut last = None;
+    for _ in 0..20_000_000 {
+        last = Some(engine.next_id().unwrap());
+    }
+    assert!(last.is_some());
+    let stats = engine.stats();
+    assert!(stats.served.ring > stats.served.minter, "{stats:#?}");
+    balanced(&engine);
+}
+
+#[test]
+fn small_steps_back_are_waited_out_and_large_ones_change_the_worker() {
+    let registry = registry(now_tick() - 100_000_000, 8);
+    let clock = Shifted::new();
+    let engine = Engine::builder().registry(on(&registry)).clock(clock.clone()).build().unwrap();
+    let first = engine.workers();
+    let mut seen = HashSet::new();
+    note(&mut seen, engine.runs(5_000, Order::Any).unwrap());
+    clock.step(-500);
+    for _ in 0..50 {
+        note(&mut seen, engine.runs(1_000, Order::Any).unwrap());
+    }
+    assert_eq!(engine.workers(), first, "half a second is caught up with");
+    clock.step(-3_600_000);
+    let mut switched = false;
+    for _ in 0..400 {
+        match engine.runs(500, Order::Fresh) {
+            Ok(runs) => {
+                note(&mut seen, runs);
+                switched |= engine.workers() != first;
+            }
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+        if switched {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    assert!(switched, "{:#?}", engine.status());
+    assert_eq!(engine.stats().windows.switches, 1);
+    for _ in 0..50 {
+        note(&mut seen, engine.runs(1_000, Order::Any).unwrap());
+    }
+    balanced(&engine);
+}
+
+#[test]
+fn ordered_ids_do_not_go_back_when_the_clock_does() {
+    let registry = registry(now_tick() - 100_000_000, 8);
+    let clock = Shifted::new();
+    let engine = Engine::builder().registry(on(&registry)).clock(clock.clone()).build().unwrap();
+    let high = engine.runs(10, Order::Ordered).unwrap().pop().unwrap().first();
+    clock.step(-5_000);
+    let mut behind = false;
+    let deadline = SystemClock.read().boot + 3_000_000_000;
+    while SystemClock.read().boot < deadline {
+        match engine.runs(1, Order::Ordered) {
+            Ok(runs) => assert!(runs[0].first() > high),
+            Err(IdError::ClockBehind { retry_after }) => {
+                behind = true;
+                assert!(retry_after <= Duration::from_secs(6), "{retry_after:?}");
+                break;
+            }
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    }
+    assert!(behind, "it must say how long the clock is behind");
+}
+
+#[test]
+fn after_a_shutdown_every_call_is_refused() {
+    let registry = registry(now_tick(), 4);
+    let engine = Engine::builder().registry(on(&registry)).build().unwrap();
+    engine.next_id().unwrap();
+    engine.shutdown();
+    assert_eq!(engine.next_id(), Err(IdError::ShuttingDown));
+    assert_eq!(engine.try_next_id(), Err(IdError::ShuttingDown));
+    assert_eq!(engine.runs(1, Order::Fresh).unwrap_err(), IdError::ShuttingDown);
+    assert_eq!(engine.handle().next_id(), Err(IdError::ShuttingDown));
+    balanced(&engine);
+}
+
+#[test]
+fn a_clean_stop_hands_the_rest_of_the_window_back() {
+    let registry = registry(now_tick(), 1);
+    for _ in 0..5 {
+        // One worker: a life that kept its window would block the next.
+        let engine = Engine::builder().registry(on(&registry)).build().unwrap();
+        engine.next_id().unwrap();
+        engine.shutdown();
+    }
+}
+
+#[test]
+fn impossible_settings_are_named() {
+    let registry = registry(0, 4);
+    let error = Engine::builder().registry(on(&registry)).wait(Duration::from_secs(61)).build().unwrap_err();
+    assert!(error.to_string().contains("wait is 61s"), "{error}");
+    let error = Engine::builder().floor(Floor::Now).build().unwrap_err();
+    assert!(error.to_string().contains("data_dir"), "{error}");
+}
