@@ -1,25 +1,37 @@
-//! The 2018 prototype's ring, taken literally, as a baseline: one id a padded slot, a compare-and-set cursor that
-//! wraps at the ring's size, and a background thread that refills partitions from a plain counter.
+//! The ring of the 2018 prototype, taken literally, as a baseline.
 //!
-//! It is faithful to the idea and not to its defects: where the prototype could hand out a slot before it was
-//! refilled again, this one waits for the refill, so that it is measured on unique ids too.
+//! Padded slots of one id each; a shared cursor that wraps, moved by compare-and-set; a slot emptied by
+//! compare-and-set; after six slots that were empty or lost to others, a bounded queue of single ids, and after
+//! that the counter itself. Whoever takes the last slot of a partition has a background thread refill it. What
+//! feeds the refills is a plain counter, so that the ring alone is measured and not the prototype's clock and lock.
+//!
+//! A refill overwrites the slots it finds, as the prototype's does: ids are lost that way, and
+//! [`lost`](SeedRing::lost) counts them. None is repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
+use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 
 const SLOTS: usize = 4096;
 const PARTITIONS: usize = 4;
 const PARTITION: usize = SLOTS / PARTITIONS;
+/// Slots tried before the queue.
+const TRIES: usize = 6;
+/// Single ids kept in the queue.
+const SINGLES: usize = 1 << 20;
 
 struct Ring {
     /// An id plus one; zero is empty.
     slots: Vec<CachePadded<AtomicU64>>,
     cursor: CachePadded<AtomicUsize>,
-    /// Partitions that were walked through, and not refilled yet.
+    singles: ArrayQueue<u64>,
+    counter: CachePadded<AtomicU64>,
+    /// Partitions whose refill is queued.
     wanted: [CachePadded<AtomicBool>; PARTITIONS],
+    lost: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -36,11 +48,15 @@ impl SeedRing {
         let ring = Arc::new(Ring {
             slots: (1..=SLOTS as u64).map(|id| CachePadded::new(AtomicU64::new(id))).collect(),
             cursor: CachePadded::new(AtomicUsize::new(0)),
+            singles: ArrayQueue::new(SINGLES),
+            counter: CachePadded::new(AtomicU64::new(SLOTS as u64)),
             wanted: std::array::from_fn(|_| CachePadded::new(AtomicBool::new(false))),
+            lost: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         });
+        ring.fill_queue();
         let theirs = ring.clone();
-        let refiller = Some(std::thread::spawn(move || refill(&theirs)));
+        let refiller = Some(std::thread::spawn(move || theirs.refill_until_stopped()));
         Self { ring, refiller }
     }
 
@@ -48,29 +64,76 @@ impl SeedRing {
     #[must_use]
     pub fn next_id(&self) -> u64 {
         let ring = &*self.ring;
-        let mut at = ring.cursor.load(Ordering::Relaxed);
-        loop {
-            let next = if at + 1 == SLOTS { 0 } else { at + 1 };
-            match ring.cursor.compare_exchange_weak(at, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(found) => at = found,
+        for _ in 0..TRIES {
+            let at = ring.next_index();
+            let id = ring.slots[at].load(Ordering::SeqCst);
+            if id == 0 || ring.slots[at].compare_exchange(id, 0, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+                continue;
+            }
+            if (at + 1).is_multiple_of(PARTITION) {
+                self.ask(at / PARTITION);
+            }
+            return id - 1;
+        }
+        ring.singles.pop().unwrap_or_else(|| ring.counter.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn ask(&self, partition: usize) {
+        // Release: pairs with the refiller's Acquire.
+        if !self.ring.wanted[partition].swap(true, Ordering::Release) {
+            if let Some(refiller) = &self.refiller {
+                refiller.thread().unpark();
             }
         }
-        if (at + 1).is_multiple_of(PARTITION) {
-            // Release: pairs with the refiller's Acquire.
-            ring.wanted[at / PARTITION].store(true, Ordering::Release);
-        }
-        let mut spins = 0u32;
+    }
+
+    /// Ids that refills overwrote.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.ring.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Ring {
+    fn next_index(&self) -> usize {
         loop {
-            let id = ring.slots[at].swap(0, Ordering::Acquire);
-            if id != 0 {
-                return id - 1;
+            let at = self.cursor.load(Ordering::SeqCst);
+            let next = if at >= SLOTS - 1 { 0 } else { at + 1 };
+            if self.cursor.compare_exchange(at, next, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                return at;
             }
-            spins += 1;
-            if spins.is_multiple_of(64) {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
+        }
+    }
+
+    fn fill_queue(&self) {
+        while !self.singles.is_full() {
+            let first = self.counter.fetch_add(1_024, Ordering::Relaxed);
+            for id in first..first + 1_024 {
+                let _ = self.singles.push(id);
+            }
+        }
+    }
+
+    fn refill_until_stopped(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut idle = true;
+            for partition in 0..PARTITIONS {
+                // Acquire: pairs with the Release of the caller that took the partition's last slot.
+                if !self.wanted[partition].swap(false, Ordering::Acquire) {
+                    continue;
+                }
+                idle = false;
+                let first = self.counter.fetch_add(PARTITION as u64, Ordering::Relaxed);
+                for (offset, slot) in self.slots[partition * PARTITION..][..PARTITION].iter().enumerate() {
+                    let overwritten = slot.swap(first + offset as u64 + 1, Ordering::SeqCst);
+                    if overwritten != 0 {
+                        self.lost.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+            if idle {
+                // Idle it costs nothing: other subjects are measured in the same run.
+                std::thread::park();
             }
         }
     }
@@ -82,38 +145,11 @@ impl Default for SeedRing {
     }
 }
 
-fn refill(ring: &Ring) {
-    let mut counter = SLOTS as u64;
-    while !ring.stop.load(Ordering::Relaxed) {
-        let mut idle = true;
-        for partition in 0..PARTITIONS {
-            // Acquire: pairs with the Release of the caller that walked the partition through.
-            if !ring.wanted[partition].swap(false, Ordering::Acquire) {
-                continue;
-            }
-            idle = false;
-            for slot in &ring.slots[partition * PARTITION..(partition + 1) * PARTITION] {
-                // A caller that has the slot and not yet its id: it gets there.
-                while slot.load(Ordering::Relaxed) != 0 {
-                    std::hint::spin_loop();
-                    if ring.stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                }
-                counter += 1;
-                slot.store(counter, Ordering::Release);
-            }
-        }
-        if idle {
-            std::thread::yield_now();
-        }
-    }
-}
-
 impl Drop for SeedRing {
     fn drop(&mut self) {
         self.ring.stop.store(true, Ordering::Relaxed);
         if let Some(refiller) = self.refiller.take() {
+            refiller.thread().unpark();
             let _ = refiller.join();
         }
     }
@@ -127,12 +163,12 @@ mod tests {
     fn the_baseline_hands_out_each_id_once() {
         let ring = SeedRing::new();
         let mut ids: Vec<u64> = std::thread::scope(|scope| {
-            let take = || (0..40_000).map(|_| ring.next_id()).collect::<Vec<_>>();
+            let take = || (0..400_000).map(|_| ring.next_id()).collect::<Vec<_>>();
             let threads = [scope.spawn(take), scope.spawn(take)];
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), 80_000);
+        assert_eq!(ids.len(), 800_000);
     }
 }

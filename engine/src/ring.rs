@@ -81,11 +81,8 @@ impl Ring {
     }
 
     fn swap_out(&self, at: usize) -> Option<Block> {
+        // No look before the swap: it would fetch the line twice, first to share and then to own.
         let slot = &self.slots[at];
-        // The load spares an empty slot's line the swap; only the swap decides.
-        if slot.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
         #[cfg(all(test, loom))]
         if tests::LOAD_THEN_CLEAR.load(std::sync::atomic::Ordering::Relaxed) {
             let word = slot.load(Ordering::Relaxed);
@@ -122,13 +119,11 @@ impl Ring {
         let begin = partition * self.partition_len();
         let mut refilled = Refilled { blocks: 0, left_over: None, dry: false };
         for slot in &self.slots[begin..begin + self.partition_len()] {
-            if slot.load(Ordering::Relaxed) != 0 {
-                continue;
-            }
             let Some(block) = refilled.left_over.take().or_else(&mut next) else {
                 refilled.dry = true;
                 return refilled;
             };
+            // No look before the exchange, as in a take.
             match slot.compare_exchange(0, block.word(), Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => refilled.blocks += 1,
                 Err(_) => refilled.left_over = Some(block),

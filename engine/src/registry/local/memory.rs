@@ -63,12 +63,15 @@ impl MemoryDisk {
         self.shared().cached.clone()
     }
 
-    /// Changes bytes behind everybody's back, durably.
-    pub fn tamper(&self, offset: usize, change: impl FnOnce(&mut [u8])) {
+    /// Changes the sector at `offset` behind everybody's back, in the cache and on the disk.
+    ///
+    /// # Panics
+    /// If there is no such sector.
+    pub fn tamper(&self, offset: usize, change: impl Fn(&mut [u8])) {
         let mut shared = self.shared();
-        change(&mut shared.cached[offset..]);
-        shared.durable = shared.cached.clone();
-        shared.unsynced.clear();
+        change(&mut shared.cached[offset..offset + SECTOR]);
+        change(&mut shared.durable[offset..offset + SECTOR]);
+        shared.unsynced.remove(&(offset / SECTOR));
     }
 
     /// Makes it another file than it was.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::LocalError;
+use super::format::PAGE;
 
 const PREFIX: &str = "registry.seat-";
 
@@ -45,7 +46,7 @@ impl Seat {
         }
         let path = path(folder, next);
         let new = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = new.map_err(LocalError::storing("create", &path, 0))?;
+        let file = new.map_err(LocalError::storing("create", &path, PAGE))?;
         match file.try_lock() {
             Ok(()) => Ok(Self::sit(file, next)),
             Err(TryLockError::WouldBlock) => Err(LocalError::Unsettled { path }),

@@ -1,0 +1,146 @@
+//! Fencing and adopting.
+
+use super::*;
+use crate::registry::local::format::Copy;
+
+/// The tick, in the default layout, of a round time in 2023 and that time in nanoseconds.
+const NOW_NS: u64 = 1_700_000_000_000_000_000;
+const NOW_TICK: u64 = 1_700_000_000_000 - crate::layout::DEFAULT_EPOCH_MS;
+
+#[test]
+fn a_fence_raises_everything_above_what_was_granted() {
+    let folder = folder();
+    let mut registry = made_in(folder.path(), 4);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    registry.create_mark(spill(1), &mark_of(7, 2)).unwrap();
+    let genesis = *registry.genesis();
+    drop(registry);
+
+    let fenced = fence(folder.path(), NOW_NS).unwrap();
+    assert_eq!(fenced.reserved_until, NOW_TICK + 125_001);
+    assert_eq!((fenced.genesis, fenced.marks, fenced.repaired), (genesis, 1, 0));
+    let mut registry = LocalRegistry::open(folder.path()).unwrap();
+    assert_eq!(registry.genesis(), &genesis);
+    for row in registry.workers().unwrap() {
+        let found = row.record.unwrap();
+        assert_eq!(found.record.reserved_until, fenced.reserved_until);
+        assert!(found.version > 1 << 32);
+    }
+    let mark = registry.mark(spill(1)).unwrap();
+    assert_eq!(mark.record.granted_upto, u64::MAX);
+    assert!(mark.version > 1 << 32);
+    registry.create_mark(spill(2), &mark_of(0, 3)).unwrap();
+}
+
+#[test]
+fn a_fence_goes_above_the_highest_record_and_mends_damaged_ones() {
+    let folder = folder();
+    let mut registry = made_in(folder.path(), 4);
+    registry.claim(1, 1, &claim_of(NOW_TICK + 500_000, 1)).unwrap();
+    drop(registry);
+    let mut bytes = std::fs::read(registry_of(folder.path())).unwrap();
+    for copy in Copy::BOTH {
+        for place in [Place::worker(2), Place::mark(9)] {
+            bytes[offset_of(4, place, copy) + 100] ^= 1;
+        }
+    }
+    std::fs::write(registry_of(folder.path()), bytes).unwrap();
+    assert!(LocalRegistry::open(folder.path()).unwrap().worker(2).is_err());
+    let fenced = fence(folder.path(), NOW_NS).unwrap();
+    assert_eq!((fenced.reserved_until, fenced.repaired), (NOW_TICK + 500_000, 2));
+    let found = LocalRegistry::open(folder.path()).unwrap().worker(2).unwrap();
+    assert_eq!(found.record.reserved_until, NOW_TICK + 500_000);
+}
+
+#[test]
+fn a_fence_is_refused_while_a_process_is_at_work() {
+    let folder = folder();
+    let mut registry = made_in(folder.path(), 4);
+    let error = fence(folder.path(), NOW_NS).err().unwrap();
+    assert!(matches!(error, LocalError::InUse { pid, .. } if pid == std::process::id()), "{error}");
+    assert!(matches!(adopt(folder.path(), NOW_NS), Err(LocalError::InUse { .. })));
+    registry.claim(0, 1, &claim_of(5_000, 1)).unwrap();
+    registry.close();
+    fence(folder.path(), NOW_NS).unwrap();
+    // Whoever still had the old file open is told so.
+    assert!(matches!(registry.worker(0), Err(ReadError::Foreign { .. })));
+}
+
+#[test]
+fn a_restore_in_place_is_safe_after_a_fence() {
+    let folder = folder();
+    let mut registry = made_in(folder.path(), 4);
+    let backup = std::fs::read(registry_of(folder.path())).unwrap();
+    registry.claim(1, 1, &claim_of(NOW_TICK, 1)).unwrap();
+    drop(registry);
+    std::fs::write(registry_of(folder.path()), backup).unwrap();
+    let went_back = LocalRegistry::open(folder.path()).unwrap().worker(1).unwrap();
+    assert_eq!(went_back.record.reserved_until, 1_000, "a restored file alone cannot tell");
+    fence(folder.path(), NOW_NS).unwrap();
+    let fenced = LocalRegistry::open(folder.path()).unwrap().worker(1).unwrap();
+    assert!(fenced.record.reserved_until > NOW_TICK + 120_000);
+}
+
+#[test]
+fn adopting_a_copy_makes_another_cluster_of_it_and_fences_it() {
+    let (original, copy) = (folder(), folder());
+    let mut registry = made_in(original.path(), 4);
+    registry.create_mark(spill(1), &mark_of(7, 2)).unwrap();
+    let before = registry.genesis().cluster;
+    let node = format!("{{\"version\":1,\"cluster\":\"{before}\",\"more\":[1]}}");
+    std::fs::write(copy.path().join("node.json"), node).unwrap();
+    std::fs::copy(registry_of(original.path()), registry_of(copy.path())).unwrap();
+
+    assert!(matches!(fence(copy.path(), NOW_NS), Err(LocalError::Copied { .. })));
+    let adopted = adopt(copy.path(), NOW_NS).unwrap();
+    assert_eq!(adopted.before, before);
+    assert_ne!(adopted.cluster, before);
+    let mut theirs = LocalRegistry::open(copy.path()).unwrap();
+    assert_eq!(theirs.genesis().cluster, adopted.cluster);
+    assert_eq!(theirs.worker(0).unwrap().record.reserved_until, NOW_TICK + 125_001);
+    assert_eq!(theirs.mark(spill(1)).unwrap().record.granted_upto, u64::MAX);
+    let node: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(copy.path().join("node.json")).unwrap()).unwrap();
+    let cluster = adopted.cluster.to_string();
+    assert_eq!(node, serde_json::json!({ "version": 1, "cluster": cluster, "more": [1] }));
+    assert_eq!(registry.genesis().cluster, before);
+    registry.claim(0, 1, &claim_of(5_000, 1)).unwrap();
+}
+
+#[test]
+fn adopting_again_changes_nothing_but_mends_node_json() {
+    let folder = folder();
+    let cluster = made_in(folder.path(), 4).genesis().cluster;
+    std::fs::write(folder.path().join("node.json"), "{\"version\":1,\"cluster\":\"00\"}").unwrap();
+    let adopted = adopt(folder.path(), NOW_NS).unwrap();
+    assert_eq!(adopted, Adopted { before: cluster, cluster, fenced: None });
+    let node = std::fs::read_to_string(folder.path().join("node.json")).unwrap();
+    assert!(node.contains(&cluster.to_string()), "{node}");
+    assert_eq!(LocalRegistry::open(folder.path()).unwrap().worker(0).unwrap().version, 1);
+}
+
+#[test]
+fn an_inspection_says_what_is_there_and_what_is_wrong_and_writes_nothing() {
+    let folder = folder();
+    let mut registry = made_in(folder.path(), 4);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    registry.create_mark(spill(1), &mark_of(7, 2)).unwrap();
+    let path = registry_of(folder.path());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[offset_of(4, Place::worker(0), Copy::A) + 40] ^= 1;
+    for copy in Copy::BOTH {
+        bytes[offset_of(4, Place::worker(3), copy) + 40] ^= 1;
+    }
+    std::fs::write(&path, &bytes).unwrap();
+
+    let found = inspect(folder.path()).unwrap();
+    assert_eq!(&found.genesis, registry.genesis());
+    assert_eq!(found.workers[1].record.as_ref().unwrap().record.reserved_until, 5_000);
+    assert!(found.workers[1].live.is_some() && found.workers[2].live.is_none());
+    assert_eq!(found.marks, [(spill(1), mark_of(7, 2))]);
+    let findings: Vec<_> = found.findings.iter().map(ToString::to_string).collect();
+    assert_eq!(findings.len(), 2, "{findings:?}");
+    assert!(findings[0].contains("worker 0") && findings[1].contains("worker 3"), "{findings:?}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    assert!(matches!(inspect(&folder.path().join("none")), Err(LocalError::Absent { .. })));
+}
