@@ -417,3 +417,6 @@ fn random_below(n: usize) -> usize {
     // No randomness to be had is no reason to fail: a fixed choice only makes meeting likelier.
     getrandom::u64().map_or(0, |random| (random % n as u64) as usize)
 }
+
+#[cfg(test)]
+mod tests;

@@ -139,13 +139,19 @@ impl LocalError {
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| match source.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path, source },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::ReadOnly { path, source }
+            }
             _ => Self::Io { action, path, source },
         }
     }
 
     /// The same for what needs room.
-    pub(super) fn storing(action: &'static str, path: impl Into<PathBuf>, bytes: u64) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn storing(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+        bytes: u64,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path, bytes, source },

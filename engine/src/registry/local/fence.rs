@@ -146,7 +146,13 @@ impl Held {
 
 /// The record that a fence puts in a place. An unreadable mark becomes an unused slot: whosever it was, that spill
 /// has no mark any more and is refused.
-fn raise(place: Place, old: Option<&Result<Pair, PairFlaw>>, version: u64, reserved_until: u64, now_ms: u64) -> Row {
+fn raise(
+    place: Place,
+    old: Option<&Result<Pair, PairFlaw>>,
+    version: u64,
+    reserved_until: u64,
+    now_ms: u64,
+) -> Row {
     let spill = match old {
         Some(Ok(pair)) => pair.row.spill,
         _ => NO_SPILL,

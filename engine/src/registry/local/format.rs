@@ -62,12 +62,12 @@ impl fmt::Display for Place {
 
 /// Which of the two copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copy {
+pub(super) enum Side {
     A,
     B,
 }
 
-impl Copy {
+impl Side {
     pub(super) const BOTH: [Self; 2] = [Self::A, Self::B];
 
     pub(super) fn other(self) -> Self {
@@ -91,7 +91,7 @@ fn region(slots: u32) -> u64 {
 }
 
 impl Geometry {
-    pub(super) fn slots(&self, kind: Kind) -> u32 {
+    pub(super) fn slots(self, kind: Kind) -> u32 {
         match kind {
             Kind::Worker => self.workers,
             Kind::Mark => self.marks,
@@ -99,21 +99,21 @@ impl Geometry {
     }
 
     /// Where a region begins: headers A and B, then workers A and B, then marks A and B.
-    pub(super) fn begin(&self, kind: Kind, copy: Copy) -> u64 {
-        let second = u64::from(copy == Copy::B);
+    pub(super) fn begin(self, kind: Kind, copy: Side) -> u64 {
+        let second = u64::from(copy == Side::B);
         match kind {
             Kind::Worker => 2 * PAGE + second * region(self.workers),
             Kind::Mark => 2 * PAGE + 2 * region(self.workers) + second * region(self.marks),
         }
     }
 
-    pub(super) fn offset(&self, place: Place, copy: Copy) -> u64 {
+    pub(super) fn offset(self, place: Place, copy: Side) -> u64 {
         assert!(place.slot < self.slots(place.kind), "{place} is not in the file");
         self.begin(place.kind, copy) + u64::from(place.slot) * SECTOR as u64
     }
 
     /// The length of the whole file.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(self) -> u64 {
         2 * PAGE + 2 * region(self.workers) + 2 * region(self.marks)
     }
 }
@@ -283,7 +283,11 @@ impl Pair {
     pub(super) fn of(a: Result<Row, Flaw>, b: Result<Row, Flaw>) -> Result<Self, PairFlaw> {
         match (a, b) {
             (Ok(a), Ok(b)) if a.version == b.version => {
-                if a == b { Ok(Self { row: a, sound: [true, true] }) } else { Err(PairFlaw::Disagree) }
+                if a == b {
+                    Ok(Self { row: a, sound: [true, true] })
+                } else {
+                    Err(PairFlaw::Disagree)
+                }
             }
             (Ok(a), Ok(b)) if a.version > b.version => Ok(Self { row: a, sound: [true, false] }),
             (Ok(a), Err(_)) => Ok(Self { row: a, sound: [true, false] }),
@@ -297,7 +301,7 @@ impl Pair {
     }
 
     /// The copy to write first: never the only one that is sound.
-    pub(super) fn spare(&self) -> Copy {
-        if self.sound == [true, false] { Copy::B } else { Copy::A }
+    pub(super) fn spare(&self) -> Side {
+        if self.sound == [true, false] { Side::B } else { Side::A }
     }
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::disk::FileIdentity;
 use super::error::LocalError;
 use super::file::identity_of;
-use super::format::{Copy, Geometry, Kind, MARK_SLOTS, PAGE, Place, Row};
+use super::format::{Geometry, Kind, MARK_SLOTS, PAGE, Place, Row, Side};
 use super::header::Header;
 use crate::registry::{ClusterId, Genesis};
 
@@ -51,7 +51,11 @@ pub(super) fn create(folder: &Path, genesis: &Genesis) -> Result<(), LocalError>
 }
 
 /// Puts another file in the place of a folder's registry.
-pub(super) fn replace(folder: &Path, genesis: &Genesis, row: impl Fn(Place) -> Row) -> Result<(), LocalError> {
+pub(super) fn replace(
+    folder: &Path,
+    genesis: &Genesis,
+    row: impl Fn(Place) -> Row,
+) -> Result<(), LocalError> {
     let (new, path) = (build(folder, genesis, row)?, path(folder));
     if let Err(source) = std::fs::rename(&new, &path) {
         let _ = std::fs::remove_file(&new);
@@ -104,11 +108,11 @@ pub(super) fn write_image(
     row: &impl Fn(Place) -> Row,
 ) -> io::Result<()> {
     let header = Header { genesis: *genesis, identity, generation: 1 };
-    for _ in Copy::BOTH {
+    for _ in Side::BOTH {
         write_page(to, &header.encode())?;
     }
     for kind in [Kind::Worker, Kind::Mark] {
-        for _ in Copy::BOTH {
+        for _ in Side::BOTH {
             let mut written = 0;
             for slot in 0..header.geometry().slots(kind) {
                 let sector = row(Place { kind, slot }).encode(genesis.cluster);
@@ -157,7 +161,8 @@ pub(super) fn sync_folder(folder: &Path) -> Result<(), LocalError> {
 
 /// Makes a folder and what leads to it, durably.
 fn make_folder(folder: &Path) -> Result<(), LocalError> {
-    let missing: Vec<&Path> = folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
+    let missing: Vec<&Path> =
+        folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
     std::fs::create_dir_all(folder).map_err(LocalError::storing("create", folder, PAGE))?;
     for made in missing {
         let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::disk::{Disk, FileIdentity};
 use super::error::LocalError;
-use super::format::{Copy, Geometry, MARK_SLOTS, PAGE, SECTOR};
+use super::format::{Geometry, MARK_SLOTS, PAGE, SECTOR, Side};
 use crate::layout::Layout;
 use crate::registry::{ClusterId, Genesis};
 
@@ -136,9 +136,7 @@ impl Found {
         }
         let workers = bytes.workers.get();
         match Layout::from_bytes(bytes.layout) {
-            Ok(layout)
-                if bytes.marks.get() == MARK_SLOTS && (1..=layout.workers()).contains(&workers) =>
-            {
+            Ok(layout) if bytes.marks.get() == MARK_SLOTS && (1..=layout.workers()).contains(&workers) => {
                 let cluster = ClusterId::from_bytes(bytes.cluster);
                 Self::Intact(Header {
                     genesis: Genesis { cluster, layout, floor: bytes.floor.get(), workers },
@@ -182,7 +180,7 @@ impl HeaderPair {
     pub(super) fn read<D: Disk>(disk: &D) -> io::Result<Result<Self, HeaderFlaw>> {
         let size = disk.size()?;
         let mut found = [Found::NoMagic; 2];
-        for copy in Copy::BOTH {
+        for copy in Side::BOTH {
             let mut sector = [0; SECTOR];
             if offset(copy) + SECTOR as u64 <= size {
                 disk.read_at(&mut sector, offset(copy))?;
@@ -195,7 +193,7 @@ impl HeaderPair {
 
     /// Writes `header` over both copies, the sound one last, each synced before the next.
     pub(super) fn replace<D: Disk>(&self, disk: &mut D, header: &Header) -> io::Result<()> {
-        let first = if self.sound == [true, false] { Copy::B } else { Copy::A };
+        let first = if self.sound == [true, false] { Side::B } else { Side::A };
         disk.sync()?;
         for copy in [first, first.other()] {
             disk.write_at(&header.encode(), offset(copy))?;
@@ -205,9 +203,9 @@ impl HeaderPair {
     }
 }
 
-pub(super) fn offset(copy: Copy) -> u64 {
+pub(super) fn offset(copy: Side) -> u64 {
     match copy {
-        Copy::A => 0,
-        Copy::B => PAGE,
+        Side::A => 0,
+        Side::B => PAGE,
     }
 }

@@ -64,7 +64,10 @@ impl fmt::Display for Finding {
                 write!(f, "{what} is unreadable ({why}) and stays unused until `xuid registry fence`")
             }
             Self::Copied { recorded, found } => {
-                write!(f, "the file is a copy: it was created as {recorded} and is {found}; see `xuid registry adopt`")
+                write!(
+                    f,
+                    "the file is a copy: it was created as {recorded} and is {found}; see `xuid registry adopt`"
+                )
             }
         }
     }
@@ -85,7 +88,8 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     if pair.sound != [true, true] {
         findings.push(Finding::OneCopy { what: "the header".into() });
     }
-    let (recorded, found) = (pair.header.identity, disk.identity().map_err(LocalError::io("identify", &path))?);
+    let (recorded, found) =
+        (pair.header.identity, disk.identity().map_err(LocalError::io("identify", &path))?);
     if !recorded.same_file(&found) {
         findings.push(Finding::Copied { recorded, found });
     }
@@ -104,9 +108,12 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     let mut live = seat::live(folder, None);
     let workers = (0..).zip(workers).map(|(worker, pair)| WorkerEntry {
         worker,
-        record: pair.map(|pair| Versioned { version: pair.row.version, record: worker_record(&pair.row) }).map_err(
-            |flaw| ReadError::Damaged { what: Place::worker(worker).to_string(), why: flaw.to_string() },
-        ),
+        record: pair
+            .map(|pair| Versioned { version: pair.row.version, record: worker_record(&pair.row) })
+            .map_err(|flaw| ReadError::Damaged {
+                what: Place::worker(worker).to_string(),
+                why: flaw.to_string(),
+            }),
         live: live.remove(&worker),
     });
     let workers = workers.collect();

@@ -26,7 +26,10 @@ impl<D: Disk> Records<D> {
             match pair {
                 Ok(pair) if pair.row.spill == spill => {
                     if found.replace(pair).is_some() {
-                        return Err(ReadError::Damaged { what: what(), why: "two slots claim to be its mark".into() });
+                        return Err(ReadError::Damaged {
+                            what: what(),
+                            why: "two slots claim to be its mark".into(),
+                        });
                     }
                 }
                 Ok(_) => {}
@@ -58,7 +61,8 @@ impl<D: Disk> Records<D> {
         if pairs.iter().any(|pair| pair.row.spill == spill) {
             return Err(SwapError::Conflict);
         }
-        let unused_first = |pair: &&Pair| (pair.row.spill != NO_SPILL, pair.row.updated_ms, pair.row.place.slot);
+        let unused_first =
+            |pair: &&Pair| (pair.row.spill != NO_SPILL, pair.row.updated_ms, pair.row.place.slot);
         let Some(base) = pairs.iter().min_by_key(unused_first) else {
             let why = "none of the registry's mark slots can be read; run `xuid registry fence`".into();
             return Err(ReadError::Damaged { what: format!("spill {spill}"), why }.into());
@@ -70,7 +74,12 @@ impl<D: Disk> Records<D> {
     }
 
     /// Moves the mark of a spill forward.
-    pub(super) fn swap_mark(&mut self, spill: SpillId, expected: u64, record: &MarkRecord) -> Result<(), SwapError> {
+    pub(super) fn swap_mark(
+        &mut self,
+        spill: SpillId,
+        expected: u64,
+        record: &MarkRecord,
+    ) -> Result<(), SwapError> {
         let base = self.mark(spill)?;
         if base.row.version != expected {
             return Err(SwapError::Conflict);

@@ -103,11 +103,12 @@ impl MemoryDisk {
             let at = sector * SECTOR..(sector + 1) * SECTOR;
             let chosen = choose(2 * contents.len() + 1);
             if let Some(content) = contents.get(chosen / 2) {
-                let torn = if chosen % 2 == 0 { SECTOR } else { choose(SECTOR) };
+                let torn = if chosen.is_multiple_of(2) { SECTOR } else { choose(SECTOR) };
                 shared.durable[at][..torn].copy_from_slice(&content[..torn]);
             }
         }
-        shared.cached = shared.durable.clone();
+        let Shared { durable, cached, .. } = &mut *shared;
+        cached.copy_from_slice(durable);
         shared.holder = None;
         shared.countdown = None;
     }

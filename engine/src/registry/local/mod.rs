@@ -118,7 +118,9 @@ impl LocalRegistry {
     pub fn open(folder: &Path) -> Result<Self, LocalError> {
         let path = genesis::path(folder);
         for _ in 0..OPENING_TRIES {
-            let Some(mut records) = Records::open(open_file(&path)?, &path, Arc::new(SystemClock))? else { continue };
+            let Some(mut records) = Records::open(open_file(&path)?, &path, Arc::new(SystemClock))? else {
+                continue;
+            };
             genesis::sweep(folder);
             let seat = Some(Seat::take(folder)?);
             // The name may not be durable yet, if whoever made the file was killed just then.
@@ -152,10 +154,7 @@ impl<D: Disk> LocalRegistry<D> {
 
     /// Reads without the lock, as nothing is changed. What looks wrong may have been read in the middle of
     /// somebody's change, so it is read again under the lock.
-    fn read(
-        &mut self,
-        look: impl Fn(&mut Records<D>) -> Result<Pair, ReadError>,
-    ) -> Result<Pair, ReadError> {
+    fn read(&mut self, look: impl Fn(&mut Records<D>) -> Result<Pair, ReadError>) -> Result<Pair, ReadError> {
         match self.records.verify().and_then(|()| look(&mut self.records)) {
             Err(ReadError::Damaged { .. } | ReadError::Foreign { .. }) => self.records.locked(look),
             other => other,
@@ -175,7 +174,8 @@ impl MemoryDisk {
     #[must_use]
     pub fn with_registry(genesis: &Genesis, identity: FileIdentity) -> Self {
         let mut image = Vec::new();
-        let written = genesis::write_image(&mut image, genesis, identity, &|place| Row::genesis(place, genesis.floor));
+        let written =
+            genesis::write_image(&mut image, genesis, identity, &|place| Row::genesis(place, genesis.floor));
         debug_assert!(written.is_ok(), "memory takes everything");
         Self::new(image, identity)
     }

@@ -10,11 +10,17 @@ use super::format::{Kind, NO_SPILL, Place, Row};
 /// What went back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Back {
-    #[error("its version went back from {from} to {to}: the registry was restored or edited; run `xuid registry fence`")]
+    #[error(
+        "its version went back from {from} to {to}: the registry was restored or edited; run `xuid registry fence`"
+    )]
     Version { from: u64, to: u64 },
-    #[error("it changed without a new version ({version}): the registry was restored or edited; run `xuid registry fence`")]
+    #[error(
+        "it changed without a new version ({version}): the registry was restored or edited; run `xuid registry fence`"
+    )]
     Content { version: u64 },
-    #[error("its mark went back from {from} to {to}: the registry was restored or edited; run `xuid registry fence`")]
+    #[error(
+        "its mark went back from {from} to {to}: the registry was restored or edited; run `xuid registry fence`"
+    )]
     Mark { from: u64, to: u64 },
 }
 
@@ -45,7 +51,8 @@ impl Recall {
                 return Err(Back::Version { from: seen.version, to: row.version });
             }
             if row.version == seen.version {
-                let same = (row.value, row.token.0, row.operation) == (seen.value, seen.token, seen.operation);
+                let same =
+                    (row.value, row.token.0, row.operation) == (seen.value, seen.token, seen.operation);
                 return if same { Ok(()) } else { Err(Back::Content { version: row.version }) };
             }
         }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::disk::{Disk, FileIdentity, LOCK_WAIT, lock};
 use super::error::LocalError;
-use super::format::{Copy, Flaw, Geometry, Kind, Pair, PairFlaw, Place, Row, SECTOR};
+use super::format::{Flaw, Geometry, Kind, Pair, PairFlaw, Place, Row, SECTOR, Side};
 use super::header::{Header, HeaderPair};
 use super::recall::Recall;
 use crate::clock::Clock;
@@ -166,7 +166,10 @@ impl<D: Disk> Records<D> {
     }
 
     /// Changes something under the lock. What could not even be read is told apart from what was refused.
-    pub(super) fn change(&mut self, work: impl FnOnce(&mut Self) -> Result<(), SwapError>) -> Result<(), SwapError> {
+    pub(super) fn change(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), SwapError>,
+    ) -> Result<(), SwapError> {
         if let Some(why) = &self.poison {
             return Err(SwapError::Unavailable { why: why.clone() });
         }
@@ -183,7 +186,8 @@ impl<D: Disk> Records<D> {
         if !self.disk.in_place().map_err(|error| unavailable("look at", &error))? {
             return foreign("its file was removed or replaced".into());
         }
-        let (size, least) = (self.disk.size().map_err(|error| unavailable("measure", &error))?, self.geometry().bytes());
+        let (size, least) =
+            (self.disk.size().map_err(|error| unavailable("measure", &error))?, self.geometry().bytes());
         if size < least {
             return foreign(format!("its file has {size} bytes and should have {least}"));
         }
@@ -203,7 +207,7 @@ impl<D: Disk> Records<D> {
 
     /// Both copies of one record.
     pub(super) fn pair(&mut self, place: Place) -> Result<Pair, ReadError> {
-        let [a, b] = Copy::BOTH.map(|copy| {
+        let [a, b] = Side::BOTH.map(|copy| {
             let mut sector = [0; SECTOR];
             let read = self.disk.read_at(&mut sector, self.geometry().offset(place, copy));
             read.map_err(|error| Flaw::Unreadable(error.kind()))?;
@@ -215,7 +219,9 @@ impl<D: Disk> Records<D> {
     /// What a pair says, unless it contradicts what was seen before (I5) or is in doubt (I4).
     fn believe(&mut self, place: Place, pair: Result<Pair, PairFlaw>) -> Result<Pair, ReadError> {
         if self.doubtful.contains(&place) {
-            let why = format!("a change of {place} failed half-way, and its outcome is not known: restart this process");
+            let why = format!(
+                "a change of {place} failed half-way, and its outcome is not known: restart this process"
+            );
             return Err(ReadError::Unavailable { why });
         }
         let damaged = |why: String| ReadError::Damaged { what: place.to_string(), why };
@@ -240,7 +246,8 @@ impl<D: Disk> Records<D> {
         let place = row.place;
         assert_eq!(place, base.row.place, "a record is stored where it was read");
         assert!(row.version > base.row.version, "each change raises the version");
-        if !(base.is_whole() && self.recall.is_settled(&base.row)) && !self.leaves_out(Step::SyncBefore) {
+        let durable = base.is_whole() && self.recall.is_settled(&base.row);
+        if !durable && !self.leaves_out(Step::SyncBefore) {
             // Another process may have been killed between a write and its sync (I2).
             if let Err(error) = self.disk.sync() {
                 return Err(SwapError::Unavailable { why: self.poison(place, &error) });
@@ -257,7 +264,7 @@ impl<D: Disk> Records<D> {
 
     fn write_both(&mut self, base: &Pair, row: &Row) -> std::io::Result<()> {
         let sector = row.encode(self.genesis().cluster);
-        let first = if self.leaves_out(Step::SecondCopy) { Copy::A } else { base.spare() };
+        let first = if self.leaves_out(Step::SecondCopy) { Side::A } else { base.spare() };
         self.disk.write_at(&sector, self.geometry().offset(row.place, first))?;
         if !self.leaves_out(Step::SyncBetween) {
             self.disk.sync()?;
@@ -298,7 +305,8 @@ fn unavailable(action: &str, error: &std::io::Error) -> ReadError {
 pub(super) fn read_header<D: Disk>(disk: &D, path: &Path) -> Result<HeaderPair, LocalError> {
     let read = HeaderPair::read(disk).map_err(LocalError::io("read", path))?;
     let pair = read.map_err(|flaw| flaw.at(path))?;
-    let (found, expected) = (disk.size().map_err(LocalError::io("measure", path))?, pair.header.geometry().bytes());
+    let (found, expected) =
+        (disk.size().map_err(LocalError::io("measure", path))?, pair.header.geometry().bytes());
     if found < expected {
         return Err(LocalError::Shortened { path: path.to_owned(), found, expected });
     }
@@ -324,7 +332,8 @@ pub(super) fn all_pairs<D: Disk>(disk: &D, header: &Header, kind: Kind) -> Vec<R
     let mut pairs = Vec::with_capacity(slots as usize);
     for first in (0..slots).step_by(CHUNK as usize) {
         let end = slots.min(first + CHUNK);
-        let [a, b] = Copy::BOTH.map(|copy| read_chunk(disk, geometry.offset(Place { kind, slot: first }, copy), end - first));
+        let [a, b] = Side::BOTH
+            .map(|copy| read_chunk(disk, geometry.offset(Place { kind, slot: first }, copy), end - first));
         for ((slot, a), b) in (first..end).zip(a).zip(b) {
             let place = Place { kind, slot };
             let [a, b] = [a, b].map(|sector| Row::decode(&sector?, cluster, place));

@@ -36,10 +36,15 @@ impl Seat {
     /// Takes the lowest seat that nobody sits in, or makes the next one. Called under the folder's lock.
     pub(super) fn take(folder: &Path) -> Result<Self, LocalError> {
         let numbers = numbers(folder)?;
-        let next = (0..).zip(&numbers).find_map(|(n, found)| (n != *found).then_some(n)).unwrap_or(numbers.len() as u32);
+        let next = (0..)
+            .zip(&numbers)
+            .find_map(|(n, found)| (n != *found).then_some(n))
+            .unwrap_or(numbers.len() as u32);
         for number in numbers {
             // A seat that cannot be opened was left by another user; there are others.
-            let Ok(file) = File::options().read(true).write(true).open(path(folder, number)) else { continue };
+            let Ok(file) = File::options().read(true).write(true).open(path(folder, number)) else {
+                continue;
+            };
             if file.try_lock().is_ok() {
                 return Ok(Self::sit(file, number));
             }
@@ -147,8 +152,8 @@ pub(super) fn live(folder: &Path, except: Option<u32>) -> HashMap<u32, String> {
         if Some(number) == except || !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
             continue;
         }
-        let Some(line) = read(&file) else { continue };
-        live.extend(line.workers.iter().map(|worker| (*worker, line.holder())));
+        let Some(seat) = read(&file) else { continue };
+        live.extend(seat.workers.iter().map(|worker| (*worker, seat.holder())));
     }
     live
 }

@@ -1,17 +1,17 @@
 //! Damaged, edited and replaced files.
 
 use super::*;
-use crate::registry::local::format::{Copy, MARK_SLOTS};
+use crate::registry::local::format::{MARK_SLOTS, Side};
 
 const WORKERS: u32 = 3;
 
-fn flip(disk: &MemoryDisk, place: Place, copy: Copy, byte: usize) {
+fn flip(disk: &MemoryDisk, place: Place, copy: Side, byte: usize) {
     disk.tamper(offset_of(WORKERS, place, copy), |sector| sector[byte] ^= 0x10);
 }
 
 #[test]
 fn one_damaged_copy_is_made_good_by_the_next_start_and_by_the_next_change() {
-    for copy in Copy::BOTH {
+    for copy in Side::BOTH {
         for byte in [0, 4, 30, 90, 300, 510] {
             let disk = memory(WORKERS);
             let mut registry = on(&disk);
@@ -30,7 +30,7 @@ fn one_damaged_copy_is_made_good_by_the_next_start_and_by_the_next_change() {
 #[test]
 fn with_both_copies_damaged_that_worker_is_unusable_and_the_others_go_on() {
     let disk = memory(WORKERS);
-    for copy in Copy::BOTH {
+    for copy in Side::BOTH {
         flip(&disk, Place::worker(1), copy, 32);
     }
     let mut registry = on(&disk);
@@ -46,7 +46,7 @@ fn with_both_copies_damaged_that_worker_is_unusable_and_the_others_go_on() {
 #[test]
 fn zeros_are_damage_and_not_a_record_of_zero() {
     let disk = memory(WORKERS);
-    for copy in Copy::BOTH {
+    for copy in Side::BOTH {
         disk.tamper(offset_of(WORKERS, Place::worker(2), copy), |sector| sector.fill(0));
     }
     let error = on(&disk).worker(2).unwrap_err();
@@ -56,10 +56,10 @@ fn zeros_are_damage_and_not_a_record_of_zero() {
 #[test]
 fn a_record_copied_to_another_place_does_not_pass() {
     let disk = memory(WORKERS);
-    let from = offset_of(WORKERS, Place::worker(0), Copy::A);
+    let from = offset_of(WORKERS, Place::worker(0), Side::A);
     let sector = disk.bytes()[from..from + 512].to_vec();
     for place in [Place::worker(1), Place::mark(0)] {
-        for copy in Copy::BOTH {
+        for copy in Side::BOTH {
             disk.tamper(offset_of(WORKERS, place, copy), |there| there.copy_from_slice(&sector));
         }
     }
@@ -88,7 +88,7 @@ fn a_record_that_went_back_under_a_running_process_is_refused() {
     let mark = registry.mark(spill(1)).unwrap();
     registry.swap_mark(spill(1), mark.version, &mark_of(10, 3)).unwrap();
     for place in [Place::worker(0), Place::mark(0)] {
-        for copy in Copy::BOTH {
+        for copy in Side::BOTH {
             let offset = offset_of(WORKERS, place, copy);
             disk.tamper(offset, |sector| sector.copy_from_slice(&before[offset..offset + 512]));
         }
@@ -161,7 +161,9 @@ fn a_moved_volume_is_taken_as_it_is_and_a_copy_is_not() {
     let bytes = disk.bytes();
     drop(on(&disk));
     assert_eq!(disk.bytes(), bytes, "the header was told once where it is");
-    for copied in [FileIdentity { inode: 43, ..some_identity() }, FileIdentity { born_ns: 5, ..some_identity() }] {
+    for copied in
+        [FileIdentity { inode: 43, ..some_identity() }, FileIdentity { born_ns: 5, ..some_identity() }]
+    {
         disk.identify(copied);
         let refused = LocalRegistry::on(disk.open_again(), clock()).err().unwrap();
         assert!(matches!(refused, LocalError::Copied { .. }), "{refused}");

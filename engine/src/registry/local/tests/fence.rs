@@ -1,7 +1,7 @@
 //! Fencing and adopting.
 
 use super::*;
-use crate::registry::local::format::Copy;
+use crate::registry::local::format::Side;
 
 /// The tick, in the default layout, of a round time in 2023 and that time in nanoseconds.
 const NOW_NS: u64 = 1_700_000_000_000_000_000;
@@ -39,7 +39,7 @@ fn a_fence_goes_above_the_highest_record_and_mends_damaged_ones() {
     registry.claim(1, 1, &claim_of(NOW_TICK + 500_000, 1)).unwrap();
     drop(registry);
     let mut bytes = std::fs::read(registry_of(folder.path())).unwrap();
-    for copy in Copy::BOTH {
+    for copy in Side::BOTH {
         for place in [Place::worker(2), Place::mark(9)] {
             bytes[offset_of(4, place, copy) + 100] ^= 1;
         }
@@ -127,8 +127,8 @@ fn an_inspection_says_what_is_there_and_what_is_wrong_and_writes_nothing() {
     registry.create_mark(spill(1), &mark_of(7, 2)).unwrap();
     let path = registry_of(folder.path());
     let mut bytes = std::fs::read(&path).unwrap();
-    bytes[offset_of(4, Place::worker(0), Copy::A) + 40] ^= 1;
-    for copy in Copy::BOTH {
+    bytes[offset_of(4, Place::worker(0), Side::A) + 40] ^= 1;
+    for copy in Side::BOTH {
         bytes[offset_of(4, Place::worker(3), copy) + 40] ^= 1;
     }
     std::fs::write(&path, &bytes).unwrap();

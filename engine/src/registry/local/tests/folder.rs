@@ -19,7 +19,8 @@ fn a_registry_is_made_once_and_found_again() {
     assert_eq!(again.genesis(), &genesis);
     let exists = LocalRegistry::create(&inner, &genesis).err().unwrap();
     assert!(matches!(exists, LocalError::Exists { .. }), "{exists}");
-    let names: HashSet<_> = std::fs::read_dir(&inner).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: HashSet<_> =
+        std::fs::read_dir(&inner).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["registry", "registry.seat-0"].map(Into::into).into());
 }
 
@@ -38,7 +39,8 @@ fn of_several_that_begin_at_once_one_makes_the_registry() {
         });
         assert_eq!(starters.iter().filter(|one| one.created()).count(), 1);
         assert!(starters.iter().all(|one| one.genesis() == starters[0].genesis()));
-        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 1 + STARTERS, "{left:?}");
     }
 }
@@ -66,7 +68,8 @@ fn of_two_that_swap_at_one_version_one_succeeds() {
                 for operation in 0..EACH {
                     let found = registry.worker(0).unwrap();
                     let reserved_until = found.record.reserved_until + 1;
-                    let record = WorkerRecord { token: Token([token; 16]), ..claim_of(reserved_until, operation) };
+                    let record =
+                        WorkerRecord { token: Token([token; 16]), ..claim_of(reserved_until, operation) };
                     match registry.swap_worker(0, found.version, &record) {
                         Ok(()) => stored.lock().unwrap().push((found.version, reserved_until)),
                         Err(SwapError::Conflict) => {}
@@ -173,11 +176,10 @@ fn each_thing_that_is_wrong_with_the_file_has_an_error_of_its_own() {
     for text in ["", "a foreign file", &"long ".repeat(10_000)] {
         std::fs::write(&path, text).unwrap();
         assert!(matches!(opened(), LocalError::NotARegistry { .. }));
-        let made = LocalRegistry::open_or_create(folder.path(), &CreateOptions {
-            layout: Layout::default(),
-            floor: 0,
-            workers: 1,
-        });
+        let made = LocalRegistry::open_or_create(
+            folder.path(),
+            &CreateOptions { layout: Layout::default(), floor: 0, workers: 1 },
+        );
         assert!(matches!(made.err().unwrap(), LocalError::NotARegistry { .. }));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "it is not touched");
     }

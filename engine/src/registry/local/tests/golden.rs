@@ -1,22 +1,23 @@
 //! The bytes on disk, against files that only a new version of the format may change.
 
 use super::*;
-use crate::registry::local::format::{Copy, Geometry, MARK_SLOTS};
+use crate::registry::local::format::{Geometry, MARK_SLOTS, Side};
 use crate::registry::local::header::Header;
 
 const HEADER: &str = include_str!("../../../../tests/golden/registry/header.hex");
 const WORKER: &str = include_str!("../../../../tests/golden/registry/worker.hex");
 const MARK: &str = include_str!("../../../../tests/golden/registry/mark.hex");
 
-/// Sixteen bytes a line; a line that starts with `#` is for people, and missing lines are zeros up to the checksum.
-fn dump(sector: &[u8]) -> String {
+/// Sixteen bytes a line, without the lines that are all zeros.
+fn dump(sector: &[u8]) -> Vec<String> {
     let lines = sector.chunks(16).enumerate().filter(|(_, line)| line.iter().any(|byte| *byte != 0));
-    let hex = |line: &[u8]| line.iter().map(|byte| format!(" {byte:02x}")).collect::<String>();
-    lines.map(|(n, line)| format!("{:03x}:{}\n", n * 16, hex(line))).collect()
+    let hex = |line: &[u8]| line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    lines.map(|(n, line)| format!("{:03x}: {}", n * 16, hex(line))).collect()
 }
 
-fn without_comments(text: &str) -> String {
-    text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+/// Lines that start with `#` are for people.
+fn without_comments(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.starts_with('#')).collect()
 }
 
 fn worker_row() -> Row {
@@ -59,15 +60,15 @@ fn records_are_written_as_documented_and_read_back() {
 fn the_regions_lie_where_they_are_documented() {
     let geometry = Geometry { workers: 1_024, marks: MARK_SLOTS };
     let begins = [
-        (Kind::Worker, Copy::A, 8_192),
-        (Kind::Worker, Copy::B, 532_480),
-        (Kind::Mark, Copy::A, 1_056_768),
-        (Kind::Mark, Copy::B, 1_187_840),
+        (Kind::Worker, Side::A, 8_192),
+        (Kind::Worker, Side::B, 532_480),
+        (Kind::Mark, Side::A, 1_056_768),
+        (Kind::Mark, Side::B, 1_187_840),
     ];
     for (kind, copy, begin) in begins {
         assert_eq!(geometry.begin(kind, copy), begin);
     }
     assert_eq!(geometry.bytes(), 1_318_912);
     // Regions are whole pages, however few the workers.
-    assert_eq!(Geometry { workers: 3, marks: MARK_SLOTS }.begin(Kind::Worker, Copy::B), 12_288);
+    assert_eq!(Geometry { workers: 3, marks: MARK_SLOTS }.begin(Kind::Worker, Side::B), 12_288);
 }

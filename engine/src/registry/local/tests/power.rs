@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::registry::local::format::Copy;
+use crate::registry::local::format::Side;
 use crate::registry::local::records::Step;
 
 const WORKERS: u32 = 2;
@@ -179,14 +179,14 @@ impl World {
         if who & 2 == 0 && self.left_out.is_none() {
             self.processes = [None, None];
             self.start(process).map_err(|error| error.to_string())?;
-            let copy = if who & 4 == 0 { Copy::A } else { Copy::B };
+            let copy = if who & 4 == 0 { Side::A } else { Side::B };
             let place = Place::worker(u32::from(who >> 3) % WORKERS);
             let bit = self.bits.below(512 * 8);
             let offset = offset_of(WORKERS, place, copy);
             self.disk.tamper(offset, |sector| sector[bit / 8] ^= 1 << (bit % 8));
             self.start(process).map_err(|error| error.to_string())?;
             self.survey(process)?;
-            let [a, b] = Copy::BOTH.map(|copy| offset_of(WORKERS, place, copy));
+            let [a, b] = Side::BOTH.map(|copy| offset_of(WORKERS, place, copy));
             let bytes = self.disk.bytes();
             if bytes[a..a + 512] != bytes[b..b + 512] {
                 return Err(format!("a rotten copy of {place} was not made good"));
@@ -285,7 +285,7 @@ fn killed_then_cut(left_out: Option<Step>) -> Result<Versioned<WorkerRecord>, Re
     disk.stop_after(Some(3));
     assert!(killed.swap_worker(0, 1, &claim_of(5_000, 1)).is_err());
     drop(killed);
-    disk.stop_after(Some(if left_out.is_none() { 1 } else { 0 }));
+    disk.stop_after(Some(u32::from(left_out.is_none())));
     assert!(other.swap_worker(0, 2, &claim_of(6_000, 2)).is_err());
     // Each sector is torn in the middle of its only unsynced content.
     disk.cut_power(|n| if n == 512 { 300 } else { 1 });

@@ -1,0 +1,192 @@
+use super::*;
+use crate::layout::Layout;
+use crate::registry::memory::{Fault, MemoryRegistry};
+use crate::registry::{ClusterId, Genesis};
+
+const FLOOR: u64 = 1_000;
+
+fn registry(workers: u32) -> MemoryRegistry {
+    let cluster = ClusterId::from_bytes([1; 16]);
+    MemoryRegistry::new(Genesis { cluster, layout: Layout::default(), floor: FLOOR, workers })
+}
+
+fn tenure(registry: &MemoryRegistry, token: u8) -> Tenure {
+    Tenure::new(Box::new(registry.clone()), Token([token; 16]), format!("test {token}"))
+}
+
+fn wish(now: u64) -> Wish {
+    Wish { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
+}
+
+fn spill() -> SpillId {
+    SpillId::from_bytes([9; 16])
+}
+
+fn span(window: Window) -> Range<u64> {
+    window.into_parts().1
+}
+
+#[test]
+fn windows_of_one_worker_follow_each_other_across_holders() {
+    let registry = registry(1);
+    let (mut first, mut second) = (tenure(&registry, 1), tenure(&registry, 2));
+    assert_eq!(span(first.take(&wish(2_000)).unwrap()), 2_000..2_100);
+    assert_eq!(span(first.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
+    assert!(matches!(second.take(&wish(2_150)), Err(TakeError::NoneFree { earliest: 2_200 })));
+    assert_eq!(span(second.take(&wish(2_300)).unwrap()), 2_300..2_400);
+    assert!(matches!(first.extend(0, 2_320, 2_500), Err(ExtendError::Lost { worker: 0, .. })), "it is the other's now");
+    assert_eq!(span(second.extend(0, 2_350, 2_600).unwrap()), 2_400..2_600);
+}
+
+#[test]
+fn nothing_is_granted_below_the_floor() {
+    let registry = registry(1);
+    let early = Wish { start: 0, ..wish(1_500) };
+    assert_eq!(span(tenure(&registry, 1).take(&early).unwrap()), FLOOR..1_600);
+}
+
+#[test]
+fn what_was_handed_back_is_granted_again_and_no_more() {
+    let registry = registry(1);
+    let mut first = tenure(&registry, 1);
+    drop(first.take(&wish(2_000)).unwrap());
+    first.release(0, 2_010).unwrap();
+    assert_eq!(span(tenure(&registry, 2).take(&wish(2_010)).unwrap()), 2_010..2_110);
+    assert!(matches!(first.extend(0, 2_020, 2_300), Err(ExtendError::Lost { .. })), "it is not held any more");
+}
+
+#[test]
+fn an_unknown_outcome_that_landed_is_recognised_by_token_and_operation() {
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    registry.fail(Fault::LandsUnseen);
+    assert_eq!(span(tenure.take(&wish(2_000)).unwrap()), 2_000..2_100);
+    registry.fail(Fault::LandsUnseen);
+    assert_eq!(span(tenure.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
+    assert_eq!((tenure.unknown, tenure.unknown_ours), (2, 2));
+}
+
+#[test]
+fn an_unknown_outcome_that_was_lost_is_not_ours() {
+    let registry = registry(1);
+    let mut first = tenure(&registry, 1);
+    registry.fail(Fault::LostUnseen);
+    assert!(first.take(&wish(2_000)).is_err());
+    assert_eq!(span(tenure(&registry, 2).take(&wish(2_000)).unwrap()), 2_000..2_100);
+    assert_eq!((first.unknown, first.unknown_ours), (1, 0));
+}
+
+#[test]
+fn an_earlier_process_with_the_same_operation_number_is_somebody_else() {
+    let registry = registry(1);
+    drop(tenure(&registry, 1).take(&wish(2_000)).unwrap());
+    // Restarted: the operation numbers begin again, the token does not.
+    let mut again = tenure(&registry, 2);
+    registry.fail(Fault::LostUnseen);
+    assert!(again.take(&wish(2_500)).is_err());
+    let mut third = tenure(&registry, 3);
+    assert_eq!(span(third.take(&wish(2_500)).unwrap()), 2_500..2_600);
+}
+
+#[test]
+fn a_late_write_of_our_own_wastes_its_window_and_does_not_stop_us() {
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    drop(tenure.take(&wish(2_000)).unwrap());
+    // A request that was given up lands after all.
+    let found = tenure.registry.worker(0).unwrap();
+    let ghost = WorkerRecord { reserved_until: 2_180, operation: 77, ..found.record };
+    registry.tamper_worker(0, Some(Versioned { record: ghost, version: found.version + 1 }));
+    assert_eq!(span(tenure.extend(0, 2_050, 2_200).unwrap()), 2_180..2_200);
+}
+
+#[test]
+fn a_record_that_went_back_is_left_by_its_holder() {
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    let before = tenure.registry.worker(0).unwrap();
+    drop(tenure.take(&wish(2_000)).unwrap());
+    registry.tamper_worker(0, Some(before));
+    let error = tenure.extend(0, 2_050, 2_200).unwrap_err();
+    assert!(matches!(&error, ExtendError::Lost { why, .. } if why.contains("fence")), "{error}");
+}
+
+#[test]
+fn an_absent_record_is_never_made_again() {
+    let registry = registry(2);
+    registry.tamper_worker(0, None);
+    let mut tenure = tenure(&registry, 1);
+    for _ in 0..8 {
+        let window = tenure.take(&wish(2_000)).unwrap();
+        let worker = window.worker();
+        assert_eq!(worker, 1);
+        tenure.release(worker, 2_000).unwrap();
+    }
+    let pinned = Wish { pinned: Some(0), ..wish(3_000) };
+    assert!(matches!(tenure.take(&pinned), Err(TakeError::Read(ReadError::Absent { .. }))));
+    registry.tamper_worker(1, None);
+    assert!(matches!(tenure.take(&wish(4_000)), Err(TakeError::NoneUsable)));
+}
+
+#[test]
+fn a_pinned_worker_that_somebody_holds_is_named_with_its_owner() {
+    let registry = registry(4);
+    let pinned = Wish { pinned: Some(2), ..wish(2_000) };
+    drop(tenure(&registry, 1).take(&pinned).unwrap());
+    let error = tenure(&registry, 2).take(&Wish { now: 9_000, ..pinned }).unwrap_err();
+    assert!(matches!(&error, TakeError::Held { worker: 2, until: 2_100, owner } if owner == "test 1"), "{error}");
+}
+
+#[test]
+fn a_worker_whose_mark_is_ahead_is_never_taken() {
+    let registry = registry(3);
+    let mut held = Vec::new();
+    for token in 1..=3 {
+        held.push(tenure(&registry, token).take(&wish(2_000)).unwrap().worker());
+    }
+    held.sort_unstable();
+    assert_eq!(held, [0, 1, 2], "each another one");
+    assert!(matches!(tenure(&registry, 4).take(&wish(2_050)), Err(TakeError::NoneFree { earliest: 2_100 })));
+}
+
+#[test]
+fn no_window_reaches_far_beyond_the_registrys_own_time() {
+    let registry = registry(1);
+    let layout = Layout::default();
+    registry.set_time(Some(layout.tick_to_ns(5_000)));
+    let far = Wish { end: 10_000_000, ..wish(5_000) };
+    assert_eq!(span(tenure(&registry, 1).take(&far).unwrap()), 5_000..125_000);
+}
+
+#[test]
+fn extents_are_granted_once_and_marks_never_go_back() {
+    let registry = registry(1);
+    let (mut first, mut second) = (tenure(&registry, 1), tenure(&registry, 2));
+    assert!(matches!(first.mark(spill(), false), Err(GrantError::Refused { .. })), "absent is not zero");
+    assert_eq!(first.mark(spill(), true).unwrap(), 0);
+    first.grant(spill(), 0, 10).unwrap();
+    // A copy of the spill in another process begins at the mark it read.
+    assert_eq!(second.mark(spill(), false).unwrap(), 10);
+    second.grant(spill(), 10, 15).unwrap();
+    assert!(matches!(first.grant(spill(), 10, 20), Err(GrantError::Moved { granted_upto: 15 })));
+    first.grant(spill(), 15, 16).unwrap();
+    let old = MarkRecord { granted_upto: 3, token: Token([1; 16]), operation: 1 };
+    registry.tamper_mark(spill(), Some(Versioned { record: old, version: 9 }));
+    assert!(matches!(first.grant(spill(), 16, 20), Err(GrantError::Refused { .. })), "restored without a fence");
+    registry.tamper_mark(spill(), None);
+    assert!(matches!(first.grant(spill(), 16, 20), Err(GrantError::Refused { .. })));
+}
+
+#[test]
+fn a_grant_with_an_unknown_outcome_is_ours_only_if_the_mark_says_so() {
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    tenure.mark(spill(), true).unwrap();
+    registry.fail(Fault::LandsUnseen);
+    tenure.grant(spill(), 0, 10).unwrap();
+    registry.fail(Fault::LostUnseen);
+    assert!(matches!(tenure.grant(spill(), 10, 20), Err(GrantError::Later { .. })));
+    registry.fail(Fault::Away);
+    assert!(matches!(tenure.grant(spill(), 10, 20), Err(GrantError::Later { .. })));
+    tenure.grant(spill(), 10, 20).unwrap();
+}
