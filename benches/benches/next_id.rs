@@ -52,17 +52,60 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = engine(&folder)?;
     let ring = SeedRing::new();
     check(&engine, &ring)?;
-    println!("next_id, a burst on declared land, {ROUNDS} rounds of {SPAN:?}, M ids/s: least, median, most\n");
+    println!(
+        "next_id, a burst on declared land, {ROUNDS} rounds of {SPAN:?}, M ids/s: least, median, most\n"
+    );
     let mut medians = Vec::new();
     for threads in [1, 2] {
         let (mut ours, mut seeds, mut handles, mut limit) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            seeds.push(rate(threads, SPAN, || (), |()| { black_box(ring.next_id()); }) / 1e6);
-            ours.push(rate(threads, SPAN, || (), |()| { black_box(engine.next_id().is_ok()); }) / 1e6);
-            handles.push(rate(threads, SPAN, || engine.handle(), |handle| { black_box(handle.next_id().is_ok()); }) / 1e6);
-            limit.push(rate(threads, SPAN, || (), |()| { black_box(count()); }) / 1e6);
+            seeds.push(
+                rate(
+                    threads,
+                    SPAN,
+                    || (),
+                    |()| {
+                        black_box(ring.next_id());
+                    },
+                ) / 1e6,
+            );
+            ours.push(
+                rate(
+                    threads,
+                    SPAN,
+                    || (),
+                    |()| {
+                        black_box(engine.next_id().is_ok());
+                    },
+                ) / 1e6,
+            );
+            handles.push(
+                rate(
+                    threads,
+                    SPAN,
+                    || engine.handle(),
+                    |handle| {
+                        black_box(handle.next_id().is_ok());
+                    },
+                ) / 1e6,
+            );
+            limit.push(
+                rate(
+                    threads,
+                    SPAN,
+                    || (),
+                    |()| {
+                        black_box(count());
+                    },
+                ) / 1e6,
+            );
         }
-        for (name, figures) in [("prototype's ring", seeds), ("xuid next_id", ours), ("xuid handle", handles), ("thread-local count", limit)] {
+        for (name, figures) in [
+            ("prototype's ring", seeds),
+            ("xuid next_id", ours),
+            ("xuid handle", handles),
+            ("thread-local count", limit),
+        ] {
             let (least, median, most) = spread(figures);
             println!("{name:18} {threads} thread(s)  {least:10.1} {median:10.1} {most:10.1}");
             medians.push(median);
@@ -82,6 +125,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     println!("xuid at 2 threads is {:.0} x the prototype's ring at 2 threads", medians[5] / medians[4]);
     let valid = medians[0] >= 10.0;
-    println!("the baseline {} 10 M ids/s at 1 thread{}", if valid { "reaches" } else { "misses" }, if valid { "" } else { ": the comparison is void" });
+    println!(
+        "the baseline {} 10 M ids/s at 1 thread{}",
+        if valid { "reaches" } else { "misses" },
+        if valid { "" } else { ": the comparison is void" }
+    );
     Ok(())
 }

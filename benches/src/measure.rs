@@ -14,7 +14,12 @@ fn now() -> Instant {
 }
 
 /// Calls a second of `call` on `threads` threads for `span`, each with a state of its own from `make`.
-pub fn rate<S>(threads: usize, span: Duration, make: impl Fn() -> S + Sync, call: impl Fn(&mut S) + Sync) -> f64 {
+pub fn rate<S>(
+    threads: usize,
+    span: Duration,
+    make: impl Fn() -> S + Sync,
+    call: impl Fn(&mut S) + Sync,
+) -> f64 {
     let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let worker = || {

@@ -67,7 +67,8 @@ impl SeedRing {
         for _ in 0..TRIES {
             let at = ring.next_index();
             let id = ring.slots[at].load(Ordering::SeqCst);
-            if id == 0 || ring.slots[at].compare_exchange(id, 0, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            if id == 0 || ring.slots[at].compare_exchange(id, 0, Ordering::SeqCst, Ordering::SeqCst).is_err()
+            {
                 continue;
             }
             if (at + 1).is_multiple_of(PARTITION) {
@@ -80,10 +81,9 @@ impl SeedRing {
 
     fn ask(&self, partition: usize) {
         // Release: pairs with the refiller's Acquire.
-        if !self.ring.wanted[partition].swap(true, Ordering::Release) {
-            if let Some(refiller) = &self.refiller {
-                refiller.thread().unpark();
-            }
+        let first = !self.ring.wanted[partition].swap(true, Ordering::Release);
+        if let Some(refiller) = self.refiller.as_ref().filter(|_| first) {
+            refiller.thread().unpark();
         }
     }
 

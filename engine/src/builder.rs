@@ -57,7 +57,10 @@ pub struct EngineBuilder {
 
 impl std::fmt::Debug for EngineBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EngineBuilder").field("folder", &self.folder).field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("EngineBuilder")
+            .field("folder", &self.folder)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -212,7 +215,8 @@ const MOST_WORKERS: u32 = 1024;
 
 fn random() -> Result<[u8; 16], BuildError> {
     let mut bytes = [0; 16];
-    let fail = |error| BuildError::System { action: "draw random bytes", source: std::io::Error::other(error) };
+    let fail =
+        |error| BuildError::System { action: "draw random bytes", source: std::io::Error::other(error) };
     getrandom::fill(&mut bytes).map_err(fail)?;
     Ok(bytes)
 }
@@ -230,7 +234,8 @@ fn start(
 ) -> Result<Engine, BuildError> {
     let (genesis, described) = (*registry.genesis(), registry.describe());
     let layout = genesis.layout;
-    let epoch = EpochWord::new().map_err(|source| BuildError::System { action: "map the fork page", source })?;
+    let epoch =
+        EpochWord::new().map_err(|source| BuildError::System { action: "map the fork page", source })?;
     let supervisor = Supervisor::new(settings.thresholds(), clock.read());
     let minter = Minter::new(layout, clock.clone(), supervisor, settings.ages(&layout));
     let mut gate = Gate::new(minter);
@@ -250,8 +255,17 @@ fn start(
 
     let mut reserve = Reserve::new(layout, settings.ages(&layout).max, log);
     reserve.keep(past);
-    let parts =
-        Parts { genesis, registry: described, settings, clock, epoch, gate, tally, inherited, refused_spills: refused };
+    let parts = Parts {
+        genesis,
+        registry: described,
+        settings,
+        clock,
+        epoch,
+        gate,
+        tally,
+        inherited,
+        refused_spills: refused,
+    };
     let shared = Arc::new(Shared::new(parts));
     let mut producer = Producer::new(shared.clone(), reserve, jobs, done, upkeep);
     producer.publish();

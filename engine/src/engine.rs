@@ -87,7 +87,8 @@ pub(crate) struct Parts {
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { genesis, registry, settings, clock, epoch, gate, tally, inherited, refused_spills } = parts;
+        let Parts { genesis, registry, settings, clock, epoch, gate, tally, inherited, refused_spills } =
+            parts;
         Self {
             // The first epoch is unique in the process, and so are engines that way.
             number: epoch.load(),
@@ -303,10 +304,8 @@ impl Shared {
     ) -> Result<Result<Vec<Run>, Arc<Ticket>>, IdError> {
         self.check_open()?;
         let mut runs = Vec::new();
-        if order == Order::Any {
-            if self.gather_any(count, &mut runs) {
-                return Ok(Ok(runs));
-            }
+        if order == Order::Any && self.gather_any(count, &mut runs) {
+            return Ok(Ok(runs));
         }
         let mut gate = lock(&self.gate);
         let now = gate.minter.now();
@@ -354,7 +353,12 @@ impl Shared {
     /// An id for a thread that may wait so long.
     #[cold]
     #[inline(never)]
-    pub(crate) fn next_cold(&self, hand: &Hand, station: &mut Station, wait: Option<Duration>) -> Result<Id, IdError> {
+    pub(crate) fn next_cold(
+        &self,
+        hand: &Hand,
+        station: &mut Station,
+        wait: Option<Duration>,
+    ) -> Result<Id, IdError> {
         if let Err(error) = self.check_open() {
             hand.settle(&station.counters);
             return Err(error);
@@ -397,7 +401,10 @@ impl Shared {
             let last = ticket.deadline.saturating_add(MARGIN);
             if boot >= last {
                 self.give_back(ticket.cancel());
-                return Err(IdError::Overloaded { wait: ticket.wait, retry_after: Duration::from_millis(100) });
+                return Err(IdError::Overloaded {
+                    wait: ticket.wait,
+                    retry_after: Duration::from_millis(100),
+                });
             }
             std::thread::park_timeout(Duration::from_nanos((last - boot).min(MARGIN)));
         }
@@ -476,7 +483,6 @@ impl Engine {
     }
 
     /// Begins to configure an engine.
-    #[must_use]
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
     }
@@ -624,6 +630,10 @@ impl Engine {
 
     /// The clean stop: refuses every caller, puts what is unspent into the spill, syncs it, and hands the rest of
     /// the window back. Blocks until that is done; further calls do nothing. Dropping the last clone does the same.
+    #[expect(
+        clippy::must_use_candidate,
+        reason = "it is called for its effect; the figures are a by-product"
+    )]
     pub fn shutdown(&self) -> Stats {
         self.inner.shutdown();
         self.stats()

@@ -19,7 +19,9 @@ pub enum IdError {
         retry_after: Duration,
     },
     /// Everything minted up to now is spent.
-    #[error("every id up to now is spent and {wait:?} brought too few; try again in {retry_after:?}, with fewer, or hold more workers")]
+    #[error(
+        "every id up to now is spent and {wait:?} brought too few; try again in {retry_after:?}, with fewer, or hold more workers"
+    )]
     Overloaded {
         /// How long the call was allowed to wait.
         wait: Duration,
@@ -27,7 +29,9 @@ pub enum IdError {
         retry_after: Duration,
     },
     /// The wall clock went back, and no worker may mint at the new time yet.
-    #[error("the clock is behind what was already issued, and no other worker is free; try again in {retry_after:?}")]
+    #[error(
+        "the clock is behind what was already issued, and no other worker is free; try again in {retry_after:?}"
+    )]
     ClockBehind {
         /// When the clock will have caught up.
         retry_after: Duration,
@@ -48,7 +52,9 @@ pub enum IdError {
     #[error("the engine is shut down")]
     ShuttingDown,
     /// This process is a fork of the one that built the engine, and must build its own.
-    #[error("this process was forked from the one that built the engine: build an engine of its own after the fork")]
+    #[error(
+        "this process was forked from the one that built the engine: build an engine of its own after the fork"
+    )]
     Forked,
 }
 
@@ -100,7 +106,9 @@ pub enum BuildError {
         source: std::io::Error,
     },
     /// The registry was created with another layout.
-    #[error("the registry was created with the layout {found}, and {wanted} was asked for: use the registry's, or another registry")]
+    #[error(
+        "the registry was created with the layout {found}, and {wanted} was asked for: use the registry's, or another registry"
+    )]
     Layout {
         /// The registry's.
         found: Layout,

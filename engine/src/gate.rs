@@ -93,7 +93,8 @@ impl Gate {
 
     /// Whether a window is held that reaches beyond now.
     pub(crate) fn holds_window(&self, now: &Now) -> bool {
-        let beyond = |tick: u64| self.minter.lanes.iter().any(|lane| lane.end().is_some_and(|end| end > tick));
+        let beyond =
+            |tick: u64| self.minter.lanes.iter().any(|lane| lane.end().is_some_and(|end| end > tick));
         now.tick.is_some_and(beyond)
     }
 
@@ -109,9 +110,13 @@ impl Gate {
         }
         let held = self.holds_window(now);
         match &self.trouble {
-            Some(Trouble::Behind { lead }) => IdError::ClockBehind { retry_after: Duration::from_nanos(*lead) },
+            Some(Trouble::Behind { lead }) => {
+                IdError::ClockBehind { retry_after: Duration::from_nanos(*lead) }
+            }
             Some(Trouble::WindowLost) if !held => IdError::WindowLost { retry_after: soon },
-            Some(Trouble::NoWindow { why }) if !held => IdError::NotReady { why: why.clone(), retry_after: soon },
+            Some(Trouble::NoWindow { why }) if !held => {
+                IdError::NotReady { why: why.clone(), retry_after: soon }
+            }
             _ if !held => IdError::NotReady { why: "a window is being reserved".into(), retry_after: soon },
             _ if order == Order::Ordered && self.minter.ordered_waits(now) > 0 => {
                 IdError::ClockBehind { retry_after: Duration::from_nanos(self.minter.ordered_waits(now)) }
@@ -122,7 +127,11 @@ impl Gate {
 
     /// Serves the lines with `any` runs from `supply` and all else from the minter, as far as both go. Returns
     /// what expired or ended tickets gave back, and what was given.
-    pub(crate) fn serve(&mut self, now: &Now, mut supply: impl FnMut(&mut Minter, u32) -> Option<Run>) -> Service {
+    pub(crate) fn serve(
+        &mut self,
+        now: &Now,
+        mut supply: impl FnMut(&mut Minter, u32) -> Option<Run>,
+    ) -> Service {
         let mut service = Service::default();
         self.expire(now, &mut service);
         loop {

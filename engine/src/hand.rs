@@ -31,7 +31,10 @@ impl Hand {
 
     /// The next id, if the hand is of this epoch and not empty. Epochs are never zero.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "this is the whole hit path; a call would cost more than its body")]
+    #[expect(
+        clippy::inline_always,
+        reason = "this is the whole hit path; a call would cost more than its body"
+    )]
     pub(crate) fn hit(&self, epoch: u64) -> Option<Id> {
         let next = self.next.get();
         if self.epoch.get() == epoch && next != self.end.get() {

@@ -128,7 +128,13 @@ impl Lane {
 
     /// Moves the frontier to `(tick, sequence)` or, if that is not owned, to the next owned plot after it, and
     /// hands what it passed to `aside`.
-    pub(crate) fn skip_to(&mut self, layout: &Layout, tick: u64, sequence: u32, mut aside: impl FnMut(Extent)) {
+    pub(crate) fn skip_to(
+        &mut self,
+        layout: &Layout,
+        tick: u64,
+        sequence: u32,
+        mut aside: impl FnMut(Extent),
+    ) {
         while (self.tick, self.sequence) < (tick, sequence) && !self.spans.is_empty() {
             let (from, begun) = (self.tick, self.sequence);
             let span_end = self.spans[0].end;

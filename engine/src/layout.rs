@@ -57,7 +57,9 @@ pub struct Parts {
 #[non_exhaustive]
 pub enum LayoutError {
     /// The widths do not fill an id.
-    #[error("the bits {time}/{worker}/{sequence} add up to {sum}, and an id has 63: write time/worker/sequence, as in 41/10/12")]
+    #[error(
+        "the bits {time}/{worker}/{sequence} add up to {sum}, and an id has 63: write time/worker/sequence, as in 41/10/12"
+    )]
     Sum {
         /// Bits of time.
         time: u8,

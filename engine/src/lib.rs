@@ -26,7 +26,9 @@
 //! No async runtime is needed: [`Engine::request`] is a plain future. Linux, 64-bit.
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-compile_error!("xuid-engine runs on 64-bit Linux: it relies on CLOCK_BOOTTIME, MADV_WIPEONFORK and 64-bit words");
+compile_error!(
+    "xuid-engine runs on 64-bit Linux: it relies on CLOCK_BOOTTIME, MADV_WIPEONFORK and 64-bit words"
+);
 
 mod builder;
 pub mod clock;

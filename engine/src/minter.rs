@@ -181,7 +181,7 @@ impl Minter {
         if self.layout.tick_of(run.raw()) >= least {
             return Some(run);
         }
-        self.aside.push(Extent { first: run.raw(), len: run.len(), ticks: 1 });
+        self.aside.push(run.into_extent());
         None
     }
 
@@ -189,7 +189,7 @@ impl Minter {
     pub(crate) fn ordered(&mut self, now: &Now, most: u32) -> Option<Run> {
         let tick = now.tick.filter(|_| !self.sealed)?;
         let least = tick.saturating_sub(self.ages.ordered);
-        let last = self.layout.tick_of(self.ordered_above);
+        let last_tick = self.layout.tick_of(self.ordered_above);
         let offset = self.next_offset();
         let Self { layout, lanes, aside, minted, .. } = self;
         // The frontier of the lane that served the last one is above it; another lane's must pass its tick.
@@ -204,10 +204,10 @@ impl Minter {
         }
         if lane.has_land(tick) && floor > 0 && lane.first_plot(layout) <= floor {
             // Another lane, or a worker taken after the clock went back: not before E has passed the last one.
-            if last >= tick {
+            if last_tick >= tick {
                 return None;
             }
-            lane.skip_to(layout, last + 1, 0, &mut pass);
+            lane.skip_to(layout, last_tick + 1, 0, &mut pass);
         }
         let run = lane.cut(layout, tick, most)?;
         *minted += u64::from(run.len());

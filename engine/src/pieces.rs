@@ -25,7 +25,7 @@ impl Pieces {
     }
 
     pub(crate) fn push_run(&mut self, run: Run) {
-        self.push(Extent { first: run.raw(), len: run.len(), ticks: 1 });
+        self.push(run.into_extent());
     }
 
     pub(crate) fn ids(&self) -> u64 {

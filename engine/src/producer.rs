@@ -107,7 +107,9 @@ impl Producer {
             self.next_turnover = now.reading.boot + SECOND;
             self.turn_over(fresh, burst);
         } else {
-            fresh.into_iter().for_each(|extent| self.reserve.hand.push(extent));
+            for extent in fresh {
+                self.reserve.hand.push(extent);
+            }
         }
         if !waiting || burst {
             self.refill(tick, burst, turnover);
@@ -181,7 +183,7 @@ impl Producer {
     fn turn_over(&mut self, fresh: Vec<Extent>, burst: bool) {
         self.shared.epoch.renew();
         let mut swept: Vec<Extent> = self.reserve.hand.drain();
-        let mut keep = |run: Run| swept.push(Extent { first: run.raw(), len: run.len(), ticks: 1 });
+        let mut keep = |run: Run| swept.push(run.into_extent());
         while let Some(block) = self.shared.pop_queue() {
             keep(block.into_run());
         }
@@ -250,7 +252,9 @@ impl Producer {
 
     /// Everything granted may be in use in another copy of this machine: it is dropped, and new land is taken.
     fn void(&mut self, gate: &mut Gate) {
-        tracing::warn!("the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from a snapshot");
+        tracing::warn!(
+            "the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from a snapshot"
+        );
         self.shared.epoch.renew();
         let reserve = &mut self.reserve;
         while let Some(block) = self.shared.pop_queue() {
@@ -263,7 +267,7 @@ impl Producer {
             reserve.hand.push(extent);
         }
         reserve.void();
-        self.upkeep.abandon(gate, &self.jobs);
+        upkeep::abandon(gate, &self.jobs);
     }
 
     /// How long nothing is due. A waiting caller is served at the next tick, or as soon as a refill is asked for.
@@ -303,7 +307,7 @@ impl Producer {
         shared.epoch.renew();
         self.account(service);
         let mut pieces = sealed.extents;
-        let mut keep = |run: Run| pieces.push(Extent { first: run.raw(), len: run.len(), ticks: 1 });
+        let mut keep = |run: Run| pieces.push(run.into_extent());
         shared.returns.close().into_iter().for_each(&mut keep);
         while let Some(block) = shared.pop_queue() {
             keep(block.into_run());
@@ -354,6 +358,9 @@ mod tests {
 
     #[test]
     fn blocks_grow_with_supply() {
-        assert_eq!((block_len(0), block_len(4096), block_len(1 << 20), block_len(u64::MAX)), (16, 64, 1024, 1024));
+        assert_eq!(
+            (block_len(0), block_len(4096), block_len(1 << 20), block_len(u64::MAX)),
+            (16, 64, 1024, 1024)
+        );
     }
 }

@@ -160,7 +160,11 @@ impl Reserve {
     }
 
     fn limits(&self) -> Limits {
-        Limits { max_ticks: (4 * self.ticks_a_second).max(1), least_ids: u64::from(self.layout.sequences() / LEAST_PART), max_extents: 8192 }
+        Limits {
+            max_ticks: (4 * self.ticks_a_second).max(1),
+            least_ids: u64::from(self.layout.sequences() / LEAST_PART),
+            max_extents: 8192,
+        }
     }
 
     /// Coalesces what was not used and puts it into the spill, or keeps it in memory where there is none.
@@ -245,7 +249,10 @@ impl Reserve {
                 }
             }
             Err(GrantError::Moved { granted_upto }) => {
-                tracing::warn!(granted_upto, "another process moved this spill's mark: a copy of it is in use");
+                tracing::warn!(
+                    granted_upto,
+                    "another process moved this spill's mark: a copy of it is in use"
+                );
                 log.resume_at(granted_upto);
                 self.mark = granted_upto;
             }
@@ -281,13 +288,12 @@ impl Reserve {
         // Where there is no file, what is only in memory ends here.
         self.tally.wasted_spill += self.backlog.ids();
         self.backlog.drain();
-        if let Some(log) = &mut self.log {
-            if let Err(error) = log.sync() {
-                self.tally.failures += 1;
-                self.tally.spilled = before;
-                self.tally.wasted_spill += appended;
-                tracing::error!(error = with_source(&error), "the last sync of the spill failed");
-            }
+        let synced = self.log.as_mut().map_or(Ok(()), Log::sync);
+        if let Err(error) = synced {
+            self.tally.failures += 1;
+            self.tally.spilled = before;
+            self.tally.wasted_spill += appended;
+            tracing::error!(error = with_source(&error), "the last sync of the spill failed");
         }
     }
 }

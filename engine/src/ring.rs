@@ -141,7 +141,11 @@ impl Ring {
     /// Ids in all slots, read one by one.
     pub(crate) fn ids(&self) -> u64 {
         let word = |slot: &CachePadded<AtomicU64>| slot.load(Ordering::Relaxed);
-        self.slots.iter().filter_map(|slot| Block::from_word(word(slot))).map(|block| u64::from(block.into_run().len())).sum()
+        self.slots
+            .iter()
+            .filter_map(|slot| Block::from_word(word(slot)))
+            .map(|block| u64::from(block.into_run().len()))
+            .sum()
     }
 }
 
@@ -210,7 +214,8 @@ mod tests {
     use loom::sync::Arc;
 
     /// The negative control: a slot read and then cleared, as two steps.
-    pub(super) static LOAD_THEN_CLEAR: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    pub(super) static LOAD_THEN_CLEAR: std::sync::atomic::AtomicBool =
+        std::sync::atomic::AtomicBool::new(false);
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     fn takers_refiller_and_sweeper() {
@@ -234,7 +239,8 @@ mod tests {
         }
         seen.extend(first.join().unwrap());
         seen.extend(second.join().unwrap());
-        (0..PARTITIONS).for_each(|partition| ring.sweep(partition, |block| seen.push(block.into_run().raw())));
+        (0..PARTITIONS)
+            .for_each(|partition| ring.sweep(partition, |block| seen.push(block.into_run().raw())));
         seen.sort_unstable();
         assert_eq!(seen, [2, 4], "each block in exactly one hand");
     }

@@ -5,6 +5,8 @@
 //! - I2 it is move-only: whoever has it owns every id in it, and nobody else has any;
 //! - I3 a [`Block`] is aligned to its length, a power of two.
 
+use xuid_spill::Extent;
+
 use crate::id::Id;
 
 /// Consecutive ids, owned by whoever holds this value. Dropping it wastes them.
@@ -50,9 +52,17 @@ impl Run {
     }
 
     /// Takes `next`, which goes on where this run ends, into it.
+    #[expect(clippy::needless_pass_by_value, reason = "a run that was joined to another is gone")]
     pub(crate) fn join(&mut self, next: Self) {
-        debug_assert_eq!(self.first + u64::from(self.len), next.first);
-        self.len += next.len;
+        let Self { first, len } = next;
+        debug_assert_eq!(self.first + u64::from(self.len), first);
+        self.len += len;
+    }
+
+    /// The same ids as an extent of one tick.
+    pub(crate) fn into_extent(self) -> Extent {
+        let Self { first, len } = self;
+        Extent { first, len, ticks: 1 }
     }
 
     /// The raw first id.

@@ -17,7 +17,7 @@ const ORDERED: Duration = Duration::from_millis(50);
 pub(crate) const FIRST_WINDOW: Duration = Duration::from_secs(2);
 
 /// No window reaches further beyond the registry's time.
-pub(crate) const FURTHEST_WINDOW: Duration = Duration::from_secs(120);
+pub(crate) const FURTHEST_WINDOW: Duration = Duration::from_mins(2);
 
 /// The longest run in a slot. A slot's line costs 130-190 ns to fetch from another core (measured, two-core
 /// x86-64), so 64 ids a slot would cost 2-3 ns an id; and 4,096 slots of 1,024 are about a second of land, which
@@ -44,10 +44,10 @@ impl Default for Settings {
         Self {
             workers: 1,
             pinned: None,
-            max_age: Duration::from_secs(3600),
+            max_age: Duration::from_hours(1),
             wait: Duration::from_millis(50),
             backfill: Duration::ZERO,
-            window_max: Duration::from_secs(60),
+            window_max: Duration::from_mins(1),
             rollback_wait: Duration::from_millis(15),
             drift: Duration::from_secs(1),
             max_forward: Duration::from_secs(5),
@@ -59,7 +59,7 @@ impl Default for Settings {
 impl Settings {
     /// Checks every range.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
-        let year = Duration::from_secs(366 * 86_400);
+        let year = Duration::from_hours(366 * 24);
         let second = Duration::from_secs(1);
         let ranges: [(&'static str, Duration, Duration, Duration, &'static str); 7] = [
             ("max_age", self.max_age, 2 * second, 100 * year, "2 s to 100 years"),

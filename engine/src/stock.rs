@@ -46,7 +46,11 @@ pub(crate) fn open(folder: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Sto
             Err(why) => return Stock { log: Err(why), inherited: 0, refused },
         }
     }
-    Stock { log: Err(format!("all of spill-0 to spill-{} are in use", MOST_FILES - 1)), inherited: 0, refused }
+    Stock {
+        log: Err(format!("all of spill-0 to spill-{} are in use", MOST_FILES - 1)),
+        inherited: 0,
+        refused,
+    }
 }
 
 enum Opened {

@@ -73,7 +73,9 @@ pub(crate) enum TakeError {
     InDoubt { why: String },
     #[error("worker {worker} is held by {owner}, reserved up to tick {until}")]
     Held { worker: u32, until: u64, owner: String },
-    #[error("worker {worker} is reserved up to tick {until}, beyond the clock; {owner} was the last to hold it")]
+    #[error(
+        "worker {worker} is reserved up to tick {until}, beyond the clock; {owner} was the last to hold it"
+    )]
     Ahead { worker: u32, until: u64, owner: String },
 }
 
@@ -150,7 +152,12 @@ impl Tenure {
 
     fn record(&mut self, reserved_until: u64) -> WorkerRecord {
         self.operation += 1;
-        WorkerRecord { reserved_until, token: self.token, operation: self.operation, owner: self.owner.clone() }
+        WorkerRecord {
+            reserved_until,
+            token: self.token,
+            operation: self.operation,
+            owner: self.owner.clone(),
+        }
     }
 
     /// Takes a worker that nobody seems to use, and its first window.
@@ -234,7 +241,8 @@ impl Tenure {
             Ok(found) => {
                 self.conflicts += 1;
                 self.forget(worker);
-                let why = format!("{} reserved it up to tick {}", found.record.owner, found.record.reserved_until);
+                let why =
+                    format!("{} reserved it up to tick {}", found.record.owner, found.record.reserved_until);
                 Err(ExtendError::Lost { worker, why })
             }
             Err(ReadError::Unavailable { why }) => Err(ExtendError::Later { why }),
@@ -246,21 +254,31 @@ impl Tenure {
     }
 
     /// Turns an outcome into knowledge: what is unknown is read back and compared (U2).
-    fn settle(&mut self, worker: u32, expected: u64, record: &WorkerRecord, outcome: Result<(), SwapError>) -> Stored {
+    fn settle(
+        &mut self,
+        worker: u32,
+        expected: u64,
+        record: &WorkerRecord,
+        outcome: Result<(), SwapError>,
+    ) -> Stored {
         match outcome {
             Ok(()) => match self.registry.worker(worker) {
-                Ok(found) if found.record.token == record.token && found.record.operation == record.operation => {
+                Ok(found)
+                    if found.record.token == record.token && found.record.operation == record.operation =>
+                {
                     Stored::Yes { version: found.version }
                 }
                 // Stored, and moved on since: whoever did it began at our end, so the window is ours all the
                 // same, but it is the last one.
                 _ => Stored::Yes { version: expected },
             },
-            Err(SwapError::Conflict) => Stored::No,
             Err(SwapError::Unknown { why }) => {
                 self.unknown += 1;
                 match self.registry.worker(worker) {
-                    Ok(found) if found.record.token == record.token && found.record.operation == record.operation => {
+                    Ok(found)
+                        if found.record.token == record.token
+                            && found.record.operation == record.operation =>
+                    {
                         self.unknown_ours += 1;
                         Stored::Yes { version: found.version }
                     }
@@ -268,9 +286,10 @@ impl Tenure {
                     Err(_) => Stored::InDoubt { why },
                 }
             }
-            Err(SwapError::Unavailable { why }) => Stored::InDoubt { why },
-            Err(SwapError::Read(ReadError::Unavailable { why })) => Stored::InDoubt { why },
-            Err(SwapError::Read(_)) => Stored::No,
+            Err(SwapError::Unavailable { why } | SwapError::Read(ReadError::Unavailable { why })) => {
+                Stored::InDoubt { why }
+            }
+            Err(SwapError::Conflict | SwapError::Read(_)) => Stored::No,
         }
     }
 
@@ -398,9 +417,13 @@ fn choose<'a>(
         .filter(|entry| pinned.is_none_or(|pinned| pinned == entry.worker))
         .filter(|entry| !except.contains(&entry.worker))
         .filter_map(|entry| mark(entry).map(|until| (until, entry)));
-    let Some(earliest) = usable.clone().map(|(until, _)| until).min() else { return Err(TakeError::NoneUsable) };
+    let Some(earliest) = usable.clone().map(|(until, _)| until).min() else {
+        return Err(TakeError::NoneUsable);
+    };
     let mut free: Vec<_> = usable.filter(|(until, _)| *until <= now).collect();
-    if let Some((_, entry)) = free.iter().find(|(_, entry)| Some(entry.worker) == preferred && entry.live.is_none()) {
+    if let Some((_, entry)) =
+        free.iter().find(|(_, entry)| Some(entry.worker) == preferred && entry.live.is_none())
+    {
         return Ok(entry);
     }
     if free.iter().any(|(_, entry)| entry.live.is_none()) {

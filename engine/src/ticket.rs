@@ -42,7 +42,6 @@ enum State {
 }
 
 impl Ticket {
-    #[expect(clippy::too_many_arguments, reason = "each is a field, given once in one place")]
     pub(crate) fn new(
         order: Order,
         count: u32,
@@ -175,7 +174,11 @@ pub struct Pending {
 
 enum Stage {
     /// Not yet polled.
-    New { count: u32, order: Order, wait: Duration },
+    New {
+        count: u32,
+        order: Order,
+        wait: Duration,
+    },
     Waiting(Arc<Ticket>),
     Over,
 }

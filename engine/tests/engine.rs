@@ -30,7 +30,8 @@ impl Clock for Shifted {
 }
 
 fn registry(floor: u64, workers: u32) -> MemoryRegistry {
-    let genesis = Genesis { cluster: ClusterId::from_bytes([7; 16]), layout: Layout::default(), floor, workers };
+    let genesis =
+        Genesis { cluster: ClusterId::from_bytes([7; 16]), layout: Layout::default(), floor, workers };
     MemoryRegistry::new(genesis)
 }
 
@@ -133,8 +134,7 @@ fn fresh_ids_are_of_now_and_their_low_bits_vary() {
 #[test]
 fn a_burst_beyond_the_minted_land_waits_or_is_refused_and_repeats_nothing() {
     let registry = registry(now_tick(), 4);
-    let engine =
-        Engine::builder().registry(on(&registry)).wait(Duration::from_millis(200)).build().unwrap();
+    let engine = Engine::builder().registry(on(&registry)).wait(Duration::from_millis(200)).build().unwrap();
     let mut seen = HashSet::new();
     let mut refused = 0;
     for _ in 0..60 {
@@ -144,7 +144,11 @@ fn a_burst_beyond_the_minted_land_waits_or_is_refused_and_repeats_nothing() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(!seen.is_empty() && seen.len() % 100_000 == 0, "all or nothing: {} ids, {refused} refused", seen.len());
+    assert!(
+        !seen.is_empty() && seen.len() % 100_000 == 0,
+        "all or nothing: {} ids, {refused} refused",
+        seen.len()
+    );
     let mut out = Vec::new();
     while engine.try_runs(4_096, Order::Any, &mut out).is_ok() {}
     assert!(matches!(engine.try_runs(1 << 20, Order::Any, &mut Vec::new()), Err(IdError::Overloaded { .. })));
@@ -183,8 +187,7 @@ fn what_an_idle_life_spilled_is_replayed_by_the_next_and_never_twice() {
 fn declared_land_is_served_without_waiting() {
     let registry = registry(0, 4);
     let years = Duration::from_secs(10 * 365 * 86_400);
-    let engine =
-        Engine::builder().registry(on(&registry)).max_age(years).backfill(years).build().unwrap();
+    let engine = Engine::builder().registry(on(&registry)).max_age(years).backfill(years).build().unwrap();
     let mut last = None;
     for _ in 0..20_000_000 {
         last = Some(engine.next_id().unwrap());

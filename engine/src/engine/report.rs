@@ -82,7 +82,11 @@ fn gate_figures(shared: &Shared) -> (u64, u64, Vec<u32>, u64, u64, ClockStats) {
         Verdict::Steady | Verdict::Ahead { .. } => 0,
     };
     let ns_left = layout.tick_to_ns(layout.last_tick()).saturating_sub(now.ns);
-    let clock = ClockStats { lead_us: lead / 1_000, days_left: ns_left / 86_400_000_000_000, ..ClockStats::default() };
+    let clock = ClockStats {
+        lead_us: lead / 1_000,
+        days_left: ns_left / 86_400_000_000_000,
+        ..ClockStats::default()
+    };
     (gate.minter.minted, gate.minter.expired, workers, left_ms, gate.waiting() as u64, clock)
 }
 
@@ -106,14 +110,17 @@ pub(super) fn status(shared: &Shared) -> Status {
             Some(Trouble::Behind { lead }) => {
                 ready = false;
                 let ms = lead / 1_000_000;
-                notes.push(format!("the clock is {ms} ms behind what was issued, and no other worker was free yet"));
+                notes.push(format!(
+                    "the clock is {ms} ms behind what was issued, and no other worker was free yet"
+                ));
             }
             Some(Trouble::WindowLost) => notes.push("a worker was lost to another process".to_owned()),
             Some(Trouble::NoWindow { why }) => notes.push(format!("the last window was not granted: {why}")),
             None => {}
         }
         match now.seen.verdict {
-            Verdict::Ahead { by } => notes.push(format!("the wall clock leapt {} ms forward and is not followed yet", by / 1_000_000)),
+            Verdict::Ahead { by } => notes
+                .push(format!("the wall clock leapt {} ms forward and is not followed yet", by / 1_000_000)),
             Verdict::Stand { lead } | Verdict::CatchUp { lead } => {
                 notes.push(format!("the clock went back; {} us are being caught up with", lead / 1_000));
             }

@@ -216,12 +216,12 @@ impl Upkeep {
             ExtendError::Later { why } => gate.trouble = Some(Trouble::NoWindow { why: why.clone() }),
         }
     }
+}
 
-    /// Leaves every worker without handing anything back.
-    pub(crate) fn abandon(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
-        for lane in &gate.minter.lanes {
-            let _ = jobs.send(Job::Forget { worker: lane.worker });
-        }
-        gate.minter.abandon();
+/// Leaves every worker without handing anything back.
+pub(super) fn abandon(gate: &mut Gate, jobs: &Sender<Job>) {
+    for lane in &gate.minter.lanes {
+        let _ = jobs.send(Job::Forget { worker: lane.worker });
     }
+    gate.minter.abandon();
 }

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use xuid_spill::SpillId;
 
-use super::{
-    Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord,
-};
+use super::{Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord};
 use crate::sync::lock;
 
 /// What the next writes do, oldest first.
@@ -49,7 +47,8 @@ impl MemoryRegistry {
             operation: 0,
             owner: String::new(),
         };
-        let workers = (0..genesis.workers).map(|_| Some(Versioned { record: fresh.clone(), version: 0 })).collect();
+        let workers =
+            (0..genesis.workers).map(|_| Some(Versioned { record: fresh.clone(), version: 0 })).collect();
         let store = Store { workers, ..Store::default() };
         Self { genesis, store: Arc::new(Mutex::new(store)), claimed: Vec::new() }
     }
@@ -134,7 +133,12 @@ impl Registry for MemoryRegistry {
 
     fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError> {
         let store = lock(&self.store);
-        store.workers.get(worker as usize).cloned().flatten().ok_or_else(|| absent(format!("worker {worker}")))
+        store
+            .workers
+            .get(worker as usize)
+            .cloned()
+            .flatten()
+            .ok_or_else(|| absent(format!("worker {worker}")))
     }
 
     fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {

@@ -34,7 +34,10 @@ fn windows_of_one_worker_follow_each_other_across_holders() {
     assert_eq!(span(first.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
     assert!(matches!(second.take(&wish(2_150)), Err(TakeError::NoneFree { earliest: 2_200 })));
     assert_eq!(span(second.take(&wish(2_300)).unwrap()), 2_300..2_400);
-    assert!(matches!(first.extend(0, 2_320, 2_500), Err(ExtendError::Lost { worker: 0, .. })), "it is the other's now");
+    assert!(
+        matches!(first.extend(0, 2_320, 2_500), Err(ExtendError::Lost { worker: 0, .. })),
+        "it is the other's now"
+    );
     assert_eq!(span(second.extend(0, 2_350, 2_600).unwrap()), 2_400..2_600);
 }
 
@@ -52,7 +55,10 @@ fn what_was_handed_back_is_granted_again_and_no_more() {
     drop(first.take(&wish(2_000)).unwrap());
     first.release(0, 2_010).unwrap();
     assert_eq!(span(tenure(&registry, 2).take(&wish(2_010)).unwrap()), 2_010..2_110);
-    assert!(matches!(first.extend(0, 2_020, 2_300), Err(ExtendError::Lost { .. })), "it is not held any more");
+    assert!(
+        matches!(first.extend(0, 2_020, 2_300), Err(ExtendError::Lost { .. })),
+        "it is not held any more"
+    );
 }
 
 #[test]
@@ -134,7 +140,10 @@ fn a_pinned_worker_that_somebody_holds_is_named_with_its_owner() {
     let pinned = Wish { pinned: Some(2), ..wish(2_000) };
     drop(tenure(&registry, 1).take(&pinned).unwrap());
     let error = tenure(&registry, 2).take(&Wish { now: 9_000, ..pinned }).unwrap_err();
-    assert!(matches!(&error, TakeError::Held { worker: 2, until: 2_100, owner } if owner == "test 1"), "{error}");
+    assert!(
+        matches!(&error, TakeError::Held { worker: 2, until: 2_100, owner } if owner == "test 1"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -172,7 +181,10 @@ fn extents_are_granted_once_and_marks_never_go_back() {
     first.grant(spill(), 15, 16).unwrap();
     let old = MarkRecord { granted_upto: 3, token: Token([1; 16]), operation: 1 };
     registry.tamper_mark(spill(), Some(Versioned { record: old, version: 9 }));
-    assert!(matches!(first.grant(spill(), 16, 20), Err(GrantError::Refused { .. })), "restored without a fence");
+    assert!(
+        matches!(first.grant(spill(), 16, 20), Err(GrantError::Refused { .. })),
+        "restored without a fence"
+    );
     registry.tamper_mark(spill(), None);
     assert!(matches!(first.grant(spill(), 16, 20), Err(GrantError::Refused { .. })));
 }
