@@ -29,7 +29,7 @@ const ROUNDS: usize = 5;
 const SPAN: Duration = Duration::from_millis(800);
 
 fn engine(folder: &tempfile::TempDir) -> Result<Engine, Box<dyn std::error::Error>> {
-    let years = Duration::from_secs(10 * 365 * 86_400);
+    let years = Duration::from_hours(10 * 365 * 24);
     let builder = Engine::builder().data_dir(folder.path()).floor(Floor::Epoch);
     Ok(builder.max_age(years).backfill(years).build()?)
 }

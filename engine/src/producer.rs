@@ -105,7 +105,7 @@ impl Producer {
         let burst = now.reading.boot < self.burst_until;
         if turnover {
             self.next_turnover = now.reading.boot + SECOND;
-            self.turn_over(fresh, burst);
+            self.turn_over(fresh, tick, burst);
         } else {
             for extent in fresh {
                 self.reserve.hand.push(extent);
@@ -179,37 +179,39 @@ impl Producer {
         }
     }
 
-    /// Once a second: what lay in ring and queue for a second makes way for what is fresh.
-    fn turn_over(&mut self, fresh: Vec<Extent>, burst: bool) {
+    /// Once a second: what is older than a second makes way for what is fresh.
+    fn turn_over(&mut self, fresh: Vec<Extent>, tick: u64, burst: bool) {
         self.shared.epoch.renew();
-        let mut swept: Vec<Extent> = self.reserve.hand.drain();
-        let mut keep = |run: Run| swept.push(run.into_extent());
+        let layout = self.shared.layout;
+        let mut all: Vec<Extent> = fresh;
+        all.extend(self.reserve.hand.drain());
+        let mut keep = |run: Run| all.push(run.into_extent());
         while let Some(block) = self.shared.pop_queue() {
             keep(block.into_run());
         }
         for partition in 0..PARTITIONS {
             self.shared.ring.sweep(partition, |block| keep(block.into_run()));
         }
-        if burst {
-            // Old or not, it is needed now.
-            self.reserve.keep(swept);
-            swept = Vec::new();
-        }
-        // The newest second stays in memory; what a pause left before it goes to disk.
+        // The newest second stays in memory, as far as the ring holds it.
+        let youngest = tick.saturating_sub(layout.ticks_in_ns(SECOND)) * layout.stride();
         let mut room = SLOTS as u64 * u64::from(LONGEST_BLOCK);
-        let mut newest: Vec<Extent> = fresh;
-        newest.sort_unstable_by_key(|extent| std::cmp::Reverse(extent.first));
-        let mut staying: Vec<Extent> = Vec::new();
-        for extent in newest {
-            let (old, new) = split_newest(&extent, room, self.shared.layout.stride());
-            swept.extend(old);
+        all.sort_unstable_by_key(|extent| std::cmp::Reverse(extent.first));
+        let (mut staying, mut leaving) = (Vec::new(), Vec::new());
+        for extent in all {
+            let (old, new) = split_newest(&extent, youngest, room, layout.stride());
+            leaving.extend(old);
             if let Some(new) = new {
                 room -= new.ids();
                 staying.push(new);
             }
         }
         staying.into_iter().rev().for_each(|extent| self.reserve.hand.push(extent));
-        self.reserve.put_away(swept);
+        if burst {
+            // Old or not, it is needed now.
+            self.reserve.keep(leaving);
+        } else {
+            self.reserve.put_away(leaving);
+        }
     }
 
     /// Tops the queue up and refills the partitions that were asked for, or all of them.
@@ -329,17 +331,14 @@ fn block_len(at_hand: u64) -> u32 {
     1 << share.ilog2()
 }
 
-/// Splits off the newest ticks of an extent, as many as `room` ids hold.
-fn split_newest(extent: &Extent, room: u64, stride: u64) -> (Option<Extent>, Option<Extent>) {
-    let fits = (room / u64::from(extent.len)).min(u64::from(extent.ticks)) as u32;
+/// Splits off the newest ticks of an extent: those that begin at `youngest` or later, as many as `room` ids hold.
+fn split_newest(extent: &Extent, youngest: u64, room: u64, stride: u64) -> (Option<Extent>, Option<Extent>) {
+    let too_old = youngest.saturating_sub(extent.first).div_ceil(stride).min(u64::from(extent.ticks)) as u32;
+    let fits = (room / u64::from(extent.len)).min(u64::from(extent.ticks - too_old)) as u32;
     let older = extent.ticks - fits;
     let old = (older > 0).then_some(Extent { ticks: older, ..*extent });
-    let new = (fits > 0).then_some(Extent {
-        first: extent.first + u64::from(older) * stride,
-        len: extent.len,
-        ticks: fits,
-    });
-    (old, new)
+    let first = extent.first + u64::from(older) * stride;
+    (old, (fits > 0).then_some(Extent { first, ticks: fits, ..*extent }))
 }
 
 #[cfg(test)]
@@ -349,11 +348,13 @@ mod tests {
     #[test]
     fn the_newest_ticks_that_fit_stay() {
         let extent = Extent { first: 10, len: 4, ticks: 5 };
-        let (old, new) = split_newest(&extent, 9, 100);
-        assert_eq!(old, Some(Extent { first: 10, len: 4, ticks: 3 }));
-        assert_eq!(new, Some(Extent { first: 310, len: 4, ticks: 2 }));
-        assert_eq!(split_newest(&extent, 3, 100), (Some(extent), None));
-        assert_eq!(split_newest(&extent, 20, 100), (None, Some(extent)));
+        let older = |ticks| Some(Extent { ticks, ..extent });
+        let newer = |first, ticks| Some(Extent { first, len: 4, ticks });
+        assert_eq!(split_newest(&extent, 0, 9, 100), (older(3), newer(310, 2)));
+        assert_eq!(split_newest(&extent, 0, 3, 100), (Some(extent), None));
+        assert_eq!(split_newest(&extent, 0, 20, 100), (None, Some(extent)));
+        assert_eq!(split_newest(&extent, 200, 20, 100), (older(2), newer(210, 3)));
+        assert_eq!(split_newest(&extent, 411, 20, 100), (Some(extent), None));
     }
 
     #[test]

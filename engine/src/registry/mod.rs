@@ -1,7 +1,7 @@
 //! The port through which the engine owns land: versioned records that only move by compare-and-set.
 //!
 //! A registry keeps, per worker, `reserved_until`: the first tick nobody has been granted. Per spill it keeps
-//! `granted_upto`: the first extent nobody may issue from. The engine's [`Tenure`](crate::tenure) does all the
+//! `granted_upto`: the first extent nobody may issue from. The engine does all the
 //! reasoning; an adaptor only stores. [`local`] is a folder shared by the processes of one host.
 //!
 //! # Invariants an adaptor must keep
