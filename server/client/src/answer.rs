@@ -1,0 +1,53 @@
+//! Replies with memory of their own, checked against what was asked.
+
+use std::sync::Arc;
+
+use xuid_protocol::{Decoded, Reply, Run};
+
+use crate::error::{Breach, ClientError};
+use crate::pending::{Expected, Outcome};
+
+/// A successful reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Id(u64),
+    Ids(Vec<u64>),
+    Runs(Vec<Run>),
+    Decoded(Decoded),
+    Json(String),
+    Echo(Vec<u8>),
+    Left,
+}
+
+/// What the waiter is told; the error is a breach, which ends the connection.
+pub(crate) fn check(
+    server: &Arc<str>,
+    expected: Expected,
+    op: u8,
+    reply: &Reply<'_>,
+) -> Result<Outcome, Breach> {
+    if op != expected.op.code() {
+        return Err(Breach::OtherOp { asked: expected.op, answered: op });
+    }
+    let counted = |answered: u32| {
+        let asked = expected.count;
+        if answered == asked { Ok(()) } else { Err(Breach::Count { asked, answered }) }
+    };
+    Ok(Ok(match reply {
+        Reply::Error(error) => return Ok(Err(ClientError::refused(server, error))),
+        Reply::Next(id) => Answer::Id(*id),
+        Reply::Array(ids) => {
+            counted(ids.len() as u32)?;
+            Answer::Ids(ids.iter().collect())
+        }
+        Reply::Runs(runs) => {
+            counted(runs.ids())?;
+            Answer::Runs(runs.iter().collect())
+        }
+        Reply::Decode(decoded) => Answer::Decoded(*decoded),
+        Reply::Info(json) | Reply::Stats(json) => Answer::Json((*json).to_owned()),
+        Reply::Ping(bytes) => Answer::Echo(bytes.to_vec()),
+        Reply::Bye => Answer::Left,
+        Reply::Hello(_) | Reply::GoAway => return Err(Breach::OtherOp { asked: expected.op, answered: op }),
+    }))
+}

@@ -1,0 +1,210 @@
+//! The handle that callers hold.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use xuid_protocol::{Bulk, Decoded, Order, PING_MAX, Request, Run};
+
+use crate::answer::Answer;
+use crate::backoff::Backoff;
+use crate::error::{Breach, ClientError};
+use crate::fleet::Fleet;
+use crate::options::Options;
+use crate::served::Served;
+
+/// A connection to one of the servers of a cluster. Clones share it; the last one closes it.
+#[derive(Debug, Clone)]
+pub struct Client {
+    fleet: Arc<Fleet>,
+}
+
+impl Client {
+    /// Connects to one server, `host:port`.
+    ///
+    /// # Errors
+    /// [`ClientError::Invalid`] for an option out of range; otherwise why the server could not be reached, or what it
+    /// refused. It is tried once.
+    pub async fn connect(server: impl Display, options: Options) -> Result<Self, ClientError> {
+        Self::connect_any([server], options).await
+    }
+
+    /// Connects to the first of several servers of one cluster that answers; the others take its place when it is lost
+    /// or leaves. All are greeted, and refused together if their clusters differ; one that does not answer now is
+    /// checked when it is first used.
+    ///
+    /// # Errors
+    /// As [`Client::connect`], if none answers; [`ClientError::ClustersDiffer`].
+    pub async fn connect_any(
+        servers: impl IntoIterator<Item = impl Display>,
+        options: Options,
+    ) -> Result<Self, ClientError> {
+        let servers = servers.into_iter().map(|server| Arc::from(server.to_string())).collect();
+        Ok(Self { fleet: Arc::new(Fleet::connect(servers, options).await?) })
+    }
+
+    /// What the server of the last connection said about itself.
+    #[must_use]
+    pub fn served(&self) -> Arc<Served> {
+        self.fleet.served()
+    }
+
+    /// Whether a connection stands now. The next call makes one if not.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        matches!(self.fleet.current(), Ok(Ok(_)))
+    }
+
+    /// One id. The server decides how long it waits for one.
+    pub async fn next(&self, order: Order) -> Result<u64, ClientError> {
+        match self.call(&Request::Next { order }).await? {
+            Answer::Id(id) => Ok(id),
+            other => Err(self.mismatch(&other)),
+        }
+    }
+
+    /// Exactly `count` ids, or an error after `wait`.
+    pub async fn array(&self, count: u32, order: Order, wait: Duration) -> Result<Vec<u64>, ClientError> {
+        match self.call(&Request::Array(Bulk::new(count, order, wait))).await? {
+            Answer::Ids(ids) => Ok(ids),
+            other => Err(self.mismatch(&other)),
+        }
+    }
+
+    /// Exactly `count` ids as runs, or an error after `wait`. The fastest for many ids: a run of thousands is 16 bytes.
+    pub async fn runs(&self, count: u32, order: Order, wait: Duration) -> Result<Vec<Run>, ClientError> {
+        match self.call(&Request::Runs(Bulk::new(count, order, wait))).await? {
+            Answer::Runs(runs) => Ok(runs),
+            other => Err(self.mismatch(&other)),
+        }
+    }
+
+    /// The fields of an id, by the server's layout.
+    pub async fn decode(&self, id: u64) -> Result<Decoded, ClientError> {
+        match self.call(&Request::Decode { id }).await? {
+            Answer::Decoded(decoded) => Ok(decoded),
+            other => Err(self.mismatch(&other)),
+        }
+    }
+
+    /// What the server is: a JSON object.
+    pub async fn info(&self) -> Result<String, ClientError> {
+        self.json(&Request::Info).await
+    }
+
+    /// What the server counted: a JSON object.
+    pub async fn stats(&self) -> Result<String, ClientError> {
+        self.json(&Request::Stats).await
+    }
+
+    async fn json(&self, request: &Request<'_>) -> Result<String, ClientError> {
+        match self.call(request).await? {
+            Answer::Json(json) => Ok(json),
+            other => Err(self.mismatch(&other)),
+        }
+    }
+
+    /// Sends `bytes`, at most 1,024, there and back.
+    pub async fn ping(&self, bytes: &[u8]) -> Result<(), ClientError> {
+        if bytes.len() > PING_MAX {
+            let found = bytes.len() as u64;
+            return Err(ClientError::Invalid {
+                name: "ping",
+                found,
+                allowed: "a length of at most 1,024 bytes",
+            });
+        }
+        match self.call(&Request::Ping(bytes)).await? {
+            Answer::Echo(echo) if echo == bytes => Ok(()),
+            _ => Err(ClientError::protocol(&self.served().server, Breach::Echo)),
+        }
+    }
+
+    /// Says BYE, waits for the answer and closes, for all clones. Whoever waits for a reply gets
+    /// [`ClientError::Closed`].
+    pub async fn close(&self) {
+        if let Ok(Ok(link)) = self.fleet.current() {
+            let bye = async {
+                if let Ok(reply) = link.submit(&Request::Bye).await {
+                    // The answer changes nothing: closed it is in any case.
+                    let _ = reply.await;
+                }
+            };
+            let _ = timeout(self.fleet.options.timeout, bye).await;
+        }
+        self.fleet.close();
+    }
+
+    /// One call: attempts until one succeeds, fails for good, or the time for retries is over.
+    async fn call(&self, request: &Request<'_>) -> Result<Answer, ClientError> {
+        let options = &self.fleet.options;
+        if options.retry_for.is_zero() {
+            return self.attempt(request).await;
+        }
+        let deadline = Instant::now() + options.retry_for;
+        let mut backoff = Backoff::new(options.first_pause, options.longest_pause);
+        loop {
+            let error = match self.attempt(request).await {
+                Err(error) if error.is_retryable() => error,
+                outcome => return outcome,
+            };
+            // The server's word, and a random part on top, so that not everybody comes back at once.
+            let pause = error.retry_after() + backoff.pause();
+            if Instant::now() + pause > deadline {
+                return Err(error);
+            }
+            tracing::debug!(%error, ?pause, "trying again");
+            sleep(pause).await;
+        }
+    }
+
+    /// One request on one link.
+    async fn attempt(&self, request: &Request<'_>) -> Result<Answer, ClientError> {
+        let options = &self.fleet.options;
+        let limit = options.timeout + asked_wait(request);
+        let mut backoff = Backoff::new(options.first_pause, options.longest_pause);
+        // A link can end between getting it and using it, but a server that always does so is as good as lost.
+        for round in 0..options.rounds {
+            if round > 1 {
+                sleep(backoff.pause()).await;
+            }
+            let link = self.fleet.link().await?;
+            let server = &link.served.server;
+            let heard = link.heard();
+            let exchange = async {
+                match link.submit(request).await {
+                    Ok(reply) => Some(reply.await.unwrap_or_else(|_| Err(ClientError::lost(server, None)))),
+                    Err(_not_serving) => None,
+                }
+            };
+            match timeout(limit, exchange).await {
+                Ok(Some(outcome)) => return outcome,
+                Ok(None) => {}
+                Err(_) => {
+                    let error = ClientError::Timeout { server: Arc::clone(server), limit };
+                    // Slow is one thing. Silence for so long means that nobody is there.
+                    if link.heard() == heard {
+                        link.end(&error);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Err(ClientError::lost(&self.served().server, None))
+    }
+
+    /// Replies are checked when they are read, so this is not reached.
+    fn mismatch(&self, answer: &Answer) -> ClientError {
+        tracing::error!(?answer, "an answer that was not asked for");
+        ClientError::lost(&self.served().server, None)
+    }
+}
+
+/// How long the server may take because the request says so.
+fn asked_wait(request: &Request<'_>) -> Duration {
+    match request {
+        Request::Array(bulk) | Request::Runs(bulk) => bulk.wait(),
+        _ => Duration::ZERO,
+    }
+}

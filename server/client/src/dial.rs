@@ -1,0 +1,83 @@
+//! From an address to a greeted connection.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use xuid_protocol::{HEADER_LEN, PREFACE, ParsedReply, Reply, VERSION, parse_reply, request_hello};
+
+use crate::error::{Breach, ClientError};
+use crate::options::Options;
+use crate::served::Served;
+
+/// The request id of HELLO; those of `Pending` are above.
+const HELLO_ID: u64 = 1;
+
+/// The most bytes of HELLO's reply: an error text of 65,535, and room to grow.
+const GREETING_MAX: u32 = 128 * 1_024;
+
+/// A connection that said HELLO and was answered.
+#[derive(Debug)]
+pub(crate) struct Greeted {
+    pub(crate) stream: TcpStream,
+    pub(crate) served: Served,
+    /// What was received behind the answer.
+    pub(crate) inbox: Vec<u8>,
+}
+
+/// Connects and says HELLO, within `connect_timeout`.
+pub(crate) async fn dial(server: &Arc<str>, options: &Options) -> Result<Greeted, ClientError> {
+    let unreachable =
+        |source: io::Error| ClientError::Unreachable { server: Arc::clone(server), source: Arc::new(source) };
+    let connect = async {
+        let stream = TcpStream::connect(&**server).await.map_err(unreachable)?;
+        // Without it a small request waits for the acknowledgement of the one before, 40 ms and more.
+        stream.set_nodelay(true).map_err(unreachable)?;
+        greet(server, stream, options).await
+    };
+    match timeout(options.connect_timeout, connect).await {
+        Ok(greeted) => greeted,
+        Err(_) => Err(unreachable(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+async fn greet(server: &Arc<str>, mut stream: TcpStream, options: &Options) -> Result<Greeted, ClientError> {
+    let lost = |source| ClientError::lost(server, source);
+    let mut hello = PREFACE.to_vec();
+    if let Err(long) = request_hello(&mut hello, HELLO_ID, &options.hello()) {
+        let allowed = "a length of at most 255 bytes";
+        return Err(ClientError::Invalid { name: long.field, found: long.len as u64, allowed });
+    }
+    stream.write_all(&hello).await.map_err(|error| lost(Some(error)))?;
+    let mut inbox = Vec::with_capacity(HEADER_LEN + 512);
+    loop {
+        match read_greeting(server, &inbox)? {
+            Some((answer, consumed)) => {
+                inbox.drain(..consumed);
+                return Ok(Greeted { stream, served: answer, inbox });
+            }
+            None if stream.read_buf(&mut inbox).await.map_err(|error| lost(Some(error)))? == 0 => {
+                return Err(lost(None));
+            }
+            None => {}
+        }
+    }
+}
+
+/// The answer to HELLO and its length; `None`: there is more to come.
+fn read_greeting(server: &Arc<str>, inbox: &[u8]) -> Result<Option<(Served, usize)>, ClientError> {
+    let protocol = |breach: Breach| ClientError::protocol(server, breach);
+    match parse_reply(inbox, GREETING_MAX).map_err(|bad| protocol(bad.into()))? {
+        ParsedReply::Incomplete { .. } => Ok(None),
+        ParsedReply::Frame { consumed, reply, request_id, .. } => match reply {
+            Reply::Hello(hello) if hello.version != VERSION => Err(protocol(Breach::Version(hello.version))),
+            Reply::Hello(hello) => Ok(Some((Served::new(server, &hello), consumed))),
+            Reply::Error(error) => Err(ClientError::refused(server, &error)),
+            // It leaves before we came.
+            Reply::GoAway => Err(ClientError::lost(server, None)),
+            _ => Err(protocol(Breach::UnknownRequest(request_id))),
+        },
+    }
+}

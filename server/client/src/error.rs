@@ -1,0 +1,159 @@
+//! What can go wrong between a caller and its ids.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use xuid_protocol::{BadReply, ClusterId, ErrorReply, Op, Status};
+
+/// Why a call failed. Cheap to clone: one loss can be the end of many requests.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The server answered with an error.
+    #[error("{server} refused: {status}: {text}")]
+    Refused {
+        /// Who refused.
+        server: Arc<str>,
+        /// Its kind.
+        status: Status,
+        /// When to come back, if the status says so at all.
+        retry_after: Duration,
+        /// What the server says about it.
+        text: Arc<str>,
+    },
+    /// The connection ended with the request in flight. If ids were on their way, they are wasted and come to nobody.
+    #[error("the connection to {server} ended before its reply: ask again")]
+    Lost {
+        /// Whose connection.
+        server: Arc<str>,
+        /// How it ended, if not by an orderly close.
+        source: Option<Arc<io::Error>>,
+    },
+    /// No reply in time.
+    #[error("{server} did not answer within {limit:?}: ask again, or allow more with Options::timeout")]
+    Timeout {
+        /// Who did not answer.
+        server: Arc<str>,
+        /// How long it had.
+        limit: Duration,
+    },
+    /// A server could not be connected to.
+    #[error("{server} cannot be reached: check the address, and that the server runs")]
+    Unreachable {
+        /// Which one; the last tried if there are several.
+        server: Arc<str>,
+        /// Why not.
+        source: Arc<io::Error>,
+    },
+    /// Servers of different clusters, which could issue the same ids.
+    #[error(
+        "{server} is of cluster {found}, and {other} of {expected}: two clusters can issue the same id, so give only \
+         servers of one"
+    )]
+    ClustersDiffer {
+        /// The server that is refused.
+        server: Arc<str>,
+        /// Its cluster.
+        found: ClusterId,
+        /// The server that this client was connected to.
+        other: Arc<str>,
+        /// That one's cluster.
+        expected: ClusterId,
+    },
+    /// The server is not what it should be.
+    #[error("{server} does not speak XUID/1 as it should: check the address and the versions")]
+    Protocol {
+        /// Which one.
+        server: Arc<str>,
+        /// How it broke the protocol.
+        source: Breach,
+    },
+    /// An option, or an argument, that no server would take.
+    #[error("{name} is {found}, and {allowed} is allowed")]
+    Invalid {
+        /// Which one.
+        name: &'static str,
+        /// Its value or length.
+        found: u64,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// [`Client::close`](crate::Client::close) was called.
+    #[error("this client was closed: connect another one")]
+    Closed,
+}
+
+/// How a server broke the protocol.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Breach {
+    /// Bytes that are no reply.
+    #[error(transparent)]
+    Bytes(#[from] BadReply),
+    /// A reply to no request in flight.
+    #[error("a reply to request {0:016x}, which is not in flight")]
+    UnknownRequest(u64),
+    /// The reply belongs to another op.
+    #[error("a request of {asked} was answered with op {answered:02x}")]
+    OtherOp {
+        /// What was asked.
+        asked: Op,
+        /// What was answered.
+        answered: u8,
+    },
+    /// More or fewer ids than asked for.
+    #[error("{asked} ids were asked for, and {answered} came: it is all or nothing")]
+    Count {
+        /// What was asked.
+        asked: u32,
+        /// What came.
+        answered: u32,
+    },
+    /// PING came back changed.
+    #[error("a PING came back with other bytes")]
+    Echo,
+    /// A version that was not offered.
+    #[error("version {0} was picked, and only version 1 was offered")]
+    Version(u16),
+}
+
+impl ClientError {
+    /// Whether the same call may succeed later, or at another server. Repeating it never brings an id twice.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => status.is_retryable(),
+            Self::Lost { .. } | Self::Timeout { .. } | Self::Unreachable { .. } => true,
+            Self::ClustersDiffer { .. } | Self::Protocol { .. } | Self::Invalid { .. } | Self::Closed => {
+                false
+            }
+        }
+    }
+
+    /// When the server says it is worth trying again; zero: it does not say.
+    #[must_use]
+    pub fn retry_after(&self) -> Duration {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn refused(server: &Arc<str>, error: &ErrorReply<'_>) -> Self {
+        Self::Refused {
+            server: Arc::clone(server),
+            status: error.status,
+            retry_after: error.retry_after(),
+            text: Arc::from(&*error.text),
+        }
+    }
+
+    pub(crate) fn lost(server: &Arc<str>, source: Option<io::Error>) -> Self {
+        Self::Lost { server: Arc::clone(server), source: source.map(Arc::new) }
+    }
+
+    pub(crate) fn protocol(server: &Arc<str>, source: impl Into<Breach>) -> Self {
+        Self::Protocol { server: Arc::clone(server), source: source.into() }
+    }
+}

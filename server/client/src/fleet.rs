@@ -1,0 +1,214 @@
+//! The servers that a client may use: one link at a time, dialed on demand.
+//!
+//! # Invariants
+//! - I1 every link is of the cluster of the first one;
+//! - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::backoff::Backoff;
+use crate::dial::{Greeted, dial};
+use crate::error::ClientError;
+use crate::link::Link;
+use crate::options::Options;
+use crate::served::Served;
+
+/// How long the other servers may still take to answer when the first connection stands. Who is later is checked when
+/// it is first used.
+const STRAGGLERS: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    servers: Vec<Arc<str>>,
+    pub(crate) options: Options,
+    current: Mutex<Current>,
+    /// Held while dialing (I2).
+    dialing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Current {
+    link: Arc<Link>,
+    /// Who made the cluster ours (I1).
+    pinned: Arc<Served>,
+    /// Index of the server of `link`.
+    at: usize,
+    /// Dials that failed, and how the last one did.
+    failures: u64,
+    last_failure: Option<ClientError>,
+    closed: bool,
+}
+
+impl Fleet {
+    /// Greets all servers, and keeps the first in the list that answers.
+    pub(crate) async fn connect(servers: Vec<Arc<str>>, options: Options) -> Result<Self, ClientError> {
+        options.check()?;
+        if servers.is_empty() {
+            return Err(ClientError::Invalid { name: "servers", found: 0, allowed: "one address or more" });
+        }
+        let (at, greeted) = greet_all(&servers, &options).await?;
+        let link = Link::start(greeted, options.max_in_flight);
+        let pinned = Arc::clone(&link.served);
+        let current = Current { link, pinned, at, failures: 0, last_failure: None, closed: false };
+        Ok(Self { servers, options, current: Mutex::new(current), dialing: tokio::sync::Mutex::new(()) })
+    }
+
+    /// What the server of the last link said about itself.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        Arc::clone(&self.lock().link.served)
+    }
+
+    /// A link that takes requests; dials if there is none.
+    pub(crate) async fn link(&self) -> Result<Arc<Link>, ClientError> {
+        let failures = match self.current()? {
+            Ok(link) => return Ok(link),
+            Err(failures) => failures,
+        };
+        let _turn = self.dialing.lock().await;
+        match self.current()? {
+            Ok(link) => return Ok(link),
+            Err(now) if now != failures => {
+                if let Some(failure) = self.lock().last_failure.clone() {
+                    return Err(failure);
+                }
+            }
+            Err(_) => {}
+        }
+        match self.redial().await {
+            Ok((at, link)) => {
+                let mut current = self.lock();
+                if current.closed {
+                    link.end(&ClientError::Closed);
+                    return Err(ClientError::Closed);
+                }
+                current.at = at;
+                current.link = Arc::clone(&link);
+                Ok(link)
+            }
+            Err(failure) => {
+                let mut current = self.lock();
+                current.failures += 1;
+                current.last_failure = Some(failure.clone());
+                Err(failure)
+            }
+        }
+    }
+
+    /// No more links.
+    pub(crate) fn close(&self) {
+        let mut current = self.lock();
+        current.closed = true;
+        let link = Arc::clone(&current.link);
+        drop(current);
+        link.end(&ClientError::Closed);
+    }
+
+    /// The link if it serves, else the number of failed dials.
+    pub(crate) fn current(&self) -> Result<Result<Arc<Link>, u64>, ClientError> {
+        let current = self.lock();
+        if current.closed {
+            return Err(ClientError::Closed);
+        }
+        Ok(if current.link.is_serving() { Ok(Arc::clone(&current.link)) } else { Err(current.failures) })
+    }
+
+    /// Tries the servers in turn, from the one after the last used, for as many rounds as allowed.
+    async fn redial(&self) -> Result<(usize, Arc<Link>), ClientError> {
+        let (from, pinned) = {
+            let current = self.lock();
+            (current.at + 1, Arc::clone(&current.pinned))
+        };
+        let mut backoff = Backoff::new(self.options.first_pause, self.options.longest_pause);
+        let mut round = 1;
+        loop {
+            let mut worth_waiting = None;
+            let mut hopeless = None;
+            for at in (from..from + self.servers.len()).map(|at| at % self.servers.len()) {
+                match self.dial_pinned(&self.servers[at], &pinned).await {
+                    Ok(greeted) => return Ok((at, Link::start(greeted, self.options.max_in_flight))),
+                    Err(error) => {
+                        tracing::warn!(server = %self.servers[at], %error, "cannot connect");
+                        let kind = if error.is_retryable() { &mut worth_waiting } else { &mut hopeless };
+                        *kind = Some(error);
+                    }
+                }
+            }
+            match (worth_waiting, hopeless) {
+                (Some(_), _) if round < self.options.rounds => {}
+                (Some(error), None) | (_, Some(error)) => return Err(error),
+                (None, None) => return Err(ClientError::Closed),
+            }
+            round += 1;
+            sleep(backoff.pause()).await;
+        }
+    }
+
+    async fn dial_pinned(&self, server: &Arc<str>, pinned: &Served) -> Result<Greeted, ClientError> {
+        let greeted = dial(server, &self.options).await?;
+        same_cluster(pinned, &greeted.served)?;
+        Ok(greeted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        // Nothing in the locked sections panics half way.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn same_cluster(known: &Served, new: &Served) -> Result<(), ClientError> {
+    if new.cluster == known.cluster {
+        return Ok(());
+    }
+    Err(ClientError::ClustersDiffer {
+        server: Arc::clone(&new.server),
+        found: new.cluster,
+        other: Arc::clone(&known.server),
+        expected: known.cluster,
+    })
+}
+
+/// Greets every server at once and compares their clusters. Returns the first of the list that answered.
+async fn greet_all(servers: &[Arc<str>], options: &Options) -> Result<(usize, Greeted), ClientError> {
+    let mut dials = JoinSet::new();
+    for (at, server) in servers.iter().cloned().enumerate() {
+        let options = options.clone();
+        dials.spawn(async move { (at, dial(&server, &options).await) });
+    }
+    let mut deadline = Instant::now() + options.connect_timeout + STRAGGLERS;
+    let (mut best, mut failure): (Option<(usize, Greeted)>, Option<ClientError>) = (None, None);
+    while let Ok(Some(joined)) = timeout_at(deadline, dials.join_next()).await {
+        match joined {
+            Ok((at, Ok(greeted))) => {
+                let Some((first, known)) = best else {
+                    deadline = deadline.min(Instant::now() + STRAGGLERS);
+                    best = Some((at, greeted));
+                    continue;
+                };
+                same_cluster(&known.served, &greeted.served)?;
+                best = Some(if at < first { (at, greeted) } else { (first, known) });
+            }
+            Ok((_, Err(error))) => {
+                tracing::debug!(%error, "a server did not answer");
+                // What will not pass by waiting says more than "not reached".
+                let keeps = failure.as_ref().is_some_and(|known| !known.is_retryable());
+                failure = if keeps { failure } else { Some(error) };
+            }
+            Err(ended) => {
+                if let Ok(panic) = ended.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
+    }
+    best.ok_or_else(|| failure.unwrap_or(ClientError::Closed))
+}

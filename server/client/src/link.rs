@@ -1,0 +1,309 @@
+//! One connection: many callers append requests, one task writes and reads.
+//!
+//! # Invariants
+//! - I1 whoever is in `pending` is told an outcome: by a reply, or by the end of the link;
+//! - I2 permits left + requests in flight = the bound of requests in flight, until the link ends;
+//! - I3 after the end, or after GOAWAY, no request is taken; after GOAWAY those in flight are still answered.
+
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::time::timeout;
+use xuid_protocol::{
+    ParsedReply, Reply, Request, WAIT_CAP, parse_reply, request_array, request_bye, request_decode,
+    request_info, request_next, request_ping, request_runs, request_stats,
+};
+
+use crate::answer;
+use crate::dial::Greeted;
+use crate::error::{Breach, ClientError};
+use crate::pending::{Expected, Outcome, Pending, Waiter};
+use crate::served::Served;
+
+/// Room made for each read: a few hundred replies to NEXT, and few reads for a large ARRAY.
+const READ_ROOM: usize = 64 * 1_024;
+
+/// How long the read side may go on when writing failed: the server may have said why before it closed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long a link may live after GOAWAY: the longest wait of a request, and some.
+const LEAVING_MAX: Duration = WAIT_CAP.saturating_add(Duration::from_secs(5));
+
+/// A greeted connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) served: Arc<Served>,
+    inner: Mutex<Inner>,
+    /// One permit a request in flight (I2); closed when no more are taken.
+    permits: Semaphore,
+    /// There is something in the outbox, or the link is over.
+    wake: Notify,
+    /// GOAWAY came.
+    leave: Notify,
+    /// Reads that brought something. Relaxed: it is only compared with an earlier value of itself.
+    heard: AtomicU64,
+    /// The longest reply that can have been asked for.
+    max_reply: u32,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    outbox: Vec<u8>,
+    pending: Pending,
+}
+
+#[derive(Debug)]
+enum State {
+    Serving,
+    Leaving,
+    Ended,
+}
+
+/// The link takes no more requests: get another one.
+#[derive(Debug)]
+pub(crate) struct NotServing;
+
+impl Link {
+    /// Starts the task of a greeted connection.
+    pub(crate) fn start(greeted: Greeted, max_in_flight: u32) -> Arc<Self> {
+        let Greeted { stream, served, inbox } = greeted;
+        let limits = served.limits;
+        let in_flight = limits.max_in_flight.clamp(1, max_in_flight);
+        let link = Arc::new(Self {
+            served: Arc::new(served),
+            inner: Mutex::new(Inner {
+                state: State::Serving,
+                outbox: Vec::new(),
+                pending: Pending::default(),
+            }),
+            permits: Semaphore::new(in_flight as usize),
+            wake: Notify::new(),
+            leave: Notify::new(),
+            heard: AtomicU64::new(0),
+            // Runs of one id each, or a JSON text, and room for what a later server may add.
+            max_reply: limits.max_count.saturating_mul(16).saturating_add(1 << 20),
+        });
+        let (read, write) = stream.into_split();
+        tokio::spawn(drive(Ending(Arc::clone(&link)), read, write, inbox));
+        link
+    }
+
+    /// Whether requests are taken.
+    pub(crate) fn is_serving(&self) -> bool {
+        matches!(self.lock().state, State::Serving)
+    }
+
+    /// Appends a request when there is room for one more in flight.
+    pub(crate) async fn submit(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<oneshot::Receiver<Outcome>, NotServing> {
+        let permit = self.permits.acquire().await.map_err(|_| NotServing)?;
+        let (reply, receiver) = oneshot::channel();
+        let waiter = Waiter { expected: Expected::of(request), reply };
+        let mut inner = self.lock();
+        if !matches!(inner.state, State::Serving) {
+            return Err(NotServing);
+        }
+        let request_id = inner.pending.insert(waiter);
+        let was_empty = inner.outbox.is_empty();
+        encode(&mut inner.outbox, request_id, request);
+        drop(inner);
+        // The reply gives it back, whether or not its caller still waits.
+        permit.forget();
+        if was_empty {
+            self.wake.notify_one();
+        }
+        Ok(receiver)
+    }
+
+    /// How often something was received.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// Ends the link: whoever waits is told `error`. The first end counts.
+    pub(crate) fn end(&self, error: &ClientError) {
+        let mut inner = self.lock();
+        inner.state = State::Ended;
+        let waiters = inner.pending.drain();
+        drop(inner);
+        self.permits.close();
+        self.wake.notify_one();
+        for waiter in waiters {
+            // A caller that no longer waits needs no error.
+            let _ = waiter.reply.send(Err(error.clone()));
+        }
+    }
+
+    /// Ends when GOAWAY came and the time after it is over.
+    async fn leaving(&self) {
+        self.leave.notified().await;
+        tokio::time::sleep(LEAVING_MAX).await;
+    }
+
+    /// Writes the outbox whenever there is something in it; `Ok` when the link was ended.
+    async fn write_loop(&self, mut write: OwnedWriteHalf) -> io::Result<()> {
+        let mut batch = Vec::new();
+        loop {
+            self.wake.notified().await;
+            // One read wakes many callers. Those that are about to ask again do it now, and share the write.
+            tokio::task::yield_now().await;
+            loop {
+                {
+                    let mut inner = self.lock();
+                    if matches!(inner.state, State::Ended) {
+                        return Ok(());
+                    }
+                    std::mem::swap(&mut batch, &mut inner.outbox);
+                }
+                if batch.is_empty() {
+                    break;
+                }
+                write.write_all(&batch).await?;
+                batch.clear();
+            }
+        }
+    }
+
+    /// Reads and delivers until the connection ends, or nothing is left to wait for after GOAWAY.
+    async fn read_loop(&self, mut read: OwnedReadHalf, mut inbox: Vec<u8>) -> ClientError {
+        let server = &self.served.server;
+        loop {
+            match self.deliver(&inbox) {
+                Ok(consumed) => drop(inbox.drain(..consumed)),
+                Err(error) => return error,
+            }
+            if self.has_left() {
+                return ClientError::lost(server, None);
+            }
+            inbox.reserve(READ_ROOM);
+            match read.read_buf(&mut inbox).await {
+                Ok(0) => return ClientError::lost(server, None),
+                Ok(_) => self.heard.fetch_add(1, Ordering::Relaxed),
+                Err(error) => return ClientError::lost(server, Some(error)),
+            };
+        }
+    }
+
+    /// Hands out every whole reply; returns their length. An error ends the link.
+    fn deliver(&self, inbox: &[u8]) -> Result<usize, ClientError> {
+        let (mut at, mut answered) = (0, 0);
+        let outcome = loop {
+            match parse_reply(&inbox[at..], self.max_reply) {
+                Err(bad) => break Err(self.breach(bad)),
+                Ok(ParsedReply::Incomplete { .. }) => break Ok(at),
+                Ok(ParsedReply::Frame { consumed, request_id, op, reply }) => {
+                    at += consumed;
+                    match self.hand_out(request_id, op, &reply) {
+                        Ok(permits) => answered += permits,
+                        Err(error) => break Err(error),
+                    }
+                }
+            }
+        };
+        self.permits.add_permits(answered);
+        outcome
+    }
+
+    /// One frame; how many requests it answers.
+    fn hand_out(&self, request_id: u64, op: u8, reply: &Reply<'_>) -> Result<usize, ClientError> {
+        if let Reply::GoAway = reply {
+            let mut inner = self.lock();
+            if let State::Serving = inner.state {
+                inner.state = State::Leaving;
+                // Those who wait for room look for another link now.
+                self.permits.close();
+                self.leave.notify_one();
+                tracing::debug!(server = %self.served.server, "told to go away");
+            }
+            return Ok(0);
+        }
+        // Bound to a name, so that the lock is not held while a large reply is copied.
+        let waiter = self.lock().pending.take(request_id);
+        let Some(waiter) = waiter else {
+            return Err(match reply {
+                // About the connection as a whole.
+                Reply::Error(error) => ClientError::refused(&self.served.server, error),
+                _ => self.breach(Breach::UnknownRequest(request_id)),
+            });
+        };
+        match answer::check(&self.served.server, waiter.expected, op, reply) {
+            Ok(outcome) => {
+                // A caller that no longer waits wastes its ids.
+                let _ = waiter.reply.send(outcome);
+                Ok(1)
+            }
+            Err(breach) => {
+                let error = self.breach(breach);
+                let _ = waiter.reply.send(Err(error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    fn breach(&self, breach: impl Into<Breach>) -> ClientError {
+        ClientError::protocol(&self.served.server, breach)
+    }
+
+    /// After GOAWAY, and nothing in flight.
+    fn has_left(&self) -> bool {
+        let inner = self.lock();
+        matches!(inner.state, State::Leaving) && inner.pending.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing in the locked sections panics half way.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The life of a connection: reads and writes until either ends.
+async fn drive(ending: Ending, read: OwnedReadHalf, write: OwnedWriteHalf, inbox: Vec<u8>) {
+    let link = &*ending.0;
+    let server = &link.served.server;
+    let mut reading = pin!(link.read_loop(read, inbox));
+    let error = tokio::select! {
+        end = &mut reading => end,
+        end = link.write_loop(write) => match end {
+            Ok(()) => ClientError::Closed,
+            Err(error) => match timeout(LAST_WORDS, reading).await {
+                Ok(end) => end,
+                Err(_) => ClientError::lost(server, Some(error)),
+            },
+        },
+        () = link.leaving() => ClientError::lost(server, None),
+    };
+    tracing::debug!(%server, %error, "the connection is over");
+    link.end(&error);
+}
+
+/// Tells the waiters even when the task is dropped, as by the end of its runtime, and be it before its first turn (I1).
+struct Ending(Arc<Link>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end(&ClientError::lost(&self.0.served.server, None));
+    }
+}
+
+fn encode(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>) {
+    match *request {
+        Request::Next { order } => request_next(out, request_id, order),
+        Request::Array(bulk) => request_array(out, request_id, bulk),
+        Request::Runs(bulk) => request_runs(out, request_id, bulk),
+        Request::Decode { id } => request_decode(out, request_id, id),
+        Request::Info => request_info(out, request_id),
+        Request::Stats => request_stats(out, request_id),
+        Request::Ping(bytes) => request_ping(out, request_id, bytes),
+        Request::Bye => request_bye(out, request_id),
+        Request::Hello(_) => debug_assert!(false, "HELLO is said before a link is started"),
+    }
+}

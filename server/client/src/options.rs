@@ -1,0 +1,158 @@
+//! What a caller may choose.
+
+use std::time::Duration;
+
+use xuid_protocol::{ClusterId, Hello, request_hello};
+
+use crate::error::ClientError;
+
+/// How a client connects, waits and tries again. Checked by [`Client::connect`](crate::Client::connect).
+///
+/// ```
+/// use std::time::Duration;
+/// use xuid_client::Options;
+/// let options = Options::new().client_name("billing").max_in_flight(256).retry_for(Duration::from_secs(2));
+/// # drop(options);
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) client_name: String,
+    pub(crate) token: Vec<u8>,
+    pub(crate) cluster: ClusterId,
+    pub(crate) max_in_flight: u32,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) rounds: u32,
+    pub(crate) first_pause: Duration,
+    pub(crate) longest_pause: Duration,
+    pub(crate) retry_for: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            client_name: concat!("xuid-client/", env!("CARGO_PKG_VERSION")).to_owned(),
+            token: Vec::new(),
+            cluster: ClusterId::ANY,
+            max_in_flight: 1_024,
+            connect_timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(10),
+            rounds: 6,
+            first_pause: Duration::from_millis(20),
+            longest_pause: Duration::from_secs(2),
+            retry_for: Duration::ZERO,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What this client calls itself in the server's logs, at most 255 bytes. Defaults to the crate's name and version.
+    #[must_use]
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.client_name = name.into();
+        self
+    }
+
+    /// What proves this client's right, at most 255 bytes. Defaults to nothing.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
+        self.token = token.into();
+        self
+    }
+
+    /// The cluster that the servers must be of. Worth setting wherever it is known: it turns a wrong address into an
+    /// error instead of ids of another namespace. Defaults to the cluster of the first server that answers.
+    #[must_use]
+    pub fn cluster(mut self, cluster: ClusterId) -> Self {
+        self.cluster = cluster;
+        self
+    }
+
+    /// Requests in flight at once; further calls wait. Too small, and the connection idles between replies; too large
+    /// only costs memory. The server's own limit holds too. Defaults to 1,024.
+    #[must_use]
+    pub fn max_in_flight(mut self, requests: u32) -> Self {
+        self.max_in_flight = requests;
+        self
+    }
+
+    /// How long connecting and HELLO may take, for each server. Too short, and a busy server is given up; too long, and
+    /// a dead one is waited for. Defaults to 5 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// How long a reply may take beyond the wait that the request itself allows. When nothing at all came in that time,
+    /// the connection is given up with it. Defaults to 10 s.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = limit;
+        self
+    }
+
+    /// How often all servers are tried before a call that needs a connection fails. The next call tries again. Only the
+    /// first connection is tried just once, so that a wrong address is an error at once. Defaults to 6.
+    #[must_use]
+    pub fn reconnect_rounds(mut self, rounds: u32) -> Self {
+        self.rounds = rounds;
+        self
+    }
+
+    /// The pause after a failure: from `first`, doubled each time, up to `longest`; half of it is random. Too short,
+    /// and a thousand clients meet a restarted server at once. Defaults to 20 ms and 2 s.
+    #[must_use]
+    pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.first_pause = first;
+        self.longest_pause = longest;
+        self
+    }
+
+    /// How long a call goes on trying after errors that are worth it: refusals with a retryable status, lost
+    /// connections. It never repeats an id. Defaults to zero: the caller sees every error.
+    #[must_use]
+    pub fn retry_for(mut self, limit: Duration) -> Self {
+        self.retry_for = limit;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ClientError> {
+        let invalid = |name, found, allowed| Err(ClientError::Invalid { name, found, allowed });
+        if let Err(long) = request_hello(&mut Vec::new(), 0, &self.hello()) {
+            return invalid(long.field, long.len as u64, "a length of at most 255 bytes");
+        }
+        match (self.max_in_flight, self.rounds) {
+            (0, _) => invalid("max_in_flight", 0, "1 or more"),
+            (_, 0) => invalid("reconnect_rounds", 0, "1 or more"),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn hello(&self) -> Hello<'_> {
+        Hello { cluster: self.cluster, token: &self.token, ..Hello::new(&self.client_name) }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Everything but the token, which is a secret.
+        f.debug_struct("Options")
+            .field("client_name", &self.client_name)
+            .field("cluster", &self.cluster)
+            .field("max_in_flight", &self.max_in_flight)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("timeout", &self.timeout)
+            .field("rounds", &self.rounds)
+            .field("first_pause", &self.first_pause)
+            .field("longest_pause", &self.longest_pause)
+            .field("retry_for", &self.retry_for)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,160 @@
+//! What a caller can tell errors apart by.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use xuid_client::{Breach, Client, ClientError, Order, Status};
+use xuid_protocol::{ArrayWriter, Refusal, reply_error, reply_id, reply_ping};
+
+use crate::fake::{Asked, Fake, cluster_id, quick, soon};
+
+#[tokio::test]
+async fn a_refusal_carries_status_pause_and_text_and_keeps_the_connection() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let later = Status::from_code(0x80ff);
+    for status in Status::NAMED[1..].iter().copied().chain([later]) {
+        let refusal = Refusal::new(status, "so it is").retry_after(Duration::from_millis(70));
+        let (next, ()) = tokio::join!(client.next(Order::Any), peer.refuse(&refusal));
+        let error = next.unwrap_err();
+        assert!(matches!(error, ClientError::Refused { status: found, .. } if found == status), "{error:?}");
+        assert_eq!(error.is_retryable(), status.is_retryable());
+        assert_eq!(error.retry_after(), Duration::from_millis(70));
+        assert!(error.to_string().contains("so it is") && error.to_string().contains(&status.to_string()));
+    }
+    let (next, ()) = tokio::join!(client.next(Order::Any), peer.serve(8));
+    assert_eq!(next.unwrap(), 8);
+}
+
+#[tokio::test]
+async fn an_array_of_another_length_ends_the_connection() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let script = async {
+        let (request_id, _) = peer.ask().await.unwrap();
+        peer.send(|out| {
+            let mut writer = ArrayWriter::begin(out, request_id, 4);
+            writer.run(1, 4);
+            writer.finish();
+        })
+        .await;
+        peer.expect_end().await;
+    };
+    let call = client.array(5, Order::Any, Duration::ZERO);
+    let (array, ()) = soon(async { tokio::join!(call, script) }).await;
+    let error = array.unwrap_err();
+    let ClientError::Protocol { source: Breach::Count { asked: 5, answered: 4 }, .. } = error else {
+        panic!("{error:?}")
+    };
+    assert!(!error.is_retryable() && error.source().unwrap().to_string().contains("5 ids were asked for"));
+}
+
+#[tokio::test]
+async fn replies_to_nobody_or_of_another_op_end_the_connection() {
+    for case in 0..3 {
+        let fake = Fake::start(1).await;
+        let (client, mut peer) = fake.pair(quick()).await;
+        let script = async {
+            let request_id = peer.expect(Asked::Next(Order::Any)).await;
+            peer.send(|out| match case {
+                0 => reply_id(out, request_id + 1, 1),
+                1 => reply_ping(out, request_id, &[0; 8]),
+                _ => out.extend_from_slice(&[0; 16]),
+            })
+            .await;
+            peer.expect_end().await;
+        };
+        let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
+        let error = next.unwrap_err();
+        assert!(matches!(error, ClientError::Protocol { .. }), "{case}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_about_the_whole_connection_reaches_everybody_in_flight() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let script = async {
+        for _ in 0..2 {
+            peer.expect(Asked::Next(Order::Any)).await;
+        }
+        let refusal = Refusal::new(Status::BAD_REQUEST, "a frame was begun and not finished in 30 s");
+        peer.send(|out| reply_error(out, 0, 0x10, &refusal)).await;
+        peer.expect_end().await;
+    };
+    let calls = async { tokio::join!(client.next(Order::Any), client.next(Order::Any)) };
+    let ((a, b), ()) = soon(async { tokio::join!(calls, script) }).await;
+    for outcome in [a, b] {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, ClientError::Refused { status: Status::BAD_REQUEST, .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_speaks_something_else_or_nothing_is_an_error_that_names_it() {
+    let fake = Fake::start(1).await;
+    let script = async {
+        let mut peer = fake.accept().await;
+        peer.hello().await;
+        peer.stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        peer.expect_end().await;
+    };
+    let (client, ()) = soon(async { tokio::join!(Client::connect(fake.addr, quick()), script) }).await;
+    let error = client.unwrap_err();
+    assert!(matches!(error, ClientError::Protocol { .. }), "{error:?}");
+    assert!(error.to_string().contains(&fake.addr.to_string()), "{error}");
+
+    let addr = fake.addr;
+    drop(fake);
+    let error = soon(Client::connect(addr, quick())).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_of_a_version_that_was_not_offered_is_refused() {
+    let fake = Fake::start(1).await;
+    let script = async {
+        let mut peer = fake.accept().await;
+        let (request_id, _) = peer.hello().await;
+        let mut reply = Vec::new();
+        let hello = xuid_protocol::HelloReply {
+            version: 2,
+            features: 0,
+            cluster: cluster_id(1),
+            epoch_ms: 0,
+            tick_us: 1_000,
+            time_bits: 41,
+            worker_bits: 10,
+            sequence_bits: 12,
+            limits: fake.limits,
+            server: "2.0",
+        };
+        xuid_protocol::reply_hello(&mut reply, request_id, &hello);
+        peer.stream.write_all(&reply).await.unwrap();
+        peer.expect_end().await;
+    };
+    let (client, ()) = soon(async { tokio::join!(Client::connect(fake.addr, quick()), script) }).await;
+    let error = client.unwrap_err();
+    assert!(matches!(error, ClientError::Protocol { source: Breach::Version(2), .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn options_and_arguments_out_of_range_are_told_before_anything_is_sent() {
+    let long = "x".repeat(256);
+    for options in [
+        quick().client_name(long.as_str()),
+        quick().token(long.as_bytes()),
+        quick().max_in_flight(0),
+        quick().reconnect_rounds(0),
+    ] {
+        let error = Client::connect("127.0.0.1:1", options).await.unwrap_err();
+        assert!(matches!(error, ClientError::Invalid { .. }), "{error:?}");
+    }
+    let none = Client::connect_any(Vec::<String>::new(), quick()).await.unwrap_err();
+    assert!(matches!(none, ClientError::Invalid { name: "servers", .. }), "{none:?}");
+    let fake = Fake::start(1).await;
+    let (client, _peer) = fake.pair(quick()).await;
+    let error = client.ping(&[0; 1_025]).await.unwrap_err();
+    assert!(matches!(error, ClientError::Invalid { name: "ping", found: 1_025, .. }), "{error:?}");
+}

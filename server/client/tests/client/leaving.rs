@@ -1,0 +1,263 @@
+//! Ends of connections, and what comes after.
+
+use std::time::Duration;
+
+use xuid_client::{ClientError, Options, Order, Status};
+use xuid_protocol::{Refusal, reply_bye, reply_id};
+
+use crate::fake::{Asked, Fake, quick, soon};
+
+#[tokio::test]
+async fn a_lost_reply_is_an_error_and_the_next_call_reconnects() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let (lost, ()) = tokio::join!(client.next(Order::Any), async {
+        peer.expect(Asked::Next(Order::Any)).await;
+        drop(peer);
+    });
+    let lost = lost.unwrap_err();
+    assert!(matches!(lost, ClientError::Lost { .. }) && lost.is_retryable(), "{lost:?}");
+    let (next, mut peer) = soon(async {
+        tokio::join!(client.next(Order::Any), async {
+            let mut peer = fake.greet().await;
+            peer.serve(5).await;
+            peer
+        })
+    })
+    .await;
+    assert_eq!(next.unwrap(), 5);
+    let (next, ()) = tokio::join!(client.next(Order::Any), peer.serve(6));
+    assert_eq!(next.unwrap(), 6, "and keeps the new connection");
+}
+
+#[tokio::test]
+async fn everybody_in_flight_is_told_when_the_connection_ends() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let calls: Vec<_> = (0..50)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.next(Order::Any).await })
+        })
+        .collect();
+    for _ in 0..50 {
+        peer.expect(Asked::Next(Order::Any)).await;
+    }
+    drop(peer);
+    for call in calls {
+        let outcome = soon(call).await.unwrap();
+        assert!(matches!(outcome, Err(ClientError::Lost { .. })), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn with_retries_allowed_a_lost_reply_is_asked_for_again() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick().retry_for(Duration::from_secs(15))).await;
+    let script = async {
+        peer.expect(Asked::Next(Order::Any)).await;
+        drop(peer);
+        let mut peer = fake.greet().await;
+        peer.overload(Duration::from_millis(3)).await;
+        peer.overload(Duration::ZERO).await;
+        peer.serve(9).await;
+        peer
+    };
+    let (next, mut peer) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
+    assert_eq!(next.unwrap(), 9);
+    let hopeless = Refusal::new(Status::EXHAUSTED, "the time bits ran out");
+    let (next, ()) = tokio::join!(client.next(Order::Any), peer.refuse(&hopeless));
+    assert!(!next.unwrap_err().is_retryable(), "what will not pass is not asked again");
+}
+
+#[tokio::test]
+async fn a_pause_beyond_the_time_for_retries_ends_them() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick().retry_for(Duration::from_secs(15))).await;
+    let hour = Duration::from_hours(1);
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.overload(hour)) }).await;
+    assert_eq!(next.unwrap_err().retry_after(), hour);
+}
+
+#[tokio::test]
+async fn after_goaway_what_is_in_flight_is_finished_and_the_rest_goes_elsewhere() {
+    let fake = Fake::start(1).await;
+    let (client, mut old) = fake.pair(quick()).await;
+    let first = tokio::spawn({
+        let client = client.clone();
+        async move { client.next(Order::Fresh).await }
+    });
+    let open = old.expect(Asked::Next(Order::Fresh)).await;
+    old.goaway().await;
+    // Until GOAWAY has arrived, calls still come here, as they may: it is what a PING behind it would show.
+    let mut new = loop {
+        let call = tokio::spawn({
+            let client = client.clone();
+            async move { client.next(Order::Any).await }
+        });
+        let peer = tokio::select! {
+            mut peer = fake.greet() => {
+                peer.serve(2).await;
+                Some(peer)
+            }
+            asked = old.ask() => {
+                let (request_id, _) = asked.expect("a request");
+                old.send(|out| reply_id(out, request_id, 2)).await;
+                None
+            }
+        };
+        assert_eq!(soon(call).await.unwrap().unwrap(), 2);
+        if let Some(peer) = peer {
+            break peer;
+        }
+    };
+    assert!(!first.is_finished(), "the first one is still in flight");
+    old.send(|out| reply_id(out, open, 1)).await;
+    assert_eq!(soon(first).await.unwrap().unwrap(), 1);
+    old.expect_end().await;
+    let (next, ()) = tokio::join!(client.next(Order::Any), new.serve(3));
+    assert_eq!(next.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn an_idle_connection_told_to_go_is_closed_and_another_made_only_when_needed() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    peer.goaway().await;
+    peer.expect_end().await;
+    assert!(!fake.has_caller().await, "nobody asked for anything");
+    let (next, ()) = soon(async {
+        tokio::join!(client.next(Order::Any), async {
+            fake.greet().await.serve(4).await;
+        })
+    })
+    .await;
+    assert_eq!(next.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_within_the_rounds_allowed_is_waited_for() {
+    let fake = Fake::start(1).await;
+    let (client, peer) = fake.pair(quick().reconnect_rounds(5)).await;
+    drop(peer);
+    let script = async {
+        for _ in 0..4 {
+            // Hangs up before HELLO is answered, as a server in its start would.
+            fake.accept().await.hello().await;
+        }
+        fake.greet().await.serve(6).await;
+    };
+    let call = async {
+        loop {
+            // The end of the first connection may reach this call or be known before it.
+            match client.next(Order::Any).await {
+                Err(ClientError::Lost { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+    };
+    let (next, ()) = soon(async { tokio::join!(call, script) }).await;
+    assert_eq!(next.unwrap(), 6);
+}
+
+#[tokio::test]
+async fn many_callers_share_one_failed_dial() {
+    let fake = Fake::start(1).await;
+    let (client, peer) = fake.pair(quick().reconnect_rounds(1)).await;
+    drop(peer);
+    // Until the client knows that its connection is gone.
+    while client.is_connected() {
+        tokio::task::yield_now().await;
+    }
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.next(Order::Any).await })
+        })
+        .collect();
+    fake.accept().await.hello().await;
+    for call in calls {
+        let outcome = soon(call).await.unwrap();
+        assert!(matches!(outcome, Err(ClientError::Lost { .. })), "{outcome:?}");
+    }
+    assert!(!fake.has_caller().await, "one dial was enough for all");
+}
+
+#[tokio::test]
+async fn a_server_that_stays_away_is_an_error_after_the_rounds_allowed() {
+    let fake = Fake::start(1).await;
+    let addr = fake.addr;
+    let (client, peer) = fake.pair(quick().reconnect_rounds(3)).await;
+    drop((peer, fake));
+    // Refused at once, so that three rounds are short.
+    let gone = loop {
+        match soon(client.next(Order::Any)).await.unwrap_err() {
+            ClientError::Lost { .. } => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(gone, ClientError::Unreachable { .. }) && gone.is_retryable(), "{gone:?}");
+    assert!(gone.to_string().contains(&addr.to_string()), "{gone}");
+}
+
+#[tokio::test]
+async fn a_silent_server_is_given_up_after_the_timeout() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick().timeout(Duration::from_millis(30))).await;
+    let (next, _) = tokio::join!(client.next(Order::Any), peer.expect(Asked::Next(Order::Any)));
+    let late = next.unwrap_err();
+    assert!(matches!(late, ClientError::Timeout { .. }) && late.is_retryable(), "{late:?}");
+    peer.expect_end().await;
+    let (next, ()) = soon(async {
+        tokio::join!(client.next(Order::Any), async {
+            fake.greet().await.serve(4).await;
+        })
+    })
+    .await;
+    assert_eq!(next.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn the_last_clone_closes_the_connection() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(Options::new()).await;
+    let clone = client.clone();
+    drop(client);
+    let (next, ()) = tokio::join!(clone.next(Order::Any), peer.serve(1));
+    assert_eq!(next.unwrap(), 1);
+    drop(clone);
+    peer.expect_end().await;
+}
+
+#[tokio::test]
+async fn closing_says_bye_and_ends_every_clone() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(Options::new()).await;
+    let clone = client.clone();
+    let script = async {
+        let request_id = peer.expect(Asked::Bye).await;
+        peer.send(|out| reply_bye(out, request_id)).await;
+        peer.expect_end().await;
+    };
+    soon(async { tokio::join!(client.close(), script) }).await;
+    assert!(matches!(clone.next(Order::Any).await, Err(ClientError::Closed)));
+    assert!(!fake.has_caller().await);
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_the_runtime_that_made_it_and_the_next_call_knows() {
+    let (client, peer, addr) = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let fake = Fake::start(1).await;
+            let (client, peer) = fake.pair(quick().reconnect_rounds(1)).await;
+            (client, peer, fake.addr)
+        })
+    })
+    .join()
+    .unwrap();
+    drop(peer);
+    // Not a timeout: nobody waits for a task that is gone.
+    let error = soon(client.next(Order::Any)).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?} of {addr}");
+}

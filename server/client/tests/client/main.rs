@@ -1,0 +1,13 @@
+//! The client over a real loopback socket, against a server whose every word the test decides.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a helper of a test fails by a panic, as the test does"
+)]
+
+mod errors;
+mod fake;
+mod leaving;
+mod pipeline;
+mod several;

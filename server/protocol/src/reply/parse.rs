@@ -1,0 +1,151 @@
+//! Bytes to replies. What follows the fields of a reply is not looked at: a later server may say more.
+
+use std::borrow::Cow;
+
+use crate::cluster::ClusterId;
+use crate::fields::Fields;
+use crate::greeting::HelloReply;
+use crate::header::{HEADER_LEN, Header, REPLY_BIT};
+use crate::limits::Limits;
+use crate::op::Op;
+use crate::reply::{BadReply, Decoded, ErrorReply, Ids, Reply, Runs};
+use crate::status::Status;
+
+/// What lies at the front of the input.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ParsedReply<'a> {
+    /// The beginning of a frame, or nothing.
+    Incomplete {
+        /// Bytes of input that must be there before it makes sense to look again; more than there are now.
+        need: usize,
+    },
+    /// A frame.
+    Frame {
+        /// Bytes to take off the input.
+        consumed: usize,
+        /// Of the request; 0 for GOAWAY.
+        request_id: u64,
+        /// The op of the request, without the reply bit. An error reply may carry any.
+        op: u8,
+        /// What is answered.
+        reply: Reply<'a>,
+    },
+}
+
+/// Parses the frame at the front of `buf`. `max_body` bounds what the reader is ready to hold: it is the reader's own
+/// limit, the server's `max_body` is about requests.
+///
+/// ```
+/// use xuid_protocol::{ParsedReply, Reply, parse_reply, reply_id};
+/// let mut bytes = Vec::new();
+/// reply_id(&mut bytes, 7, 1_128_275_363_336_683_521);
+/// let parsed = parse_reply(&bytes, 1 << 20)?;
+/// let reply = Reply::Next(1_128_275_363_336_683_521);
+/// assert_eq!(parsed, ParsedReply::Frame { consumed: 24, request_id: 7, op: 0x10, reply });
+/// # Ok::<(), xuid_protocol::BadReply>(())
+/// ```
+///
+/// # Errors
+/// Bytes that are no reply: the connection is of no use any more.
+pub fn parse_reply(buf: &[u8], max_body: u32) -> Result<ParsedReply<'_>, BadReply> {
+    let Some((head, rest)) = buf.split_first_chunk::<HEADER_LEN>() else {
+        return Ok(ParsedReply::Incomplete { need: HEADER_LEN });
+    };
+    let header = Header::decode(*head);
+    let Header { body_len, op, flags, request_id, .. } = header;
+    let goes_away = op == Op::GoAway.code();
+    if flags != 0 || (op & REPLY_BIT == 0 && !goes_away) {
+        return Err(BadReply::NotAReply { op, flags });
+    }
+    if body_len > max_body {
+        return Err(BadReply::TooLarge { body_len, limit: max_body });
+    }
+    let Some(body) = rest.get(..body_len as usize) else {
+        return Ok(ParsedReply::Incomplete { need: HEADER_LEN + body_len as usize });
+    };
+    let reply = if goes_away { Reply::GoAway } else { parse_body(header, body)? };
+    Ok(ParsedReply::Frame { consumed: HEADER_LEN + body.len(), request_id, op: op & !REPLY_BIT, reply })
+}
+
+fn parse_body(header: Header, body: &[u8]) -> Result<Reply<'_>, BadReply> {
+    let malformed = |what| BadReply::Malformed { op: header.op, body_len: body.len(), what };
+    let short = || malformed("it ends before its fields do");
+    let fields = Fields::new(body);
+    if header.status != 0 {
+        let error = parse_error(Status::from_code(header.status), fields).ok_or_else(short)?;
+        return Ok(Reply::Error(error));
+    }
+    let text = || str::from_utf8(body).map_err(|_| malformed("it is not UTF-8"));
+    Ok(match Op::from_code(header.op & !REPLY_BIT) {
+        Some(Op::Hello) => Reply::Hello(parse_hello(fields).ok_or_else(short)?),
+        Some(Op::Ping) => Reply::Ping(body),
+        Some(Op::Next) => Reply::Next({ fields }.u64().ok_or_else(short)?),
+        Some(Op::Array) => Reply::Array(parse_array(fields).ok_or_else(short)?),
+        Some(Op::Runs) => Reply::Runs(parse_runs(fields).map_err(malformed)?),
+        Some(Op::Decode) => Reply::Decode(parse_decoded(fields).ok_or_else(short)?),
+        Some(Op::Info) => Reply::Info(text()?),
+        Some(Op::Stats) => Reply::Stats(text()?),
+        Some(Op::Bye) => Reply::Bye,
+        Some(Op::GoAway) | None => return Err(BadReply::NotAReply { op: header.op, flags: header.flags }),
+    })
+}
+
+fn parse_error(status: Status, mut fields: Fields<'_>) -> Option<ErrorReply<'_>> {
+    let retry_after_ms = fields.u32()?;
+    let len = usize::from(fields.u16()?);
+    let text: Cow<'_, str> = String::from_utf8_lossy(fields.slice(len)?);
+    Some(ErrorReply { status, retry_after_ms, text })
+}
+
+fn parse_hello(mut fields: Fields<'_>) -> Option<HelloReply<'_>> {
+    let version = fields.u16()?;
+    let _reserved = fields.u16()?;
+    let features = fields.u32()?;
+    let cluster = ClusterId::from_bytes(fields.array()?);
+    let (epoch_ms, tick_us) = (fields.u64()?, fields.u32()?);
+    let [time_bits, worker_bits, sequence_bits, _reserved] = fields.array()?;
+    let limits = Limits {
+        max_body: fields.u32()?,
+        max_count: fields.u32()?,
+        max_in_flight: fields.u32()?,
+        idle_ms: fields.u32()?,
+    };
+    let server = str::from_utf8(fields.short()?).unwrap_or("(not UTF-8)");
+    Some(HelloReply {
+        version,
+        features,
+        cluster,
+        epoch_ms,
+        tick_us,
+        time_bits,
+        worker_bits,
+        sequence_bits,
+        limits,
+        server,
+    })
+}
+
+fn parse_array(mut fields: Fields<'_>) -> Option<Ids<'_>> {
+    let count = fields.u32()? as usize;
+    let _reserved = fields.u32()?;
+    let (ids, _) = fields.rest().as_chunks::<8>();
+    ids.get(..count).map(Ids)
+}
+
+fn parse_runs(mut fields: Fields<'_>) -> Result<Runs<'_>, &'static str> {
+    let short = "it ends before its fields do";
+    let (Some(ids), Some(len)) = (fields.u32(), fields.u32()) else { return Err(short) };
+    let (runs, _) = fields.rest().as_chunks::<16>();
+    let runs = Runs { ids, runs: runs.get(..len as usize).ok_or(short)? };
+    if runs.iter().any(|run| run.last().is_none()) {
+        return Err("a run is empty, or leaves 64 bits");
+    }
+    if runs.iter().map(|run| u64::from(run.count)).sum::<u64>() != u64::from(ids) {
+        return Err("its runs do not add up to its count");
+    }
+    Ok(runs)
+}
+
+fn parse_decoded(mut fields: Fields<'_>) -> Option<Decoded> {
+    Some(Decoded { unix_ms: fields.u64()?, worker: fields.u32()?, sequence: fields.u32()? })
+}

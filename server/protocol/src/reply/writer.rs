@@ -1,0 +1,257 @@
+//! Replies that carry many ids, written straight into the output as the ids are taken.
+//!
+//! # Invariants
+//! - I1 the output ends with a whole frame or is as long as before: a writer that is dropped unfinished takes its
+//!   frame back;
+//! - I2 a finished frame holds exactly the count it was begun with: all or nothing.
+
+use crate::header::{HEADER_LEN, Header};
+use crate::limits::COUNT_CEILING;
+use crate::op::Op;
+use crate::run::Run;
+
+/// The reply to ARRAY in the making.
+///
+/// ```
+/// use xuid_protocol::ArrayWriter;
+/// let mut out = Vec::new();
+/// let mut writer = ArrayWriter::begin(&mut out, 7, 5);
+/// writer.run(100, 3);
+/// writer.ids(&[200, 300]);
+/// writer.finish();
+/// assert_eq!(out.len(), 16 + 8 + 5 * 8);
+/// ```
+#[derive(Debug)]
+#[must_use = "a writer that is not finished takes its frame back"]
+pub struct ArrayWriter<'o> {
+    frame: Frame<'o>,
+    left: u32,
+}
+
+impl<'o> ArrayWriter<'o> {
+    /// Begins the frame of exactly `count` ids; room for all of them is made at once.
+    ///
+    /// # Panics
+    /// If `count` is above [`COUNT_CEILING`].
+    pub fn begin(out: &'o mut Vec<u8>, request_id: u64, count: u32) -> Self {
+        assert!(count <= COUNT_CEILING, "{count} ids in one frame");
+        let body_len = 8 + 8 * count as usize;
+        out.reserve(HEADER_LEN + body_len);
+        let frame = Frame::begin(out);
+        frame.out.extend_from_slice(&Header::reply(Op::Array, body_len as u32, request_id).encode());
+        // The second word is reserved.
+        frame.out.extend_from_slice(&u64::from(count).to_le_bytes());
+        Self { frame, left: count }
+    }
+
+    /// How many ids are missing.
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// Writes `len` ids, the first of which is `first` and each one more than the one before.
+    ///
+    /// # Panics
+    /// If more ids come than the frame was begun for.
+    #[inline]
+    pub fn run(&mut self, first: u64, len: u32) {
+        self.take(len);
+        let at = self.frame.out.len();
+        self.frame.out.resize(at + 8 * len as usize, 0);
+        let (slots, _) = self.frame.out[at..].as_chunks_mut::<8>();
+        for (slot, id) in slots.iter_mut().zip(first..) {
+            *slot = id.to_le_bytes();
+        }
+    }
+
+    /// Writes these ids.
+    ///
+    /// # Panics
+    /// If more ids come than the frame was begun for.
+    #[inline]
+    pub fn ids(&mut self, ids: &[u64]) {
+        self.take(ids.len() as u32);
+        let at = self.frame.out.len();
+        self.frame.out.resize(at + 8 * ids.len(), 0);
+        let (slots, _) = self.frame.out[at..].as_chunks_mut::<8>();
+        for (slot, id) in slots.iter_mut().zip(ids) {
+            *slot = id.to_le_bytes();
+        }
+    }
+
+    /// Ends the frame.
+    ///
+    /// # Panics
+    /// If ids are missing: a frame must not say more than it carries.
+    pub fn finish(self) {
+        assert_eq!(self.left, 0, "ids missing in a reply to ARRAY");
+        self.frame.keep();
+    }
+
+    #[inline]
+    fn take(&mut self, len: u32) {
+        assert!(len <= self.left, "{len} ids where {} are missing", self.left);
+        self.left -= len;
+    }
+}
+
+/// The reply to RUNS in the making. Runs of stride 1 that touch become one.
+///
+/// ```
+/// use xuid_protocol::RunsWriter;
+/// let mut out = Vec::new();
+/// let mut writer = RunsWriter::begin(&mut out, 7, 60);
+/// writer.run(100, 30);
+/// writer.run(130, 20);
+/// writer.run(900, 10);
+/// writer.finish();
+/// assert_eq!(out.len(), 16 + 8 + 2 * 16);
+/// ```
+#[derive(Debug)]
+#[must_use = "a writer that is not finished takes its frame back"]
+pub struct RunsWriter<'o> {
+    frame: Frame<'o>,
+    request_id: u64,
+    count: u32,
+    left: u32,
+    runs: u32,
+    /// Not written yet, because the next one may touch it; empty at first.
+    last: Run,
+}
+
+impl<'o> RunsWriter<'o> {
+    /// Begins the frame of exactly `count` ids.
+    ///
+    /// # Panics
+    /// If `count` is above [`COUNT_CEILING`].
+    pub fn begin(out: &'o mut Vec<u8>, request_id: u64, count: u32) -> Self {
+        assert!(count <= COUNT_CEILING, "{count} ids in one frame");
+        let frame = Frame::begin(out);
+        // Header and counts are known at the end.
+        frame.out.extend_from_slice(&[0; HEADER_LEN + 8]);
+        Self { frame, request_id, count, left: count, runs: 0, last: Run { first: 0, count: 0, stride: 1 } }
+    }
+
+    /// How many ids are missing.
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// Adds `len` consecutive ids from `first`. An empty run is passed over.
+    ///
+    /// # Panics
+    /// If more ids come than the frame was begun for.
+    #[inline]
+    pub fn run(&mut self, first: u64, len: u32) {
+        self.push(Run { first, count: len, stride: 1 });
+    }
+
+    /// Adds a run of any stride. An empty run is passed over.
+    ///
+    /// # Panics
+    /// If more ids come than the frame was begun for.
+    pub fn push(&mut self, run: Run) {
+        assert!(run.count <= self.left, "{} ids where {} are missing", run.count, self.left);
+        if run.count == 0 {
+            return;
+        }
+        self.left -= run.count;
+        let last = &mut self.last;
+        let both_plain = last.stride == 1 && run.stride == 1;
+        if both_plain && last.count > 0 && last.first.checked_add(u64::from(last.count)) == Some(run.first) {
+            last.count += run.count;
+            return;
+        }
+        let done = std::mem::replace(last, run);
+        self.write(done);
+    }
+
+    fn write(&mut self, run: Run) {
+        if run.count == 0 {
+            return;
+        }
+        let number = u128::from(run.first) | u128::from(run.count) << 64 | u128::from(run.stride) << 96;
+        self.frame.out.extend_from_slice(&number.to_le_bytes());
+        self.runs += 1;
+    }
+
+    /// Ends the frame.
+    ///
+    /// # Panics
+    /// If ids are missing: a frame must not say more than it carries.
+    pub fn finish(mut self) {
+        assert_eq!(self.left, 0, "ids missing in a reply to RUNS");
+        self.write(self.last);
+        let Self { frame, request_id, count, runs, .. } = self;
+        let header = Header::reply(Op::Runs, 8 + 16 * runs, request_id);
+        let front = &mut frame.out[frame.begin..][..HEADER_LEN + 8];
+        front[..HEADER_LEN].copy_from_slice(&header.encode());
+        front[HEADER_LEN..HEADER_LEN + 4].copy_from_slice(&count.to_le_bytes());
+        front[HEADER_LEN + 4..].copy_from_slice(&runs.to_le_bytes());
+        frame.keep();
+    }
+}
+
+/// The part of the output that belongs to an unfinished frame.
+#[derive(Debug)]
+struct Frame<'o> {
+    out: &'o mut Vec<u8>,
+    begin: usize,
+    kept: bool,
+}
+
+impl<'o> Frame<'o> {
+    fn begin(out: &'o mut Vec<u8>) -> Self {
+        let begin = out.len();
+        Self { out, begin, kept: false }
+    }
+
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Frame<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.out.truncate(self.begin);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_is_dropped_leaves_the_output_as_it_was() {
+        let mut out = vec![1, 2, 3];
+        let mut array = ArrayWriter::begin(&mut out, 1, 10);
+        array.run(5, 5);
+        assert_eq!(array.left(), 5);
+        drop(array);
+        assert_eq!(out, [1, 2, 3]);
+        let mut runs = RunsWriter::begin(&mut out, 1, 10);
+        runs.run(5, 5);
+        runs.run(50, 5);
+        drop(runs);
+        assert_eq!(out, [1, 2, 3]);
+    }
+
+    #[test]
+    #[should_panic(expected = "11 ids where 10 are missing")]
+    fn more_ids_than_announced_are_a_mistake_of_the_server() {
+        ArrayWriter::begin(&mut Vec::new(), 1, 10).run(0, 11);
+    }
+
+    #[test]
+    #[should_panic(expected = "ids missing")]
+    fn fewer_ids_than_announced_are_a_mistake_of_the_server() {
+        let mut out = Vec::new();
+        let mut writer = RunsWriter::begin(&mut out, 1, 10);
+        writer.run(0, 9);
+        writer.finish();
+    }
+}

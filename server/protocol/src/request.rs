@@ -1,0 +1,101 @@
+//! What a client asks, as a value.
+
+pub(crate) mod encode;
+pub(crate) mod parse;
+
+use std::time::Duration;
+
+use crate::greeting::Hello;
+use crate::limits::WAIT_CAP;
+use crate::op::Op;
+use crate::order::Order;
+
+/// One request, borrowed from the bytes it came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// The greeting.
+    Hello(Hello<'a>),
+    /// Bytes to send back.
+    Ping(&'a [u8]),
+    /// One id.
+    Next {
+        /// Of what age and order.
+        order: Order,
+    },
+    /// Ids, one by one. The count is not checked yet: see [`Limits::check_count`](crate::Limits::check_count).
+    Array(Bulk),
+    /// Ids as runs. The count is not checked yet.
+    Runs(Bulk),
+    /// The fields of an id.
+    Decode {
+        /// The id, below 2^63.
+        id: u64,
+    },
+    /// What the server is.
+    Info,
+    /// What the server counted.
+    Stats,
+    /// The client leaves.
+    Bye,
+}
+
+/// What ARRAY and RUNS ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bulk {
+    /// How many ids: exactly so many, or an error.
+    pub count: u32,
+    /// How long they may take, in milliseconds, as written by the client.
+    pub wait_ms: u32,
+    /// Of what age and order.
+    pub order: Order,
+}
+
+impl Bulk {
+    /// `wait` is rounded up to whole milliseconds.
+    #[must_use]
+    pub fn new(count: u32, order: Order, wait: Duration) -> Self {
+        let wait_ms = u32::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX);
+        Self { count, wait_ms, order }
+    }
+
+    /// How long to wait: `wait_ms`, and [`WAIT_CAP`] at most.
+    #[must_use]
+    #[inline]
+    pub fn wait(&self) -> Duration {
+        Duration::from_millis(u64::from(self.wait_ms)).min(WAIT_CAP)
+    }
+}
+
+impl Request<'_> {
+    /// Its op.
+    #[must_use]
+    pub const fn op(&self) -> Op {
+        match self {
+            Self::Hello(_) => Op::Hello,
+            Self::Ping(_) => Op::Ping,
+            Self::Next { .. } => Op::Next,
+            Self::Array(_) => Op::Array,
+            Self::Runs(_) => Op::Runs,
+            Self::Decode { .. } => Op::Decode,
+            Self::Info => Op::Info,
+            Self::Stats => Op::Stats,
+            Self::Bye => Op::Bye,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_capped_at_a_minute_and_never_rounded_down() {
+        let wait = |wait_ms| Bulk { count: 1, wait_ms, order: Order::Any }.wait();
+        assert_eq!(wait(0), Duration::ZERO);
+        assert_eq!(wait(59_999), Duration::from_millis(59_999));
+        assert_eq!(wait(60_001), WAIT_CAP);
+        assert_eq!(wait(u32::MAX), WAIT_CAP);
+        assert_eq!(Bulk::new(1, Order::Any, Duration::from_micros(1)).wait_ms, 1);
+        assert_eq!(Bulk::new(1, Order::Any, Duration::MAX).wait_ms, u32::MAX);
+    }
+}

@@ -1,0 +1,141 @@
+//! Bytes from anywhere: no panic, no claim believed, and the same result however they are cut.
+
+use proptest::prelude::*;
+use xuid_protocol::{ParsedReply, ParsedRequest, Phase, Preface, check_preface, parse_reply, parse_request};
+
+use crate::values::{answer, encode_request, request};
+
+const MAX_BODY: u32 = 64;
+
+/// What a server sees of its input: each frame as text, so that it outlives the buffer, and what is left over.
+fn serve(pieces: &[&[u8]]) -> (Vec<String>, usize) {
+    let (mut buf, mut seen, mut need) = (Vec::new(), Vec::new(), 0);
+    for piece in pieces {
+        buf.extend_from_slice(piece);
+        while buf.len() >= need {
+            match parse_request(&buf, Phase::Serving, MAX_BODY) {
+                ParsedRequest::Incomplete { need: more } => {
+                    assert!(more > buf.len() && more <= 16 + MAX_BODY as usize, "{more} with {}", buf.len());
+                    need = more;
+                }
+                ParsedRequest::Frame { consumed, request_id, op, request } => {
+                    assert!((16..=buf.len()).contains(&consumed));
+                    let closes = request.as_ref().is_err_and(|refusal| refusal.closes);
+                    seen.push(format!("{request_id} {op} {request:?}"));
+                    if closes {
+                        return (seen, 0);
+                    }
+                    buf.drain(..consumed);
+                    need = 0;
+                }
+            }
+        }
+    }
+    (seen, buf.len())
+}
+
+/// The same for a client.
+fn listen(pieces: &[&[u8]]) -> (Vec<String>, usize) {
+    let (mut buf, mut seen, mut need) = (Vec::new(), Vec::new(), 0);
+    for piece in pieces {
+        buf.extend_from_slice(piece);
+        while buf.len() >= need {
+            match parse_reply(&buf, MAX_BODY) {
+                Err(bad) => {
+                    seen.push(bad.to_string());
+                    return (seen, 0);
+                }
+                Ok(ParsedReply::Incomplete { need: more }) => {
+                    assert!(more > buf.len() && more <= 16 + MAX_BODY as usize, "{more} with {}", buf.len());
+                    need = more;
+                }
+                Ok(ParsedReply::Frame { consumed, request_id, op, reply }) => {
+                    assert!((16..=buf.len()).contains(&consumed));
+                    seen.push(format!("{request_id} {op} {reply:?}"));
+                    buf.drain(..consumed);
+                    need = 0;
+                }
+            }
+        }
+    }
+    (seen, buf.len())
+}
+
+/// Frames that are valid, nearly valid or noise.
+fn stream() -> impl Strategy<Value = Vec<u8>> {
+    static TEXT: [u8; 30] = [7; 30];
+    let valid = (request(&TEXT), any::<u64>())
+        .prop_map(|(request, id)| {
+            let mut bytes = Vec::new();
+            encode_request(&mut bytes, id, &request);
+            bytes
+        })
+        .boxed();
+    let answers = (answer(), any::<u64>()).prop_map(|(answer, id)| {
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes, id);
+        bytes
+    });
+    let near =
+        (valid.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut bytes, at, byte)| {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            bytes
+        });
+    let framed =
+        (any::<u8>(), prop::collection::vec(any::<u8>(), 0..70), 0..4_u16).prop_map(|(op, body, status)| {
+            let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+            bytes.extend([op, 0]);
+            bytes.extend((status / 3).to_le_bytes());
+            bytes.extend(9_u64.to_le_bytes());
+            bytes.extend(body);
+            bytes
+        });
+    let noise = prop::collection::vec(any::<u8>(), 0..50);
+    let part = prop_oneof![4 => valid, 4 => answers, 2 => near, 6 => framed, 1 => noise];
+    prop::collection::vec(part, 0..8).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn frames_are_the_same_however_the_bytes_are_cut(bytes in stream(), cut in any::<prop::sample::Index>()) {
+        let cut = cut.index(bytes.len() + 1);
+        let (front, back) = bytes.split_at(cut);
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        let (served, heard) = (serve(&[&bytes]), listen(&[&bytes]));
+        prop_assert_eq!(&serve(&[front, back]), &served);
+        prop_assert_eq!(&listen(&[front, back]), &heard);
+        prop_assert_eq!(serve(&single), served);
+        prop_assert_eq!(listen(&single), heard);
+    }
+
+    #[test]
+    fn a_preface_is_the_same_however_it_is_cut(bytes in prop::collection::vec(any::<u8>(), 0..12), right in 0..9_usize) {
+        let mut bytes = bytes;
+        let right = right.min(bytes.len()).min(8);
+        bytes[..right].copy_from_slice(&xuid_protocol::PREFACE[..right]);
+        let verdict = |bytes: &[u8]| match check_preface(bytes) {
+            Preface::Incomplete { need } => { assert!(need > bytes.len()); None }
+            Preface::Whole => Some(true),
+            Preface::Foreign(_) => Some(false),
+        };
+        let first = (0..=bytes.len()).find_map(|len| verdict(&bytes[..len]));
+        prop_assert_eq!(first, verdict(&bytes));
+    }
+}
+
+#[test]
+fn a_claim_is_refused_by_its_header_alone() {
+    for claim in [MAX_BODY + 1, 1 << 20, u32::MAX] {
+        for op in [0x02, 0x10, 0x55, 0xff] {
+            let mut header = [0; 16];
+            header[..4].copy_from_slice(&claim.to_le_bytes());
+            header[4] = op;
+            header[8] = 9;
+            let (seen, _) = serve(&[&header]);
+            assert!(seen[0].contains("TOO_LARGE") && seen[0].contains(&claim.to_string()), "{seen:?}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a person reads when the server starts.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use xuid_engine::Order;
+
+use crate::config::{DEFAULT_LISTEN, Settings};
+use crate::node::{Node, VERSION};
+
+/// Prints the banner, flushed. Whoever started us may have closed standard output; then nobody wants it.
+pub(crate) fn print(node: &Node, settings: &Settings) {
+    let text = text(node, settings, &program());
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn text(node: &Node, settings: &Settings, program: &str) -> String {
+    let listen = node.places.listen;
+    let admin = node.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on http://{admin}"));
+    let layout = node.genesis.layout;
+    let bits = format!("{}/{}/{}", layout.time_bits(), layout.worker_bits(), layout.sequence_bits());
+    let workers = match &node.engine.workers()[..] {
+        [] => "no worker yet (see the log)".to_owned(),
+        [worker] => format!("worker {worker}"),
+        many => format!("workers {many:?}"),
+    };
+    let folder = settings.data_dir.display();
+    let server = server_flag(listen);
+    let example = example(node);
+    let mut text = String::new();
+    let lines = [
+        format!("xuid {VERSION} listening on {listen}, {admin}"),
+        format!("  cluster {}, layout {bits}, {workers}, data in {folder}", node.genesis.cluster),
+        "  ids are unique within this folder only: hosts that share a namespace must share a registry".to_owned(),
+        "  try:".to_owned(),
+        format!("    {program} next -n 5{server}"),
+        format!("    {program} decode {example}"),
+        format!("    {program} inspect {}", quoted(&settings.data_dir)),
+    ];
+    for line in lines {
+        // Writing into a string does not fail.
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// An id to decode: one of our own, so that its time is now.
+fn example(node: &Node) -> String {
+    let mut runs = Vec::new();
+    let _ = node.engine.try_runs(1, Order::Any, &mut runs);
+    runs.first().map_or("ID".to_owned(), |run| run.first().to_string())
+}
+
+/// ` --server ADDR`, where it is not where the commands look by themselves.
+fn server_flag(listen: SocketAddr) -> String {
+    let reachable = match listen.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => SocketAddr::from((Ipv4Addr::LOCALHOST, listen.port())),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => SocketAddr::from((Ipv6Addr::LOCALHOST, listen.port())),
+        _ => listen,
+    };
+    let text = reachable.to_string();
+    if text == DEFAULT_LISTEN { String::new() } else { format!(" --server {text}") }
+}
+
+/// How this program is called from here: by its name where the shell finds it by that, else by its path, which is what
+/// somebody needs who has just built it.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().map(Path::new).unwrap_or(Path::new("xuid"));
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&search).map(|dir| dir.join(name)).find(|candidate| candidate.is_file());
+    if found.and_then(|found| found.canonicalize().ok()).is_some_and(|found| found == path) {
+        return quoted(name);
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    quoted(path.strip_prefix(&here).unwrap_or(&path))
+}
+
+/// A path that a shell takes as one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |char: char| char.is_alphanumeric() || "/._-+:@,".contains(char);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_names_the_server_only_where_it_is_elsewhere() {
+        let flag = |addr: &str| server_flag(addr.parse().unwrap());
+        assert_eq!(flag(DEFAULT_LISTEN), "");
+        assert_eq!(flag("127.0.0.1:4000"), " --server 127.0.0.1:4000");
+        assert_eq!(flag("0.0.0.0:7654"), "", "listening everywhere is listening there too");
+        assert_eq!(flag("[::]:7654"), " --server [::1]:7654");
+    }
+
+    #[test]
+    fn a_path_can_be_pasted_into_a_shell() {
+        assert_eq!(quoted(Path::new("./xuid-data")), "./xuid-data");
+        assert_eq!(quoted(Path::new("/a folder/it's")), r"'/a folder/it'\''s'");
+    }
+}

@@ -1,0 +1,63 @@
+//! The command line: one subcommand a file of [`commands`](crate::commands).
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::commands::{bench, decode, inspect, next, registry, serve, workers};
+use crate::logs;
+
+/// Unique 64-bit ids, ordered by time, over TCP.
+#[derive(Debug, Parser)]
+#[command(name = "xuid", version, about, arg_required_else_help = true, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve ids until SIGTERM or SIGINT
+    Serve(serve::Args),
+    /// Print ids of a running server, one a line
+    Next(next::Args),
+    /// Say when an id was made, by which worker, and its place in that tick (offline)
+    Decode(decode::Args),
+    /// Look into a data folder: what its spill files and its registry hold (read-only)
+    Inspect(inspect::Args),
+    /// List the workers of a registry: owner, and until when its land is reserved
+    Workers(workers::Args),
+    /// Create, show, fence or adopt a registry
+    Registry(registry::Args),
+    /// Put load on a server, or on an engine in this process, and measure
+    Bench(bench::Args),
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub(crate) fn run(self) -> Result<()> {
+        if !matches!(self.command, Command::Serve(_)) {
+            logs::init_for_commands();
+        }
+        match self.command {
+            Command::Serve(args) => serve::run(&args),
+            Command::Next(args) => next::run(&args),
+            Command::Decode(args) => decode::run(&args),
+            Command::Inspect(args) => inspect::run(&args),
+            Command::Workers(args) => workers::run(&args),
+            Command::Registry(args) => registry::run(&args),
+            Command::Bench(args) => bench::run(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,234 @@
+//! `xuid inspect`: what lies in a data folder. It reads and takes no lock, also while a server runs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use xuid_engine::registry::local::{self, LocalError};
+use xuid_engine::{Id, Layout};
+use xuid_spill::{Holdings, Inspection};
+
+use crate::stdout::Printer;
+use crate::wall::{distance, grouped, now_ns, rfc3339_ms};
+
+/// `xuid inspect`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The data folder of a server
+    #[arg(value_name = "DATA_DIR")]
+    folder: PathBuf,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// A spill file as this folder's registry sees it.
+struct Spill {
+    path: PathBuf,
+    /// What is in it, or why that cannot be said.
+    seen: Result<Seen>,
+}
+
+struct Seen {
+    inspection: Inspection,
+    layout: Option<Layout>,
+    mark: Mark,
+}
+
+/// What the registry says of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// Granted up to here.
+    At(u64),
+    /// Everything was granted, by a fence: nothing of it is ever read again.
+    Fenced,
+    /// There is no mark, so the next start sets the file aside.
+    Absent,
+    /// There is no registry here that could say: it is elsewhere, or gone.
+    Unknown,
+}
+
+/// Looks and tells.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let folder = &args.folder;
+    let found = std::fs::read_dir(folder).with_context(|| format!("failed to look into {}", folder.display()))?;
+    let names: Vec<PathBuf> = found.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let registry = match local::inspect(folder) {
+        Ok(registry) => Some(Ok(registry)),
+        Err(LocalError::Absent { .. }) => None,
+        Err(error) => Some(Err(anyhow::Error::from(error))),
+    };
+    let (spills, refused) = spill_files(names);
+    if registry.is_none() && spills.is_empty() && refused.is_empty() {
+        bail!("{} holds neither a registry nor a spill: it is no data folder", folder.display());
+    }
+    let spills: Vec<Spill> = spills.into_iter().map(|path| look(path, registry.as_ref())).collect();
+    let mut out = Printer::new();
+    if args.json {
+        out.line(as_json(registry.as_ref(), &spills, &refused))?;
+    } else {
+        tell_registry(&mut out, folder, registry.as_ref())?;
+        for spill in &spills {
+            tell_spill(&mut out, spill)?;
+        }
+        for path in &refused {
+            out.line(format_args!("{}: set aside, because it could not be trusted; never read again", path.display()))?;
+        }
+    }
+    out.flush()
+}
+
+/// The spill files in the order of their numbers, and those that were set aside.
+fn spill_files(names: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut numbered, mut refused) = (BTreeMap::new(), Vec::new());
+    for path in names {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(rest) = name.strip_prefix("spill-") else { continue };
+        if let Ok(number) = rest.parse::<u32>() {
+            numbered.insert(number, path);
+        } else if rest.ends_with(".refused") {
+            refused.push(path);
+        }
+    }
+    refused.sort();
+    (numbered.into_values().collect(), refused)
+}
+
+type Registry<'a> = Option<&'a Result<local::Inspection>>;
+
+fn look(path: PathBuf, registry: Registry<'_>) -> Spill {
+    let seen = xuid_spill::inspect(&path).map_err(anyhow::Error::from).map(|inspection| {
+        let spill = inspection.identity.spill;
+        let mark = match registry {
+            Some(Ok(registry)) if registry.genesis.cluster.bytes() != inspection.identity.cluster => Mark::Absent,
+            Some(Ok(registry)) => match registry.marks.iter().find(|(id, _)| *id == spill) {
+                Some((_, mark)) if mark.granted_upto == u64::MAX => Mark::Fenced,
+                Some((_, mark)) => Mark::At(mark.granted_upto),
+                None => Mark::Absent,
+            },
+            _ => Mark::Unknown,
+        };
+        let layout = Layout::from_bytes(inspection.identity.layout).ok();
+        Seen { inspection, layout, mark }
+    });
+    Spill { path, seen }
+}
+
+impl Seen {
+    /// What can still be granted.
+    fn left(&self) -> Holdings {
+        match self.mark {
+            Mark::At(mark) => self.inspection.above(mark),
+            Mark::Fenced | Mark::Absent => Holdings::default(),
+            Mark::Unknown => self.inspection.all(),
+        }
+    }
+
+    /// The Unix milliseconds of an id in the file.
+    fn ms(&self, id: Option<u64>) -> Option<u64> {
+        Some(self.layout?.decode(Id::from_raw(id?)?).unix_ms)
+    }
+
+    fn damage(&self) -> u64 {
+        self.inspection.damaged + u64::from(self.inspection.header_damaged)
+    }
+}
+
+fn tell_registry(out: &mut Printer, folder: &Path, registry: Registry<'_>) -> Result<()> {
+    match registry {
+        None => out.line(format_args!("{}: no local registry", folder.display())),
+        Some(Err(error)) => out.line(format_args!("registry: {error:#}")),
+        Some(Ok(registry)) => {
+            let genesis = &registry.genesis;
+            let live = registry.workers.iter().filter(|entry| entry.live.is_some()).count();
+            out.line(format_args!("{}: cluster {}", registry.path.display(), genesis.cluster))?;
+            out.line(format_args!("  layout       {}", genesis.layout))?;
+            out.line(format_args!("  floor        {}", rfc3339_ms(genesis.layout.tick_to_ms(genesis.floor))))?;
+            out.line(format_args!("  workers      {}, {live} live", registry.workers.len()))?;
+            for finding in &registry.findings {
+                out.line(format_args!("  damage       {finding}"))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn tell_spill(out: &mut Printer, spill: &Spill) -> Result<()> {
+    let path = spill.path.display();
+    let seen = match &spill.seen {
+        Ok(seen) => seen,
+        Err(error) => return out.line(format_args!("{path}: {error:#}")),
+    };
+    let (inspection, left) = (&seen.inspection, seen.left());
+    out.line(format_args!("{path}: spill {}", inspection.identity.spill))?;
+    out.line(format_args!("  ids left     {} in {} extents", grouped(left.ids), grouped(left.extents)))?;
+    let mark = match seen.mark {
+        Mark::At(mark) => format!("{} of {} extents ever written", grouped(mark), grouped(inspection.head)),
+        Mark::Fenced => "all: the registry was fenced, and nothing of it is read again".to_owned(),
+        Mark::Absent => "the registry has no mark for it: the next start sets it aside".to_owned(),
+        Mark::Unknown => "unknown: there is no registry here; this is what could be read".to_owned(),
+    };
+    out.line(format_args!("  granted      {mark}"))?;
+    let now_ms = now_ns() / 1_000_000;
+    for (name, id) in [("oldest", left.oldest_first), ("newest", left.newest_first)] {
+        if let Some(ms) = seen.ms(id) {
+            out.line(format_args!("  {name}       {} ({})", rfc3339_ms(ms), distance(ms, now_ms)))?;
+        }
+    }
+    if seen.damage() > 0 {
+        let (records, header) = (inspection.damaged, inspection.header_damaged);
+        let header = if header { ", and one copy of the header (the next start makes it good)" } else { "" };
+        out.line(format_args!("  damage       {} records{header}; they are skipped", grouped(records)))?;
+    }
+    if left.missing > 0 {
+        out.line(format_args!("  missing      {} records that should be there", grouped(left.missing)))?;
+    }
+    Ok(())
+}
+
+fn as_json(registry: Registry<'_>, spills: &[Spill], refused: &[PathBuf]) -> Value {
+    let registry = match registry {
+        None => Value::Null,
+        Some(Err(error)) => json!({ "error": format!("{error:#}") }),
+        Some(Ok(registry)) => json!({
+            "path": registry.path,
+            "cluster": registry.genesis.cluster.to_string(),
+            "layout": registry.genesis.layout.to_string(),
+            "floor": registry.genesis.floor,
+            "workers": registry.workers.len(),
+            "live": registry.workers.iter().filter(|entry| entry.live.is_some()).count(),
+            "findings": registry.findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        }),
+    };
+    let spills: Vec<Value> = spills.iter().map(spill_json).collect();
+    json!({ "registry": registry, "spills": spills, "refused": refused })
+}
+
+fn spill_json(spill: &Spill) -> Value {
+    let seen = match &spill.seen {
+        Ok(seen) => seen,
+        Err(error) => return json!({ "path": spill.path, "error": format!("{error:#}"), "extents": 0, "ids": 0 }),
+    };
+    let left = seen.left();
+    let time = |id| seen.ms(id).map(rfc3339_ms);
+    let mark = match seen.mark {
+        Mark::At(mark) => json!(mark),
+        Mark::Fenced => json!("fenced"),
+        Mark::Absent => json!("absent"),
+        Mark::Unknown => json!("unknown"),
+    };
+    json!({
+        "path": spill.path,
+        "spill": seen.inspection.identity.spill.to_string(),
+        "extents": left.extents,
+        "ids": left.ids,
+        "granted_upto": mark,
+        "head": seen.inspection.head,
+        "capacity": seen.inspection.capacity,
+        "oldest": time(left.oldest_first),
+        "newest": time(left.newest_first),
+        "damaged": seen.damage(),
+        "missing": left.missing,
+    })
+}

@@ -1,0 +1,121 @@
+//! `xuid serve`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::sync::Semaphore;
+use tracing::{debug, info, warn};
+use xuid_engine::{BuildError, Engine, Floor};
+use xuid_protocol::Limits as ProtocolLimits;
+
+use super::runtime;
+use crate::config::{Flags, FloorSetting, RegistrySetting, Settings};
+use crate::failure::usage;
+use crate::node::{Limits, Node, Places};
+use crate::shutdown::Signals;
+use crate::{admin, banner, listener, logs, shutdown};
+
+/// `xuid serve`: every setting is also a variable and a key of the file.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// Serves until a signal.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let settings = Settings::load(&args.flags)?;
+    logs::init(&settings.log);
+    if !settings.strangers.is_empty() {
+        warn!("these variables are no settings of xuid: {}", settings.strangers.join(", "));
+    }
+    let runtime = runtime(settings.threads)?;
+    let served = runtime.block_on(serve(&settings));
+    // Whatever is left is the admin port: it has nothing to save.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    served
+}
+
+async fn serve(settings: &Settings) -> Result<()> {
+    listener::allow_connections(settings.max_connections);
+    // The ports first: a second server started by mistake ends here, before it has taken a worker.
+    let clients = listener::bind("listen", &settings.listen)?;
+    let probes = settings.admin.as_deref().map(|address| listener::bind("admin", address)).transpose()?;
+    let places = Places {
+        listen: clients.local_addr()?,
+        admin: probes.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?,
+    };
+    // Blocks, and nothing else runs here yet; a signal still ends the process by itself.
+    let engine = build_engine(settings)?;
+    let mut signals = Signals::new()?;
+    let protocol = ProtocolLimits {
+        idle_ms: u32::try_from(settings.idle.as_millis()).unwrap_or(u32::MAX),
+        ..ProtocolLimits::default()
+    };
+    let limits = Limits { wait: settings.wait, protocol };
+    let node = Arc::new(Node::new(engine, limits, settings.token.clone(), places));
+
+    let permits = Arc::new(Semaphore::new(settings.max_connections));
+    let accepting = tokio::spawn(listener::run(clients, Arc::clone(&node), Arc::clone(&permits)));
+    if let Some(probes) = probes {
+        let admin = admin::run(probes, Arc::clone(&node));
+        tokio::spawn(async move {
+            if let Err(error) = admin.await {
+                warn!("{error:#}");
+            }
+        });
+    }
+    banner::print(&node, settings);
+    say(&node, settings);
+
+    let signal = signals.next().await;
+    info!("{signal}: stopping; once more ends at once");
+    signals.exit_on_the_next();
+    let stopped = shutdown::stop(&node, &permits, settings.max_connections).await;
+    accepting.abort();
+    stopped
+}
+
+/// What the banner says, for those who read logs.
+fn say(node: &Node, settings: &Settings) {
+    let (ready, notes) = node.readiness();
+    let places = node.places;
+    info!(listen = %places.listen, registry = node.engine.registry(), workers = ?node.engine.workers(), ready, "serving");
+    for note in notes {
+        warn!("{note}");
+    }
+    debug!(?settings, "settings");
+}
+
+fn build_engine(settings: &Settings) -> Result<Engine> {
+    if let RegistrySetting::ZooKeeper(url) = &settings.registry {
+        return Err(RegistrySetting::unsupported(url));
+    }
+    let floor = match settings.floor {
+        FloorSetting::Now => Floor::Now,
+        FloorSetting::Before(ago) => Floor::Before(ago),
+        FloorSetting::Epoch => Floor::Epoch,
+    };
+    let mut builder = Engine::builder()
+        .data_dir(&settings.data_dir)
+        .floor(floor)
+        .workers(settings.workers)
+        .max_age(settings.max_age)
+        .wait(settings.wait)
+        .backfill(settings.backfill)
+        .window_max(settings.window_max);
+    if let Some(worker) = settings.worker {
+        builder = builder.worker(worker);
+    }
+    if let Some(layout) = settings.layout {
+        builder = builder.layout(layout);
+    }
+    builder.build().map_err(|error| match error {
+        // Only what two settings say together gets so far.
+        BuildError::Setting { setting, found, allowed } => {
+            usage(format!("{setting} is {found}; allowed is {allowed}")).into()
+        }
+        other => other.into(),
+    })
+}

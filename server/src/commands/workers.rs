@@ -1,0 +1,104 @@
+//! `xuid workers`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use xuid_engine::registry::local::{Inspection, inspect};
+use xuid_engine::registry::{Genesis, WorkerEntry};
+
+use crate::config::{DEFAULT_DATA_DIR, RegistrySetting};
+use crate::stdout::Printer;
+use crate::wall::{distance, now_ns, rfc3339_ms};
+
+/// `xuid workers`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder of a local registry
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA_DIR, env = "XUID_DATA_DIR")]
+    data_dir: PathBuf,
+    /// local, or zookeeper://host:port,host:port/path
+    #[arg(long, value_name = "URL", default_value = "local", env = "XUID_REGISTRY")]
+    registry: String,
+    /// Also those that were never used
+    #[arg(long)]
+    all: bool,
+    /// One JSON object a worker, a line each
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists the workers.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let folder = match RegistrySetting::parse(&args.registry) {
+        Some(RegistrySetting::ZooKeeper(url)) => return Err(RegistrySetting::unsupported(&url)),
+        Some(RegistrySetting::Local) => args.data_dir.clone(),
+        None => PathBuf::from(&args.registry),
+    };
+    print(&folder, args.all, args.json)
+}
+
+fn print(folder: &Path, all: bool, json: bool) -> Result<()> {
+    let Inspection { genesis, workers, .. } = inspect(folder)?;
+    let now_ms = now_ns() / 1_000_000;
+    let mut out = Printer::new();
+    let mut left_out = 0;
+    if !json {
+        out.line(format_args!("{:<8}{:<34}{:<38}OWNER", "WORKER", "RESERVED UNTIL", "LIVE"))?;
+    }
+    for entry in &workers {
+        if !all && !was_used(entry, &genesis) {
+            left_out += 1;
+        } else if json {
+            out.line(as_json(entry, &genesis))?;
+        } else {
+            out.line(as_text(entry, &genesis, now_ms).trim_end())?;
+        }
+    }
+    if !json {
+        let total = workers.len();
+        let rest = if left_out > 0 { format!(", {left_out} never used (--all shows them)") } else { String::new() };
+        out.line(format_args!("{total} workers in cluster {}{rest}", genesis.cluster))?;
+    }
+    out.flush()
+}
+
+/// Whether anybody was ever granted land of it, or may have been.
+fn was_used(entry: &WorkerEntry, genesis: &Genesis) -> bool {
+    let moved = |record: &xuid_engine::registry::WorkerRecord| {
+        record.reserved_until > genesis.floor || !record.owner.is_empty()
+    };
+    entry.live.is_some() || entry.record.as_ref().map_or(true, |found| moved(&found.record))
+}
+
+fn as_text(entry: &WorkerEntry, genesis: &Genesis, now_ms: u64) -> String {
+    let WorkerEntry { worker, record, live } = entry;
+    let live = live.as_deref().unwrap_or("-");
+    match record {
+        Err(error) => format!("{worker:<8}unusable: {error}"),
+        Ok(found) => {
+            let until_ms = genesis.layout.tick_to_ms(found.record.reserved_until);
+            let until = format!("{} {}", rfc3339_ms(until_ms), distance(until_ms, now_ms));
+            format!("{worker:<8}{until:<34}{live:<38}{}", found.record.owner)
+        }
+    }
+}
+
+fn as_json(entry: &WorkerEntry, genesis: &Genesis) -> Value {
+    let WorkerEntry { worker, record, live } = entry;
+    match record {
+        Err(error) => json!({ "worker": worker, "live": live, "error": error.to_string() }),
+        Ok(found) => {
+            let until_ms = genesis.layout.tick_to_ms(found.record.reserved_until);
+            json!({
+                "worker": worker,
+                "owner": found.record.owner,
+                "live": live,
+                "reserved_until": found.record.reserved_until,
+                "reserved_until_ms": until_ms,
+                "reserved_until_time": rfc3339_ms(until_ms),
+                "version": found.version,
+            })
+        }
+    }
+}

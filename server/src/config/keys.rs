@@ -1,0 +1,190 @@
+//! The table of settings.
+
+use super::{DEFAULT_DATA_DIR, DEFAULT_LISTEN};
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// Its name in the file; upper case and with `XUID_` before it, the name of its variable.
+    pub(crate) name: &'static str,
+    /// Its flag without the dashes; a secret has none, since flags are seen in the list of processes.
+    pub(crate) flag: Option<&'static str>,
+    /// What stands for the value in the help.
+    pub(crate) shape: &'static str,
+    /// Its value when nobody gives one, as it would be written.
+    pub(crate) default: Option<&'static str>,
+    /// What is allowed, for errors.
+    pub(crate) allowed: &'static str,
+    /// What it does.
+    pub(crate) help: &'static str,
+}
+
+/// All of them, in the order of the help.
+pub(crate) const KEYS: &[Key] = &[
+    Key {
+        name: "listen",
+        flag: Some("listen"),
+        shape: "ADDR",
+        default: Some(DEFAULT_LISTEN),
+        allowed: "an address and a port, as in 127.0.0.1:7654 (port 0: any that is free)",
+        help: "Where clients connect (XUID/1 over TCP)",
+    },
+    Key {
+        name: "admin",
+        flag: Some("admin"),
+        shape: "ADDR",
+        default: Some("127.0.0.1:7655"),
+        allowed: "an address and a port, as in 127.0.0.1:7655, or off",
+        help: "Where HTTP is served: /livez, /readyz, /metrics and a page for people; or off",
+    },
+    Key {
+        name: "data_dir",
+        flag: Some("data-dir"),
+        shape: "DIR",
+        default: Some(DEFAULT_DATA_DIR),
+        allowed: "a folder; it is created when absent",
+        help: "The folder of the local registry, the spill files and node.json",
+    },
+    Key {
+        name: "registry",
+        flag: Some("registry"),
+        shape: "URL",
+        default: Some("local"),
+        allowed: "local, or zookeeper://host:port,host:port/path",
+        help: "Who grants the time windows: the data folder, or an ensemble shared by many hosts",
+    },
+    Key {
+        name: "worker",
+        flag: Some("worker"),
+        shape: "N",
+        default: None,
+        allowed: "a number from 0 to the layout's last worker, as in 7",
+        help: "Take this worker or end with 1 [default: one that is free]",
+    },
+    Key {
+        name: "workers",
+        flag: Some("workers"),
+        shape: "N",
+        default: Some("1"),
+        allowed: "a number from 1 to 64, and 1 where --worker names one",
+        help: "How many workers to hold at once; each mints 4,096 ids a millisecond with the default layout",
+    },
+    Key {
+        name: "max_age",
+        flag: Some("max-age"),
+        shape: "TIME",
+        default: Some("1h"),
+        allowed: "a time from 2s to 100 years, as in 1h",
+        help: "No id is handed out with a timestamp older than this",
+    },
+    Key {
+        name: "wait",
+        flag: Some("wait"),
+        shape: "TIME",
+        default: Some("50ms"),
+        allowed: "a time from 0 to 60s, as in 50ms",
+        help: "How long a request for one id may wait when none is left",
+    },
+    Key {
+        name: "backfill",
+        flag: Some("backfill"),
+        shape: "TIME",
+        default: Some("0"),
+        allowed: "a time from 0 to max_age, as in 10m",
+        help: "How much of a worker's unused past to take as well",
+    },
+    Key {
+        name: "floor",
+        flag: Some("floor"),
+        shape: "TIME",
+        default: Some("now"),
+        allowed: "now, epoch, or a time ago, as in -3h",
+        help: "Only where it creates the local registry: asserts that this namespace issued nothing since",
+    },
+    Key {
+        name: "layout",
+        flag: Some("layout"),
+        shape: "T/W/S",
+        default: None,
+        allowed: "bits of time (16 to 60), worker (0 to 20) and sequence (1 to 24) that add up to 63, as in 41/10/12",
+        help: "Split of an id's 63 bits; used where it creates the registry, refused if the registry has another \
+               [default: the registry's, or 41/10/12]",
+    },
+    Key {
+        name: "epoch",
+        flag: Some("epoch"),
+        shape: "MS",
+        default: None,
+        allowed: "Unix milliseconds of tick 0, as in 1524153600000",
+        help: "The instant of tick 0; goes with the layout [default: the registry's, or 1524153600000]",
+    },
+    Key {
+        name: "window_max",
+        flag: Some("window-max"),
+        shape: "TIME",
+        default: Some("60s"),
+        allowed: "a time from 1s to 100s, as in 60s",
+        help: "How far ahead a window may be reserved: longer survives a longer outage of the registry, \
+               shorter wastes less after a crash",
+    },
+    Key {
+        name: "session",
+        flag: Some("session"),
+        shape: "TIME",
+        default: Some("6s"),
+        allowed: "a time from 1s to 60s, as in 6s",
+        help: "The session timeout asked of a registry that has sessions; the local one has none",
+    },
+    Key {
+        name: "idle",
+        flag: Some("idle"),
+        shape: "TIME",
+        default: Some("5m"),
+        allowed: "a time from 1s to 24h, as in 5m",
+        help: "A connection that asks for nothing is closed after this time",
+    },
+    Key {
+        name: "max_connections",
+        flag: Some("max-connections"),
+        shape: "N",
+        default: Some("4096"),
+        allowed: "a number from 1 to 1000000",
+        help: "Connections served at once; one more is told so and closed",
+    },
+    Key {
+        name: "threads",
+        flag: Some("threads"),
+        shape: "N",
+        default: None,
+        allowed: "a number from 1 to 256",
+        help: "Threads that serve connections [default: one a core]",
+    },
+    Key {
+        name: "token",
+        flag: None,
+        shape: "TEXT",
+        default: None,
+        allowed: "a text of 1 to 255 bytes",
+        help: "What clients must say in HELLO",
+    },
+    Key {
+        name: "log",
+        flag: Some("log"),
+        shape: "FILTER",
+        default: None,
+        allowed: "error, warn, info, debug, trace, or module=level pairs, as in info,xuid_engine=debug",
+        help: "What is logged to stderr [default: RUST_LOG, or info]",
+    },
+];
+
+impl Key {
+    /// The name of its environment variable.
+    pub(crate) fn variable(&self) -> String {
+        format!("XUID_{}", self.name.to_ascii_uppercase())
+    }
+
+    /// The key of that name.
+    pub(crate) fn find(name: &str) -> Option<&'static Key> {
+        KEYS.iter().find(|key| key.name == name)
+    }
+}

@@ -1,0 +1,231 @@
+//! The three places that settings come from, merged key by key.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Arg, ArgMatches, Command};
+
+use super::keys::{KEYS, Key};
+use crate::failure::usage;
+
+/// The settings given as flags, as text: the table of keys, made known to clap.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Flags {
+    config: Option<PathBuf>,
+    given: BTreeMap<&'static str, String>,
+}
+
+impl clap::Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .help("A file of settings, as in `wait = \"50ms\"`; flags and XUID_* variables go before it")
+            .value_parser(clap::value_parser!(PathBuf));
+        let flags = KEYS.iter().filter_map(|key| Some(flag(key, key.flag?)));
+        command.arg(config).args(flags)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn flag(key: &'static Key, long: &'static str) -> Arg {
+    let default = key.default.map(|value| format!(" [default: {value}]")).unwrap_or_default();
+    Arg::new(key.name)
+        .long(long)
+        .value_name(key.shape)
+        // `--floor -3h`, and a negative time anywhere else gets our error instead of one about an unknown flag.
+        .allow_hyphen_values(key.shape == "TIME")
+        .help(format!("{}{default} [env: {}]", key.help, key.variable()))
+}
+
+impl clap::FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.config = matches.get_one::<PathBuf>("config").cloned();
+        for key in KEYS.iter().filter(|key| key.flag.is_some()) {
+            if let Some(value) = matches.get_one::<String>(key.name) {
+                self.given.insert(key.name, value.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a value was found.
+#[derive(Debug, Clone)]
+enum Origin {
+    Flag(&'static str),
+    Variable(String),
+    File(PathBuf),
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) => write!(f, "flag --{name}"),
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// The value of each key that has one, and where it came from.
+#[derive(Debug)]
+pub(super) struct Merged {
+    values: BTreeMap<&'static str, (String, Origin)>,
+}
+
+impl Merged {
+    /// Looks everywhere; the variables are `variables`, so that a test brings its own.
+    pub(super) fn new(flags: &Flags, variables: &BTreeMap<String, String>) -> Result<Self> {
+        let config = flags.config.clone().or_else(|| variables.get("XUID_CONFIG").map(PathBuf::from));
+        let mut file = config.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        let mut values = BTreeMap::new();
+        for key in KEYS {
+            let flag = || Some((flags.given.get(key.name)?.clone(), Origin::Flag(key.flag?)));
+            let variable = || {
+                let name = key.variable();
+                Some((variables.get(&name)?.clone(), Origin::Variable(name)))
+            };
+            let filed = file.remove(key.name).zip(config.clone().map(Origin::File));
+            let default = || Some((key.default?.to_owned(), Origin::Default));
+            if let Some(found) = flag().or_else(variable).or(filed).or_else(default) {
+                values.insert(key.name, found);
+            }
+        }
+        Ok(Self { values })
+    }
+
+    /// The value of `name`, parsed; `None` if nobody gave one.
+    pub(super) fn optional<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>> {
+        let Some((text, origin)) = self.values.get(name) else { return Ok(None) };
+        let refused = || {
+            let key = Key::find(name);
+            let shown = if key.is_some_and(|key| key.flag.is_none()) { "(a secret)" } else { text };
+            let allowed = key.map_or("", |key| key.allowed);
+            usage(format!("{name} is {shown:?} ({origin}); allowed is {allowed}"))
+        };
+        Ok(Some(parse(text).ok_or_else(refused)?))
+    }
+
+    /// The value of `name`, which has a default.
+    pub(super) fn required<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+        self.optional(name, parse)?.with_context(|| format!("the setting {name} has no default"))
+    }
+}
+
+/// All environment variables that begin with `XUID_`.
+pub(super) fn variables() -> BTreeMap<String, String> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+    };
+    env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with("XUID_")).collect()
+}
+
+/// Variables that look like settings and are none. They are told and not refused: other software sets such names too
+/// (a Kubernetes service called `xuid` puts `XUID_PORT` into every container).
+pub(super) fn strangers(variables: &BTreeMap<String, String>) -> Vec<String> {
+    let known = |name: &String| name == "XUID_CONFIG" || KEYS.iter().any(|key| key.variable() == **name);
+    variables.keys().filter(|name| !known(name)).cloned().collect()
+}
+
+fn read_file(path: &Path) -> Result<BTreeMap<String, String>> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| usage(format!("failed to read the settings in {}: {error}", path.display())))?;
+    let table: toml::Table =
+        text.parse().map_err(|error| usage(format!("{} is not TOML: {error}", path.display())))?;
+    table.into_iter().map(|(name, value)| entry(path, name, &value)).collect()
+}
+
+fn entry(path: &Path, name: String, value: &toml::Value) -> Result<(String, String)> {
+    let Some(key) = Key::find(&name) else {
+        let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        let known = known.join(", ");
+        return Err(usage(format!("{} has the unknown key {name}; known are {known}", path.display())).into());
+    };
+    let text = match value {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Integer(number) => number.to_string(),
+        other => {
+            let (kind, allowed) = (other.type_str(), key.allowed);
+            let text = format!("{name} is a {kind} (file {}); allowed is {allowed}", path.display());
+            return Err(usage(text).into());
+        }
+    };
+    Ok((name, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) -> Result<Merged> {
+        let folder = tempfile::tempdir()?;
+        let config = folder.path().join("xuid.toml");
+        fs::write(&config, file)?;
+        let given = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Merged::new(&Flags { config: Some(config), given }, &variables)
+    }
+
+    fn text(merged: &Merged, name: &str) -> Option<String> {
+        merged.optional(name, |text| Some(text.to_owned())).unwrap()
+    }
+
+    #[test]
+    fn a_flag_goes_before_a_variable_before_the_file_before_the_default_key_by_key() {
+        let file = "wait = \"1s\"\nworkers = 2\nidle = \"9m\"\n";
+        let merged =
+            merged(&[("wait", "3s")], &[("XUID_WAIT", "2s"), ("XUID_WORKERS", "3")], file).unwrap();
+        let found = ["wait", "workers", "idle", "max_age", "worker"].map(|name| text(&merged, name));
+        assert_eq!(found.each_ref().map(Option::as_deref), [Some("3s"), Some("3"), Some("9m"), Some("1h"), None]);
+    }
+
+    #[test]
+    fn an_unknown_key_or_a_wrong_type_is_wrong_usage_that_names_it() {
+        for (file, words) in
+            [("lisen = 1", &["lisen", "listen"][..]), ("wait = [1]", &["wait", "array", "50ms"]), ("=", &["TOML"])]
+        {
+            let error = merged(&[], &[], file).unwrap_err();
+            assert!(error.is::<crate::failure::Usage>());
+            assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_impossible_value_is_named_with_its_key_its_origin_and_what_is_allowed() {
+        let merged = merged(&[], &[("XUID_WAIT", "-3s"), ("XUID_TOKEN", "")], "").unwrap();
+        let error = merged.required("wait", super::super::duration).unwrap_err().to_string();
+        assert!(["wait", "-3s", "XUID_WAIT", "0 to 60s"].iter().all(|word| error.contains(word)), "{error}");
+        let error = merged.optional::<()>("token", |_| None).unwrap_err().to_string();
+        assert!(error.contains("a secret"), "{error}");
+    }
+
+    #[test]
+    fn variables_that_are_no_settings_are_told_apart() {
+        let names = ["XUID_PORT", "XUID_WAIT", "XUID_CONFIG"];
+        let variables = names.map(|name| (name.to_owned(), String::new())).into();
+        assert_eq!(strangers(&variables), ["XUID_PORT"]);
+    }
+
+    #[test]
+    fn names_flags_and_defaults_agree() {
+        for key in KEYS {
+            assert_eq!(key.flag.unwrap_or(key.name).replace('-', "_"), key.name);
+        }
+    }
+}

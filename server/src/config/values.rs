@@ -1,0 +1,88 @@
+//! Parsers of single values. Each says only whether the text is one; what is allowed stands in the table of keys.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use xuid_engine::Layout;
+
+use super::settings::FloorSetting;
+
+/// `50ms`, `1h`, `6s`, `2m 30s`, and `0`; not negative.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    signed(text).and_then(|duration| duration.try_into().ok())
+}
+
+fn signed(text: &str) -> Option<SignedDuration> {
+    match text.trim() {
+        "0" => Some(SignedDuration::ZERO),
+        text => text.parse().ok(),
+    }
+}
+
+/// `now`, `epoch`, or `-3h`.
+pub(crate) fn floor(text: &str) -> Option<FloorSetting> {
+    match text.trim() {
+        "now" => Some(FloorSetting::Now),
+        "epoch" => Some(FloorSetting::Epoch),
+        text => {
+            let ago = text.strip_prefix('-').and_then(duration)?;
+            Some(FloorSetting::Before(ago))
+        }
+    }
+}
+
+/// A layout from its widths and its epoch, either of which may be left out; `None` if both are.
+pub(crate) fn layout(widths: Option<Layout>, epoch_ms: Option<u64>) -> Option<Layout> {
+    match (widths, epoch_ms) {
+        (None, None) => None,
+        (widths, None) => widths,
+        (widths, Some(epoch_ms)) => Some(widths.unwrap_or_default().with_epoch_ms(epoch_ms)),
+    }
+}
+
+/// An address with its port. Names are left to the resolver.
+pub(super) fn address(text: &str) -> Option<String> {
+    let (host, port) = text.rsplit_once(':')?;
+    let named = !host.is_empty() && port.parse::<u16>().is_ok();
+    named.then(|| text.to_owned())
+}
+
+/// A whole number within bounds.
+pub(super) fn number(text: &str, least: u64, most: u64) -> Option<u64> {
+    text.trim().parse().ok().filter(|number| (least..=most).contains(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_people_write_them() {
+        let ms = Duration::from_millis;
+        for (text, wanted) in [("50ms", ms(50)), ("1h", ms(3_600_000)), ("0", ms(0)), ("1m 30s", ms(90_000))] {
+            assert_eq!(duration(text), Some(wanted), "{text}");
+        }
+        for text in ["-3s", "yesterday", "", "5", "5 parsecs"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_floor_is_now_or_the_epoch_or_some_time_ago() {
+        assert_eq!(floor("now"), Some(FloorSetting::Now));
+        assert_eq!(floor("epoch"), Some(FloorSetting::Epoch));
+        assert_eq!(floor("-3h"), Some(FloorSetting::Before(Duration::from_hours(3))));
+        assert_eq!(floor("3h"), None, "a floor in the future would forbid every id until then");
+        assert_eq!(floor("--3h"), None);
+    }
+
+    #[test]
+    fn an_address_needs_a_host_and_a_port() {
+        for good in ["127.0.0.1:7654", "[::1]:0", "localhost:80"] {
+            assert!(address(good).is_some(), "{good}");
+        }
+        for bad in ["7654", ":7654", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:"] {
+            assert!(address(bad).is_none(), "{bad}");
+        }
+    }
+}

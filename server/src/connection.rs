@@ -1,0 +1,244 @@
+//! One connection: a socket, its two buffers, its deadlines, and the [`Session`] that understands the bytes.
+//!
+//! # Invariants
+//! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`OUTBOX_HIGH`] and one reply, waiting requests by
+//!   `max_in_flight`;
+//! - I2 it is woken by its socket, its waiting requests, one timer and the stop, and by nothing else: idle
+//!   connections cost nothing;
+//! - I3 what was answered is written before the close, as far as the client reads it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, WAIT_CAP};
+
+use crate::node::Node;
+use crate::session::{Inbox, Need, OUTBOX_HIGH, Outbox, Session};
+
+/// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
+const INBOX_MOST: usize = 64 * 1024;
+
+/// A quiet connection keeps this much of its output buffer.
+const OUTBOX_KEPT: usize = 4 * 1024;
+
+/// A client that is being closed and takes nothing of its last replies for so long is given up.
+const LAST_WRITE: Duration = Duration::from_secs(5);
+
+/// Requests that were sent before the client can have read GOAWAY are answered: so much is allowed for the way.
+const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(mut stream: TcpStream, node: Arc<Node>) {
+    let _open = node.traffic.connection_accepted();
+    // Replies are written in batches; Nagle's algorithm would hold the last one of each back for 40 ms.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let mut inbox = Inbox::default();
+    let ended = {
+        let (reader, writer) = stream.split();
+        let mut connection = Connection::new(reader, writer, &node);
+        let ended = connection.run(&node).await;
+        std::mem::swap(&mut inbox, &mut connection.inbox);
+        ended
+    };
+    if ended == Ended::Orderly {
+        farewell(stream, inbox).await;
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Everything was written.
+    Orderly,
+    /// The socket failed, or its time was over: there is nobody to be polite to.
+    Broken,
+}
+
+struct Connection<'s> {
+    reader: ReadHalf<'s>,
+    writer: WriteHalf<'s>,
+    session: Session,
+    inbox: Inbox,
+    outbox: Outbox,
+    need: Need,
+    opened: Instant,
+    /// When bytes last went either way.
+    active: Instant,
+    /// When the first byte of the frame that is not whole yet was read.
+    begun: Option<Instant>,
+    /// When GOAWAY was written.
+    sent_away: Option<Instant>,
+    /// Nothing more is read.
+    leaving: bool,
+    idle: Duration,
+}
+
+impl<'s> Connection<'s> {
+    fn new(reader: ReadHalf<'s>, writer: WriteHalf<'s>, node: &Arc<Node>) -> Self {
+        let now = Instant::now();
+        Self {
+            reader,
+            writer,
+            session: Session::new(Arc::clone(node)),
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            need: Need::Input,
+            opened: now,
+            active: now,
+            begun: None,
+            sent_away: None,
+            leaving: false,
+            idle: node.limits.idle(),
+        }
+    }
+
+    async fn run(&mut self, node: &Node) -> Ended {
+        let mut draining = node.draining();
+        let mut stop = std::pin::pin!(draining.wait_for(|draining| *draining));
+        let mut timer = std::pin::pin!(sleep_until(self.due()));
+        loop {
+            self.advance();
+            if self.need == Need::End && self.outbox.is_empty() {
+                return Ended::Orderly;
+            }
+            self.wind(timer.as_mut());
+            let may_finish = self.session.in_flight() > 0 && self.outbox.len() < OUTBOX_HIGH;
+            let longest = self.session.longest_frame();
+            tokio::select! {
+                // In this order, so that a client that never stops asking starves neither its own requests that wait
+                // nor the stop.
+                biased;
+                written = self.writer.write(self.outbox.rest()), if !self.outbox.is_empty() => match written {
+                    Ok(count @ 1..) => self.was_written(count),
+                    _ => return Ended::Broken,
+                },
+                done = self.session.waited(), if may_finish => self.session.finish(done, &mut self.outbox),
+                _ = stop.as_mut(), if self.sent_away.is_none() => self.send_away(),
+                read = self.reader.read_buf(self.inbox.room(longest)), if self.need == Need::Input => match read {
+                    Ok(count) => self.was_read(count),
+                    Err(_) => return Ended::Broken,
+                },
+                () = timer.as_mut() => {
+                    if self.time_is_over() {
+                        return Ended::Broken;
+                    }
+                    timer.as_mut().reset(self.due());
+                }
+            }
+        }
+    }
+
+    /// Answers what can be answered now.
+    fn advance(&mut self) {
+        let before = self.inbox.rest().len();
+        self.need = self.session.receive(&mut self.inbox, &mut self.outbox);
+        let after = self.inbox.rest().len();
+        if after == 0 || self.need != Need::Input {
+            // While we are the ones who do not read, no time runs against the client.
+            self.begun = None;
+        } else if after < before || self.begun.is_none() {
+            self.begun = Some(self.active);
+        }
+    }
+
+    fn was_written(&mut self, count: usize) {
+        self.outbox.consume(count);
+        self.active = Instant::now();
+    }
+
+    fn was_read(&mut self, count: usize) {
+        if count == 0 {
+            self.leave();
+            return;
+        }
+        self.active = Instant::now();
+        self.inbox.widen(INBOX_MOST);
+    }
+
+    /// Tells the client that the server wants it to go; what is on its way already is still read for a moment.
+    fn send_away(&mut self) {
+        self.session.go_away(&mut self.outbox);
+        self.sent_away = Some(Instant::now());
+    }
+
+    /// Reads no more. What waits is answered, then it closes.
+    fn leave(&mut self) {
+        self.session.input_ended();
+        self.leaving = true;
+    }
+
+    /// When something is over if nothing happens until then.
+    fn due(&self) -> Instant {
+        if self.need == Need::End {
+            self.active + LAST_WRITE
+        } else if self.leaving {
+            self.active + WAIT_CAP + LAST_WRITE
+        } else if let Some(sent) = self.sent_away {
+            sent + GO_AWAY_GRACE
+        } else if self.session.is_greeting() {
+            self.opened + GREETING_DEADLINE
+        } else {
+            self.begun.map_or(self.active + self.idle, |begun| begun + FRAME_DEADLINE)
+        }
+    }
+
+    /// Sets the timer, if it would be late. If it is early it will find that out by itself: a deadline moves with every
+    /// byte, and a timer that moved along would cost more than the byte.
+    fn wind(&self, timer: Pin<&mut Sleep>) {
+        let due = self.due();
+        if timer.deadline() > due {
+            timer.reset(due);
+        }
+    }
+
+    /// The timer rang. True: give the connection up at once.
+    fn time_is_over(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.due() {
+            self.inbox.shrink(self.session.longest_frame());
+            self.outbox.shrink(OUTBOX_KEPT);
+            return false;
+        }
+        if self.leaving || self.need == Need::End {
+            return true;
+        }
+        let idle = self.sent_away.is_none() && !self.session.is_greeting() && self.begun.is_none();
+        if idle && !self.outbox.is_empty() {
+            // It has read nothing of its replies for so long.
+            return true;
+        }
+        if idle && self.session.in_flight() > 0 {
+            // It waits for us, and not the other way round.
+            self.active = now;
+            return false;
+        }
+        if self.sent_away.is_none() {
+            self.send_away();
+        }
+        self.leave();
+        false
+    }
+}
+
+/// Closes so that the last words arrive: bytes left unread would make the kernel reset the connection, and a reset may
+/// overtake them.
+async fn farewell(mut stream: TcpStream, mut inbox: Inbox) {
+    let last_words = async {
+        let mut left = LINGER_BYTES;
+        let mut open = stream.shutdown().await.is_ok();
+        while open && left > 0 {
+            inbox.clear();
+            let read = stream.read_buf(inbox.room(OUTBOX_KEPT)).await.unwrap_or(0);
+            left = left.saturating_sub(read);
+            open = read > 0;
+        }
+    };
+    // Whoever still sends after that is cut off.
+    let _ = timeout(LINGER_TIME, last_words).await;
+}

@@ -1,0 +1,98 @@
+//! Accepts connections, up to a limit.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+use crate::connection;
+use crate::failure::usage;
+use crate::node::Node;
+use crate::session;
+
+/// Connections that the kernel keeps for us while we are busy: a thousand clients that come at once are no attack.
+const BACKLOG: u32 = 1024;
+
+/// Descriptors for everything that is no client: files, the admin port, epoll, standard streams.
+const OTHER_FILES: u64 = 128;
+
+/// Binds `address`, an address or a name with a port.
+pub(crate) fn bind(key: &str, address: &str) -> Result<TcpListener> {
+    let mut found = address
+        .to_socket_addrs()
+        .map_err(|error| usage(format!("{key} is {address:?}, and that is no address: {error}")))?;
+    let address = found.next().ok_or_else(|| usage(format!("{key} is {address:?}, and that has no address")))?;
+    listen(address).with_context(|| format!("failed to listen on {address} (--{key} takes another, port 0 any)"))
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart must not wait for the connections of the life before to time out.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Raises the limit of open files, as far as it may be raised, to what `connections` clients need.
+pub(crate) fn allow_connections(connections: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = connections as u64 + OTHER_FILES;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    let possible = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }) {
+        debug!(%error, "the limit of open files stays as it was");
+    } else if possible < wanted {
+        warn!(limit = possible, wanted, "fewer open files are allowed than max_connections needs (ulimit -n)");
+    }
+}
+
+/// Accepts until the server drains. Each connection holds one permit of `permits`.
+pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Semaphore>) {
+    let mut draining = node.draining();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = draining.wait_for(|draining| *draining) => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => match Arc::clone(&permits).try_acquire_owned() {
+                Ok(permit) => {
+                    debug!(%peer, "connected");
+                    let serving = connection::serve(stream, Arc::clone(&node));
+                    tokio::spawn(async move {
+                        serving.await;
+                        drop(permit);
+                    });
+                }
+                Err(_) => refuse(&stream, peer, &node),
+            },
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                // Out of descriptors or memory: the connections that are open go on, and some of them will end.
+                warn!(%error, "failed to accept a connection");
+                sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+/// One connection too many: it is told so, as well as one write without waiting can do it.
+fn refuse(stream: &TcpStream, peer: SocketAddr, node: &Node) {
+    let refused = node.traffic.connection_refused();
+    // The first, and then ever fewer: somebody who opens connections in a loop must not fill the disk.
+    if refused.is_power_of_two() {
+        warn!(%peer, refused, "too many connections (max_connections): refused");
+    }
+    let mut text = Vec::new();
+    session::refuse_connection(&mut text);
+    let _ = stream.try_write(&text);
+}

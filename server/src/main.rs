@@ -1,0 +1,54 @@
+//! `xuid`: a server of unique ids over TCP, and the commands around it.
+//!
+//! ```text
+//!   cli ── commands ── serve ── config          flag > variable > file > default
+//!                        │
+//!                        ├── listener ── connection ── session ──► xuid-engine
+//!                        │                (sockets)    (bytes in, bytes out)
+//!                        ├── admin ── metrics          HTTP for probes, Prometheus and people
+//!                        └── shutdown                  signals, GOAWAY, drain, clean stop
+//! ```
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage.
+
+mod admin;
+mod banner;
+mod cli;
+mod commands;
+mod config;
+mod connection;
+mod failure;
+mod listener;
+mod logs;
+mod metrics;
+mod node;
+mod session;
+mod shutdown;
+mod stdout;
+mod traffic;
+mod wall;
+mod wire;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// A C build of minutes, so a feature: release builds and benches turn it on.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: jemallocator::Jemalloc = jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    // clap itself ends with 2 after wrong usage, and with 0 after --help and --version.
+    match cli::Cli::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if !failure::is_broken_pipe(&error) {
+                // If standard error is gone too, the exit code has to say it alone.
+                let _ = writeln!(std::io::stderr(), "xuid: {error:#}");
+            }
+            failure::exit_code(&error)
+        }
+    }
+}

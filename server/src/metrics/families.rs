@@ -1,0 +1,156 @@
+//! Which numbers there are.
+
+use xuid_engine::stats::Stats;
+
+use super::{Family, Kind, Samples};
+use crate::node::Node;
+use crate::traffic::Traffic;
+
+/// All of them, read now.
+pub(super) fn families(node: &Node) -> Vec<Family> {
+    let stats = node.engine.stats();
+    let mut all = ids(&stats);
+    all.extend(windows(&stats));
+    all.extend(spill(&stats));
+    all.extend(clock(&stats));
+    all.extend(traffic(&node.traffic));
+    let (ready, _) = node.readiness();
+    all.push(gauge("xuid_ready", "1 if the server wants requests", u64::from(ready)));
+    all.push(gauge("xuid_uptime_seconds", "Seconds since it began to serve", node.uptime().as_secs()));
+    all
+}
+
+fn ids(stats: &Stats) -> Vec<Family> {
+    let (wasted, held, served, refused) = (&stats.wasted, &stats.held, &stats.served, &stats.refused);
+    vec![
+        counter("xuid_minted_ids", "Ids cut out of granted windows", stats.minted),
+        counter("xuid_issued_ids", "Ids returned to callers", stats.issued),
+        counter("xuid_spilled_ids", "Ids put into the spill", stats.spilled),
+        counter("xuid_spill_replayed_ids", "Ids taken back out of the spill", stats.replayed),
+        counter_by(
+            "xuid_wasted_ids",
+            "Ids that nobody will ever get",
+            "cause",
+            &[
+                ("thread", wasted.thread),
+                ("expired", wasted.expired),
+                ("trimmed", wasted.trimmed),
+                ("spill", wasted.spill),
+                ("grant", wasted.grant),
+                ("step", wasted.step),
+            ],
+        ),
+        gauge_by(
+            "xuid_held_ids",
+            "Ids on their way to callers",
+            "tier",
+            &[("ring", held.ring), ("queue", held.queue), ("reserve", held.reserve), ("threads", held.threads)],
+        ),
+        counter_by(
+            "xuid_served_ids",
+            "Ids taken by callers, by the tier that had them",
+            "tier",
+            &[
+                ("ring", served.ring),
+                ("queue", served.queue),
+                ("minter", served.minter),
+                ("reserve", served.reserve),
+            ],
+        ),
+        counter_by(
+            "xuid_refused_calls",
+            "Calls that got no ids",
+            "reason",
+            &[
+                ("not_ready", refused.not_ready),
+                ("overloaded", refused.overloaded),
+                ("clock_behind", refused.clock_behind),
+                ("window_lost", refused.window_lost),
+                ("exhausted", refused.exhausted),
+                ("shutting_down", refused.shutting_down),
+            ],
+        ),
+        counter("xuid_ring_refills", "Partitions of the ring refilled", stats.refills),
+        gauge("xuid_waiting_calls", "Calls that wait for ids now", stats.waiting),
+    ]
+}
+
+fn windows(stats: &Stats) -> Vec<Family> {
+    let windows = &stats.windows;
+    vec![
+        gauge("xuid_workers_held", "Workers held now", windows.workers.len() as u64),
+        gauge("xuid_window_left_ms", "Milliseconds to the end of the window that ends first", windows.left_ms),
+        counter("xuid_windows_reserved", "Windows reserved, renewals included", windows.reserved),
+        counter("xuid_registry_conflicts", "Compare-and-sets lost to somebody else", windows.conflicts),
+        counter("xuid_registry_unknown", "Writes to the registry whose outcome was unknown at first", windows.unknown),
+        counter("xuid_registry_unknown_ours", "Of those, the ones that a re-read showed to be ours", windows.unknown_ours),
+        counter("xuid_worker_switches", "Workers left for another because the clock went back", windows.switches),
+    ]
+}
+
+fn spill(stats: &Stats) -> Vec<Family> {
+    let spill = &stats.spill;
+    vec![
+        gauge("xuid_spill_active", "1 if unused ids go to a file", u64::from(spill.active)),
+        gauge("xuid_spill_extents", "Extents in the file that may still be granted", spill.extents),
+        gauge("xuid_spill_ids", "Ids in them", spill.ids),
+        gauge("xuid_spill_inherited_ids", "Ids found at the start, left by an earlier life", spill.inherited),
+        counter("xuid_spill_granted_extents", "Extents granted since the start", spill.granted),
+        counter("xuid_spill_damaged_records", "Records found damaged and skipped", spill.damaged),
+        counter("xuid_spill_refused_files", "Spill files set aside because they could not be trusted", spill.refused),
+        counter("xuid_spill_failures", "Appends and syncs that failed", spill.failures),
+    ]
+}
+
+fn clock(stats: &Stats) -> Vec<Family> {
+    let clock = &stats.clock;
+    vec![
+        gauge("xuid_clock_lead_us", "How far the engine's clock is ahead of the wall, in microseconds", clock.lead_us),
+        counter("xuid_clock_rollbacks", "Steps back of the wall clock that were seen", clock.rollbacks),
+        counter("xuid_clock_jumps", "Jumps forward that were not followed at once", clock.jumps),
+        gauge("xuid_layout_days_left", "Days until the layout's time bits run out", clock.days_left),
+    ]
+}
+
+fn traffic(traffic: &Traffic) -> Vec<Family> {
+    let requests = traffic.requests().filter(|(op, _)| *op != xuid_protocol::Op::GoAway);
+    let requests = requests.map(|(op, count)| (op.name().to_ascii_lowercase(), count)).collect();
+    let errors = traffic.errors();
+    let errors = errors.map(|(status, count)| (status.to_string().to_ascii_lowercase(), count)).collect();
+    vec![
+        gauge("xuid_connections_open", "Connections open now", traffic.open()),
+        counter_by("xuid_connections", "Connections so far, by what became of them", "kind", &traffic.connections()),
+        family("xuid_requests", "Requests that could be read", Kind::Counter, Samples::By("op", requests)),
+        family("xuid_errors", "Requests refused", Kind::Counter, Samples::By("status", errors)),
+        counter("xuid_panics", "Requests that made the server panic: each is a bug", traffic.panics()),
+    ]
+}
+
+fn family(name: &'static str, help: &'static str, kind: Kind, samples: Samples) -> Family {
+    Family { name, help, kind, samples }
+}
+
+fn counter(name: &'static str, help: &'static str, value: u64) -> Family {
+    family(name, help, Kind::Counter, Samples::One(value))
+}
+
+fn gauge(name: &'static str, help: &'static str, value: u64) -> Family {
+    family(name, help, Kind::Gauge, Samples::One(value))
+}
+
+fn by(label: &'static str, samples: &[(&'static str, u64)]) -> Samples {
+    Samples::By(label, samples.iter().map(|(of, value)| ((*of).to_owned(), *value)).collect())
+}
+
+fn counter_by(
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    samples: &[(&'static str, u64)],
+) -> Family {
+    family(name, help, Kind::Counter, by(label, samples))
+}
+
+fn gauge_by(name: &'static str, help: &'static str, label: &'static str, samples: &[(&'static str, u64)]) -> Family {
+    family(name, help, Kind::Gauge, by(label, samples))
+}

@@ -1,0 +1,287 @@
+//! One client's conversation: bytes in, bytes out, and requests that wait for ids in between. It has no socket and asks
+//! no clock, so a test can cut its input anywhere.
+//!
+//! # Invariants
+//! - I1 each frame that was read is answered once, or closes the connection;
+//! - I2 nothing is read beyond a whole frame while the output is above [`OUTBOX_HIGH`] or `max_in_flight` requests wait:
+//!   what a client does not read costs it, and not us;
+//! - I3 ids that were copied into the output are spent, whatever becomes of the connection;
+//! - I4 a request that is answered at once never waits behind one that waits.
+
+mod answer;
+mod buffers;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures_util::future::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use xuid_engine::Run;
+use xuid_protocol::{
+    HEADER_LEN, Limits, ParsedRequest, Phase, Preface, Refusal, Request, Status, check_preface, foreign_line, goaway,
+    parse_request, reply_bye, reply_error,
+};
+
+pub(crate) use answer::refuse_connection;
+pub(crate) use buffers::{Inbox, Outbox};
+use waiting::{Done, Shape, Waiting};
+
+use crate::node::Node;
+use crate::traffic::Tally;
+
+/// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
+/// with one reply of 1 MiB on top it bounds what a client that reads nothing costs.
+pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
+
+/// What a session needs to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// More input.
+    Input,
+    /// Room in the output, or the end of a request that waits.
+    Room,
+    /// Nothing: write the output, and close.
+    End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Preface,
+    Greeting,
+    Serving,
+    /// Nothing is read any more. What waits is answered, then BYE if it was that.
+    Leaving {
+        bye: Option<u64>,
+    },
+    /// An error that closes was written: nothing else is answered.
+    Broken,
+}
+
+/// One conversation.
+#[derive(Debug)]
+pub(crate) struct Session {
+    node: Arc<Node>,
+    limits: Limits,
+    stage: Stage,
+    waiting: FuturesUnordered<Waiting>,
+    scratch: Vec<Run>,
+    tally: Tally,
+}
+
+impl Session {
+    /// A client that has not said anything yet.
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        let limits = node.limits.protocol;
+        let (waiting, scratch) = (FuturesUnordered::new(), Vec::new());
+        Self { node, limits, stage: Stage::Preface, waiting, scratch, tally: Tally::default() }
+    }
+
+    /// The longest request: what an inbox must have room for.
+    pub(crate) fn longest_frame(&self) -> usize {
+        HEADER_LEN + self.limits.max_body as usize
+    }
+
+    /// Whether preface and HELLO are still missing.
+    pub(crate) fn is_greeting(&self) -> bool {
+        matches!(self.stage, Stage::Preface | Stage::Greeting)
+    }
+
+    /// Requests that wait.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Answers what is in the inbox, as far as it may.
+    pub(crate) fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> Need {
+        let need = loop {
+            if outbox.len() >= OUTBOX_HIGH || self.waiting.len() >= self.limits.max_in_flight as usize {
+                break Need::Room;
+            }
+            let stepped = match self.stage {
+                Stage::Preface => self.preface(inbox, outbox),
+                Stage::Greeting | Stage::Serving => self.frame(inbox, outbox),
+                Stage::Leaving { .. } if !self.waiting.is_empty() => break Need::Room,
+                Stage::Leaving { bye } => {
+                    if let Some(request_id) = bye {
+                        reply_bye(outbox.frames(), request_id);
+                        self.stage = Stage::Leaving { bye: None };
+                    }
+                    break Need::End;
+                }
+                Stage::Broken => break Need::End,
+            };
+            if !stepped {
+                break Need::Input;
+            }
+        };
+        self.node.traffic.add(&mut self.tally);
+        need
+    }
+
+    /// The end of the next request that waits; never, if none does. Nothing is lost if it is not awaited to its end.
+    pub(crate) async fn waited(&mut self) -> Done {
+        match self.waiting.next().await {
+            Some(done) => done,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Writes the reply of a request that waited, and of all others that are ready by now.
+    pub(crate) fn finish(&mut self, done: Done, outbox: &mut Outbox) {
+        self.finish_one(done, outbox);
+        while outbox.len() < OUTBOX_HIGH {
+            let Some(Some(done)) = self.waiting.next().now_or_never() else { break };
+            self.finish_one(done, outbox);
+        }
+        self.node.traffic.add(&mut self.tally);
+    }
+
+    /// The client will not send any more: what waits is still answered.
+    pub(crate) fn input_ended(&mut self) {
+        if !matches!(self.stage, Stage::Broken | Stage::Leaving { .. }) {
+            self.stage = Stage::Leaving { bye: None };
+        }
+    }
+
+    /// Tells the client to leave. Before HELLO there is nobody to tell.
+    pub(crate) fn go_away(&self, outbox: &mut Outbox) {
+        if self.stage == Stage::Serving {
+            goaway(outbox.frames());
+        }
+    }
+
+    fn preface(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> bool {
+        match check_preface(inbox.rest()) {
+            Preface::Incomplete { .. } => return false,
+            Preface::Whole => {
+                inbox.consume(xuid_protocol::PREFACE.len());
+                self.stage = Stage::Greeting;
+            }
+            Preface::Foreign(foreign) => {
+                let admin = self.node.places.admin;
+                foreign_line(outbox.frames(), foreign, admin.as_ref().map(|admin| admin as &dyn std::fmt::Display));
+                self.node.traffic.foreign();
+                self.stage = Stage::Broken;
+            }
+        }
+        true
+    }
+
+    /// Answers one frame; false if there is no whole one.
+    fn frame(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> bool {
+        let phase = if self.stage == Stage::Serving { Phase::Serving } else { Phase::Greeting };
+        let parsed = parse_request(inbox.rest(), phase, self.limits.max_body);
+        let ParsedRequest::Frame { consumed, request_id, op, request } = parsed else { return false };
+        let before = outbox.frames().len();
+        let result = request.and_then(|request| {
+            self.tally.request(request.op());
+            let answer = || self.answer(request_id, request, outbox.frames());
+            catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| Err(self.panicked()))
+        });
+        if let Err(refusal) = result {
+            outbox.frames().truncate(before);
+            self.refuse(request_id, op, &refusal, outbox);
+        }
+        inbox.consume(consumed);
+        true
+    }
+
+    fn answer(&mut self, request_id: u64, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        match request {
+            Request::Next { order } => {
+                let shape = Shape::Next { request_id };
+                self.take(shape, 1, order, self.node.limits.wait, out)
+            }
+            Request::Array(bulk) => {
+                self.limits.check_count(bulk.count)?;
+                let shape = Shape::Array { request_id, count: bulk.count };
+                self.take(shape, bulk.count, bulk.order, bulk.wait(), out)
+            }
+            Request::Runs(bulk) => {
+                self.limits.check_count(bulk.count)?;
+                let shape = Shape::Runs { request_id, count: bulk.count };
+                self.take(shape, bulk.count, bulk.order, bulk.wait(), out)
+            }
+            Request::Hello(hello) => {
+                answer::hello(&self.node, &self.limits, request_id, &hello, out)?;
+                self.stage = Stage::Serving;
+                Ok(())
+            }
+            Request::Bye => {
+                self.stage = Stage::Leaving { bye: Some(request_id) };
+                Ok(())
+            }
+            other => {
+                answer::at_once(&self.node, request_id, other, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers with ids now, or lets the request wait for them.
+    fn take(
+        &mut self,
+        shape: Shape,
+        count: u32,
+        order: xuid_protocol::Order,
+        wait: std::time::Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let order = answer::engine_order(order);
+        match self.node.engine.try_runs(count, order, &mut self.scratch) {
+            Ok(()) => {
+                shape.write(self.scratch.drain(..), out);
+                Ok(())
+            }
+            Err(error) if error.is_retryable() && !wait.is_zero() => {
+                let pending = self.node.engine.request(count, order, wait);
+                self.waiting.push(Waiting::new(shape, pending));
+                Ok(())
+            }
+            Err(error) => Err(answer::refusal(&error)),
+        }
+    }
+
+    fn finish_one(&mut self, done: Done, outbox: &mut Outbox) {
+        let Done { shape, result } = done;
+        match result {
+            Some(Ok(runs)) => shape.write(runs.into_iter(), outbox.frames()),
+            Some(Err(error)) => {
+                let refusal = answer::refusal(&error);
+                self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
+            }
+            None => {
+                let refusal = self.panicked();
+                self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
+            }
+        }
+    }
+
+    fn refuse(&mut self, request_id: u64, op: u8, refusal: &Refusal, outbox: &mut Outbox) {
+        self.tally.error(refusal.status);
+        reply_error(outbox.frames(), request_id, op, refusal);
+        if refusal.closes {
+            self.stage = Stage::Broken;
+            // Dropped, they give back what was gathered for them.
+            self.waiting.clear();
+        }
+    }
+
+    #[cold]
+    fn panicked(&mut self) -> Refusal {
+        self.scratch.clear();
+        self.node.traffic.panicked();
+        let text = "the server failed on this request, and said why in its log: try again, and report it if it stays";
+        Refusal::new(Status::INTERNAL, text)
+    }
+}
+
+/// What was counted last is not lost with the connection.
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.node.traffic.add(&mut self.tally);
+    }
+}

@@ -1,0 +1,160 @@
+//! What came in and what was refused, counted over all connections.
+//!
+//! Connections count for themselves and add up once a batch, so that a shared line is touched once for many requests.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use xuid_protocol::{Op, Status};
+
+const OPS: usize = Op::ALL.len();
+const STATUSES: usize = Status::NAMED.len();
+
+/// Counters of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    requests: [AtomicU64; OPS],
+    errors: [AtomicU64; STATUSES],
+    accepted: AtomicU64,
+    closed: AtomicU64,
+    refused: AtomicU64,
+    foreign: AtomicU64,
+    panics: AtomicU64,
+}
+
+/// What one connection did since it last added up.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    requests: [u32; OPS],
+    errors: [u32; STATUSES],
+    dirty: bool,
+}
+
+impl Tally {
+    /// A request that could be read.
+    pub(crate) fn request(&mut self, op: Op) {
+        self.requests[index_of(op)] += 1;
+        self.dirty = true;
+    }
+
+    /// A request that was refused.
+    pub(crate) fn error(&mut self, status: Status) {
+        let index = Status::NAMED.iter().position(|named| *named == status).unwrap_or(STATUSES - 1);
+        self.errors[index] += 1;
+        self.dirty = true;
+    }
+}
+
+/// Where [`Op::ALL`] has it; spelled out, since it is asked for each request.
+const fn index_of(op: Op) -> usize {
+    match op {
+        Op::Hello => 0,
+        Op::Ping => 1,
+        Op::Next => 2,
+        Op::Array => 3,
+        Op::Runs => 4,
+        Op::Decode => 5,
+        Op::Info => 6,
+        Op::Stats => 7,
+        Op::GoAway => 8,
+        Op::Bye => 9,
+    }
+}
+
+impl Traffic {
+    /// Adds what a connection counted, and begins anew there.
+    pub(crate) fn add(&self, tally: &mut Tally) {
+        if !std::mem::take(&mut tally.dirty) {
+            return;
+        }
+        let requests = self.requests.iter().zip(&mut tally.requests);
+        for (total, part) in requests.chain(self.errors.iter().zip(&mut tally.errors)) {
+            if *part > 0 {
+                total.fetch_add(u64::from(std::mem::take(part)), Relaxed);
+            }
+        }
+    }
+
+    /// A connection begins; it ends when the guard is dropped.
+    pub(crate) fn connection_accepted(&self) -> Open<'_> {
+        self.accepted.fetch_add(1, Relaxed);
+        Open(self)
+    }
+
+    /// One connection too many; returns how many there were so far.
+    pub(crate) fn connection_refused(&self) -> u64 {
+        self.refused.fetch_add(1, Relaxed) + 1
+    }
+
+    /// A connection that speaks something else.
+    pub(crate) fn foreign(&self) {
+        self.foreign.fetch_add(1, Relaxed);
+    }
+
+    /// A request that made us panic.
+    pub(crate) fn panicked(&self) {
+        self.panics.fetch_add(1, Relaxed);
+    }
+
+    /// Requests so far, by op.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (Op, u64)> + '_ {
+        Op::ALL.into_iter().zip(self.requests.iter().map(|count| count.load(Relaxed)))
+    }
+
+    /// Errors so far, by status; success is none.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = (Status, u64)> + '_ {
+        let all = Status::NAMED.into_iter().zip(self.errors.iter().map(|count| count.load(Relaxed)));
+        all.filter(|(status, _)| *status != Status::OK)
+    }
+
+    /// Connections so far: accepted, refused, of another protocol.
+    pub(crate) fn connections(&self) -> [(&'static str, u64); 3] {
+        [
+            ("accepted", self.accepted.load(Relaxed)),
+            ("refused", self.refused.load(Relaxed)),
+            ("foreign", self.foreign.load(Relaxed)),
+        ]
+    }
+
+    /// Connections open now.
+    pub(crate) fn open(&self) -> u64 {
+        // Read first: whatever is closed was accepted before.
+        let closed = self.closed.load(Relaxed);
+        self.accepted.load(Relaxed).saturating_sub(closed)
+    }
+
+    /// Requests that made us panic.
+    pub(crate) fn panics(&self) -> u64 {
+        self.panics.load(Relaxed)
+    }
+}
+
+/// A connection that is open.
+#[derive(Debug)]
+pub(crate) struct Open<'a>(&'a Traffic);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.closed.fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_op_has_its_own_place() {
+        assert!(Op::ALL.into_iter().enumerate().all(|(place, op)| index_of(op) == place));
+    }
+
+    #[test]
+    fn a_tally_is_added_once() {
+        let (traffic, mut tally) = (Traffic::default(), Tally::default());
+        tally.request(Op::Next);
+        tally.error(Status::COUNT);
+        traffic.add(&mut tally);
+        traffic.add(&mut tally);
+        assert_eq!(traffic.requests().map(|(_, count)| count).sum::<u64>(), 1);
+        assert_eq!(traffic.errors().find(|(_, count)| *count > 0), Some((Status::COUNT, 1)));
+    }
+}

@@ -1,0 +1,95 @@
+//! One HTTP GET over a plain socket, and the metrics page as numbers.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+/// Status and body of `GET path`.
+///
+/// # Errors
+/// No connection, or an answer that is not HTTP.
+pub fn get(addr: SocketAddr, path: &str) -> Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(5))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).with_context(|| format!("reading {path}"))?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").context("no HTTP head")?;
+    ensure!(head.starts_with("HTTP/1."), "not HTTP: {head}");
+    let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok()).context("no status")?;
+    Ok((status, body.to_owned()))
+}
+
+/// One line of the metrics page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// The name with its labels, as printed.
+    pub name: String,
+    /// The value.
+    pub value: f64,
+}
+
+/// The metrics page.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    samples: Vec<Sample>,
+}
+
+impl Metrics {
+    /// Reads `/metrics`.
+    ///
+    /// # Errors
+    /// It can't be read, or the status is not 200.
+    pub fn scrape(admin: SocketAddr) -> Result<Self> {
+        let (status, body) = get(admin, "/metrics")?;
+        ensure!(status == 200, "/metrics answered {status}: {body}");
+        Ok(Self::parse(&body))
+    }
+
+    /// Reads the text format: `name{labels} value`, comments skipped.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let samples = lines.filter_map(|line| {
+            let end = line.rfind('}').map_or_else(|| line.find(' '), |brace| Some(brace + 1))?;
+            let value = line[end..].split_whitespace().next()?.parse().ok()?;
+            Some(Sample { name: line[..end].to_owned(), value })
+        });
+        Self { samples: samples.collect() }
+    }
+
+    /// The sum of all samples whose name with labels contains each of `words`.
+    #[must_use]
+    pub fn sum(&self, words: &[&str]) -> f64 {
+        let mine = |sample: &&Sample| words.iter().all(|word| sample.name.contains(word));
+        self.samples.iter().filter(mine).map(|sample| sample.value).sum()
+    }
+
+    /// The samples whose name with labels contains `word`, a line each: for the output of a test.
+    #[must_use]
+    pub fn show(&self, word: &str) -> String {
+        let mine = self.samples.iter().filter(|sample| sample.name.contains(word));
+        let lines: Vec<String> = mine.map(|sample| format!("    {} {}", sample.name, sample.value)).collect();
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_summed_by_words_of_name_and_labels() {
+        let page =
+            "# TYPE a counter\na_total{tier=\"ring\",x=\"y z\"} 5\na_total{tier=\"spill\"} 7 99\nb 1.5\n";
+        let metrics = Metrics::parse(page);
+        assert!((metrics.sum(&["a_total"]) - 12.0).abs() < 1e-9);
+        assert!((metrics.sum(&["a_total", "spill"]) - 7.0).abs() < 1e-9);
+        assert!((metrics.sum(&["b"]) - 1.5).abs() < 1e-9);
+        assert_eq!(metrics.show("ring"), "    a_total{tier=\"ring\",x=\"y z\"} 5");
+    }
+}

@@ -1,0 +1,32 @@
+//! The harness of the end-to-end tests: it drives the real `xuid` binary from outside and counts duplicates.
+//!
+//! - [`Serve`], [`Server`]: one `xuid serve` process on free ports, its log, its end by SIGTERM or SIGKILL
+//! - [`Xuid`]: one call of a `xuid` command, with its exit code and both outputs
+//! - [`Client`]: a blocking client of the wire protocol, written from the specification alone
+//! - [`Load`]: threads that take ids until they are stopped or the connection dies
+//! - [`Tape`], [`Ledger`]: what was received, and the oracle that finds any id that came twice
+//! - [`http`], [`process`], [`folder`], [`clock`], [`Rng`]: small helpers
+//!
+//! Nothing here depends on the project's crates: an oracle that shares a codec with the server would share its
+//! mistakes too.
+
+pub mod clock;
+pub mod folder;
+pub mod http;
+pub mod process;
+
+mod client;
+mod command;
+mod frame;
+mod load;
+mod oracle;
+mod rng;
+mod server;
+
+pub use client::{Client, ClientError, Decoded, Hello, Order, Refusal};
+pub use command::{Output, Xuid, binary};
+pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
+pub use load::{Harvest, Job, Load, Work};
+pub use oracle::{Ledger, Report, Run, Tape};
+pub use rng::Rng;
+pub use server::{Serve, Server};

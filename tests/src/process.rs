@@ -1,0 +1,130 @@
+//! What the kernel says about a process, and commands with a time limit.
+
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+
+use crate::clock;
+
+/// Clock ticks of `/proc/PID/stat` in a second: 100 on every Linux of today, whatever the kernel's own rate.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Anonymous resident memory in bytes.
+///
+/// # Errors
+/// The process is gone.
+pub fn rss_anon(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).context("no RssAnon")?;
+    let kib: u64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
+    Ok(kib * 1024)
+}
+
+/// Seconds of processor time used so far, in user and kernel mode.
+///
+/// # Errors
+/// The process is gone.
+pub fn cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, rest) = stat.rsplit_once(')').context("no command in stat")?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    // utime and stime are fields 14 and 15 of the line, 11 and 12 after the command.
+    let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+    Ok(ticks / TICKS_PER_SECOND)
+}
+
+/// Sends SIGTERM.
+///
+/// # Errors
+/// The process is gone.
+pub fn terminate(child: &Child) -> Result<()> {
+    signal(child, Signal::TERM)
+}
+
+/// Stops the process where it stands.
+///
+/// # Errors
+/// The process is gone.
+pub fn freeze(child: &Child) -> Result<()> {
+    signal(child, Signal::STOP)
+}
+
+/// Lets a stopped process go on.
+///
+/// # Errors
+/// The process is gone.
+pub fn thaw(child: &Child) -> Result<()> {
+    signal(child, Signal::CONT)
+}
+
+fn signal(child: &Child, signal: Signal) -> Result<()> {
+    let pid = Pid::from_raw(i32::try_from(child.id())?).context("process id 0")?;
+    Ok(kill_process(pid, signal)?)
+}
+
+/// Allows this process `wanted` open files, as far as the hard limit goes. Processes started earlier keep theirs.
+///
+/// # Errors
+/// The limit can't be set.
+pub fn allow_open_files(wanted: u64) -> Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let target = limit.maximum.map_or(wanted, |hard| wanted.min(hard));
+    if limit.current.is_some_and(|soft| soft < target) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(target), maximum: limit.maximum })?;
+    }
+    Ok(target)
+}
+
+/// Waits for the end of a process; past `limit` it is killed and that is an error.
+///
+/// # Errors
+/// It did not end in time.
+pub fn wait_exit(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+    let begin = clock::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if begin.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            bail!("the process did not end within {limit:?}");
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Runs a command to its end: exit code (none after a signal), standard output, standard error.
+///
+/// # Errors
+/// It can't be started or does not end within `limit`; what it printed is part of the error.
+pub fn run(mut command: Command, limit: Duration) -> Result<(Option<i32>, String, String)> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;
+    let stdout = drain(child.stdout.take());
+    let stderr = drain(child.stderr.take());
+    let ended = wait_exit(&mut child, limit);
+    let (stdout, stderr) = (joined(stdout), joined(stderr));
+    let status = ended.with_context(|| format!("{command:?} printed:\n{stdout}\n{stderr}"))?;
+    Ok((status.code(), stdout, stderr))
+}
+
+fn drain(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // A pipe that breaks ends the text; what was read until then still counts.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+fn joined(thread: JoinHandle<String>) -> String {
+    thread.join().unwrap_or_default()
+}

@@ -1,0 +1,354 @@
+//! One `xuid serve` process: started on free ports, watched, stopped or killed.
+
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::NamedTempFile;
+
+use crate::command::{Output, bare};
+use crate::http::{self, Metrics};
+use crate::{Client, Ledger, Order, clock, process};
+
+/// No start may take longer than this, with half a million extents to verify and a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// A clean stop has 5 s to drain; then it has to write and sync.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// Ids of one request of [`Server::drain`]; below the default limit of 131,072.
+const DRAIN_COUNT: u32 = 100_000;
+
+/// How to start a server.
+#[derive(Debug)]
+pub struct Serve {
+    command: Command,
+}
+
+impl Serve {
+    /// On this data folder, on any two free ports.
+    ///
+    /// # Errors
+    /// There is no binary.
+    pub fn new(data_dir: &Path) -> Result<Self> {
+        Ok(Self::bare()?.arg("--data-dir").arg(data_dir))
+    }
+
+    /// On the default data folder, below the current one.
+    ///
+    /// # Errors
+    /// There is no binary.
+    pub fn bare() -> Result<Self> {
+        let mut command = bare()?;
+        command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        Ok(Self { command })
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs it in this folder.
+    #[must_use]
+    pub fn cwd(mut self, dir: &Path) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
+    /// Starts it and waits until its banner has told both addresses.
+    ///
+    /// # Errors
+    /// It ended or stayed silent; its output is part of the error.
+    pub fn start(self) -> Result<Server> {
+        let mut server = self.spawn()?;
+        let begin = server.born;
+        loop {
+            let found = addresses(&server.banner());
+            if let [addr, admin, ..] = found[..] {
+                (server.addr, server.admin) = (addr, admin);
+                return Ok(server);
+            }
+            if let Some(status) = server.child.try_wait()? {
+                bail!("the server ended with {:?} instead of serving\n{server}", status.code());
+            }
+            ensure!(begin.elapsed() < START_LIMIT, "no two addresses within {START_LIMIT:?}\n{server}");
+            thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    /// Starts it and lets it live for `life` from exec on, served or not, then kills it.
+    ///
+    /// # Errors
+    /// It could not be started, or panicked.
+    pub fn stillborn(self, life: Duration) -> Result<()> {
+        let server = self.spawn()?;
+        thread::sleep(life.saturating_sub(server.born.elapsed()));
+        server.kill().map(drop)
+    }
+
+    /// Starts it and waits for its end, which must come by itself.
+    ///
+    /// # Errors
+    /// It serves, hangs, or can't be started.
+    pub fn run_to_exit(self) -> Result<Output> {
+        let mut server = self.spawn()?;
+        let status = process::wait_exit(&mut server.child, START_LIMIT)
+            .with_context(|| format!("it should have refused to serve\n{server}"))?;
+        // The reader of standard output ends with the process; its last lines are awaited, not guessed.
+        let reader = server.reader.take();
+        ensure!(reader.is_none_or(|thread| thread.join().is_ok()), "the banner's reader failed");
+        Ok(Output { code: status.code(), stdout: server.banner(), stderr: server.log() })
+    }
+
+    fn spawn(mut self) -> Result<Server> {
+        let log = NamedTempFile::new()?;
+        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.reopen()?);
+        let born = clock::now();
+        let mut child = self.command.spawn().with_context(|| format!("starting {:?}", self.command))?;
+        let banner = Arc::new(Mutex::new(String::new()));
+        let reader = child.stdout.take().map(|pipe| collect(pipe, Arc::clone(&banner)));
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Ok(Server { child, born, addr: nowhere, admin: nowhere, banner, reader, log })
+    }
+}
+
+fn collect(pipe: ChildStdout, into: Arc<Mutex<String>>) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(std::result::Result::ok) {
+            let mut text = into.lock().unwrap_or_else(PoisonError::into_inner);
+            text.push_str(&line);
+            text.push('\n');
+        }
+    })
+}
+
+/// The distinct socket addresses of a text, in order of appearance; port 0 is no address.
+fn addresses(text: &str) -> Vec<SocketAddr> {
+    let mut found: Vec<SocketAddr> = Vec::new();
+    for word in text.split(|char: char| !(char.is_ascii_digit() || char == '.' || char == ':')) {
+        let word = word.trim_matches(|char| char == '.' || char == ':');
+        if let Ok(addr) = word.parse::<SocketAddr>()
+            && addr.port() != 0
+            && !found.contains(&addr)
+        {
+            found.push(addr);
+        }
+    }
+    found
+}
+
+/// A running server; killed on drop. A panic in its log fails the test that owns it.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    born: Instant,
+    /// Where it speaks XUID/1.
+    pub addr: SocketAddr,
+    /// Where it speaks HTTP.
+    pub admin: SocketAddr,
+    banner: Arc<Mutex<String>>,
+    reader: Option<thread::JoinHandle<()>>,
+    log: NamedTempFile,
+}
+
+impl Server {
+    /// Starts a server with the defaults on this data folder.
+    ///
+    /// # Errors
+    /// It does not serve.
+    pub fn start(data_dir: &Path) -> Result<Self> {
+        Serve::new(data_dir)?.start()
+    }
+
+    /// When it was started.
+    #[must_use]
+    pub fn born(&self) -> Instant {
+        self.born
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn child(&self) -> &Child {
+        &self.child
+    }
+
+    /// What it printed to standard output so far.
+    #[must_use]
+    pub fn banner(&self) -> String {
+        self.banner.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it logged so far, without colours.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let text = std::fs::read(self.log.path()).unwrap_or_default();
+        without_colours(&String::from_utf8_lossy(&text))
+    }
+
+    /// Where the log lies.
+    #[must_use]
+    pub fn log_path(&self) -> PathBuf {
+        self.log.path().to_owned()
+    }
+
+    /// A connection that said HELLO.
+    ///
+    /// # Errors
+    /// It was not accepted; the log is part of the error.
+    pub fn client(&self) -> Result<Client> {
+        Client::connect(self.addr).with_context(|| format!("connecting\n{self}"))
+    }
+
+    /// The metrics page.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn metrics(&self) -> Result<Metrics> {
+        Metrics::scrape(self.admin).with_context(|| format!("scraping\n{self}"))
+    }
+
+    /// Ids that this process took back from its spill so far.
+    ///
+    /// # Errors
+    /// The metrics page can't be read.
+    pub fn replayed(&self) -> Result<f64> {
+        Ok(self.metrics()?.sum(&["replayed", "ids"]))
+    }
+
+    /// Takes `ids` ids or a few more as runs of `any` order at full speed, records them, and says how long it took.
+    ///
+    /// # Errors
+    /// A request was refused or the connection ended.
+    pub fn drain(&self, ids: u64, ledger: &mut Ledger) -> Result<Duration> {
+        let mut client = self.client()?;
+        let (begin, mut taken) = (clock::now(), 0);
+        while taken < ids {
+            let runs = client.runs(DRAIN_COUNT, Duration::from_secs(5), Order::Any);
+            for run in runs.with_context(|| format!("after {taken} ids\n{self}"))? {
+                taken += u64::from(run.count);
+                ledger.add(run);
+            }
+        }
+        Ok(begin.elapsed())
+    }
+
+    /// Waits until `/readyz` answers 200; returns its text.
+    ///
+    /// # Errors
+    /// It does not within `limit`.
+    pub fn wait_ready(&self, limit: Duration) -> Result<String> {
+        let mut last = (0, String::new());
+        let waited = clock::wait_until("/readyz", limit, || {
+            last = http::get(self.admin, "/readyz")?;
+            Ok(last.0 == 200)
+        });
+        waited.with_context(|| format!("/readyz says {last:?}\n{self}"))?;
+        Ok(last.1)
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn is_alive(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// SIGTERM; the exit code must be 0. Returns the log.
+    ///
+    /// # Errors
+    /// It did not end, or not cleanly.
+    pub fn stop(mut self) -> Result<String> {
+        process::terminate(&self.child)?;
+        let status = process::wait_exit(&mut self.child, STOP_LIMIT).with_context(|| format!("{self}"))?;
+        ensure!(status.code() == Some(0), "a clean stop ended with {status:?}\n{self}");
+        Ok(self.log())
+    }
+
+    /// SIGKILL. Returns the log.
+    ///
+    /// # Errors
+    /// It can't be waited for.
+    pub fn kill(mut self) -> Result<String> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(self.log())
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "--- banner\n{}--- log\n{}---", self.banner(), tail(&self.log(), 60))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let log = self.log();
+        let panicked = log.contains("panicked");
+        assert!(!panicked || thread::panicking(), "the server panicked:\n{}", tail(&log, 60));
+    }
+}
+
+/// The last `count` lines.
+fn tail(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].iter().flat_map(|line| [*line, "\n"]).collect()
+}
+
+/// Drops escape sequences of the kind `ESC [ ... m`.
+fn without_colours(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        if char == '\u{1b}' {
+            chars.by_ref().find(char::is_ascii_alphabetic);
+        } else {
+            plain.push(char);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_out_of_any_banner() {
+        let banner = "xuid listening on 127.0.0.1:4001, admin on http://127.0.0.1:4002/.\n  xuid next --server 127.0.0.1:4001 (not 127.0.0.1:0)";
+        let found: Vec<u16> = addresses(banner).iter().map(SocketAddr::port).collect();
+        assert_eq!(found, [4001, 4002]);
+        assert!(addresses("version 0.1.0 at 12:30:11").is_empty());
+    }
+
+    #[test]
+    fn colours_are_dropped_and_tails_are_short() {
+        assert_eq!(without_colours("\u{1b}[2mtime\u{1b}[0m WARN"), "time WARN");
+        assert_eq!(tail("a\nb\nc\n", 2), "b\nc\n");
+    }
+}

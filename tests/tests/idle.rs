@@ -1,0 +1,41 @@
+//! What the server costs when nobody asks, and how soon it answers. Alone in its binary, so that nothing else runs.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use tempfile::TempDir;
+use xuid_tests::{Ledger, Order, Server, clock, process};
+
+#[test]
+fn an_idle_server_costs_next_to_nothing_and_its_first_id_comes_at_once() -> Result<()> {
+    let home = TempDir::new()?;
+    let data = home.path().join("data");
+    let mut ledger = Ledger::default();
+    Server::start(&data)?.stop()?;
+    let mut first_ids = Vec::new();
+    for _ in 0..11 {
+        let server = Server::start(&data)?;
+        ledger.add_id(server.client()?.next(Order::Any)?);
+        first_ids.push(server.born().elapsed());
+        server.stop()?;
+    }
+    first_ids.sort_unstable();
+    println!("idle: first id after exec: {first_ids:?}");
+    ensure!(first_ids[5] < Duration::from_millis(50), "the median first id took {:?}", first_ids[5]);
+
+    let server = Server::start(&data)?;
+    ledger.add_id(server.client()?.next(Order::Any)?);
+    // The first seconds are those of a start: windows grow, threads settle.
+    clock::idle(Duration::from_secs(2));
+    let (before, begin) = (process::cpu_seconds(server.pid())?, clock::now());
+    clock::idle(Duration::from_secs(20));
+    let share = (process::cpu_seconds(server.pid())? - before) / begin.elapsed().as_secs_f64();
+    let memory = process::rss_anon(server.pid())?;
+    println!("idle: {:.2} % of a core, {} KiB of anonymous memory", share * 100.0, memory >> 10);
+    ensure!(share < 0.01, "{:.2} % of a core", share * 100.0);
+    ensure!(memory < 64 << 20, "{memory} bytes of anonymous memory");
+    ledger.add_id(server.client()?.next(Order::Any)?);
+    ledger.check()?;
+    server.stop()?;
+    Ok(())
+}

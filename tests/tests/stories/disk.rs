@@ -1,0 +1,187 @@
+//! Disks that fail: spills with bad bytes or missing ends, no space, no right to write.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use tempfile::TempDir;
+use xuid_tests::{Ledger, Rng, Serve, Server, Xuid, clock, folder, folder::Mount};
+
+/// A life that leaves land in the spill.
+fn leave_land(data: &Path, ledger: &mut Ledger) -> Result<()> {
+    let server = Server::start(data)?;
+    server.drain(1_000, ledger)?;
+    clock::idle(Duration::from_millis(2_500));
+    server.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_damaged_spill_is_reported_and_the_rest_of_it_served_once() -> Result<()> {
+    let mut rng = Rng::from_env("damaged spill");
+    let home = TempDir::new()?;
+    let data = home.path().join("data");
+    let mut ledger = Ledger::default();
+    leave_land(&data, &mut ledger)?;
+    let spills = folder::spills(&data)?;
+    ensure!(!spills.is_empty(), "a clean stop leaves a spill");
+    let written = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0) as u64;
+    for round in 0..12 {
+        for spill in folder::spills(&data)? {
+            let end = written(&fs::read(&spill)?);
+            // The records, and every third time the header.
+            let from = if round % 3 == 2 { 0 } else { end.min(4_096) };
+            folder::flip(&spill, from + rng.below(end - from), 1 + rng.below(7) as usize)?;
+        }
+        let seen = Xuid::new(["inspect"])?.arg(&data).run()?;
+        ensure!(matches!(seen.code, Some(0 | 1)) && !seen.stderr.contains("panicked"), "{seen:?}");
+        let server = Server::start(&data)?;
+        server.drain(6_000_000, &mut ledger)?;
+        ledger.check()?;
+        clock::idle(Duration::from_millis(1_200));
+        if round % 2 == 0 {
+            server.stop()?
+        } else {
+            server.kill()?
+        };
+    }
+    println!("damaged spill: {}", ledger.check()?);
+    Ok(())
+}
+
+#[test]
+fn a_shortened_spill_costs_ids_and_repeats_none() -> Result<()> {
+    let home = TempDir::new()?;
+    let data = home.path().join("data");
+    let mut ledger = Ledger::default();
+    for keep in [8 * 1024 * 1024, 4_096 + 100, 4_096, 100, 1, 0] {
+        leave_land(&data, &mut ledger)?;
+        for spill in folder::spills(&data)? {
+            OpenOptions::new().write(true).open(&spill)?.set_len(keep)?;
+        }
+        let server = Server::start(&data)?;
+        server.drain(12_000_000, &mut ledger)?;
+        println!("shortened spill, {keep} bytes kept: {}", ledger.check()?);
+        server.stop()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_spill_shortened_while_running_is_abandoned_and_the_server_goes_on() -> Result<()> {
+    let home = TempDir::new()?;
+    let data = home.path().join("data");
+    let mut ledger = Ledger::default();
+    leave_land(&data, &mut ledger)?;
+    let mut server = Server::start(&data)?;
+    for spill in folder::spills(&data)? {
+        OpenOptions::new().write(true).open(&spill)?.set_len(100)?;
+    }
+    server.drain(20_000_000, &mut ledger)?;
+    clock::idle(Duration::from_secs(2));
+    server.drain(5_000_000, &mut ledger)?;
+    ensure!(server.is_alive()?, "it ended\n{server}");
+    ensure!(server.log().to_lowercase().contains("spill"), "the log does not say it\n{server}");
+    println!("shortened while running: {}", ledger.check()?);
+    server.stop()?;
+    let server = Server::start(&data)?;
+    server.drain(5_000_000, &mut ledger)?;
+    println!("shortened while running, next life: {}", ledger.check()?);
+    Ok(())
+}
+
+#[test]
+fn a_disk_too_small_for_the_registry_is_a_clear_failure() -> Result<()> {
+    let home = TempDir::new()?;
+    let dir = home.path().join("disk");
+    let Some(_mount) = Mount::tmpfs(&dir, "64k")? else { return Ok(()) };
+    let said = Serve::new(&dir.join("data"))?.run_to_exit()?.refused(1)?;
+    let lower = said.to_lowercase();
+    ensure!(lower.contains("space") || lower.contains("disk"), "{said}");
+    println!("small disk: {}", said.lines().last().unwrap_or_default());
+    // A genesis that failed half-way is no registry: with room it begins, or says what is in the way.
+    let again = Serve::new(&dir.join("data"))?.run_to_exit()?;
+    again.refused(1)?;
+    Ok(())
+}
+
+#[test]
+fn a_disk_too_small_for_the_spill_serves_without_it_and_says_so() -> Result<()> {
+    let home = TempDir::new()?;
+    let dir = home.path().join("disk");
+    let Some(_mount) = Mount::tmpfs(&dir, "6m")? else { return Ok(()) };
+    let data = dir.join("data");
+    let mut ledger = Ledger::default();
+    for life in 0..3 {
+        let server = Server::start(&data)?;
+        server.drain(8_000_000, &mut ledger)?;
+        let ready = server.wait_ready(Duration::from_secs(5))?;
+        let log = server.log();
+        ensure!(log.to_lowercase().contains("spill"), "the log does not say it\n{server}");
+        ensure!(ready.to_lowercase().contains("spill"), "readiness does not say it: {ready}");
+        println!("no room for the spill, life {life}: {} ({})", ledger.check()?, ready.trim());
+        if life == 1 {
+            server.kill()?
+        } else {
+            server.stop()?
+        };
+    }
+    Ok(())
+}
+
+#[test]
+fn a_disk_that_fills_up_stops_neither_reserving_nor_serving() -> Result<()> {
+    let home = TempDir::new()?;
+    let dir = home.path().join("disk");
+    let Some(mount) = Mount::tmpfs(&dir, "48m")? else { return Ok(()) };
+    let data = dir.join("data");
+    let mut ledger = Ledger::default();
+    let server = Server::start(&data)?;
+    server.drain(1_000_000, &mut ledger)?;
+    println!("full disk: {} bytes were free", mount.fill("ballast")?);
+    // Windows are two seconds long at first: several must be reserved on the full disk.
+    clock::idle(Duration::from_secs(5));
+    server.drain(10_000_000, &mut ledger)?;
+    server.stop()?;
+    for life in 0..3 {
+        let server = Server::start(&data)?;
+        server.drain(8_000_000, &mut ledger)?;
+        println!("full disk, life {life}: {}", ledger.check()?);
+        if life == 0 {
+            server.kill()?
+        } else {
+            server.stop()?
+        };
+    }
+    Ok(())
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_a_clear_failure() -> Result<()> {
+    let home = TempDir::new()?;
+    let dir = home.path().join("disk");
+    let Some(mount) = Mount::tmpfs(&dir, "48m")? else { return Ok(()) };
+    mount.set_read_only(true)?;
+    let fresh = Serve::new(&dir.join("data"))?.run_to_exit()?.refused(1)?;
+    ensure!(fresh.to_lowercase().contains("read-only"), "{fresh}");
+    mount.set_read_only(false)?;
+    let data = dir.join("data");
+    let mut ledger = Ledger::default();
+    leave_land(&data, &mut ledger)?;
+    mount.set_read_only(true)?;
+    let used = Serve::new(&data)?.run_to_exit()?.refused(1)?;
+    ensure!(used.to_lowercase().contains("read-only"), "{used}");
+    println!("read-only: {}", used.lines().last().unwrap_or_default());
+    Xuid::new(["inspect"])?.arg(&data).run()?.ok()?;
+    mount.set_read_only(false)?;
+    let server = Server::start(&data)?;
+    server.drain(10_000_000, &mut ledger)?;
+    println!("read-only, writable again: {}", ledger.check()?);
+    server.stop()?;
+    // A file where the folder should be.
+    let file = home.path().join("file");
+    fs::write(&file, "not a folder")?;
+    Serve::new(&file)?.run_to_exit()?.refused(1)?;
+    Ok(())
+}

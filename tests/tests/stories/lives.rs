@@ -1,0 +1,138 @@
+//! Many lives of one folder, each ended by `kill -9` at a random moment under load.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+use xuid_tests::{Job, Ledger, Load, Order, Rng, Serve, Server, Work, clock};
+
+/// The full campaign; `XUID_LIVES` asks for another number.
+const LIVES: u64 = 200;
+/// Every third life idles this long first, so that land reaches the spill and the next life finds it there.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// What the lives added up to.
+#[derive(Default)]
+struct Campaign {
+    ledger: Ledger,
+    first_id: Vec<Duration>,
+    last_first: u64,
+    replayed: f64,
+    lives_that_replayed: u64,
+    refusals: u64,
+}
+
+#[test]
+fn no_id_comes_twice_over_all_lives_ended_by_kill_9() -> Result<()> {
+    let mut rng = Rng::from_env("lives");
+    let lives = std::env::var("XUID_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(LIVES);
+    let home = TempDir::new()?;
+    let data = home.path().join("data");
+    let mut campaign = Campaign::default();
+    let begin = clock::now();
+    for life in 1..=lives {
+        if rng.below(4) == 0 {
+            // Killed while it starts: nobody has seen an id, but the registry and the spill have seen a start.
+            Serve::new(&data)?.stillborn(rng.millis(0, 25))?;
+        }
+        campaign.live(&data, life, &mut rng).with_context(|| format!("life {life} of {lives}"))?;
+        if life % 20 == 0 {
+            let (seconds, ids) = (begin.elapsed().as_secs(), campaign.ledger.report().ids);
+            println!("lives: {life} of {lives}, {seconds} s, {ids} ids, {} replayed", campaign.replayed);
+        }
+    }
+    campaign.verdict(lives)
+}
+
+impl Campaign {
+    /// One life: start, first id, perhaps an idle while, load, death.
+    fn live(&mut self, data: &Path, life: u64, rng: &mut Rng) -> Result<()> {
+        let server = Server::start(data)?;
+        let first = server.client()?.next(Order::Any)?;
+        self.first_id.push(server.born().elapsed());
+        self.ledger.add_id(first);
+        self.last_first = first;
+        let idles = life.is_multiple_of(3);
+        if idles {
+            clock::idle(IDLE);
+        }
+        let load = Load::start(server.addr, if idles { &LIGHT } else { &HEAVY });
+        let life_time = rng.millis(20, 600);
+        clock::idle(life_time / 2);
+        // Read while it lives: what it replays after this moment is not counted.
+        let before = server.replayed()?;
+        clock::idle(life_time / 2);
+        let log = server.kill()?;
+        for harvest in load.join()? {
+            self.refusals += harvest.refusals;
+            self.ledger.add_tape(&harvest.tape);
+        }
+        self.replayed += before;
+        self.lives_that_replayed += u64::from(before > 0.0);
+        ensure!(!log.contains("panicked"), "{log}");
+        self.ledger.check()?;
+        Ok(())
+    }
+
+    fn verdict(mut self, lives: u64) -> Result<()> {
+        self.first_id.sort_unstable();
+        let at = |share: u64| self.first_id[(lives * share / 100).min(lives - 1) as usize];
+        let (median, p99, max) = (at(50), at(99), at(100));
+        let report = self.ledger.check()?;
+        println!("lives: | lives | ids | duplicates | workers | replayed | lives that replayed | refusals |");
+        println!(
+            "lives: | {lives} | {} | {} | {} | {} | {} | {} |",
+            report.ids,
+            report.duplicates,
+            report.workers.len(),
+            self.replayed,
+            self.lives_that_replayed,
+            self.refusals
+        );
+        println!("lives: first id after exec: median {median:?}, p99 {p99:?}, max {max:?}");
+        ensure!(report.ids > lives * 10_000, "hardly any load: {report}");
+        ensure!(
+            self.replayed > 0.0,
+            "nothing was ever replayed, so the campaign proves nothing about the spill"
+        );
+        ensure!(p99 < Duration::from_secs(1) || lives < 100, "p99 of the first id is {p99:?}");
+        ensure!(max < Duration::from_secs(3), "the slowest first id took {max:?}");
+        // The control: were the first id of the last life issued once more, it would be seen.
+        self.ledger.add_id(self.last_first);
+        ensure!(self.ledger.check().is_err(), "the oracle is blind");
+        Ok(())
+    }
+}
+
+/// 8 connections as fast as they can: what is asked for in runs exceeds what a worker mints, so the spill is drained.
+const HEAVY: [Job; 8] = [
+    full(Work::Next(64), Order::Any),
+    full(Work::Next(1), Order::Any),
+    full(Work::Next(16), Order::Ordered),
+    full(Work::Next(64), Order::Fresh),
+    full(Work::Array(1_000), Order::Any),
+    full(Work::Array(100), Order::Ordered),
+    full(Work::Runs(10_000), Order::Any),
+    full(Work::Runs(100_000), Order::Any),
+];
+
+/// 8 connections that leave most of the land to the spill.
+const LIGHT: [Job; 8] = [
+    light(Work::Next(1), Order::Any),
+    light(Work::Next(8), Order::Any),
+    light(Work::Next(1), Order::Fresh),
+    light(Work::Next(4), Order::Ordered),
+    light(Work::Array(10), Order::Any),
+    light(Work::Array(50), Order::Fresh),
+    light(Work::Runs(100), Order::Any),
+    light(Work::Runs(100), Order::Ordered),
+];
+
+const fn full(work: Work, order: Order) -> Job {
+    Job { work, order, pause: Duration::ZERO }
+}
+
+const fn light(work: Work, order: Order) -> Job {
+    Job { work, order, pause: Duration::from_millis(5) }
+}

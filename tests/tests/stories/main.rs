@@ -1,0 +1,15 @@
+//! The stories: what a person does with the server, and what goes wrong around it, told to the real binary.
+//!
+//! Every test prints what it measured; `cargo test -p xuid-tests --release -- --nocapture` shows it while it runs.
+
+mod burst_after_idle;
+mod disk;
+mod foreign_folders;
+mod lives;
+mod other_language;
+mod quick_start;
+mod registry_damage;
+mod restored_files;
+mod rubbish;
+mod silence;
+mod two_servers;
