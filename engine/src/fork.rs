@@ -12,6 +12,7 @@
 
 use std::io;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
@@ -21,13 +22,32 @@ const PAGE: usize = 4096;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// The epoch word on its own page.
+/// The mapping. Unmapped when the last [`EpochWord`] of it is gone.
 #[derive(Debug)]
-pub(crate) struct EpochWord {
-    page: NonNull<AtomicU64>,
+struct Page(NonNull<AtomicU64>);
+
+// SAFETY: the page is only reached as an `AtomicU64`, which may be shared between threads.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: the range is the whole mapping, and no `EpochWord` is left that could reach it.
+        let unmapped = unsafe { mm::munmap(self.0.as_ptr().cast(), PAGE) };
+        debug_assert!(unmapped.is_ok());
+    }
 }
 
-// SAFETY: the page is owned by this value and is only reached as an `AtomicU64`, which may be shared.
+/// The epoch word on its own page; clones share it. The pointer lies beside the owner, so that a hit follows one
+/// pointer and not two.
+#[derive(Debug, Clone)]
+pub(crate) struct EpochWord {
+    word: NonNull<AtomicU64>,
+    page: Arc<Page>,
+}
+
+// SAFETY: `word` is `page`'s pointer, and `page` may be sent and shared.
 unsafe impl Send for EpochWord {}
 // SAFETY: as above.
 unsafe impl Sync for EpochWord {}
@@ -36,23 +56,25 @@ impl EpochWord {
     /// Maps a page and stores a first epoch.
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: an anonymous private mapping at an address of the kernel's choice aliases nothing.
-        let page = unsafe {
+        let start = unsafe {
             mm::mmap_anonymous(ptr::null_mut(), PAGE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         }?;
-        let Some(word) = NonNull::new(page.cast::<AtomicU64>()) else {
+        let Some(word) = NonNull::new(start.cast::<AtomicU64>()) else {
             return Err(io::Error::other("the kernel mapped the page at address 0"));
         };
-        let word = Self { page: word };
+        let epoch = Self { word, page: Arc::new(Page(word)) };
         // SAFETY: the range is the mapping made above, whole; the advice changes only what a child sees.
-        unsafe { mm::madvise(page, PAGE, Advice::LinuxWipeOnFork) }?;
-        word.renew();
-        Ok(word)
+        unsafe { mm::madvise(start, PAGE, Advice::LinuxWipeOnFork) }?;
+        epoch.renew();
+        Ok(epoch)
     }
 
+    #[inline]
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: the page is mapped, zeroed by the kernel (a valid AtomicU64), aligned to 4096 and lives as
-        // long as `self`.
-        unsafe { self.page.as_ref() }
+        debug_assert_eq!(self.word, self.page.0);
+        // SAFETY: the page is mapped, zeroed by the kernel (a valid AtomicU64), aligned to 4096, and `self.page`
+        // keeps it mapped as long as `self` lives.
+        unsafe { self.word.as_ref() }
     }
 
     /// The epoch now. Relaxed: a thread that sees an old one uses up a run that is its own anyway.
@@ -69,14 +91,6 @@ impl EpochWord {
     /// Voids every run in threads' hands.
     pub(crate) fn renew(&self) {
         self.word().store(NEXT.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
-impl Drop for EpochWord {
-    fn drop(&mut self) {
-        // SAFETY: the range is the whole mapping, and `self` was the last that could reach it.
-        let unmapped = unsafe { mm::munmap(self.page.as_ptr().cast(), PAGE) };
-        debug_assert!(unmapped.is_ok());
     }
 }
 

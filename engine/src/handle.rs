@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Shared};
 use crate::error::IdError;
+use crate::fork::EpochWord;
 use crate::hand::{Hand, Station};
 use crate::id::Id;
 
@@ -20,6 +21,8 @@ use crate::id::Id;
 /// ```
 pub struct Handle {
     hand: Hand,
+    /// Apart from `shared`: what a hit reads must not lie beside what the producer writes.
+    epoch: EpochWord,
     station: Station,
     shared: Arc<Shared>,
     wait: Duration,
@@ -36,7 +39,7 @@ impl std::fmt::Debug for Handle {
 impl Handle {
     pub(crate) fn new(engine: Engine, shared: Arc<Shared>) -> Self {
         let (station, wait) = (shared.join(), shared.settings.wait);
-        Self { hand: Hand::new(), station, shared, wait, _engine: engine }
+        Self { hand: Hand::new(), epoch: shared.epoch.clone(), station, shared, wait, _engine: engine }
     }
 
     /// The next id of any age; waits as [`Engine::next_id`] does.
@@ -45,7 +48,7 @@ impl Handle {
     /// [`IdError`]; nothing was issued then.
     #[inline]
     pub fn next_id(&mut self) -> Result<Id, IdError> {
-        match self.hand.hit(self.shared.epoch.load()) {
+        match self.hand.hit(self.epoch.load()) {
             Some(id) => Ok(id),
             None => self.shared.next_cold(&self.hand, &mut self.station, Some(self.wait)),
         }

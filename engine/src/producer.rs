@@ -21,7 +21,7 @@ use crate::registrar::{Done, Job};
 use crate::reserve::Reserve;
 use crate::ring::{PARTITIONS, SLOTS};
 use crate::run::Run;
-use crate::settings::LONGEST_BLOCK;
+use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK};
 use crate::sync::lock;
 
 mod upkeep;
@@ -194,7 +194,7 @@ impl Producer {
         }
         // The newest second stays in memory, as far as the ring holds it.
         let youngest = tick.saturating_sub(layout.ticks_in_ns(SECOND)) * layout.stride();
-        let mut room = SLOTS as u64 * u64::from(LONGEST_BLOCK);
+        let mut room = CALM_IDS;
         all.sort_unstable_by_key(|extent| std::cmp::Reverse(extent.first));
         let (mut staying, mut leaving) = (Vec::new(), Vec::new());
         for extent in all {
@@ -207,8 +207,7 @@ impl Producer {
         }
         staying.into_iter().rev().for_each(|extent| self.reserve.hand.push(extent));
         if burst {
-            // Old or not, it is needed now.
-            self.reserve.keep(leaving);
+            self.reserve.put_by(leaving);
         } else {
             self.reserve.put_away(leaving);
         }
@@ -223,7 +222,7 @@ impl Producer {
             return;
         }
         let at_hand = if burst { self.reserve.at_hand() } else { self.reserve.hand.ids() };
-        let longest = block_len(at_hand + (shared.queue.len() as u64) * u64::from(LONGEST_BLOCK));
+        let longest = block_len(at_hand + shared.queue.len() as u64 * CALM_BLOCK);
         self.top_up(tick, burst, longest);
         for partition in wanted {
             shared.ring.answer(partition);
@@ -325,9 +324,9 @@ impl Producer {
     }
 }
 
-/// The length of blocks where so many ids are at hand: long, but so that some sixty-four callers find one.
+/// The length of blocks where so many ids are at hand: long, but so that all slots of the ring get one.
 fn block_len(at_hand: u64) -> u32 {
-    let share = (at_hand / 64).clamp(16, u64::from(LONGEST_BLOCK));
+    let share = (at_hand / SLOTS as u64).clamp(16, u64::from(LONGEST_BLOCK));
     1 << share.ilog2()
 }
 

@@ -167,14 +167,24 @@ impl Reserve {
         }
     }
 
+    fn coalesced(&mut self, pieces: Vec<Extent>) -> Vec<Extent> {
+        let coalesced = coalesce(pieces, &self.layout, &self.limits());
+        self.tally.trimmed += coalesced.trimmed;
+        coalesced.extents
+    }
+
+    /// Coalesces what was not used and keeps it in memory: under a burst it is needed now.
+    pub(crate) fn put_by(&mut self, pieces: Vec<Extent>) {
+        let extents = self.coalesced(pieces);
+        self.keep(extents);
+    }
+
     /// Coalesces what was not used and puts it into the spill, or keeps it in memory where there is none.
     pub(crate) fn put_away(&mut self, pieces: Vec<Extent>) {
         if pieces.is_empty() {
             return;
         }
-        let coalesced = coalesce(pieces, &self.layout, &self.limits());
-        self.tally.trimmed += coalesced.trimmed;
-        let extents = coalesced.extents;
+        let extents = self.coalesced(pieces);
         let ids = extents.iter().map(Extent::ids).sum::<u64>();
         let Some(log) = &mut self.log else { return self.keep(extents) };
         match log.append(&extents) {

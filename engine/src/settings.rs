@@ -19,10 +19,17 @@ pub(crate) const FIRST_WINDOW: Duration = Duration::from_secs(2);
 /// No window reaches further beyond the registry's time.
 pub(crate) const FURTHEST_WINDOW: Duration = Duration::from_mins(2);
 
-/// The longest run in a slot. A slot's line costs 130-190 ns to fetch from another core (measured, two-core
-/// x86-64), so 64 ids a slot would cost 2-3 ns an id; and 4,096 slots of 1,024 are about a second of land, which
-/// is what the producer turns over in a second.
-pub(crate) const LONGEST_BLOCK: u32 = 1024;
+/// The longest run in a slot. A slot's line costs 130-190 ns to fetch from another core whatever it holds (measured,
+/// two-core x86-64): at 64 ids a slot that would be 2-3 ns an id, at 1,024 a tenth of a hit and more, at 4,096 little.
+/// So long are they only under a burst; see [`CALM_IDS`].
+pub(crate) const LONGEST_BLOCK: u32 = 4096;
+
+/// Ids that stay in memory at light load: about a second of the default layout's land, which is what the producer
+/// turns over in a second. As blocks of 512 they fill ring and queue.
+pub(crate) const CALM_IDS: u64 = 1 << 22;
+
+/// Ids of a block at light load: those fill ring and queue together.
+pub(crate) const CALM_BLOCK: u64 = 512;
 
 /// All settings of an engine.
 #[derive(Debug, Clone)]
