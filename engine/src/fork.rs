@@ -99,6 +99,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_forked_child_finds_the_word_wiped() {
+        let word = EpochWord::new().unwrap();
+        // SAFETY: the child only loads the word and ends at once, which is allowed after a fork of many threads.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let status = i32::from(!word.forked());
+            // SAFETY: ends the child without running what belongs to the parent.
+            unsafe { libc::_exit(status) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child made above, and writes into a variable of this frame.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!((waited, status), (child, 0), "the child must see the word as forked");
+        assert!(!word.forked(), "the parent's is as it was");
+    }
+
+    #[test]
     fn two_words_never_hold_the_same_epoch() {
         let (a, b) = (EpochWord::new().unwrap(), EpochWord::new().unwrap());
         let first = a.load();
