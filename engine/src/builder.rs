@@ -14,9 +14,9 @@ use crate::gate::Gate;
 use crate::layout::Layout;
 use crate::minter::Minter;
 use crate::node;
-use crate::producer::{Producer, Upkeep};
+use crate::producer::{Producer, Upkeep, explain};
 use crate::registrar::{Cause, Done, Job, Registrar, Tally};
-use crate::registry::local::{CreateOptions, LocalRegistry};
+use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};
 use crate::registry::{Registry, Token};
 use crate::reserve::Reserve;
 use crate::settings::Settings;
@@ -207,7 +207,14 @@ fn local(
     };
     let floor = layout.tick_at_ns(at).unwrap_or(0).min(layout.last_tick());
     let options = CreateOptions { layout, floor, workers: layout.workers().min(MOST_WORKERS) };
-    Ok(LocalRegistry::open_or_create(folder, &options)?)
+    match node::remembered(folder)? {
+        None => Ok(LocalRegistry::open_or_create(folder, &options)?),
+        // Made again, it would grant again what the one that is gone had granted.
+        Some(cluster) => LocalRegistry::open(folder).map_err(|error| match error {
+            LocalError::Absent { .. } => BuildError::RegistryGone { path: folder.to_owned(), cluster },
+            other => other.into(),
+        }),
+    }
 }
 
 /// Workers of a local registry: more would make its file large for nothing, since they are processes of one host.
@@ -316,23 +323,9 @@ fn first_window(
                 continue;
             }
             if let Some(worker) = settings.pinned {
-                return Err(BuildError::Worker { worker, why: explain(error, gate) });
+                return Err(BuildError::Worker { worker, why: explain(error, &gate.minter) });
             }
         }
         return Ok(upkeep.take_in(done, gate, jobs));
-    }
-}
-
-/// The reason in wall time, since nobody reads ticks.
-fn explain(error: &TakeError, gate: &Gate) -> String {
-    match error {
-        TakeError::Held { owner, until, .. } => {
-            format!("it is held by {owner}, who reserved it until {}", gate.minter.wall_time(*until))
-        }
-        TakeError::Ahead { owner, until, .. } => format!(
-            "{owner} was the last to hold it and reserved it until {}, which is ahead of the clock; try again then",
-            gate.minter.wall_time(*until)
-        ),
-        other => other.to_string(),
     }
 }

@@ -128,6 +128,15 @@ impl Shared {
         self.producer.wake();
     }
 
+    /// The instant of a call. A step of the clock shows in one reading only: whoever meets it tells the producer.
+    fn instant(&self, gate: &mut Gate) -> Now {
+        let now = gate.minter.now();
+        if now.stepped() {
+            self.producer.wake();
+        }
+        now
+    }
+
     fn check_open(&self) -> Result<(), IdError> {
         if self.epoch.forked() {
             return Err(IdError::Forked);
@@ -211,10 +220,10 @@ impl Shared {
     /// A run straight from the minter: a sixty-fourth of the land there is, so that many threads share a tick.
     fn cut_direct(&self) -> Option<Run> {
         let mut gate = lock(&self.gate);
-        if gate.waiting() > 0 {
+        let now = self.instant(&mut gate);
+        if gate.others_first(&now) {
             return None;
         }
-        let now = gate.minter.now();
         let share = (gate.minter.land(&now) / 64).clamp(u64::from(WELCOME), u64::from(LONGEST_BLOCK));
         gate.cut(Order::Any, 0, &now, share as u32)
     }
@@ -230,7 +239,7 @@ impl Shared {
                 }
                 left = hand.held();
             }
-            let run = hand.pull(left.min(count - got));
+            let run = hand.pull(left.min(count - got), &station.counters);
             got += run.len();
             push_run(out, before, run, self.layout.sequences());
         }
@@ -272,11 +281,11 @@ impl Shared {
             self.returns.give(out.drain(before..));
             self.producer.wake();
             let mut gate = lock(&self.gate);
-            let now = gate.minter.now();
+            let now = self.instant(&mut gate);
             return Err(gate.refusal(&now, order, Duration::ZERO));
         }
         let mut gate = lock(&self.gate);
-        let now = gate.minter.now();
+        let now = self.instant(&mut gate);
         if self.cut(&mut gate, &now, order, count, out) < count {
             let error = gate.refusal(&now, order, Duration::ZERO);
             drop(gate);
@@ -311,7 +320,7 @@ impl Shared {
             return Ok(Ok(runs));
         }
         let mut gate = lock(&self.gate);
-        let now = gate.minter.now();
+        let now = self.instant(&mut gate);
         if order != Order::Any {
             let got = self.cut(&mut gate, &now, order, count, &mut runs);
             self.count_direct(runs.iter(), got < count);
@@ -371,11 +380,10 @@ impl Shared {
         }
         let ticket = {
             let mut gate = lock(&self.gate);
-            let now = gate.minter.now();
+            let now = self.instant(&mut gate);
             let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
                 let error = gate.refusal(&now, Order::Any, Duration::ZERO);
                 drop(gate);
-                self.counters.refuse(&error);
                 self.producer.wake();
                 return Err(error);
             };
@@ -547,16 +555,13 @@ impl Engine {
         Handle::new(self.clone(), self.shared.clone())
     }
 
-    /// Appends runs of exactly `count` ids to `out`, or nothing. Never waits.
+    /// Appends runs of exactly `count` ids to `out`, or nothing. Never waits; a try that got nothing is not counted
+    /// as refused, since the caller will come back.
     ///
     /// # Errors
     /// [`IdError`], with the time to come back.
     pub fn try_runs(&self, count: u32, order: Order, out: &mut Vec<Run>) -> Result<(), IdError> {
-        let result = self.shared.try_take(count, order, out);
-        if let Err(error) = &result {
-            self.shared.counters.refuse(error);
-        }
-        result
+        self.shared.try_take(count, order, out)
     }
 
     /// Exactly `count` ids within `wait`, or none, as a future that needs no runtime.

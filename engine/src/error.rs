@@ -125,6 +125,18 @@ pub enum BuildError {
         /// The registry's.
         registry: ClusterId,
     },
+    /// The folder remembers a cluster and has no registry any more.
+    #[error(
+        "the data folder {} belongs to cluster {cluster}, and its registry is gone: put the file back as it was, or \
+         from a backup and fence it (`xuid registry fence {}`), or use an empty folder, which is another cluster",
+        path.display(), path.display()
+    )]
+    RegistryGone {
+        /// The data folder.
+        path: PathBuf,
+        /// The cluster it names.
+        cluster: ClusterId,
+    },
     /// The local registry refused.
     #[error(transparent)]
     Local(#[from] crate::registry::local::LocalError),

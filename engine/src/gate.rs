@@ -4,11 +4,13 @@
 //! never during I/O. Lock order: gate, then a ticket.
 //!
 //! # Invariants
-//! - I1 nobody cuts directly while a ticket waits, so that a burst cannot starve who came first;
-//! - I2 small, large and ordered tickets are served in turn, each line first come, first served.
+//! - I1 nobody cuts directly while a ticket waits that can be served, so that a burst cannot starve who came first;
+//! - I2 the lines are served in turn, each first come, first served;
+//! - I3 no waker is called under the lock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::error::IdError;
@@ -20,6 +22,13 @@ use crate::ticket::Ticket;
 /// A ticket of at most this many ids is small: a sixteenth of the default layout's tick, so that small ones do
 /// not queue up behind arrays that take whole ticks.
 const SMALL: u32 = 256;
+
+/// Small and large ones of any age, small and large fresh ones, and ordered ones. Each order has lines of its own,
+/// because one that waits for the clock must not hold up those that do not.
+const LINES: usize = 5;
+
+/// The line of ordered tickets.
+const ORDERED: usize = 4;
 
 /// Ids a line gets before it is the next one's turn.
 const QUANTUM: u32 = 256;
@@ -41,7 +50,7 @@ pub(crate) enum Trouble {
 /// The minter and the lines before it.
 pub(crate) struct Gate {
     pub(crate) minter: Minter,
-    lines: [VecDeque<Arc<Ticket>>; 3],
+    lines: [VecDeque<Arc<Ticket>>; LINES],
     next_line: usize,
     pub(crate) trouble: Option<Trouble>,
     pub(crate) closed: bool,
@@ -59,16 +68,25 @@ impl Gate {
 
     /// Cuts one run for a caller that may not wait. `None` where others wait, or nothing is left.
     pub(crate) fn cut(&mut self, order: Order, least_tick: u64, now: &Now, most: u32) -> Option<Run> {
-        if self.closed || self.waiting() > 0 {
+        if self.closed || self.others_first(now) {
             return None;
         }
         self.cut_in_line(order, least_tick, now, most)
     }
 
+    /// Whether somebody waits who can be served: then nobody else cuts. Ordered calls that wait for the clock to
+    /// pass their last id cannot, and hold up nobody.
+    pub(crate) fn others_first(&self, now: &Now) -> bool {
+        let (unordered, ordered) = self.lines.split_at(ORDERED);
+        unordered.iter().any(|line| !line.is_empty())
+            || (ordered.iter().any(|line| !line.is_empty()) && self.minter.ordered_waits(now) == 0)
+    }
+
     fn cut_in_line(&mut self, order: Order, least_tick: u64, now: &Now, most: u32) -> Option<Run> {
         match order {
             Order::Any => self.minter.any(now, most),
-            Order::Fresh => self.minter.fresh(now, least_tick, most),
+            // After a switch of worker the clock is behind the one the caller came by: the newest there is.
+            Order::Fresh => self.minter.fresh(now, least_tick.min(now.tick?), most),
             Order::Ordered => self.minter.ordered(now, most),
         }
     }
@@ -83,9 +101,11 @@ impl Gate {
         if self.closed || self.waiting() >= MOST_WAITING {
             return Err(ticket);
         }
+        let large = usize::from(ticket.count > SMALL);
         let line = match ticket.order {
-            Order::Ordered => 2,
-            _ => usize::from(ticket.count > SMALL),
+            Order::Any => large,
+            Order::Fresh => 2 + large,
+            Order::Ordered => ORDERED,
         };
         self.lines[line].push_back(ticket);
         Ok(())
@@ -176,7 +196,7 @@ impl Gate {
             }
         }
         if ticket.missing() == Some(0) {
-            service.back.extend(ticket.finish(|| IdError::ShuttingDown));
+            service.end(&ticket, || IdError::ShuttingDown);
             self.lines[line].pop_front();
             progress = true;
         }
@@ -194,9 +214,7 @@ impl Gate {
                 .partition(|ticket| ticket.deadline <= boot || ticket.missing().is_none());
             self.lines[line] = kept;
             for ticket in over {
-                let back = ticket.finish(|| self.refusal(now, ticket.order, ticket.wait));
-                service.out += back.iter().map(|run| u64::from(run.len())).sum::<u64>();
-                service.back.extend(back);
+                service.end(&ticket, || self.refusal(now, ticket.order, ticket.wait));
             }
         }
     }
@@ -206,9 +224,7 @@ impl Gate {
         self.closed = true;
         let mut service = Service::default();
         for ticket in self.lines.iter_mut().flat_map(std::mem::take) {
-            let back = ticket.finish(|| IdError::ShuttingDown);
-            service.out += back.iter().map(|run| u64::from(run.len())).sum::<u64>();
-            service.back.extend(back);
+            service.end(&ticket, || IdError::ShuttingDown);
         }
         service
     }
@@ -223,4 +239,16 @@ pub(crate) struct Service {
     pub(crate) out: u64,
     /// Runs that belong to the producer again.
     pub(crate) back: Vec<Run>,
+    /// Who is to be woken, once the gate is open again: a waker is anybody's code.
+    pub(crate) woken: Vec<Waker>,
+}
+
+impl Service {
+    /// Ends a ticket: with its ids if it has enough, else with an error.
+    fn end(&mut self, ticket: &Ticket, error: impl FnOnce() -> IdError) {
+        let (back, waker) = ticket.finish(error);
+        self.out += back.iter().map(|run| u64::from(run.len())).sum::<u64>();
+        self.back.extend(back);
+        self.woken.extend(waker);
+    }
 }

@@ -57,14 +57,20 @@ impl Hand {
 
     /// Takes one id of a run that was put in a moment ago.
     pub(crate) fn take_one(&self) -> Id {
-        self.pull(1).first()
+        let first = self.next.get();
+        assert!(first < self.end.get(), "the hand is empty");
+        self.next.set(first + 1);
+        Id::new(first)
     }
 
-    /// Takes `count` ids, at most what is left.
-    pub(crate) fn pull(&self, count: u32) -> Run {
+    /// Takes `count` ids, at most what is left, and counts them at once: a call for several is not so hot that
+    /// figures have to lag behind it.
+    pub(crate) fn pull(&self, count: u32, counters: &ThreadCounters) -> Run {
         let first = self.next.get();
         assert!(u64::from(count) <= self.end.get() - first, "more than the hand holds");
         self.next.set(first + u64::from(count));
+        self.len.set(self.len.get() - u64::from(count));
+        counters.issued.add(u64::from(count));
         Run::new(first, count)
     }
 

@@ -31,12 +31,17 @@ pub(crate) struct Now {
     pub(crate) seen: Observation,
 }
 
+/// Steps of the wall clock that nobody has dealt with yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Steps {
+    pub(crate) jumps: u64,
+    pub(crate) rollbacks: u64,
+}
+
 impl Now {
-    /// The same instant, with the steps that a reading a moment before saw.
-    pub(crate) fn seen_before(mut self, earlier: &Self) -> Self {
-        self.seen.jump |= earlier.seen.jump;
-        self.seen.rollback |= earlier.seen.rollback;
-        self
+    /// Whether this very reading saw a step, which the producer should look at soon.
+    pub(crate) fn stepped(&self) -> bool {
+        self.seen.jump || self.seen.rollback
     }
 }
 
@@ -62,6 +67,7 @@ pub(crate) struct Minter {
     ordered_above: u64,
     offset: u32,
     sealed: bool,
+    steps: Steps,
     pub(crate) ages: Ages,
     /// Ids that left a window, by whatever way.
     pub(crate) minted: u64,
@@ -89,6 +95,7 @@ impl Minter {
             ordered_above: 0,
             offset: 0,
             sealed: false,
+            steps: Steps::default(),
             ages,
             minted: 0,
             expired: 0,
@@ -99,8 +106,15 @@ impl Minter {
     pub(crate) fn now(&mut self) -> Now {
         let reading = self.clock.read();
         let seen = self.supervisor.observe(reading);
+        self.steps.jumps += u64::from(seen.jump);
+        self.steps.rollbacks += u64::from(seen.rollback);
         let tick = self.layout.tick_at_ns(seen.now).filter(|tick| *tick <= self.layout.last_tick());
         Now { tick, ns: seen.now, reading, seen }
+    }
+
+    /// The steps seen since the last call, by whomever: a step shows in one reading only.
+    pub(crate) fn take_steps(&mut self) -> Steps {
+        std::mem::take(&mut self.steps)
     }
 
     /// How long until E reaches a tick, if nothing steps.

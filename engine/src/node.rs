@@ -19,6 +19,22 @@ struct Node {
 
 /// Compares the folder's cluster with the registry's, or writes it down where the folder has none yet.
 pub(crate) fn check(folder: &Path, cluster: ClusterId) -> Result<(), BuildError> {
+    match remembered(folder)? {
+        Some(found) if found == cluster => Ok(()),
+        Some(found) => Err(BuildError::Cluster { path: folder.to_owned(), folder: found, registry: cluster }),
+        None => {
+            let path = folder.join(NAME);
+            write(folder, &path, cluster).map_err(|source| BuildError::Folder {
+                action: "write",
+                path,
+                source,
+            })
+        }
+    }
+}
+
+/// The cluster that the folder belongs to, if it remembers one.
+pub(crate) fn remembered(folder: &Path) -> Result<Option<ClusterId>, BuildError> {
     let path = folder.join(NAME);
     let fail = |action| {
         let path = path.clone();
@@ -31,14 +47,9 @@ pub(crate) fn check(folder: &Path, cluster: ClusterId) -> Result<(), BuildError>
             let found: ClusterId = node.cluster.parse().map_err(|error| {
                 fail("understand the cluster in")(io::Error::new(io::ErrorKind::InvalidData, error))
             })?;
-            if found == cluster {
-                return Ok(());
-            }
-            Err(BuildError::Cluster { path: folder.to_owned(), folder: found, registry: cluster })
+            Ok(Some(found))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            write(folder, &path, cluster).map_err(fail("write"))
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(fail("read")(error)),
     }
 }

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::task::Waker;
 use std::time::Duration;
 
 use xuid_spill::Extent;
@@ -26,7 +27,7 @@ use crate::sync::lock;
 
 mod upkeep;
 
-pub(crate) use upkeep::Upkeep;
+pub(crate) use upkeep::{Upkeep, explain};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -79,27 +80,29 @@ impl Producer {
     pub(crate) fn turn(&mut self) -> Duration {
         let shared = self.shared.clone();
         let mut gate = lock(&shared.gate);
+        self.collect(&mut gate);
         let now = gate.minter.now();
-        self.collect(&mut gate, &now);
-        // A switch of worker moved the clock.
-        let now = gate.minter.now().seen_before(&now);
-        if now.seen.jump {
+        let steps = gate.minter.take_steps();
+        if steps.jumps > 0 {
             self.void(&mut gate);
         }
-        self.upkeep.watch(&mut gate, &now, &self.jobs);
+        self.upkeep.watch(&mut gate, &now, steps, &self.jobs);
         for run in shared.returns.take() {
             self.reserve.hand.push_run(run);
         }
+        let mut woken = Vec::new();
         if gate.waiting() > 0 {
             self.burst_until = now.reading.boot + BURST;
             let service = self.serve(&mut gate, &now);
-            self.account(service);
+            woken = self.account(service);
         }
         let waiting = gate.waiting() > 0;
         let turnover = now.reading.boot >= self.next_turnover;
         let asked = (0..PARTITIONS).any(|partition| shared.ring.is_asked(partition));
         let fresh = if turnover || (asked && !waiting) { gate.minter.elapsed(&now) } else { Vec::new() };
         drop(gate);
+        // Not under the lock: whoever is woken may call the engine at once.
+        woken.into_iter().for_each(Waker::wake);
 
         let tick = now.tick.unwrap_or(0);
         let burst = now.reading.boot < self.burst_until;
@@ -128,11 +131,12 @@ impl Producer {
     }
 
     /// Takes in what the registrar has done.
-    fn collect(&mut self, gate: &mut Gate, now: &Now) {
+    fn collect(&mut self, gate: &mut Gate) {
         while let Ok(done) = self.done.try_recv() {
             match done {
                 Done::Granted { from, upto, result } => {
-                    self.reserve.granted(from, upto, result, now.reading.boot);
+                    let boot = gate.minter.now().reading.boot;
+                    self.reserve.granted(from, upto, result, boot);
                 }
                 other => {
                     let past = self.upkeep.take_in(other, gate, &self.jobs);
@@ -171,12 +175,14 @@ impl Producer {
         })
     }
 
-    fn account(&mut self, service: Service) {
+    /// Counts what a service did and takes back what came of it. Returns who is to be woken.
+    fn account(&mut self, service: Service) -> Vec<Waker> {
         self.shared.counters.tickets_in.add(service.given);
         self.shared.counters.tickets_out.add(service.out);
         for run in service.back {
             self.reserve.hand.push_run(run);
         }
+        service.woken
     }
 
     /// Once a second: what is older than a second makes way for what is fresh.
@@ -300,13 +306,14 @@ impl Producer {
     fn finish(&mut self) {
         let shared = self.shared.clone();
         let mut gate = lock(&shared.gate);
+        self.collect(&mut gate);
+        // After the collecting: a switch of worker moves the clock, and nothing is cut above it.
         let now = gate.minter.now();
-        self.collect(&mut gate, &now);
         let service = gate.close();
         let sealed = gate.minter.seal(&now);
         drop(gate);
         shared.epoch.renew();
-        self.account(service);
+        self.account(service).into_iter().for_each(Waker::wake);
         let mut pieces = sealed.extents;
         let mut keep = |run: Run| pieces.push(run.into_extent());
         shared.returns.close().into_iter().for_each(&mut keep);

@@ -39,6 +39,9 @@ const MOST_IN_MEMORY: usize = 100_000;
 /// every tick, and as records they would crowd whole seconds out of the spill and out of grants.
 const LEAST_PART: u32 = 4;
 
+/// Into so many extents a backfill is split, at most about.
+const MOST_LONG: u64 = 8192;
+
 /// What the reserve has done.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct ReserveTally {
@@ -167,10 +170,22 @@ impl Reserve {
         }
     }
 
+    /// Fewer and larger extents of the same ids. What is long already (a backfill) is only split so that grants
+    /// stay small, or, if it spans years, so that the file can hold it.
     fn coalesced(&mut self, pieces: Vec<Extent>) -> Vec<Extent> {
-        let coalesced = coalesce(pieces, &self.layout, &self.limits());
+        let limits = self.limits();
+        let is_long = |extent: &Extent| u64::from(extent.ticks) > limits.max_ticks;
+        let (long, short): (Vec<_>, Vec<_>) = pieces.into_iter().partition(is_long);
+        let ticks: u64 = long.iter().map(|extent| u64::from(extent.ticks)).sum();
+        let most = (GRANT_SECONDS * self.ticks_a_second).max(ticks / MOST_LONG + 1).min(u64::from(u32::MAX));
+        let mut extents = Vec::new();
+        for extent in long {
+            extents.extend(split(extent, most as u32, self.layout.stride()));
+        }
+        let coalesced = coalesce(short, &self.layout, &limits);
         self.tally.trimmed += coalesced.trimmed;
-        coalesced.extents
+        extents.extend(coalesced.extents);
+        extents
     }
 
     /// Coalesces what was not used and keeps it in memory: under a burst it is needed now.
@@ -306,6 +321,16 @@ impl Reserve {
             tracing::error!(error = with_source(&error), "the last sync of the spill failed");
         }
     }
+}
+
+/// An extent in pieces of at most so many ticks.
+fn split(extent: Extent, most: u32, stride: u64) -> impl Iterator<Item = Extent> {
+    let begins = (0..extent.ticks).step_by(most as usize);
+    begins.map(move |begin| Extent {
+        first: extent.first + u64::from(begin) * stride,
+        len: extent.len,
+        ticks: most.min(extent.ticks - begin),
+    })
 }
 
 /// An error and its causes, for a log line.

@@ -84,7 +84,12 @@ pub(crate) enum TakeError {
 pub(crate) enum ExtendError {
     /// Somebody else moved the record, or it cannot be read: leave this worker.
     #[error("worker {worker} is left: {why}")]
-    Lost { worker: u32, why: String },
+    Lost {
+        worker: u32,
+        why: String,
+        /// Its record cannot be trusted any more; else it may be taken again like any other.
+        for_good: bool,
+    },
     /// Nothing was gained; try again.
     #[error("the window was not extended: {why}")]
     Later { why: String },
@@ -146,7 +151,11 @@ impl Tenure {
     /// No window reaches further than this beyond the registry's own time, where it tells one.
     fn furthest(&mut self) -> u64 {
         let layout = self.registry.genesis().layout;
-        let furthest = |ns: u64| layout.tick_at_ns(ns.saturating_add(nanos(FURTHEST_WINDOW)));
+        // Of ticks longer than that, the one that runs and the next.
+        let furthest = |ns: u64| {
+            let most = layout.tick_at_ns(ns.saturating_add(nanos(FURTHEST_WINDOW)))?;
+            layout.tick_at_ns(ns).map(|tick| most.max(tick + 2))
+        };
         self.registry.time().and_then(furthest).unwrap_or(u64::MAX)
     }
 
@@ -197,7 +206,11 @@ impl Tenure {
         let end = end.min(self.furthest());
         for _ in 0..TRIES {
             let Some(hold) = self.holds.get(&worker) else {
-                return Err(ExtendError::Lost { worker, why: "it is not held any more".into() });
+                return Err(ExtendError::Lost {
+                    worker,
+                    why: "it is not held any more".into(),
+                    for_good: false,
+                });
             };
             let (version, start) = (hold.version, hold.reserved_until.max(start));
             if start >= end {
@@ -228,7 +241,7 @@ impl Tenure {
                     "its record went back from tick {known} to {}: the registry was restored and needs a fence",
                     found.record.reserved_until
                 );
-                Err(ExtendError::Lost { worker, why })
+                Err(ExtendError::Lost { worker, why, for_good: true })
             }
             Ok(found) if found.record.token == self.token => {
                 let reserved_until = found.record.reserved_until;
@@ -243,12 +256,12 @@ impl Tenure {
                 self.forget(worker);
                 let why =
                     format!("{} reserved it up to tick {}", found.record.owner, found.record.reserved_until);
-                Err(ExtendError::Lost { worker, why })
+                Err(ExtendError::Lost { worker, why, for_good: false })
             }
             Err(ReadError::Unavailable { why }) => Err(ExtendError::Later { why }),
             Err(error) => {
                 self.forget(worker);
-                Err(ExtendError::Lost { worker, why: error.to_string() })
+                Err(ExtendError::Lost { worker, why: error.to_string(), for_good: true })
             }
         }
     }

@@ -84,18 +84,15 @@ impl Ticket {
         }
     }
 
-    /// Ends it: with its ids if it has enough, else with `error`, and what was gathered is returned.
-    pub(crate) fn finish(&self, error: impl FnOnce() -> IdError) -> Vec<Run> {
+    /// Ends it: with its ids if it has enough, else with `error`, and what was gathered is returned. Whoever waits
+    /// is still to be woken.
+    pub(crate) fn finish(&self, error: impl FnOnce() -> IdError) -> (Vec<Run>, Option<Waker>) {
         let mut state = lock(&self.state);
-        let State::Waiting { runs, got, waker } = &mut *state else { return Vec::new() };
+        let State::Waiting { runs, got, waker } = &mut *state else { return (Vec::new(), None) };
         let (runs, waker) = (std::mem::take(runs), waker.take());
         let (result, back) = if *got >= self.count { (Ok(runs), Vec::new()) } else { (Err(error()), runs) };
         *state = State::Done(result);
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        back
+        (back, waker)
     }
 
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<Vec<Run>, IdError>> {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use xuid_engine::Order;
+use xuid_engine::{Layout, Order};
 
 use crate::config::{DEFAULT_LISTEN, Settings};
 use crate::node::{Node, VERSION};
@@ -19,7 +19,8 @@ pub(crate) fn print(node: &Node, settings: &Settings) {
 
 fn text(node: &Node, settings: &Settings, program: &str) -> String {
     let listen = node.places.listen;
-    let admin = node.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on http://{admin}"));
+    let admin =
+        node.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on http://{admin}"));
     let layout = node.genesis.layout;
     let bits = format!("{}/{}/{}", layout.time_bits(), layout.worker_bits(), layout.sequence_bits());
     let workers = match &node.engine.workers()[..] {
@@ -34,10 +35,11 @@ fn text(node: &Node, settings: &Settings, program: &str) -> String {
     let lines = [
         format!("xuid {VERSION} listening on {listen}, {admin}"),
         format!("  cluster {}, layout {bits}, {workers}, data in {folder}", node.genesis.cluster),
-        "  ids are unique within this folder only: hosts that share a namespace must share a registry".to_owned(),
+        "  ids are unique within this folder only: hosts that share a namespace must share a registry"
+            .to_owned(),
         "  try:".to_owned(),
         format!("    {program} next -n 5{server}"),
-        format!("    {program} decode {example}"),
+        format!("    {program} decode {example}{}", layout_flags(layout)),
         format!("    {program} inspect {}", quoted(&settings.data_dir)),
     ];
     for line in lines {
@@ -52,6 +54,20 @@ fn example(node: &Node) -> String {
     let mut runs = Vec::new();
     let _ = node.engine.try_runs(1, Order::Any, &mut runs);
     runs.first().map_or("ID".to_owned(), |run| run.first().to_string())
+}
+
+/// What `decode` must be told of a layout that is not the default one.
+fn layout_flags(layout: Layout) -> String {
+    let default = Layout::default();
+    let mut flags = String::new();
+    if layout.with_epoch_ms(0) != default.with_epoch_ms(0) {
+        let (time, worker, sequence) = (layout.time_bits(), layout.worker_bits(), layout.sequence_bits());
+        let _ = write!(flags, " --layout {time}/{worker}/{sequence}");
+    }
+    if layout.epoch_ms() != default.epoch_ms() {
+        let _ = write!(flags, " --epoch {}", layout.epoch_ms());
+    }
+    flags
 }
 
 /// ` --server ADDR`, where it is not where the commands look by themselves.
@@ -69,9 +85,10 @@ fn server_flag(listen: SocketAddr) -> String {
 /// somebody needs who has just built it.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
-    let name = path.file_name().map(Path::new).unwrap_or(Path::new("xuid"));
+    let name = path.file_name().map_or(Path::new("xuid"), Path::new);
     let search = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&search).map(|dir| dir.join(name)).find(|candidate| candidate.is_file());
+    let found =
+        std::env::split_paths(&search).map(|dir| dir.join(name)).find(|candidate| candidate.is_file());
     if found.and_then(|found| found.canonicalize().ok()).is_some_and(|found| found == path) {
         return quoted(name);
     }
@@ -97,6 +114,13 @@ mod tests {
         assert_eq!(flag("127.0.0.1:4000"), " --server 127.0.0.1:4000");
         assert_eq!(flag("0.0.0.0:7654"), "", "listening everywhere is listening there too");
         assert_eq!(flag("[::]:7654"), " --server [::1]:7654");
+    }
+
+    #[test]
+    fn an_id_of_another_layout_is_decoded_by_that_one() {
+        let other: Layout = "42/9/12".parse().unwrap();
+        assert_eq!(layout_flags(Layout::default()), "");
+        assert_eq!(layout_flags(other.with_epoch_ms(7)), " --layout 42/9/12 --epoch 7");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::logs;
 
 /// Unique 64-bit ids, ordered by time, over TCP.
 #[derive(Debug, Parser)]
-#[command(name = "xuid", version, about, arg_required_else_help = true, propagate_version = true)]
+#[command(name = "xuid", version, arg_required_else_help = true, propagate_version = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -12,7 +12,7 @@ mod values;
 
 pub(crate) use settings::{FloorSetting, RegistrySetting, Settings, Token, log_of_environment};
 pub(crate) use sources::Flags;
-pub(crate) use values::{duration, floor, layout};
+pub(crate) use values::{cores, floor, layout};
 
 /// Where `xuid serve` listens, and where the other commands look for it, unless told otherwise.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7654";

@@ -111,8 +111,8 @@ impl<'s> Connection<'s> {
             let may_finish = self.session.in_flight() > 0 && self.outbox.len() < OUTBOX_HIGH;
             let longest = self.session.longest_frame();
             tokio::select! {
-                // In this order, so that a client that never stops asking starves neither its own requests that wait
-                // nor the stop.
+                // In this order, reading last: a client that never stops asking must starve neither its own requests
+                // that wait, nor the stop, nor its deadlines.
                 biased;
                 written = self.writer.write(self.outbox.rest()), if !self.outbox.is_empty() => match written {
                     Ok(count @ 1..) => self.was_written(count),
@@ -120,16 +120,16 @@ impl<'s> Connection<'s> {
                 },
                 done = self.session.waited(), if may_finish => self.session.finish(done, &mut self.outbox),
                 _ = stop.as_mut(), if self.sent_away.is_none() => self.send_away(),
-                read = self.reader.read_buf(self.inbox.room(longest)), if self.need == Need::Input => match read {
-                    Ok(count) => self.was_read(count),
-                    Err(_) => return Ended::Broken,
-                },
                 () = timer.as_mut() => {
                     if self.time_is_over() {
                         return Ended::Broken;
                     }
                     timer.as_mut().reset(self.due());
                 }
+                read = self.reader.read_buf(self.inbox.room(longest)), if self.need == Need::Input => match read {
+                    Ok(count) => self.was_read(count),
+                    Err(_) => return Ended::Broken,
+                },
             }
         }
     }

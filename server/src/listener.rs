@@ -27,8 +27,10 @@ pub(crate) fn bind(key: &str, address: &str) -> Result<TcpListener> {
     let mut found = address
         .to_socket_addrs()
         .map_err(|error| usage(format!("{key} is {address:?}, and that is no address: {error}")))?;
-    let address = found.next().ok_or_else(|| usage(format!("{key} is {address:?}, and that has no address")))?;
-    listen(address).with_context(|| format!("failed to listen on {address} (--{key} takes another, port 0 any)"))
+    let address =
+        found.next().ok_or_else(|| usage(format!("{key} is {address:?}, and that has no address")))?;
+    listen(address)
+        .with_context(|| format!("failed to listen on {address} (--{key} takes another, port 0 any)"))
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -51,7 +53,10 @@ pub(crate) fn allow_connections(connections: usize) {
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }) {
         debug!(%error, "the limit of open files stays as it was");
     } else if possible < wanted {
-        warn!(limit = possible, wanted, "fewer open files are allowed than max_connections needs (ulimit -n)");
+        warn!(
+            limit = possible,
+            wanted, "fewer open files are allowed than max_connections needs (ulimit -n)"
+        );
     }
 }
 

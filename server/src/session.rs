@@ -16,13 +16,14 @@ mod waiting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use xuid_engine::Run;
 use xuid_protocol::{
-    HEADER_LEN, Limits, ParsedRequest, Phase, Preface, Refusal, Request, Status, check_preface, foreign_line, goaway,
-    parse_request, reply_bye, reply_error,
+    HEADER_LEN, Limits, Order, ParsedRequest, Phase, Preface, Refusal, Request, Status, check_preface,
+    foreign_line, goaway, parse_request, reply_bye, reply_error,
 };
 
 pub(crate) use answer::refuse_connection;
@@ -35,6 +36,9 @@ use crate::traffic::Tally;
 /// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
 /// with one reply of 1 MiB on top it bounds what a client that reads nothing costs.
 pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
+
+/// Runs for which room is kept. Land is mostly whole: a reply that needs more of them is rare.
+const SCRATCH_KEPT: usize = 256;
 
 /// What a session needs to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,7 +166,11 @@ impl Session {
             }
             Preface::Foreign(foreign) => {
                 let admin = self.node.places.admin;
-                foreign_line(outbox.frames(), foreign, admin.as_ref().map(|admin| admin as &dyn std::fmt::Display));
+                foreign_line(
+                    outbox.frames(),
+                    foreign,
+                    admin.as_ref().map(|admin| admin as &dyn std::fmt::Display),
+                );
                 self.node.traffic.foreign();
                 self.stage = Stage::Broken;
             }
@@ -226,14 +234,15 @@ impl Session {
         &mut self,
         shape: Shape,
         count: u32,
-        order: xuid_protocol::Order,
-        wait: std::time::Duration,
+        order: Order,
+        wait: Duration,
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         let order = answer::engine_order(order);
         match self.node.engine.try_runs(count, order, &mut self.scratch) {
             Ok(()) => {
                 shape.write(self.scratch.drain(..), out);
+                self.scratch.shrink_to(SCRATCH_KEPT);
                 Ok(())
             }
             Err(error) if error.is_retryable() && !wait.is_zero() => {

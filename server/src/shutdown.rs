@@ -59,10 +59,14 @@ pub(crate) async fn stop(node: &Arc<Node>, permits: &Semaphore, connections: usi
     let all = u32::try_from(connections).unwrap_or(u32::MAX);
     let gone = || permits.acquire_many(all);
     if timeout(DRAIN, gone()).await.is_err() {
-        warn!(open = node.traffic.open(), "some connections did not finish within {DRAIN:?}: their requests are refused");
+        warn!(
+            open = node.traffic.open(),
+            "some connections did not finish within {DRAIN:?}: their requests are refused"
+        );
     }
     let engine = node.engine.clone();
-    let stats = tokio::task::spawn_blocking(move || engine.shutdown()).await.context("the engine's stop failed")?;
+    let stats =
+        tokio::task::spawn_blocking(move || engine.shutdown()).await.context("the engine's stop failed")?;
     // Those that still waited were refused by that, and are told so.
     let _ = timeout(LAST_WORDS, gone()).await;
     say(&stats);

@@ -6,7 +6,8 @@ use xuid_engine::clock::{Clock, SystemClock};
 /// `2026-11-21T10:00:00.000Z`. A layout can say instants that no calendar has; those are told as they are.
 pub(crate) fn rfc3339_ms(unix_ms: u64) -> String {
     let timestamp = i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    timestamp.map_or_else(|| format!("{unix_ms} ms after 1970, past the year 9999"), |time| format!("{time:.3}"))
+    timestamp
+        .map_or_else(|| format!("{unix_ms} ms after 1970, past the year 9999"), |time| format!("{time:.3}"))
 }
 
 /// Nanoseconds since the Unix epoch, now.

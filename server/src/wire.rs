@@ -37,8 +37,9 @@ impl Wire {
     pub(crate) async fn connect(address: &str) -> Result<Self> {
         let connecting = timeout(CONNECT, TcpStream::connect(address)).await;
         let connected = connecting.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-        let stream = connected
-            .with_context(|| format!("failed to connect to {address} (is a server there? start one with `xuid serve`)"))?;
+        let stream = connected.with_context(|| {
+            format!("failed to connect to {address} (is a server there? start one with `xuid serve`)")
+        })?;
         stream.set_nodelay(true).context("failed to set up the connection")?;
         let (inbox, outbox) = (Inbox::default(), PREFACE.to_vec());
         let address = address.to_owned();
@@ -97,17 +98,22 @@ impl Wire {
             let need = match parse_reply(self.inbox.rest(), most) {
                 Ok(ParsedReply::Incomplete { need }) => need,
                 Ok(ParsedReply::Frame { .. }) => break,
-                Err(error) => bail!("{} does not speak XUID/1 (is that the port of `--listen`?): {error}", self.address),
+                Err(error) => {
+                    bail!("{} does not speak XUID/1 (is that the port of `--listen`?): {error}", self.address)
+                }
             };
             let read = self.stream.read_buf(self.inbox.room(need.max(64 * 1024))).await;
             match read {
                 Ok(1..) => {}
                 Ok(_) => bail!("{} closed the connection", self.address),
-                Err(error) => return Err(error).with_context(|| format!("the connection to {} broke", self.address)),
+                Err(error) => {
+                    return Err(error).with_context(|| format!("the connection to {} broke", self.address));
+                }
             }
         }
         // Parsed a second time, because the borrow checker cannot see that the loop ends with the frame it found.
-        let Ok(ParsedReply::Frame { consumed, request_id, reply, .. }) = parse_reply(self.inbox.rest(), most) else {
+        let Ok(ParsedReply::Frame { consumed, request_id, reply, .. }) = parse_reply(self.inbox.rest(), most)
+        else {
             bail!("a reply of {} vanished", self.address)
         };
         let taken = take(request_id, reply);

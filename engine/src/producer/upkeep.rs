@@ -9,7 +9,7 @@ use super::SECOND;
 use crate::clock::Verdict;
 use crate::gate::{Gate, Trouble};
 use crate::layout::Layout;
-use crate::minter::Now;
+use crate::minter::{Minter, Now, Steps};
 use crate::registrar::{Cause, Done, Job, Tally};
 use crate::settings::{FIRST_WINDOW, Settings};
 use crate::sync::lock;
@@ -28,7 +28,9 @@ pub(crate) struct Upkeep {
     settings: Settings,
     tally: Arc<Mutex<Tally>>,
     taking: bool,
-    retry_at: u64,
+    /// No worker is taken, and no window renewed, before these instants of boot time.
+    take_at: u64,
+    renew_at: u64,
     /// Workers whose record cannot be trusted.
     left: Vec<u32>,
     pub(crate) switches: u64,
@@ -45,7 +47,8 @@ impl Upkeep {
             settings,
             tally,
             taking: false,
-            retry_at: 0,
+            take_at: 0,
+            renew_at: 0,
             left: Vec::new(),
             switches: 0,
             rollbacks: 0,
@@ -75,10 +78,10 @@ impl Upkeep {
     }
 
     /// Looks at clock and windows, and sends what is to be done.
-    pub(crate) fn watch(&mut self, gate: &mut Gate, now: &Now, jobs: &Sender<Job>) {
-        self.rollbacks += u64::from(now.seen.rollback);
-        self.jumps += u64::from(now.seen.jump);
-        if now.seen.rollback {
+    pub(crate) fn watch(&mut self, gate: &mut Gate, now: &Now, steps: Steps, jobs: &Sender<Job>) {
+        self.rollbacks += steps.rollbacks;
+        self.jumps += steps.jumps;
+        if steps.rollbacks > 0 {
             tracing::warn!(verdict = ?now.seen.verdict, "the wall clock went back");
         }
         let boot = now.reading.boot;
@@ -99,11 +102,27 @@ impl Upkeep {
             _ if matches!(gate.trouble, Some(Trouble::Behind { .. })) => gate.trouble = None,
             _ => {}
         }
-        if gate.minter.lanes.len() < self.settings.workers as usize && self.may_take(boot) {
+        self.leave_the_future(gate, tick, jobs);
+        // A contested lane serves to its window's end, and has its successor by then.
+        let lasting = gate.minter.lanes.iter().filter(|lane| !lane.contested).count();
+        if lasting < self.settings.workers as usize && self.may_take(boot) {
             let wish = self.wish(tick, self.except(gate));
             self.take(wish, Cause::Missing, jobs);
         }
         self.renew(gate, tick, boot, jobs);
+    }
+
+    /// The clock went back once more while a worker was being taken: a lane whose land begins beyond the clock is
+    /// handed back whole, and another worker is taken.
+    fn leave_the_future(&mut self, gate: &mut Gate, tick: u64, jobs: &Sender<Job>) {
+        let most = tick + self.ticks(self.settings.drift);
+        gate.minter.lanes.retain(|lane| {
+            let near = lane.tick() <= most || lane.contested;
+            if !near {
+                let _ = jobs.send(Job::Release { worker: lane.worker, from: lane.untouched() });
+            }
+            near
+        });
     }
 
     fn except(&self, gate: &Gate) -> Vec<u32> {
@@ -111,7 +130,7 @@ impl Upkeep {
     }
 
     fn may_take(&self, boot: u64) -> bool {
-        !self.taking && boot >= self.retry_at
+        !self.taking && boot >= self.take_at
     }
 
     fn take(&mut self, wish: Wish, cause: Cause, jobs: &Sender<Job>) {
@@ -134,8 +153,8 @@ impl Upkeep {
                 self.due = self.due.min(boot + ns);
                 continue;
             }
-            if boot < self.retry_at {
-                self.due = self.due.min(self.retry_at);
+            if boot < self.renew_at {
+                self.due = self.due.min(self.renew_at);
                 continue;
             }
             let reach = (lane.reach * 2).min(most);
@@ -167,6 +186,9 @@ impl Upkeep {
                 Vec::new()
             }
             Done::Extended { result: Ok(window), reach, .. } => {
+                if matches!(gate.trouble, Some(Trouble::NoWindow { .. })) {
+                    gate.trouble = None;
+                }
                 gate.minter.extend(window, reach);
                 Vec::new()
             }
@@ -194,23 +216,26 @@ impl Upkeep {
 
     fn not_taken(&mut self, error: &TakeError, gate: &mut Gate, boot: u64) {
         let wait = if matches!(error, TakeError::NoneFree { .. }) { LOOK_AGAIN } else { RETRY };
-        self.retry_at = boot + wait;
-        tracing::warn!(%error, "no worker was taken");
+        self.take_at = boot + wait;
+        let why = explain(error, &gate.minter);
+        tracing::warn!(why, "no worker was taken");
         if gate.minter.lanes.is_empty() && !matches!(gate.trouble, Some(Trouble::Behind { .. })) {
-            gate.trouble = Some(Trouble::NoWindow { why: error.to_string() });
+            gate.trouble = Some(Trouble::NoWindow { why });
         }
     }
 
     fn not_extended(&mut self, worker: u32, error: &ExtendError, gate: &mut Gate, boot: u64) {
         tracing::warn!(%error, "a window was not renewed");
-        self.retry_at = boot + RETRY;
+        self.renew_at = boot + RETRY;
         let Some(lane) = gate.minter.lanes.iter_mut().find(|lane| lane.worker == worker) else { return };
         lane.renewing = false;
         match error {
-            ExtendError::Lost { .. } => {
+            ExtendError::Lost { for_good, .. } => {
                 // What it still has is its own; beyond that another worker is taken.
                 lane.contested = true;
-                self.left.push(worker);
+                if *for_good {
+                    self.left.push(worker);
+                }
                 gate.trouble = Some(Trouble::WindowLost);
             }
             ExtendError::Later { why } => gate.trouble = Some(Trouble::NoWindow { why: why.clone() }),
@@ -224,4 +249,21 @@ pub(super) fn abandon(gate: &mut Gate, jobs: &Sender<Job>) {
         let _ = jobs.send(Job::Forget { worker: lane.worker });
     }
     gate.minter.abandon();
+}
+
+/// The reason in wall time, since nobody reads ticks.
+pub(crate) fn explain(error: &TakeError, minter: &Minter) -> String {
+    match error {
+        TakeError::Held { owner, until, .. } => {
+            format!("it is held by {owner}, who reserved it until {}", minter.wall_time(*until))
+        }
+        TakeError::Ahead { owner, until, .. } => format!(
+            "{owner} was the last to hold it and reserved it until {}, which is ahead of the clock; try again then",
+            minter.wall_time(*until)
+        ),
+        TakeError::NoneFree { earliest } => {
+            format!("no worker is free before {}", minter.wall_time(*earliest))
+        }
+        other => other.to_string(),
+    }
 }

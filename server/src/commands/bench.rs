@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use census::Census;
 
 use super::OrderArg;
-use crate::config::{self, DEFAULT_LISTEN};
+use crate::config::DEFAULT_LISTEN;
 use crate::stdout::Printer;
 use crate::wall::grouped;
 
@@ -26,7 +26,7 @@ use crate::wall::grouped;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// The server
-    #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN, env = "XUID_SERVER")]
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN, env = "XUID_SERVER", hide_env_values = true)]
     server: String,
     /// No server: threads on an engine in this process, in a temporary folder, on land declared unused since the epoch
     #[arg(long)]
@@ -66,6 +66,8 @@ struct Harvest {
     requests: u64,
     refused: u64,
     last_refusal: Option<String>,
+    /// The server told it to leave before the time was over.
+    cut_short: bool,
     /// Nanoseconds a request.
     latency: Histogram<u64>,
     census: Option<Census>,
@@ -89,7 +91,7 @@ impl Harvest {
         // 1 ns to 2 min at three digits: some 200 KB a load.
         let latency = Histogram::new_with_bounds(1, 120_000_000_000, 3)?;
         let census = verify.then(Census::default);
-        Ok(Self { ids: 0, requests: 0, refused: 0, last_refusal: None, latency, census })
+        Ok(Self { ids: 0, requests: 0, refused: 0, last_refusal: None, cut_short: false, latency, census })
     }
 
     /// A request that brought `ids` ids after `took`.
@@ -109,6 +111,7 @@ impl Harvest {
         self.ids += other.ids;
         self.requests += other.requests;
         self.refused += other.refused;
+        self.cut_short |= other.cut_short;
         self.last_refusal = other.last_refusal.or(self.last_refusal.take());
         self.latency.add(other.latency)?;
         if let (Some(ours), Some(theirs)) = (&mut self.census, other.census) {
@@ -121,11 +124,12 @@ impl Harvest {
 /// Runs the load and reports.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let progress = Arc::new(Progress::default());
-    let (total, took) = if args.embedded { embedded::run(args, &progress) } else { network::run(args, &progress) }?;
+    let (total, took) =
+        if args.embedded { embedded::run(args, &progress) } else { network::run(args, &progress) }?;
     report(args, total, took)
 }
 
-/// Shows a bar for as long as the load takes, then stops it. The bar goes to standard error, and only to a terminal.
+/// Shows a bar for as long as the load takes, or until it ends by itself, then stops it. The bar goes to standard error, and only to a terminal.
 fn watch(seconds: u64, progress: &Progress, pause: impl Fn(Duration)) -> Duration {
     let bar = ProgressBar::new(seconds * 10);
     if let Ok(style) = ProgressStyle::with_template("[{elapsed}] {bar:30} {msg}") {
@@ -133,7 +137,7 @@ fn watch(seconds: u64, progress: &Progress, pause: impl Fn(Duration)) -> Duratio
     }
     let begin = Instant::now();
     let (mut last, mut last_ids) = (begin, 0);
-    while begin.elapsed() < Duration::from_secs(seconds) {
+    while begin.elapsed() < Duration::from_secs(seconds) && !progress.is_over() {
         pause(Duration::from_millis(100).min(Duration::from_secs(seconds).saturating_sub(begin.elapsed())));
         let (now, ids) = (Instant::now(), progress.ids.load(Relaxed));
         bar.set_position((begin.elapsed().as_millis() / 100) as u64);
@@ -151,8 +155,7 @@ fn report(args: &Args, total: Harvest, took: Duration) -> Result<()> {
     let last = total.last_refusal.as_deref().unwrap_or("nothing was answered");
     let seconds = took.as_secs_f64();
     let (ids, requests) = (per_second(total.ids, took), per_second(total.requests, took));
-    let at = |quantile| total.latency.value_at_quantile(quantile) as f64 / 1_000.0;
-    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(at);
+    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| total.latency.value_at_quantile(quantile));
     let mut out = Printer::new();
     if args.json {
         out.line(json!({
@@ -162,20 +165,24 @@ fn report(args: &Args, total: Harvest, took: Duration) -> Result<()> {
             "seconds": seconds,
             "ids_per_second": ids,
             "requests_per_second": requests,
-            "p50_us": p50,
-            "p99_us": p99,
-            "p999_us": p999,
+            "p50_us": micros(p50),
+            "p99_us": micros(p99),
+            "p999_us": micros(p999),
             "duplicates": verdict.map(|verdict| verdict.duplicates),
         }))?;
     } else {
         out.line(format_args!("{:>16} ids/s", grouped(ids)))?;
         out.line(format_args!("{:>16} requests/s", grouped(requests)))?;
-        out.line(format_args!("{:>16} p50, {p99:.1} us p99, {p999:.1} us p99.9", format!("{p50:.1} us")))?;
+        out.line(format_args!("{:>16} p50, {} p99, {} p99.9", latency(p50), latency(p99), latency(p999)))?;
         if total.refused > 0 {
             out.line(format_args!("{:>16} refused, the last one: {last}", grouped(total.refused)))?;
         }
         if let Some(verdict) = verdict {
-            out.line(format_args!("{:>16} duplicates among {} ids", verdict.duplicates, grouped(verdict.ids)))?;
+            out.line(format_args!(
+                "{:>16} duplicates among {} ids",
+                verdict.duplicates,
+                grouped(verdict.ids)
+            ))?;
         }
     }
     out.flush()?;
@@ -185,19 +192,25 @@ fn report(args: &Args, total: Harvest, took: Duration) -> Result<()> {
     if total.ids == 0 {
         bail!("no id came: {last}");
     }
+    if total.cut_short {
+        bail!("the server went away before the time was over");
+    }
     Ok(())
+}
+
+fn micros(ns: u64) -> f64 {
+    ns as f64 / 1_000.0
+}
+
+/// Three digits or so, in the unit they have.
+fn latency(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", micros(ns)),
+        _ => format!("{:.1} ms", micros(ns) / 1_000.0),
+    }
 }
 
 fn per_second(count: u64, took: Duration) -> u64 {
     (u128::from(count) * 1_000_000_000 / took.as_nanos().max(1)) as u64
-}
-
-/// How many threads, unless it was said.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-/// The setting `wait` as the server would have it.
-fn default_wait() -> Duration {
-    config::duration("50ms").unwrap_or_default()
 }

@@ -18,10 +18,10 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Bits of time, worker and sequence [default: 41/10/12]
-    #[arg(long, value_name = "T/W/S", env = "XUID_LAYOUT")]
+    #[arg(long, value_name = "T/W/S", env = "XUID_LAYOUT", hide_env_values = true)]
     layout: Option<Layout>,
     /// Unix milliseconds of tick 0 [default: 1524153600000]
-    #[arg(long, value_name = "MS", env = "XUID_EPOCH")]
+    #[arg(long, value_name = "MS", env = "XUID_EPOCH", hide_env_values = true)]
     epoch: Option<u64>,
 }
 
@@ -35,7 +35,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let time = rfc3339_ms(unix_ms);
         if args.json {
             let id = id.to_string();
-            out.line(json!({ "id": id, "unix_ms": unix_ms, "worker": worker, "sequence": sequence, "time": time }))?;
+            out.line(
+                json!({ "id": id, "unix_ms": unix_ms, "worker": worker, "sequence": sequence, "time": time }),
+            )?;
         } else {
             let ago = distance(unix_ms, now_ms);
             out.line(format_args!("{id:<19}  {time}  worker {worker}  sequence {sequence}  ({ago})"))?;

@@ -52,7 +52,8 @@ enum Mark {
 /// Looks and tells.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = &args.folder;
-    let found = std::fs::read_dir(folder).with_context(|| format!("failed to look into {}", folder.display()))?;
+    let found =
+        std::fs::read_dir(folder).with_context(|| format!("failed to look into {}", folder.display()))?;
     let names: Vec<PathBuf> = found.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let registry = match local::inspect(folder) {
         Ok(registry) => Some(Ok(registry)),
@@ -73,7 +74,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             tell_spill(&mut out, spill)?;
         }
         for path in &refused {
-            out.line(format_args!("{}: set aside, because it could not be trusted; never read again", path.display()))?;
+            out.line(format_args!(
+                "{}: set aside, because it could not be trusted; never read again",
+                path.display()
+            ))?;
         }
     }
     out.flush()
@@ -101,7 +105,9 @@ fn look(path: PathBuf, registry: Registry<'_>) -> Spill {
     let seen = xuid_spill::inspect(&path).map_err(anyhow::Error::from).map(|inspection| {
         let spill = inspection.identity.spill;
         let mark = match registry {
-            Some(Ok(registry)) if registry.genesis.cluster.bytes() != inspection.identity.cluster => Mark::Absent,
+            Some(Ok(registry)) if registry.genesis.cluster.bytes() != inspection.identity.cluster => {
+                Mark::Absent
+            }
             Some(Ok(registry)) => match registry.marks.iter().find(|(id, _)| *id == spill) {
                 Some((_, mark)) if mark.granted_upto == u64::MAX => Mark::Fenced,
                 Some((_, mark)) => Mark::At(mark.granted_upto),
@@ -144,7 +150,10 @@ fn tell_registry(out: &mut Printer, folder: &Path, registry: Registry<'_>) -> Re
             let live = registry.workers.iter().filter(|entry| entry.live.is_some()).count();
             out.line(format_args!("{}: cluster {}", registry.path.display(), genesis.cluster))?;
             out.line(format_args!("  layout       {}", genesis.layout))?;
-            out.line(format_args!("  floor        {}", rfc3339_ms(genesis.layout.tick_to_ms(genesis.floor))))?;
+            out.line(format_args!(
+                "  floor        {}",
+                rfc3339_ms(genesis.layout.tick_to_ms(genesis.floor))
+            ))?;
             out.line(format_args!("  workers      {}, {live} live", registry.workers.len()))?;
             for finding in &registry.findings {
                 out.line(format_args!("  damage       {finding}"))?;
@@ -208,7 +217,9 @@ fn as_json(registry: Registry<'_>, spills: &[Spill], refused: &[PathBuf]) -> Val
 fn spill_json(spill: &Spill) -> Value {
     let seen = match &spill.seen {
         Ok(seen) => seen,
-        Err(error) => return json!({ "path": spill.path, "error": format!("{error:#}"), "extents": 0, "ids": 0 }),
+        Err(error) => {
+            return json!({ "path": spill.path, "error": format!("{error:#}"), "extents": 0, "ids": 0 });
+        }
     };
     let left = seen.left();
     let time = |id| seen.ms(id).map(rfc3339_ms);

@@ -17,7 +17,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 1)]
     count: u64,
     /// The server
-    #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN, env = "XUID_SERVER")]
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN, env = "XUID_SERVER", hide_env_values = true)]
     server: String,
     /// What they must be like
     #[arg(long, value_enum, default_value_t)]

@@ -168,12 +168,17 @@ fn adopt(Dangerous { target, yes }: &Dangerous) -> Result<()> {
     let adopted = local::adopt(&folder, now_ns())?;
     let mut out = Printer::new();
     match adopted.fenced {
-        None => out.line(format_args!("nothing to adopt: this is the registry that was created, {}", adopted.cluster))?,
+        None => out.line(format_args!(
+            "nothing to adopt: this is the registry that was created, {}",
+            adopted.cluster
+        ))?,
         Some(fenced) => {
             let until_ms = fenced.genesis.layout.tick_to_ms(fenced.reserved_until);
             let until = rfc3339_ms(until_ms);
             let (before, cluster) = (adopted.before, adopted.cluster);
-            out.line(format_args!("adopted: cluster {cluster}, before {before}; workers serve from {until}"))?;
+            out.line(format_args!(
+                "adopted: cluster {cluster}, before {before}; workers serve from {until}"
+            ))?;
         }
     }
     out.flush()

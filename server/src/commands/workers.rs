@@ -15,10 +15,10 @@ use crate::wall::{distance, now_ns, rfc3339_ms};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The folder of a local registry
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA_DIR, env = "XUID_DATA_DIR")]
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA_DIR, env = "XUID_DATA_DIR", hide_env_values = true)]
     data_dir: PathBuf,
     /// local, or zookeeper://host:port,host:port/path
-    #[arg(long, value_name = "URL", default_value = "local", env = "XUID_REGISTRY")]
+    #[arg(long, value_name = "URL", default_value = "local", env = "XUID_REGISTRY", hide_env_values = true)]
     registry: String,
     /// Also those that were never used
     #[arg(long)]
@@ -57,7 +57,8 @@ fn print(folder: &Path, all: bool, json: bool) -> Result<()> {
     }
     if !json {
         let total = workers.len();
-        let rest = if left_out > 0 { format!(", {left_out} never used (--all shows them)") } else { String::new() };
+        let rest =
+            if left_out > 0 { format!(", {left_out} never used (--all shows them)") } else { String::new() };
         out.line(format_args!("{total} workers in cluster {}{rest}", genesis.cluster))?;
     }
     out.flush()

@@ -1,6 +1,5 @@
 //! The settings of a server, checked.
 
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use xuid_engine::Layout;
 
 use super::sources::{Flags, Merged, strangers, variables};
-use super::values::{self, address, duration, number};
+use super::values::{self, address, cores, duration, number};
 use crate::failure::usage;
 
 /// A hundred years: more than a layout's 41 bits of milliseconds hold.
@@ -101,12 +100,12 @@ impl Settings {
         // Checked although the local registry, which has no sessions, does not ask for it.
         from.required("session", between(second, minute))?;
         let small = |text: &str, least, most| Some(number(text, least, most)? as u32);
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let widths = from.optional("layout", |text| text.parse::<Layout>().ok())?;
         let epoch = from.optional("epoch", |text| number(text, 0, u64::MAX >> 20))?;
         Ok(Self {
             listen: from.required("listen", address)?,
-            admin: from.required("admin", |text| if text == "off" { Some(None) } else { address(text).map(Some) })?,
+            admin: from
+                .required("admin", |text| if text == "off" { Some(None) } else { address(text).map(Some) })?,
             data_dir: from.required("data_dir", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
             registry: from.required("registry", RegistrySetting::parse)?,
             worker: from.optional("worker", |text| small(text, 0, (1 << 20) - 1))?,
@@ -119,7 +118,9 @@ impl Settings {
             window_max: from.required("window_max", between(second, Duration::from_secs(100)))?,
             idle: from.required("idle", between(second, Duration::from_hours(24)))?,
             max_connections: from.required("max_connections", |text| small(text, 1, 1_000_000))? as usize,
-            threads: from.optional("threads", |text| small(text, 1, 256))?.map_or(cores, |count| count as usize),
+            threads: from
+                .optional("threads", |text| small(text, 1, 256))?
+                .map_or_else(cores, |count| count as usize),
             token: from.optional("token", Token::new)?,
             log: from.optional("log", log_filter)?.unwrap_or_else(|| log_of_environment("info")),
             strangers: Vec::new(),
@@ -130,11 +131,16 @@ impl Settings {
     fn check_together(&self) -> Result<()> {
         if self.backfill > self.max_age {
             let (backfill, most) = (self.backfill, self.max_age);
-            return Err(usage(format!("backfill is {backfill:?}; allowed is a time from 0 to max_age, {most:?}")).into());
+            return Err(usage(format!(
+                "backfill is {backfill:?}; allowed is a time from 0 to max_age, {most:?}"
+            ))
+            .into());
         }
         if let (Some(worker), 2..) = (self.worker, self.workers) {
             let count = self.workers;
-            return Err(usage(format!("workers is {count}; allowed is 1 where worker names one, {worker}")).into());
+            return Err(
+                usage(format!("workers is {count}; allowed is 1 where worker names one, {worker}")).into()
+            );
         }
         Ok(())
     }
@@ -161,7 +167,9 @@ impl RegistrySetting {
 
     /// Says that a registry cannot be had.
     pub(crate) fn unsupported(url: &str) -> anyhow::Error {
-        anyhow::anyhow!("{url}: this build has no ZooKeeper support yet; use a local registry (--registry local)")
+        anyhow::anyhow!(
+            "{url}: this build has no ZooKeeper support yet; use a local registry (--registry local)"
+        )
     }
 }
 

@@ -178,7 +178,8 @@ mod tests {
         let config = folder.path().join("xuid.toml");
         fs::write(&config, file)?;
         let given = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let variables =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Merged::new(&Flags { config: Some(config), given }, &variables)
     }
 
@@ -189,17 +190,21 @@ mod tests {
     #[test]
     fn a_flag_goes_before_a_variable_before_the_file_before_the_default_key_by_key() {
         let file = "wait = \"1s\"\nworkers = 2\nidle = \"9m\"\n";
-        let merged =
-            merged(&[("wait", "3s")], &[("XUID_WAIT", "2s"), ("XUID_WORKERS", "3")], file).unwrap();
+        let merged = merged(&[("wait", "3s")], &[("XUID_WAIT", "2s"), ("XUID_WORKERS", "3")], file).unwrap();
         let found = ["wait", "workers", "idle", "max_age", "worker"].map(|name| text(&merged, name));
-        assert_eq!(found.each_ref().map(Option::as_deref), [Some("3s"), Some("3"), Some("9m"), Some("1h"), None]);
+        assert_eq!(
+            found.each_ref().map(Option::as_deref),
+            [Some("3s"), Some("3"), Some("9m"), Some("1h"), None]
+        );
     }
 
     #[test]
     fn an_unknown_key_or_a_wrong_type_is_wrong_usage_that_names_it() {
-        for (file, words) in
-            [("lisen = 1", &["lisen", "listen"][..]), ("wait = [1]", &["wait", "array", "50ms"]), ("=", &["TOML"])]
-        {
+        for (file, words) in [
+            ("lisen = 1", &["lisen", "listen"][..]),
+            ("wait = [1]", &["wait", "array", "50ms"]),
+            ("=", &["TOML"]),
+        ] {
             let error = merged(&[], &[], file).unwrap_err();
             assert!(error.is::<crate::failure::Usage>());
             assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
@@ -209,7 +214,7 @@ mod tests {
     #[test]
     fn an_impossible_value_is_named_with_its_key_its_origin_and_what_is_allowed() {
         let merged = merged(&[], &[("XUID_WAIT", "-3s"), ("XUID_TOKEN", "")], "").unwrap();
-        let error = merged.required("wait", super::super::duration).unwrap_err().to_string();
+        let error = merged.required("wait", crate::config::values::duration).unwrap_err().to_string();
         assert!(["wait", "-3s", "XUID_WAIT", "0 to 60s"].iter().all(|word| error.contains(word)), "{error}");
         let error = merged.optional::<()>("token", |_| None).unwrap_err().to_string();
         assert!(error.contains("a secret"), "{error}");

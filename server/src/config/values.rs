@@ -1,5 +1,6 @@
 //! Parsers of single values. Each says only whether the text is one; what is allowed stands in the table of keys.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -47,6 +48,11 @@ pub(super) fn address(text: &str) -> Option<String> {
     named.then(|| text.to_owned())
 }
 
+/// What this process may run on.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
 /// A whole number within bounds.
 pub(super) fn number(text: &str, least: u64, most: u64) -> Option<u64> {
     text.trim().parse().ok().filter(|number| (least..=most).contains(number))
@@ -59,7 +65,8 @@ mod tests {
     #[test]
     fn durations_are_written_as_people_write_them() {
         let ms = Duration::from_millis;
-        for (text, wanted) in [("50ms", ms(50)), ("1h", ms(3_600_000)), ("0", ms(0)), ("1m 30s", ms(90_000))] {
+        for (text, wanted) in [("50ms", ms(50)), ("1h", ms(3_600_000)), ("0", ms(0)), ("1m 30s", ms(90_000))]
+        {
             assert_eq!(duration(text), Some(wanted), "{text}");
         }
         for text in ["-3s", "yesterday", "", "5", "5 parsecs"] {

@@ -44,7 +44,12 @@ fn ids(stats: &Stats) -> Vec<Family> {
             "xuid_held_ids",
             "Ids on their way to callers",
             "tier",
-            &[("ring", held.ring), ("queue", held.queue), ("reserve", held.reserve), ("threads", held.threads)],
+            &[
+                ("ring", held.ring),
+                ("queue", held.queue),
+                ("reserve", held.reserve),
+                ("threads", held.threads),
+            ],
         ),
         counter_by(
             "xuid_served_ids",
@@ -79,12 +84,28 @@ fn windows(stats: &Stats) -> Vec<Family> {
     let windows = &stats.windows;
     vec![
         gauge("xuid_workers_held", "Workers held now", windows.workers.len() as u64),
-        gauge("xuid_window_left_ms", "Milliseconds to the end of the window that ends first", windows.left_ms),
+        gauge(
+            "xuid_window_left_ms",
+            "Milliseconds to the end of the window that ends first",
+            windows.left_ms,
+        ),
         counter("xuid_windows_reserved", "Windows reserved, renewals included", windows.reserved),
         counter("xuid_registry_conflicts", "Compare-and-sets lost to somebody else", windows.conflicts),
-        counter("xuid_registry_unknown", "Writes to the registry whose outcome was unknown at first", windows.unknown),
-        counter("xuid_registry_unknown_ours", "Of those, the ones that a re-read showed to be ours", windows.unknown_ours),
-        counter("xuid_worker_switches", "Workers left for another because the clock went back", windows.switches),
+        counter(
+            "xuid_registry_unknown",
+            "Writes to the registry whose outcome was unknown at first",
+            windows.unknown,
+        ),
+        counter(
+            "xuid_registry_unknown_ours",
+            "Of those, the ones that a re-read showed to be ours",
+            windows.unknown_ours,
+        ),
+        counter(
+            "xuid_worker_switches",
+            "Workers left for another because the clock went back",
+            windows.switches,
+        ),
     ]
 }
 
@@ -97,7 +118,11 @@ fn spill(stats: &Stats) -> Vec<Family> {
         gauge("xuid_spill_inherited_ids", "Ids found at the start, left by an earlier life", spill.inherited),
         counter("xuid_spill_granted_extents", "Extents granted since the start", spill.granted),
         counter("xuid_spill_damaged_records", "Records found damaged and skipped", spill.damaged),
-        counter("xuid_spill_refused_files", "Spill files set aside because they could not be trusted", spill.refused),
+        counter(
+            "xuid_spill_refused_files",
+            "Spill files set aside because they could not be trusted",
+            spill.refused,
+        ),
         counter("xuid_spill_failures", "Appends and syncs that failed", spill.failures),
     ]
 }
@@ -105,7 +130,11 @@ fn spill(stats: &Stats) -> Vec<Family> {
 fn clock(stats: &Stats) -> Vec<Family> {
     let clock = &stats.clock;
     vec![
-        gauge("xuid_clock_lead_us", "How far the engine's clock is ahead of the wall, in microseconds", clock.lead_us),
+        gauge(
+            "xuid_clock_lead_us",
+            "How far the engine's clock is ahead of the wall, in microseconds",
+            clock.lead_us,
+        ),
         counter("xuid_clock_rollbacks", "Steps back of the wall clock that were seen", clock.rollbacks),
         counter("xuid_clock_jumps", "Jumps forward that were not followed at once", clock.jumps),
         gauge("xuid_layout_days_left", "Days until the layout's time bits run out", clock.days_left),
@@ -119,7 +148,12 @@ fn traffic(traffic: &Traffic) -> Vec<Family> {
     let errors = errors.map(|(status, count)| (status.to_string().to_ascii_lowercase(), count)).collect();
     vec![
         gauge("xuid_connections_open", "Connections open now", traffic.open()),
-        counter_by("xuid_connections", "Connections so far, by what became of them", "kind", &traffic.connections()),
+        counter_by(
+            "xuid_connections",
+            "Connections so far, by what became of them",
+            "kind",
+            &traffic.connections(),
+        ),
         family("xuid_requests", "Requests that could be read", Kind::Counter, Samples::By("op", requests)),
         family("xuid_errors", "Requests refused", Kind::Counter, Samples::By("status", errors)),
         counter("xuid_panics", "Requests that made the server panic: each is a bug", traffic.panics()),
@@ -151,6 +185,11 @@ fn counter_by(
     family(name, help, Kind::Counter, by(label, samples))
 }
 
-fn gauge_by(name: &'static str, help: &'static str, label: &'static str, samples: &[(&'static str, u64)]) -> Family {
+fn gauge_by(
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    samples: &[(&'static str, u64)],
+) -> Family {
     family(name, help, Kind::Gauge, by(label, samples))
 }

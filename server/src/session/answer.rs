@@ -6,8 +6,8 @@ use serde_json::Value;
 use subtle::ConstantTimeEq;
 use xuid_engine::{Id, IdError};
 use xuid_protocol::{
-    ClusterId, Decoded, Hello, HelloReply, Limits, Op, Order, Refusal, Request, Status, reply_decode, reply_error,
-    reply_hello, reply_info, reply_ping, reply_stats,
+    ClusterId, Decoded, Hello, HelloReply, Limits, Op, Order, Refusal, Request, Status, reply_decode,
+    reply_error, reply_hello, reply_info, reply_ping, reply_stats,
 };
 
 use crate::config::Token;
@@ -110,6 +110,7 @@ pub(super) fn refusal(error: &IdError) -> Refusal {
 
 /// What one connection too many is told, in place of a reply to its HELLO.
 pub(crate) fn refuse_connection(out: &mut Vec<u8>) {
-    let text = "this server has as many connections as it may (max_connections): close some, or come back later";
+    let text =
+        "this server has as many connections as it may (max_connections): close some, or come back later";
     reply_error(out, 0, Op::Hello.code(), &Refusal::new(Status::OVERLOADED, text).retry_after(SOON));
 }

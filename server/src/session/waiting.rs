@@ -18,7 +18,9 @@ pub(super) enum Shape {
 impl Shape {
     pub(super) fn request_id(self) -> u64 {
         match self {
-            Self::Next { request_id } | Self::Array { request_id, .. } | Self::Runs { request_id, .. } => request_id,
+            Self::Next { request_id } | Self::Array { request_id, .. } | Self::Runs { request_id, .. } => {
+                request_id
+            }
         }
     }
 

@@ -162,6 +162,7 @@ fn a_folder_that_lost_its_registry_is_not_begun_again() -> Result<()> {
     fs::rename(&file, home.path().join("lost"))?;
     let said = Serve::new(&data)?.run_to_exit()?.refused(1)?;
     println!("registry damage: lost registry: {}", said.lines().last().unwrap_or_default());
+    ensure!(!file.exists(), "it began another registry beside the node that remembers the first");
     fs::rename(home.path().join("lost"), &file)?;
     ensure!(live(&data, &mut ledger)?, "the file is back where it was, and no copy");
     Ok(())

@@ -82,7 +82,12 @@ pub fn adopt(folder: &Path, now_ns: u64) -> Result<Adopted, LocalError> {
         (before, None)
     } else {
         let cluster = genesis::draw_cluster()?;
-        (cluster, Some(held.raise(folder, now_ns, cluster)?))
+        let fenced = held.raise(folder, now_ns, cluster)?;
+        // A preference for the worker that the original goes on with would make the two meet for certain.
+        for seat in &held.seats {
+            let _ = seat.set_len(0);
+        }
+        (cluster, Some(fenced))
     };
     // Last: if this is cut off, the folder is refused for its two clusters, and adopting it again ends it.
     tell_node(folder, cluster)?;
@@ -94,7 +99,7 @@ struct Held {
     disk: FileDisk,
     path: PathBuf,
     header: Header,
-    _seats: Vec<File>,
+    seats: Vec<File>,
 }
 
 impl Held {
@@ -108,7 +113,7 @@ impl Held {
             if disk.in_place().map_err(LocalError::io("look at", &path))? {
                 let seats = seat::lock_all(folder)?;
                 let header = read_header(&disk, &path)?.header;
-                return Ok(Self { disk, path, header, _seats: seats });
+                return Ok(Self { disk, path, header, seats });
             }
         }
         Err(LocalError::Unsettled { path })

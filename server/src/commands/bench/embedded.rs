@@ -10,7 +10,8 @@ use anyhow::{Context, Result, anyhow};
 use tokio::time::Instant;
 use xuid_engine::{Engine, Floor, Id};
 
-use super::{Args, Harvest, Progress, cores, default_wait, watch};
+use super::{Args, Harvest, Progress, watch};
+use crate::config::cores;
 
 /// Ten years: land declared unused lasts for any run.
 const MAX_AGE: Duration = Duration::from_hours(10 * 365 * 24);
@@ -21,7 +22,7 @@ const BATCH: u32 = 4_096;
 /// Runs the load; returns what all threads got, and how long it took.
 pub(super) fn run(args: &Args, progress: &Arc<Progress>) -> Result<(Harvest, Duration)> {
     let folder = Folder::new()?;
-    let builder = Engine::builder().data_dir(&folder.0).floor(Floor::Epoch).wait(default_wait());
+    let builder = Engine::builder().data_dir(&folder.0).floor(Floor::Epoch);
     let engine = builder.max_age(MAX_AGE).backfill(MAX_AGE).build()?;
     let threads = args.threads.map_or_else(cores, usize::from);
     let mut loads = Vec::new();

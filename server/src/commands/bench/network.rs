@@ -34,13 +34,14 @@ pub(super) fn run(args: &Args, progress: &Arc<Progress>) -> Result<(Harvest, Dur
             let (args, progress) = (args.clone(), Arc::clone(progress));
             loads.spawn(async move { Load::new(wire, args, progress)?.run().await });
         }
-        let progress = Arc::clone(progress);
-        let seconds = args.seconds;
-        let watching = tokio::task::spawn_blocking(move || watch(seconds, &progress, std::thread::sleep));
+        let (watched, seconds) = (Arc::clone(progress), args.seconds);
+        let watching = tokio::task::spawn_blocking(move || watch(seconds, &watched, std::thread::sleep));
         let mut total = Harvest::new(args.verify)?;
         while let Some(harvest) = loads.join_next().await {
             total.merge(harvest.context("a load failed")??)?;
         }
+        // Only a server that goes away ends them all before the time is over.
+        progress.stop.store(true, Relaxed);
         Ok((total, watching.await.context("the bar failed")?))
     })
 }
@@ -75,7 +76,16 @@ impl Load {
         }
         let args = Args { pipeline: args.pipeline.min(most.max_in_flight), ..args };
         let harvest = Harvest::new(args.verify)?;
-        Ok(Self { wire, args, progress, harvest, sent: VecDeque::new(), first: 0, in_flight: 0, going_away: false })
+        Ok(Self {
+            wire,
+            args,
+            progress,
+            harvest,
+            sent: VecDeque::new(),
+            first: 0,
+            in_flight: 0,
+            going_away: false,
+        })
     }
 
     async fn run(mut self) -> Result<Harvest> {
@@ -91,9 +101,7 @@ impl Load {
                 self.take().await?;
             }
         }
-        if self.going_away && !self.progress.is_over() {
-            self.harvest.last_refusal = Some("the server went away".to_owned());
-        }
+        self.harvest.cut_short = !self.progress.is_over();
         Ok(self.harvest)
     }
 

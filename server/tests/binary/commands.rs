@@ -1,0 +1,99 @@
+//! Commands that need no server, or end with one.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::support::{Server, failure, run, stdout, xuid};
+
+#[test]
+fn an_id_is_decoded_to_the_millisecond_in_both_forms() {
+    let id = "1128275363336683521";
+    let text = stdout(&run(&["decode", id]));
+    assert!(text.starts_with(id) && text.contains("2026-10-28T02:43:28.962Z"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&stdout(&run(&["decode", "--json", id]))).unwrap();
+    assert_eq!(json["unix_ms"], 1_793_155_408_962_u64);
+    assert_eq!((json["id"].as_str(), json["time"].as_str()), (Some(id), Some("2026-10-28T02:43:28.962Z")));
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_names_key_value_and_range() {
+    for (args, words) in [
+        (&["serve", "--wait", "-3s"][..], &["wait", "-3s", "0 to 60s"][..]),
+        (&["serve", "--layout", "41/10/13"], &["layout", "41/10/13", "63"]),
+        (&["serve", "--floor", "3h"], &["floor", "3h", "-3h"]),
+        (&["serve", "--workers", "2", "--worker", "1"], &["workers", "worker"]),
+        (&["serve", "--backfill", "2h"], &["backfill", "max_age"]),
+        (&["serve", "--token", "x"], &["--token"]),
+        (&["next", "--order", "sideways"], &["sideways", "ordered"]),
+        (&["registry", "init", "/tmp/x", "--floor", "later"], &["--floor", "later"]),
+    ] {
+        let (code, said) = failure(&run(args));
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_registry_is_created_once_shown_and_fenced_only_when_confirmed() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("data");
+    let folder = folder.to_str().unwrap();
+    let made = stdout(&run(&["registry", "init", folder, "--layout", "42/9/12", "--workers", "16"]));
+    assert!(made.contains("42/9/12") && made.contains("16"), "{made}");
+    let (code, said) = failure(&run(&["registry", "init", folder]));
+    assert!(code == Some(1) && said.contains("already"), "{said}");
+    let shown = stdout(&run(&["registry", "show", folder]));
+    assert!(shown.contains("42/9/12"), "{shown}");
+
+    let before = stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"]));
+    let (code, said) = failure(&run(&["registry", "fence", folder]));
+    assert!(code == Some(2) && said.contains("--yes"), "nobody was there to ask: {said}");
+    assert_eq!(stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"])), before);
+    let fenced = stdout(&run(&["registry", "fence", folder, "--yes"]));
+    assert!(fenced.starts_with("fenced"), "{fenced}");
+    let after = stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"]));
+    assert_eq!(after.lines().count(), 16);
+    let until = |text: &str| -> u64 {
+        let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        first["reserved_until_ms"].as_u64().unwrap()
+    };
+    assert!(until(&after) >= until(&before) + 125_000, "{after}");
+}
+
+#[test]
+fn a_registry_of_a_kind_this_build_lacks_is_refused_in_words() {
+    let url = "zookeeper://127.0.0.1:2181/xuid";
+    for args in
+        [&["serve", "--registry", url][..], &["workers", "--registry", url], &["registry", "show", url]]
+    {
+        let (code, said) = failure(&run(args));
+        assert!(code == Some(1) && said.contains("no ZooKeeper support yet"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_failure() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[], &[]);
+    let address = server.addr.to_string();
+    let mut command = xuid(&["next", "-n", "2000000", "--server", &address]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.trim().parse::<u64>().is_ok(), "{line}");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_bench_finds_no_duplicate_and_says_how_fast_it_was() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[], &[]);
+    let address = server.addr.to_string();
+    for more in [&["--pipeline", "4"][..], &["--count", "100", "--runs"], &["--embedded", "--count", "64"]] {
+        let args = [&["bench", "--server", &address, "--seconds", "1", "--verify", "--json"], more].concat();
+        let json: serde_json::Value = serde_json::from_str(&stdout(&run(&args))).unwrap();
+        assert_eq!(json["duplicates"], 0, "{json}");
+        assert!(json["ids"].as_u64().unwrap() > 100 && json["p99_us"].as_f64().unwrap() > 0.0, "{json}");
+    }
+}

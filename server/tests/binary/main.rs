@@ -1,0 +1,8 @@
+//! The binary as a person or a script uses it: commands, exit codes, signals, limits. What clients can do to a server
+//! is tried end to end elsewhere.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "all of this is tests, the helpers too")]
+
+mod commands;
+mod serving;
+mod support;

@@ -1,0 +1,85 @@
+//! A server's limits and its end.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use xuid_protocol::{Bulk, Order, Reply, Status, request_runs};
+
+use crate::support::{Server, get, greet, reply, run, stdout, until, xuid};
+
+fn is_hello(reply: &Reply<'_>) -> bool {
+    matches!(reply, Reply::Hello(_))
+}
+
+#[test]
+fn a_connection_too_many_is_refused_and_the_others_are_served() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &["--max-connections", "2"], &[]);
+    let (mut first, mut second) = (greet(server.addr, ""), greet(server.addr, ""));
+    assert!(reply(&mut first, is_hello) && reply(&mut second, is_hello));
+    // The refusal may be overtaken by a reset, since nobody waits for this client: then it is a broken connection.
+    let mut third = Vec::new();
+    let _ = greet(server.addr, "").read_to_end(&mut third);
+    if !third.is_empty() {
+        assert!(String::from_utf8_lossy(&third).contains("max_connections"), "{third:?}");
+    }
+    drop(first);
+    until("the place is free again", || {
+        let mut bytes = [0];
+        greet(server.addr, "").read(&mut bytes).is_ok_and(|read| read > 0)
+    });
+}
+
+#[test]
+fn a_token_from_the_environment_is_asked_of_clients_and_sent_by_commands() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[], &[("XUID_TOKEN", "open sesame")]);
+    let mut stranger = greet(server.addr, "open");
+    let status = reply(&mut stranger, |reply| match reply {
+        Reply::Error(error) => Some(error.status),
+        _ => None,
+    });
+    assert_eq!(status, Some(Status::UNAUTHENTICATED));
+    assert_eq!(stranger.read(&mut [0]).unwrap(), 0, "and it is closed");
+    let address = server.addr.to_string();
+    let refused = run(&["next", "--server", &address]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("XUID_TOKEN"));
+    let mut next = xuid(&["next", "--server", &address]);
+    stdout(&next.env("XUID_TOKEN", "open sesame").output().unwrap());
+}
+
+#[test]
+fn one_thread_is_enough() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = Server::start(home.path(), &["--threads", "1"], &[]);
+    let address = server.addr.to_string();
+    let ids = stdout(&run(&["next", "-n", "100000", "--order", "ordered", "--server", &address]));
+    let ids: Vec<u64> = ids.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(ids.len() == 100_000 && ids.is_sorted_by(|left, right| left < right));
+    assert_eq!(get(server.admin, "/readyz").0, 200);
+    server.signal("INT");
+    assert_eq!(server.exit_code(), Some(0));
+}
+
+#[test]
+fn a_stop_is_unready_at_once_answers_what_waits_and_a_second_signal_ends_it() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = Server::start(home.path(), &[], &[]);
+    let mut client = greet(server.addr, "");
+    assert!(reply(&mut client, is_hello));
+    let mut bytes = Vec::new();
+    // Many times what a worker mints while the server drains.
+    for request_id in 0..400 {
+        request_runs(&mut bytes, request_id, Bulk::new(131_072, Order::Fresh, Duration::from_mins(1)));
+    }
+    client.write_all(&bytes).unwrap();
+    assert!(reply(&mut client, |reply| matches!(reply, Reply::Runs(_))), "the first ones are served");
+    server.signal("TERM");
+    until("it is unready", || get(server.admin, "/readyz").0 == 503);
+    assert!(
+        reply(&mut client, |reply| matches!(reply, Reply::Runs(_) | Reply::GoAway)),
+        "and it goes on meanwhile"
+    );
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(1));
+}
