@@ -254,7 +254,7 @@ fn start(
         None => none("there is no data folder"),
     };
     let tally = Arc::new(Mutex::new(Tally::default()));
-    let mut registrar = Registrar::new(tenure, tally.clone());
+    let mut registrar = Registrar::new(tenure, tally.clone(), clock.clone());
     let (jobs, jobs_in) = channel();
     let (done_out, done) = channel();
     let mut upkeep = Upkeep::new(layout, settings.clone(), tally.clone());

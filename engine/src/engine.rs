@@ -220,10 +220,10 @@ impl Shared {
     /// A run straight from the minter: a sixty-fourth of the land there is, so that many threads share a tick.
     fn cut_direct(&self) -> Option<Run> {
         let mut gate = lock(&self.gate);
-        let now = self.instant(&mut gate);
-        if gate.others_first(&now) {
+        if gate.unordered_wait() {
             return None;
         }
+        let now = self.instant(&mut gate);
         let share = (gate.minter.land(&now) / 64).clamp(u64::from(WELCOME), u64::from(LONGEST_BLOCK));
         gate.cut(Order::Any, 0, &now, share as u32)
     }
@@ -375,6 +375,8 @@ impl Shared {
             hand.settle(&station.counters);
             return Err(error);
         }
+        // Before the wait: a run that comes after a shutdown, or a turn-over, is good for this one id.
+        let epoch = self.epoch.load();
         if self.restock(hand, station) {
             return Ok(hand.take_one());
         }
@@ -390,7 +392,6 @@ impl Shared {
             self.enqueue(&mut gate, &now, Order::Any, (1, WELCOME), wait, Vec::new())?
         };
         let mut runs = self.block_on(&ticket).inspect_err(|error| self.counters.refuse(error))?;
-        let epoch = self.epoch.load();
         let last = runs.pop();
         self.give_back(runs);
         let Some(run) = last else { unreachable!("a ticket is done only with at least what was asked for") };

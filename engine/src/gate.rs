@@ -76,10 +76,13 @@ impl Gate {
 
     /// Whether somebody waits who can be served: then nobody else cuts. Ordered calls that wait for the clock to
     /// pass their last id cannot, and hold up nobody.
-    pub(crate) fn others_first(&self, now: &Now) -> bool {
-        let (unordered, ordered) = self.lines.split_at(ORDERED);
-        unordered.iter().any(|line| !line.is_empty())
-            || (ordered.iter().any(|line| !line.is_empty()) && self.minter.ordered_waits(now) == 0)
+    fn others_first(&self, now: &Now) -> bool {
+        self.unordered_wait() || (!self.lines[ORDERED].is_empty() && self.minter.ordered_waits(now) == 0)
+    }
+
+    /// Whether a call waits that asked for no order.
+    pub(crate) fn unordered_wait(&self) -> bool {
+        self.lines[..ORDERED].iter().any(|line| !line.is_empty())
     }
 
     fn cut_in_line(&mut self, order: Order, least_tick: u64, now: &Now, most: u32) -> Option<Run> {

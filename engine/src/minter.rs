@@ -128,9 +128,8 @@ impl Minter {
     }
 
     /// A sample of a clock that is not this machine's.
-    pub(crate) fn second_clock(&mut self, unix_ns: u64) {
-        let reading = self.clock.read();
-        self.supervisor.second_clock(unix_ns, reading);
+    pub(crate) fn second_clock(&mut self, unix_ns: u64, at: Reading) {
+        self.supervisor.second_clock(unix_ns, at);
     }
 
     /// A new lane. Land of its window that has elapsed already (a backfill) is returned.

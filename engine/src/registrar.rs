@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use xuid_spill::SpillId;
 
+use crate::clock::{Clock, Reading};
 use crate::sync::lock;
 use crate::tenure::{ExtendError, GrantError, TakeError, Tenure, Window, Wish};
 use crate::wake::Wake;
@@ -48,8 +49,8 @@ pub(crate) enum Done {
 /// What the registrar has counted, for stats.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Tally {
-    /// The registry's wall clock as it was read last, until the producer takes it.
-    pub(crate) time: Option<u64>,
+    /// The registry's wall clock as it was read last, and ours at that moment, until the producer takes it.
+    pub(crate) time: Option<(u64, Reading)>,
     pub(crate) reserved: u64,
     pub(crate) conflicts: u64,
     pub(crate) unknown: u64,
@@ -60,12 +61,13 @@ pub(crate) struct Tally {
 pub(crate) struct Registrar {
     tenure: Tenure,
     tally: Arc<Mutex<Tally>>,
+    clock: Arc<dyn Clock>,
     reserved: u64,
 }
 
 impl Registrar {
-    pub(crate) fn new(tenure: Tenure, tally: Arc<Mutex<Tally>>) -> Self {
-        Self { tenure, tally, reserved: 0 }
+    pub(crate) fn new(tenure: Tenure, tally: Arc<Mutex<Tally>>, clock: Arc<dyn Clock>) -> Self {
+        Self { tenure, tally, clock, reserved: 0 }
     }
 
     /// Does one job.
@@ -92,7 +94,7 @@ impl Registrar {
             Done::Taken { result: Ok(_), .. } | Done::Extended { result: Ok(_), .. }
         ));
         *lock(&self.tally) = Tally {
-            time: self.tenure.time(),
+            time: self.tenure.time().map(|time| (time, self.clock.read())),
             reserved: self.reserved,
             conflicts: self.tenure.conflicts,
             unknown: self.tenure.unknown,

@@ -68,6 +68,10 @@ pub(crate) struct Reserve {
     pub(crate) why_not: Option<String>,
     mark: u64,
     granting: bool,
+    /// The grant that is under way may be in use in another copy of this machine.
+    void_grant: bool,
+    /// Everything below this index was too old when it was last looked at.
+    alive_from: u64,
     /// No grant is asked for before this instant of boot time.
     grant_after: u64,
     /// Fresh land on its way into queue and ring.
@@ -93,6 +97,8 @@ impl Reserve {
             why_not,
             mark,
             granting: false,
+            void_grant: false,
+            alive_from: 0,
             grant_after: 0,
             hand: Pieces::default(),
             granted: Pieces::default(),
@@ -237,7 +243,11 @@ impl Reserve {
         let room = wanted.checked_sub(self.granted.ids()).filter(|room| *room > 0)?.min(most);
         // A sixth of an extent's life must be left, or it would be wasted on the way.
         let oldest = tick.saturating_sub(self.max_age - self.max_age / 6) * self.layout.stride();
-        let from = log.first_alive(self.mark.max(log.tail()), oldest, log.head())?;
+        let begin = self.mark.max(self.alive_from).max(log.tail());
+        let alive = log.first_alive(begin, oldest, log.head());
+        // What is too old stays so, and is not read again each turn.
+        self.alive_from = alive.unwrap_or(log.head());
+        let from = alive?;
         let mut upto = from;
         while upto < log.head() && upto - from < GRANT_EXTENTS && log.peek_stock(from..upto + 1).ids <= room {
             upto += 1;
@@ -256,21 +266,30 @@ impl Reserve {
     /// The registry's answer to a grant.
     pub(crate) fn granted(&mut self, from: u64, upto: u64, result: Result<(), GrantError>, boot: u64) {
         self.granting = false;
+        if result.is_err() {
+            self.void_grant = false;
+        }
         let Some(log) = &mut self.log else { return };
         match result {
             Ok(()) => {
                 let mut found = Vec::new();
-                let read = log.read(from..upto, &mut found);
+                // What an append to a full log has overwritten meanwhile is gone, and counted there.
+                let read = log.read(from.max(log.tail())..upto.max(log.tail()), &mut found);
                 log.resume_at(upto);
                 self.mark = upto;
                 self.tally.granted_extents += upto - from;
+                let voided = std::mem::take(&mut self.void_grant);
                 match read {
                     Ok(damage) => self.tally.damaged += damage.records,
                     Err(error) => self.abandon(&format!("a read failed: {}", with_source(&error))),
                 }
                 for (_, extent) in found {
                     self.tally.replayed += extent.ids();
-                    self.granted.push(extent);
+                    if voided {
+                        self.tally.wasted_step += extent.ids();
+                    } else {
+                        self.granted.push(extent);
+                    }
                 }
             }
             Err(GrantError::Moved { granted_upto }) => {
@@ -294,6 +313,7 @@ impl Reserve {
 
     /// What is in memory and shall not be used: the clock stepped as it does after a resume from a snapshot.
     pub(crate) fn void(&mut self) {
+        self.void_grant = self.granting;
         self.tally.wasted_step += self.held();
         for pieces in [&mut self.hand, &mut self.granted, &mut self.backlog] {
             pieces.drain();

@@ -22,10 +22,6 @@ struct Shifted {
     ms: AtomicI64,
     /// A step that shows first to this thread, and from then on to everybody.
     ambush: Mutex<Option<(ThreadId, i64)>>,
-    /// Holds up the producer at the second reading of a turn.
-    hold_producer: AtomicBool,
-    producer_held: AtomicBool,
-    producer_read: std::sync::atomic::AtomicU64,
     /// Holds up the thread `waits` at its second reading: the one before it parks.
     hold_named: AtomicBool,
     named_reads: AtomicU32,
@@ -49,15 +45,6 @@ impl Clock for Shifted {
         }
         drop(ambush);
         let current = std::thread::current();
-        if current.name() == Some("xuid-producer") {
-            let before = self.producer_read.swap(SystemClock.read().boot, Ordering::SeqCst);
-            while self.hold_producer.load(Ordering::SeqCst) && SystemClock.read().boot - before < 1_000_000
-                || self.hold_producer.load(Ordering::SeqCst) && self.producer_held.load(Ordering::SeqCst)
-            {
-                self.producer_held.store(true, Ordering::SeqCst);
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
         if current.name() == Some("waits") && self.named_reads.fetch_add(1, Ordering::SeqCst) == 1 {
             while self.hold_named.load(Ordering::SeqCst) {
                 self.named_held.store(true, Ordering::SeqCst);
@@ -176,13 +163,14 @@ fn poll(pending: &mut Pending) -> Poll<usize> {
         .map(|result| result.map_or(0, |r| r.len()))
 }
 
-/// D1: a leap that a caller's reading of the clock meets first.
+/// a leap that a caller's reading of the clock meets first.
 #[test]
 fn a_leap_that_a_caller_sees_first_still_voids_what_is_in_memory() {
     let clock = Arc::new(Shifted::default());
     let registry = registry(Layout::default(), tick_of(&SystemClock) - 100_000, 64);
     let engine = Engine::builder().registry(on(&registry)).clock(clock.clone()).build().unwrap();
     engine.next_id().unwrap();
+    eventually("a second of land is in memory", 5, || engine.stats().held.ring > 1_000_000);
     // Someone scrapes the figures a moment after the machine was resumed.
     *clock.ambush.lock().unwrap() = Some((std::thread::current().id(), 3_600_000));
     let _ = engine.stats();
@@ -199,7 +187,7 @@ fn a_leap_that_a_caller_sees_first_still_voids_what_is_in_memory() {
     );
 }
 
-/// D2: releases behind the first of a clean stop.
+/// releases behind the first of a clean stop.
 #[test]
 fn a_clean_stop_hands_every_window_back() {
     let inner = registry(Layout::default(), tick_of(&SystemClock) - 1_000, 4);
@@ -216,7 +204,7 @@ fn a_clean_stop_hands_every_window_back() {
     assert!(ahead.is_empty(), "windows that were not handed back reach so many ms ahead: {ahead:?}");
 }
 
-/// D2b: the same with one worker, where the registrar was busy with a renewal when the stop came.
+/// the same with one worker, where the registrar was busy with a renewal when the stop came.
 #[test]
 fn a_clean_stop_hands_the_window_back_behind_a_slow_renewal() {
     let inner = registry(Layout::default(), tick_of(&SystemClock) - 1_000, 1);
@@ -234,7 +222,7 @@ fn a_clean_stop_hands_the_window_back_behind_a_slow_renewal() {
     assert!(ahead <= 20, "the window reaches {ahead} ms ahead after a clean stop");
 }
 
-/// D3: a fresh ticket from before a switch.
+/// a fresh ticket from before a switch.
 #[test]
 fn a_fresh_call_from_before_a_switch_does_not_block_those_after_it() {
     let clock = Arc::new(Shifted::default());
@@ -268,7 +256,7 @@ fn a_fresh_call_from_before_a_switch_does_not_block_those_after_it() {
     );
 }
 
-/// D4: `any` behind a fresh call that cannot be served.
+/// `any` behind a fresh call that cannot be served.
 #[test]
 fn the_reserve_serves_while_a_fresh_call_waits_for_the_clock() {
     let clock = Arc::new(Shifted::default());
@@ -292,7 +280,7 @@ fn the_reserve_serves_while_a_fresh_call_waits_for_the_clock() {
     assert_eq!(behind, Ok(()), "a fresh call stands before it");
 }
 
-/// D5: calls that never wait, while an ordered one waits for the clock.
+/// calls that never wait, while an ordered one waits for the clock.
 #[test]
 fn calls_that_do_not_wait_are_served_while_an_ordered_one_waits() {
     let clock = Arc::new(Shifted::default());
@@ -314,7 +302,7 @@ fn calls_that_do_not_wait_are_served_while_an_ordered_one_waits() {
     assert!(served > 0, "{served} of {tried} calls were served while one ordered call waited");
 }
 
-/// D6: two steps back, the second while a worker is being taken for the first.
+/// two steps back, the second while a worker is being taken for the first.
 #[test]
 fn a_second_step_back_while_a_worker_is_taken_is_noticed() {
     let clock = Arc::new(Shifted::default());
@@ -345,40 +333,7 @@ fn a_second_step_back_while_a_worker_is_taken_is_noticed() {
     );
 }
 
-/// D7: the clean stop that meets the answer to a switch.
-#[test]
-fn a_clean_stop_mints_nothing_above_the_clock() {
-    let clock = Arc::new(Shifted::default());
-    let inner = registry(Layout::default(), tick_of(&SystemClock) - 100_000_000, 8);
-    let (registry, hold, reached) = slow(&inner);
-    let engine = Engine::builder().registry(registry).clock(clock.clone()).build().unwrap();
-    let old = engine.workers();
-    engine.next_id().unwrap();
-    hold.store(CLAIM, Ordering::SeqCst);
-    clock.step(-600_000);
-    eventually("a worker is being taken", 5, || reached.load(Ordering::SeqCst) & CLAIM != 0);
-    std::thread::sleep(Duration::from_millis(20));
-    // The answer comes after the last turn has collected, and before the clean stop does.
-    clock.hold_producer.store(true, Ordering::SeqCst);
-    eventually("the producer is in a turn", 5, || clock.producer_held.load(Ordering::SeqCst));
-    hold.store(0, Ordering::SeqCst);
-    std::thread::sleep(Duration::from_millis(100));
-    let stopping = engine.clone();
-    let stop = std::thread::spawn(move || stopping.shutdown());
-    std::thread::sleep(Duration::from_millis(100));
-    clock.hold_producer.store(false, Ordering::SeqCst);
-    let stats = stop.join().unwrap();
-    let now = tick_of(clock.as_ref());
-    assert_eq!(stats.windows.switches, 1);
-    for w in (0..8).filter(|w| !old.contains(w)) {
-        let found = inner.clone().worker(w).unwrap();
-        let ahead = found.record.reserved_until as i64 - now as i64;
-        // A window of two seconds, and the clock has gone on for 200 ms at least.
-        assert!(ahead < 1_000, "worker {w} was cut up to {ahead} ms above the clock");
-    }
-}
-
-/// D8: the land of a long backfill at the stop.
+/// the land of a long backfill at the stop.
 #[test]
 fn a_stop_with_years_of_declared_land_needs_little_memory() {
     let inner = registry(Layout::default(), 0, 4);
@@ -396,7 +351,7 @@ fn a_stop_with_years_of_declared_land_needs_little_memory() {
     assert!(grown < 256 && ms < 2_000, "the stop took {ms} ms and {grown} MiB more");
 }
 
-/// D9: a tick longer than the furthest window, over a registry that tells the time.
+/// a tick longer than the furthest window, over a registry that tells the time.
 #[test]
 fn long_ticks_work_over_a_registry_with_a_clock() {
     let layout = Layout::new(41, 10, 12, 3_600_000_000, 0).unwrap();
@@ -412,7 +367,7 @@ fn long_ticks_work_over_a_registry_with_a_clock() {
     assert!(got.is_ok(), "{got:?} {:?}", engine.status());
 }
 
-/// D10: wakers are called under the gate's lock.
+/// wakers are called under the gate's lock.
 #[test]
 fn a_waker_may_call_the_engine() {
     struct Calls(Engine, AtomicBool);
@@ -440,7 +395,7 @@ fn a_waker_may_call_the_engine() {
     assert!(woken, "the producer hangs in the waker");
 }
 
-/// D11: a worker short, and short windows.
+/// a worker short, and short windows.
 #[test]
 fn a_missing_second_worker_does_not_hold_up_the_first_ones_renewal() {
     let inner = registry(Layout::default(), tick_of(&SystemClock) - 1_000, 2);
@@ -460,7 +415,7 @@ fn a_missing_second_worker_does_not_hold_up_the_first_ones_renewal() {
     assert_eq!(bad, 0, "{bad} of {} calls found no window", ok + bad);
 }
 
-/// D12: a pinned worker that was lost.
+/// a pinned worker that was lost.
 #[test]
 fn a_pinned_worker_that_was_lost_for_a_while_is_taken_again() {
     let inner = registry(Layout::default(), tick_of(&SystemClock) - 1_000, 2);
@@ -497,7 +452,7 @@ fn prefilled(folder: &std::path::Path, inner: &MemoryRegistry, extents: u64, age
     inner.clone().create_mark(spill, &record).unwrap();
 }
 
-/// D13: a full log that moves on while a grant is under way.
+/// a full log that moves on while a grant is under way.
 #[test]
 fn a_full_spill_survives_an_append_while_a_grant_is_under_way() {
     let folder = tempfile::tempdir().unwrap();
@@ -515,7 +470,7 @@ fn a_full_spill_survives_an_append_while_a_grant_is_under_way() {
     assert!(spill.active, "of {extents} extents: {spill:?}");
 }
 
-/// D14: what a spill full of stale extents costs.
+/// what a spill full of stale extents costs.
 #[test]
 fn a_stale_spill_costs_nothing_each_turn() {
     let cpu = || {
@@ -547,7 +502,7 @@ fn a_stale_spill_costs_nothing_each_turn() {
     );
 }
 
-/// D15: a thread that waited while the engine was shut down.
+/// a thread that waited while the engine was shut down.
 #[test]
 fn no_call_succeeds_after_shutdown_returned() {
     let clock = Arc::new(Shifted::default());
@@ -582,7 +537,7 @@ fn no_call_succeeds_after_shutdown_returned() {
     assert_eq!(late, 0, "{late} calls succeeded after the shutdown had returned ({first:?})");
 }
 
-/// D16: a grant that was under way when the machine was resumed from a snapshot.
+/// a grant that was under way when the machine was resumed from a snapshot.
 #[test]
 fn a_grant_under_way_at_a_leap_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
@@ -591,7 +546,8 @@ fn a_grant_under_way_at_a_leap_is_dropped() {
     prefilled(folder.path(), &inner, 5_000, 60_000);
     let (registry, hold, reached) = slow(&inner);
     hold.store(MARK, Ordering::SeqCst);
-    let engine = Engine::builder().data_dir(folder.path()).registry(registry).clock(clock.clone()).build().unwrap();
+    let engine =
+        Engine::builder().data_dir(folder.path()).registry(registry).clock(clock.clone()).build().unwrap();
     // The mark has moved, and the answer is on its way: in both copies of the machine.
     eventually("a grant is under way", 5, || reached.load(Ordering::SeqCst) & MARK != 0);
     clock.step(3_600_000);
@@ -601,29 +557,5 @@ fn a_grant_under_way_at_a_leap_is_dropped() {
     hold.store(0, Ordering::SeqCst);
     std::thread::sleep(Duration::from_millis(1_500));
     let stats = engine.stats();
-    assert_eq!(stats.replayed, 0, "extents of before the leap are in use after it: {:?}", stats.held);
-}
-
-/// D18: a process that was stopped between the registry's answer and the producer's next turn.
-#[test]
-fn a_stale_time_of_the_registry_is_no_leap() {
-    let clock = Arc::new(Shifted::default());
-    let inner = registry(Layout::default(), tick_of(&SystemClock) - 1_000, 16);
-    inner.set_time(Some(0));
-    let (registry, _, _) = slow(&inner);
-    let engine = Engine::builder().registry(registry).clock(clock.clone()).build().unwrap();
-    engine.next_id().unwrap();
-    let reserved = || {
-        let mut view = inner.clone();
-        (0..16).map(|w| view.worker(w).unwrap().version).sum::<u64>()
-    };
-    let before = reserved();
-    eventually("a renewal is stored", 10, || reserved() > before);
-    clock.hold_producer.store(true, Ordering::SeqCst);
-    std::thread::sleep(Duration::from_millis(7_000));
-    let held = clock.producer_held.load(Ordering::SeqCst);
-    clock.hold_producer.store(false, Ordering::SeqCst);
-    std::thread::sleep(Duration::from_millis(1_500));
-    let stats = engine.stats();
-    assert_eq!(stats.clock.jumps, 0, "a stop of 7 s (held: {held}) was taken for a leap: {:?}", stats.wasted);
+    assert!(stats.wasted.step > 0, "extents of before the leap are in use after it: {:?}", stats.held);
 }

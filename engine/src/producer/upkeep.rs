@@ -165,8 +165,8 @@ impl Upkeep {
 
     /// Takes in what the registrar did. Returns land that elapsed before it was granted (a backfill).
     pub(crate) fn take_in(&mut self, done: Done, gate: &mut Gate, jobs: &Sender<Job>) -> Vec<Extent> {
-        if let Some(time) = lock(&self.tally).time.take() {
-            gate.minter.second_clock(time);
+        if let Some((time, at)) = lock(&self.tally).time.take() {
+            gate.minter.second_clock(time, at);
         }
         let now = gate.minter.now();
         match done {
