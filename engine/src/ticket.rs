@@ -196,6 +196,10 @@ impl Future for Pending {
     type Output = Result<Vec<Run>, IdError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // What the ticket holds is the parent's.
+        if self.shared.epoch.forked() {
+            return Poll::Ready(Err(IdError::Forked));
+        }
         if let Stage::New { count, order, wait } = self.stage {
             match self.shared.take_or_wait(count, order, wait) {
                 Ok(Ok(runs)) => {
@@ -223,7 +227,9 @@ impl Future for Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let Stage::Waiting(ticket) = &self.stage {
+        if let Stage::Waiting(ticket) = &self.stage
+            && !self.shared.epoch.forked()
+        {
             let back = ticket.cancel();
             if !back.is_empty() {
                 self.shared.give_back(back);
