@@ -198,7 +198,7 @@ fn a_clean_stop_hands_every_window_back() {
     let now = tick_of(&SystemClock);
     let mut view = inner.clone();
     let ahead: Vec<_> = (0..4)
-        .map(|w| view.worker(w).unwrap().record.reserved_until as i64 - now as i64)
+        .map(|w| view.worker(w).unwrap().record.reserved_until.cast_signed() - now.cast_signed())
         .filter(|ahead| *ahead > 20)
         .collect();
     assert!(ahead.is_empty(), "windows that were not handed back reach so many ms ahead: {ahead:?}");
@@ -218,7 +218,8 @@ fn a_clean_stop_hands_the_window_back_behind_a_slow_renewal() {
     std::thread::park_timeout(Duration::from_millis(50));
     hold.store(0, Ordering::SeqCst);
     stop.join().unwrap();
-    let ahead = inner.clone().worker(0).unwrap().record.reserved_until as i64 - tick_of(&SystemClock) as i64;
+    let ahead = inner.clone().worker(0).unwrap().record.reserved_until.cast_signed()
+        - tick_of(&SystemClock).cast_signed();
     assert!(ahead <= 20, "the window reaches {ahead} ms ahead after a clean stop");
 }
 
@@ -357,7 +358,7 @@ fn long_ticks_work_over_a_registry_with_a_clock() {
     let layout = Layout::new(41, 10, 12, 3_600_000_000, 0).unwrap();
     let clock = Arc::new(Shifted::default());
     // The middle of an hour.
-    let past = (clock.read().wall / 1_000_000 % 3_600_000) as i64;
+    let past = (clock.read().wall / 1_000_000 % 3_600_000).cast_signed();
     clock.step(1_800_000 - past);
     let inner = registry(layout, 0, 4);
     inner.set_time(Some(clock.read().wall));
