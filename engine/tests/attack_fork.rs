@@ -1,6 +1,5 @@
 //! A request that is done but unread when the process forks.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(unsafe_code, reason = "only a hook between fork and exec runs code in a forked child without libc")]
 
 use std::future::Future;
@@ -73,5 +72,5 @@ fn a_request_that_waits_across_a_fork_is_answered_in_the_parent_only() {
     let Poll::Ready(Ok(ids)) = poll(&mut pending, &woken) else { panic!("the parent was not answered") };
     let child = std::fs::read_to_string(&file).unwrap();
     let both = ids.iter().filter(|id| child.split(' ').any(|text| text == id.to_string())).count();
-    assert_eq!(both, 0, "{both} ids were issued in parent and child; the child got: {:.60}", child);
+    assert_eq!(both, 0, "{both} ids were issued in parent and child; the child got: {child:.60}");
 }

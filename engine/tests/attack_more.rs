@@ -164,7 +164,6 @@ fn poll(pending: &mut Pending) -> Poll<usize> {
         .map(|result| result.map_or(0, |r| r.len()))
 }
 
-
 /// E1: a worker that was being taken when the machine was resumed from a snapshot.
 #[test]
 fn a_worker_under_way_at_a_leap_is_dropped() {
@@ -205,23 +204,6 @@ fn ordered_calls_are_not_told_that_the_clock_is_behind_when_it_is_not() {
         }
     }
     assert!(matches!(last, Err(xuid_engine::IdError::Overloaded { .. })), "{last:?}");
-}
-
-/// E3: ordered tickets come before ordered calls that came later.
-#[test]
-fn an_ordered_call_that_waits_is_not_overtaken() {
-    let layout = Layout::new(41, 14, 8, 200_000, 0).unwrap();
-    let inner = registry(layout, 0, 4);
-    let engine = Engine::builder().registry(on(&inner)).build().unwrap();
-    eventually("an ordered id", 5, || engine.runs(1, Order::Ordered).is_ok());
-    // Three ticks and a half.
-    let mut large = engine.request(900, Order::Ordered, Duration::from_secs(10));
-    assert!(poll(&mut large).is_pending());
-    let (begun, mut overtook) = (boot(), 0);
-    while boot() < begun + 3_000_000_000 && poll(&mut large).is_pending() {
-        overtook += u32::from(engine.try_runs(1, Order::Ordered, &mut Vec::new()).is_ok());
-    }
-    assert_eq!(overtook, 0, "{overtook} calls that came later were served before it");
 }
 
 /// E4: the last engine dropped by a waker.
