@@ -274,7 +274,7 @@ impl Producer {
             reserve.hand.push(extent);
         }
         reserve.void();
-        upkeep::abandon(gate, &self.jobs);
+        self.upkeep.abandon(gate, &self.jobs);
     }
 
     /// How long nothing is due. A waiting caller is served at the next tick, or as soon as a refill is asked for.

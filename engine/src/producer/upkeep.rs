@@ -28,6 +28,8 @@ pub(crate) struct Upkeep {
     settings: Settings,
     tally: Arc<Mutex<Tally>>,
     taking: bool,
+    /// The worker that is being taken may be in use in another copy of this machine.
+    void_take: bool,
     /// No worker is taken, and no window renewed, before these instants of boot time.
     take_at: u64,
     renew_at: u64,
@@ -47,6 +49,7 @@ impl Upkeep {
             settings,
             tally,
             taking: false,
+            void_take: false,
             take_at: 0,
             renew_at: 0,
             left: Vec::new(),
@@ -170,6 +173,11 @@ impl Upkeep {
         }
         let now = gate.minter.now();
         match done {
+            Done::Taken { result: Ok(window), .. } if self.void_take => {
+                (self.taking, self.void_take) = (false, false);
+                let _ = jobs.send(Job::Forget { worker: window.worker() });
+                Vec::new()
+            }
             Done::Taken { result: Ok(window), reach, cause } => {
                 self.taking = false;
                 if cause == Cause::Behind {
@@ -181,7 +189,7 @@ impl Upkeep {
                 gate.minter.add(&now, window, reach)
             }
             Done::Taken { result: Err(error), .. } => {
-                self.taking = false;
+                (self.taking, self.void_take) = (false, false);
                 self.not_taken(&error, gate, now.reading.boot);
                 Vec::new()
             }
@@ -214,6 +222,16 @@ impl Upkeep {
         }
     }
 
+    /// Leaves every worker without handing anything back, one that is being taken included: all of them may be in
+    /// use in another copy of this machine.
+    pub(super) fn abandon(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
+        self.void_take = self.taking;
+        for lane in &gate.minter.lanes {
+            let _ = jobs.send(Job::Forget { worker: lane.worker });
+        }
+        gate.minter.abandon();
+    }
+
     fn not_taken(&mut self, error: &TakeError, gate: &mut Gate, boot: u64) {
         let wait = if matches!(error, TakeError::NoneFree { .. }) { LOOK_AGAIN } else { RETRY };
         self.take_at = boot + wait;
@@ -241,14 +259,6 @@ impl Upkeep {
             ExtendError::Later { why } => gate.trouble = Some(Trouble::NoWindow { why: why.clone() }),
         }
     }
-}
-
-/// Leaves every worker without handing anything back.
-pub(super) fn abandon(gate: &mut Gate, jobs: &Sender<Job>) {
-    for lane in &gate.minter.lanes {
-        let _ = jobs.send(Job::Forget { worker: lane.worker });
-    }
-    gate.minter.abandon();
 }
 
 /// The reason in wall time, since nobody reads ticks.
