@@ -118,6 +118,8 @@ impl Counters {
         live.retain(|counters| {
             let alive = Arc::strong_count(counters) > 1;
             if !alive {
+                // Acquire: pairs with the Release of the thread's last drop, so that its last counts are seen.
+                std::sync::atomic::fence(Ordering::Acquire);
                 ended.add(counters);
             }
             alive

@@ -38,6 +38,10 @@ mod report;
 /// Ids a waiting thread is glad to get beyond the one it asked for: its next run.
 const WELCOME: u32 = 64;
 
+/// A waiting call's deadline is kept by the producer. So much later, in nanoseconds, a blocked thread goes on by
+/// itself: the producer is gone, or stuck in the disk.
+const MARGIN: u64 = 2_000_000_000;
+
 /// What the producer publishes for stats.
 #[derive(Debug, Default)]
 pub(crate) struct Gauges {
@@ -260,7 +264,7 @@ impl Shared {
 
     /// Cuts exactly `count` fresh or ordered ids, as far as there are any now; returns how many.
     fn cut(&self, gate: &mut Gate, now: &Now, order: Order, count: u32, out: &mut Vec<Run>) -> u32 {
-        let least = gate.least_fresh(now);
+        let least = gate.minter.least_fresh(now);
         let (mut got, before) = (0, out.len());
         while got < count {
             let Some(run) = gate.cut(order, least, now, count - got) else { break };
@@ -349,7 +353,7 @@ impl Shared {
         runs: Vec<Run>,
     ) -> Result<Arc<Ticket>, IdError> {
         let deadline = now.reading.boot.saturating_add(nanos(wait));
-        let least = gate.least_fresh(now);
+        let least = gate.minter.least_fresh(now);
         self.counters.tickets_in.add(runs.iter().map(|run| u64::from(run.len())).sum());
         let ticket = Arc::new(Ticket::new(order, count, welcome, least, deadline, wait, runs));
         if let Err(ticket) = gate.enqueue(ticket.clone()) {
@@ -403,7 +407,6 @@ impl Shared {
 
     /// Waits for a ticket. Its deadline is kept by the producer; the margin is for a producer that is gone.
     fn block_on(&self, ticket: &Ticket) -> Result<Vec<Run>, IdError> {
-        const MARGIN: u64 = 2_000_000_000;
         let waker = unpark_current();
         loop {
             if let Poll::Ready(result) = ticket.poll(&waker) {
@@ -457,6 +460,10 @@ impl Inner {
         let mut threads = lock(&self.threads);
         self.shared.close();
         for thread in threads.drain(..) {
+            // The last clone may end on one of the engine's own threads, in somebody's waker.
+            if thread.thread().id() == std::thread::current().id() {
+                continue;
+            }
             if thread.join().is_err() {
                 tracing::error!("a thread of the engine had panicked");
             }
@@ -578,11 +585,17 @@ impl Engine {
         let mut pending = std::pin::pin!(self.request(count, order, self.shared.settings.wait));
         let waker = unpark_current();
         let mut context = Context::from_waker(&waker);
+        let (wait, begun) = (self.shared.settings.wait, self.shared.clock.read().boot);
+        let last = begun.saturating_add(nanos(wait)).saturating_add(MARGIN);
         loop {
             if let Poll::Ready(result) = pending.as_mut().poll(&mut context) {
                 return result;
             }
-            std::thread::park_timeout(self.shared.settings.wait + Duration::from_secs(2));
+            let boot = self.shared.clock.read().boot;
+            if boot >= last {
+                return Err(IdError::Overloaded { wait, retry_after: Duration::from_millis(100) });
+            }
+            std::thread::park_timeout(Duration::from_nanos(last - boot));
         }
     }
 

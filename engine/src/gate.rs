@@ -94,11 +94,6 @@ impl Gate {
         }
     }
 
-    /// A `fresh` call that arrives now may not get a tick before this one.
-    pub(crate) fn least_fresh(&self, now: &Now) -> u64 {
-        now.tick.unwrap_or(0).saturating_sub(self.minter.ages.fresh)
-    }
-
     /// Puts a ticket in line, or says why it would wait in vain.
     pub(crate) fn enqueue(&mut self, ticket: Arc<Ticket>) -> Result<(), Arc<Ticket>> {
         if self.closed || self.waiting() >= MOST_WAITING {

@@ -45,13 +45,13 @@ impl Now {
     }
 }
 
-/// The ages, in ticks, that the orders allow.
+/// The ages, in ticks where nothing else is said, that the orders allow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ages {
     /// Older than this is wasted.
     pub(crate) max: u64,
-    /// `fresh` at arrival.
-    pub(crate) fresh: u64,
+    /// `fresh` at arrival, in nanoseconds.
+    pub(crate) fresh_ns: u64,
     /// `ordered` may lag this much.
     pub(crate) ordered: u64,
 }
@@ -169,7 +169,7 @@ impl Minter {
 
     /// Cuts up to `most` ids of any age.
     pub(crate) fn any(&mut self, now: &Now, most: u32) -> Option<Run> {
-        self.cut_from_lanes(now, most, |_, _| {})
+        self.cut_from_lanes(now, most, |_| true)
     }
 
     /// Cuts up to `most` ids of a tick not before `least`.
@@ -179,23 +179,16 @@ impl Minter {
         let layout = self.layout;
         let mut aside = std::mem::take(&mut self.aside);
         let before = aside.len();
-        let run = self.cut_from_lanes(now, most, |lane, _| {
+        let run = self.cut_from_lanes(now, most, |lane| {
             if lane.tick() < least && lane.end().is_some_and(|end| end > tick) {
                 lane.skip_to(&layout, tick, offset, |extent| aside.push(extent));
             }
+            // Else its window ended before that, and what it has is for others.
+            lane.tick() >= least
         });
         self.count(&aside[before..]);
         self.aside = aside;
-        run.and_then(|run| self.only_from(least, run))
-    }
-
-    /// A run whose tick is before `least` is set aside instead: its window ended before that.
-    fn only_from(&mut self, least: u64, run: Run) -> Option<Run> {
-        if self.layout.tick_of(run.raw()) >= least {
-            return Some(run);
-        }
-        self.aside.push(run.into_extent());
-        None
+        run
     }
 
     /// Cuts up to `most` ids above every ordered id before. Only one lane serves them, while it lasts.
@@ -229,12 +222,22 @@ impl Minter {
         Some(run)
     }
 
-    /// Nanoseconds until E has passed the last ordered id, if it went back behind it.
+    /// Nanoseconds until E has passed the tick of the last ordered id, if E went back behind that.
     pub(crate) fn ordered_waits(&self, now: &Now) -> u64 {
-        if self.ordered_above == 0 {
+        let last_tick = self.layout.tick_of(self.ordered_above);
+        if now.tick.is_none_or(|tick| tick >= last_tick) {
             return 0;
         }
-        self.layout.tick_to_ns(self.layout.tick_of(self.ordered_above) + 1).saturating_sub(now.ns + 1_000_000)
+        self.layout.tick_to_ns(last_tick + 1).saturating_sub(now.ns)
+    }
+
+    /// The first tick that a `fresh` call of this instant may get: none that began more than 10 ms ago, but for the
+    /// one that runs.
+    pub(crate) fn least_fresh(&self, now: &Now) -> u64 {
+        let ago = now.ns.saturating_sub(self.ages.fresh_ns);
+        let begun = self.layout.tick_at_ns(ago).unwrap_or(0);
+        let least = begun + u64::from(self.layout.tick_to_ns(begun) < ago);
+        least.min(now.tick.unwrap_or(0))
     }
 
     fn next_offset(&mut self) -> u32 {
@@ -243,20 +246,20 @@ impl Minter {
         self.offset % (self.layout.sequences() / 4).max(1)
     }
 
-    fn cut_from_lanes(&mut self, now: &Now, most: u32, mut ready: impl FnMut(&mut Lane, u64)) -> Option<Run> {
+    fn cut_from_lanes(
+        &mut self,
+        now: &Now,
+        most: u32,
+        mut ready: impl FnMut(&mut Lane) -> bool,
+    ) -> Option<Run> {
         let tick = now.tick.filter(|_| !self.sealed)?;
-        let oldest = tick.saturating_sub(self.ages.max);
+        self.drop_stale(tick);
         for _ in 0..self.lanes.len() {
             self.turn = (self.turn + 1) % self.lanes.len();
             let lane = &mut self.lanes[self.turn];
-            if lane.tick() < oldest {
-                let (minted, expired) = (&mut self.minted, &mut self.expired);
-                lane.skip_to(&self.layout, oldest, 0, |extent| {
-                    *minted += extent.ids();
-                    *expired += extent.ids();
-                });
+            if !ready(lane) {
+                continue;
             }
-            ready(lane, tick);
             if let Some(run) = lane.cut(&self.layout, tick, most) {
                 self.minted += u64::from(run.len());
                 return Some(run);
@@ -265,11 +268,24 @@ impl Minter {
         None
     }
 
+    /// Land that is too old is wasted where it leaves the window (U7).
+    fn drop_stale(&mut self, tick: u64) {
+        let oldest = tick.saturating_sub(self.ages.max);
+        for lane in self.lanes.iter_mut().filter(|lane| lane.tick() < oldest) {
+            let (minted, expired) = (&mut self.minted, &mut self.expired);
+            lane.skip_to(&self.layout, oldest, 0, |extent| {
+                *minted += extent.ids();
+                *expired += extent.ids();
+            });
+        }
+    }
+
     /// All land that elapsed (every tick before now) and all that was set aside. For the producer.
     pub(crate) fn elapsed(&mut self, now: &Now) -> Vec<Extent> {
         let mut out = std::mem::take(&mut self.aside);
         let Some(tick) = now.tick.filter(|_| !self.sealed) else { return out };
         let before = out.len();
+        self.drop_stale(tick);
         for lane in &mut self.lanes {
             lane.skip_to(&self.layout, tick, 0, |extent| out.push(extent));
         }
@@ -280,8 +296,9 @@ impl Minter {
     /// The clock went back and windows of other workers were taken: E goes to the wall, every lane ends. Returns
     /// what each leaves untouched.
     pub(crate) fn switch(&mut self) -> Vec<(u32, u64)> {
-        let reading = self.clock.read();
-        self.supervisor.switched(reading);
+        // Read apart, so that a step that shows in this very reading is noted.
+        let now = self.now();
+        self.supervisor.switched(now.reading);
         self.lanes.drain(..).map(|lane| (lane.worker, lane.untouched())).collect()
     }
 

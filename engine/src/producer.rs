@@ -79,8 +79,8 @@ impl Producer {
     /// One round. Returns how long nothing is due.
     pub(crate) fn turn(&mut self) -> Duration {
         let shared = self.shared.clone();
+        self.collect();
         let mut gate = lock(&shared.gate);
-        self.collect(&mut gate);
         let now = gate.minter.now();
         let steps = gate.minter.take_steps();
         if steps.jumps > 0 {
@@ -102,7 +102,7 @@ impl Producer {
         let fresh = if turnover || (asked && !waiting) { gate.minter.elapsed(&now) } else { Vec::new() };
         drop(gate);
         // Not under the lock: whoever is woken may call the engine at once.
-        woken.into_iter().for_each(Waker::wake);
+        wake(woken);
 
         let tick = now.tick.unwrap_or(0);
         let burst = now.reading.boot < self.burst_until;
@@ -131,18 +131,19 @@ impl Producer {
     }
 
     /// Takes in what the registrar has done.
-    fn collect(&mut self, gate: &mut Gate) {
+    fn collect(&mut self) {
+        let (mut others, boot) = (Vec::new(), self.shared.clock.read().boot);
         while let Ok(done) = self.done.try_recv() {
             match done {
-                Done::Granted { from, upto, result } => {
-                    let boot = gate.minter.now().reading.boot;
-                    self.reserve.granted(from, upto, result, boot);
-                }
-                other => {
-                    let past = self.upkeep.take_in(other, gate, &self.jobs);
-                    self.reserve.keep(past);
-                }
+                // This reads the spill, and so comes before the lock.
+                Done::Granted { from, upto, result } => self.reserve.granted(from, upto, result, boot),
+                other => others.push(other),
             }
+        }
+        let mut gate = lock(&self.shared.gate);
+        for done in others {
+            let past = self.upkeep.take_in(done, &mut gate, &self.jobs);
+            self.reserve.keep(past);
         }
     }
 
@@ -215,6 +216,8 @@ impl Producer {
         if burst {
             self.reserve.put_by(leaving);
         } else {
+            // What earlier bursts put by survives a crash on disk only.
+            leaving.extend(self.reserve.take_put_by());
             self.reserve.put_away(leaving);
         }
     }
@@ -270,6 +273,9 @@ impl Producer {
         for partition in 0..PARTITIONS {
             self.shared.ring.sweep(partition, |block| reserve.hand.push_run(block.into_run()));
         }
+        for run in self.shared.returns.take() {
+            reserve.hand.push_run(run);
+        }
         for extent in gate.minter.take_aside() {
             reserve.hand.push(extent);
         }
@@ -305,15 +311,14 @@ impl Producer {
     /// The clean stop, after the last turn: refuse, seal, sweep, append and sync, and only then hand back.
     fn finish(&mut self) {
         let shared = self.shared.clone();
+        self.collect();
         let mut gate = lock(&shared.gate);
-        self.collect(&mut gate);
         // After the collecting: a switch of worker moves the clock, and nothing is cut above it.
         let now = gate.minter.now();
         let service = gate.close();
         let sealed = gate.minter.seal(&now);
         drop(gate);
-        shared.epoch.renew();
-        self.account(service).into_iter().for_each(Waker::wake);
+        let woken = self.account(service);
         let mut pieces = sealed.extents;
         let mut keep = |run: Run| pieces.push(run.into_extent());
         shared.returns.close().into_iter().for_each(&mut keep);
@@ -323,11 +328,23 @@ impl Producer {
         for partition in 0..PARTITIONS {
             shared.ring.sweep(partition, |block| keep(block.into_run()));
         }
+        // After the sweeps: whoever was quick enough to take a block since the close has one id of it.
+        shared.epoch.renew();
         self.reserve.seal(pieces, now.tick.unwrap_or(0));
         for (worker, from) in sealed.release {
             self.send(Job::Release { worker, from });
         }
         self.publish();
+        wake(woken);
+    }
+}
+
+/// Wakes everybody. A waker is anybody's code: one that panics must not keep the others asleep, or end this thread.
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake())).is_err() {
+            tracing::error!("a waker panicked");
+        }
     }
 }
 

@@ -200,6 +200,18 @@ impl Reserve {
         self.keep(extents);
     }
 
+    /// What is only in memory and fit for the file: all but the long extents of a backfill.
+    pub(crate) fn take_put_by(&mut self) -> Vec<Extent> {
+        if self.log.is_none() || self.backlog.is_empty() {
+            return Vec::new();
+        }
+        let most = self.limits().max_ticks;
+        let (long, short): (Vec<_>, Vec<_>) =
+            self.backlog.drain().into_iter().partition(|extent| u64::from(extent.ticks) > most);
+        self.keep(long);
+        short
+    }
+
     /// Coalesces what was not used and puts it into the spill, or keeps it in memory where there is none.
     pub(crate) fn put_away(&mut self, pieces: Vec<Extent>) {
         if pieces.is_empty() {

@@ -100,6 +100,6 @@ impl Settings {
 
     pub(crate) fn ages(&self, layout: &Layout) -> Ages {
         let ticks = |duration| layout.ticks_in_ns(nanos(duration));
-        Ages { max: ticks(self.max_age), fresh: ticks(FRESH), ordered: ticks(ORDERED) }
+        Ages { max: ticks(self.max_age), fresh_ns: nanos(FRESH), ordered: ticks(ORDERED) }
     }
 }

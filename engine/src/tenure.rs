@@ -196,7 +196,10 @@ impl Tenure {
                     return Ok(Window::new(worker, start..end));
                 }
                 Stored::No => refused.push(worker),
-                Stored::InDoubt { why } => return Err(TakeError::InDoubt { why }),
+                Stored::InDoubt { why } => {
+                    self.registry.leave(worker);
+                    return Err(TakeError::InDoubt { why });
+                }
             }
         }
     }

@@ -178,6 +178,15 @@ impl Upkeep {
                 let _ = jobs.send(Job::Forget { worker: window.worker() });
                 Vec::new()
             }
+            Done::Taken { result: Ok(window), cause: Cause::Behind, .. }
+                if !matches!(now.seen.verdict, Verdict::Behind { .. }) =>
+            {
+                // The clock recovered meanwhile: the workers that are held are good again.
+                self.taking = false;
+                let (worker, span) = window.into_parts();
+                let _ = jobs.send(Job::Release { worker, from: span.start });
+                Vec::new()
+            }
             Done::Taken { result: Ok(window), reach, cause } => {
                 self.taking = false;
                 if cause == Cause::Behind {
