@@ -62,6 +62,11 @@ mod tenure;
 mod ticket;
 mod wake;
 
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 pub use builder::{EngineBuilder, Floor};
 pub use engine::Engine;
 pub use error::{BuildError, IdError};
