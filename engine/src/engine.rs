@@ -1,6 +1,5 @@
 //! The engine as callers see it, and the state that its threads share.
 
-use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -430,10 +429,7 @@ impl Shared {
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "this is the whole hit path; a call would cost more than its body")]
 fn hit(epoch: &EpochWord) -> Option<Id> {
-    // The black box hides that the hand is a thread-local, so that it is reached through a register and not
-    // through a segment prefix each time. Processors forward a store to the next load at once for the former
-    // only: 1.3 ns an id instead of 2.2 (two-core Sapphire Rapids, `cargo bench --bench next_id`).
-    HAND.with(|hand| black_box(hand).hit(epoch.load()))
+    HAND.with(|hand| hand.hit(epoch.load()))
 }
 
 /// Appends a run, joined to the last one where it goes on in the same tick. What was in `out` before this call's

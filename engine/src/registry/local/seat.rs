@@ -163,7 +163,8 @@ pub(super) fn lock_all(folder: &Path) -> Result<Vec<File>, LocalError> {
     let mut files = Vec::new();
     for number in numbers(folder)? {
         let seat = path(folder, number);
-        let file = File::open(&seat).map_err(LocalError::io("open", &seat))?;
+        let file =
+            File::options().read(true).write(true).open(&seat).map_err(LocalError::io("open", &seat))?;
         match file.try_lock() {
             Ok(()) => files.push(file),
             Err(TryLockError::WouldBlock) => {
