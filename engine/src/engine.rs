@@ -12,7 +12,7 @@ use crate::builder::EngineBuilder;
 use crate::clock::{Clock, nanos};
 use crate::counters::Counters;
 use crate::error::IdError;
-use crate::fork::EpochWord;
+use crate::fork::{EpochWord, in_register};
 use crate::gate::Gate;
 use crate::hand::{HAND, Hand, Station, at_station};
 use crate::handle::Handle;
@@ -429,7 +429,7 @@ impl Shared {
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "this is the whole hit path; a call would cost more than its body")]
 fn hit(epoch: &EpochWord) -> Option<Id> {
-    HAND.with(|hand| hand.hit(epoch.load()))
+    HAND.with(|hand| in_register(hand).hit(epoch.load()))
 }
 
 /// Appends a run, joined to the last one where it goes on in the same tick. What was in `out` before this call's

@@ -383,6 +383,6 @@ mod tests {
     #[test]
     fn blocks_grow_with_supply() {
         assert_eq!((block_len(0), block_len(1 << 20), block_len(CALM_IDS - 1)), (16, 256, 512));
-        assert_eq!((block_len(CALM_IDS), block_len(u64::MAX)), (1024, 4096));
+        assert_eq!((block_len(CALM_IDS), block_len(u64::MAX)), (1024, 1024));
     }
 }
