@@ -108,12 +108,16 @@ impl EpochWord {
 /// computed once outside a caller's loop.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it is part of the hit path and no code of its own")]
+#[expect(
+    clippy::pointers_in_nomem_asm_block,
+    reason = "there is no instruction that could follow the pointer"
+)]
 pub(crate) fn in_register<T>(value: &T) -> &T {
     let mut address = ptr::from_ref(value);
     // SAFETY: there is no instruction, so the register holds what it held; nothing else is touched.
     unsafe {
-        std::arch::asm!("/* {} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags))
-    };
+        std::arch::asm!("/* {} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
+    }
     // SAFETY: it is `value`'s own address, under `value`'s own lifetime.
     unsafe { &*address }
 }
