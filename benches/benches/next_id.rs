@@ -28,10 +28,7 @@ fn count() -> u64 {
 /// A call's id as its caller would use it; refusals show in the engine's figures.
 #[inline]
 fn used(outcome: Result<Id, IdError>) -> u64 {
-    match outcome {
-        Ok(id) => id.raw(),
-        Err(_) => 0,
-    }
+    outcome.map_or(0, Id::raw)
 }
 
 const ROUNDS: usize = 5;
