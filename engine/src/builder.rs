@@ -21,7 +21,7 @@ use crate::registry::{Registry, Token};
 use crate::reserve::Reserve;
 use crate::settings::Settings;
 use crate::stock::{self, Stock};
-use crate::tenure::{TakeError, Tenure, Wish};
+use crate::tenure::{TakeError, Tenure};
 
 /// How long `build` waits for a certain worker whose last window a crash left a little ahead of the clock: the
 /// length of a first window and a margin.
@@ -310,7 +310,7 @@ fn first_window(
         let Some(tick) = now.tick else { return Ok(Vec::new()) };
         let wish = upkeep.wish(tick, Vec::new());
         let reach = wish.end - wish.now;
-        let done = registrar.run(Job::Take { wish: Wish { ..wish }, reach, cause: Cause::Missing });
+        let done = registrar.run(Job::Take { wish, reach, cause: Cause::Missing });
         if let Done::Taken { result: Err(error), .. } = &done {
             let (ahead, patience) = match error {
                 TakeError::Ahead { until, .. } => (gate.minter.time_to(*until, &now), PINNED_PATIENCE),

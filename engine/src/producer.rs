@@ -230,7 +230,7 @@ impl Producer {
         if wanted.is_empty() {
             return;
         }
-        let at_hand = if burst { self.reserve.at_hand() } else { self.reserve.hand.ids() };
+        let at_hand = if burst { self.reserve.held() } else { self.reserve.hand.ids() };
         let longest = block_len(at_hand + shared.queue.len() as u64 * CALM_BLOCK);
         self.top_up(tick, burst, longest);
         for partition in wanted {

@@ -116,14 +116,9 @@ impl Reserve {
         tick.saturating_sub(self.max_age) * self.stride()
     }
 
-    /// Ids in memory.
+    /// Ids in memory: what is at hand for a burst.
     pub(crate) fn held(&self) -> u64 {
         self.hand.ids() + self.granted.ids() + self.backlog.ids()
-    }
-
-    /// Ids at hand for a burst.
-    pub(crate) fn at_hand(&self) -> u64 {
-        self.held()
     }
 
     /// Extents and ids that may still be granted, and damage is not among them.
