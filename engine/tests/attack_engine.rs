@@ -532,7 +532,6 @@ fn no_call_succeeds_after_shutdown_returned() {
     eventually("it was served", 5, || engine.stats().waiting < 2);
     engine.shutdown();
     clock.hold_named.store(false, Ordering::SeqCst);
-    std::thread::sleep(Duration::from_millis(50));
     over.store(true, Ordering::SeqCst);
     let (first, late) = thread.join().unwrap();
     assert_eq!(late, 0, "{late} calls succeeded after the shutdown had returned ({first:?})");
@@ -552,11 +551,11 @@ fn a_grant_under_way_at_a_leap_is_dropped() {
     // The mark has moved, and the answer is on its way: in both copies of the machine.
     eventually("a grant is under way", 5, || reached.load(Ordering::SeqCst) & MARK != 0);
     clock.step(3_600_000);
-    // No reading but the producer's, which is due within a second.
-    std::thread::sleep(Duration::from_millis(1_500));
-    assert_eq!(engine.stats().clock.jumps, 1);
+    // Both figures are published by the same turn.
+    eventually("the leap is dealt with", 5, || engine.stats().clock.jumps == 1);
+    let before = engine.stats().wasted.step;
     hold.store(0, Ordering::SeqCst);
-    std::thread::sleep(Duration::from_millis(1_500));
+    eventually("the grant is answered", 5, || engine.stats().replayed > 0);
     let stats = engine.stats();
-    assert!(stats.wasted.step > 0, "extents of before the leap are in use after it: {:?}", stats.held);
+    assert!(stats.wasted.step > before, "extents of before the leap are in use after it: {:?}", stats.held);
 }
