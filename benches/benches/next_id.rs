@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use xuid_benches::measure::{rate, spread};
-use xuid_benches::seed::SeedRing;
+use xuid_benches::peers::SeedRing;
 use xuid_engine::{Engine, Floor, Id, IdError};
 
 thread_local! {

@@ -1,4 +1,8 @@
 //! Subjects and baselines of the benchmarks, and the measuring itself.
 
+pub mod jmh;
+pub mod land;
+pub mod load;
 pub mod measure;
-pub mod seed;
+pub mod peers;
+pub mod subject;

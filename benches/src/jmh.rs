@@ -1,0 +1,1 @@
+//! A throughput runner in the manner of JMH.

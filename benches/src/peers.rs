@@ -1,0 +1,5 @@
+//! Baselines: the prototype, the limits, and other generators.
+
+mod seed;
+
+pub use seed::SeedRing;
