@@ -162,7 +162,7 @@ impl EngineBuilder {
     }
 
     /// Opens registry and spill, takes a worker, and starts the threads. Where no worker is free yet the engine
-    /// starts all the same and answers [`NotReady`](crate::IdError::NotReady) until one is.
+    /// starts all the same and answers [`NotReady`](crate::IdErrorKind::NotReady) until one is.
     ///
     /// # Errors
     /// [`BuildError`] says what was found, what is allowed, and what to do.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
 
-use crate::error::IdError;
+use crate::error::{IdError, IdErrorKind};
 use crate::stats::{Refused, Served};
 use crate::sync::lock;
 
@@ -138,14 +138,14 @@ impl Counters {
     }
 
     /// Counts a refusal.
-    pub(crate) fn refuse(&self, error: &IdError) {
-        let at = match error {
-            IdError::NotReady { .. } => 0,
-            IdError::Overloaded { .. } => 1,
-            IdError::ClockBehind { .. } => 2,
-            IdError::WindowLost { .. } => 3,
-            IdError::Exhausted { .. } => 4,
-            IdError::ShuttingDown | IdError::Forked => 5,
+    pub(crate) fn refuse(&self, error: IdError) {
+        let at = match error.kind() {
+            IdErrorKind::NotReady => 0,
+            IdErrorKind::Overloaded => 1,
+            IdErrorKind::ClockBehind => 2,
+            IdErrorKind::WindowLost => 3,
+            IdErrorKind::Exhausted => 4,
+            IdErrorKind::ShuttingDown | IdErrorKind::Forked => 5,
         };
         self.refused[at].add(1);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crossbeam_utils::CachePadded;
 use crate::builder::EngineBuilder;
 use crate::clock::{Clock, nanos};
 use crate::counters::Counters;
-use crate::error::IdError;
+use crate::error::{IdError, Outcome};
 use crate::fork::{EpochWord, in_register};
 use crate::gate::Gate;
 use crate::hand::{HAND, Hand, Station, at_station};
-use crate::handle::Handle;
+use crate::handle::{Handle, Limits};
 use crate::id::Id;
 use crate::layout::Layout;
 use crate::minter::Now;
@@ -64,6 +64,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) epoch: EpochWord,
+    pub(crate) limits: Limits,
     pub(crate) ring: Ring,
     pub(crate) queue: Queue,
     pub(crate) gate: CachePadded<Mutex<Gate>>,
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     pub(crate) inherited: u64,
     pub(crate) refused_spills: u64,
     closed: AtomicBool,
+    /// Somebody tried and got nothing.
+    starved: AtomicBool,
     refills: crate::counters::Shared,
 }
 
@@ -104,6 +107,7 @@ impl Shared {
             settings,
             clock,
             epoch,
+            limits: Limits::default(),
             ring: Ring::new(crate::ring::SLOTS),
             queue: Queue::new(crate::queue::CAPACITY),
             gate: CachePadded::new(Mutex::new(gate)),
@@ -115,6 +119,7 @@ impl Shared {
             inherited,
             refused_spills,
             closed: AtomicBool::new(false),
+            starved: AtomicBool::new(false),
             refills: crate::counters::Shared::default(),
         }
     }
@@ -124,10 +129,16 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Voids what threads and handles have in hand; each finds out at its next call.
+    pub(crate) fn void_hands(&self) {
+        self.epoch.renew();
+        self.limits.void();
+    }
+
     fn close(&self) {
         // Release: pairs with the Acquire in `is_closed`.
         self.closed.store(true, Ordering::Release);
-        self.epoch.renew();
+        self.void_hands();
         self.producer.wake();
     }
 
@@ -142,17 +153,29 @@ impl Shared {
 
     fn check_open(&self) -> Result<(), IdError> {
         if self.epoch.forked() {
-            return Err(IdError::Forked);
+            return Err(IdError::FORKED);
         }
         if self.is_closed() {
-            self.counters.refuse(&IdError::ShuttingDown);
-            return Err(IdError::ShuttingDown);
+            self.counters.refuse(IdError::SHUTTING_DOWN);
+            return Err(IdError::SHUTTING_DOWN);
         }
         Ok(())
     }
 
     pub(crate) fn count_refill(&self) {
         self.refills.add(1);
+    }
+
+    /// Tells the producer that a call that does not wait got nothing: else it would not know of it.
+    fn starve(&self) {
+        // Relaxed: the wake orders it.
+        self.starved.store(true, Ordering::Relaxed);
+        self.producer.wake();
+    }
+
+    /// Whether anybody starved since it was asked last.
+    pub(crate) fn take_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::Relaxed)
     }
 
     /// The queue as the producer uses it, counted.
@@ -182,13 +205,13 @@ impl Shared {
                 self.counters.tickets_out.add(ids);
                 self.counters.tickets_issued.add(ids);
             }
-            Err(error) => self.counters.refuse(error),
+            Err(error) => self.counters.refuse(*error),
         }
     }
 
     pub(crate) fn join(&self) -> Station {
         let (counters, place) = self.counters.join();
-        Station { counters, cursor: self.ring.cursor(place) }
+        Station { counters, cursor: self.ring.cursor(place), scratch: Vec::new() }
     }
 
     pub(crate) fn at_station<T>(&self, work: impl FnOnce(&Hand, &mut Station) -> T) -> T {
@@ -251,14 +274,16 @@ impl Shared {
 
     /// Gathers `count` ids of any age; if there are fewer, what was gathered is counted as returned, and false.
     fn gather_any(&self, count: u32, out: &mut Vec<Run>) -> bool {
-        self.at_station(|hand, station| {
-            let got = self.gather(count, out, hand, station);
-            if got < count {
-                station.counters.returned.add(u64::from(got));
-                station.counters.issued.sub(u64::from(got));
-            }
-            got == count
-        })
+        self.at_station(|hand, station| self.gather_whole(count, out, hand, station))
+    }
+
+    fn gather_whole(&self, count: u32, out: &mut Vec<Run>, hand: &Hand, station: &mut Station) -> bool {
+        let got = self.gather(count, out, hand, station);
+        if got < count {
+            station.counters.returned.add(u64::from(got));
+            station.counters.issued.sub(u64::from(got));
+        }
+        got == count
     }
 
     /// Cuts exactly `count` fresh or ordered ids, as far as there are any now; returns how many.
@@ -282,7 +307,7 @@ impl Shared {
                 return Ok(());
             }
             self.returns.give(out.drain(before..));
-            self.producer.wake();
+            self.starve();
             let mut gate = lock(&self.gate);
             let now = self.instant(&mut gate);
             return Err(gate.refusal(&now, order, Duration::ZERO));
@@ -335,7 +360,7 @@ impl Shared {
                 let error = gate.refusal(&now, order, wait);
                 drop(gate);
                 self.returns.give(runs);
-                self.counters.refuse(&error);
+                self.counters.refuse(error);
                 return Err(error);
             }
         }
@@ -358,7 +383,7 @@ impl Shared {
         if let Err(ticket) = gate.enqueue(ticket.clone()) {
             let error = gate.refusal(now, order, wait);
             self.give_back(ticket.cancel());
-            self.counters.refuse(&error);
+            self.counters.refuse(error);
             return Err(error);
         }
         self.producer.wake();
@@ -389,12 +414,12 @@ impl Shared {
             let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
                 let error = gate.refusal(&now, Order::Any, Duration::ZERO);
                 drop(gate);
-                self.producer.wake();
+                self.starve();
                 return Err(error);
             };
             self.enqueue(&mut gate, &now, Order::Any, (1, WELCOME), wait, Vec::new())?
         };
-        let mut runs = self.block_on(&ticket).inspect_err(|error| self.counters.refuse(error))?;
+        let mut runs = self.block_on(&ticket).inspect_err(|error| self.counters.refuse(*error))?;
         let last = runs.pop();
         self.give_back(runs);
         let Some(run) = last else { unreachable!("a ticket is done only with at least what was asked for") };
@@ -415,10 +440,7 @@ impl Shared {
             let last = ticket.deadline.saturating_add(MARGIN);
             if boot >= last {
                 self.give_back(ticket.cancel());
-                return Err(IdError::Overloaded {
-                    wait: ticket.wait,
-                    retry_after: Duration::from_millis(100),
-                });
+                return Err(IdError::overloaded(ticket.wait, Duration::from_millis(100)));
             }
             std::thread::park_timeout(Duration::from_nanos((last - boot).min(MARGIN)));
         }
@@ -429,7 +451,25 @@ impl Shared {
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "this is the whole hit path; a call would cost more than its body")]
 fn hit(epoch: &EpochWord) -> Option<Id> {
-    HAND.with(|hand| in_register(hand).hit(epoch.load()))
+    // `try_with` is always inlined, `with` only sometimes. A const thread-local without a destructor is always there.
+    HAND.try_with(|hand| in_register(hand).hit(epoch.load())).unwrap_or(None)
+}
+
+/// Writes consecutive ids.
+#[inline]
+fn write_ids(ids: &mut [Id], first: u64) {
+    for (offset, id) in ids.iter_mut().enumerate() {
+        *id = Id::new(first + offset as u64);
+    }
+}
+
+/// Writes the ids of runs that hold just as many.
+fn write_runs(mut ids: &mut [Id], runs: impl IntoIterator<Item = Run>) {
+    for run in runs {
+        let (these, rest) = ids.split_at_mut(run.len() as usize);
+        write_ids(these, run.raw());
+        ids = rest;
+    }
 }
 
 /// Appends a run, joined to the last one where it goes on in the same tick. What was in `out` before this call's
@@ -522,7 +562,7 @@ impl Engine {
     pub fn next_id(&self) -> Result<Id, IdError> {
         match hit(&self.epoch) {
             Some(id) => Ok(id),
-            None => self.next_after_miss(Some(self.shared.settings.wait)),
+            None => self.next_or_wait().result(),
         }
     }
 
@@ -534,15 +574,25 @@ impl Engine {
     pub fn try_next_id(&self) -> Result<Id, IdError> {
         match hit(&self.epoch) {
             Some(id) => Ok(id),
-            None => self.next_after_miss(None),
+            None => self.next_or_refuse().result(),
         }
     }
 
     #[cold]
     #[inline(never)]
+    fn next_or_wait(&self) -> Outcome {
+        self.next_after_miss(Some(self.shared.settings.wait)).into()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_or_refuse(&self) -> Outcome {
+        self.next_after_miss(None).into()
+    }
+
     fn next_after_miss(&self, wait: Option<Duration>) -> Result<Id, IdError> {
         if self.shared.epoch.forked() {
-            return Err(IdError::Forked);
+            return Err(IdError::FORKED);
         }
         self.shared.at_station(|hand, station| {
             // The hand may have been another engine's until now, and this one's put by.
@@ -578,21 +628,14 @@ impl Engine {
     /// # Errors
     /// [`IdError`]; nothing was issued then.
     pub fn runs(&self, count: u32, order: Order) -> Result<Vec<Run>, IdError> {
-        let mut pending = std::pin::pin!(self.request(count, order, self.shared.settings.wait));
-        let waker = unpark_current();
-        let mut context = Context::from_waker(&waker);
-        let (wait, begun) = (self.shared.settings.wait, self.shared.clock.read().boot);
-        let last = begun.saturating_add(nanos(wait)).saturating_add(MARGIN);
-        loop {
-            if let Poll::Ready(result) = pending.as_mut().poll(&mut context) {
-                return result;
-            }
-            let boot = self.shared.clock.read().boot;
-            if boot >= last {
-                return Err(IdError::Overloaded { wait, retry_after: Duration::from_millis(100) });
-            }
-            std::thread::park_timeout(Duration::from_nanos(last - boot));
-        }
+        let shared = &self.shared;
+        let ticket = match shared.take_or_wait(count, order, shared.settings.wait)? {
+            Ok(runs) => return Ok(runs),
+            Err(ticket) => ticket,
+        };
+        let outcome = shared.block_on(&ticket);
+        shared.count_outcome(&outcome);
+        outcome
     }
 
     /// Fills `ids`, or leaves it as it was; waits up to the builder's `wait`.
@@ -604,16 +647,38 @@ impl Engine {
     /// If `ids` is longer than `u32::MAX`.
     pub fn fill(&self, ids: &mut [Id], order: Order) -> Result<(), IdError> {
         assert!(u32::try_from(ids.len()).is_ok(), "{} ids at once", ids.len());
-        let mut at = 0;
-        for run in self.runs(ids.len() as u32, order)? {
-            let len = run.len() as usize;
-            let first = run.raw();
-            for (offset, id) in ids[at..at + len].iter_mut().enumerate() {
-                *id = Id::new(first + offset as u64);
+        let count = ids.len() as u32;
+        if order == Order::Any {
+            let hit = HAND.try_with(|hand| hand.hit_many(count, self.epoch.load())).unwrap_or(None);
+            if let Some(first) = hit {
+                write_ids(ids, first);
+                return Ok(());
             }
-            at += len;
         }
+        if order == Order::Any && self.fill_from_tiers(ids)? {
+            return Ok(());
+        }
+        write_runs(ids, self.runs(count, order)?);
         Ok(())
+    }
+
+    /// Fills `ids` without waiting, and without allocating once the thread has done so before; false if there were too
+    /// few.
+    #[inline(never)]
+    fn fill_from_tiers(&self, ids: &mut [Id]) -> Result<bool, IdError> {
+        let shared = &self.shared;
+        shared.check_open()?;
+        Ok(shared.at_station(|hand, station| {
+            let mut scratch = std::mem::take(&mut station.scratch);
+            let whole = shared.gather_whole(ids.len() as u32, &mut scratch, hand, station);
+            if whole {
+                write_runs(ids, scratch.drain(..));
+            } else {
+                shared.returns.give(scratch.drain(..));
+            }
+            station.scratch = scratch;
+            whole
+        }))
     }
 
     /// What the registry was created with.

@@ -9,7 +9,8 @@
 //!
 //! # Invariants
 //! - I1 zero means "forked": no live engine ever stores it;
-//! - I2 no value is stored twice, by any engine of the process.
+//! - I2 no value is stored twice, by any engine of the process;
+//! - I3 epochs are multiples of [`EPOCH_STEP`].
 
 #![expect(
     unsafe_code,
@@ -26,7 +27,10 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 /// Bytes mapped. The kernel rounds up to its page, of at least this size on every 64-bit Linux.
 const PAGE: usize = 4096;
 
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Between two epochs. 2^44 of them are 557 years of a thousand engines that renew theirs each second.
+pub(crate) const EPOCH_STEP: u64 = 1 << 20;
+
+static NEXT: AtomicU64 = AtomicU64::new(EPOCH_STEP);
 
 /// The mapping. Unmapped when the last [`EpochWord`] of it is gone.
 #[derive(Debug)]
@@ -45,21 +49,21 @@ impl Drop for Page {
     }
 }
 
-/// The epoch word on its own page; clones share it. The pointer lies beside the owner, so that a hit follows one
-/// pointer and not two.
+/// A word on a page of its own, zero in a forked child; clones share it. The pointer lies beside the owner, so that a
+/// hit follows one pointer and not two.
 #[derive(Debug, Clone)]
-pub(crate) struct EpochWord {
+pub(crate) struct ForkWord {
     word: NonNull<AtomicU64>,
     page: Arc<Page>,
 }
 
 // SAFETY: `word` is `page`'s pointer, and `page` may be sent and shared.
-unsafe impl Send for EpochWord {}
+unsafe impl Send for ForkWord {}
 // SAFETY: as above.
-unsafe impl Sync for EpochWord {}
+unsafe impl Sync for ForkWord {}
 
-impl EpochWord {
-    /// Maps a page and stores a first epoch.
+impl ForkWord {
+    /// Maps a page. The word is zero.
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: an anonymous private mapping at an address of the kernel's choice aliases nothing.
         let start = unsafe {
@@ -68,25 +72,50 @@ impl EpochWord {
         let Some(word) = NonNull::new(start.cast::<AtomicU64>()) else {
             return Err(io::Error::other("the kernel mapped the page at address 0"));
         };
-        let epoch = Self { word, page: Arc::new(Page(word)) };
+        let mapped = Self { word, page: Arc::new(Page(word)) };
         // SAFETY: the range is the mapping made above, whole; the advice changes only what a child sees.
         unsafe { mm::madvise(start, PAGE, Advice::LinuxWipeOnFork) }?;
-        epoch.renew();
-        Ok(epoch)
+        Ok(mapped)
     }
 
-    #[inline]
-    fn word(&self) -> &AtomicU64 {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the hit path")]
+    pub(crate) fn word(&self) -> &AtomicU64 {
         debug_assert_eq!(self.word, self.page.0);
         // SAFETY: the page is mapped, zeroed by the kernel (a valid AtomicU64), aligned to 4096, and `self.page`
         // keeps it mapped as long as `self` lives.
         unsafe { self.word.as_ref() }
     }
 
+    /// Whether others hold it too.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.page) > 1
+    }
+}
+
+/// The epoch of an engine.
+#[derive(Debug, Clone)]
+pub(crate) struct EpochWord(ForkWord);
+
+impl EpochWord {
+    /// Maps a page and stores a first epoch.
+    pub(crate) fn new() -> io::Result<Self> {
+        let epoch = Self(ForkWord::new()?);
+        epoch.renew();
+        Ok(epoch)
+    }
+
     /// The epoch now. Relaxed: a thread that sees an old one uses up a run that is its own anyway.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the hit path")]
     pub(crate) fn load(&self) -> u64 {
-        self.word().load(Ordering::Relaxed)
+        self.0.word().load(Ordering::Relaxed)
+    }
+
+    /// The epoch, in the one order of all `SeqCst` operations: what [`Limit`](crate::handle::Limit) rests on.
+    pub(crate) fn load_in_order(&self) -> u64 {
+        // SeqCst: pairs with the store in `renew` and the stores of `Limit`.
+        self.0.word().load(Ordering::SeqCst)
     }
 
     /// Whether this is a forked child of the process that made the word.
@@ -96,7 +125,8 @@ impl EpochWord {
 
     /// Voids every run in threads' hands.
     pub(crate) fn renew(&self) {
-        self.word().store(NEXT.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        // SeqCst: pairs with `load_in_order`.
+        self.0.word().store(NEXT.fetch_add(EPOCH_STEP, Ordering::Relaxed), Ordering::SeqCst);
     }
 }
 

@@ -120,26 +120,20 @@ impl Gate {
     pub(crate) fn refusal(&self, now: &Now, order: Order, wait: Duration) -> IdError {
         let soon = Duration::from_millis(100);
         if self.closed {
-            return IdError::ShuttingDown;
+            return IdError::SHUTTING_DOWN;
         }
         if now.tick.is_none() {
-            let why = format!("the clock reads {} ms since 1970", now.ns / 1_000_000);
-            return IdError::Exhausted { why };
+            return IdError::EXHAUSTED;
         }
         let held = self.holds_window(now);
         match &self.trouble {
-            Some(Trouble::Behind { lead }) => {
-                IdError::ClockBehind { retry_after: Duration::from_nanos(*lead) }
-            }
-            Some(Trouble::WindowLost) if !held => IdError::WindowLost { retry_after: soon },
-            Some(Trouble::NoWindow { why }) if !held => {
-                IdError::NotReady { why: why.clone(), retry_after: soon }
-            }
-            _ if !held => IdError::NotReady { why: "a window is being reserved".into(), retry_after: soon },
+            Some(Trouble::Behind { lead }) => IdError::clock_behind(Duration::from_nanos(*lead)),
+            Some(Trouble::WindowLost) if !held => IdError::window_lost(soon),
+            _ if !held => IdError::not_ready(soon),
             _ if order == Order::Ordered && self.minter.ordered_waits(now) > 0 => {
-                IdError::ClockBehind { retry_after: Duration::from_nanos(self.minter.ordered_waits(now)) }
+                IdError::clock_behind(Duration::from_nanos(self.minter.ordered_waits(now)))
             }
-            _ => IdError::Overloaded { wait, retry_after: Duration::from_millis(50) },
+            _ => IdError::overloaded(wait, Duration::from_millis(50)),
         }
     }
 
@@ -194,7 +188,7 @@ impl Gate {
             }
         }
         if ticket.missing() == Some(0) {
-            service.end(&ticket, || IdError::ShuttingDown);
+            service.end(&ticket, || IdError::SHUTTING_DOWN);
             self.lines[line].pop_front();
             progress = true;
         }
@@ -222,7 +216,7 @@ impl Gate {
         self.closed = true;
         let mut service = Service::default();
         for ticket in self.lines.iter_mut().flat_map(std::mem::take) {
-            service.end(&ticket, || IdError::ShuttingDown);
+            service.end(&ticket, || IdError::SHUTTING_DOWN);
         }
         service
     }

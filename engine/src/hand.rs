@@ -3,7 +3,11 @@
 //! # Invariants
 //! - I1 only its own thread touches a hand;
 //! - I2 `next .. end` is owned by this thread; a hit moves `next` before it returns the id;
-//! - I3 a hand whose epoch is not its engine's is void: its rest is counted as waste, never used.
+//! - I3 a hand whose epoch is not its engine's is void: its rest is counted as waste, never used;
+//! - I4 `key` is `end - 1 + epoch`, so that `key - next - epoch` is below [`LONGEST`] exactly if the epoch is the
+//!   engine's and an id is left. Epochs are multiples of [`EPOCH_STEP`], far above any run's length, so a wrong one
+//!   lands above it, and so does `-1`, what a used-up or empty hand gives. One branch instead of two: with two, the
+//!   compiler joins hit and miss again behind them, and asks its caller's questions of both.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -11,14 +15,24 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 
 use crate::counters::ThreadCounters;
+use crate::fork::EPOCH_STEP;
 use crate::id::Id;
 use crate::ring::Cursor;
 use crate::run::Run;
+use crate::settings::LONGEST_BLOCK;
+
+/// The longest run a hand takes. Four times the longest that a tier hands out.
+pub(crate) const LONGEST: u32 = 4 * LONGEST_BLOCK;
+
+const _: () = assert!((LONGEST as u64) < EPOCH_STEP - 1, "I4");
+
+/// Where an empty hand stands: above any limit, and used up by its key, whatever the epoch (I4).
+const NOWHERE: u64 = u64::MAX;
 
 /// The run in hand.
 #[derive(Debug)]
 pub(crate) struct Hand {
-    epoch: Cell<u64>,
+    key: Cell<u64>,
     next: Cell<u64>,
     end: Cell<u64>,
     len: Cell<u64>,
@@ -26,10 +40,22 @@ pub(crate) struct Hand {
 
 impl Hand {
     pub(crate) const fn new() -> Self {
-        Self { epoch: Cell::new(0), next: Cell::new(0), end: Cell::new(0), len: Cell::new(0) }
+        Self {
+            key: Cell::new(NOWHERE - 1),
+            next: Cell::new(NOWHERE),
+            end: Cell::new(NOWHERE),
+            len: Cell::new(0),
+        }
     }
 
-    /// The next id, if the hand is of this epoch and not empty. Epochs are never zero.
+    /// Whether an id is left of a run of this epoch (I4).
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "half of the hit path")]
+    fn has(&self, next: u64, epoch: u64) -> bool {
+        self.key.get().wrapping_sub(next).wrapping_sub(epoch) < u64::from(LONGEST)
+    }
+
+    /// The next id, if the hand is of this epoch and not empty.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -37,7 +63,7 @@ impl Hand {
     )]
     pub(crate) fn hit(&self, epoch: u64) -> Option<Id> {
         let next = self.next.get();
-        if self.epoch.get() == epoch && next != self.end.get() {
+        if self.has(next, epoch) {
             self.next.set(next + 1);
             Some(Id::new(next))
         } else {
@@ -45,9 +71,43 @@ impl Hand {
         }
     }
 
+    /// The first of the next `count` ids, if the hand is of this epoch and has as many. They are counted when the run
+    /// is settled, as single ones are.
+    #[inline]
+    pub(crate) fn hit_many(&self, count: u32, epoch: u64) -> Option<u64> {
+        let next = self.next.get();
+        let last = self.key.get().wrapping_sub(next).wrapping_sub(epoch);
+        if last < u64::from(LONGEST) && last >= u64::from(count).wrapping_sub(1) {
+            self.next.set(next + u64::from(count));
+            Some(next)
+        } else {
+            None
+        }
+    }
+
+    /// Where it stands.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "half of a handle's hit path")]
+    pub(crate) fn next(&self) -> u64 {
+        self.next.get()
+    }
+
+    /// Moves on from `next`, where it stands and which is below its end.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "half of a handle's hit path")]
+    pub(crate) fn advance(&self, next: u64) {
+        debug_assert!(next == self.next.get() && next < self.end.get());
+        self.next.set(next + 1);
+    }
+
+    /// The first id that is not of the run in hand any more.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.get()
+    }
+
     /// How many ids are left of a run of this epoch.
     pub(crate) fn left(&self, epoch: u64) -> u32 {
-        if self.epoch.get() == epoch { self.held() } else { 0 }
+        if self.has(self.next.get(), epoch) { self.held() } else { 0 }
     }
 
     /// How many ids are left of a run that was put in a moment ago, whatever its epoch.
@@ -58,7 +118,7 @@ impl Hand {
     /// Takes one id of a run that was put in a moment ago.
     pub(crate) fn take_one(&self) -> Id {
         let first = self.next.get();
-        assert!(first < self.end.get(), "the hand is empty");
+        assert!(first != self.end.get(), "the hand is empty");
         self.next.set(first + 1);
         Id::new(first)
     }
@@ -80,21 +140,24 @@ impl Hand {
         counters.issued.add(self.len.get() - left);
         counters.wasted.add(left);
         self.len.set(0);
-        self.end.set(0);
-        self.next.set(0);
+        self.key.set(NOWHERE - 1);
+        self.end.set(NOWHERE);
+        self.next.set(NOWHERE);
     }
 
     /// Puts a run into an empty, settled hand.
     pub(crate) fn fill(&self, epoch: u64, run: &Run) {
         debug_assert!(self.next.get() == self.end.get() && self.len.get() == 0);
-        self.epoch.set(epoch);
+        assert!(run.len() <= LONGEST && epoch.is_multiple_of(EPOCH_STEP), "I4: {run:?}, epoch {epoch}");
+        let end = run.raw() + u64::from(run.len());
+        self.key.set((end - 1).wrapping_add(epoch));
         self.next.set(run.raw());
-        self.end.set(run.raw() + u64::from(run.len()));
+        self.end.set(end);
         self.len.set(u64::from(run.len()));
     }
 
     fn swap(&self, other: &Self) {
-        self.epoch.swap(&other.epoch);
+        self.key.swap(&other.key);
         self.next.swap(&other.next);
         self.end.swap(&other.end);
         self.len.swap(&other.len);
@@ -106,6 +169,8 @@ impl Hand {
 pub(crate) struct Station {
     pub(crate) counters: Arc<CachePadded<ThreadCounters>>,
     pub(crate) cursor: Cursor,
+    /// For calls that gather runs and hand out something else; empty between calls.
+    pub(crate) scratch: Vec<Run>,
 }
 
 /// An engine that this thread has called.
@@ -195,8 +260,39 @@ mod tests {
     use super::*;
     use crate::ring::Ring;
 
+    const A: u64 = 11 * EPOCH_STEP;
+    const B: u64 = 22 * EPOCH_STEP;
+
+    /// A naive model: an epoch, and a range.
+    #[test]
+    fn a_hit_needs_the_right_epoch_and_an_id_that_is_left() {
+        let epochs = [EPOCH_STEP, 2 * EPOCH_STEP, A, A + EPOCH_STEP, 1 << 63, 0_u64.wrapping_sub(EPOCH_STEP)];
+        for first in [0, 1, 5_000, (1 << 63) - u64::from(LONGEST)] {
+            for len in [1, 2, 1_024, LONGEST] {
+                for ours in epochs {
+                    let (hand, counters) = (Hand::new(), ThreadCounters::default());
+                    assert!(epochs.iter().chain([&0]).all(|epoch| hand.hit(*epoch).is_none()), "empty");
+                    assert_eq!(hand.next(), NOWHERE, "no limit is above an empty hand");
+                    hand.fill(ours, &Run::new(first, len));
+                    for _ in 1..len {
+                        assert!(hand.hit(ours).is_some());
+                    }
+                    // 0 is what a forked child reads.
+                    let wrong = epochs.iter().chain([&0]).filter(|epoch| **epoch != ours);
+                    assert!(wrong.clone().all(|epoch| hand.hit(*epoch).is_none() && hand.left(*epoch) == 0));
+                    assert_eq!(hand.hit(ours).map(Id::raw), Some(first + u64::from(len) - 1));
+                    assert!(wrong.chain([&ours]).all(|epoch| hand.hit(*epoch).is_none()), "used up");
+                    hand.settle(&counters);
+                    assert_eq!((counters.issued.value(), counters.wasted.value()), (u64::from(len), 0));
+                    assert!(epochs.iter().chain([&0]).all(|epoch| hand.hit(*epoch).is_none()), "settled");
+                    assert_eq!(hand.next(), NOWHERE);
+                }
+            }
+        }
+    }
+
     fn station() -> Station {
-        Station { counters: Arc::default(), cursor: Ring::new(4).cursor(0) }
+        Station { counters: Arc::default(), cursor: Ring::new(4).cursor(0), scratch: Vec::new() }
     }
 
     #[test]
@@ -210,12 +306,12 @@ mod tests {
                 taken.extend(hand.hit(epoch).map(Id::raw));
             });
         };
-        call(1, 11, Some(Run::new(100, 4)));
-        call(2, 22, Some(Run::new(200, 4)));
-        call(1, 11, None);
-        call(2, 22, None);
-        call(3, 11, None);
-        call(1, 11, None);
+        call(1, A, Some(Run::new(100, 4)));
+        call(2, B, Some(Run::new(200, 4)));
+        call(1, A, None);
+        call(2, B, None);
+        call(3, A, None);
+        call(1, A, None);
         assert_eq!(taken, [100, 200, 101, 201, 102]);
     }
 
@@ -224,11 +320,12 @@ mod tests {
         let counters: Arc<CachePadded<ThreadCounters>> = Arc::default();
         let theirs = counters.clone();
         std::thread::spawn(move || {
-            let join = || Station { counters: theirs.clone(), cursor: Ring::new(4).cursor(0) };
+            let join =
+                || Station { counters: theirs.clone(), cursor: Ring::new(4).cursor(0), scratch: Vec::new() };
             at_station(7, join, |hand, _| {
-                hand.fill(1, &Run::new(64, 10));
-                assert_eq!(hand.hit(1).map(Id::raw), Some(64));
-                assert_eq!(hand.hit(2), None, "another epoch is a miss");
+                hand.fill(A, &Run::new(64, 10));
+                assert_eq!(hand.hit(A).map(Id::raw), Some(64));
+                assert_eq!(hand.hit(B), None, "another epoch is a miss");
             });
         })
         .join()

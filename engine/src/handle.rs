@@ -1,13 +1,75 @@
 //! A generator owned by one thread.
+//!
+//! A shared engine's hit asks two things: whose run is in hand, and whether any of it is left. A handle's run can be no
+//! other engine's, so one comparison with a word of its own does for both: the *limit*, which is the run's end while
+//! the run is good, and zero once it is void.
+//!
+//! # Invariants
+//! - I1 the limit is the end of the run in the handle's hand, or zero: only the handle's thread sets it to the former,
+//!   anybody to the latter;
+//! - I2 a limit that was set for a run of an epoch that is over is zero soon after: whoever ends an epoch stores the new
+//!   epoch and then zero here; the handle stores the limit and then looks at the epoch again. In the one order of these
+//!   four, either the handle sees the new epoch, and takes its limit back, or the zero comes last;
+//! - I3 in a forked child the limit is zero: its page was wiped.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::engine::{Engine, Shared};
-use crate::error::IdError;
-use crate::fork::EpochWord;
+use crate::error::{IdError, Outcome};
+use crate::fork::{EpochWord, ForkWord};
 use crate::hand::{Hand, Station};
 use crate::id::Id;
+use crate::sync::lock;
+
+/// The word that bounds a handle's run.
+#[derive(Debug)]
+struct Limit(ForkWord);
+
+impl Limit {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a handle's hit path")]
+    fn load(&self) -> u64 {
+        self.0.word().load(Ordering::Relaxed)
+    }
+
+    /// No run is in hand.
+    fn clear(&self) {
+        self.0.word().store(0, Ordering::Relaxed);
+    }
+
+    /// Sets it for a run of `epoch`, which was read before the run was taken (I2).
+    fn set(&self, end: u64, epoch: u64, now: &EpochWord) {
+        // SeqCst: I2; pairs with the stores of `Limits::void`.
+        self.0.word().store(end, Ordering::SeqCst);
+        if now.load_in_order() != epoch {
+            self.0.word().store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The limits of an engine's handles.
+#[derive(Debug, Default)]
+pub(crate) struct Limits(Mutex<Vec<ForkWord>>);
+
+impl Limits {
+    fn join(&self) -> std::io::Result<Limit> {
+        let word = ForkWord::new()?;
+        let mut words = lock(&self.0);
+        words.retain(ForkWord::is_shared);
+        words.push(word.clone());
+        Ok(Limit(word))
+    }
+
+    /// Voids every handle's run. Called after the epoch was renewed (I2).
+    pub(crate) fn void(&self) {
+        for word in &*lock(&self.0) {
+            // SeqCst: I2; pairs with `Limit::set`.
+            word.word().store(0, Ordering::SeqCst);
+        }
+    }
+}
 
 /// A run of its own beside the engine's shared tiers. Move-only; its rest is wasted when it is dropped.
 ///
@@ -22,7 +84,7 @@ use crate::id::Id;
 pub struct Handle {
     hand: Hand,
     /// Apart from `shared`: what a hit reads must not lie beside what the producer writes.
-    epoch: EpochWord,
+    limit: Limit,
     station: Station,
     shared: Arc<Shared>,
     wait: Duration,
@@ -37,9 +99,15 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
+    /// # Panics
+    /// If the process may not map another page.
     pub(crate) fn new(engine: Engine, shared: Arc<Shared>) -> Self {
         let (station, wait) = (shared.join(), shared.settings.wait);
-        Self { hand: Hand::new(), epoch: shared.epoch.clone(), station, shared, wait, _engine: engine }
+        let limit = match shared.limits.join() {
+            Ok(limit) => limit,
+            Err(error) => panic!("failed to map a handle's page: {error}"),
+        };
+        Self { hand: Hand::new(), limit, station, shared, wait, _engine: engine }
     }
 
     /// The next id of any age; waits as [`Engine::next_id`] does.
@@ -48,15 +116,87 @@ impl Handle {
     /// [`IdError`]; nothing was issued then.
     #[inline]
     pub fn next_id(&mut self) -> Result<Id, IdError> {
-        match self.hand.hit(self.epoch.load()) {
-            Some(id) => Ok(id),
-            None => self.shared.next_cold(&self.hand, &mut self.station, Some(self.wait)),
+        let next = self.hand.next();
+        if next < self.limit.load() {
+            self.hand.advance(next);
+            Ok(Id::new(next))
+        } else {
+            self.next_cold().result()
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_cold(&mut self) -> Outcome {
+        // Before the run is taken: one that is voided while it is on its way is not used beyond its first id.
+        let epoch = self.shared.epoch.load();
+        self.limit.clear();
+        let result = self.shared.next_cold(&self.hand, &mut self.station, Some(self.wait));
+        if result.is_ok() {
+            self.limit.set(self.hand.end(), epoch, &self.shared.epoch);
+        }
+        result.into()
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         self.hand.settle(&self.station.counters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Order;
+
+    #[test]
+    fn a_handle_issues_nothing_after_a_refusal_and_goes_on_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Engine::builder().data_dir(folder.path()).wait(Duration::ZERO).build().unwrap();
+        let mut handle = engine.handle();
+        let (mut seen, mut refused, mut after) = (std::collections::HashSet::new(), 0, 0);
+        while refused < 100 || after < 10_000 {
+            match handle.next_id() {
+                Ok(id) => {
+                    assert!(seen.insert(id), "{id} came twice");
+                    after += u32::from(refused > 0);
+                }
+                Err(error) => {
+                    assert!(error.is_retryable(), "{error}");
+                    refused += 1;
+                }
+            }
+            // Others spend, too, or a refusal would be long in coming.
+            let _ = engine.try_runs(8_192, Order::Any, &mut Vec::new());
+        }
+        engine.shutdown();
+        assert!((0..10).all(|_| handle.next_id().is_err()), "the shutdown voids what it holds");
+    }
+
+    #[test]
+    fn a_limit_set_for_an_epoch_that_is_over_is_taken_back() {
+        let (limits, epoch) = (Limits::default(), EpochWord::new().unwrap());
+        let limit = limits.join().unwrap();
+        let before = epoch.load();
+        limit.set(100, before, &epoch);
+        assert_eq!(limit.load(), 100);
+        epoch.renew();
+        limits.void();
+        assert_eq!(limit.load(), 0);
+        // The handle had read the epoch before it was renewed, and sets its limit after everybody's was voided.
+        limit.set(200, before, &epoch);
+        assert_eq!(limit.load(), 0);
+        limit.set(300, epoch.load(), &epoch);
+        assert_eq!(limit.load(), 300);
+    }
+
+    #[test]
+    fn the_limits_of_dropped_handles_are_forgotten() {
+        let limits = Limits::default();
+        drop(limits.join().unwrap());
+        let kept = limits.join().unwrap();
+        assert_eq!(lock(&limits.0).len(), 1);
+        drop(kept);
     }
 }

@@ -69,7 +69,7 @@ struct Readme;
 
 pub use builder::{EngineBuilder, Floor};
 pub use engine::Engine;
-pub use error::{BuildError, IdError};
+pub use error::{BuildError, IdError, IdErrorKind};
 pub use handle::Handle;
 pub use id::{Id, ParseIdError};
 pub use layout::{DEFAULT_EPOCH_MS, ID_BITS, Layout, LayoutError, Parts};

@@ -91,8 +91,10 @@ impl Producer {
             self.reserve.hand.push_run(run);
         }
         let mut woken = Vec::new();
-        if gate.waiting() > 0 {
+        if shared.take_starved() || gate.waiting() > 0 {
             self.burst_until = now.reading.boot + BURST;
+        }
+        if gate.waiting() > 0 {
             let service = self.serve(&mut gate, &now);
             woken = self.account(service);
         }
@@ -188,7 +190,7 @@ impl Producer {
 
     /// Once a second: what is older than a second makes way for what is fresh.
     fn turn_over(&mut self, fresh: Vec<Extent>, tick: u64, burst: bool) {
-        self.shared.epoch.renew();
+        self.shared.void_hands();
         let layout = self.shared.layout;
         let mut all: Vec<Extent> = fresh;
         all.extend(self.reserve.hand.drain());
@@ -235,7 +237,13 @@ impl Producer {
         self.top_up(tick, burst, longest);
         for partition in wanted {
             shared.ring.answer(partition);
-            let refilled = shared.ring.refill(partition, || shared.pop_queue());
+            let reserve = &mut self.reserve;
+            // In a burst past the queue, which then is there for those who find the ring empty: going through it, each
+            // block would meet them at both its ends.
+            let refilled = shared.ring.refill(partition, || {
+                let direct = if burst { reserve.block(tick, burst, longest) } else { None };
+                direct.or_else(|| shared.pop_queue())
+            });
             if let Some(block) = refilled.left_over {
                 self.reserve.hand.push_run(block.into_run());
             }
@@ -265,7 +273,7 @@ impl Producer {
         tracing::warn!(
             "the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from a snapshot"
         );
-        self.shared.epoch.renew();
+        self.shared.void_hands();
         let reserve = &mut self.reserve;
         while let Some(block) = self.shared.pop_queue() {
             reserve.hand.push_run(block.into_run());
@@ -329,7 +337,7 @@ impl Producer {
             shared.ring.sweep(partition, |block| keep(block.into_run()));
         }
         // After the sweeps: whoever was quick enough to take a block since the close has one id of it.
-        shared.epoch.renew();
+        shared.void_hands();
         self.reserve.seal(pieces, now.tick.unwrap_or(0));
         for (worker, from) in sealed.release {
             self.send(Job::Release { worker, from });
@@ -383,6 +391,6 @@ mod tests {
     #[test]
     fn blocks_grow_with_supply() {
         assert_eq!((block_len(0), block_len(1 << 20), block_len(CALM_IDS - 1)), (16, 256, 512));
-        assert_eq!((block_len(CALM_IDS), block_len(u64::MAX)), (1024, 1024));
+        assert_eq!((block_len(CALM_IDS), block_len(u64::MAX)), (1024, 4096));
     }
 }

@@ -22,7 +22,7 @@ pub(crate) const FURTHEST_WINDOW: Duration = Duration::from_mins(2);
 /// The longest run in a slot. A slot's line costs 130-190 ns to fetch from another core whatever it holds (measured,
 /// two-core x86-64): at 64 ids a slot that would be 2-3 ns an id, at 1,024 a fifth of one. 4,096 measured no faster,
 /// and a thread would waste four times as much at a turn-over.
-pub(crate) const LONGEST_BLOCK: u32 = 1024;
+pub(crate) const LONGEST_BLOCK: u32 = 4096;
 
 /// Ids that stay in memory at light load: about a second of the default layout's land, which is what the producer
 /// turns over in a second. As blocks of 512 they fill ring and queue.

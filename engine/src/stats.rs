@@ -101,17 +101,17 @@ pub struct Served {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// [`IdError::NotReady`](crate::IdError::NotReady).
+    /// [`NotReady`](crate::IdErrorKind::NotReady).
     pub not_ready: u64,
-    /// [`IdError::Overloaded`](crate::IdError::Overloaded).
+    /// [`Overloaded`](crate::IdErrorKind::Overloaded).
     pub overloaded: u64,
-    /// [`IdError::ClockBehind`](crate::IdError::ClockBehind).
+    /// [`ClockBehind`](crate::IdErrorKind::ClockBehind).
     pub clock_behind: u64,
-    /// [`IdError::WindowLost`](crate::IdError::WindowLost).
+    /// [`WindowLost`](crate::IdErrorKind::WindowLost).
     pub window_lost: u64,
-    /// [`IdError::Exhausted`](crate::IdError::Exhausted).
+    /// [`Exhausted`](crate::IdErrorKind::Exhausted).
     pub exhausted: u64,
-    /// [`IdError::ShuttingDown`](crate::IdError::ShuttingDown).
+    /// [`ShuttingDown`](crate::IdErrorKind::ShuttingDown).
     pub shutting_down: u64,
 }
 

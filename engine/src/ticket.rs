@@ -105,7 +105,7 @@ impl Ticket {
         }
         match std::mem::replace(&mut *state, State::Over) {
             State::Done(result) => Poll::Ready(result),
-            _ => Poll::Ready(Err(IdError::ShuttingDown)),
+            _ => Poll::Ready(Err(IdError::SHUTTING_DOWN)),
         }
     }
 
@@ -198,7 +198,7 @@ impl Future for Pending {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // What the ticket holds is the parent's.
         if self.shared.epoch.forked() {
-            return Poll::Ready(Err(IdError::Forked));
+            return Poll::Ready(Err(IdError::FORKED));
         }
         if let Stage::New { count, order, wait } = self.stage {
             match self.shared.take_or_wait(count, order, wait) {
@@ -214,7 +214,7 @@ impl Future for Pending {
             }
         }
         let Stage::Waiting(ticket) = &self.stage else {
-            return Poll::Ready(Err(IdError::ShuttingDown));
+            return Poll::Ready(Err(IdError::SHUTTING_DOWN));
         };
         let polled = ticket.poll(context.waker());
         if let Poll::Ready(result) = &polled {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use xuid_engine::clock::{Clock, Reading, SystemClock};
 use xuid_engine::registry::memory::MemoryRegistry;
 use xuid_engine::registry::{ClusterId, Genesis, Registry};
-use xuid_engine::{Engine, Floor, Id, IdError, Layout, Order, Run};
+use xuid_engine::{Engine, Floor, Id, IdErrorKind, Layout, Order, Run};
 
 /// The machine's clocks, the wall shifted as a test wants it.
 struct Shifted(Mutex<i64>);
@@ -142,7 +142,7 @@ fn a_burst_beyond_the_minted_land_waits_or_is_refused_and_repeats_nothing() {
     for _ in 0..60 {
         match engine.runs(100_000, Order::Any) {
             Ok(runs) => note(&mut seen, runs),
-            Err(IdError::Overloaded { .. }) => refused += 1,
+            Err(error) if error.kind() == IdErrorKind::Overloaded => refused += 1,
             Err(error) => panic!("{error}"),
         }
     }
@@ -153,7 +153,8 @@ fn a_burst_beyond_the_minted_land_waits_or_is_refused_and_repeats_nothing() {
     );
     let mut out = Vec::new();
     while engine.try_runs(4_096, Order::Any, &mut out).is_ok() {}
-    assert!(matches!(engine.try_runs(1 << 20, Order::Any, &mut Vec::new()), Err(IdError::Overloaded { .. })));
+    let refused = engine.try_runs(1 << 20, Order::Any, &mut Vec::new()).unwrap_err();
+    assert_eq!(refused.kind(), IdErrorKind::Overloaded);
     note(&mut seen, out);
     balanced(&engine);
 }
@@ -248,9 +249,9 @@ fn ordered_ids_do_not_go_back_when_the_clock_does() {
     while SystemClock.read().boot < deadline {
         match engine.runs(1, Order::Ordered) {
             Ok(runs) => assert!(runs[0].first() > high),
-            Err(IdError::ClockBehind { retry_after }) => {
+            Err(error) if error.kind() == IdErrorKind::ClockBehind => {
                 behind = true;
-                assert!(retry_after <= Duration::from_secs(6), "{retry_after:?}");
+                assert!(error.retry_after() <= Some(Duration::from_secs(6)), "{error:?}");
                 break;
             }
             Err(error) => assert!(error.is_retryable(), "{error}"),
@@ -265,10 +266,11 @@ fn after_a_shutdown_every_call_is_refused() {
     let engine = Engine::builder().registry(on(&registry)).build().unwrap();
     engine.next_id().unwrap();
     engine.shutdown();
-    assert_eq!(engine.next_id(), Err(IdError::ShuttingDown));
-    assert_eq!(engine.try_next_id(), Err(IdError::ShuttingDown));
-    assert_eq!(engine.runs(1, Order::Fresh).unwrap_err(), IdError::ShuttingDown);
-    assert_eq!(engine.handle().next_id(), Err(IdError::ShuttingDown));
+    let over = IdErrorKind::ShuttingDown;
+    assert_eq!(engine.next_id().unwrap_err().kind(), over);
+    assert_eq!(engine.try_next_id().unwrap_err().kind(), over);
+    assert_eq!(engine.runs(1, Order::Fresh).unwrap_err().kind(), over);
+    assert_eq!(engine.handle().next_id().unwrap_err().kind(), over);
     balanced(&engine);
 }
 
@@ -290,4 +292,43 @@ fn impossible_settings_are_named() {
     assert!(error.to_string().contains("wait is 61s"), "{error}");
     let error = Engine::builder().floor(Floor::Now).build().unwrap_err();
     assert!(error.to_string().contains("data_dir"), "{error}");
+}
+
+#[test]
+fn callers_that_only_try_get_the_reserve_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let years = Duration::from_hours(24 * 365 * 5);
+    let builder = Engine::builder().data_dir(folder.path()).floor(Floor::Epoch);
+    let engine = builder.max_age(years).backfill(years).build().unwrap();
+    let (begin, mut ids, mut runs) = (SystemClock.read().boot, 0_u64, Vec::new());
+    // What the clock brings would take them 48 s.
+    while ids < 200_000_000 {
+        assert!(SystemClock.read().boot - begin < 20_000_000_000, "{ids} ids in 20 s: {:?}", engine.stats());
+        if engine.try_runs(4_096, Order::Any, &mut runs).is_ok() {
+            ids += 4_096;
+        }
+        runs.clear();
+        ids += u64::from(engine.try_next_id().is_ok());
+    }
+}
+
+#[test]
+fn a_fill_is_whole_and_counted_wherever_its_ids_come_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+    let mut seen = HashSet::new();
+    for round in 0..2_000_usize {
+        let mut ids = vec![Id::default(); round % 700];
+        engine.fill(&mut ids, Order::Any).unwrap();
+        assert!(ids.iter().all(|id| seen.insert(*id)), "an id came twice in round {round}");
+    }
+    let stats = engine.shutdown();
+    // The rest of this thread's run is in its hand until its next call.
+    assert_eq!(engine.next_id().map_err(xuid_engine::IdError::kind), Err(IdErrorKind::ShuttingDown));
+    let settled = engine.stats();
+    assert_eq!(settled.issued, seen.len() as u64);
+    assert_eq!(
+        stats.minted + stats.replayed,
+        settled.issued + settled.wasted.total() + settled.held.total() + settled.spilled
+    );
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use subtle::ConstantTimeEq;
-use xuid_engine::{Id, IdError};
+use xuid_engine::{Id, IdError, IdErrorKind};
 use xuid_protocol::{
     ClusterId, Decoded, Hello, HelloReply, Limits, Op, Order, Refusal, Request, Status, reply_decode,
     reply_error, reply_hello, reply_info, reply_ping, reply_stats,
@@ -91,13 +91,13 @@ pub(super) fn engine_order(order: Order) -> xuid_engine::Order {
 /// The protocol's word for why there are no ids.
 #[cold]
 pub(super) fn refusal(error: &IdError) -> Refusal {
-    let status = match error {
-        IdError::NotReady { .. } => Status::NOT_READY,
-        IdError::Overloaded { .. } => Status::OVERLOADED,
-        IdError::ClockBehind { .. } => Status::CLOCK_BEHIND,
-        IdError::WindowLost { .. } => Status::WINDOW_LOST,
-        IdError::Exhausted { .. } => Status::EXHAUSTED,
-        IdError::ShuttingDown => Status::SHUTTING_DOWN,
+    let status = match error.kind() {
+        IdErrorKind::NotReady => Status::NOT_READY,
+        IdErrorKind::Overloaded => Status::OVERLOADED,
+        IdErrorKind::ClockBehind => Status::CLOCK_BEHIND,
+        IdErrorKind::WindowLost => Status::WINDOW_LOST,
+        IdErrorKind::Exhausted => Status::EXHAUSTED,
+        IdErrorKind::ShuttingDown => Status::SHUTTING_DOWN,
         _ => Status::INTERNAL,
     };
     let refusal = Refusal::new(status, error.to_string());
