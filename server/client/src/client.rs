@@ -12,7 +12,12 @@ use crate::backoff::Backoff;
 use crate::error::{Breach, ClientError};
 use crate::fleet::Fleet;
 use crate::options::Options;
+use crate::prefetch::{Prefetch, PrefetchOptions};
+use crate::retries::Retries;
 use crate::served::Served;
+
+/// When they were asked for, and the runs.
+pub(crate) type Ahead = Result<(Instant, Vec<Run>), ClientError>;
 
 /// A connection to one of the servers of a cluster. Clones share it; the last one closes it.
 #[derive(Debug, Clone)]
@@ -31,8 +36,10 @@ impl Client {
     }
 
     /// Connects to the first of several servers of one cluster that answers; the others take its place when it is lost
-    /// or leaves. All are greeted, and refused together if their clusters differ; one that does not answer now is
-    /// checked when it is first used.
+    /// or leaves, or when it refuses with what may take it long (`NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`,
+    /// `INTERNAL`, a clock far behind): the next call goes elsewhere, and with [`Options::retry_for`] the same call
+    /// does, at once. All are greeted, and refused together if their clusters differ; one that does not answer now is
+    /// checked when it is first used. [`Order::Ordered`] holds among the ids of one server only.
     ///
     /// # Errors
     /// As [`Client::connect`], if none answers; [`ClientError::ClustersDiffer`].
@@ -78,6 +85,19 @@ impl Client {
             Answer::Runs(runs) => Ok(runs),
             other => Err(self.mismatch(&other)),
         }
+    }
+
+    /// A source of ids that asks for them ahead of need, in the background: for callers that cannot wait for a round
+    /// trip, and for hot loops.
+    ///
+    /// # Errors
+    /// [`ClientError::Invalid`] for an option out of range. That no server answers is told by the first
+    /// [`Ids::next`](crate::Ids::next).
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time and I/O, as connecting does.
+    pub fn prefetch(&self, options: PrefetchOptions) -> Result<Prefetch, ClientError> {
+        Prefetch::start(self.clone(), options)
     }
 
     /// The fields of an id, by the server's layout.
@@ -136,21 +156,37 @@ impl Client {
         self.fleet.close();
     }
 
+    /// Runs of [`Order::Any`] for a prefetching source, tried once, and the time they were asked for. Waiting for a
+    /// connection comes before that.
+    pub(crate) async fn ahead(&self, count: u32, wait: Duration, patience: Duration) -> Ahead {
+        self.fleet.link().await?;
+        let asked = Instant::now();
+        let patience = patience.min(self.fleet.options.timeout);
+        match self.attempt(&Request::Runs(Bulk::new(count, Order::Any, wait)), patience).await? {
+            Answer::Runs(runs) => Ok((asked, runs)),
+            other => Err(self.mismatch(&other)),
+        }
+    }
+
+    /// The pauses between attempts, by this client's options.
+    pub(crate) fn retries(&self) -> Retries {
+        Retries::new(&self.fleet.options, self.fleet.servers())
+    }
+
     /// One call: attempts until one succeeds, fails for good, or the time for retries is over.
     async fn call(&self, request: &Request<'_>) -> Result<Answer, ClientError> {
         let options = &self.fleet.options;
         if options.retry_for.is_zero() {
-            return self.attempt(request).await;
+            return self.attempt(request, options.timeout).await;
         }
         let deadline = Instant::now() + options.retry_for;
-        let mut backoff = Backoff::new(options.first_pause, options.longest_pause);
+        let mut retries = self.retries();
         loop {
-            let error = match self.attempt(request).await {
+            let error = match self.attempt(request, options.timeout).await {
                 Err(error) if error.is_retryable() => error,
                 outcome => return outcome,
             };
-            // The server's word, and a random part on top, so that not everybody comes back at once.
-            let pause = error.retry_after() + backoff.pause();
+            let pause = retries.pause(&error);
             if Instant::now() + pause > deadline {
                 return Err(error);
             }
@@ -159,10 +195,10 @@ impl Client {
         }
     }
 
-    /// One request on one link.
-    async fn attempt(&self, request: &Request<'_>) -> Result<Answer, ClientError> {
+    /// One request on one link, answered within `patience` beyond the wait that it asks for itself.
+    async fn attempt(&self, request: &Request<'_>, patience: Duration) -> Result<Answer, ClientError> {
         let options = &self.fleet.options;
-        let limit = options.timeout + asked_wait(request);
+        let limit = patience + asked_wait(request);
         let mut backoff = Backoff::new(options.first_pause, options.longest_pause);
         // A link can end between getting it and using it, but a server that always does so is as good as lost.
         for round in 0..options.rounds {
@@ -179,7 +215,16 @@ impl Client {
                 }
             };
             match timeout(limit, exchange).await {
-                Ok(Some(outcome)) => return outcome,
+                Ok(Some(outcome)) => {
+                    if let Err(error) = &outcome
+                        && error.leads_elsewhere()
+                        && self.fleet.servers() > 1
+                    {
+                        tracing::debug!(%error, "leaving for another server");
+                        link.retire();
+                    }
+                    return outcome;
+                }
                 Ok(None) => {}
                 Err(_) => {
                     let error = ClientError::Timeout { server: Arc::clone(server), limit };

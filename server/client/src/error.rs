@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use xuid_protocol::{BadReply, ClusterId, ErrorReply, Op, Status};
 
+/// A clock that is behind by less than this is waited for; ticks last a millisecond.
+const CLOCK_PATIENCE: Duration = Duration::from_millis(100);
+
 /// Why a call failed. Cheap to clone: one loss can be the end of many requests.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -79,9 +82,23 @@ pub enum ClientError {
         /// What it may be.
         allowed: &'static str,
     },
-    /// [`Client::close`](crate::Client::close) was called.
+    /// [`Client::close`](crate::Client::close) was called, or the [`Prefetch`](crate::Prefetch) of these ids is gone.
     #[error("this client was closed: connect another one")]
     Closed,
+    /// Nothing prefetched came in time, and no server refused either.
+    #[error("no id came within {limit:?}: ask again, or allow more with PrefetchOptions::wait")]
+    NotYet {
+        /// How long it had.
+        limit: Duration,
+    },
+    /// The ids were prefetched by the process that this one is a fork of.
+    #[error("these ids belong to process {owner}, and this is {found}: connect again after a fork")]
+    Forked {
+        /// The process that prefetched them.
+        owner: u32,
+        /// The process that asked.
+        found: u32,
+    },
 }
 
 /// How a server broke the protocol.
@@ -124,10 +141,12 @@ impl ClientError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Refused { status, .. } => status.is_retryable(),
-            Self::Lost { .. } | Self::Timeout { .. } | Self::Unreachable { .. } => true,
-            Self::ClustersDiffer { .. } | Self::Protocol { .. } | Self::Invalid { .. } | Self::Closed => {
-                false
-            }
+            Self::Lost { .. } | Self::Timeout { .. } | Self::Unreachable { .. } | Self::NotYet { .. } => true,
+            Self::ClustersDiffer { .. }
+            | Self::Protocol { .. }
+            | Self::Invalid { .. }
+            | Self::Closed
+            | Self::Forked { .. } => false,
         }
     }
 
@@ -137,6 +156,22 @@ impl ClientError {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
             _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether another server, if there is one, is the next to be asked: the connection is gone, or what the server
+    /// lacks is its own and may take long. A server that is merely busy, or waits for its clock, is stayed with: all
+    /// its clients moving on would only carry the load to the next one.
+    pub(crate) fn leads_elsewhere(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => {
+                matches!(
+                    *status,
+                    Status::NOT_READY | Status::WINDOW_LOST | Status::SHUTTING_DOWN | Status::INTERNAL
+                ) || (*status == Status::CLOCK_BEHIND && self.retry_after() > CLOCK_PATIENCE)
+            }
+            Self::Lost { .. } => true,
+            _ => false,
         }
     }
 

@@ -98,6 +98,11 @@ impl Fleet {
         }
     }
 
+    /// How many servers there are to choose from.
+    pub(crate) fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
     /// No more links.
     pub(crate) fn close(&self) {
         let mut current = self.lock();

@@ -7,6 +7,11 @@
 //!                |
 //!              Link: one connection. Requests are appended to one outbox, which one task writes as a whole;
 //!                    replies find their request by its id, in whatever order they come
+//!
+//!   thread --> Ids, one each: the rest of a run; an id costs two comparisons
+//!                |
+//!              Prefetch: runs asked for ahead of need by a task of its own, through a Client; so many as are used in
+//!                        the next milliseconds, and none older than allowed
 //! ```
 //!
 //! - Any number of tasks may have requests in flight at once: that is what makes it fast. The number is bounded, and a
@@ -30,6 +35,35 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Ids without a round trip, from whichever of three servers answers:
+//!
+//! ```no_run
+//! # struct Order { id: u64 }
+//! # fn orders() -> Vec<Order> { vec![] }
+//! # async fn example() -> Result<(), xuid_client::ClientError> {
+//! use xuid_client::{Client, Options, PrefetchOptions};
+//!
+//! let client = Client::connect_any(["ids-1:7654", "ids-2:7654", "ids-3:7654"], Options::new()).await?;
+//! let source = client.prefetch(PrefetchOptions::new())?;
+//! let mut ids = source.ids();
+//! for mut order in orders() {
+//!     order.id = ids.next().await?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # When a server goes
+//! | it | calls | prefetched ids |
+//! |---|---|---|
+//! | closes, or its process is killed | those in flight fail, or with [`Options::retry_for`] go to the next server at once | no error; a stall of a connect and two round trips at most |
+//! | says GOAWAY | those in flight are finished; others go to the next server | no error |
+//! | refuses with `NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL` | as if it were killed, but those in flight are finished | no error |
+//! | is silent | given up after [`Options::timeout`] | given up after [`PrefetchOptions::max_age`] |
+//! | all of them | an error after [`Options::reconnect_rounds`] | what is held, then an error after [`PrefetchOptions::wait`] |
+//!
+//! In each case ids may be wasted, and none comes twice.
 
 mod answer;
 mod backoff;
@@ -40,10 +74,13 @@ mod fleet;
 mod link;
 mod options;
 mod pending;
+mod prefetch;
+mod retries;
 mod served;
 
 pub use client::Client;
 pub use error::{Breach, ClientError};
 pub use options::Options;
+pub use prefetch::{Ids, Prefetch, PrefetchOptions, PrefetchStats};
 pub use served::Served;
 pub use xuid_protocol::{ClusterId, Decoded, Limits, Order, Run, RunIds, Status};

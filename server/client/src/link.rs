@@ -124,6 +124,24 @@ impl Link {
         Ok(receiver)
     }
 
+    /// Takes no more requests, as after GOAWAY; those in flight are still answered.
+    pub(crate) fn retire(&self) {
+        let mut inner = self.lock();
+        if !matches!(inner.state, State::Serving) {
+            return;
+        }
+        inner.state = State::Leaving;
+        let idle = inner.pending.is_empty();
+        drop(inner);
+        // Those who wait for room look for another link now.
+        self.permits.close();
+        self.leave.notify_one();
+        if idle {
+            // No reply will come that could show the read loop that it was the last one.
+            self.end(&ClientError::lost(&self.served.server, None));
+        }
+    }
+
     /// How often something was received.
     pub(crate) fn heard(&self) -> u64 {
         self.heard.load(Ordering::Relaxed)
@@ -216,14 +234,8 @@ impl Link {
     /// One frame; how many requests it answers.
     fn hand_out(&self, request_id: u64, op: u8, reply: &Reply<'_>) -> Result<usize, ClientError> {
         if let Reply::GoAway = reply {
-            let mut inner = self.lock();
-            if let State::Serving = inner.state {
-                inner.state = State::Leaving;
-                // Those who wait for room look for another link now.
-                self.permits.close();
-                self.leave.notify_one();
-                tracing::debug!(server = %self.served.server, "told to go away");
-            }
+            tracing::debug!(server = %self.served.server, "told to go away");
+            self.retire();
             return Ok(0);
         }
         // Bound to a name, so that the lock is not held while a large reply is copied.

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use xuid_client::{Client, ClusterId, Limits, Options};
 use xuid_protocol::{
-    Bulk, HelloReply, Order, ParsedRequest, Phase, Preface, Refusal, Request, Status, check_preface, goaway,
-    parse_request, reply_error, reply_hello, reply_id,
+    Bulk, HelloReply, Order, ParsedRequest, Phase, Preface, Refusal, Request, RunsWriter, Status,
+    check_preface, goaway, parse_request, reply_error, reply_hello, reply_id,
 };
 
 /// A test that waits longer than this has failed.
@@ -58,9 +58,14 @@ impl Fake {
 
     /// The next connection, not greeted yet.
     pub(crate) async fn accept(&self) -> Peer {
-        let (stream, _) = soon(self.listener.accept()).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        Peer { stream, inbox: Vec::new(), phase: None }
+        soon(self.try_accept()).await.unwrap()
+    }
+
+    /// The next connection, whenever it comes.
+    pub(crate) async fn try_accept(&self) -> std::io::Result<Peer> {
+        let (stream, _) = self.listener.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok(Peer { stream, inbox: Vec::new(), phase: None })
     }
 
     /// The next connection, greeted.
@@ -109,8 +114,15 @@ pub(crate) struct Peer {
 impl Peer {
     /// Reads preface and HELLO.
     pub(crate) async fn hello(&mut self) -> (u64, Greeting) {
+        self.try_hello().await.expect("preface and HELLO")
+    }
+
+    /// Reads preface and HELLO; `None` when the client closed before.
+    pub(crate) async fn try_hello(&mut self) -> Option<(u64, Greeting)> {
         while check_preface(&self.inbox) != Preface::Whole {
-            assert!(self.fill().await, "closed before the preface");
+            if !self.fill().await {
+                return None;
+            }
         }
         self.inbox.drain(..8);
         self.phase = Some(Phase::Greeting);
@@ -122,14 +134,26 @@ impl Peer {
                 let client = hello.client_name().into_owned();
                 let greeting = Greeting { cluster: hello.cluster, token: hello.token.to_vec(), client };
                 self.inbox.drain(..consumed);
-                return (request_id, greeting);
+                return Some((request_id, greeting));
             }
-            assert!(self.fill().await, "closed before HELLO");
+            if !self.fill().await {
+                return None;
+            }
         }
     }
 
     /// Answers HELLO.
     pub(crate) async fn welcome(&mut self, request_id: u64, cluster: ClusterId, limits: Limits) {
+        self.try_welcome(request_id, cluster, limits).await.unwrap();
+    }
+
+    /// An error when the client closed.
+    pub(crate) async fn try_welcome(
+        &mut self,
+        request_id: u64,
+        cluster: ClusterId,
+        limits: Limits,
+    ) -> std::io::Result<()> {
         self.phase = Some(Phase::Serving);
         let reply = HelloReply {
             version: 1,
@@ -143,7 +167,7 @@ impl Peer {
             limits,
             server: "fake",
         };
-        self.send(|out| reply_hello(out, request_id, &reply)).await;
+        self.try_send(|out| reply_hello(out, request_id, &reply)).await
     }
 
     /// The next request, or `None` when the client closed.
@@ -194,10 +218,31 @@ impl Peer {
         self.send(|out| reply_id(out, request_id, id)).await;
     }
 
+    /// Answers the next request, a RUNS, with consecutive ids from `first`; how many.
+    pub(crate) async fn serve_runs(&mut self, first: u64) -> u64 {
+        let (request_id, asked) = self.ask().await.expect("a request");
+        let Asked::Runs(bulk) = asked else { panic!("{asked:?} instead of RUNS") };
+        self.send_runs(request_id, first, bulk.count).await.unwrap();
+        u64::from(bulk.count)
+    }
+
+    /// Consecutive ids as runs of up to 1,000.
+    pub(crate) async fn send_runs(&mut self, request_id: u64, first: u64, count: u32) -> std::io::Result<()> {
+        self.try_send(|out| {
+            let mut writer = RunsWriter::begin(out, request_id, count);
+            for at in (0..count).step_by(1_000) {
+                writer.run(first + u64::from(at), 1_000.min(count - at));
+            }
+            writer.finish();
+        })
+        .await
+    }
+
     /// Refuses the next request.
     pub(crate) async fn refuse(&mut self, refusal: &Refusal) {
-        let (request_id, _) = self.ask().await.expect("a request");
-        self.send(|out| reply_error(out, request_id, 0x10, refusal)).await;
+        let (request_id, asked) = self.ask().await.expect("a request");
+        let op = if matches!(asked, Asked::Runs(_)) { 0x12 } else { 0x10 };
+        self.send(|out| reply_error(out, request_id, op, refusal)).await;
     }
 
     /// Refuses the next request with OVERLOADED for `pause`.
@@ -216,9 +261,14 @@ impl Peer {
     }
 
     pub(crate) async fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.try_send(encode).await.unwrap();
+    }
+
+    /// An error when the client closed.
+    pub(crate) async fn try_send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> std::io::Result<()> {
         let mut out = Vec::new();
         encode(&mut out);
-        soon(self.stream.write_all(&out)).await.unwrap();
+        soon(self.stream.write_all(&out)).await
     }
 
     /// Reads something; `false` at the end, orderly or not.

@@ -7,7 +7,11 @@
 )]
 
 mod errors;
+mod failover;
 mod fake;
 mod leaving;
+mod mill;
 mod pipeline;
+mod prefetch;
+mod prefetch_failover;
 mod several;

@@ -114,7 +114,7 @@ async fn a_large_array_arrives_whole_in_whatever_pieces() {
             assert!(ids.len() == 131_072 && ids.windows(2).all(|pair| pair[1] == pair[0] + 1));
         }
     };
-    soon(async { tokio::join!(script, calls) }).await;
+    soon(Box::pin(async { tokio::join!(script, calls) })).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,102 @@
+//! Ids asked for ahead of need.
+//!
+//! ```text
+//!   server --- RUNS, several in flight ---> refiller (a task)
+//!                                             |  dates what came, drops what grew old, sizes the next refill
+//!                                           stock: runs, oldest first, behind a lock
+//!                                             |  a run is taken: one lock, one look at the clock
+//!                                           Ids: the rest of a run, owned by one thread or task
+//!                                             |  one load, two comparisons
+//!                                           caller
+//! ```
+//!
+//! # Invariants
+//! - P1 an id is in one place: in flight, in the stock, in one handle, issued or wasted. Runs are moved, by a type
+//!   that cannot be copied, and never given back but by the handle that held them;
+//! - P2 nothing is taken from the stock at `max_age` or later after it was asked for; what is in a handle then is voided
+//!   by the refiller, as soon as it runs;
+//! - P3 received = issued + wasted by age + wasted at the end + held by stock and handles;
+//! - P4 nobody takes from a stock of another process.
+
+mod held;
+mod ids;
+mod options;
+mod pace;
+mod refiller;
+mod shared;
+mod stats;
+mod stock;
+mod vintage;
+
+use std::sync::Arc;
+
+use tokio::task::AbortHandle;
+
+pub use ids::Ids;
+pub use options::PrefetchOptions;
+pub use stats::PrefetchStats;
+
+use crate::client::Client;
+use crate::error::ClientError;
+use refiller::Refiller;
+use shared::Shared;
+
+/// A source of ids that are there before they are asked for, made by [`Client::prefetch`]. Each thread or task takes
+/// an [`Ids`] of its own from it. Dropping it ends the refilling, and all its handles.
+///
+/// The ids are of [`Order::Any`](crate::Order::Any), and there is no way to ask for another: an id that was fetched
+/// ahead is not fresh when it is handed out, and two handles that hold different runs cannot keep an order.
+///
+/// How many are held follows the use: 16 at first, up to a million in a hot loop; whoever asks for nothing is not
+/// refilled once what was held grew old. So a quiet user wastes few ids, and its first id after a pause of
+/// [`max_age`](PrefetchOptions::max_age) takes a round trip.
+///
+/// # Fork
+/// A child process would hold the same ids as its parent, so handles refuse with [`ClientError::Forked`] there. They
+/// look when they take a run, not at every id: the rest of a run that a handle held at the moment of the fork would
+/// still come out of it, in the child as in the parent. **Do not use a handle made before a fork in the child**: drop
+/// it, or better exec, and connect again.
+#[derive(Debug)]
+#[must_use = "dropping the source ends its handles"]
+pub struct Prefetch {
+    shared: Arc<Shared>,
+    refiller: AbortHandle,
+}
+
+impl Prefetch {
+    pub(crate) fn start(client: Client, options: PrefetchOptions) -> Result<Self, ClientError> {
+        options.check()?;
+        let shared = Arc::new(Shared::new(options));
+        let refiller = Refiller::new(Arc::clone(&shared), client);
+        let refiller = tokio::spawn(refiller.run()).abort_handle();
+        Ok(Self { shared, refiller })
+    }
+
+    /// A handle of its own for a thread or a task. Any number may be made; they share what is held.
+    #[must_use]
+    pub fn ids(&self) -> Ids {
+        Ids::new(Arc::clone(&self.shared))
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn stats(&self) -> PrefetchStats {
+        self.shared.lock().stats()
+    }
+
+    /// Why the last refill failed, if none succeeded since.
+    #[must_use]
+    pub fn failure(&self) -> Option<ClientError> {
+        self.shared.lock().failure()
+    }
+}
+
+impl Drop for Prefetch {
+    fn drop(&mut self) {
+        // A copy dropped in a forked child ends nothing.
+        if self.shared.check_process().is_ok() {
+            self.shared.close();
+            self.refiller.abort();
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A thread's or task's own ids.
+
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::task::consume_budget;
+use tokio::time::{Instant, timeout_at};
+
+use super::held::Held;
+use super::shared::Shared;
+use crate::error::ClientError;
+
+/// Prefetched ids, for one thread or task at a time: a handle made by [`Prefetch::ids`](crate::Prefetch::ids).
+///
+/// As long as the run in its hand lasts, an id costs two comparisons and one load of a word that is rarely written: no
+/// lock, no read-modify-write, no clock. The next run costs a lock and a look at the clock.
+///
+/// While the servers are away it goes on with what is held, as long as that is not older than
+/// [`max_age`](crate::PrefetchOptions::max_age). Dropping it gives the rest of its run back.
+#[derive(Debug)]
+pub struct Ids {
+    hand: Held,
+    /// How many ids the hand was given.
+    had: u64,
+    shared: Arc<Shared>,
+}
+
+impl Ids {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        if shared.check_process().is_ok() {
+            shared.lock().join();
+        }
+        Self { hand: Held::nothing(Instant::now()), had: 0, shared }
+    }
+
+    /// An id if one is held, without waiting. `None` asks for more in the background; why there is none,
+    /// [`Prefetch::failure`](crate::Prefetch::failure) may know. After a failure that will not pass by itself only
+    /// [`Ids::next`] tries again.
+    #[inline]
+    pub fn try_next(&mut self) -> Option<u64> {
+        match self.hit() {
+            Some(id) => Some(id),
+            None => self.miss().ok().flatten(),
+        }
+    }
+
+    /// An id. If none is held, it waits for one, up to [`PrefetchOptions::wait`](crate::PrefetchOptions::wait).
+    ///
+    /// It can be dropped at any time: no id is lost by that.
+    ///
+    /// # Errors
+    /// What the last refill failed with: at once if it is not retryable (the next call tries again), else after the
+    /// wait; refilling goes on in the background. [`ClientError::NotYet`]: no failure, and no id.
+    /// [`ClientError::Closed`] after the source was dropped; [`ClientError::Forked`] in another process.
+    #[inline]
+    pub async fn next(&mut self) -> Result<u64, ClientError> {
+        if let Some(id) = self.hit() {
+            return Ok(id);
+        }
+        self.wait_for_next().await
+    }
+
+    /// As [`Ids::next`], for threads outside of the runtime; the runtime goes on in threads of its own.
+    ///
+    /// # Errors
+    /// As [`Ids::next`].
+    ///
+    /// # Panics
+    /// In a task, where it would block the thread that the refill needs: use [`Ids::next`] there.
+    #[inline]
+    pub fn blocking_next(&mut self) -> Result<u64, ClientError> {
+        match self.hit() {
+            Some(id) => Ok(id),
+            None => self.block_for_next(),
+        }
+    }
+
+    #[inline]
+    fn hit(&mut self) -> Option<u64> {
+        self.hand.take_one(self.shared.oldest.vintage())
+    }
+
+    /// Settles the run in hand and takes another one, if there is one.
+    #[cold]
+    #[inline(never)]
+    fn miss(&mut self) -> Result<Option<u64>, ClientError> {
+        self.shared.check_process()?;
+        let now = Instant::now();
+        let rest = self.hand.take_front(u64::MAX);
+        let had = std::mem::take(&mut self.had);
+        let mut stock = self.shared.lock();
+        stock.settle(had, &rest);
+        if stock.is_closed() {
+            return Err(ClientError::Closed);
+        }
+        let run = stock.take(now);
+        let wake = stock.raise_demand();
+        drop(stock);
+        if wake {
+            self.shared.wanted.notify_one();
+        }
+        let Some(run) = run else { return Ok(None) };
+        self.had = run.left();
+        self.hand = run;
+        // Called off between lock and here: it is settled by the next call, as any other.
+        Ok(self.hit())
+    }
+
+    /// One look of a caller who waits; `first`: it has only begun to.
+    fn look(&mut self, first: bool) -> Result<Option<u64>, ClientError> {
+        if let Some(id) = self.miss()? {
+            return Ok(Some(id));
+        }
+        let mut stock = self.shared.lock();
+        if !first {
+            return stock.final_word().map_or(Ok(None), Err);
+        }
+        stock.begin_wait();
+        drop(stock);
+        self.shared.wanted.notify_one();
+        Ok(None)
+    }
+
+    #[cold]
+    async fn wait_for_next(&mut self) -> Result<u64, ClientError> {
+        // A loop that always finds something must let the refiller run now and then, on a runtime of one thread.
+        consume_budget().await;
+        let shared = Arc::clone(&self.shared);
+        let mut deadline = None;
+        loop {
+            let mut arrived = pin!(shared.arrived.notified());
+            // Before the look, so that what comes between the two is not missed.
+            arrived.as_mut().enable();
+            if let Some(id) = self.look(deadline.is_none())? {
+                return Ok(id);
+            }
+            let end = *deadline.get_or_insert_with(|| Instant::now() + shared.options.wait);
+            if timeout_at(end, arrived).await.is_err() {
+                return Err(self.in_vain());
+            }
+        }
+    }
+
+    #[cold]
+    fn block_for_next(&mut self) -> Result<u64, ClientError> {
+        // Panics in a task, with a text that says so.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.block_on(async {});
+        }
+        // Before the lock, as everywhere.
+        self.shared.check_process()?;
+        let shared = Arc::clone(&self.shared);
+        let mut deadline = None;
+        loop {
+            let seen = shared.lock().news;
+            if let Some(id) = self.look(deadline.is_none())? {
+                return Ok(id);
+            }
+            let now = Instant::now();
+            let end = *deadline.get_or_insert_with(|| now + shared.options.wait);
+            let left = end.saturating_duration_since(now);
+            let (stock, waited) = shared
+                .arrived_for_threads
+                .wait_timeout_while(shared.lock(), left, |stock| stock.news == seen)
+                .unwrap_or_else(PoisonError::into_inner);
+            drop(stock);
+            if waited.timed_out() {
+                return Err(self.in_vain());
+            }
+        }
+    }
+
+    /// After the whole wait.
+    fn in_vain(&self) -> ClientError {
+        let limit = self.shared.options.wait;
+        self.shared.lock().failure().unwrap_or(ClientError::NotYet { limit })
+    }
+}
+
+impl Drop for Ids {
+    fn drop(&mut self) {
+        if self.shared.check_process().is_err() {
+            return;
+        }
+        let rest = self.hand.take_front(u64::MAX);
+        let mut stock = self.shared.lock();
+        stock.give_back(self.had, rest, self.shared.oldest.vintage());
+        stock.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xuid_protocol::Run;
+
+    use super::*;
+    use crate::prefetch::options::PrefetchOptions;
+    use crate::prefetch::vintage::Cellar;
+
+    /// A stock of the process with that id, with `count` ids in it.
+    fn stocked(process: u32, count: u32) -> Shared {
+        let mut shared = Shared::new(PrefetchOptions::new());
+        shared.process = process;
+        let now = Instant::now();
+        let vintage = Cellar::new(shared.options.max_age).date(now);
+        let mut stock = shared.lock();
+        stock.ask(u64::from(count), 0);
+        stock.put(u64::from(count), vec![Run { first: 0, count, stride: 1 }], vintage, now);
+        drop(stock);
+        shared
+    }
+
+    #[tokio::test]
+    async fn a_stock_of_another_process_gives_nothing_and_is_left_alone() {
+        let own = std::process::id();
+        let parents = Arc::new(stocked(own + 1, 100));
+        // As in a child forked while another thread of the parent held the lock: whoever takes it waits forever.
+        std::mem::forget(parents.lock());
+        let mut ids = Ids::new(Arc::clone(&parents));
+        assert_eq!(ids.try_next(), None);
+        for refused in [ids.next().await, ids.blocking_next_in_a_thread()] {
+            let Err(ClientError::Forked { owner, found }) = refused else { panic!("{refused:?}") };
+            assert_eq!((owner, found), (own + 1, own));
+        }
+        drop(ids);
+        let mut ids = Ids::new(Arc::new(stocked(own, 100)));
+        assert_eq!(ids.try_next(), Some(0), "and the own one gives");
+    }
+
+    impl Ids {
+        fn blocking_next_in_a_thread(&mut self) -> Result<u64, ClientError> {
+            std::thread::scope(|scope| scope.spawn(|| self.blocking_next()).join().unwrap())
+        }
+    }
+
+    #[test]
+    fn a_handle_that_is_called_off_goes_on_with_a_younger_run_and_counts_the_rest_as_waste() {
+        let shared = Arc::new(stocked(std::process::id(), 100));
+        let mut ids = Ids::new(Arc::clone(&shared));
+        assert_eq!(ids.try_next(), Some(0));
+        let now = Instant::now();
+        let mut cellar = Cellar::new(shared.options.max_age);
+        let (first, later) = (cellar.date(now), cellar.date(now + shared.options.max_age));
+        assert!(first < later);
+        let mut stock = shared.lock();
+        stock.ask(10, 0);
+        stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now);
+        assert!(stock.call_off(later));
+        drop(stock);
+        shared.oldest.raise(later);
+        assert_eq!(ids.try_next(), Some(500));
+        drop(ids);
+        let stats = shared.lock().stats();
+        assert_eq!((stats.issued, stats.wasted_by_age, stats.held), (2, 99, 9), "{stats:?}");
+    }
+}

@@ -1,0 +1,162 @@
+//! The task that keeps the stock filled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+use xuid_protocol::Status;
+
+use super::pace::Pace;
+use super::shared::Shared;
+use super::vintage::Cellar;
+use crate::client::{Ahead, Client};
+use crate::error::ClientError;
+use crate::retries::Retries;
+
+/// How long the server may wait for the ids of a refill: a server that lives on what its clock brings has the largest
+/// refill together in 32 ms.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// Refills in flight at once.
+const IN_FLIGHT: usize = 8;
+
+/// How one refill ended.
+#[derive(Debug)]
+struct Refill {
+    count: u64,
+    /// How many failures there had been when it was asked for.
+    failures: u64,
+    outcome: Ahead,
+}
+
+#[derive(Debug)]
+pub(super) struct Refiller {
+    shared: Arc<Shared>,
+    client: Client,
+    pace: Pace,
+    cellar: Cellar,
+    refills: JoinSet<Refill>,
+    retries: Retries,
+    failures: u64,
+    /// Nothing is asked for before.
+    resume: Instant,
+}
+
+impl Refiller {
+    pub(super) fn new(shared: Arc<Shared>, client: Client) -> Self {
+        let now = Instant::now();
+        let options = &shared.options;
+        Self {
+            pace: Pace::new(options.least, options.most, options.max_age, now),
+            cellar: Cellar::new(options.max_age),
+            refills: JoinSet::new(),
+            retries: client.retries(),
+            failures: 0,
+            resume: now,
+            shared,
+            client,
+        }
+    }
+
+    /// Until it is dropped.
+    pub(super) async fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        loop {
+            let now = Instant::now();
+            self.call_off(now);
+            let is_paused = now < self.resume;
+            if !is_paused {
+                self.ask(now);
+            }
+            // Each branch only says that something is to be done; what, the next turn finds out.
+            let age = self.cellar.next_end();
+            tokio::select! {
+                Some(ended) = self.refills.join_next() => self.take_in(ended),
+                () = shared.wanted.notified() => {}
+                () = sleep_until(self.resume), if is_paused => {}
+                () = sleep_until(age.unwrap_or(now)), if age.is_some() => {}
+            }
+        }
+    }
+
+    /// Asks for as much as is missing, if somebody takes.
+    fn ask(&mut self, now: Instant) {
+        let mut stock = self.shared.lock();
+        let Some((there, taken)) = stock.demanded() else { return };
+        let level = self.pace.look(now, taken);
+        let mut missing = level.saturating_sub(there);
+        let max_count = u64::from(self.client.served().limits.max_count).max(1);
+        stock.ask(0, level.div_ceil(2));
+        while missing > 0 && self.refills.len() < IN_FLIGHT {
+            let count = missing.min(self.pace.request()).min(max_count);
+            missing -= count;
+            stock.ask(count, level.div_ceil(2));
+            let (client, failures, patience) =
+                (self.client.clone(), self.failures, self.shared.options.max_age);
+            self.refills.spawn(async move {
+                // What takes longer than an id may be old is of no use.
+                let outcome = client.ahead(count as u32, WAIT, patience).await;
+                Refill { count, failures, outcome }
+            });
+        }
+    }
+
+    fn take_in(&mut self, ended: Result<Refill, JoinError>) {
+        let Refill { count, failures, outcome } = match ended {
+            Ok(refill) => refill,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime ends, and this task with it.
+                Err(_) => return,
+            },
+        };
+        match outcome {
+            Ok((asked, runs)) => {
+                let round_trip = Instant::now().saturating_duration_since(asked);
+                self.pace.answered(round_trip);
+                self.retries = self.client.retries();
+                let vintage = self.cellar.date(asked);
+                self.shared.lock().put(count, runs, vintage, asked);
+            }
+            Err(error) => {
+                let is_first = failures == self.failures;
+                self.fail(count, error, is_first);
+            }
+        }
+        self.shared.tell();
+    }
+
+    /// `is_first`: the others that were in flight with it failed alike, and are no reason to pause again.
+    fn fail(&mut self, count: u64, error: ClientError, is_first: bool) {
+        // Too many for the server that took the place of another: its limits are known by now.
+        let is_count = matches!(error, ClientError::Refused { status: Status::COUNT, .. });
+        let stop = !error.is_retryable() && !is_count;
+        if is_first {
+            self.failures += 1;
+            let pause = self.retries.pause(&error);
+            tracing::debug!(%error, ?pause, "a refill failed");
+            self.resume = Instant::now() + pause;
+        }
+        if matches!(error, ClientError::Refused { .. }) {
+            self.pace.failed(count);
+        }
+        self.shared.lock().fail(count, error, stop);
+    }
+
+    fn call_off(&mut self, now: Instant) {
+        if let Some(oldest) = self.cellar.call_off(now) {
+            self.shared.oldest.raise(oldest);
+            if self.shared.lock().call_off(oldest) {
+                self.pace.wasted();
+            }
+        }
+    }
+}
+
+impl Drop for Refiller {
+    /// Handles are told even when the runtime ends: nobody would call off what they hold.
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}

@@ -1,0 +1,325 @@
+//! Ids asked for ahead of need, from one server.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use xuid_client::{Client, ClientError, Options, Prefetch, PrefetchOptions, Status};
+use xuid_protocol::Refusal;
+
+use crate::fake::{Asked, Fake, quick, soon};
+use crate::mill::{Mill, until};
+
+const LONG: Duration = Duration::from_secs(15);
+
+#[expect(clippy::disallowed_methods, reason = "the age of an id is measured against real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+async fn source(mill: &Mill, options: PrefetchOptions) -> Prefetch {
+    let client = soon(Client::connect(mill.addr, quick())).await.unwrap();
+    client.prefetch(options).unwrap()
+}
+
+/// Nothing grows old, and nobody gives up.
+fn patient() -> PrefetchOptions {
+    PrefetchOptions::new().max_age(Duration::from_mins(10)).wait(LONG)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn whatever_handle_takes_them_ids_come_once_and_are_all_accounted_for() {
+    let mill = Mill::start(0).await;
+    let source = source(&mill, patient()).await;
+    let takers: Vec<_> = (0..4)
+        .map(|part| {
+            let mut ids = source.ids();
+            tokio::spawn(async move {
+                let mut taken = Vec::new();
+                for round in 0..40_000_u32 {
+                    // One of them is impatient: it gives calls up, and takes what there is.
+                    if part == 0 && round % 3 == 0 {
+                        taken.extend(
+                            tokio::time::timeout(Duration::ZERO, ids.next()).await.ok().map(Result::unwrap),
+                        );
+                        taken.extend(ids.try_next());
+                    } else {
+                        taken.push(ids.next().await.unwrap());
+                    }
+                }
+                taken
+            })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for taker in takers {
+        all.extend(soon(taker).await.unwrap());
+    }
+    let issued = all.len() as u64;
+    let unique: BTreeSet<_> = all.into_iter().collect();
+    assert_eq!(unique.len() as u64, issued, "an id came twice");
+    assert!(unique.last().unwrap() < &mill.given(), "from the server and nowhere else");
+    let stats = source.stats();
+    assert_eq!((stats.issued, stats.failed_refills), (issued, 0), "{stats:?}");
+    assert_eq!(stats.received, stats.issued + stats.held, "what handles had left is held again: {stats:?}");
+}
+
+#[tokio::test]
+async fn what_grew_old_is_wasted_in_the_hand_and_in_the_stock_and_never_comes_out() {
+    let mill = Mill::start(0).await;
+    let age = Duration::from_millis(60);
+    let source = source(&mill, PrefetchOptions::new().max_age(age).wait(LONG).ahead(100, 100)).await;
+    let mut ids = source.ids();
+    for _ in 0..5 {
+        let since = now();
+        soon(ids.next()).await.unwrap();
+        // Half of the 100 went to the hand.
+        until(|| source.stats().held == 0).await;
+        let (given, grown) = (mill.given(), since.elapsed());
+        let next = soon(ids.next()).await.unwrap();
+        assert!(next >= given, "{next} was asked for {grown:?} ago and is still handed out");
+    }
+    drop(ids);
+    let stats = source.stats();
+    assert!(stats.wasted_by_age >= 5 * 98, "{stats:?}");
+    assert_eq!(stats.received, stats.issued + stats.wasted_by_age + stats.held, "{stats:?}");
+}
+
+#[tokio::test]
+async fn nobody_who_takes_nothing_is_refilled() {
+    let mill = Mill::start(0).await;
+    let age = Duration::from_millis(20);
+    let source = source(&mill, PrefetchOptions::new().max_age(age).wait(LONG)).await;
+    for used in 1..=10 {
+        until(|| {
+            let stats = source.stats();
+            stats.refills >= used && stats.wasted_by_age + stats.issued == stats.received
+        })
+        .await;
+        assert_eq!(mill.asked(), vec![16; used as usize], "one refill a use, and none for growing old");
+        // Given back at once: the rest grows old in the stock.
+        assert!(soon(source.ids().next()).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_hot_loop_is_given_more_at_a_time_and_only_a_pause_takes_it_back() {
+    let mill = Mill::start(0).await;
+    let source = source(&mill, PrefetchOptions::new().max_age(Duration::from_millis(100)).wait(LONG)).await;
+    let mut ids = source.ids();
+    soon(async {
+        while mill.asked().iter().all(|count| *count < 50_000) {
+            for _ in 0..1_000 {
+                ids.next().await.unwrap();
+            }
+        }
+    })
+    .await;
+    let asked = mill.asked();
+    assert!(asked[0] == 16 && asked.len() < 1_000, "{asked:?}");
+    until(|| source.stats().held == 0).await;
+    let before = mill.asked().len();
+    drop(ids);
+    assert!(soon(source.ids().next()).await.is_ok());
+    // What the loop still had asked for may have been under way.
+    assert!(mill.asked()[before..].iter().all(|count| *count < 50_000), "{:?}", &mill.asked()[before..]);
+}
+
+#[tokio::test]
+async fn without_a_server_it_goes_on_with_what_it_holds_then_says_why_not_and_recovers() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick().reconnect_rounds(1)).await;
+    let options = PrefetchOptions::new().max_age(Duration::from_mins(10)).wait(Duration::from_millis(200));
+    let source = client.prefetch(options.ahead(20, 20)).unwrap();
+    let mut ids = source.ids();
+    assert_eq!(soon(peer.serve_runs(100)).await, 20);
+    until(|| source.stats().held == 20).await;
+    drop(peer);
+    let away = async {
+        loop {
+            // Takes the call and hangs up, as a server in its start would.
+            fake.accept().await;
+        }
+    };
+    let call = async {
+        for id in 100..120 {
+            assert_eq!(ids.next().await.unwrap(), id);
+        }
+        ids.next().await.unwrap_err()
+    };
+    let error = tokio::select! { () = away => unreachable!(), error = soon(call) => error };
+    assert!(matches!(error, ClientError::Lost { .. }) && error.is_retryable(), "{error:?}");
+    assert!(source.failure().is_some() && source.stats().failed_refills > 0);
+    let back = async {
+        // Calls that were taken and not answered come first.
+        loop {
+            let mut peer = fake.accept().await;
+            let Some((request_id, _)) = peer.try_hello().await else { continue };
+            if peer.try_welcome(request_id, fake.cluster, fake.limits).await.is_ok() {
+                peer.serve_runs(500).await;
+                break peer;
+            }
+        }
+    };
+    let call = async {
+        loop {
+            if let Ok(id) = ids.next().await {
+                break id;
+            }
+        }
+    };
+    let (_peer, id) = soon(async { tokio::join!(back, call) }).await;
+    assert_eq!(id, 500);
+    assert!(source.failure().is_none());
+}
+
+#[tokio::test]
+async fn what_will_not_pass_is_told_at_once_and_tried_again_only_when_somebody_asks() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let source = client.prefetch(patient()).unwrap();
+    let mut ids = source.ids();
+    let hopeless = Refusal::new(Status::EXHAUSTED, "the time bits ran out");
+    for _ in 0..3 {
+        // The wait is 15 s, and the error does not take it.
+        let begin = now();
+        let (next, ()) = soon(async { tokio::join!(ids.next(), peer.refuse(&hopeless)) }).await;
+        assert!(matches!(next, Err(ClientError::Refused { status: Status::EXHAUSTED, .. })), "{next:?}");
+        assert!(begin.elapsed() < LONG / 2);
+        assert_eq!(ids.try_next(), None);
+        let asked = tokio::time::timeout(Duration::from_millis(30), peer.ask()).await;
+        assert!(asked.is_err(), "{asked:?} came without anybody asking");
+    }
+    let (next, _) = soon(async { tokio::join!(ids.next(), peer.serve_runs(7)) }).await;
+    assert_eq!(next.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_server_that_has_not_so_many_is_asked_for_fewer() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let source = client.prefetch(patient().ahead(16, 1_000)).unwrap();
+    let mut ids = source.ids();
+    let mut counts = Vec::new();
+    let script = async {
+        for _ in 0..3 {
+            peer.serve_runs(counts.iter().map(|count| 1_000 * count).sum::<u64>()).await;
+        }
+        // Whatever it asks for now, and then less.
+        let mut refused = 0;
+        loop {
+            let (request_id, asked) = peer.ask().await.unwrap();
+            let Asked::Runs(bulk) = asked else { panic!("{asked:?}") };
+            counts.push(u64::from(bulk.count));
+            if bulk.count <= 16 {
+                peer.send_runs(request_id, 1 << 40, bulk.count).await.unwrap();
+                return refused;
+            }
+            refused += 1;
+            let busy = Refusal::new(Status::OVERLOADED, "nothing left");
+            peer.send(|out| xuid_protocol::reply_error(out, request_id, 0x12, &busy)).await;
+        }
+    };
+    let call = async { while ids.next().await.unwrap() < 1 << 40 {} };
+    let (refused, ()) = soon(async { tokio::join!(script, call) }).await;
+    assert!(refused > 0, "{counts:?}");
+}
+
+#[tokio::test]
+async fn the_end_of_the_source_ends_its_handles_its_refills_and_its_hold_on_the_connection() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(Options::new()).await;
+    let source = client.prefetch(patient()).unwrap();
+    drop(client);
+    let mut ids = source.ids();
+    let mut waiting = source.ids();
+    assert_eq!(soon(peer.serve_runs(1)).await, 16);
+    assert!(soon(ids.next()).await.is_ok());
+    let waiting = tokio::spawn(async move {
+        while waiting.next().await.is_ok() {}
+        waiting.next().await
+    });
+    // What the second one did not find is asked for, and never answered.
+    assert!(matches!(soon(peer.ask()).await, Some((_, Asked::Runs(_)))));
+    drop(source);
+    assert_eq!(ids.try_next(), None, "the rest of the run in its hand is nobody's");
+    assert!(matches!(soon(ids.next()).await, Err(ClientError::Closed)));
+    assert!(matches!(soon(waiting).await.unwrap(), Err(ClientError::Closed)));
+    peer.expect_end().await;
+}
+
+#[tokio::test]
+async fn handles_outlive_the_runtime_of_their_source_and_know_it() {
+    let (mut ids, _source) = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mill = Mill::start(0).await;
+            let source = source(&mill, patient()).await;
+            let mut ids = source.ids();
+            soon(ids.next()).await.unwrap();
+            (ids, source)
+        })
+    })
+    .join()
+    .unwrap();
+    assert!(matches!(soon(ids.next()).await, Err(ClientError::Closed)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn threads_take_ids_without_a_runtime_and_tasks_are_kept_from_blocking() {
+    let mill = Mill::start(0).await;
+    let source = source(&mill, patient()).await;
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let mut ids = source.ids();
+            std::thread::spawn(move || -> Vec<_> {
+                (0..20_000).map(|_| ids.blocking_next().unwrap()).collect()
+            })
+        })
+        .collect();
+    let taken = soon(tokio::task::spawn_blocking(|| {
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    }))
+    .await
+    .unwrap();
+    assert_eq!(taken.iter().collect::<BTreeSet<_>>().len(), 40_000);
+    // A thread made for blocking may.
+    let mut ids = source.ids();
+    let ids = soon(tokio::task::spawn_blocking(move || ids.blocking_next().map(|_| ids))).await.unwrap();
+    assert!(ids.is_ok());
+    let mut ids = source.ids();
+    let in_a_task = tokio::spawn(async move { ids.blocking_next() });
+    assert!(soon(in_a_task).await.unwrap_err().is_panic());
+}
+
+#[tokio::test]
+async fn a_blocked_thread_is_told_after_its_wait_that_there_is_nothing() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let source = client.prefetch(patient().wait(Duration::from_millis(40))).unwrap();
+    let mut ids = source.ids();
+    let blocked = std::thread::spawn(move || (ids.blocking_next(), ids));
+    let request = soon(peer.ask()).await;
+    assert!(matches!(request, Some((_, Asked::Runs(_)))), "{request:?}");
+    let (blocked, mut ids) = soon(tokio::task::spawn_blocking(|| blocked.join().unwrap())).await.unwrap();
+    let error = blocked.unwrap_err();
+    assert!(matches!(error, ClientError::NotYet { .. }) && error.is_retryable(), "{error:?}");
+    let error = soon(ids.next()).await.unwrap_err();
+    assert!(matches!(error, ClientError::NotYet { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn options_that_make_no_sense_are_refused() {
+    let mill = Mill::start(0).await;
+    let client = soon(Client::connect(mill.addr, quick())).await.unwrap();
+    let defaults = PrefetchOptions::new;
+    for options in [
+        defaults().ahead(0, 10),
+        defaults().ahead(11, 10),
+        defaults().max_age(Duration::ZERO),
+        defaults().max_age(Duration::MAX),
+        defaults().wait(Duration::MAX),
+    ] {
+        let error = client.prefetch(options).unwrap_err();
+        assert!(matches!(error, ClientError::Invalid { .. }), "{error:?}");
+    }
+}
