@@ -1,8 +1,10 @@
 //! Subjects and baselines of the benchmarks, and the measuring itself.
 
+pub mod client_rate;
 pub mod jmh;
 pub mod land;
 pub mod load;
 pub mod measure;
 pub mod peers;
 pub mod subject;
+pub mod targets;

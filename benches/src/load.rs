@@ -1,1 +1,22 @@
-//! Load over TCP.
+//! Load over TCP: one thread that keeps connections full, and the servers it is let loose on.
+//!
+//! ```text
+//!   compare ── driver ── dialect      XUID, Redis and an echo are asked by the very same loop
+//!      │
+//!      └────── process ── child       servers, each pinned to the core that the driver is not on
+//! ```
+//!
+//! A program that measures with this must begin with [`serve_if_asked`]: the echo and the raw stream run in a child
+//! process of the same program.
+
+mod child;
+mod compare;
+mod dialect;
+mod driver;
+mod process;
+
+pub use child::serve_if_asked;
+pub use compare::{Setting, redis_rows, tcp_rows};
+pub use dialect::{Dialect, Echo, Incr, Next, Scanned, Witness, array, runs};
+pub use driver::{Load, Outcome, drive};
+pub use process::{Server, pin_client};

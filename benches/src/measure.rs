@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 /// Calls between two looks at the stop flag.
 const BATCH: u64 = 1_000;
 
+/// The time, for measuring.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-fn now() -> Instant {
+#[must_use]
+pub fn now() -> Instant {
     Instant::now()
 }
 
@@ -41,6 +43,41 @@ pub fn rate<S>(
         stop.store(true, Ordering::Relaxed);
         workers.into_iter().map(|worker| worker.join().unwrap_or(0.0)).sum()
     })
+}
+
+/// What `work` returned on each of so many threads. All begin together; `work` is given what says that `span` is over.
+pub fn threads<T: Send>(
+    count: usize,
+    span: Duration,
+    work: impl Fn(&dyn Fn() -> bool) -> T + Sync,
+) -> Vec<T> {
+    let (barrier, over) = (Barrier::new(count + 1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let begin = || {
+            barrier.wait();
+            work(&|| over.load(Ordering::Relaxed))
+        };
+        let workers: Vec<_> = (0..count).map(|_| scope.spawn(begin)).collect();
+        barrier.wait();
+        std::thread::sleep(span);
+        over.store(true, Ordering::Relaxed);
+        workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
+    })
+}
+
+/// One row of a table of targets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// What was measured.
+    pub path: String,
+    /// For people: median, least and most of ours and of the baseline, and the unit.
+    pub figures: String,
+    /// What the target speaks of.
+    pub ratio: f64,
+    /// For people: what the ratio must be.
+    pub target: String,
+    /// Whether it is.
+    pub met: bool,
 }
 
 /// The smallest, the middle and the largest of some figures.

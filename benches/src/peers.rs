@@ -1,5 +1,75 @@
-//! Baselines: the prototype, the limits, and other generators.
+//! Everything that is measured: this engine, other generators, and what bounds them all.
+//!
+//! Names are stable: tables and charts are made of them. A subject without a suffix is a burst; `-sustained` brings
+//! what the clock allows. What a peer is and how it is used stands in its module; the rules for all of them:
+//!
+//! - each is used as its own documentation says, with its fastest documented settings;
+//! - a burst is the way it goes fastest without waiting for the clock: more sequence bits where its layout can be
+//!   chosen, several instances in turn where it can't;
+//! - sustained is 12 bits of sequence a millisecond, as this engine has it, or the nearest the crate offers;
+//! - generators of one thread each get a worker number of their own.
 
+mod clock;
+mod ferroid;
+mod idgenerator;
+mod limits;
+mod ours;
+mod rs_snowflake;
 mod seed;
+mod snowdon;
+mod snowflake;
+mod snowflaked;
+mod uuid;
+mod wide;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::subject::{Fixture, Kind, Subject, Supply};
 
 pub use seed::SeedRing;
+
+/// All subjects, ours first.
+#[must_use]
+pub fn all() -> Vec<Subject> {
+    let mut all = ours::subjects();
+    all.extend(limits::subjects());
+    all.extend(seed::subjects());
+    all.extend(snowflake::subjects());
+    all.extend(ferroid::subjects());
+    all.extend(idgenerator::subjects());
+    all.extend(rs_snowflake::subjects());
+    all.extend(snowflaked::subjects());
+    all.extend(snowdon::subjects());
+    all.extend(uuid::subjects());
+    all
+}
+
+/// The subject of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<Subject> {
+    all().into_iter().find(|subject| subject.name == name)
+}
+
+/// A peer of one id a call.
+fn peer(
+    name: &'static str,
+    about: &'static str,
+    supply: Supply,
+    set_up: fn() -> Box<dyn Fixture>,
+) -> Subject {
+    Subject { name, about, kind: Kind::Peer, supply, ids_per_call: 1, set_up }
+}
+
+/// Gives each thread's generator a worker number of its own.
+#[derive(Default)]
+struct Workers(AtomicU64);
+
+impl Workers {
+    /// A number below `limit` that was not given before, until all were.
+    fn hire(&self, limit: u64) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) % limit
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! Every target of the engine and the server in one table: `cargo bench -p xuid-benches --bench targets`, with names of
+//! groups to measure only those.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use xuid_benches::load;
+use xuid_benches::measure::Row;
+use xuid_benches::targets::GROUPS;
+
+fn main() -> Result<ExitCode> {
+    // The echo and the raw stream run in a child of this program.
+    if load::serve_if_asked()? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
+    let mut missed = 0;
+    for (name, measure) in GROUPS {
+        if is_wanted(name) {
+            missed += print(&measure()?);
+        }
+    }
+    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints rows; returns how many miss their target.
+fn print(rows: &[Row]) -> usize {
+    for row in rows {
+        let verdict = if row.met { "met   " } else { "MISSED" };
+        println!("{verdict} {:9.2}  {:44} {:40} {}", row.ratio, row.target, row.path, row.figures);
+    }
+    rows.iter().filter(|row| !row.met).count()
+}

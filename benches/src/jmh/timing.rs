@@ -1,0 +1,210 @@
+//! The loops that are measured. Each runs on a thread of the fork, between a start and a deadline that all threads of
+//! an iteration share.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::plan::ClockCost;
+use crate::subject::Worker;
+
+/// A batch is made longer while it takes less than this: reading the clock once a batch then costs under a
+/// thousandth (25-50 ns of 50 us) ...
+const SHORT: Duration = Duration::from_micros(50);
+/// ... and shorter above this, so that the deadline is not overrun.
+const LONG: Duration = Duration::from_micros(200);
+/// Calls of the longest batch.
+const MOST_CALLS: u64 = 1 << 20;
+/// Times of no call, for the cost of the clock.
+const CLOCK_READINGS: u64 = 100_000;
+/// Longest time told apart, in nanoseconds; longer ones count as that. A minute.
+const LONGEST: u64 = 60_000_000_000;
+/// Significant digits of a time: buckets of 0.1 %.
+const DIGITS: u8 = 3;
+
+/// The real time.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+/// When an iteration begins and ends, for all threads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Interval {
+    pub(super) start: Instant,
+    pub(super) deadline: Instant,
+}
+
+/// How many calls are made between two looks at the clock; learned by each thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    calls: u64,
+}
+
+impl Pace {
+    pub(super) fn new() -> Self {
+        Self { calls: 1 }
+    }
+
+    fn adapt(&mut self, took: Duration) {
+        if took < SHORT {
+            self.calls = (self.calls * 2).min(MOST_CALLS);
+        } else if took > LONG {
+            self.calls = (self.calls / 2).max(1);
+        }
+    }
+}
+
+/// Calls a second, from the start to this thread's first look at the clock after the deadline.
+pub(super) fn rate(worker: &mut dyn Worker, interval: Interval, pace: &mut Pace) -> f64 {
+    let begin = begin_at(interval.start);
+    let (mut before, mut calls) = (begin, 0u64);
+    loop {
+        worker.run(pace.calls);
+        calls += pace.calls;
+        let after = now();
+        if after >= interval.deadline {
+            return calls as f64 / (after - begin).as_secs_f64();
+        }
+        pace.adapt(after - before);
+        before = after;
+    }
+}
+
+/// The time of each `batch` of calls, in nanoseconds. The clock is read before and after each.
+pub(super) fn times(worker: &mut dyn Worker, interval: Interval, batch: u64, times: &mut Histogram<u64>) {
+    begin_at(interval.start);
+    loop {
+        let before = now();
+        worker.run(batch);
+        let after = now();
+        times.saturating_record((after - before).as_nanos() as u64);
+        if after >= interval.deadline {
+            return;
+        }
+    }
+}
+
+/// The times of no call: two readings of the clock and what stands around a call.
+pub(super) fn clock_times(worker: &mut dyn Worker, times: &mut Histogram<u64>) {
+    for _ in 0..CLOCK_READINGS {
+        let before = now();
+        worker.run(0);
+        let after = now();
+        times.saturating_record((after - before).as_nanos() as u64);
+    }
+}
+
+/// What reading the clock cost.
+pub(super) fn clock_cost(times: &Histogram<u64>) -> ClockCost {
+    ClockCost { mean_ns: times.mean(), p50_ns: times.value_at_quantile(0.5) as f64 }
+}
+
+/// At least `want` ids, or as many as come until the deadline.
+pub(super) fn collect(
+    worker: &mut dyn Worker,
+    ids_per_call: u64,
+    want: u64,
+    deadline: Instant,
+    pace: &mut Pace,
+) -> Vec<u64> {
+    let mut ids = Vec::with_capacity((want + ids_per_call) as usize);
+    loop {
+        let missing = want.saturating_sub(ids.len() as u64);
+        let before = now();
+        if missing == 0 || before >= deadline {
+            return ids;
+        }
+        worker.collect(pace.calls.min(missing.div_ceil(ids_per_call)), &mut ids);
+        pace.adapt(now() - before);
+    }
+}
+
+/// An empty histogram of times.
+pub(super) fn histogram() -> Result<Histogram<u64>, hdrhistogram::CreationError> {
+    Histogram::new_with_bounds(1, LONGEST, DIGITS)
+}
+
+/// Waits, awake, until all threads are to begin; returns when this one does.
+fn begin_at(start: Instant) -> Instant {
+    loop {
+        let now = now();
+        if now >= start {
+            return now;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::single;
+
+    fn interval(span: Duration) -> Interval {
+        let start = now();
+        Interval { start, deadline: start + span }
+    }
+
+    #[test]
+    fn a_rate_is_what_the_worker_itself_counts() {
+        let mut made = 0u64;
+        let span = Duration::from_millis(20);
+        let before = now();
+        let rate = {
+            let mut worker = single(|| {
+                made += 1;
+                made
+            });
+            rate(&mut *worker, interval(span), &mut Pace::new())
+        };
+        let took = before.elapsed();
+        assert!(took >= span);
+        // The thread's own time lies between the span and the whole.
+        let (least, most) = (made as f64 / took.as_secs_f64(), made as f64 / span.as_secs_f64());
+        assert!((least..=most).contains(&rate), "{rate} is not in {least}..={most}");
+    }
+
+    #[test]
+    fn a_pause_of_each_call_shows_in_its_time() {
+        let pause = Duration::from_micros(300);
+        let mut worker = single(|| {
+            let begin = now();
+            while begin.elapsed() < pause {}
+            0
+        });
+        let mut found = histogram().unwrap();
+        times(&mut *worker, interval(Duration::from_millis(20)), 2, &mut found);
+        assert!(found.min() >= 2 * pause.as_nanos() as u64 / 1_001 * 1_000, "{}", found.min());
+        assert!(found.len() <= 34, "20 ms hold 33 batches of 0.6 ms, not {}", found.len());
+    }
+
+    #[test]
+    fn a_slow_subject_gives_fewer_ids_and_a_fast_one_as_many_as_wanted() {
+        let mut fast = single(|| 1);
+        let later = now() + Duration::from_mins(1);
+        let ids = collect(&mut *fast, 1, 10_000, later, &mut Pace::new());
+        assert_eq!(ids.len(), 10_000);
+        let mut slow = single(|| {
+            std::thread::sleep(Duration::from_millis(1));
+            1
+        });
+        let soon = now() + Duration::from_millis(20);
+        let ids = collect(&mut *slow, 1, 10_000, soon, &mut Pace::new());
+        assert!((1..=20).contains(&ids.len()), "{}", ids.len());
+    }
+
+    #[test]
+    fn a_pace_grows_while_batches_are_short_and_shrinks_when_they_are_long() {
+        let mut pace = Pace::new();
+        pace.adapt(Duration::ZERO);
+        pace.adapt(Duration::ZERO);
+        assert_eq!(pace.calls, 4);
+        pace.adapt(Duration::from_micros(100));
+        assert_eq!(pace.calls, 4);
+        for _ in 0..9 {
+            pace.adapt(Duration::from_millis(1));
+        }
+        assert_eq!(pace.calls, 1);
+    }
+}

@@ -1,0 +1,235 @@
+//! Rounds of ours and a baseline in turn, and what came of them as rows of a table.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::child::Role;
+use super::dialect::{Echo, Incr, Next, Witness, array, runs};
+use super::driver::{Load, drive, now};
+use super::process::Server;
+use crate::measure::{Row, spread};
+
+/// Not measured, at the beginning of a round.
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// Measured in a round.
+const SPAN: Duration = Duration::from_millis(800);
+
+/// What our rate must be of Redis's at one setting.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Connections at once.
+    pub connections: usize,
+    /// Requests in flight on each.
+    pub in_flight: usize,
+    /// Whether Redis syncs its log before each answer.
+    pub durable: bool,
+    /// The least ratio.
+    pub target: f64,
+}
+
+impl Setting {
+    /// The settings that are published.
+    pub const ALL: [Self; 5] = [
+        Self { connections: 50, in_flight: 100, durable: false, target: 3.0 },
+        Self { connections: 50, in_flight: 16, durable: false, target: 1.5 },
+        Self { connections: 1, in_flight: 100, durable: false, target: 1.2 },
+        Self { connections: 1, in_flight: 1, durable: false, target: 1.0 },
+        Self { connections: 50, in_flight: 16, durable: true, target: 3.0 },
+    ];
+
+    fn load(self) -> Load {
+        load(self.connections, self.in_flight)
+    }
+}
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}", self.connections, self.in_flight)?;
+        if self.durable { f.write_str(" (appendfsync always)") } else { Ok(()) }
+    }
+}
+
+fn load(connections: usize, in_flight: usize) -> Load {
+    Load { connections, in_flight, warm_up: WARM_UP, span: SPAN }
+}
+
+/// Figures of some rounds.
+struct Figures {
+    least: f64,
+    median: f64,
+    most: f64,
+}
+
+impl Figures {
+    fn of(figures: Vec<f64>) -> Self {
+        let (least, median, most) = spread(figures);
+        Self { least, median, most }
+    }
+
+    fn text(&self, divisor: f64) -> String {
+        let [median, least, most] = [self.median, self.least, self.most].map(|figure| figure / divisor);
+        format!("{median:.2} [{least:.2}..{most:.2}]")
+    }
+}
+
+/// A unit: its name, and how many of the measured one it is.
+type Unit = (&'static str, f64);
+
+/// Measures both in turn, so that what changes on the machine meanwhile changes both.
+fn alternate(
+    rounds: usize,
+    mut ours: impl FnMut() -> Result<f64>,
+    mut theirs: impl FnMut() -> Result<f64>,
+) -> Result<(Figures, Figures)> {
+    let (mut our_figures, mut their_figures) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        our_figures.push(ours()?);
+        their_figures.push(theirs()?);
+    }
+    Ok((Figures::of(our_figures), Figures::of(their_figures)))
+}
+
+fn versus(ours: &Figures, theirs: &Figures, baseline: &str, (unit, divisor): Unit) -> String {
+    format!("{} against {} of {baseline}, {unit}", ours.text(divisor), theirs.text(divisor))
+}
+
+/// NEXT against Redis's INCR, at the settings that `wanted` picks. `None` if Redis is not installed.
+///
+/// # Errors
+/// A server failed, refused a request, or repeated an id.
+pub fn redis_rows(rounds: usize, wanted: impl Fn(&Setting) -> bool) -> Result<Option<Vec<Row>>> {
+    let mut rows = Vec::new();
+    for setting in Setting::ALL.into_iter().filter(wanted) {
+        let Some(redis) = Server::redis(setting.durable)? else { return Ok(None) };
+        let xuid = Server::xuid()?;
+        witness(xuid.address)?;
+        let measure = |outcome: super::Outcome| outcome.rate();
+        let (ours, theirs) = alternate(
+            rounds,
+            || drive(&mut Next, xuid.address, setting.load()).map(measure),
+            || drive(&mut Incr, redis.address, setting.load()).map(measure),
+        )?;
+        let ratio = ours.median / theirs.median;
+        rows.push(Row {
+            path: format!("TCP, NEXT {setting}"),
+            figures: versus(&ours, &theirs, "Redis INCR", ("k/s", 1e3)),
+            ratio,
+            target: format!("at least {} x", setting.target),
+            met: ratio >= setting.target,
+        });
+    }
+    Ok(Some(rows))
+}
+
+/// A short pass that is not timed: no id comes twice.
+fn witness(address: SocketAddr) -> Result<()> {
+    let mut witness = Witness::new(Next);
+    let span = Duration::from_millis(100);
+    drive(&mut witness, address, Load { warm_up: Duration::ZERO, span, ..load(10, 50) })?;
+    witness.verdict().map(drop)
+}
+
+/// The rows of TCP that need nothing installed.
+///
+/// # Errors
+/// A server failed, refused a request, or repeated an id.
+pub fn tcp_rows(rounds: usize) -> Result<Vec<Row>> {
+    Ok(vec![next_row(rounds)?, array_row(rounds)?, runs_row(rounds)?])
+}
+
+fn next_row(rounds: usize) -> Result<Row> {
+    let (xuid, echo) = (Server::xuid()?, Server::own(Role::Echo)?);
+    witness(xuid.address)?;
+    let measure = |outcome: super::Outcome| outcome.p50_us();
+    let (ours, theirs) = alternate(
+        rounds,
+        || drive(&mut Next, xuid.address, load(1, 1)).map(measure),
+        || drive(&mut Echo, echo.address, load(1, 1)).map(measure),
+    )?;
+    let ratio = ours.median / theirs.median;
+    Ok(Row {
+        path: "TCP, NEXT 1x1, p50".to_owned(),
+        figures: versus(&ours, &theirs, "an echo", ("us", 1.0)),
+        ratio,
+        target: "at most 1.15 x".to_owned(),
+        met: ratio <= 1.15,
+    })
+}
+
+fn array_row(rounds: usize) -> Result<Row> {
+    let (xuid, stream) = (Server::xuid()?, Server::own(Role::Stream)?);
+    let measure = |outcome: super::Outcome| outcome.bytes_per_second();
+    let (ours, theirs) = alternate(
+        rounds,
+        || drive(&mut array(4_096), xuid.address, load(8, 4)).map(measure),
+        || stream_rate(stream.address),
+    )?;
+    let ratio = ours.median / theirs.median;
+    Ok(Row {
+        path: "TCP, ARRAY of 4,096, 8x4".to_owned(),
+        figures: versus(&ours, &theirs, "the raw stream", ("GB/s", 1e9)),
+        ratio,
+        target: "at least 0.9 x".to_owned(),
+        met: ratio >= 0.9,
+    })
+}
+
+fn runs_row(rounds: usize) -> Result<Row> {
+    const COUNT: u32 = 131_072;
+    let mut figures = Vec::new();
+    for _ in 0..rounds {
+        // A server each: a round may spend several G ids of the land that was declared for one.
+        let xuid = Server::xuid()?;
+        let outcome = drive(&mut runs(COUNT), xuid.address, load(8, 4))?;
+        figures.push(outcome.rate() * f64::from(COUNT));
+    }
+    let figures = Figures::of(figures);
+    let ratio = figures.median / 2e9;
+    Ok(Row {
+        path: "TCP, RUNS of 131,072, 8x4".to_owned(),
+        figures: format!("{}, G ids/s", figures.text(1e9)),
+        ratio,
+        target: "at least 2 G ids/s".to_owned(),
+        met: ratio >= 1.0,
+    })
+}
+
+/// Bytes a second of a stream that nobody looks at.
+fn stream_rate(address: SocketAddr) -> Result<f64> {
+    let mut stream = TcpStream::connect(address).context("connecting to the stream")?;
+    let mut buffer = vec![0; super::driver::PIECE];
+    let mut read_for = |span: Duration| -> Result<f64> {
+        let (begun, mut bytes) = (now(), 0);
+        loop {
+            bytes += stream.read(&mut buffer)?;
+            let elapsed = begun.elapsed();
+            if elapsed >= span {
+                return Ok(bytes as f64 / elapsed.as_secs_f64());
+            }
+        }
+    };
+    read_for(WARM_UP)?;
+    read_for(SPAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_alternate_and_the_median_is_told_with_its_spread() {
+        let turns = std::cell::RefCell::new(Vec::new());
+        let figure = |who: char, at: f64| {
+            turns.borrow_mut().push(who);
+            Ok(at + turns.borrow().len() as f64)
+        };
+        let (ours, theirs) = alternate(3, || figure('x', 10.0), || figure('r', 0.0)).unwrap();
+        assert_eq!(turns.into_inner(), ['x', 'r', 'x', 'r', 'x', 'r']);
+        assert_eq!(ours.text(1.0), "13.00 [11.00..15.00]");
+        assert_eq!(theirs.text(2.0), "2.00 [1.00..3.00]");
+    }
+}

@@ -1,0 +1,187 @@
+//! The servers that are measured, each a process of its own on the core that the driver is not on.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use tempfile::TempDir;
+
+use super::child::{Role, VARIABLE};
+use super::driver::now;
+
+/// No server takes longer to start.
+const START: Duration = Duration::from_secs(20);
+
+/// Land a burst spends: three hours of one worker are 44 G ids.
+const LAND: [&str; 6] = ["--floor", "-3h", "--backfill", "3h", "--max-age", "3h"];
+
+/// A running server, killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    child: Child,
+    _folder: Option<TempDir>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The cores this process may use: the driver's, and the servers'. One and the same where there is only one.
+fn cores() -> Result<(usize, usize)> {
+    // Read before anything is pinned.
+    static CORES: std::sync::OnceLock<Option<(usize, usize)>> = std::sync::OnceLock::new();
+    let cores = CORES.get_or_init(|| {
+        let allowed = sched_getaffinity(None).ok()?;
+        let mut allowed = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+        let first = allowed.next()?;
+        Some((first, allowed.next().unwrap_or(first)))
+    });
+    cores.context("the kernel does not say which cores there are")
+}
+
+fn pin(core: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).context("failed to pin a thread")
+}
+
+/// Pins the calling thread to the driver's core.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn pin_client() -> Result<()> {
+    pin(cores()?.0)
+}
+
+/// Starts a command on the servers' core; this thread is pinned to the driver's from then on.
+fn spawn(command: &mut Command) -> Result<Child> {
+    let (_, servers) = cores()?;
+    // A process begins with the affinity of the thread that makes it.
+    pin(servers)?;
+    let child = command.spawn();
+    pin_client()?;
+    child.with_context(|| format!("failed to start {}", command.get_program().display()))
+}
+
+/// The binary: `XUID_BIN`, else the release build of this workspace with jemalloc, brought up to date.
+fn binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("XUID_BIN") {
+        return Ok(path.into());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace around this crate")?;
+    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--release", "-p", "xuid-server", "--features", "jemalloc"])
+        .current_dir(root)
+        .status()?;
+    ensure!(built.success(), "cargo build failed");
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+    Ok(target.join("release").join("xuid"))
+}
+
+/// The first address that a server tells on its standard output.
+fn announced(child: &mut Child) -> Result<SocketAddr> {
+    let stdout = child.stdout.as_mut().context("its output is not piped")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    let words = line.split(|char: char| char.is_whitespace() || char == ',');
+    let found = words.filter_map(|word| word.parse().ok()).next();
+    found.with_context(|| format!("the server told no address: {line:?}"))
+}
+
+impl Server {
+    /// `xuid serve` on declared land in a temporary folder.
+    ///
+    /// # Errors
+    /// It can't be built or started.
+    pub fn xuid() -> Result<Self> {
+        static BINARY: std::sync::OnceLock<std::result::Result<PathBuf, String>> = std::sync::OnceLock::new();
+        let binary = BINARY.get_or_init(|| binary().map_err(|error| format!("{error:#}")));
+        let binary = binary.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+        let folder = TempDir::new()?;
+        let mut command = Command::new(binary);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("XUID_") {
+                command.env_remove(name);
+            }
+        }
+        command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--log", "error"]).args(LAND);
+        // For trying settings: words for `xuid serve`.
+        if let Ok(more) = std::env::var("XUID_BENCH_SERVE") {
+            command.args(more.split_whitespace());
+        }
+        command.arg("--data-dir").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = spawn(&mut command)?;
+        let mut server = Self { address: ([127, 0, 0, 1], 0).into(), child, _folder: Some(folder) };
+        server.address = announced(&mut server.child)?;
+        Ok(server)
+    }
+
+    /// `redis-server` that keeps nothing, or (`durable`) one that syncs its log before each answer. None if it is not
+    /// installed.
+    ///
+    /// # Errors
+    /// It is there and does not start.
+    pub fn redis(durable: bool) -> Result<Option<Self>> {
+        let folder = TempDir::new()?;
+        // Taken and given back: whoever is quicker than Redis makes it fail to start, and says so.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--save", "", "--port"]).arg(port.to_string());
+        if durable {
+            command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+        } else {
+            command.args(["--appendonly", "no"]);
+        }
+        command.arg("--dir").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
+        if found.is_err() {
+            return Ok(None);
+        }
+        let child = spawn(&mut command)?;
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        let mut server = Self { address, child, _folder: Some(folder) };
+        let begun = now();
+        while !answers_ping(address) {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("redis-server ended with {status} instead of serving");
+            }
+            ensure!(begun.elapsed() < START, "redis-server does not answer within {START:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Some(server))
+    }
+
+    /// This program again, in another role.
+    pub(super) fn own(role: Role) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        // Its standard input ends when we do, and it with that.
+        command.env(VARIABLE, role.name()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut server =
+            Self { address: ([127, 0, 0, 1], 0).into(), child: spawn(&mut command)?, _folder: None };
+        server.address = announced(&mut server.child)
+            .context("does this program begin with xuid_benches::load::serve_if_asked()?")?;
+        Ok(server)
+    }
+}
+
+fn answers_ping(address: SocketAddr) -> bool {
+    let ping = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(b"PING\r\n")?;
+        let mut pong = [0; 7];
+        stream.read_exact(&mut pong)?;
+        Ok(pong == *b"+PONG\r\n")
+    };
+    ping().unwrap_or(false)
+}

@@ -1,0 +1,217 @@
+//! This engine, by each of its calls.
+//!
+//! A burst is on land declared unused; sustained has what the clock brings, and begins with what it had gathered in
+//! memory taken away. A call's outcome is consumed by `match`, as a caller does; refused calls void a measurement.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xuid_engine::{Engine, Id, IdError, Order};
+
+use crate::land::Farm;
+use crate::subject::{Fixture, Kind, Sink, Subject, Supply, Worker};
+
+/// Ids a call for a run asks for: a whole tick of the default layout.
+const RUN: u32 = 4_096;
+
+pub(super) fn subjects() -> Vec<Subject> {
+    use Supply::{Burst, Sustained};
+    vec![
+        ours("xuid/next_id", "one engine shared by all threads", Burst, 1, || declared(next_id)),
+        ours("xuid/try_next_id", "try_next_id, and next_id where that is refused", Burst, 1, || {
+            declared(try_next_id)
+        }),
+        ours("xuid/next_id-outlined", "next_id through a call that is not inlined", Burst, 1, || {
+            declared(next_id_outlined)
+        }),
+        ours("xuid/handle", "a handle owned by each thread", Burst, 1, || declared(handle)),
+        ours("xuid/fill-16", "fill a slice of 16", Burst, 16, || declared(|ours| fill(ours, 16))),
+        ours("xuid/fill-1024", "fill a slice of 1,024", Burst, 1_024, || declared(|ours| fill(ours, 1_024))),
+        ours("xuid/runs-4096", "runs of 4,096 ids in all, nothing copied", Burst, u64::from(RUN), || {
+            declared(|ours| Box::new(Runs { ours, count: RUN, order: Order::Any }))
+        }),
+        ours("xuid/next_id-sustained", "one engine shared by all threads", Sustained, 1, || clocked(next_id)),
+        ours("xuid/handle-sustained", "a handle owned by each thread", Sustained, 1, || clocked(handle)),
+        ours("xuid/ordered-sustained", "one ordered id a call", Sustained, 1, || {
+            clocked(|ours| Box::new(Runs { ours, count: 1, order: Order::Ordered }))
+        }),
+        ours("xuid/fresh-sustained", "one fresh id a call", Sustained, 1, || {
+            clocked(|ours| Box::new(Runs { ours, count: 1, order: Order::Fresh }))
+        }),
+    ]
+}
+
+fn ours(
+    name: &'static str,
+    about: &'static str,
+    supply: Supply,
+    ids_per_call: u64,
+    set_up: fn() -> Box<dyn Fixture>,
+) -> Subject {
+    Subject { name, about, kind: Kind::Ours, supply, ids_per_call, set_up }
+}
+
+type Make = for<'a> fn(&'a Ours) -> Box<dyn Worker + 'a>;
+
+/// An engine, and how a thread calls it.
+struct Ours {
+    farm: Farm,
+    make: Make,
+    refused: AtomicU64,
+}
+
+impl Ours {
+    fn new(farm: Result<Farm, xuid_engine::BuildError>, make: Make) -> Self {
+        let farm = farm.unwrap_or_else(|error| panic!("an engine in a temporary folder: {error}"));
+        Self { farm, make, refused: AtomicU64::new(0) }
+    }
+
+    fn refuse(&self, calls: u64) {
+        if calls > 0 {
+            self.refused.fetch_add(calls, Ordering::Relaxed);
+        }
+    }
+}
+
+fn declared(make: Make) -> Box<dyn Fixture> {
+    Box::new(Ours::new(Farm::declared(), make))
+}
+
+fn clocked(make: Make) -> Box<dyn Fixture> {
+    let ours = Ours::new(Farm::sustained(), make);
+    // What was minted since it was built is in memory; the spill is empty. A refusal says that all of it is gone.
+    let mut gone = Vec::new();
+    while ours.farm.engine.try_runs(RUN, Order::Any, &mut gone).is_ok() {
+        gone.clear();
+    }
+    Box::new(ours)
+}
+
+impl Fixture for Ours {
+    fn worker(&self) -> Box<dyn Worker + '_> {
+        (self.make)(self)
+    }
+
+    fn objection(&self) -> Option<String> {
+        match self.refused.load(Ordering::Relaxed) {
+            0 => None,
+            calls => Some(format!("{calls} calls were refused: {:?}", self.farm.engine.stats().refused)),
+        }
+    }
+}
+
+fn next_id(ours: &Ours) -> Box<dyn Worker + '_> {
+    let engine = &ours.farm.engine;
+    Box::new(Single { ours, call: || engine.next_id() })
+}
+
+fn try_next_id(ours: &Ours) -> Box<dyn Worker + '_> {
+    let engine = &ours.farm.engine;
+    // A try leaves nobody waiting, and land in reserve is brought to those who wait.
+    Box::new(Single { ours, call: || engine.try_next_id().or_else(|_| engine.next_id()) })
+}
+
+fn next_id_outlined(ours: &Ours) -> Box<dyn Worker + '_> {
+    let engine = &ours.farm.engine;
+    Box::new(Single { ours, call: || outlined(engine) })
+}
+
+#[inline(never)]
+fn outlined(engine: &Engine) -> Result<Id, IdError> {
+    engine.next_id()
+}
+
+fn handle(ours: &Ours) -> Box<dyn Worker + '_> {
+    let mut handle = ours.farm.engine.handle();
+    Box::new(Single { ours, call: move || handle.next_id() })
+}
+
+fn fill(ours: &Ours, count: usize) -> Box<dyn Worker + '_> {
+    Box::new(Fill { ours, ids: vec![Id::default(); count] })
+}
+
+/// Calls for one id.
+struct Single<'a, F> {
+    ours: &'a Ours,
+    call: F,
+}
+
+impl<F: FnMut() -> Result<Id, IdError>> Worker for Single<'_, F> {
+    fn run(&mut self, calls: u64) {
+        let (mut refused, mut sink) = (0, Sink::default());
+        for _ in 0..calls {
+            match (self.call)() {
+                Ok(id) => sink.take(id.raw()),
+                Err(_) => refused += 1,
+            }
+        }
+        self.ours.refuse(refused);
+    }
+
+    fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {
+        let before = ids.len();
+        ids.extend((0..calls).filter_map(|_| (self.call)().ok()).map(Id::raw));
+        self.ours.refuse(calls - (ids.len() - before) as u64);
+    }
+}
+
+/// Calls that fill a slice.
+struct Fill<'a> {
+    ours: &'a Ours,
+    ids: Vec<Id>,
+}
+
+impl Worker for Fill<'_> {
+    fn run(&mut self, calls: u64) {
+        let mut refused = 0;
+        for _ in 0..calls {
+            match self.ours.farm.engine.fill(&mut self.ids, Order::Any) {
+                Ok(()) => {
+                    black_box(self.ids.as_slice());
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        self.ours.refuse(refused);
+    }
+
+    fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {
+        for _ in 0..calls {
+            match self.ours.farm.engine.fill(&mut self.ids, Order::Any) {
+                Ok(()) => ids.extend(self.ids.iter().map(|id| id.raw())),
+                Err(_) => self.ours.refuse(1),
+            }
+        }
+    }
+}
+
+/// Calls for runs.
+struct Runs<'a> {
+    ours: &'a Ours,
+    count: u32,
+    order: Order,
+}
+
+impl Worker for Runs<'_> {
+    fn run(&mut self, calls: u64) {
+        let mut refused = 0;
+        for _ in 0..calls {
+            match self.ours.farm.engine.runs(self.count, self.order) {
+                Ok(runs) => {
+                    black_box(runs.as_slice());
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        self.ours.refuse(refused);
+    }
+
+    fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {
+        for _ in 0..calls {
+            match self.ours.farm.engine.runs(self.count, self.order) {
+                Ok(runs) => ids.extend(runs.into_iter().flatten().map(Id::raw)),
+                Err(_) => self.ours.refuse(1),
+            }
+        }
+    }
+}

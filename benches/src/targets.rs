@@ -1,0 +1,66 @@
+//! What the engine is held to, measured: each row is a ratio inside one run, of medians, with a baseline beside it.
+//!
+//! Burst figures are of land declared unused; a subject that is refused or runs out of it makes its rows void.
+
+mod bulk;
+mod field;
+mod hot;
+mod idle;
+mod land;
+mod spill;
+mod steady;
+
+use anyhow::Result;
+
+use crate::measure::{Row, spread};
+
+/// Rounds of each figure: medians are of so many.
+pub const ROUNDS: usize = 5;
+
+/// A group of rows by name, and what measures it.
+pub type Group = (&'static str, fn() -> Result<Vec<Row>>);
+
+/// All groups that need no server, in the order of the table.
+pub const GROUPS: [Group; 7] = [
+    ("hot", hot::rows),
+    ("steady", steady::rows),
+    ("bulk", bulk::rows),
+    ("sustained", land::sustained),
+    ("burst", land::burst),
+    ("spill", spill::rows),
+    ("idle", idle::rows),
+];
+
+/// `median [least..most] unit`.
+fn figure(figures: &[f64], unit: &str) -> String {
+    let (least, median, most) = spread(figures.to_vec());
+    format!("{} [{}..{}] {unit}", short(median), short(least), short(most))
+}
+
+fn median(figures: &[f64]) -> f64 {
+    spread(figures.to_vec()).1
+}
+
+/// Three digits or so.
+fn short(value: f64) -> String {
+    match value.abs() {
+        0.0..10.0 => format!("{value:.2}"),
+        10.0..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// A row that must reach at least so much.
+fn at_least(path: &str, figures: String, ratio: f64, bound: f64, of: &str) -> Row {
+    Row { path: path.to_owned(), figures, ratio, target: format!("at least {} {of}", plain(bound)), met: ratio >= bound }
+}
+
+/// A row that may reach at most so much.
+fn at_most(path: &str, figures: String, ratio: f64, bound: f64, of: &str) -> Row {
+    Row { path: path.to_owned(), figures, ratio, target: format!("at most {} {of}", plain(bound)), met: ratio <= bound }
+}
+
+/// The shortest way to write it.
+fn plain(value: f64) -> String {
+    format!("{value}")
+}

@@ -1,0 +1,65 @@
+//! Calls for many ids at once, beside the least that any implementation must do.
+
+use std::hint::black_box;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use xuid_engine::{Engine, Id, Order};
+
+use super::{ROUNDS, at_least, at_most, figure, median};
+use crate::land::Farm;
+use crate::measure::{Row, rate};
+
+/// One measurement.
+const SPAN: Duration = Duration::from_millis(250);
+
+/// Ids of a fill.
+const FILL: usize = 1_024;
+
+/// Ids of a call for runs: a whole tick of the default layout.
+const RUN: u32 = 4_096;
+
+/// The rows of `fill` and `runs`.
+pub(super) fn rows() -> Result<Vec<Row>> {
+    let Farm { engine, folder: _folder } = Farm::declared()?;
+    let lock = Mutex::new(0_u64);
+    let (mut fills, mut loops, mut runs, mut locks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        fills.push(filled(&engine));
+        loops.push(written());
+        runs.push(1e9 / rate(1, SPAN, || (), |()| drop(black_box(engine.runs(RUN, Order::Any)))));
+        let locked = |(): &mut ()| *black_box(&lock).lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        locks.push(1e9 / rate(1, SPAN, || (), locked));
+    }
+    let refused = engine.stats().refused;
+    ensure!(refused.overloaded + refused.not_ready == 0, "the figures are void: {refused:?}");
+    let text = format!("{}, loop {}", figure(&fills, "G/s"), figure(&loops, "G/s"));
+    let text_runs = format!("{} a call, lock and unlock {}", figure(&runs, "ns"), figure(&locks, "ns"));
+    Ok(vec![
+        at_least("fill of 1,024", text, median(&fills) / median(&loops), 0.8, "x a loop that writes base + i"),
+        at_most("runs of 4,096", text_runs, median(&runs) / median(&locks), 5.0, "x an uncontended Mutex"),
+    ])
+}
+
+/// G ids/s of `fill`.
+fn filled(engine: &Engine) -> f64 {
+    let fill = |ids: &mut Vec<Id>| {
+        // A refusal shows in the engine's own figures.
+        let _ = engine.fill(ids, Order::Any);
+        black_box(ids);
+    };
+    rate(1, SPAN, || vec![Id::default(); FILL], fill) * FILL as f64 / 1e9
+}
+
+/// G ids/s of a loop that writes consecutive numbers into a slice.
+fn written() -> f64 {
+    let write = |(base, ids): &mut (u64, Vec<u64>)| {
+        for (offset, id) in ids.iter_mut().enumerate() {
+            *id = *base + offset as u64;
+        }
+        *base += FILL as u64;
+        black_box(ids);
+    };
+    rate(1, SPAN, || (1 << 22, vec![0; FILL]), write) * FILL as f64 / 1e9
+}

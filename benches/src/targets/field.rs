@@ -1,0 +1,60 @@
+//! Several subjects measured in turn, so that a machine that drifts drifts for all of them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::measure::rate;
+use crate::peers;
+use crate::subject::{Fixture, Subject, Worker};
+
+/// One measurement.
+const SPAN: Duration = Duration::from_millis(250);
+
+/// Calls between two looks at the clock; fewer for subjects whose calls are long.
+const CALLS: u64 = 1_000;
+
+/// Subjects that are set up, and what each did in each round.
+pub(super) struct Field {
+    subjects: Vec<(Subject, Box<dyn Fixture>)>,
+    figures: HashMap<(&'static str, usize), Vec<f64>>,
+}
+
+impl Field {
+    /// Sets them all up.
+    pub(super) fn new(names: &[&str]) -> Result<Self> {
+        let mut subjects = Vec::new();
+        for name in names {
+            let Some(subject) = peers::named(name) else { bail!("{name} is no subject") };
+            subjects.push((subject, (subject.set_up)()));
+        }
+        Ok(Self { subjects, figures: HashMap::new() })
+    }
+
+    /// One round of all, on so many threads.
+    pub(super) fn round(&mut self, threads: usize) {
+        for (subject, fixture) in &self.subjects {
+            let calls = (CALLS / subject.ids_per_call).max(1);
+            let batch = |worker: &mut Box<dyn Worker + '_>| worker.run(calls);
+            let batches = rate(threads, SPAN, || fixture.worker(), batch);
+            let ids = batches * (calls * subject.ids_per_call) as f64;
+            self.figures.entry((subject.name, threads)).or_default().push(ids / 1e6);
+        }
+    }
+
+    /// What a subject did in each round, in M ids/s.
+    ///
+    /// # Errors
+    /// What makes its figures void.
+    pub(super) fn figures(&self, name: &'static str, threads: usize) -> Result<&[f64]> {
+        let fixture = self.subjects.iter().find(|(subject, _)| subject.name == name).map(|(_, fixture)| fixture);
+        if let Some(why) = fixture.and_then(|fixture| fixture.objection()) {
+            bail!("the figures of {name} are void: {why}");
+        }
+        match self.figures.get(&(name, threads)) {
+            Some(figures) => Ok(figures),
+            None => bail!("{name} was not measured on {threads} threads"),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `next_id` and handles, beside what bounds them and beside the peers, in bursts.
+
+use anyhow::Result;
+
+use super::field::Field;
+use super::{ROUNDS, at_least, at_most, figure, median};
+use crate::measure::Row;
+use crate::peers;
+use crate::subject::{Kind, Supply};
+
+const NEXT: &str = "xuid/next_id";
+const HANDLE: &str = "xuid/handle";
+const COUNTER: &str = "limit/thread-local";
+const ADD: &str = "limit/fetch_add";
+const SEED: &str = "seed/ring";
+const ATOMIC: &str = "ferroid/atomic";
+const MONO: &str = "ferroid/per-thread";
+
+/// The prototype's ring must reach so many M ids/s on one thread, or it was crippled and the comparison is void.
+const SEED_LEAST: f64 = 10.0;
+
+/// Everybody else is held against this.
+const FACTOR: f64 = 8.0;
+
+/// Other peers than those with a row of their own.
+fn others() -> Vec<&'static str> {
+    let apart = [SEED, ATOMIC, MONO];
+    let bursts = peers::all().into_iter().filter(|subject| subject.kind == Kind::Peer && subject.supply == Supply::Burst);
+    bursts.map(|subject| subject.name).filter(|name| !apart.contains(name)).collect()
+}
+
+/// The rows of `next_id` and handles.
+pub(super) fn rows() -> Result<Vec<Row>> {
+    let others = others();
+    let mut names = vec![NEXT, HANDLE, COUNTER, ADD, SEED, ATOMIC, MONO];
+    names.extend(&others);
+    let mut field = Field::new(&names)?;
+    for _ in 0..ROUNDS {
+        field.round(1);
+        field.round(2);
+    }
+    let beside = |name, threads| -> Result<(f64, String)> {
+        let (ours, theirs) = (field.figures(NEXT, threads)?, field.figures(name, threads)?);
+        let text = format!("{}, {name} {}", figure(ours, "M/s"), figure(theirs, "M/s"));
+        Ok((median(ours) / median(theirs), text))
+    };
+    let mut rows = Vec::new();
+    let (ratio, text) = beside(COUNTER, 1)?;
+    rows.push(at_most("next_id, 1 thread", text, 1.0 / ratio, 4.0, "x a thread-local increment's time"));
+    let (ratio, text) = beside(ADD, 1)?;
+    rows.push(at_least("next_id, 1 thread", text, ratio, 6.0, "x a bare fetch_add"));
+
+    let (one, two) = (field.figures(NEXT, 1)?, field.figures(NEXT, 2)?);
+    let text = format!("{}, one thread {}", figure(two, "M/s"), figure(one, "M/s"));
+    rows.push(at_least("next_id, 2 threads", text, median(two) / median(one), 1.7, "x one thread"));
+    for (name, bound) in [(ADD, 20.0), (SEED, 150.0), (ATOMIC, 60.0), (MONO, 1.1)] {
+        let (ratio, mut text) = beside(name, 2)?;
+        let mut valid = true;
+        if name == SEED {
+            let alone = field.figures(SEED, 1)?;
+            valid = median(alone) >= SEED_LEAST;
+            text += &format!(" (1 thread {})", figure(alone, "M/s"));
+        }
+        let mut row = at_least("next_id, 2 threads", text, ratio, bound, &format!("x {name}"));
+        row.met &= valid;
+        rows.push(row);
+    }
+    for name in others {
+        let (ratio, text) = beside(name, 2)?;
+        rows.push(at_least("next_id, 2 threads", text, ratio, FACTOR, &format!("x {name}")));
+    }
+    for threads in [1, 2] {
+        let (handle, next) = (field.figures(HANDLE, threads)?, field.figures(NEXT, threads)?);
+        let text = format!("{}, next_id {}", figure(handle, "M/s"), figure(next, "M/s"));
+        let path = format!("handle, {threads} thread{}", if threads == 1 { "" } else { "s" });
+        rows.push(at_least(&path, text, median(handle) / median(next), 1.5, "x next_id of the shared engine"));
+    }
+    Ok(rows)
+}

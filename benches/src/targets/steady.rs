@@ -1,0 +1,97 @@
+//! How even `next_id` is while two threads ask without pause.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+
+use super::{ROUNDS, at_least, at_most, figure, median};
+use crate::measure::{Row, now, threads};
+use crate::peers;
+use crate::subject::{Fixture, Subject, Worker};
+
+/// One measurement.
+const SPAN: Duration = Duration::from_millis(500);
+
+/// Calls of a batch.
+const BATCH: u64 = 64;
+
+/// What two threads saw in each round, in nanoseconds.
+#[derive(Default)]
+struct Seen {
+    p50: Vec<f64>,
+    p999: Vec<f64>,
+    ratio: Vec<f64>,
+}
+
+impl Seen {
+    fn round(&mut self, fixture: &dyn Fixture, calls: u64) -> Result<()> {
+        let mut all = Histogram::<u64>::new(3)?;
+        for one in threads(2, SPAN, |stop| sample(fixture, calls, stop)) {
+            all.add(one?)?;
+        }
+        let [p50, p999] = [0.5, 0.999].map(|quantile| all.value_at_quantile(quantile) as f64);
+        self.p50.push(p50);
+        self.p999.push(p999);
+        self.ratio.push(p999 / p50);
+        Ok(())
+    }
+}
+
+fn sample(fixture: &dyn Fixture, calls: u64, stop: impl Fn() -> bool) -> Result<Histogram<u64>> {
+    let mut worker: Box<dyn Worker + '_> = fixture.worker();
+    let mut seen = Histogram::new(3)?;
+    worker.run(10_000);
+    let mut last: Instant = now();
+    while !stop() {
+        for _ in 0..256 {
+            worker.run(calls);
+            let here = now();
+            seen.saturating_record((here - last).as_nanos() as u64);
+            last = here;
+        }
+    }
+    Ok(seen)
+}
+
+fn subject(name: &str) -> Result<Subject> {
+    peers::named(name).ok_or_else(|| anyhow::anyhow!("{name} is no subject"))
+}
+
+/// The rows of steadiness.
+pub(super) fn rows() -> Result<Vec<Row>> {
+    let [ours, counter, atomic] = ["xuid/next_id", "limit/thread-local", "ferroid/atomic"].map(subject);
+    let [ours, counter, atomic] = [(ours?.set_up)(), (counter?.set_up)(), (atomic?.set_up)()];
+    let (mut batches, mut plain) = (Seen::default(), Seen::default());
+    let (mut singles, mut theirs) = (Seen::default(), Seen::default());
+    for _ in 0..ROUNDS {
+        batches.round(&*ours, BATCH)?;
+        plain.round(&*counter, BATCH)?;
+        singles.round(&*ours, 1)?;
+        theirs.round(&*atomic, 1)?;
+    }
+    for fixture in [&ours, &atomic] {
+        if let Some(why) = fixture.objection() {
+            anyhow::bail!("the figures are void: {why}");
+        }
+    }
+    let text = format!(
+        "p50 {}, p99.9 {}; a counter's {} and {}",
+        figure(&batches.p50, "ns"),
+        figure(&batches.p999, "ns"),
+        figure(&plain.p50, "ns"),
+        figure(&plain.p999, "ns")
+    );
+    let text_single = format!(
+        "p99.9 {}, ferroid/atomic {} (p50 {} and {}; both with a reading of the clock)",
+        figure(&singles.p999, "ns"),
+        figure(&theirs.p999, "ns"),
+        figure(&singles.p50, "ns"),
+        figure(&theirs.p50, "ns")
+    );
+    let ratio = median(&theirs.p999) / median(&singles.p999);
+    Ok(vec![
+        at_most("batches of 64, 2 threads", text, median(&batches.ratio), 10.0, "x p50 at p99.9"),
+        at_least("single calls, 2 threads", text_single, ratio, 20.0, "x lower p99.9 than ferroid/atomic"),
+    ])
+}
