@@ -27,7 +27,6 @@ fn count() -> u64 {
 
 /// A call's id as its caller would use it; refusals show in the engine's figures.
 #[inline]
-#[expect(clippy::needless_pass_by_value, reason = "a caller has the outcome by value")]
 fn used(outcome: Result<Id, IdError>) -> u64 {
     match outcome {
         Ok(id) => id.raw(),

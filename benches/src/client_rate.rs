@@ -106,7 +106,9 @@ mod tests {
 
     fn census(ids: &[u64]) -> Result<u64> {
         let mut census = Census::default();
-        ids.iter().for_each(|id| census.add(*id));
+        for id in ids {
+            census.add(*id);
+        }
         census.unique()
     }
 

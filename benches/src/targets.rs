@@ -2,11 +2,13 @@
 //!
 //! Burst figures are of land declared unused; a subject that is refused or runs out of it makes its rows void.
 
+pub mod ablation;
 mod bulk;
 mod field;
 mod hot;
 mod idle;
 mod land;
+mod served;
 mod spill;
 mod steady;
 
@@ -20,8 +22,8 @@ pub const ROUNDS: usize = 5;
 /// A group of rows by name, and what measures it.
 pub type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-/// All groups that need no server, in the order of the table.
-pub const GROUPS: [Group; 7] = [
+/// All groups, in the order of the table.
+pub const GROUPS: [Group; 9] = [
     ("hot", hot::rows),
     ("steady", steady::rows),
     ("bulk", bulk::rows),
@@ -29,6 +31,8 @@ pub const GROUPS: [Group; 7] = [
     ("burst", land::burst),
     ("spill", spill::rows),
     ("idle", idle::rows),
+    ("tcp", served::tcp),
+    ("client", served::client),
 ];
 
 /// `median [least..most] unit`.
@@ -52,12 +56,24 @@ fn short(value: f64) -> String {
 
 /// A row that must reach at least so much.
 fn at_least(path: &str, figures: String, ratio: f64, bound: f64, of: &str) -> Row {
-    Row { path: path.to_owned(), figures, ratio, target: format!("at least {} {of}", plain(bound)), met: ratio >= bound }
+    Row {
+        path: path.to_owned(),
+        figures,
+        ratio,
+        target: format!("at least {} {of}", plain(bound)),
+        met: ratio >= bound,
+    }
 }
 
 /// A row that may reach at most so much.
 fn at_most(path: &str, figures: String, ratio: f64, bound: f64, of: &str) -> Row {
-    Row { path: path.to_owned(), figures, ratio, target: format!("at most {} {of}", plain(bound)), met: ratio <= bound }
+    Row {
+        path: path.to_owned(),
+        figures,
+        ratio,
+        target: format!("at most {} {of}", plain(bound)),
+        met: ratio <= bound,
+    }
 }
 
 /// The shortest way to write it.

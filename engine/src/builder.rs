@@ -161,6 +161,13 @@ impl EngineBuilder {
         Self { clock: Some(clock), ..self }
     }
 
+    /// Leaves tiers out, to measure what each is worth. No id is repeated without them; it is only slower.
+    #[cfg(feature = "ablation")]
+    pub fn tiers(mut self, tiers: crate::Tiers) -> Self {
+        self.settings.tiers = tiers;
+        self
+    }
+
     /// Opens registry and spill, takes a worker, and starts the threads. Where no worker is free yet the engine
     /// starts all the same and answers [`NotReady`](crate::IdErrorKind::NotReady) until one is.
     ///

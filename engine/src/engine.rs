@@ -224,14 +224,15 @@ impl Shared {
         hand.settle(&station.counters);
         // Before the run is taken: a run that is voided while it is on its way is wasted, not kept too long.
         let epoch = self.epoch.load();
-        let found = self.ring.take(&mut station.cursor);
+        let tiers = self.settings.tiers;
+        let found = if tiers.ring { self.ring.take(&mut station.cursor) } else { self.ring.skip() };
         if found.asked {
             self.producer.wake();
         }
         let counters = &station.counters;
         let (run, tier) = if let Some(block) = found.block {
             (block.into_run(), &counters.ring)
-        } else if let Some(block) = self.queue.pop() {
+        } else if let Some(block) = if tiers.queue { self.queue.pop() } else { None } {
             (block.into_run(), &counters.queue)
         } else if let Some(run) = self.cut_direct() {
             (run, &counters.minter)
@@ -250,7 +251,9 @@ impl Shared {
             return None;
         }
         let now = self.instant(&mut gate);
-        let share = (gate.minter.land(&now) / 64).clamp(u64::from(WELCOME), u64::from(LONGEST_BLOCK));
+        let share = (gate.minter.land(&now) / 64)
+            .clamp(u64::from(WELCOME), u64::from(LONGEST_BLOCK))
+            .min(u64::from(self.settings.tiers.longest_run));
         gate.cut(Order::Any, 0, &now, share as u32)
     }
 

@@ -75,4 +75,6 @@ pub use id::{Id, ParseIdError};
 pub use layout::{DEFAULT_EPOCH_MS, ID_BITS, Layout, LayoutError, Parts};
 pub use order::Order;
 pub use run::{Ids, Run};
+#[cfg(feature = "ablation")]
+pub use settings::Tiers;
 pub use ticket::Pending;

@@ -233,7 +233,8 @@ impl Producer {
             return;
         }
         let at_hand = if burst { self.reserve.held() } else { self.reserve.hand.ids() };
-        let longest = block_len(at_hand + shared.queue.len() as u64 * CALM_BLOCK);
+        let longest = block_len(at_hand + shared.queue.len() as u64 * CALM_BLOCK)
+            .min(shared.settings.tiers.longest_run);
         self.top_up(tick, burst, longest);
         for partition in wanted {
             shared.ring.answer(partition);

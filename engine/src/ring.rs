@@ -16,7 +16,8 @@ use crossbeam_utils::CachePadded;
 use crate::run::Block;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// Slots of a ring. 4096 slots of 1,024 ids are about a second of one worker's land.
+/// Slots of a ring. 4096 slots of 512 ids, half of them in the ring and half in the queue, are a second of one worker's
+/// land.
 pub(crate) const SLOTS: usize = 4096;
 
 /// Partitions of a ring: what is asked for and refilled at a time.
@@ -78,6 +79,11 @@ impl Ring {
             }
         }
         Found { block: None, asked }
+    }
+
+    /// What a caller does who is to live without the ring: it only asks for the queue behind it to be topped up.
+    pub(crate) fn skip(&self) -> Found {
+        Found { block: None, asked: self.ask(0) }
     }
 
     fn swap_out(&self, at: usize) -> Option<Block> {

@@ -19,9 +19,9 @@ pub(crate) const FIRST_WINDOW: Duration = Duration::from_secs(2);
 /// No window reaches further beyond the registry's time.
 pub(crate) const FURTHEST_WINDOW: Duration = Duration::from_mins(2);
 
-/// The longest run in a slot. A slot's line costs 130-190 ns to fetch from another core whatever it holds (measured,
-/// two-core x86-64): at 64 ids a slot that would be 2-3 ns an id, at 1,024 a fifth of one. 4,096 measured no faster,
-/// and a thread would waste four times as much at a turn-over.
+/// The longest run in a slot: as a slot's line costs 130-190 ns to fetch from another core whatever it holds (measured,
+/// two-core Sapphire Rapids), 64 ids a slot would cost 2-3 ns an id, 1,024 a fifth of one, and 4,096, a whole tick of the
+/// default layout, nothing that shows beside a hit. Only a burst has land for so long ones.
 pub(crate) const LONGEST_BLOCK: u32 = 4096;
 
 /// Ids that stay in memory at light load: about a second of the default layout's land, which is what the producer
@@ -30,6 +30,25 @@ pub(crate) const CALM_IDS: u64 = 1 << 22;
 
 /// Ids of a block at light load: those fill ring and queue together.
 pub(crate) const CALM_BLOCK: u64 = 512;
+
+/// Which tiers there are, and how long a run in a slot may be: all and the longest, but in a measurement of what each is
+/// worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "ablation"), expect(unreachable_pub, reason = "exported with the feature"))]
+pub struct Tiers {
+    /// Callers look into the ring.
+    pub ring: bool,
+    /// Callers who found nothing in the ring look into the queue.
+    pub queue: bool,
+    /// Ids in a slot at most, a power of two. At 1 a thread has no run in hand: each call takes a slot.
+    pub longest_run: u32,
+}
+
+impl Default for Tiers {
+    fn default() -> Self {
+        Self { ring: true, queue: true, longest_run: LONGEST_BLOCK }
+    }
+}
 
 /// All settings of an engine.
 #[derive(Debug, Clone)]
@@ -44,6 +63,7 @@ pub(crate) struct Settings {
     pub(crate) drift: Duration,
     pub(crate) max_forward: Duration,
     pub(crate) spill: bool,
+    pub(crate) tiers: Tiers,
 }
 
 impl Default for Settings {
@@ -59,6 +79,7 @@ impl Default for Settings {
             drift: Duration::from_secs(1),
             max_forward: Duration::from_secs(5),
             spill: true,
+            tiers: Tiers::default(),
         }
     }
 }

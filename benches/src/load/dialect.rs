@@ -16,6 +16,9 @@ const WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 pub(super) const NEXT_REQUEST: usize = HEADER_LEN;
 pub(super) const NEXT_REPLY: usize = HEADER_LEN + 8;
 
+/// Ids of one ARRAY that is measured.
+pub(super) const ARRAY_COUNT: u32 = 4_096;
+
 /// What a piece of input held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scanned {

@@ -147,7 +147,8 @@ impl Driver {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut lanes = Vec::with_capacity(load.connections);
         for index in 0..load.connections {
-            let mut stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
+            let mut stream =
+                TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
             stream.set_nodelay(true)?;
             dialect.greet(&mut stream)?;
             stream.set_nonblocking(true)?;
@@ -199,8 +200,8 @@ impl Driver {
     fn turn<D: Dialect>(&mut self, dialect: &mut D) -> Result<()> {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
-        let woken = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&SILENCE));
-        match woken {
+        let found = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&SILENCE));
+        match found {
             Ok(0) => bail!("no reply within {} s: the run is void", SILENCE.tv_sec),
             Err(error) if error != rustix::io::Errno::INTR => return Err(error.into()),
             _ => {}

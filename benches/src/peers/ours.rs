@@ -101,14 +101,14 @@ impl Fixture for Ours {
 }
 
 fn next_id(ours: &Ours) -> Box<dyn Worker + '_> {
-    let engine = &ours.farm.engine;
-    Box::new(Single { ours, call: || engine.next_id() })
+    let engine = ours.farm.engine.clone();
+    Box::new(Single { ours, call: move || engine.next_id() })
 }
 
 fn try_next_id(ours: &Ours) -> Box<dyn Worker + '_> {
-    let engine = &ours.farm.engine;
-    // A try leaves nobody waiting, and land in reserve is brought to those who wait.
-    Box::new(Single { ours, call: || engine.try_next_id().or_else(|_| engine.next_id()) })
+    let engine = ours.farm.engine.clone();
+    // A refused try brings the reserve in for the next one; as a caller would, it comes back, and here at once.
+    Box::new(Single { ours, call: move || engine.try_next_id().or_else(|_| engine.next_id()) })
 }
 
 fn next_id_outlined(ours: &Ours) -> Box<dyn Worker + '_> {

@@ -37,7 +37,13 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     let text = format!("{}, loop {}", figure(&fills, "G/s"), figure(&loops, "G/s"));
     let text_runs = format!("{} a call, lock and unlock {}", figure(&runs, "ns"), figure(&locks, "ns"));
     Ok(vec![
-        at_least("fill of 1,024", text, median(&fills) / median(&loops), 0.8, "x a loop that writes base + i"),
+        at_least(
+            "fill of 1,024",
+            text,
+            median(&fills) / median(&loops),
+            0.8,
+            "x a loop that writes base + i",
+        ),
         at_most("runs of 4,096", text_runs, median(&runs) / median(&locks), 5.0, "x an uncontended Mutex"),
     ])
 }

@@ -48,7 +48,8 @@ impl Field {
     /// # Errors
     /// What makes its figures void.
     pub(super) fn figures(&self, name: &'static str, threads: usize) -> Result<&[f64]> {
-        let fixture = self.subjects.iter().find(|(subject, _)| subject.name == name).map(|(_, fixture)| fixture);
+        let fixture =
+            self.subjects.iter().find(|(subject, _)| subject.name == name).map(|(_, fixture)| fixture);
         if let Some(why) = fixture.and_then(|fixture| fixture.objection()) {
             bail!("the figures of {name} are void: {why}");
         }

@@ -14,7 +14,8 @@ const COUNTER: &str = "limit/thread-local";
 const ADD: &str = "limit/fetch_add";
 const SEED: &str = "seed/ring";
 const ATOMIC: &str = "ferroid/atomic";
-const MONO: &str = "ferroid/per-thread";
+/// Ferroid's one generator a thread, in each way there is.
+const MONO: [&str; 3] = ["ferroid/per-thread", "ferroid/per-thread-own-clock", "ferroid/ulid-thread-local"];
 
 /// The prototype's ring must reach so many M ids/s on one thread, or it was crippled and the comparison is void.
 const SEED_LEAST: f64 = 10.0;
@@ -24,15 +25,20 @@ const FACTOR: f64 = 8.0;
 
 /// Other peers than those with a row of their own.
 fn others() -> Vec<&'static str> {
-    let apart = [SEED, ATOMIC, MONO];
-    let bursts = peers::all().into_iter().filter(|subject| subject.kind == Kind::Peer && subject.supply == Supply::Burst);
-    bursts.map(|subject| subject.name).filter(|name| !apart.contains(name)).collect()
+    let bursts = peers::all()
+        .into_iter()
+        .filter(|subject| subject.kind == Kind::Peer && subject.supply == Supply::Burst);
+    bursts
+        .map(|subject| subject.name)
+        .filter(|name| ![SEED, ATOMIC].contains(name) && !MONO.contains(name))
+        .collect()
 }
 
 /// The rows of `next_id` and handles.
 pub(super) fn rows() -> Result<Vec<Row>> {
     let others = others();
-    let mut names = vec![NEXT, HANDLE, COUNTER, ADD, SEED, ATOMIC, MONO];
+    let mut names = vec![NEXT, HANDLE, COUNTER, ADD, SEED, ATOMIC];
+    names.extend(MONO);
     names.extend(&others);
     let mut field = Field::new(&names)?;
     for _ in 0..ROUNDS {
@@ -53,13 +59,14 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     let (one, two) = (field.figures(NEXT, 1)?, field.figures(NEXT, 2)?);
     let text = format!("{}, one thread {}", figure(two, "M/s"), figure(one, "M/s"));
     rows.push(at_least("next_id, 2 threads", text, median(two) / median(one), 1.7, "x one thread"));
-    for (name, bound) in [(ADD, 20.0), (SEED, 150.0), (ATOMIC, 60.0), (MONO, 1.1)] {
+    let bounds = [(ADD, 20.0), (SEED, 150.0), (ATOMIC, 60.0)].into_iter().chain(MONO.map(|name| (name, 1.1)));
+    for (name, bound) in bounds {
         let (ratio, mut text) = beside(name, 2)?;
         let mut valid = true;
         if name == SEED {
             let alone = field.figures(SEED, 1)?;
             valid = median(alone) >= SEED_LEAST;
-            text += &format!(" (1 thread {})", figure(alone, "M/s"));
+            text = format!("{text} (1 thread {})", figure(alone, "M/s"));
         }
         let mut row = at_least("next_id, 2 threads", text, ratio, bound, &format!("x {name}"));
         row.met &= valid;
@@ -73,7 +80,13 @@ pub(super) fn rows() -> Result<Vec<Row>> {
         let (handle, next) = (field.figures(HANDLE, threads)?, field.figures(NEXT, threads)?);
         let text = format!("{}, next_id {}", figure(handle, "M/s"), figure(next, "M/s"));
         let path = format!("handle, {threads} thread{}", if threads == 1 { "" } else { "s" });
-        rows.push(at_least(&path, text, median(handle) / median(next), 1.5, "x next_id of the shared engine"));
+        rows.push(at_least(
+            &path,
+            text,
+            median(handle) / median(next),
+            1.5,
+            "x next_id of the shared engine",
+        ));
     }
     Ok(rows)
 }

@@ -22,7 +22,7 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     for _ in 0..ROUNDS {
         let before = cpu_time();
         std::thread::sleep(SPAN);
-        shares.push((cpu_time() - before).as_secs_f64() / SPAN.as_secs_f64() * 100.0);
+        shares.push(cpu_time().saturating_sub(before).as_secs_f64() / SPAN.as_secs_f64() * 100.0);
     }
     let row = at_most("CPU of an idle engine", figure(&shares, "%"), median(&shares), 0.3, "% of a core");
     Ok(vec![row])
@@ -31,5 +31,5 @@ pub(super) fn rows() -> Result<Vec<Row>> {
 /// What this process used so far.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

@@ -43,11 +43,12 @@ pub(super) fn sustained() -> Result<Vec<Row>> {
 
 fn share_of_plots(engine: &Engine) -> Result<f64> {
     let layout = engine.layout();
-    let (sequences, stride) = (u64::from(layout.sequences()), u64::from(layout.workers()) * u64::from(layout.sequences()));
+    let (sequences, stride) =
+        (u64::from(layout.sequences()), u64::from(layout.workers()) * u64::from(layout.sequences()));
     empty(engine);
     let first = engine.next_id()?.raw() / stride + MARGIN;
     let mut plots = vec![0_u64; (TICKS * sequences / 64) as usize];
-    let mut issued = 0;
+    let mut issued = 0_u64;
     loop {
         let id = engine.next_id()?.raw();
         let tick = id / stride;
@@ -91,8 +92,20 @@ pub(super) fn burst() -> Result<Vec<Row>> {
     let day = of(|b| b.extents as f64 * 32.0 * 1_440.0 / 1e6);
     Ok(vec![
         at_most("240 M ids after 60 s of idling, 1 thread", text, median(&took), 400.0, "ms"),
-        at_least("the rate after the burst", figure(&after, "M/s"), median(&after), 4.0, "M ids/s (4.096 is all there is)"),
-        at_most("the longest gap after the burst", text_gap, gap_ratio, 3.0, "x that of a thread that sleeps 1 ms"),
+        at_least(
+            "the rate after the burst",
+            figure(&after, "M/s"),
+            median(&after),
+            4.0,
+            "M ids/s (4.096 is all there is)",
+        ),
+        at_most(
+            "the longest gap after the burst",
+            text_gap,
+            gap_ratio,
+            3.0,
+            "x that of a thread that sleeps 1 ms",
+        ),
         at_most("what an idle day appends", figure(&day, "MB"), median(&day), 4.0, "MB"),
     ])
 }
@@ -109,10 +122,12 @@ fn one_burst(engine: &Engine) -> Result<Burst> {
     empty(engine);
     let span = Duration::from_secs(2);
     let both = std::thread::scope(|scope| {
-        let sleeper = scope.spawn(|| longest_gap(span, || {
-            std::thread::sleep(Duration::from_millis(1));
-            Ok(1)
-        }));
+        let sleeper = scope.spawn(|| {
+            longest_gap(span, || {
+                std::thread::sleep(Duration::from_millis(1));
+                Ok(1)
+            })
+        });
         let ours = longest_gap(span, || engine.next_id().map(|_| 1).map_err(Into::into));
         (ours, sleeper.join())
     });

@@ -1,0 +1,95 @@
+//! What each tier is worth: the same burst on engines that lack one.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use xuid_engine::{Engine, Floor, Order, Tiers};
+
+use super::{ROUNDS, figure};
+use crate::land::Farm;
+use crate::measure::rate;
+use crate::subject::Sink;
+
+/// One measurement.
+const SPAN: Duration = Duration::from_millis(250);
+
+/// Calls between two looks at whether it is over.
+const CALLS: u32 = 100;
+
+/// How long the engines with and without a spill are left alone.
+const IDLE: Duration = Duration::from_secs(10);
+
+fn without(tiers: Tiers) -> Result<Farm> {
+    let years = Duration::from_hours(10 * 365 * 24);
+    Ok(Farm::build(Engine::builder().floor(Floor::Epoch).max_age(years).backfill(years).tiers(tiers))?)
+}
+
+/// Prints the table: M ids/s on one thread and on two.
+///
+/// # Errors
+/// An engine could not be built.
+pub fn print() -> Result<()> {
+    let all = Tiers::default();
+    let variants = [
+        ("all tiers", all),
+        ("without runs in threads' hands", Tiers { longest_run: 1, ..all }),
+        ("with short runs, 64 ids", Tiers { longest_run: 64, ..all }),
+        ("with runs of 1,024 ids", Tiers { longest_run: 1_024, ..all }),
+        ("without the ring", Tiers { ring: false, ..all }),
+        ("without the queue", Tiers { queue: false, ..all }),
+        ("without ring and queue", Tiers { ring: false, queue: false, ..all }),
+    ];
+    let farms = variants.map(|(name, tiers)| (name, without(tiers)));
+    println!("next_id, a burst on declared land, {ROUNDS} rounds: median [least..most]");
+    let mut figures = vec![[Vec::new(), Vec::new()]; variants.len()];
+    for _ in 0..ROUNDS {
+        for ((_, farm), figures) in farms.iter().zip(&mut figures) {
+            let Ok(farm) = farm else { continue };
+            for threads in [1, 2] {
+                figures[threads - 1].push(burst(&farm.engine, threads));
+            }
+        }
+    }
+    for ((name, farm), [one, two]) in farms.into_iter().zip(figures) {
+        farm?;
+        println!("  {name:34} {:32} {}", figure(&one, "M/s, 1 thread"), figure(&two, "M/s, 2 threads"));
+    }
+    spill()
+}
+
+fn burst(engine: &Engine, threads: usize) -> f64 {
+    let calls = |engine: &mut Engine| {
+        let mut sink = Sink::default();
+        for _ in 0..CALLS {
+            match engine.next_id() {
+                Ok(id) => sink.take(id.raw()),
+                Err(error) => panic!("the figure is void: {error}"),
+            }
+        }
+    };
+    rate(threads, SPAN, || engine.clone(), calls) * f64::from(CALLS) / 1e6
+}
+
+/// What an idle time leaves with a spill and without.
+fn spill() -> Result<()> {
+    let farms = [("with the spill", true), ("without the spill", false)];
+    let farms = farms.map(|(name, spill)| (name, Farm::build(Engine::builder().spill(spill))));
+    std::thread::sleep(IDLE);
+    println!("ids at once after {IDLE:?} of idling, before the first refusal");
+    for (name, farm) in farms {
+        let engine = farm?.engine;
+        let (mut ids, mut refused, mut runs) = (0_u64, 0, Vec::new());
+        // The first tries bring the spill in.
+        while refused < 20 {
+            if engine.try_runs(4_096, Order::Any, &mut runs).is_ok() {
+                ids += 4_096;
+            } else {
+                refused += 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            runs.clear();
+        }
+        println!("  {name:34} {:.1} M", ids as f64 / 1e6);
+    }
+    Ok(())
+}
