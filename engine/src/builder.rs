@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::{Clock, Supervisor, SystemClock, nanos};
-use crate::engine::{Engine, Parts, Shared};
+use crate::engine::Engine;
 use crate::error::BuildError;
 use crate::fork::EpochWord;
 use crate::gate::Gate;
@@ -20,6 +20,7 @@ use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};
 use crate::registry::{Registry, Token};
 use crate::reserve::Reserve;
 use crate::settings::Settings;
+use crate::shared::{Parts, Shared};
 use crate::stock::{self, Stock};
 use crate::tenure::{TakeError, Tenure};
 

@@ -16,11 +16,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::engine::{Engine, Shared};
+use crate::engine::Engine;
 use crate::error::{IdError, Outcome};
 use crate::fork::{EpochWord, ForkWord};
 use crate::hand::{Hand, Station};
 use crate::id::Id;
+use crate::shared::Shared;
 use crate::sync::lock;
 
 /// The word that bounds a handle's run.

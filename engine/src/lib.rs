@@ -55,6 +55,7 @@ mod reserve;
 mod ring;
 mod run;
 mod settings;
+mod shared;
 pub mod stats;
 mod stock;
 mod sync;

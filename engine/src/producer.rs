@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use xuid_spill::Extent;
 
-use crate::engine::Shared;
 use crate::gate::{Gate, Service};
 use crate::minter::Now;
 use crate::registrar::{Done, Job};
@@ -23,6 +22,7 @@ use crate::reserve::Reserve;
 use crate::ring::{PARTITIONS, SLOTS};
 use crate::run::Run;
 use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK};
+use crate::shared::Shared;
 use crate::sync::lock;
 
 mod upkeep;

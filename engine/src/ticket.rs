@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::engine::Shared;
 use crate::error::IdError;
 use crate::order::Order;
 use crate::run::Run;
+use crate::shared::Shared;
 use crate::sync::lock;
 
 /// One waiting call.

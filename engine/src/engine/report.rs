@@ -1,8 +1,8 @@
 //! Gathers an engine's figures.
 
-use super::Shared;
 use crate::clock::Verdict;
 use crate::gate::Trouble;
+use crate::shared::Shared;
 use crate::stats::{ClockStats, Held, Served, SpillStats, Stats, Status, Wasted, Windows};
 use crate::sync::lock;
 
