@@ -7,7 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use xuid_protocol::{
-    Bulk, Hello, Limits, Order, PREFACE, ParsedReply, Reply, parse_reply, request_array, request_hello,
+    Bulk, ClusterId, Hello, Limits, Order, PREFACE, ParsedReply, Reply, parse_reply, request_array,
+    request_hello,
 };
 
 use crate::session::Inbox;
@@ -30,6 +31,18 @@ pub(crate) struct Wire {
     last_request: u64,
     address: String,
     limits: Limits,
+    cluster: ClusterId,
+}
+
+/// A connection that said HELLO, without what drives it: a load generator has its own loop.
+#[derive(Debug)]
+pub(crate) struct Greeted {
+    /// Does not block.
+    pub(crate) stream: std::net::TcpStream,
+    /// What was read behind the reply to HELLO.
+    pub(crate) inbox: Inbox,
+    pub(crate) limits: Limits,
+    pub(crate) cluster: ClusterId,
 }
 
 impl Wire {
@@ -43,7 +56,8 @@ impl Wire {
         stream.set_nodelay(true).context("failed to set up the connection")?;
         let (inbox, outbox) = (Inbox::default(), PREFACE.to_vec());
         let address = address.to_owned();
-        let mut wire = Self { stream, inbox, outbox, last_request: 0, address, limits: Limits::default() };
+        let (limits, cluster) = (Limits::default(), ClusterId::ANY);
+        let mut wire = Self { stream, inbox, outbox, last_request: 0, address, limits, cluster };
         wire.greet().await?;
         Ok(wire)
     }
@@ -54,18 +68,19 @@ impl Wire {
         let request_id = self.next_request();
         request_hello(&mut self.outbox, request_id, &hello)?;
         self.flush().await?;
-        self.limits = self
+        (self.limits, self.cluster) = self
             .receive(|_, reply| match reply {
-                Reply::Hello(hello) => Ok(hello.limits),
+                Reply::Hello(hello) => Ok((hello.limits, hello.cluster)),
                 other => Err(unexpected(&other)),
             })
             .await??;
         Ok(())
     }
 
-    /// What the server allows.
-    pub(crate) fn limits(&self) -> Limits {
-        self.limits
+    /// Takes the connection out of this runtime.
+    pub(crate) fn into_greeted(self) -> Result<Greeted> {
+        let stream = self.stream.into_std().context("failed to set up the connection")?;
+        Ok(Greeted { stream, inbox: self.inbox, limits: self.limits, cluster: self.cluster })
     }
 
     /// A number for the next request.
@@ -74,21 +89,11 @@ impl Wire {
         self.last_request
     }
 
-    /// Where requests are appended; [`flush`](Self::flush) sends them.
-    pub(crate) fn requests(&mut self) -> &mut Vec<u8> {
-        &mut self.outbox
-    }
-
     /// Sends what was appended.
     pub(crate) async fn flush(&mut self) -> Result<()> {
         let sent = self.stream.write_all(&self.outbox).await;
         self.outbox.clear();
         sent.with_context(|| format!("the connection to {} broke", self.address))
-    }
-
-    /// Whether a whole reply lies in the buffer already.
-    pub(crate) fn has_reply(&self) -> bool {
-        matches!(parse_reply(self.inbox.rest(), u32::MAX), Ok(ParsedReply::Frame { .. }))
     }
 
     /// The next reply. GOAWAY is one too, of request 0.

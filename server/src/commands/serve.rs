@@ -11,6 +11,7 @@ use xuid_protocol::Limits as ProtocolLimits;
 
 use super::runtime;
 use crate::config::{Flags, FloorSetting, RegistrySetting, Settings};
+use crate::crew::Crew;
 use crate::failure::usage;
 use crate::node::{Limits, Node, Places};
 use crate::shutdown::Signals;
@@ -30,7 +31,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !settings.strangers.is_empty() {
         warn!("these variables are no settings of xuid: {}", settings.strangers.join(", "));
     }
-    let runtime = runtime(settings.threads)?;
+    // Connections have threads of their own where there are several.
+    let runtime = runtime(1)?;
     let served = runtime.block_on(serve(&settings));
     // Whatever is left is the admin port: it has nothing to save.
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -57,7 +59,10 @@ async fn serve(settings: &Settings) -> Result<()> {
     let node = Arc::new(Node::new(engine, limits, settings.token.clone(), places));
 
     let permits = Arc::new(Semaphore::new(settings.max_connections));
-    let accepting = tokio::spawn(listener::run(clients, Arc::clone(&node), Arc::clone(&permits)));
+    // Outlives the listener, which ends when the server begins to drain: connections go on until they are drained.
+    let crew = Arc::new(Crew::new(settings.threads)?);
+    let accepting = listener::run(clients, Arc::clone(&node), Arc::clone(&permits), Arc::clone(&crew));
+    let accepting = tokio::spawn(accepting);
     if let Some(probes) = probes {
         let admin = admin::run(probes, Arc::clone(&node));
         tokio::spawn(async move {
@@ -74,6 +79,7 @@ async fn serve(settings: &Settings) -> Result<()> {
     signals.exit_on_the_next();
     let stopped = shutdown::stop(&node, &permits, settings.max_connections).await;
     accepting.abort();
+    drop(crew);
     stopped
 }
 

@@ -1,9 +1,10 @@
 //! A server's limits and its end.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use xuid_protocol::{Bulk, Order, Reply, Status, request_runs};
+use xuid_protocol::{Bulk, Order, Reply, Status, request_next, request_runs};
 
 use crate::support::{Server, get, greet, reply, run, stdout, until, xuid};
 
@@ -58,6 +59,32 @@ fn one_thread_is_enough() {
     assert!(ids.len() == 100_000 && ids.is_sorted_by(|left, right| left < right));
     assert_eq!(get(server.admin, "/readyz").0, 200);
     server.signal("INT");
+    assert_eq!(server.exit_code(), Some(0));
+}
+
+#[test]
+fn several_threads_share_the_connections_and_a_stop_says_goodbye_on_each() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = Server::start(home.path(), &["--threads", "3"], &[]);
+    let mut clients: Vec<_> = (0..7).map(|_| greet(server.addr, "")).collect();
+    let mut seen = HashSet::new();
+    for client in &mut clients {
+        assert!(reply(client, is_hello));
+        let mut bytes = Vec::new();
+        (0..500).for_each(|request_id| request_next(&mut bytes, request_id, Order::Any));
+        client.write_all(&bytes).unwrap();
+    }
+    for client in &mut clients {
+        for _ in 0..500 {
+            let id = reply(client, |reply| if let Reply::Next(id) = reply { Some(*id) } else { None });
+            assert!(seen.insert(id.unwrap()), "{id:?} came twice");
+        }
+    }
+    server.signal("TERM");
+    for client in &mut clients {
+        assert!(reply(client, |reply| *reply == Reply::GoAway));
+        assert_eq!(client.read(&mut [0]).unwrap(), 0, "and it is closed");
+    }
     assert_eq!(server.exit_code(), Some(0));
 }
 

@@ -1,89 +1,255 @@
 //! Load on an engine in this process.
 
+use std::hint::{black_box, spin_loop};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use tokio::time::Instant;
-use xuid_engine::{Engine, Floor, Id};
+use anyhow::{Context, Result};
+use xuid_engine::{Engine, Floor, Id, IdError};
 
-use super::{Args, Harvest, Progress, watch};
-use crate::config::cores;
+use super::census::Tail;
+use super::drive::{Outcome, Post, drive};
+use super::harvest::Harvest;
+use super::plan::{Ask, Plan, Shape};
+use super::schedule::Schedule;
+use crate::commands::OrderArg;
 
 /// Ten years: land declared unused lasts for any run.
 const MAX_AGE: Duration = Duration::from_hours(10 * 365 * 24);
 
-/// Calls of `next_id` between two looks at the clock: one call takes a few nanoseconds, and a look some twenty.
-const BATCH: u32 = 4_096;
+/// Calls of `next_id` between two looks at the clock, in a closed loop. One call takes a nanosecond and a look some
+/// twenty: at 256 calls a look, that is a twelfth of a nanosecond a call. No time between two looks is left out, so the
+/// longest batch holds the longest stall.
+pub(super) const BATCH: u32 = 256;
 
-/// Runs the load; returns what all threads got, and how long it took.
-pub(super) fn run(args: &Args, progress: &Arc<Progress>) -> Result<(Harvest, Duration)> {
+/// After a refusal, a closed loop pauses as long as it was told to, up to this.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// A thread that sleeps may come back some 60 us late: it spins for the rest.
+const SPIN: u64 = 150_000;
+
+/// A sleeping thread looks this often whether the run has ended.
+const NAP: u64 = 50_000_000;
+
+/// Runs the load.
+pub(super) fn run(plan: &Plan) -> Result<Outcome> {
     let folder = Folder::new()?;
-    let builder = Engine::builder().data_dir(&folder.0).floor(Floor::Epoch);
+    let builder = Engine::builder().data_dir(&folder.0).floor(Floor::Epoch).wait(plan.ask.wait);
     let engine = builder.max_age(MAX_AGE).backfill(MAX_AGE).build()?;
-    let threads = args.threads.map_or_else(cores, usize::from);
-    let mut loads = Vec::new();
-    for _ in 0..threads {
-        let (engine, progress, args) = (engine.clone(), Arc::clone(progress), args.clone());
-        loads.push(thread::spawn(move || load(&engine, &args, &progress)));
-    }
-    let took = watch(args.seconds, progress, thread::sleep);
-    let mut total = Harvest::new(args.verify)?;
-    for load in loads {
-        total.merge(load.join().map_err(|_| anyhow!("a thread of the load panicked"))??)?;
-    }
-    engine.shutdown();
-    Ok((total, took))
-}
-
-fn load(engine: &Engine, args: &Args, progress: &Progress) -> Result<Harvest> {
-    let mut harvest = Harvest::new(args.verify)?;
-    let mut ids = vec![Id::default(); args.count as usize];
-    while !progress.is_over() {
-        let begin = Instant::now();
-        let before = harvest.ids;
-        let outcome = match (args.runs, args.count) {
-            (true, count) => engine.runs(count, args.order.into()).map(|runs| {
-                harvest.served(u64::from(count), begin.elapsed());
-                for run in runs {
-                    harvest.see(run.first().raw(), run.len());
-                }
-            }),
-            (false, 1) if args.order == super::OrderArg::Any => singles(engine, &mut harvest),
-            (false, count) => engine.fill(&mut ids, args.order.into()).map(|()| {
-                harvest.served(u64::from(count), begin.elapsed());
-                for id in &ids {
-                    harvest.see(id.raw(), 1);
-                }
-            }),
-        };
-        if let Err(error) = outcome {
-            harvest.refused += 1;
-            harvest.last_refusal = Some(error.to_string());
-            thread::sleep(error.retry_after().unwrap_or_default().min(Duration::from_millis(20)));
+    let shares = plan.threads as u64;
+    let load = |share: u64| {
+        let (engine, ask, rate) = (engine.clone(), plan.ask, plan.rate);
+        move |post: &mut Post| {
+            let caller = Caller::new(engine, ask, rate.is_some(), post)?;
+            Ok(caller.run(rate.map(|rate| (rate, share, shares))))
         }
-        progress.ids.fetch_add(harvest.ids - before, Relaxed);
-    }
-    Ok(harvest)
+    };
+    let outcome = drive(plan, (0..shares).map(load).collect())?;
+    engine.shutdown();
+    Ok(outcome)
 }
 
-/// One id at a time. The last of a batch is timed alone, clock included.
-fn singles(engine: &Engine, harvest: &mut Harvest) -> Result<(), xuid_engine::IdError> {
-    let begin = harvest.requests;
-    for _ in 1..BATCH {
-        let id = engine.next_id()?;
-        harvest.requests += 1;
-        harvest.see(id.raw(), 1);
+/// Whether latency is that of a batch of [`BATCH`] calls.
+pub(super) fn is_batched(plan: &Plan) -> bool {
+    plan.rate.is_none() && plan.ask.shape == Shape::Next && plan.ask.order == OrderArg::Any
+}
+
+/// One thread.
+struct Caller<'p> {
+    engine: Engine,
+    ask: Ask,
+    ids: Vec<Id>,
+    tail: Tail,
+    harvest: Harvest,
+    post: &'p mut Post,
+}
+
+impl<'p> Caller<'p> {
+    fn new(engine: Engine, ask: Ask, is_open: bool, post: &'p mut Post) -> Result<Self> {
+        let ids = vec![Id::default(); if ask.shape == Shape::Runs { 0 } else { ask.count as usize }];
+        Ok(Self { engine, ask, ids, tail: Tail::default(), harvest: Harvest::new(is_open)?, post })
     }
-    harvest.ids += harvest.requests - begin;
-    let timed = Instant::now();
-    let id = engine.next_id()?;
-    harvest.served(1, timed.elapsed());
-    harvest.see(id.raw(), 1);
-    Ok(())
+
+    fn run(mut self, timetable: Option<(u64, u64, u64)>) -> Harvest {
+        while self.post.progress.now() < self.post.progress.begin() {
+            spin_loop();
+        }
+        match timetable {
+            Some((rate, share, shares)) => {
+                self.by_timetable(Schedule::new(self.post.progress.begin(), rate, share, shares));
+            }
+            None if self.ask.shape == Shape::Next && self.ask.order == OrderArg::Any => self.batches(),
+            None => self.calls(),
+        }
+        if let Some(recorder) = &mut self.post.recorder {
+            recorder.end(&mut self.tail);
+        }
+        self.harvest
+    }
+
+    /// Calls at their times. A call that is late is made at once, and its latency counts from when it was due.
+    fn by_timetable(&mut self, mut schedule: Schedule) {
+        loop {
+            let (start, end) = (schedule.due(), self.post.progress.end());
+            let now = self.post.progress.now();
+            if now >= end || start >= end {
+                break;
+            }
+            if now < start {
+                wait_until(start, now);
+                continue;
+            }
+            let outcome = self.call();
+            schedule.advance();
+            let at = self.post.progress.now();
+            if !self.done(outcome, start, now, at) {
+                break;
+            }
+        }
+        let progress = &self.post.progress;
+        self.harvest.never_sent(schedule, progress.measured(), progress.end());
+    }
+
+    /// One call after another.
+    fn calls(&mut self) {
+        let mut sent = self.post.progress.now();
+        while sent < self.post.progress.end() {
+            let outcome = self.call();
+            let pause = outcome.err().map(pause_after);
+            let at = self.post.progress.now();
+            if !self.done(outcome, sent, sent, at) {
+                return;
+            }
+            sent = at;
+            if let Some(pause) = pause {
+                thread::sleep(pause);
+                sent = self.post.progress.now();
+            }
+        }
+    }
+
+    /// One call of the kind that was asked for: how many ids it brought.
+    fn call(&mut self) -> Result<u32, IdError> {
+        let Self { engine, ask, ids, tail, post, .. } = self;
+        let recorder = &mut post.recorder;
+        match ask.shape {
+            Shape::Next if ask.order == OrderArg::Any => {
+                let id = engine.next_id()?;
+                if let Some(recorder) = recorder {
+                    recorder.note(tail, id.raw(), 1);
+                }
+            }
+            Shape::Next | Shape::Array => {
+                engine.fill(ids, ask.order.into())?;
+                if let Some(recorder) = recorder {
+                    recorder.note_each(tail, ids.iter().map(|id| id.raw()));
+                }
+            }
+            Shape::Runs => {
+                for run in engine.runs(ask.count, ask.order.into())? {
+                    if let Some(recorder) = recorder {
+                        recorder.note(tail, run.first().raw(), run.len());
+                    }
+                }
+            }
+        }
+        Ok(ask.count)
+    }
+
+    /// Counts one call. False: there will never be an id again.
+    fn done(&mut self, outcome: Result<u32, IdError>, start: u64, sent: u64, at: u64) -> bool {
+        let Self { harvest, post, .. } = self;
+        match outcome {
+            Ok(ids) => {
+                if post.progress.counts(at) {
+                    harvest.ids += u64::from(ids);
+                    harvest.requests += 1;
+                    post.progress.publish(post.seat, harvest.ids, harvest.requests);
+                }
+                if post.progress.counts(start) {
+                    harvest.answered(start, sent, at);
+                }
+                true
+            }
+            Err(error) => self.refused(error, at),
+        }
+    }
+
+    fn refused(&mut self, error: IdError, at: u64) -> bool {
+        let Self { harvest, post, .. } = self;
+        let name = format!("{:?}", error.kind());
+        if post.progress.counts(at) {
+            harvest.refused(screaming(&name), error);
+        }
+        if !error.is_retryable() {
+            harvest.failed(format!("refused for good: {error}"));
+        }
+        error.is_retryable()
+    }
+
+    /// `next_id` at full speed, a look at the clock every [`BATCH`] calls.
+    fn batches(&mut self) {
+        let mut begin = self.post.progress.now();
+        while begin < self.post.progress.end() {
+            let Self { engine, tail, post, .. } = self;
+            let outcome = match &mut post.recorder {
+                Some(recorder) => batch(engine, |id| recorder.note(tail, id.raw(), 1)),
+                None => batch(engine, |id| _ = black_box(id)),
+            };
+            let at = self.post.progress.now();
+            let (count, error) = outcome;
+            if self.post.progress.counts(at) {
+                self.harvest.ids += u64::from(count);
+                self.harvest.requests += u64::from(count);
+                self.post.progress.publish(self.post.seat, self.harvest.ids, self.harvest.requests);
+            }
+            if error.is_none() && self.post.progress.counts(begin) {
+                self.harvest.answered(begin, begin, at);
+            }
+            begin = at;
+            if let Some(error) = error {
+                if !self.refused(error, at) {
+                    return;
+                }
+                thread::sleep(pause_after(error));
+                begin = self.post.progress.now();
+            }
+        }
+    }
+}
+
+/// [`BATCH`] calls, or as many as there were before a refusal.
+#[inline]
+fn batch(engine: &Engine, mut see: impl FnMut(Id)) -> (u32, Option<IdError>) {
+    for count in 0..BATCH {
+        match engine.next_id() {
+            Ok(id) => see(id),
+            Err(error) => return (count, Some(error)),
+        }
+    }
+    (BATCH, None)
+}
+
+fn pause_after(error: IdError) -> Duration {
+    error.retry_after().unwrap_or_default().min(LONGEST_PAUSE)
+}
+
+/// Some way towards `start`: asleep while it is far, then spinning.
+fn wait_until(start: u64, now: u64) {
+    let left = start - now;
+    if left > SPIN {
+        thread::sleep(Duration::from_nanos((left - SPIN).min(NAP)));
+    } else {
+        spin_loop();
+    }
+}
+
+/// The protocol's name for an engine's refusal, so that reports read alike: `ClockBehind` is `CLOCK_BEHIND`.
+fn screaming(name: &str) -> Option<&'static str> {
+    use xuid_protocol::Status;
+    let bare = |name: &str| name.to_lowercase().replace('_', "");
+    Status::NAMED.iter().filter_map(|status| status.name()).find(|known| bare(known) == bare(name))
 }
 
 /// A folder that is gone when the bench is over.
@@ -101,5 +267,18 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // Left behind, it is a small folder among temporary ones.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_the_engine_have_the_protocols_names() {
+        let names = ["Overloaded", "ClockBehind", "NotReady", "ShuttingDown", "Forked"].map(screaming);
+        let wanted =
+            [Some("OVERLOADED"), Some("CLOCK_BEHIND"), Some("NOT_READY"), Some("SHUTTING_DOWN"), None];
+        assert_eq!(names, wanted);
     }
 }

@@ -1,0 +1,73 @@
+//! Connections to all servers, dealt to all threads, before any load begins.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::time::timeout;
+use xuid_protocol::ClusterId;
+
+use super::link::{Link, Share};
+use crate::commands::bench::plan::{Net, Plan};
+use crate::commands::runtime;
+use crate::failure::usage;
+use crate::wire::{Greeted, Wire};
+
+/// A server that answers HELLO later than this is none.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// Files beside the connections.
+const OTHER_FILES: u64 = 64;
+
+/// Link `i` is to server `i` modulo their number, and belongs to thread `i` modulo theirs.
+pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link>>)> {
+    allow_files(u64::from(net.connections) + OTHER_FILES);
+    let mut dealt: Vec<Vec<Link>> = (0..plan.threads).map(|_| Vec::new()).collect();
+    let mut first: Option<(ClusterId, &str)> = None;
+    let servers = net.servers.iter().cycle();
+    runtime(1)?.block_on(async {
+        for (number, server) in (0..net.connections).zip(servers) {
+            let greeted = greet(server).await?;
+            let (cluster, of) = *first.get_or_insert((greeted.cluster, server));
+            if cluster != greeted.cluster {
+                bail!(
+                    "{of} is of cluster {cluster} and {server} of cluster {}: ids of two clusters may be equal, so a load \
+                     on both measures nothing",
+                    greeted.cluster
+                );
+            }
+            check_count(plan, server, &greeted)?;
+            let share = Share { number: u64::from(number), of: u64::from(net.connections) };
+            dealt[number as usize % plan.threads].push(Link::new(greeted, server, plan.ask, net.pipeline, share, plan.rate));
+        }
+        Ok(())
+    })?;
+    Ok((first.map_or(ClusterId::ANY, |(cluster, _)| cluster), dealt))
+}
+
+async fn greet(server: &str) -> Result<Greeted> {
+    let connecting = timeout(GREETING, Wire::connect(server)).await;
+    let wire = connecting.with_context(|| {
+        format!("{server} did not answer HELLO within {GREETING:?}: does it speak XUID/1 (is that the port of `--listen`?)")
+    })?;
+    wire.with_context(|| format!("no load on {server}"))?.into_greeted()
+}
+
+fn check_count(plan: &Plan, server: &str, greeted: &Greeted) -> Result<()> {
+    let (count, most) = (plan.ask.count, greeted.limits.max_count);
+    if count > most {
+        return Err(usage(format!("--count is {count}, and {server} allows 1 to {most}")).into());
+    }
+    Ok(())
+}
+
+/// Raises the limit of open files as far as this user may. If that does not suffice, connecting says so.
+fn allow_files(wanted: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let target = limit.maximum.map_or(wanted, |most| most.min(wanted));
+    if limit.current.is_some_and(|now| now < target) {
+        let raised = Rlimit { current: Some(target), maximum: limit.maximum };
+        // As it was, then.
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}

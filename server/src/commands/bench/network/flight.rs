@@ -1,0 +1,94 @@
+//! The requests of one connection that are in flight, in a fixed number of places.
+
+/// The lowest bits of a request's number say its place; the others are new with each request, so that a reply that comes
+/// twice finds nothing. `--pipeline` is 1,024 at most.
+const PLACE_BITS: u32 = 16;
+
+/// A request on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// When it was meant to start.
+    pub(super) start: u64,
+    /// When it was sent.
+    pub(super) at: u64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// The number of the request in each place; 0: none.
+    places: Vec<(u64, Sent)>,
+    free: Vec<u16>,
+    last: u64,
+}
+
+impl Flight {
+    /// Room for `places` requests.
+    pub(super) fn new(places: u32) -> Self {
+        let places = places.clamp(1, 1 << PLACE_BITS);
+        let none = (0, Sent { start: 0, at: 0 });
+        Self {
+            places: vec![none; places as usize],
+            free: (0..places).rev().map(|place| place as u16).collect(),
+            last: 0,
+        }
+    }
+
+    /// How many are on their way.
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// A number for a request that is sent now; `None` if all places are taken.
+    #[inline]
+    pub(super) fn start(&mut self, sent: Sent) -> Option<u64> {
+        let place = self.free.pop()?;
+        self.last += 1 << PLACE_BITS;
+        let number = self.last | u64::from(place);
+        self.places[usize::from(place)] = (number, sent);
+        Some(number)
+    }
+
+    /// The request of that number is answered; `None` if none of that number is on its way.
+    #[inline]
+    pub(super) fn land(&mut self, number: u64) -> Option<Sent> {
+        let place = number as u16;
+        let (held, sent) = self.places.get_mut(usize::from(place))?;
+        if *held != number || number == 0 {
+            return None;
+        }
+        *held = 0;
+        self.free.push(place);
+        Some(*sent)
+    }
+
+    /// Those on their way.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Sent> {
+        self.places.iter().filter(|(number, _)| *number != 0).map(|(_, sent)| *sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_lands_once_whatever_the_order() {
+        let mut flight = Flight::new(3);
+        let sent = |start| Sent { start, at: start + 1 };
+        let numbers: Vec<u64> = (0..3).map(|start| flight.start(sent(start)).unwrap()).collect();
+        assert!(flight.is_full() && flight.start(sent(9)).is_none());
+        assert_eq!(flight.land(numbers[2]), Some(sent(2)));
+        assert_eq!(flight.land(numbers[2]), None, "twice");
+        let again = flight.start(sent(7)).unwrap();
+        assert!(again != numbers[2] && flight.land(numbers[2]).is_none(), "its place is another's now");
+        for stranger in [0, 1, u64::MAX, again + 1] {
+            assert_eq!(flight.land(stranger), None, "{stranger}");
+        }
+        assert_eq!((flight.len(), flight.iter().map(|sent| sent.start).max()), (3, Some(7)));
+    }
+}

@@ -1,0 +1,202 @@
+//! What was asked for, checked and with its defaults.
+
+use std::env;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::{Args, memory};
+use crate::commands::OrderArg;
+use crate::config::{DEFAULT_LISTEN, cores};
+use crate::failure::usage;
+
+/// One load.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) target: Target,
+    pub(super) threads: usize,
+    pub(super) ask: Ask,
+    /// Requests a second in all; `None`: closed loop.
+    pub(super) rate: Option<u64>,
+    pub(super) warmup: Duration,
+    pub(super) time: Duration,
+    /// Bytes that the census may use, where there is one.
+    pub(super) verify: Option<u64>,
+}
+
+/// What the load is put on.
+#[derive(Debug, Clone)]
+pub(super) enum Target {
+    Embedded,
+    Network(Net),
+}
+
+/// Servers, and how to talk to them.
+#[derive(Debug, Clone)]
+pub(super) struct Net {
+    pub(super) servers: Vec<String>,
+    pub(super) connections: u32,
+    pub(super) pipeline: u32,
+}
+
+/// How ids are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Next,
+    Array,
+    Runs,
+}
+
+/// One request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    pub(super) shape: Shape,
+    pub(super) count: u32,
+    pub(super) order: OrderArg,
+    pub(super) wait: Duration,
+}
+
+impl Plan {
+    /// Checks what clap cannot.
+    pub(super) fn new(args: &Args) -> Result<Self> {
+        let count = args.count.unwrap_or(1);
+        let shape = match (args.runs, count) {
+            (true, _) => Shape::Runs,
+            (false, 1) => Shape::Next,
+            (false, _) => Shape::Array,
+        };
+        if args.wait.is_some() && shape == Shape::Next && !args.embedded {
+            let text =
+                "--wait goes with --count above 1 or --runs: how long NEXT waits is the server's setting";
+            return Err(usage(text).into());
+        }
+        let wait = Duration::from_millis(u64::from(args.wait.unwrap_or(1_000)));
+        let target = if args.embedded { Target::Embedded } else { Target::Network(Net::new(args)?) };
+        let connections = match &target {
+            Target::Embedded => usize::MAX,
+            Target::Network(net) => net.connections as usize,
+        };
+        let threads = args
+            .threads
+            .map_or_else(|| if args.embedded { cores() } else { 1 }, usize::from)
+            .min(connections);
+        Ok(Self {
+            target,
+            threads,
+            ask: Ask { shape, count, order: args.order, wait },
+            rate: args.rate,
+            warmup: Duration::from_secs(args.warmup.unwrap_or(1)),
+            time: Duration::from_secs(args.seconds.unwrap_or(10)),
+            verify: args.verify.then(|| memory::bound(args.verify_memory.as_deref())).transpose()?,
+        })
+    }
+
+    /// All of it, as the report's JSON shows it.
+    pub(super) fn settings(&self) -> Value {
+        let net = match &self.target {
+            Target::Embedded => None,
+            Target::Network(net) => Some(net),
+        };
+        json!({
+            "embedded": net.is_none(),
+            "server": net.map(|net| net.servers.join(",")),
+            "connections": net.map(|net| net.connections),
+            "pipeline": net.map(|net| net.pipeline),
+            "threads": self.threads,
+            "request": self.ask.name(net.is_none()),
+            "count": self.ask.count,
+            "order": self.ask.order_name(),
+            "wait_ms": self.ask.wait.as_millis() as u64,
+            "warmup_seconds": self.warmup.as_secs(),
+            "asked_seconds": self.time.as_secs(),
+            "verify_memory": self.verify,
+        })
+    }
+}
+
+impl Net {
+    fn new(args: &Args) -> Result<Self> {
+        let given = if args.server.is_empty() {
+            let variable = env::var("XUID_SERVER").unwrap_or_else(|_| DEFAULT_LISTEN.to_owned());
+            variable.split(',').map(str::to_owned).collect()
+        } else {
+            args.server.clone()
+        };
+        let servers: Vec<String> = given.iter().map(|server| server.trim().to_owned()).collect();
+        let is_address = |server: &&String| {
+            server.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
+        };
+        if let Some(server) = servers.iter().find(is_address) {
+            let text =
+                format!("--server is {server:?}; allowed is an address and a port, as in {DEFAULT_LISTEN}");
+            return Err(usage(text).into());
+        }
+        let connections = args.connections.unwrap_or(8);
+        if servers.len() > connections as usize {
+            let text = format!("--connections is {connections}, too few for {} servers", servers.len());
+            return Err(usage(text).into());
+        }
+        Ok(Self { servers, connections, pipeline: args.pipeline.unwrap_or(16) })
+    }
+}
+
+impl Ask {
+    /// What it is called: the protocol's op, or the engine's method.
+    pub(super) fn name(&self, embedded: bool) -> &'static str {
+        match (self.shape, embedded) {
+            (Shape::Next, false) => "NEXT",
+            (Shape::Array, false) => "ARRAY",
+            (Shape::Runs, false) => "RUNS",
+            (Shape::Runs, true) => "runs",
+            (Shape::Next, true) if self.order == OrderArg::Any => "next_id",
+            (_, true) => "fill",
+        }
+    }
+
+    /// `any`, `fresh` or `ordered`.
+    pub(super) fn order_name(&self) -> &'static str {
+        match self.order {
+            OrderArg::Any => "any",
+            OrderArg::Fresh => "fresh",
+            OrderArg::Ordered => "ordered",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Usage;
+
+    fn said(args: &Args) -> String {
+        let error = Plan::new(args).unwrap_err();
+        assert!(error.is::<Usage>(), "{error:#}");
+        error.to_string()
+    }
+
+    #[test]
+    fn what_goes_together_with_nothing_is_wrong_usage() {
+        let wait = Args { wait: Some(5), ..Args::default() };
+        assert!(said(&wait).contains("--count"));
+        assert!(Plan::new(&Args { runs: true, ..wait.clone() }).is_ok());
+        assert!(Plan::new(&Args { embedded: true, ..wait }).is_ok());
+        let servers = ["a:1", "b:2"].map(str::to_owned).to_vec();
+        let few = Args { server: servers, connections: Some(1), ..Args::default() };
+        assert!(said(&few).contains("2 servers"));
+        for bad in ["localhost", "", ":7", "a:99999"] {
+            assert!(
+                said(&Args { server: vec![bad.to_owned()], ..Args::default() }).contains("--server"),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_thread_is_without_a_connection() {
+        let args = Args { threads: Some(9), connections: Some(3), ..Args::default() };
+        assert_eq!(Plan::new(&args).unwrap().threads, 3);
+        let args = Args { threads: Some(9), embedded: true, ..Args::default() };
+        assert_eq!(Plan::new(&args).unwrap().threads, 9);
+    }
+}
