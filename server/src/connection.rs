@@ -3,10 +3,13 @@
 //! # Invariants
 //! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`OUTBOX_HIGH`] and one reply, waiting requests by
 //!   `max_in_flight`;
-//! - I2 it is woken by its socket, its waiting requests, one timer and the stop, and by nothing else: idle
-//!   connections cost nothing;
+//! - I2 it is woken by its socket, its waiting requests, one timer and the stop, and for a moment after a reply by
+//!   itself ([`Vigil`]): idle connections cost nothing;
 //! - I3 what was answered is written before the close, as far as the client reads it.
 
+mod vigil;
+
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +17,19 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, WAIT_CAP};
 
+use crate::connection::vigil::Vigil;
 use crate::node::Node;
 use crate::session::{Inbox, Need, OUTBOX_HIGH, Outbox, Session};
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
 const INBOX_MOST: usize = 64 * 1024;
 
-/// A quiet connection keeps this much of its output buffer.
-const OUTBOX_KEPT: usize = 4 * 1024;
+/// What is read and dropped at once while a client is being closed.
+const FAREWELL_PIECE: usize = 4 * 1024;
 
 /// A client that is being closed and takes nothing of its last replies for so long is given up.
 const LAST_WRITE: Duration = Duration::from_secs(5);
@@ -67,6 +72,7 @@ struct Connection<'s> {
     inbox: Inbox,
     outbox: Outbox,
     need: Need,
+    vigil: Vigil,
     opened: Instant,
     /// When bytes last went either way.
     active: Instant,
@@ -89,6 +95,7 @@ impl<'s> Connection<'s> {
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             need: Need::Input,
+            vigil: Vigil::new(),
             opened: now,
             active: now,
             begun: None,
@@ -104,11 +111,16 @@ impl<'s> Connection<'s> {
         let mut timer = std::pin::pin!(sleep_until(self.due()));
         loop {
             self.advance();
+            let was_full = self.outbox.len() >= OUTBOX_HIGH;
+            if self.write_now().is_err() {
+                return Ended::Broken;
+            }
             if self.need == Need::End && self.outbox.is_empty() {
                 return Ended::Orderly;
             }
             self.wind(timer.as_mut());
-            let may_finish = self.session.in_flight() > 0 && self.outbox.len() < OUTBOX_HIGH;
+            let has_room = self.outbox.len() < OUTBOX_HIGH;
+            let may_finish = has_room && self.session.in_flight() > 0;
             let longest = self.session.longest_frame();
             tokio::select! {
                 // In this order, reading last: a client that never stops asking must starve neither its own requests
@@ -130,8 +142,24 @@ impl<'s> Connection<'s> {
                     Ok(count) => self.was_read(count),
                     Err(_) => return Ended::Broken,
                 },
+                // The output was full and is not any more. Others have their turn first.
+                () = yield_now(), if was_full && has_room => {}
+                () = yield_now(), if self.vigil.looks_on() => self.vigil.saw_nothing(Instant::now()),
             }
         }
+    }
+
+    /// Writes what the socket takes at once, which is nearly always everything.
+    fn write_now(&mut self) -> io::Result<()> {
+        while !self.outbox.is_empty() {
+            match self.writer.try_write(self.outbox.rest()) {
+                Ok(count @ 1..) => self.was_written(count),
+                Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Answers what can be answered now.
@@ -150,6 +178,9 @@ impl<'s> Connection<'s> {
     fn was_written(&mut self, count: usize) {
         self.outbox.consume(count);
         self.active = Instant::now();
+        if self.outbox.is_empty() && self.session.in_flight() == 0 {
+            self.vigil.answered(self.active);
+        }
     }
 
     fn was_read(&mut self, count: usize) {
@@ -158,6 +189,7 @@ impl<'s> Connection<'s> {
             return;
         }
         self.active = Instant::now();
+        self.vigil.asked(self.active);
         self.inbox.widen(INBOX_MOST);
     }
 
@@ -202,7 +234,6 @@ impl<'s> Connection<'s> {
         let now = Instant::now();
         if now < self.due() {
             self.inbox.shrink(self.session.longest_frame());
-            self.outbox.shrink(OUTBOX_KEPT);
             return false;
         }
         if self.leaving || self.need == Need::End {
@@ -234,7 +265,7 @@ async fn farewell(mut stream: TcpStream, mut inbox: Inbox) {
         let mut open = stream.shutdown().await.is_ok();
         while open && left > 0 {
             inbox.clear();
-            let read = stream.read_buf(inbox.room(OUTBOX_KEPT)).await.unwrap_or(0);
+            let read = stream.read_buf(inbox.room(FAREWELL_PIECE)).await.unwrap_or(0);
             left = left.saturating_sub(read);
             open = read > 0;
         }

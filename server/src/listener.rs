@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use crate::connection;
+use crate::crew::Crew;
 use crate::failure::usage;
 use crate::node::Node;
 use crate::session;
@@ -61,7 +61,7 @@ pub(crate) fn allow_connections(connections: usize) {
 }
 
 /// Accepts until the server drains. Each connection holds one permit of `permits`.
-pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Semaphore>) {
+pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Semaphore>, crew: Arc<Crew>) {
     let mut draining = node.draining();
     loop {
         let accepted = tokio::select! {
@@ -72,11 +72,7 @@ pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Sem
             Ok((stream, peer)) => match Arc::clone(&permits).try_acquire_owned() {
                 Ok(permit) => {
                     debug!(%peer, "connected");
-                    let serving = connection::serve(stream, Arc::clone(&node));
-                    tokio::spawn(async move {
-                        serving.await;
-                        drop(permit);
-                    });
+                    crew.serve(stream, Arc::clone(&node), permit);
                 }
                 Err(_) => refuse(&stream, peer, &node),
             },

@@ -3,8 +3,8 @@
 //! ```text
 //!   cli ── commands ── serve ── config          flag > variable > file > default
 //!                        │
-//!                        ├── listener ── connection ── session ──► xuid-engine
-//!                        │                (sockets)    (bytes in, bytes out)
+//!                        ├── listener ── crew ── connection ── session ──► xuid-engine
+//!                        │             (threads)  (sockets)    (bytes in, bytes out)
 //!                        ├── admin ── metrics          HTTP for probes, Prometheus and people
 //!                        └── shutdown                  signals, GOAWAY, drain, clean stop
 //! ```
@@ -17,6 +17,7 @@ mod cli;
 mod commands;
 mod config;
 mod connection;
+mod crew;
 mod failure;
 mod listener;
 mod logs;

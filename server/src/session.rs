@@ -22,8 +22,8 @@ use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use xuid_engine::Run;
 use xuid_protocol::{
-    HEADER_LEN, Limits, Order, ParsedRequest, Phase, Preface, Refusal, Request, Status, check_preface,
-    foreign_line, goaway, parse_request, reply_bye, reply_error,
+    HEADER_LEN, ID_REPLY_LEN, Limits, Op, Order, ParsedRequest, Phase, Preface, Refusal, Request, Status,
+    check_preface, foreign_line, goaway, id_reply, parse_request, plain_next, reply_bye, reply_error,
 };
 
 pub(crate) use answer::refuse_connection;
@@ -106,11 +106,12 @@ impl Session {
             }
             let stepped = match self.stage {
                 Stage::Preface => self.preface(inbox, outbox),
-                Stage::Greeting | Stage::Serving => self.frame(inbox, outbox),
+                Stage::Greeting => self.frame(inbox, outbox),
+                Stage::Serving => self.nexts(inbox, outbox) || self.frame(inbox, outbox),
                 Stage::Leaving { .. } if !self.waiting.is_empty() => break Need::Room,
                 Stage::Leaving { bye } => {
                     if let Some(request_id) = bye {
-                        reply_bye(outbox.frames(), request_id);
+                        outbox.append(|out| reply_bye(out, request_id));
                         self.stage = Stage::Leaving { bye: None };
                     }
                     break Need::End;
@@ -153,7 +154,7 @@ impl Session {
     /// Tells the client to leave. Before HELLO there is nobody to tell.
     pub(crate) fn go_away(&self, outbox: &mut Outbox) {
         if self.stage == Stage::Serving {
-            goaway(outbox.frames());
+            outbox.append(goaway);
         }
     }
 
@@ -166,11 +167,8 @@ impl Session {
             }
             Preface::Foreign(foreign) => {
                 let admin = self.node.places.admin;
-                foreign_line(
-                    outbox.frames(),
-                    foreign,
-                    admin.as_ref().map(|admin| admin as &dyn std::fmt::Display),
-                );
+                let admin = admin.as_ref().map(|admin| admin as &dyn std::fmt::Display);
+                outbox.append(|out| foreign_line(out, foreign, admin));
                 self.node.traffic.foreign();
                 self.stage = Stage::Broken;
             }
@@ -178,43 +176,75 @@ impl Session {
         true
     }
 
+    /// Answers the frames at the front that are nothing but NEXT, as far as ids are at hand; false if there was none.
+    /// What is told here in a few comparisons a frame, [`frame`](Self::frame) tells as well.
+    fn nexts(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> bool {
+        let (heads, _) = inbox.rest().as_chunks::<HEADER_LEN>();
+        let room = OUTBOX_HIGH.saturating_sub(outbox.len()).div_ceil(ID_REPLY_LEN);
+        let heads = &heads[..heads.len().min(room)];
+        if heads.first().is_none_or(|head| plain_next(head).is_none()) {
+            return false;
+        }
+        let engine = &self.node.engine;
+        let mut answered = 0;
+        let answer = || {
+            outbox.put(heads.len() * ID_REPLY_LEN, |slots| {
+                let (slots, _) = slots.as_chunks_mut::<ID_REPLY_LEN>();
+                for (head, slot) in heads.iter().zip(slots) {
+                    let Some(request_id) = plain_next(head) else { break };
+                    let Ok(id) = engine.try_next_id() else { break };
+                    *slot = id_reply(request_id, id.raw());
+                    answered += 1;
+                }
+                answered * ID_REPLY_LEN
+            });
+        };
+        if catch_unwind(AssertUnwindSafe(answer)).is_err() {
+            // Nothing was put; the ids are spent. The frame that did it is tried by itself, and answered.
+            return false;
+        }
+        self.tally.requests(Op::Next, answered as u32);
+        inbox.consume(answered * HEADER_LEN);
+        answered > 0
+    }
+
     /// Answers one frame; false if there is no whole one.
     fn frame(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> bool {
         let phase = if self.stage == Stage::Serving { Phase::Serving } else { Phase::Greeting };
         let parsed = parse_request(inbox.rest(), phase, self.limits.max_body);
         let ParsedRequest::Frame { consumed, request_id, op, request } = parsed else { return false };
-        let before = outbox.frames().len();
+        let before = outbox.len();
         let result = request.and_then(|request| {
             self.tally.request(request.op());
-            let answer = || self.answer(request_id, request, outbox.frames());
+            let answer = || self.answer(request_id, request, outbox);
             catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| Err(self.panicked()))
         });
         if let Err(refusal) = result {
-            outbox.frames().truncate(before);
+            outbox.truncate(before);
             self.refuse(request_id, op, &refusal, outbox);
         }
         inbox.consume(consumed);
         true
     }
 
-    fn answer(&mut self, request_id: u64, request: Request<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn answer(&mut self, request_id: u64, request: Request<'_>, outbox: &mut Outbox) -> Result<(), Refusal> {
         match request {
             Request::Next { order } => {
                 let shape = Shape::Next { request_id };
-                self.take(shape, 1, order, self.node.limits.wait, out)
+                self.take(shape, 1, order, self.node.limits.wait, outbox)
             }
             Request::Array(bulk) => {
                 self.limits.check_count(bulk.count)?;
                 let shape = Shape::Array { request_id, count: bulk.count };
-                self.take(shape, bulk.count, bulk.order, bulk.wait(), out)
+                self.take(shape, bulk.count, bulk.order, bulk.wait(), outbox)
             }
             Request::Runs(bulk) => {
                 self.limits.check_count(bulk.count)?;
                 let shape = Shape::Runs { request_id, count: bulk.count };
-                self.take(shape, bulk.count, bulk.order, bulk.wait(), out)
+                self.take(shape, bulk.count, bulk.order, bulk.wait(), outbox)
             }
             Request::Hello(hello) => {
-                answer::hello(&self.node, &self.limits, request_id, &hello, out)?;
+                outbox.append(|out| answer::hello(&self.node, &self.limits, request_id, &hello, out))?;
                 self.stage = Stage::Serving;
                 Ok(())
             }
@@ -223,7 +253,7 @@ impl Session {
                 Ok(())
             }
             other => {
-                answer::at_once(&self.node, request_id, other, out);
+                outbox.append(|out| answer::at_once(&self.node, request_id, other, out));
                 Ok(())
             }
         }
@@ -236,12 +266,12 @@ impl Session {
         count: u32,
         order: Order,
         wait: Duration,
-        out: &mut Vec<u8>,
+        outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
         let order = answer::engine_order(order);
         match self.node.engine.try_runs(count, order, &mut self.scratch) {
             Ok(()) => {
-                shape.write(self.scratch.drain(..), out);
+                shape.write(self.scratch.drain(..), outbox);
                 self.scratch.shrink_to(SCRATCH_KEPT);
                 Ok(())
             }
@@ -250,16 +280,16 @@ impl Session {
                 self.waiting.push(Waiting::new(shape, pending));
                 Ok(())
             }
-            Err(error) => Err(answer::refusal(&error)),
+            Err(error) => Err(answer::refusal(error)),
         }
     }
 
     fn finish_one(&mut self, done: Done, outbox: &mut Outbox) {
         let Done { shape, result } = done;
         match result {
-            Some(Ok(runs)) => shape.write(runs.into_iter(), outbox.frames()),
+            Some(Ok(runs)) => shape.write(runs.into_iter(), outbox),
             Some(Err(error)) => {
-                let refusal = answer::refusal(&error);
+                let refusal = answer::refusal(error);
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
             }
             None => {
@@ -271,7 +301,7 @@ impl Session {
 
     fn refuse(&mut self, request_id: u64, op: u8, refusal: &Refusal, outbox: &mut Outbox) {
         self.tally.error(refusal.status);
-        reply_error(outbox.frames(), request_id, op, refusal);
+        outbox.append(|out| reply_error(out, request_id, op, refusal));
         if refusal.closes {
             self.stage = Stage::Broken;
             // Dropped, they give back what was gathered for them.

@@ -32,7 +32,12 @@ pub(crate) struct Tally {
 impl Tally {
     /// A request that could be read.
     pub(crate) fn request(&mut self, op: Op) {
-        self.requests[index_of(op)] += 1;
+        self.requests(op, 1);
+    }
+
+    /// Requests that could be read.
+    pub(crate) fn requests(&mut self, op: Op, count: u32) {
+        self.requests[index_of(op)] += count;
         self.dirty = true;
     }
 

@@ -94,8 +94,8 @@ fn announced(child: &mut Child) -> Result<SocketAddr> {
     let stdout = child.stdout.as_mut().context("its output is not piped")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
-    let words = line.split(|char: char| char.is_whitespace() || char == ',');
-    let found = words.filter_map(|word| word.parse().ok()).next();
+    let mut words = line.split(|char: char| char.is_whitespace() || char == ',');
+    let found = words.find_map(|word| word.parse().ok());
     found.with_context(|| format!("the server told no address: {line:?}"))
 }
 

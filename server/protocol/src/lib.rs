@@ -41,16 +41,17 @@ pub use order::Order;
 pub use preface::{Foreign, PREFACE, Preface, check_preface, foreign_line};
 pub use refusal::Refusal;
 pub use reply::encode::{
-    goaway, reply_bye, reply_decode, reply_error, reply_hello, reply_id, reply_info, reply_ping, reply_stats,
+    ID_REPLY_LEN, goaway, id_reply, reply_bye, reply_decode, reply_error, reply_hello, reply_id, reply_info,
+    reply_ping, reply_stats,
 };
 pub use reply::parse::{ParsedReply, parse_reply};
-pub use reply::writer::{ArrayWriter, RunsWriter};
+pub use reply::writer::{ArraySlots, ArrayWriter, RunsWriter};
 pub use reply::{BadReply, Decoded, ErrorReply, Ids, Reply, Runs};
 pub use request::encode::{
     request_array, request_bye, request_decode, request_hello, request_info, request_next, request_ping,
     request_runs, request_stats,
 };
-pub use request::parse::{ParsedRequest, Phase, parse_request};
+pub use request::parse::{ParsedRequest, Phase, parse_request, plain_next};
 pub use request::{Bulk, Request};
 pub use run::{Run, RunIds};
 pub use status::Status;

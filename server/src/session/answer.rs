@@ -90,7 +90,7 @@ pub(super) fn engine_order(order: Order) -> xuid_engine::Order {
 
 /// The protocol's word for why there are no ids.
 #[cold]
-pub(super) fn refusal(error: &IdError) -> Refusal {
+pub(super) fn refusal(error: IdError) -> Refusal {
     let status = match error.kind() {
         IdErrorKind::NotReady => Status::NOT_READY,
         IdErrorKind::Overloaded => Status::OVERLOADED,

@@ -230,6 +230,56 @@ fn ids_of_one_conversation_are_all_different_and_ordered_ones_ascend() {
     }
 }
 
+/// NEXT in each form that a client may write: bare, with its order, and with a status that nobody looks at.
+fn next_in_form(form: u64, request_id: u64) -> Vec<u8> {
+    match form % 3 {
+        0 => frame(|out| request_next(out, request_id, Order::Any)),
+        1 => [&[1, 0, 0, 0, 0x10, 0, 0, 0][..], &request_id.to_le_bytes(), &[Order::Any.code()]].concat(),
+        _ => [&[0, 0, 0, 0, 0x10, 0, 7, 0][..], &request_id.to_le_bytes()].concat(),
+    }
+}
+
+/// Answers all of `input`, as a connection does that writes whenever it may.
+fn converse(talk: &mut Talk, input: &[u8]) -> Vec<(u64, Said)> {
+    let (mut need, mut replies) = (talk.say(input), Vec::new());
+    loop {
+        talk.settle();
+        replies.append(&mut talk.replies());
+        if need != Need::Room {
+            return replies;
+        }
+        need = talk.session.receive(&mut talk.inbox, &mut talk.outbox);
+    }
+}
+
+#[test]
+fn a_flood_of_nexts_is_answered_one_by_one_and_no_id_comes_twice() {
+    // On declared land, where every id is at hand, and on what the clock brings, where some have to be waited for.
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+    let (limits, places) = (Home::shared().limits, Home::shared().places);
+    let by_the_clock = Arc::new(Node::new(engine, limits, None, places));
+    for node in [Home::shared(), by_the_clock] {
+        let mut talk = Talk::greeted(node);
+        // Runs of one form between the others, and far more replies than the output holds.
+        let input: Vec<u8> = (0..30_000).flat_map(|id| next_in_form(id / 50 * (id % 7 / 6), id)).collect();
+        let mut replies = converse(&mut talk, &input);
+        replies.sort_unstable_by_key(|(request_id, _)| *request_id);
+        let asked = replies.iter().map(|(request_id, _)| *request_id);
+        assert!(asked.eq(0..30_000), "each is answered, and once");
+        let ids: std::collections::HashSet<u64> = replies
+            .iter()
+            .map(|(_, said)| match said {
+                Said::Ids(ids) if ids.len() == 1 => ids[0],
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(ids.len(), 30_000);
+        let counted = talk.session.node.traffic.requests().find(|(op, _)| *op == Op::Next);
+        assert!(counted.is_some_and(|(_, count)| count >= 30_000), "{counted:?}");
+    }
+}
+
 #[test]
 fn a_ping_is_answered_while_requests_wait_and_they_are_answered_later() {
     let mut talk = Talk::greeted(Home::shared());

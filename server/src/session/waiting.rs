@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use xuid_engine::{IdError, Pending, Run};
-use xuid_protocol::{ArrayWriter, Op, RunsWriter, reply_id};
+use xuid_protocol::{ArraySlots, Op, RunsWriter, reply_id};
+
+use super::buffers::Outbox;
 
 /// Which reply the ids go into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,27 +35,31 @@ impl Shape {
     }
 
     /// Copies the ids into the output: from here on they are spent.
-    pub(super) fn write(self, runs: impl Iterator<Item = Run>, out: &mut Vec<u8>) {
+    pub(super) fn write(self, runs: impl Iterator<Item = Run>, outbox: &mut Outbox) {
         match self {
-            Self::Next { request_id } => {
+            Self::Next { request_id } => outbox.append(|out| {
                 for run in runs {
                     reply_id(out, request_id, run.first().raw());
                 }
-            }
+            }),
             Self::Array { request_id, count } => {
-                let mut writer = ArrayWriter::begin(out, request_id, count);
-                for run in runs {
-                    writer.run(run.first().raw(), run.len());
-                }
-                writer.finish();
+                let len = ArraySlots::frame_len(count);
+                outbox.put(len, |frame| {
+                    let mut slots = ArraySlots::begin(frame, request_id, count);
+                    for run in runs {
+                        slots.run(run.first().raw(), run.len());
+                    }
+                    slots.finish();
+                    len
+                });
             }
-            Self::Runs { request_id, count } => {
+            Self::Runs { request_id, count } => outbox.append(|out| {
                 let mut writer = RunsWriter::begin(out, request_id, count);
                 for run in runs {
                     writer.run(run.first().raw(), run.len());
                 }
                 writer.finish();
-            }
+            }),
         }
     }
 }

@@ -6,6 +6,9 @@ use crate::op::Op;
 use crate::refusal::Refusal;
 use crate::reply::Decoded;
 
+/// Bytes of the reply to NEXT.
+pub const ID_REPLY_LEN: usize = HEADER_LEN + 8;
+
 /// The front of `text` that fits `limit` bytes, cut between characters.
 fn fitting(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]
@@ -47,11 +50,17 @@ pub fn reply_ping(out: &mut Vec<u8>, request_id: u64, bytes: &[u8]) {
 /// Appends the reply to NEXT.
 #[inline]
 pub fn reply_id(out: &mut Vec<u8>, request_id: u64, id: u64) {
-    // One append of 24 bytes: this is the most frequent frame of all.
-    let mut frame = [0; HEADER_LEN + 8];
+    out.extend_from_slice(&id_reply(request_id, id));
+}
+
+/// The reply to NEXT by itself, for those who know where it goes: it is the most frequent frame of all.
+#[must_use]
+#[inline]
+pub fn id_reply(request_id: u64, id: u64) -> [u8; ID_REPLY_LEN] {
+    let mut frame = [0; ID_REPLY_LEN];
     frame[..HEADER_LEN].copy_from_slice(&Header::reply(Op::Next, 8, request_id).encode());
     frame[HEADER_LEN..].copy_from_slice(&id.to_le_bytes());
-    out.extend_from_slice(&frame);
+    frame
 }
 
 /// Appends the reply to DECODE.

@@ -4,6 +4,8 @@
 //! - I1 the output ends with a whole frame or is as long as before: a writer that is dropped unfinished takes its
 //!   frame back;
 //! - I2 a finished frame holds exactly the count it was begun with: all or nothing.
+//!
+//! I1 is for the writers that append; [`ArraySlots`] leaves it to whoever owns the memory.
 
 use crate::header::{HEADER_LEN, Header};
 use crate::limits::COUNT_CEILING;
@@ -60,9 +62,7 @@ impl<'o> ArrayWriter<'o> {
         let at = self.frame.out.len();
         self.frame.out.resize(at + 8 * len as usize, 0);
         let (slots, _) = self.frame.out[at..].as_chunks_mut::<8>();
-        for (slot, id) in slots.iter_mut().zip(first..) {
-            *slot = id.to_le_bytes();
-        }
+        write_run(slots, first);
     }
 
     /// Writes these ids.
@@ -93,6 +93,77 @@ impl<'o> ArrayWriter<'o> {
     fn take(&mut self, len: u32) {
         assert!(len <= self.left, "{len} ids where {} are missing", self.left);
         self.left -= len;
+    }
+}
+
+/// The reply to ARRAY in memory that is there already, for those who keep it: no byte is written twice.
+///
+/// ```
+/// use xuid_protocol::ArraySlots;
+/// let mut frame = vec![0; ArraySlots::frame_len(5)];
+/// let mut slots = ArraySlots::begin(&mut frame, 7, 5);
+/// slots.run(100, 3);
+/// slots.run(200, 2);
+/// slots.finish();
+/// ```
+#[derive(Debug)]
+#[must_use = "a frame that is not finished holds what was there before"]
+pub struct ArraySlots<'o> {
+    left: &'o mut [[u8; 8]],
+}
+
+impl<'o> ArraySlots<'o> {
+    /// Bytes of the frame of `count` ids.
+    ///
+    /// # Panics
+    /// If `count` is above [`COUNT_CEILING`].
+    #[must_use]
+    pub const fn frame_len(count: u32) -> usize {
+        assert!(count <= COUNT_CEILING, "more ids than a frame holds");
+        HEADER_LEN + 8 + 8 * count as usize
+    }
+
+    /// Begins the frame of exactly `count` ids.
+    ///
+    /// # Panics
+    /// If `frame` is not [`frame_len`](Self::frame_len) bytes long.
+    pub fn begin(frame: &'o mut [u8], request_id: u64, count: u32) -> Self {
+        assert_eq!(frame.len(), Self::frame_len(count), "the frame of {count} ids");
+        let (front, ids) = frame.split_at_mut(HEADER_LEN + 8);
+        let body_len = (8 + ids.len()) as u32;
+        front[..HEADER_LEN].copy_from_slice(&Header::reply(Op::Array, body_len, request_id).encode());
+        // The second word is reserved.
+        front[HEADER_LEN..].copy_from_slice(&u64::from(count).to_le_bytes());
+        Self { left: ids.as_chunks_mut().0 }
+    }
+
+    /// Writes `len` ids, the first of which is `first` and each one more than the one before.
+    ///
+    /// # Panics
+    /// If more ids come than the frame was begun for.
+    #[inline]
+    pub fn run(&mut self, first: u64, len: u32) {
+        let (missing, len) = (self.left.len(), len as usize);
+        assert!(len <= missing, "{len} ids where {missing} are missing");
+        let (slots, left) = std::mem::take(&mut self.left).split_at_mut(len);
+        write_run(slots, first);
+        self.left = left;
+    }
+
+    /// Ends the frame.
+    ///
+    /// # Panics
+    /// If ids are missing: a frame must not say more than it carries.
+    pub fn finish(self) {
+        assert!(self.left.is_empty(), "ids missing in a reply to ARRAY");
+    }
+}
+
+/// `first` and what follows it, one a slot.
+#[inline]
+fn write_run(slots: &mut [[u8; 8]], first: u64) {
+    for (offset, slot) in slots.iter_mut().enumerate() {
+        *slot = first.wrapping_add(offset as u64).to_le_bytes();
     }
 }
 
@@ -238,6 +309,30 @@ mod tests {
         runs.run(50, 5);
         drop(runs);
         assert_eq!(out, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_frame_in_place_has_the_bytes_of_an_appended_one() {
+        let mut appended = Vec::new();
+        let mut writer = ArrayWriter::begin(&mut appended, 9, 700);
+        let mut in_place = vec![0xaa; ArraySlots::frame_len(700)];
+        let mut slots = ArraySlots::begin(&mut in_place, 9, 700);
+        for (first, len) in [(1 << 40, 512), (77, 0), (u64::MAX >> 1, 1), (4_096, 187)] {
+            writer.run(first, len);
+            slots.run(first, len);
+        }
+        writer.finish();
+        slots.finish();
+        assert_eq!(in_place, appended);
+    }
+
+    #[test]
+    #[should_panic(expected = "ids missing")]
+    fn a_frame_in_place_must_be_filled() {
+        let mut frame = vec![0; ArraySlots::frame_len(10)];
+        let mut slots = ArraySlots::begin(&mut frame, 1, 10);
+        slots.run(0, 9);
+        slots.finish();
     }
 
     #[test]
