@@ -24,13 +24,14 @@ pub type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
 /// All groups, in the order of the table.
 pub const GROUPS: [Group; 9] = [
+    // First: some peers leave threads of their own behind, which tick.
+    ("idle", idle::rows),
     ("hot", hot::rows),
     ("steady", steady::rows),
     ("bulk", bulk::rows),
     ("sustained", land::sustained),
     ("burst", land::burst),
     ("spill", spill::rows),
-    ("idle", idle::rows),
     ("tcp", served::tcp),
     ("client", served::client),
 ];
