@@ -168,7 +168,11 @@ impl Engine {
         })
     }
 
-    /// A generator owned by one thread: faster than a shared engine, since it has no thread-local to look up.
+    /// A generator owned by one thread: faster than a shared engine, since it has no thread-local to look up. It maps a
+    /// page of its own, so it is something to keep, not to make for each id.
+    ///
+    /// # Panics
+    /// If the process may not map another page.
     #[must_use]
     pub fn handle(&self) -> Handle {
         Handle::new(self.clone(), self.shared.clone())

@@ -107,6 +107,11 @@ impl Settings {
             let allowed = "1 to 64, and 1 where a certain worker is asked for";
             return Err(BuildError::Setting { setting: "workers", found: self.workers.to_string(), allowed });
         }
+        let Tiers { longest_run, .. } = self.tiers;
+        if !longest_run.is_power_of_two() || longest_run > LONGEST_BLOCK {
+            let (setting, allowed) = ("tiers.longest_run", "a power of two, at most 4,096");
+            return Err(BuildError::Setting { setting, found: longest_run.to_string(), allowed });
+        }
         Ok(())
     }
 
@@ -122,5 +127,20 @@ impl Settings {
     pub(crate) fn ages(&self, layout: &Layout) -> Ages {
         let ticks = |duration| layout.ticks_in_ns(nanos(duration));
         Ages { max: ticks(self.max_age), fresh_ns: nanos(FRESH), ordered: ticks(ORDERED) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_in_a_slot_is_a_power_of_two_or_the_engine_is_not_built() {
+        for (longest_run, fits) in
+            [(0, false), (1, true), (1_000, false), (LONGEST_BLOCK, true), (8_192, false)]
+        {
+            let tiers = Tiers { longest_run, ..Tiers::default() };
+            assert_eq!(Settings { tiers, ..Settings::default() }.check().is_ok(), fits, "{longest_run}");
+        }
     }
 }

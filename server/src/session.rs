@@ -280,7 +280,7 @@ impl Session {
                 self.waiting.push(Waiting::new(shape, pending));
                 Ok(())
             }
-            Err(error) => Err(answer::refusal(error)),
+            Err(error) => Err(answer::refusal(&self.node, error)),
         }
     }
 
@@ -289,7 +289,7 @@ impl Session {
         match result {
             Some(Ok(runs)) => shape.write(runs.into_iter(), outbox),
             Some(Err(error)) => {
-                let refusal = answer::refusal(error);
+                let refusal = answer::refusal(&self.node, error);
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
             }
             None => {

@@ -60,7 +60,7 @@ impl Vigil {
         if self.until.take().is_some() {
             self.last_keep_off = 0;
         }
-        self.quick = if alone && soon { self.quick + 1 } else { 0 };
+        self.quick = if alone && soon { self.quick.saturating_add(1) } else { 0 };
     }
 
     /// Everything that was asked is answered and written.

@@ -88,9 +88,10 @@ pub(super) fn engine_order(order: Order) -> xuid_engine::Order {
     }
 }
 
-/// The protocol's word for why there are no ids.
+/// The protocol's word for why there are no ids. What the engine waits for is not in its error, and a client can't ask
+/// its status: it is told here.
 #[cold]
-pub(super) fn refusal(error: IdError) -> Refusal {
+pub(super) fn refusal(node: &Node, error: IdError) -> Refusal {
     let status = match error.kind() {
         IdErrorKind::NotReady => Status::NOT_READY,
         IdErrorKind::Overloaded => Status::OVERLOADED,
@@ -100,7 +101,12 @@ pub(super) fn refusal(error: IdError) -> Refusal {
         IdErrorKind::ShuttingDown => Status::SHUTTING_DOWN,
         _ => Status::INTERNAL,
     };
-    let refusal = Refusal::new(status, error.to_string());
+    let notes = match status {
+        Status::NOT_READY | Status::WINDOW_LOST | Status::EXHAUSTED => node.readiness().1.join("; "),
+        _ => String::new(),
+    };
+    let text = if notes.is_empty() { error.to_string() } else { format!("{error}. Now: {notes}") };
+    let refusal = Refusal::new(status, text);
     match error.retry_after() {
         Some(pause) => refusal.retry_after(pause),
         None if status.is_retryable() => refusal.retry_after(SOON),

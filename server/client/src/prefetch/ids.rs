@@ -89,22 +89,29 @@ impl Ids {
         let now = Instant::now();
         let rest = self.hand.take_front(u64::MAX);
         let had = std::mem::take(&mut self.had);
-        let mut stock = self.shared.lock();
+        let shared = Arc::clone(&self.shared);
+        let mut stock = shared.lock();
         stock.settle(had, &rest);
         if stock.is_closed() {
             return Err(ClientError::Closed);
         }
-        let run = stock.take(now);
-        let wake = stock.raise_demand();
-        drop(stock);
-        if wake {
-            self.shared.wanted.notify_one();
+        // A run that is called off between here and the hit is settled like any other, and another one taken: each time
+        // there is less in stock, and without an end to it a caller would wait beside a full stock.
+        loop {
+            let run = stock.take(now, shared.oldest.vintage());
+            let wake = stock.raise_demand();
+            if wake {
+                shared.wanted.notify_one();
+            }
+            let Some(run) = run else { return Ok(None) };
+            self.had = run.left();
+            self.hand = run;
+            if let Some(id) = self.hit() {
+                return Ok(Some(id));
+            }
+            let rest = self.hand.take_front(u64::MAX);
+            stock.settle(std::mem::take(&mut self.had), &rest);
         }
-        let Some(run) = run else { return Ok(None) };
-        self.had = run.left();
-        self.hand = run;
-        // Called off between lock and here: it is settled by the next call, as any other.
-        Ok(self.hit())
     }
 
     /// One look of a caller who waits; `first`: it has only begun to.
@@ -253,5 +260,22 @@ mod tests {
         drop(ids);
         let stats = shared.lock().stats();
         assert_eq!((stats.issued, stats.wasted_by_age, stats.held), (2, 99, 9), "{stats:?}");
+    }
+
+    #[test]
+    fn a_run_that_is_called_off_before_the_stock_is_told_is_passed_over_at_once() {
+        let shared = Arc::new(stocked(std::process::id(), 100));
+        let now = Instant::now();
+        let mut cellar = Cellar::new(shared.options.max_age);
+        let (_, later) = (cellar.date(now), cellar.date(now + shared.options.max_age));
+        let mut stock = shared.lock();
+        stock.ask(10, 0);
+        stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now);
+        drop(stock);
+        // The refiller stands between the word and the lock.
+        shared.oldest.raise(later);
+        assert_eq!(Ids::new(Arc::clone(&shared)).try_next(), Some(500));
+        let stats = shared.lock().stats();
+        assert_eq!((stats.issued, stats.wasted_by_age), (1, 100), "{stats:?}");
     }
 }

@@ -58,11 +58,12 @@ impl Stock {
         }
     }
 
-    /// A run for a handle, not older than allowed (P2): whole, or as much as leaves something for the other handles.
-    pub(super) fn take(&mut self, now: Instant) -> Option<Held> {
+    /// A run for a handle, not older than allowed (P2) and not called off: whole, or as much as leaves something for the
+    /// other handles.
+    pub(super) fn take(&mut self, now: Instant, oldest: Vintage) -> Option<Held> {
         loop {
             let run = self.runs.front_mut()?;
-            if now.saturating_duration_since(run.asked()) >= self.max_age {
+            if run.vintage() < oldest || now.saturating_duration_since(run.asked()) >= self.max_age {
                 let run = self.runs.pop_front()?;
                 self.held -= run.left();
                 self.stats.wasted_by_age += run.left();

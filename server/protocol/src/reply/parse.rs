@@ -140,6 +140,10 @@ fn parse_runs(mut fields: Fields<'_>) -> Result<Runs<'_>, &'static str> {
     if runs.iter().any(|run| run.last().is_none()) {
         return Err("a run is empty, or leaves 64 bits");
     }
+    // Else one id would come as often as it counts.
+    if runs.iter().any(|run| run.stride == 0 && run.count > 1) {
+        return Err("a run of more than one id has a stride of 0");
+    }
     if runs.iter().map(|run| u64::from(run.count)).sum::<u64>() != u64::from(ids) {
         return Err("its runs do not add up to its count");
     }

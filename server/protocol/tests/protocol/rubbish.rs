@@ -139,3 +139,17 @@ fn a_claim_is_refused_by_its_header_alone() {
         }
     }
 }
+
+#[test]
+fn runs_that_would_hold_one_id_several_times_are_no_reply() {
+    for (count, stride, fits) in [(3, 1, true), (3, 0, false), (1, 0, true), (2, u32::MAX, true)] {
+        let mut bytes = Vec::new();
+        bytes.extend(24_u32.to_le_bytes());
+        bytes.extend([0x92, 0, 0, 0]);
+        bytes.extend(7_u64.to_le_bytes());
+        bytes.extend([count, 1_u32].map(u32::to_le_bytes).as_flattened());
+        bytes.extend(1_000_u64.to_le_bytes());
+        bytes.extend([count, stride].map(u32::to_le_bytes).as_flattened());
+        assert_eq!(parse_reply(&bytes, 1 << 20).is_ok(), fits, "{count} ids with a stride of {stride}");
+    }
+}
