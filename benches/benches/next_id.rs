@@ -8,9 +8,10 @@ use std::collections::HashSet;
 use std::hint::black_box;
 use std::time::Duration;
 
+use xuid_benches::land::Farm;
 use xuid_benches::measure::{rate, spread};
 use xuid_benches::peers::SeedRing;
-use xuid_engine::{Engine, Floor, Id, IdError};
+use xuid_engine::{Engine, Id, IdError};
 
 thread_local! {
     static COUNTER: Cell<u64> = const { Cell::new(0) };
@@ -37,12 +38,6 @@ fn used(outcome: Result<Id, IdError>) -> u64 {
 const ROUNDS: usize = 5;
 const SPAN: Duration = Duration::from_millis(800);
 
-fn engine(folder: &tempfile::TempDir) -> Result<Engine, Box<dyn std::error::Error>> {
-    let years = Duration::from_hours(10 * 365 * 24);
-    let builder = Engine::builder().data_dir(folder.path()).floor(Floor::Epoch);
-    Ok(builder.max_age(years).backfill(years).build()?)
-}
-
 /// A benchmark of wrong ids is worth nothing: both subjects are checked first.
 fn check(engine: &Engine, ring: &SeedRing) -> Result<(), Box<dyn std::error::Error>> {
     let mut seen = HashSet::new();
@@ -57,8 +52,7 @@ fn check(engine: &Engine, ring: &SeedRing) -> Result<(), Box<dyn std::error::Err
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = tempfile::tempdir()?;
-    let engine = engine(&folder)?;
+    let Farm { engine, folder: _folder } = Farm::declared()?;
     let ring = SeedRing::new();
     check(&engine, &ring)?;
     println!(

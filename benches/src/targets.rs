@@ -57,27 +57,12 @@ fn short(value: f64) -> String {
 
 /// A row that must reach at least so much.
 fn at_least(path: &str, figures: String, ratio: f64, bound: f64, of: &str) -> Row {
-    Row {
-        path: path.to_owned(),
-        figures,
-        ratio,
-        target: format!("at least {} {of}", plain(bound)),
-        met: ratio >= bound,
-    }
+    let target = format!("at least {bound} {of}");
+    Row { path: path.to_owned(), figures, ratio, target, met: ratio >= bound }
 }
 
 /// A row that may reach at most so much.
 fn at_most(path: &str, figures: String, ratio: f64, bound: f64, of: &str) -> Row {
-    Row {
-        path: path.to_owned(),
-        figures,
-        ratio,
-        target: format!("at most {} {of}", plain(bound)),
-        met: ratio <= bound,
-    }
-}
-
-/// The shortest way to write it.
-fn plain(value: f64) -> String {
-    format!("{value}")
+    let target = format!("at most {bound} {of}");
+    Row { path: path.to_owned(), figures, ratio, target, met: ratio <= bound }
 }
