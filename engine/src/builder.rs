@@ -1,7 +1,7 @@
 //! Configures and starts an engine.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::layout::Layout;
 use crate::minter::Minter;
 use crate::node;
 use crate::producer::{Producer, Upkeep, explain};
-use crate::registrar::{Cause, Done, Job, Registrar, Tally};
+use crate::registrar::{Cause, Done, Job, Registrar, Tally, Watched};
 use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};
-use crate::registry::{Registry, Token};
+use crate::registry::{Genesis, Registry, Token};
 use crate::reserve::Reserve;
 use crate::settings::Settings;
 use crate::shared::{Parts, Shared};
@@ -241,12 +241,50 @@ fn owner() -> String {
     format!("{host} pid {}", std::process::id())
 }
 
+/// An engine whose threads do not run: whoever has it turns the producer and does the registrar's jobs.
+pub(crate) struct Assembly {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) producer: Producer,
+    pub(crate) registrar: Registrar,
+    /// What the registrar is to do; it ends with the producer, which holds the only sender.
+    pub(crate) jobs: Receiver<Job>,
+    /// Where it says what it did.
+    pub(crate) done: Sender<Done>,
+}
+
 fn start(
     registry: Box<dyn Registry>,
     folder: Option<&Path>,
     settings: Settings,
     clock: Arc<dyn Clock>,
 ) -> Result<Engine, BuildError> {
+    let spill = settings.spill;
+    let open = |genesis: &Genesis, tenure: &mut Tenure| match folder {
+        Some(folder) if spill => stock::open(folder, genesis, tenure),
+        Some(_) => stock::none("it is switched off"),
+        None => stock::none("there is no data folder"),
+    };
+    let identity = (Token(random()?), owner());
+    let Assembly { shared, mut producer, registrar, jobs, done } =
+        assemble(registry, identity, open, settings, clock, std::thread::sleep)?;
+    let wake = shared.producer.clone();
+    // The producer holds the only sender of jobs: when it has done its clean stop, the registrar ends too.
+    let threads = vec![
+        spawn("xuid-producer", move || producer.run())?,
+        spawn("xuid-registrar", move || registrar.serve(&jobs, &done, &wake))?,
+    ];
+    Ok(Engine::new(shared, threads))
+}
+
+/// Opens the spill by `open` and takes a first worker, for which it may `sleep` a little.
+pub(crate) fn assemble(
+    registry: Box<dyn Registry>,
+    (token, owner): (Token, String),
+    open: impl FnOnce(&Genesis, &mut Tenure) -> Stock,
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    sleep: impl Fn(Duration),
+) -> Result<Assembly, BuildError> {
     let (genesis, described) = (*registry.genesis(), registry.describe());
     let layout = genesis.layout;
     let epoch =
@@ -255,18 +293,15 @@ fn start(
     let minter = Minter::new(layout, clock.clone(), supervisor, settings.ages(&layout));
     let mut gate = Gate::new(minter);
 
-    let mut tenure = Tenure::new(registry, Token(random()?), owner());
-    let Stock { log, inherited, refused } = match folder {
-        Some(folder) if settings.spill => stock::open(folder, &genesis, &mut tenure),
-        Some(_) => none("it is switched off"),
-        None => none("there is no data folder"),
-    };
     let tally = Arc::new(Mutex::new(Tally::default()));
+    let registry = Box::new(Watched::new(registry, tally.clone(), clock.clone()));
+    let mut tenure = Tenure::new(registry, token, owner);
+    let Stock { log, inherited, refused } = open(&genesis, &mut tenure);
     let mut registrar = Registrar::new(tenure, tally.clone(), clock.clone());
-    let (jobs, jobs_in) = channel();
-    let (done_out, done) = channel();
+    let (jobs_out, jobs) = channel();
+    let (done, done_in) = channel();
     let mut upkeep = Upkeep::new(layout, settings.clone(), tally.clone());
-    let past = first_window(&mut gate, &mut upkeep, &mut registrar, &settings, &jobs)?;
+    let past = first_window(&mut gate, &mut upkeep, &mut registrar, &settings, &jobs_out, sleep)?;
 
     let mut reserve = Reserve::new(layout, settings.ages(&layout).max, log);
     reserve.keep(past);
@@ -282,19 +317,9 @@ fn start(
         refused_spills: refused,
     };
     let shared = Arc::new(Shared::new(parts));
-    let mut producer = Producer::new(shared.clone(), reserve, jobs, done, upkeep);
+    let producer = Producer::new(shared.clone(), reserve, jobs_out, done_in, upkeep);
     producer.publish();
-    let wake = shared.producer.clone();
-    // The producer holds the only sender of jobs: when it has done its clean stop, the registrar ends too.
-    let threads = vec![
-        spawn("xuid-producer", move || producer.run())?,
-        spawn("xuid-registrar", move || registrar.serve(&jobs_in, &done_out, &wake))?,
-    ];
-    Ok(Engine::new(shared, threads))
-}
-
-fn none(why: &str) -> Stock {
-    Stock { log: Err(why.to_owned()), inherited: 0, refused: 0 }
+    Ok(Assembly { shared, producer, registrar, jobs, done })
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, BuildError> {
@@ -310,7 +335,8 @@ fn first_window(
     upkeep: &mut Upkeep,
     registrar: &mut Registrar,
     settings: &Settings,
-    jobs: &std::sync::mpsc::Sender<Job>,
+    jobs: &Sender<Job>,
+    sleep: impl Fn(Duration),
 ) -> Result<Vec<xuid_spill::Extent>, BuildError> {
     let mut waited = false;
     loop {
@@ -321,13 +347,15 @@ fn first_window(
         let done = registrar.run(Job::Take { wish, reach, cause: Cause::Missing });
         if let Done::Taken { result: Err(error), .. } = &done {
             let (ahead, patience) = match error {
-                TakeError::Ahead { until, .. } => (gate.minter.time_to(*until, &now), PINNED_PATIENCE),
+                TakeError::Ahead { until, .. } | TakeError::Held { until, .. } => {
+                    (gate.minter.time_to(*until, &now), PINNED_PATIENCE)
+                }
                 TakeError::NoneFree { earliest } => (gate.minter.time_to(*earliest, &now), PATIENCE),
                 _ => (Duration::MAX, Duration::ZERO),
             };
             if ahead <= patience && !waited {
                 waited = true;
-                std::thread::sleep(ahead);
+                sleep(ahead);
                 continue;
             }
             if let Some(worker) = settings.pinned {

@@ -43,8 +43,8 @@ pub(crate) enum Trouble {
     NoWindow { why: String },
     /// Somebody else got the worker.
     WindowLost,
-    /// The clock went back by so many nanoseconds.
-    Behind { lead: u64 },
+    /// The clock went back; so many nanoseconds until it has caught up, or a worker is free at its time.
+    Behind { wait: u64 },
 }
 
 /// The minter and the lines before it.
@@ -53,12 +53,14 @@ pub(crate) struct Gate {
     lines: [VecDeque<Arc<Ticket>>; LINES],
     next_line: usize,
     pub(crate) trouble: Option<Trouble>,
+    /// A window was asked for, of a registry that answers: land is on its way.
+    pub(crate) coming: bool,
     pub(crate) closed: bool,
 }
 
 impl Gate {
     pub(crate) fn new(minter: Minter) -> Self {
-        Self { minter, lines: Default::default(), next_line: 0, trouble: None, closed: false }
+        Self { minter, lines: Default::default(), next_line: 0, trouble: None, coming: false, closed: false }
     }
 
     /// How many wait.
@@ -116,22 +118,36 @@ impl Gate {
         now.tick.is_some_and(beyond)
     }
 
+    /// Whether whoever waits for land of now may get some: a window is held or on its way, or the clocks changed and
+    /// nobody has looked at the windows since.
+    pub(crate) fn has_prospects(&self, now: &Now) -> bool {
+        self.holds_window(now) || self.coming || self.minter.is_unsettled()
+    }
+
     /// Why a call got no ids now.
     pub(crate) fn refusal(&self, now: &Now, order: Order, wait: Duration) -> IdError {
         let soon = Duration::from_millis(100);
         if self.closed {
             return IdError::SHUTTING_DOWN;
         }
-        if now.tick.is_none() {
+        // A clock that comes back from beyond the last tick is behind: that passes.
+        let behind = matches!(self.trouble, Some(Trouble::Behind { .. }));
+        if now.tick.is_none() && !behind {
             return IdError::EXHAUSTED;
         }
         let held = self.holds_window(now);
         match &self.trouble {
-            Some(Trouble::Behind { lead }) => IdError::clock_behind(Duration::from_nanos(*lead)),
+            Some(Trouble::Behind { wait }) => IdError::clock_behind(Duration::from_nanos(*wait)),
             Some(Trouble::WindowLost) if !held => IdError::window_lost(soon),
             _ if !held => IdError::not_ready(soon),
             _ if order == Order::Ordered && self.minter.ordered_waits(now) > 0 => {
-                IdError::clock_behind(Duration::from_nanos(self.minter.ordered_waits(now)))
+                let waits = Duration::from_nanos(self.minter.ordered_waits(now));
+                // Without a step another lane serves now, and E is still in the tick of the last one.
+                if self.minter.went_back() {
+                    IdError::clock_behind(waits)
+                } else {
+                    IdError::overloaded(wait, waits)
+                }
             }
             _ => IdError::overloaded(wait, Duration::from_millis(50)),
         }

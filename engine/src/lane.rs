@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use xuid_spill::Extent;
 
+use crate::guards::Guard;
 use crate::layout::Layout;
 use crate::run::Run;
 use crate::tenure::Window;
@@ -62,14 +63,19 @@ impl Lane {
         self.spans.back().map(|span| span.end)
     }
 
+    /// Whether it owns ticks after this one.
+    pub(crate) fn reaches_beyond(&self, tick: u64) -> bool {
+        self.end().is_some_and(|end| end > tick)
+    }
+
     /// The first tick of which no plot was cut.
     pub(crate) fn untouched(&self) -> u64 {
-        self.tick + u64::from(self.sequence > 0)
+        self.tick + u64::from(self.sequence > 0 && !Guard::HandBackWholeTicks.is_out())
     }
 
     /// Whether there is a plot at or before `upto`.
     pub(crate) fn has_land(&self, upto: u64) -> bool {
-        !self.spans.is_empty() && self.tick <= upto
+        !self.spans.is_empty() && (self.tick <= upto || Guard::NotAboveClock.is_out())
     }
 
     /// Ids between the frontier and the end of `upto`, roughly: gaps between windows are not subtracted.

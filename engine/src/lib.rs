@@ -38,6 +38,7 @@ mod engine;
 mod error;
 mod fork;
 mod gate;
+mod guards;
 mod hand;
 mod handle;
 mod id;
@@ -56,6 +57,8 @@ mod ring;
 mod run;
 mod settings;
 mod shared;
+#[cfg(test)]
+mod simulation;
 pub mod stats;
 mod stock;
 mod sync;

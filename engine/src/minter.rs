@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use xuid_spill::Extent;
 
-use crate::clock::{Clock, Observation, Reading, Supervisor, utc};
+use crate::clock::{Clock, Course, Observation, Reading, Supervisor, Verdict, utc};
+use crate::guards::Guard;
+use crate::id::Id;
 use crate::lane::Lane;
 use crate::layout::Layout;
 use crate::run::Run;
@@ -36,12 +38,15 @@ pub(crate) struct Now {
 pub(crate) struct Steps {
     pub(crate) jumps: u64,
     pub(crate) rollbacks: u64,
+    /// Verdicts of another kind.
+    pub(crate) changes: u64,
 }
 
 impl Now {
-    /// Whether this very reading saw a step, which the producer should look at soon.
+    /// Whether this very reading saw a step, or made another verdict of many small ones: the producer should look at
+    /// it soon.
     pub(crate) fn stepped(&self) -> bool {
-        self.seen.jump || self.seen.rollback
+        self.seen.jump || self.seen.rollback || self.seen.changed
     }
 }
 
@@ -65,6 +70,7 @@ pub(crate) struct Minter {
     turn: usize,
     aside: Vec<Extent>,
     ordered_above: u64,
+    went_back: bool,
     offset: u32,
     sealed: bool,
     steps: Steps,
@@ -93,6 +99,7 @@ impl Minter {
             turn: 0,
             aside: Vec::new(),
             ordered_above: 0,
+            went_back: false,
             offset: 0,
             sealed: false,
             steps: Steps::default(),
@@ -105,16 +112,32 @@ impl Minter {
     /// Reads the clocks and moves E on.
     pub(crate) fn now(&mut self) -> Now {
         let reading = self.clock.read();
-        let seen = self.supervisor.observe(reading);
+        let mut seen = self.supervisor.observe(reading);
+        if Guard::ClockBackAtSwitch.is_out() && matches!(seen.verdict, Verdict::Behind { .. }) {
+            self.supervisor.switched(reading);
+            seen = self.supervisor.observe(reading);
+        }
         self.steps.jumps += u64::from(seen.jump);
         self.steps.rollbacks += u64::from(seen.rollback);
+        self.steps.changes += u64::from(seen.changed);
         let tick = self.layout.tick_at_ns(seen.now).filter(|tick| *tick <= self.layout.last_tick());
         Now { tick, ns: seen.now, reading, seen }
+    }
+
+    /// E as of the last reading.
+    #[cfg(test)]
+    pub(crate) fn engine_clock(&self) -> u64 {
+        self.supervisor.now()
     }
 
     /// The steps seen since the last call, by whomever: a step shows in one reading only.
     pub(crate) fn take_steps(&mut self) -> Steps {
         std::mem::take(&mut self.steps)
+    }
+
+    /// Whether the clocks did something that the producer has not dealt with.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.steps.jumps + self.steps.rollbacks + self.steps.changes > 0
     }
 
     /// How long until E reaches a tick, if nothing steps.
@@ -125,6 +148,11 @@ impl Minter {
     /// The beginning of a tick for people.
     pub(crate) fn wall_time(&self, tick: u64) -> String {
         utc(self.layout.tick_to_ms(tick))
+    }
+
+    /// The verdict on the clocks, and what came before it.
+    pub(crate) fn course(&self) -> Course {
+        self.supervisor.course()
     }
 
     /// A sample of a clock that is not this machine's.
@@ -195,12 +223,12 @@ impl Minter {
     pub(crate) fn ordered(&mut self, now: &Now, most: u32) -> Option<Run> {
         let tick = now.tick.filter(|_| !self.sealed)?;
         let least = tick.saturating_sub(self.ages.ordered);
-        let last_tick = self.layout.tick_of(self.ordered_above);
         let offset = self.next_offset();
-        let Self { layout, lanes, aside, minted, .. } = self;
-        // The frontier of the lane that served the last one is above it; another lane's must pass its tick.
         let floor = self.ordered_above;
-        let lane = lanes.iter_mut().find(|lane| lane.end().is_some_and(|end| end > tick))?;
+        let from = self.ordered_from(tick);
+        let Self { layout, lanes, aside, minted, .. } = self;
+        // The frontier of the lane that served the last one is above it; another lane's must pass it.
+        let lane = lanes.iter_mut().find(|lane| lane.reaches_beyond(tick))?;
         let mut pass = |extent: Extent| {
             *minted += extent.ids();
             aside.push(extent);
@@ -210,25 +238,43 @@ impl Minter {
         }
         if lane.has_land(tick) && floor > 0 && lane.first_plot(layout) <= floor {
             // Another lane, or a worker taken after the clock went back: not before E has passed the last one.
-            if last_tick >= tick {
+            if from > tick && !Guard::OrderedRises.is_out() {
                 return None;
             }
-            lane.skip_to(layout, last_tick + 1, 0, &mut pass);
+            lane.skip_to(layout, from, 0, &mut pass);
         }
         let run = lane.cut(layout, tick, most)?;
         *minted += u64::from(run.len());
         assert!(run.raw() > floor || floor == 0, "an ordered id would not rise");
         self.ordered_above = run.raw() + u64::from(run.len()) - 1;
+        self.went_back = false;
         Some(run)
     }
 
-    /// Nanoseconds until E has passed the tick of the last ordered id, if E went back behind that.
+    /// The first tick in which a lane that did not serve the last ordered id has plots above it: the same tick for a
+    /// higher worker, else the next.
+    fn ordered_from(&self, tick: u64) -> u64 {
+        let last = self.layout.decode(Id::new(self.ordered_above));
+        let lane = self.lanes.iter().find(|lane| lane.reaches_beyond(tick));
+        last.tick + u64::from(lane.is_none_or(|lane| lane.worker <= last.worker))
+    }
+
+    /// Nanoseconds until E comes to plots that are above the last ordered id, where it has to: it went back behind
+    /// that, or another lane serves now.
     pub(crate) fn ordered_waits(&self, now: &Now) -> u64 {
-        let last_tick = self.layout.tick_of(self.ordered_above);
-        if now.tick.is_none_or(|tick| tick >= last_tick) {
+        let (Some(tick), last @ 1..) = (now.tick, self.ordered_above) else { return 0 };
+        let from = self.ordered_from(tick);
+        let lane = self.lanes.iter().find(|lane| lane.reaches_beyond(tick));
+        let is_below = |lane: &Lane| lane.has_land(tick) && lane.first_plot(&self.layout) <= last;
+        if tick >= from || (tick == self.layout.tick_of(last) && !lane.is_some_and(is_below)) {
             return 0;
         }
-        self.layout.tick_to_ns(last_tick + 1).saturating_sub(now.ns)
+        self.layout.tick_to_ns(from).saturating_sub(now.ns)
+    }
+
+    /// Whether E went back since the last ordered id was cut.
+    pub(crate) fn went_back(&self) -> bool {
+        self.went_back
     }
 
     /// The first tick that a `fresh` call of this instant may get: none that began more than 10 ms ago, but for the
@@ -299,6 +345,10 @@ impl Minter {
         // Read apart, so that a step that shows in this very reading is noted.
         let now = self.now();
         self.supervisor.switched(now.reading);
+        self.went_back = true;
+        if Guard::HandBackLast.is_out() {
+            return self.lanes.iter().map(|lane| (lane.worker, lane.untouched())).collect();
+        }
         self.lanes.drain(..).map(|lane| (lane.worker, lane.untouched())).collect()
     }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use xuid_spill::Extent;
 
 use crate::gate::{Gate, Service};
+use crate::guards::Guard;
 use crate::minter::Now;
 use crate::registrar::{Done, Job};
 use crate::reserve::Reserve;
@@ -27,7 +28,7 @@ use crate::sync::lock;
 
 mod upkeep;
 
-pub(crate) use upkeep::{Upkeep, explain};
+pub(crate) use upkeep::{FEW_DAYS, Upkeep, UpkeepTally, days_left, explain};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -83,10 +84,11 @@ impl Producer {
         let mut gate = lock(&shared.gate);
         let now = gate.minter.now();
         let steps = gate.minter.take_steps();
-        if steps.jumps > 0 {
+        if steps.jumps > 0 && !Guard::VoidAtLeap.is_out() {
             self.void(&mut gate);
         }
         self.upkeep.watch(&mut gate, &now, steps, &self.jobs);
+        gate.coming = self.upkeep.is_asking(&gate);
         for run in shared.returns.take() {
             self.reserve.hand.push_run(run);
         }
@@ -138,7 +140,7 @@ impl Producer {
         while let Ok(done) = self.done.try_recv() {
             match done {
                 // This reads the spill, and so comes before the lock.
-                Done::Granted { from, upto, result } => self.reserve.granted(from, upto, result, boot),
+                Done::Granted { from, result } => self.reserve.granted(from, result, boot),
                 other => others.push(other),
             }
         }
@@ -312,13 +314,11 @@ impl Producer {
         gauges.stock = self.reserve.stock();
         gauges.spill_active = self.reserve.has_spill();
         gauges.why_not.clone_from(&self.reserve.why_not);
-        gauges.switches = self.upkeep.switches;
-        gauges.rollbacks = self.upkeep.rollbacks;
-        gauges.jumps = self.upkeep.jumps;
+        gauges.upkeep = self.upkeep.tally;
     }
 
     /// The clean stop, after the last turn: refuse, seal, sweep, append and sync, and only then hand back.
-    fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         let shared = self.shared.clone();
         self.collect();
         let mut gate = lock(&shared.gate);

@@ -5,9 +5,6 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::run::Block;
 
-/// Blocks the queue holds: as many as the ring, so that a ring emptied at once is refilled at once.
-pub(crate) const CAPACITY: usize = crate::ring::SLOTS;
-
 /// The queue of blocks. A block is in it once, and whoever pops it owns it (U3).
 pub(crate) struct Queue(ArrayQueue<Block>);
 

@@ -2,16 +2,30 @@
 //!
 //! The producer sends jobs and collects what was done at its next turn; [`Registrar::run`] does one job without
 //! a thread, for whoever drives the engine by hand.
+//!
+//! # Invariants
+//! - I1 a sample of the registry's time is handed on once, and never as younger than it is: it is paired with a reading
+//!   from before the job that brought it.
 
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use xuid_spill::SpillId;
 
 use crate::clock::{Clock, Reading};
+use crate::registry::Token;
+use crate::stats::{Latency, RegistryStats, Unknown};
 use crate::sync::lock;
 use crate::tenure::{ExtendError, GrantError, TakeError, Tenure, Window, Wish};
 use crate::wake::Wake;
+
+mod watched;
+
+pub(crate) use watched::{Absence, Seen, Watched};
+
+/// A registry with a connection is looked after so often.
+const TEND: Duration = Duration::from_secs(1);
 
 /// Something to do.
 #[derive(Debug)]
@@ -26,6 +40,10 @@ pub(crate) enum Job {
     Release { worker: u32, from: u64 },
     /// Leave a worker.
     Forget { worker: u32 },
+    /// Leave every worker and be somebody else from now on: another copy of this process may go on as the one it was.
+    Disown,
+    /// See what the registry's clock shows, which every job does.
+    Look,
 }
 
 /// Why a worker is taken.
@@ -42,19 +60,43 @@ pub(crate) enum Cause {
 pub(crate) enum Done {
     Taken { result: Result<Window, TakeError>, reach: u64, cause: Cause },
     Extended { worker: u32, result: Result<Window, ExtendError>, reach: u64 },
-    Granted { from: u64, upto: u64, result: Result<(), GrantError> },
+    Granted { from: u64, result: Result<u64, GrantError> },
     Released { worker: u32, problem: Option<String> },
+    Disowned,
+    Looked,
 }
 
-/// What the registrar has counted, for stats.
-#[derive(Debug, Default, Clone, Copy)]
+/// What the registrar has seen and counted, for the producer and for stats.
+#[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// The registry's wall clock as it was read last, and ours at that moment, until the producer takes it.
+    /// The registry's wall clock, and a reading of ours that is not later, until the producer takes them.
     pub(crate) time: Option<(u64, Reading)>,
     pub(crate) reserved: u64,
-    pub(crate) conflicts: u64,
-    pub(crate) unknown: u64,
-    pub(crate) unknown_ours: u64,
+    conflicts: u64,
+    unknown: Unknown,
+    claims: Latency,
+    renewals: Latency,
+    marks: Latency,
+    pub(crate) seen: Seen,
+}
+
+impl Tally {
+    /// The registry's figures at a boot time.
+    pub(crate) fn stats(&self, boot: u64) -> RegistryStats {
+        let mut stats = self.seen.stats(boot);
+        (stats.conflicts, stats.unknown) = (self.conflicts, self.unknown);
+        (stats.claims, stats.renewals, stats.marks) = (self.claims, self.renewals, self.marks);
+        stats
+    }
+
+    fn latency(&mut self, done: &Done) -> Option<&mut Latency> {
+        match done {
+            Done::Taken { .. } => Some(&mut self.claims),
+            Done::Extended { .. } => Some(&mut self.renewals),
+            Done::Granted { .. } => Some(&mut self.marks),
+            Done::Released { .. } | Done::Disowned | Done::Looked => None,
+        }
+    }
 }
 
 /// The registry's side of the engine.
@@ -62,23 +104,44 @@ pub(crate) struct Registrar {
     tenure: Tenure,
     tally: Arc<Mutex<Tally>>,
     clock: Arc<dyn Clock>,
-    reserved: u64,
+    /// The last sample of the registry's time.
+    time: Option<u64>,
 }
 
 impl Registrar {
     pub(crate) fn new(tenure: Tenure, tally: Arc<Mutex<Tally>>, clock: Arc<dyn Clock>) -> Self {
-        Self { tenure, tally, clock, reserved: 0 }
+        Self { tenure, tally, clock, time: None }
     }
 
     /// Does one job.
     pub(crate) fn run(&mut self, job: Job) -> Done {
-        let done = match job {
+        let begun = self.clock.read();
+        let done = self.work(job);
+        let took = Duration::from_nanos(self.clock.read().boot.saturating_sub(begun.boot));
+        let time = self.sample();
+        let tally = &mut *lock(&self.tally);
+        if let Some(latency) = tally.latency(&done) {
+            latency.record(took);
+        }
+        let granted =
+            matches!(done, Done::Taken { result: Ok(_), .. } | Done::Extended { result: Ok(_), .. });
+        tally.reserved += u64::from(granted);
+        tally.conflicts = self.tenure.conflicts;
+        let (ours, not_ours) = (self.tenure.unknown_ours, self.tenure.unknown_theirs);
+        let doubt = self.tenure.unknown.saturating_sub(ours + not_ours);
+        tally.unknown = Unknown { ours, not_ours, doubt };
+        tally.time = time.or(tally.time);
+        done
+    }
+
+    fn work(&mut self, job: Job) -> Done {
+        match job {
             Job::Take { wish, reach, cause } => Done::Taken { result: self.tenure.take(&wish), reach, cause },
             Job::Extend { worker, start, end, reach } => {
                 Done::Extended { worker, result: self.tenure.extend(worker, start, end), reach }
             }
             Job::Grant { spill, from, upto } => {
-                Done::Granted { from, upto, result: self.tenure.grant(spill, from, upto) }
+                Done::Granted { from, result: self.tenure.grant(spill, from, upto) }
             }
             Job::Release { worker, from } => {
                 let problem = self.tenure.release(worker, from).err().map(|error| error.to_string());
@@ -88,28 +151,68 @@ impl Registrar {
                 self.tenure.forget(worker);
                 Done::Released { worker, problem: None }
             }
-        };
-        self.reserved += u64::from(matches!(
-            done,
-            Done::Taken { result: Ok(_), .. } | Done::Extended { result: Ok(_), .. }
-        ));
-        *lock(&self.tally) = Tally {
-            time: self.tenure.time().map(|time| (time, self.clock.read())),
-            reserved: self.reserved,
-            conflicts: self.tenure.conflicts,
-            unknown: self.tenure.unknown,
-            unknown_ours: self.tenure.unknown_ours,
-        };
-        done
+            Job::Disown => {
+                let mut token = [0; 16];
+                match getrandom::fill(&mut token) {
+                    Ok(()) => self.tenure.renew(Token(token)),
+                    // The old token goes on: a write of the other copy could be taken for ours, if one of ours is lost.
+                    Err(error) => tracing::error!(%error, "no random token was drawn; restart this process"),
+                }
+                Done::Disowned
+            }
+            Job::Look => Done::Looked,
+        }
+    }
+
+    /// What the registry's clock shows now, if that is news: what is reckoned on while the registry is away is none.
+    fn sample(&mut self) -> Option<(u64, Reading)> {
+        let time = self.tenure.time();
+        let away = lock(&self.tally).seen.absence().is_some();
+        let news = time.filter(|_| time != self.time && !away);
+        self.time = time;
+        news.map(|time| (time, self.clock.read()))
+    }
+
+    /// Looks after the connection. What waits for the registry is tried at once when it is back.
+    fn tend(&mut self, producer: &Wake) {
+        let before = lock(&self.tally).seen.is_disconnected();
+        self.tenure.tend();
+        if before && !lock(&self.tally).seen.is_disconnected() {
+            producer.wake();
+        }
     }
 
     /// Does jobs until the sender is gone, then leaves the registry.
     pub(crate) fn serve(mut self, jobs: &Receiver<Job>, done: &Sender<Done>, producer: &Wake) {
-        while let Ok(job) = jobs.recv() {
-            // In a clean stop nobody waits for the answers any more, and every release is done all the same.
-            let _ = done.send(self.run(job));
-            producer.wake();
+        let tended = lock(&self.tally).seen.has_contact();
+        let mut looked = self.clock.read().boot;
+        loop {
+            let job = if tended {
+                // Jobs that come faster than that must not keep it from being looked after.
+                let since = Duration::from_nanos(self.clock.read().boot.saturating_sub(looked));
+                jobs.recv_timeout(TEND.saturating_sub(since))
+            } else {
+                // Nothing to look after: an idle engine costs this thread nothing.
+                jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match job {
+                Ok(job) => {
+                    // In a clean stop nobody waits for the answers any more, and every release is done all the same.
+                    let _ = done.send(self.run(job));
+                    producer.wake();
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    self.tend(producer);
+                    looked = self.clock.read().boot;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
         }
+        self.close();
+    }
+
+    /// Leaves the registry.
+    pub(crate) fn close(&mut self) {
         self.tenure.close();
     }
 }

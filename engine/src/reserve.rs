@@ -271,14 +271,14 @@ impl Reserve {
     }
 
     /// The registry's answer to a grant.
-    pub(crate) fn granted(&mut self, from: u64, upto: u64, result: Result<(), GrantError>, boot: u64) {
+    pub(crate) fn granted(&mut self, from: u64, result: Result<u64, GrantError>, boot: u64) {
         self.granting = false;
         if result.is_err() {
             self.void_grant = false;
         }
         let Some(log) = &mut self.log else { return };
         match result {
-            Ok(()) => {
+            Ok(upto) => {
                 let mut found = Vec::new();
                 // What an append to a full log has overwritten meanwhile is gone, and counted there.
                 let read = log.read(from.max(log.tail())..upto.max(log.tail()), &mut found);

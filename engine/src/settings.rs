@@ -64,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) max_forward: Duration,
     pub(crate) spill: bool,
     pub(crate) tiers: Tiers,
+    /// Slots of the ring, and blocks the queue holds: as many, so that a ring emptied at once is refilled at once.
+    pub(crate) slots: usize,
 }
 
 impl Default for Settings {
@@ -80,6 +82,7 @@ impl Default for Settings {
             max_forward: Duration::from_secs(5),
             spill: true,
             tiers: Tiers::default(),
+            slots: crate::ring::SLOTS,
         }
     }
 }

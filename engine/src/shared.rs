@@ -19,6 +19,7 @@ use crate::id::Id;
 use crate::layout::Layout;
 use crate::minter::Now;
 use crate::order::Order;
+use crate::producer::UpkeepTally;
 use crate::queue::Queue;
 use crate::registrar::Tally;
 use crate::registry::Genesis;
@@ -45,9 +46,7 @@ pub(crate) struct Gauges {
     pub(crate) stock: xuid_spill::Stock,
     pub(crate) spill_active: bool,
     pub(crate) why_not: Option<String>,
-    pub(crate) switches: u64,
-    pub(crate) rollbacks: u64,
-    pub(crate) jumps: u64,
+    pub(crate) upkeep: UpkeepTally,
 }
 
 /// What callers, producer and registrar share.
@@ -100,12 +99,12 @@ impl Shared {
             layout: genesis.layout,
             genesis,
             registry,
+            ring: Ring::new(settings.slots),
+            queue: Queue::new(settings.slots),
             settings,
             clock,
             epoch,
             limits: Limits::default(),
-            ring: Ring::new(crate::ring::SLOTS),
-            queue: Queue::new(crate::queue::CAPACITY),
             gate: CachePadded::new(Mutex::new(gate)),
             returns: Returns::default(),
             counters: CachePadded::default(),
@@ -139,7 +138,7 @@ impl Shared {
     }
 
     /// The instant of a call. A step of the clock shows in one reading only: whoever meets it tells the producer.
-    fn instant(&self, gate: &mut Gate) -> Now {
+    pub(crate) fn instant(&self, gate: &mut Gate) -> Now {
         let now = gate.minter.now();
         if now.stepped() {
             self.producer.wake();
@@ -360,8 +359,8 @@ impl Shared {
             if got == count {
                 return Ok(Ok(runs));
             }
-            // Neither reserve nor queue can serve these: without a window they would wait in vain.
-            if !gate.holds_window(&now) {
+            // Neither reserve nor queue can serve these: they would wait in vain.
+            if !gate.has_prospects(&now) {
                 let error = gate.refusal(&now, order, wait);
                 drop(gate);
                 self.returns.give(runs);

@@ -3,6 +3,14 @@
 //! After a clean shutdown `minted + replayed == issued + spilled + wasted.total() + held.total()`, exactly;
 //! while it runs the figures are read one by one and may be a refill apart.
 
+mod latency;
+
+use std::time::Duration;
+
+pub use crate::clock::{Verdict, Verdicts};
+pub use crate::registry::ContactState;
+pub use latency::{Latency, whole_ms};
+
 /// Counters and gauges of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -25,6 +33,8 @@ pub struct Stats {
     pub refused: Refused,
     /// Windows and workers.
     pub windows: Windows,
+    /// The registry.
+    pub registry: RegistryStats,
     /// The spill file.
     pub spill: SpillStats,
     /// The clock.
@@ -119,20 +129,88 @@ pub struct Refused {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Windows {
-    /// Workers held now.
-    pub workers: Vec<u32>,
+    /// Workers held now, and milliseconds from now to the end of what is reserved of each.
+    pub held: Vec<(u32, u64)>,
     /// Windows reserved, renewals included.
     pub reserved: u64,
+    /// Milliseconds from now to the end of the window that ends first; 0 if none is held.
+    pub left_ms: u64,
+    /// Times a worker was left for another.
+    pub switches: Switches,
+    /// How long callers had no worker to mint on where the clock went back: from the reading that showed it to the
+    /// moment the next worker could be minted on.
+    pub switched: Latency,
+}
+
+/// Times a worker was left for another, by cause. A clock or a resumed machine lets all workers go at once, which
+/// counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Switches {
+    /// The clock went back by more than the drift that is caught up with.
+    pub clock: u64,
+    /// Somebody else took it.
+    pub lost: u64,
+    /// Its record is damaged, absent, or went back.
+    pub unreadable: u64,
+    /// The clock leapt as it does when a machine is resumed from a snapshot: another copy may hold it, too.
+    pub resumed: u64,
+}
+
+impl Switches {
+    /// All causes together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.clock + self.lost + self.unreadable + self.resumed
+    }
+}
+
+/// The registry, as this engine sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegistryStats {
+    /// How it stands.
+    pub state: ContactState,
+    /// How long it has not answered, as its adaptor or the last jobs say; zero while it answers.
+    pub away: Duration,
+    /// Why, while it is away.
+    pub problem: Option<String>,
+    /// Sessions made, where it has any.
+    pub sessions: u64,
+    /// Sessions that ended against our will.
+    pub expirations: u64,
+    /// Times the connection was lost.
+    pub disconnects: u64,
     /// Compare-and-sets lost to somebody else.
     pub conflicts: u64,
     /// Writes whose outcome was unknown at first.
-    pub unknown: u64,
-    /// Of those, the ones that a re-read showed to be ours.
-    pub unknown_ours: u64,
-    /// Times a worker was left for another because the clock went back.
-    pub switches: u64,
-    /// Milliseconds from now to the end of the window that ends first; 0 if none is held.
-    pub left_ms: u64,
+    pub unknown: Unknown,
+    /// How long it took to take a worker.
+    pub claims: Latency,
+    /// How long it took to renew a window.
+    pub renewals: Latency,
+    /// How long it took to move a spill's mark.
+    pub marks: Latency,
+}
+
+/// Writes whose outcome was unknown at first, by what came out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unknown {
+    /// A re-read showed that they had been stored.
+    pub ours: u64,
+    /// A re-read showed that they had not.
+    pub not_ours: u64,
+    /// Nobody could look yet, or will: nothing was granted by them. What came out later is counted above instead.
+    pub doubt: u64,
+}
+
+impl Unknown {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.ours + self.not_ours + self.doubt
+    }
 }
 
 /// The spill file.
@@ -165,12 +243,18 @@ pub struct SpillStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClockStats {
-    /// How far the engine's clock is ahead of the wall, in microseconds.
+    /// What it thinks of the clocks now.
+    pub verdict: Verdict,
+    /// How often each verdict was entered.
+    pub entered: Verdicts,
+    /// How far the engine's clock is ahead of the time it follows, in microseconds.
     pub lead_us: u64,
     /// Steps back of the wall clock that were seen.
     pub rollbacks: u64,
     /// Jumps forward that were not followed at once.
     pub jumps: u64,
+    /// How far the wall clock was behind the registry's own when that was last seen, in milliseconds; 0 if it was not.
+    pub behind_registry_ms: u64,
     /// Days until the layout's time bits run out.
     pub days_left: u64,
 }

@@ -4,8 +4,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use xuid_spill::{DEFAULT_BYTES, Expected, Identity, Log, MappedFile, OpenError, SpillId};
+use xuid_spill::{DEFAULT_BYTES, Expected, Identity, Log, MappedFile, OpenError, SpillId, Storage};
 
+use crate::guards::Guard;
 use crate::registry::Genesis;
 use crate::reserve::with_source;
 use crate::tenure::{GrantError, Tenure};
@@ -20,6 +21,11 @@ pub(crate) struct Stock {
     pub(crate) inherited: u64,
     /// Files set aside.
     pub(crate) refused: u64,
+}
+
+/// No spill, for this reason.
+pub(crate) fn none(why: &str) -> Stock {
+    Stock { log: Err(why.to_owned()), inherited: 0, refused: 0 }
 }
 
 /// Opens or creates.
@@ -53,7 +59,8 @@ pub(crate) fn open(folder: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Sto
     }
 }
 
-enum Opened {
+/// What was found where a spill may be.
+pub(crate) enum Opened {
     Log(Log, u64),
     /// Another process has it.
     Taken,
@@ -69,10 +76,20 @@ fn open_one(path: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Result<Opene
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Opened::Taken),
         Err(error) => return Err(format!("failed to open {}: {error}", path.display())),
     };
+    open_log(Box::new(storage), path, genesis, tenure)
+}
+
+/// Opens what a storage holds, if the registry has a mark for it. The path is for messages.
+pub(crate) fn open_log(
+    storage: Box<dyn Storage>,
+    path: &Path,
+    genesis: &Genesis,
+    tenure: &mut Tenure,
+) -> Result<Opened, String> {
     let layout = genesis.layout;
     let expected =
         Expected { cluster: genesis.cluster.bytes(), stride: layout.stride(), layout: layout.to_bytes() };
-    let (mut log, report) = match Log::open(Box::new(storage), &expected) {
+    let (mut log, report) = match Log::open(storage, &expected) {
         Ok(opened) => opened,
         Err(OpenError::Io(error)) => return Err(format!("failed to read {}: {error}", path.display())),
         Err(error) => return Ok(Opened::Refused(with_source(&error))),
@@ -83,6 +100,7 @@ fn open_one(path: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Result<Opene
         Err(GrantError::Refused { why }) => return Ok(Opened::Refused(why)),
         Err(error) => return Err(error.to_string()),
     };
+    let mark = if Guard::MarkOfRegistry.is_out() { 0 } else { mark };
     log.resume_at(mark);
     let stock = log.stock();
     tracing::info!(
@@ -116,25 +134,35 @@ fn create_one(path: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Result<Log
     let fail = |what: &str, error: String| format!("failed to {what} {}: {error}", path.display());
     let mut uuid = [0; 16];
     getrandom::fill(&mut uuid).map_err(|error| fail("draw an id for", error.to_string()))?;
+    let storage = MappedFile::create(path).map_err(|error| fail("create", error.to_string()))?;
+    create_log(Box::new(storage), DEFAULT_BYTES, SpillId::from_bytes(uuid), path, genesis, tenure)
+        .inspect_err(|_| drop(std::fs::remove_file(path)))
+}
+
+/// Lays a log of so many bytes out in an empty storage and has a mark made for it.
+pub(crate) fn create_log(
+    storage: Box<dyn Storage>,
+    bytes: u64,
+    spill: SpillId,
+    path: &Path,
+    genesis: &Genesis,
+    tenure: &mut Tenure,
+) -> Result<Log, String> {
+    let fail = |what: &str, error: String| format!("failed to {what} {}: {error}", path.display());
     let layout = genesis.layout;
     let identity = Identity {
-        spill: SpillId::from_bytes(uuid),
+        spill,
         cluster: genesis.cluster.bytes(),
         stride: layout.stride(),
         layout: layout.to_bytes(),
     };
-    let storage = MappedFile::create(path).map_err(|error| fail("create", error.to_string()))?;
-    let log = Log::create(Box::new(storage), identity, DEFAULT_BYTES)
-        .map_err(|error| fail("lay out", with_source(&error)))?;
+    let log = Log::create(storage, identity, bytes).map_err(|error| fail("lay out", with_source(&error)))?;
     match tenure.mark(log.id(), true) {
         Ok(_) => {
             tracing::info!(path = %path.display(), spill = %log.id(), "spill created");
             Ok(log)
         }
-        Err(error) => {
-            let _ = std::fs::remove_file(path);
-            Err(fail("get a mark for", error.to_string()))
-        }
+        Err(error) => Err(fail("get a mark for", error.to_string())),
     }
 }
 

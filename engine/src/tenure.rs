@@ -16,11 +16,11 @@ use std::ops::Range;
 
 use xuid_spill::SpillId;
 
-use crate::clock::nanos;
+use crate::guards::Guard;
+use crate::registry::reach;
 use crate::registry::{
     MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry, WorkerRecord,
 };
-use crate::settings::FURTHEST_WINDOW;
 
 /// Ticks of one worker, owned by whoever holds this value.
 #[derive(Debug)]
@@ -112,11 +112,31 @@ pub(crate) enum GrantError {
 struct Hold {
     version: u64,
     reserved_until: u64,
+    /// Renewals at this version of which nobody knows whether they were stored, by their operation.
+    in_doubt: Vec<(u64, Range<u64>)>,
+}
+
+/// A claim of which nobody knows whether it was stored.
+struct Claim {
+    worker: u32,
+    operation: u64,
+    span: Range<u64>,
+}
+
+/// A grant of which nobody knows whether it was stored.
+struct Grant {
+    spill: SpillId,
+    extents: Range<u64>,
+    record: MarkRecord,
 }
 
 /// How often a conflict with our own earlier write is looked at again. One ghost of ours can meet us a call; a
 /// second try settles it, and a third means that somebody else is at work.
 const TRIES: u32 = 3;
+
+/// Renewals in doubt that are remembered: one is tried a few times a second for as long as a registry is away, and only
+/// those that were under way when it went can land.
+const MOST_IN_DOUBT: usize = 64;
 
 /// What the engine holds, and the way to more.
 pub(crate) struct Tenure {
@@ -126,21 +146,73 @@ pub(crate) struct Tenure {
     owner: String,
     holds: HashMap<u32, Hold>,
     marks: HashMap<SpillId, u64>,
+    claim: Option<Claim>,
+    grant: Option<Grant>,
+    /// Writes whose outcome was unknown; of those, the ones that a re-read showed to have been stored, and not to.
     pub(crate) unknown: u64,
     pub(crate) unknown_ours: u64,
+    pub(crate) unknown_theirs: u64,
     pub(crate) conflicts: u64,
 }
 
 enum Stored {
-    Yes { version: u64 },
+    Yes {
+        version: u64,
+    },
+    /// Certainly not.
     No,
-    InDoubt { why: String },
+    /// Nobody knew, and it was not there when it was looked for; it may land still.
+    Unseen,
+    /// Nothing was sent.
+    Unsent {
+        why: String,
+    },
+    InDoubt {
+        why: String,
+    },
 }
 
 impl Tenure {
     pub(crate) fn new(registry: Box<dyn Registry>, token: Token, owner: String) -> Self {
-        let (holds, marks) = (HashMap::new(), HashMap::new());
-        Self { registry, token, operation: 0, owner, holds, marks, unknown: 0, unknown_ours: 0, conflicts: 0 }
+        Self {
+            registry,
+            token,
+            operation: 0,
+            owner,
+            holds: HashMap::new(),
+            marks: HashMap::new(),
+            claim: None,
+            grant: None,
+            unknown: 0,
+            unknown_ours: 0,
+            unknown_theirs: 0,
+            conflicts: 0,
+        }
+    }
+
+    /// Draws another token and forgets everything: a copy of this process may have all that this one has.
+    pub(crate) fn renew(&mut self, token: Token) {
+        for worker in
+            self.holds.drain().map(|(worker, _)| worker).chain(self.claim.take().map(|claim| claim.worker))
+        {
+            self.registry.leave(worker);
+        }
+        self.grant = None;
+        self.token = token;
+    }
+
+    /// A copy of this process, memory and all, is at work: be somebody else from now on.
+    fn part_from_twin(&mut self) {
+        let mut token = [0; 16];
+        match getrandom::fill(&mut token) {
+            Ok(()) => self.renew(Token(token)),
+            Err(error) => tracing::error!(%error, "no random token was drawn; restart this process"),
+        }
+    }
+
+    /// Lets the registry see to its connection.
+    pub(crate) fn tend(&mut self) {
+        self.registry.tend();
     }
 
     /// The registry's own wall clock in Unix nanoseconds, where it has one.
@@ -151,12 +223,9 @@ impl Tenure {
     /// No window reaches further than this beyond the registry's own time, where it tells one.
     fn furthest(&mut self) -> u64 {
         let layout = self.registry.genesis().layout;
-        // Of ticks longer than that, the one that runs and the next.
-        let furthest = |ns: u64| {
-            let most = layout.tick_at_ns(ns.saturating_add(nanos(FURTHEST_WINDOW)))?;
-            layout.tick_at_ns(ns).map(|tick| most.max(tick + 2))
-        };
-        self.registry.time().and_then(furthest).unwrap_or(u64::MAX)
+        let reached = self.registry.reached().filter(|_| !Guard::FurthestWindow.is_out());
+        // Where its clock is before the epoch, nothing can be reserved until that is put right.
+        reached.map_or(u64::MAX, |ns| reach::furthest(&layout, ns).unwrap_or(0))
     }
 
     fn record(&mut self, reserved_until: u64) -> WorkerRecord {
@@ -171,6 +240,9 @@ impl Tenure {
 
     /// Takes a worker that nobody seems to use, and its first window.
     pub(crate) fn take(&mut self, wish: &Wish) -> Result<Window, TakeError> {
+        if let Some(window) = self.settle_claim(wish)? {
+            return Ok(window);
+        }
         let entries = self.registry.workers()?;
         let end = wish.end.min(self.furthest());
         if let Some(pinned) = wish.pinned {
@@ -184,7 +256,8 @@ impl Tenure {
             let worker = entry.worker;
             let Ok(found) = &entry.record else { return Err(TakeError::NoneUsable) };
             let floor = self.registry.genesis().floor;
-            let start = found.record.reserved_until.max(floor).max(wish.start);
+            let mark = if Guard::WindowAfterMark.is_out() { 0 } else { found.record.reserved_until };
+            let start = mark.max(floor).max(wish.start);
             if start >= end {
                 return Err(TakeError::NoneFree { earliest: start });
             }
@@ -192,16 +265,53 @@ impl Tenure {
             let outcome = self.registry.claim(worker, found.version, &record);
             match self.settle(worker, found.version, &record, outcome) {
                 Stored::Yes { version } => {
-                    self.holds.insert(worker, Hold { version, reserved_until: end });
+                    self.hold(worker, version, end);
                     return Ok(Window::new(worker, start..end));
                 }
                 Stored::No => refused.push(worker),
-                Stored::InDoubt { why } => {
+                Stored::Unseen => {
                     self.registry.leave(worker);
+                    refused.push(worker);
+                }
+                Stored::Unsent { why } => return Err(ReadError::Unavailable { why }.into()),
+                Stored::InDoubt { why } => {
+                    let operation = record.operation;
+                    self.claim = Some(Claim { worker, operation, span: start..end });
                     return Err(TakeError::InDoubt { why });
                 }
             }
         }
+    }
+
+    fn hold(&mut self, worker: u32, version: u64, reserved_until: u64) {
+        self.holds.insert(worker, Hold { version, reserved_until, in_doubt: Vec::new() });
+    }
+
+    /// What became of a claim in doubt: the window if the record shows our token and operation, and it is of use still.
+    fn settle_claim(&mut self, wish: &Wish) -> Result<Option<Window>, TakeError> {
+        let Some(claim) = self.claim.take() else { return Ok(None) };
+        let Claim { worker, operation, ref span } = claim;
+        match self.registry.worker(worker) {
+            Ok(found) if found.record.token == self.token && found.record.operation == operation => {
+                self.unknown_ours += 1;
+                let wanted = !wish.except.contains(&worker)
+                    && wish.pinned.is_none_or(|pinned| pinned == worker)
+                    && (wish.now..wish.end).contains(&span.start.max(wish.now))
+                    && span.end > wish.now;
+                if wanted {
+                    self.hold(worker, found.version, span.end);
+                    return Ok(Some(Window::new(worker, span.clone())));
+                }
+            }
+            Err(ReadError::Unavailable { why }) => {
+                self.claim = Some(claim);
+                return Err(TakeError::InDoubt { why });
+            }
+            Ok(_) => self.unknown_theirs += 1,
+            Err(_) => {}
+        }
+        self.registry.leave(worker);
+        Ok(None)
     }
 
     /// A further window of a worker that is held: from the end of the last one, or from `start` if that is later.
@@ -220,23 +330,50 @@ impl Tenure {
                 return Err(ExtendError::Later { why: "the window reaches far enough".into() });
             }
             let record = self.record(end);
+            if let Some(hold) = self.holds.get_mut(&worker) {
+                hold.in_doubt.truncate(MOST_IN_DOUBT - 1);
+                hold.in_doubt.push((record.operation, start..end));
+            }
             let outcome = self.registry.swap_worker(worker, version, &record);
             match self.settle(worker, version, &record, outcome) {
                 Stored::Yes { version } => {
-                    self.holds.insert(worker, Hold { version, reserved_until: end });
+                    self.hold(worker, version, end);
                     return Ok(Window::new(worker, start..end));
                 }
+                Stored::Unsent { why } => {
+                    self.not_in_doubt(worker);
+                    return Err(ExtendError::Later { why });
+                }
                 Stored::InDoubt { why } => return Err(ExtendError::Later { why }),
-                Stored::No => self.look_again(worker, end)?,
+                stored @ (Stored::No | Stored::Unseen) => {
+                    let refused = matches!(stored, Stored::No);
+                    if refused {
+                        self.not_in_doubt(worker);
+                    }
+                    if let Some(window) = self.look_again(worker, end, refused)? {
+                        return Ok(window);
+                    }
+                }
             }
         }
         Err(ExtendError::Later { why: "the record kept moving".into() })
     }
 
-    /// After a conflict: a record that carries our token is an earlier write of ours that landed late, and its
-    /// window stays unused; anything else means that the worker is somebody else's now.
-    fn look_again(&mut self, worker: u32, end: u64) -> Result<(), ExtendError> {
-        let known = self.holds.get(&worker).map_or(0, |hold| hold.reserved_until);
+    /// The last renewal that was tried was certainly not stored.
+    fn not_in_doubt(&mut self, worker: u32) {
+        if let Some(hold) = self.holds.get_mut(&worker) {
+            hold.in_doubt.pop();
+        }
+    }
+
+    /// After a conflict: a record that carries our token is an earlier write of ours that landed late. Its window is
+    /// ours if it is a renewal that was in doubt; anything else means that the worker is somebody else's now. `refused`:
+    /// the last write was certainly not stored.
+    fn look_again(&mut self, worker: u32, end: u64, refused: bool) -> Result<Option<Window>, ExtendError> {
+        // What we wrote has an operation number up to this.
+        let last = self.operation - u64::from(refused);
+        let (known, version) =
+            self.holds.get(&worker).map_or((0, 0), |hold| (hold.reserved_until, hold.version));
         match self.registry.worker(worker) {
             Ok(found) if found.record.reserved_until < known => {
                 self.forget(worker);
@@ -246,11 +383,28 @@ impl Tenure {
                 );
                 Err(ExtendError::Lost { worker, why, for_good: true })
             }
+            // Not stored after all, and what is in doubt may land still. A fence after a restore may have come to the
+            // same version again, with a record that is not ours.
+            Ok(found) if found.version == version && found.record.token == self.token => Ok(None),
+            Ok(found) if found.record.token == self.token && found.record.operation > last => {
+                self.conflicts += 1;
+                self.part_from_twin();
+                let why = "another process writes with this one's token: a copy of this machine runs".into();
+                Err(ExtendError::Lost { worker, why, for_good: false })
+            }
             Ok(found) if found.record.token == self.token => {
                 let reserved_until = found.record.reserved_until;
-                self.holds.insert(worker, Hold { version: found.version, reserved_until });
+                let hold = self
+                    .holds
+                    .insert(worker, Hold { version: found.version, reserved_until, in_doubt: Vec::new() });
+                let mut in_doubt = hold.into_iter().flat_map(|hold| hold.in_doubt);
+                let landed = in_doubt.find(|(operation, _)| *operation == found.record.operation);
+                if let Some((_, span)) = landed.filter(|(_, span)| span.end == reserved_until) {
+                    self.unknown_ours += 1;
+                    return Ok(Some(Window::new(worker, span)));
+                }
                 if reserved_until < end {
-                    return Ok(());
+                    return Ok(None);
                 }
                 Err(ExtendError::Later { why: "an earlier write landed late".into() })
             }
@@ -277,33 +431,36 @@ impl Tenure {
         record: &WorkerRecord,
         outcome: Result<(), SwapError>,
     ) -> Stored {
+        let is_ours = |found: &WorkerRecord| {
+            (found.token == record.token || Guard::OwnToken.is_out())
+                && (found.operation == record.operation || Guard::OwnOperation.is_out())
+        };
         match outcome {
             Ok(()) => match self.registry.worker(worker) {
-                Ok(found)
-                    if found.record.token == record.token && found.record.operation == record.operation =>
-                {
-                    Stored::Yes { version: found.version }
-                }
+                Ok(found) if is_ours(&found.record) => Stored::Yes { version: found.version },
                 // Stored, and moved on since: whoever did it began at our end, so the window is ours all the
                 // same, but it is the last one.
                 _ => Stored::Yes { version: expected },
             },
             Err(SwapError::Unknown { why }) => {
                 self.unknown += 1;
+                if Guard::UnknownIsNotOurs.is_out() {
+                    return Stored::Yes { version: expected + 1 };
+                }
                 match self.registry.worker(worker) {
-                    Ok(found)
-                        if found.record.token == record.token
-                            && found.record.operation == record.operation =>
-                    {
+                    Ok(found) if is_ours(&found.record) => {
                         self.unknown_ours += 1;
                         Stored::Yes { version: found.version }
                     }
-                    Ok(_) => Stored::No,
+                    Ok(_) => {
+                        self.unknown_theirs += 1;
+                        Stored::Unseen
+                    }
                     Err(_) => Stored::InDoubt { why },
                 }
             }
             Err(SwapError::Unavailable { why } | SwapError::Read(ReadError::Unavailable { why })) => {
-                Stored::InDoubt { why }
+                Stored::Unsent { why }
             }
             Err(SwapError::Conflict | SwapError::Read(_)) => Stored::No,
         }
@@ -335,9 +492,18 @@ impl Tenure {
         if new {
             self.operation += 1;
             let record = MarkRecord { granted_upto: 0, token: self.token, operation: self.operation };
-            if let Err(error) = self.registry.create_mark(spill, &record) {
-                // A mark that was stored all the same belongs to a spill that is then not used: harmless.
-                return Err(GrantError::Refused { why: error.to_string() });
+            match self.registry.create_mark(spill, &record) {
+                Ok(()) => {}
+                // A mark that is found to be ours was stored; one that was stored unseen belongs to a spill that is then
+                // not used: harmless.
+                Err(SwapError::Unknown { why }) => {
+                    self.unknown += 1;
+                    match self.registry.mark(spill) {
+                        Ok(found) if found.record == record => self.unknown_ours += 1,
+                        _ => return Err(GrantError::Refused { why }),
+                    }
+                }
+                Err(error) => return Err(GrantError::Refused { why: error.to_string() }),
             }
         }
         Ok(self.read_mark(spill)?.record.granted_upto)
@@ -360,36 +526,50 @@ impl Tenure {
         Ok(found)
     }
 
-    /// Moves the mark from `from` to `upto`: from then on the extents `from .. upto` are ours to issue.
-    pub(crate) fn grant(&mut self, spill: SpillId, from: u64, upto: u64) -> Result<(), GrantError> {
+    /// Moves the mark from `from` to `upto`: from then on the extents `from .. upto` are ours to issue. Returns up to which
+    /// they are: less or more than wanted where an earlier grant that was in doubt is found to have been stored.
+    pub(crate) fn grant(&mut self, spill: SpillId, from: u64, upto: u64) -> Result<u64, GrantError> {
         assert!(from < upto, "a grant of nothing");
         let found = self.read_mark(spill)?;
-        if found.record.granted_upto > from {
+        if let Some(granted) = self.settle_grant(spill, from, &found.record) {
+            return Ok(granted);
+        }
+        if found.record.granted_upto == u64::MAX {
+            return Err(GrantError::Refused { why: "its mark was raised to the end by a fence".into() });
+        }
+        if found.record.granted_upto > from && !Guard::GrantAtMark.is_out() {
             return Err(GrantError::Moved { granted_upto: found.record.granted_upto });
+        }
+        if Guard::MarkFirst.is_out() {
+            return Ok(upto);
         }
         self.operation += 1;
         let record = MarkRecord { granted_upto: upto, token: self.token, operation: self.operation };
         match self.registry.swap_mark(spill, found.version, &record) {
             Ok(()) => {
                 self.marks.insert(spill, upto);
-                Ok(())
+                Ok(upto)
             }
             Err(SwapError::Conflict) => Err(GrantError::Later { why: "somebody else moved the mark".into() }),
             Err(SwapError::Unknown { why }) => {
                 self.unknown += 1;
-                match self.read_mark(spill)?.record {
-                    found if found == record => {
-                        self.unknown_ours += 1;
-                        Ok(())
-                    }
-                    _ => Err(GrantError::Later { why }),
-                }
+                self.grant = Some(Grant { spill, extents: from..upto, record });
+                let found = self.read_mark(spill)?.record;
+                self.settle_grant(spill, from, &found).ok_or(GrantError::Later { why })
             }
             Err(SwapError::Unavailable { why } | SwapError::Read(ReadError::Unavailable { why })) => {
                 Err(GrantError::Later { why })
             }
             Err(SwapError::Read(error)) => Err(GrantError::Refused { why: error.to_string() }),
         }
+    }
+
+    /// Whether a grant in doubt was stored: the mark shows our token and operation. Then its extents from `from` on are
+    /// ours, up to the end that is returned. It is told once.
+    fn settle_grant(&mut self, spill: SpillId, from: u64, found: &MarkRecord) -> Option<u64> {
+        let grant = self.grant.take_if(|grant| grant.spill == spill && grant.record == *found)?;
+        self.unknown_ours += 1;
+        grant.extents.contains(&from).then_some(grant.extents.end)
     }
 
     /// Leaves the registry.
@@ -403,14 +583,14 @@ fn check_pinned(entries: &[WorkerEntry], pinned: u32, now: u64) -> Result<(), Ta
         return Err(ReadError::Absent { what: format!("worker {pinned}") }.into());
     };
     let record = &entry.record.as_ref().map_err(Clone::clone)?.record;
-    if let Some(owner) = &entry.live {
-        let (until, owner) = (record.reserved_until, owner.clone());
-        return Err(TakeError::Held { worker: pinned, until, owner });
-    }
     if record.reserved_until > now {
-        let (until, owner) = (record.reserved_until, record.owner.clone());
-        return Err(TakeError::Ahead { worker: pinned, until, owner });
+        let (worker, until) = (pinned, record.reserved_until);
+        let Some(owner) = entry.live.clone() else {
+            return Err(TakeError::Ahead { worker, until, owner: record.owner.clone() });
+        };
+        return Err(TakeError::Held { worker, until, owner });
     }
+    // Whoever is announced has no window of it any more: being alive is no bar.
     Ok(())
 }
 
@@ -436,7 +616,8 @@ fn choose<'a>(
     let Some(earliest) = usable.clone().map(|(until, _)| until).min() else {
         return Err(TakeError::NoneUsable);
     };
-    let mut free: Vec<_> = usable.filter(|(until, _)| *until <= now).collect();
+    let mut free: Vec<_> =
+        usable.filter(|(until, _)| *until <= now || Guard::MarkNotAhead.is_out()).collect();
     if let Some((_, entry)) =
         free.iter().find(|(_, entry)| Some(entry.worker) == preferred && entry.live.is_none())
     {
@@ -453,6 +634,10 @@ fn choose<'a>(
 }
 
 fn random_below(n: usize) -> usize {
+    #[cfg(test)]
+    if let Some(random) = crate::simulation::draw() {
+        return (random % n as u64) as usize;
+    }
     // No randomness to be had is no reason to fail: a fixed choice only makes meeting likelier.
     getrandom::u64().map_or(0, |random| (random % n as u64) as usize)
 }

@@ -6,17 +6,24 @@ use std::thread::Thread;
 
 /// A thread to be woken, once it has said which.
 #[derive(Debug, Default)]
-pub(crate) struct Wake(OnceLock<Thread>);
+pub(crate) struct Wake {
+    thread: OnceLock<Thread>,
+    /// For a simulation, which has no thread to wake.
+    #[cfg(test)]
+    pub(crate) calls: std::sync::atomic::AtomicU64,
+}
 
 impl Wake {
     /// The calling thread is the one. Later calls change nothing.
     pub(crate) fn adopt_current(&self) {
-        let _ = self.0.set(std::thread::current());
+        let _ = self.thread.set(std::thread::current());
     }
 
     /// Wakes it. Cheap where it runs already; never lost, since a thread that is woken before it parks does not.
     pub(crate) fn wake(&self) {
-        if let Some(thread) = self.0.get() {
+        #[cfg(test)]
+        self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }

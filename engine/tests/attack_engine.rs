@@ -289,7 +289,7 @@ fn calls_that_do_not_wait_are_served_while_an_ordered_one_waits() {
     let engine = Engine::builder().registry(on(&inner)).clock(clock.clone()).build().unwrap();
     let _ = engine.runs(1, Order::Ordered).unwrap();
     clock.step(-8_000);
-    eventually("a worker was switched to", 5, || engine.stats().windows.switches == 1);
+    eventually("a worker was switched to", 5, || engine.stats().windows.switches.clock == 1);
     eventually("fresh ids", 5, || engine.try_runs(1, Order::Fresh, &mut Vec::new()).is_ok());
     let mut ordered = engine.request(1, Order::Ordered, Duration::from_secs(30));
     assert!(poll(&mut ordered).is_pending());
@@ -317,7 +317,7 @@ fn a_second_step_back_while_a_worker_is_taken_is_noticed() {
     clock.step(-600_000);
     let _ = engine.stats();
     hold.store(0, Ordering::SeqCst);
-    eventually("the switch", 5, || engine.stats().windows.switches >= 1);
+    eventually("the switch", 5, || engine.stats().windows.switches.clock >= 1);
     let begun = boot();
     let (mut served, mut last) = (0, None);
     while boot() < begun + 5_000_000_000 && served == 0 {
@@ -328,7 +328,7 @@ fn a_second_step_back_while_a_worker_is_taken_is_noticed() {
     }
     assert!(
         served > 0,
-        "no land for 5 s; seven workers are free; {last:?}; {:?} switches {}",
+        "no land for 5 s; seven workers are free; {last:?}; {:?} switches {:?}",
         engine.status(),
         engine.stats().windows.switches
     );

@@ -230,7 +230,7 @@ fn small_steps_back_are_waited_out_and_large_ones_change_the_worker() {
         std::thread::park_timeout(Duration::from_millis(5));
     }
     assert!(switched, "{:#?}", engine.status());
-    assert_eq!(engine.stats().windows.switches, 1);
+    assert_eq!(engine.stats().windows.switches.clock, 1);
     for _ in 0..50 {
         note(&mut seen, engine.runs(1_000, Order::Any).unwrap());
     }
@@ -331,4 +331,48 @@ fn a_fill_is_whole_and_counted_wherever_its_ids_come_from() {
         stats.minted + stats.replayed,
         settled.issued + settled.wasted.total() + settled.held.total() + settled.spilled
     );
+}
+
+#[test]
+fn a_switch_takes_less_than_a_tenth_of_a_second_from_the_verdict_on() {
+    let registry = registry(now_tick() - 100_000_000, 64);
+    let clock = Shifted::new();
+    let engine = Engine::builder().registry(on(&registry)).clock(clock.clone()).build().unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Half of the time somebody calls, and half of it the engine is idle and finds out by itself.
+        let load = || {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                for _ in 0..100 {
+                    let _ = engine.try_runs(100, Order::Any, &mut Vec::new());
+                }
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+        };
+        for switch in 1..=10 {
+            let thread = (switch % 2 == 0).then(|| scope.spawn(load));
+            let before = engine.workers();
+            clock.step(-5_000);
+            let deadline = SystemClock.read().boot + 10_000_000_000;
+            // To ask for the figures would be a reading of the clock, and wake the engine.
+            while engine.workers().is_empty() || engine.workers() == before {
+                assert!(
+                    SystemClock.read().boot < deadline,
+                    "no switch {switch} in 10 s: {:?}",
+                    engine.status()
+                );
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            if let Some(thread) = thread {
+                thread.join().unwrap();
+            }
+            over.store(false, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    let windows = engine.stats().windows;
+    println!("{:?}", windows.switched);
+    assert_eq!((windows.switched.count(), windows.switches.clock), (10, 10));
+    assert!(windows.switched.longest() < Duration::from_millis(100), "{:?}", windows.switched);
+    balanced(&engine);
 }

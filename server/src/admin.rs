@@ -67,8 +67,8 @@ async fn people(State(Shared { node, .. }): State<Shared>) -> Html<String> {
         ("cluster", node.genesis.cluster.to_string()),
         ("layout", node.genesis.layout.to_string()),
         ("registry", node.engine.registry().to_owned()),
-        ("workers held", format!("{:?}", stats.windows.workers)),
-        ("window left", format!("{} ms", grouped(stats.windows.left_ms))),
+        ("workers held", workers_held(&stats.windows.held)),
+        ("clock", stats.clock.verdict.name().to_owned()),
         ("ids issued", grouped(stats.issued)),
         ("ids in the spill", grouped(stats.spill.ids)),
         ("connections open", grouped(node.traffic.open())),
@@ -83,6 +83,13 @@ async fn people(State(Shared { node, .. }): State<Shared>) -> Html<String> {
         "<!doctype html><meta charset=utf-8><title>xuid</title>\n<h1>xuid {VERSION}</h1>\n<table>\n{table}</table>\n\
          <p><a href=/readyz>/readyz</a> <a href=/livez>/livez</a> <a href=/metrics>/metrics</a></p>\n"
     ))
+}
+
+/// Each worker, and how long its window lasts.
+fn workers_held(held: &[(u32, u64)]) -> String {
+    let each = held.iter().map(|(worker, left)| format!("{worker} (window: {} ms left)", grouped(*left)));
+    let all = each.collect::<Vec<_>>().join(", ");
+    if all.is_empty() { "none".to_owned() } else { all }
 }
 
 /// Text that HTML shows as it is.

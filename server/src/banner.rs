@@ -7,7 +7,7 @@ use std::path::Path;
 
 use xuid_engine::{Layout, Order};
 
-use crate::config::{DEFAULT_LISTEN, Settings};
+use crate::config::{DEFAULT_LISTEN, RegistrySetting, Settings};
 use crate::node::{Node, VERSION};
 
 /// Prints the banner, flushed. Whoever started us may have closed standard output; then nobody wants it.
@@ -35,18 +35,40 @@ fn text(node: &Node, settings: &Settings, program: &str) -> String {
     let lines = [
         format!("xuid {VERSION} listening on {listen}, {admin}"),
         format!("  cluster {}, layout {bits}, {workers}, data in {folder}", node.genesis.cluster),
-        "  ids are unique within this folder only: hosts that share a namespace must share a registry"
-            .to_owned(),
+        format!("  {}", namespace(&settings.registry)),
         "  try:".to_owned(),
         format!("    {program} next -n 5{server}"),
         format!("    {program} decode {example}{}", layout_flags(layout)),
-        format!("    {program} inspect {}", quoted(&settings.data_dir)),
+        format!("    {program} {}", look(settings)),
     ];
     for line in lines {
         // Writing into a string does not fail.
         let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// How far uniqueness reaches.
+fn namespace(registry: &RegistrySetting) -> String {
+    match registry {
+        RegistrySetting::Local => {
+            "ids are unique within this folder only: hosts that share a namespace must share a registry"
+                .to_owned()
+        }
+        RegistrySetting::ZooKeeper(url) => {
+            format!("ids are unique among all servers of the registry {url}, and only among them")
+        }
+    }
+}
+
+/// The command that shows where ids come from.
+fn look(settings: &Settings) -> String {
+    let RegistrySetting::ZooKeeper(url) = &settings.registry else {
+        return format!("inspect {}", quoted(&settings.data_dir));
+    };
+    let secret = settings.access.auth_file.as_deref();
+    let secret = secret.map(|file| format!(" --registry-auth-file {}", quoted(file))).unwrap_or_default();
+    format!("workers --registry {}{secret}", quoted(Path::new(&url.to_string())))
 }
 
 /// An id to decode: one of our own, so that its time is now.
@@ -114,6 +136,15 @@ mod tests {
         assert_eq!(flag("127.0.0.1:4000"), " --server 127.0.0.1:4000");
         assert_eq!(flag("0.0.0.0:7654"), "", "listening everywhere is listening there too");
         assert_eq!(flag("[::]:7654"), " --server [::1]:7654");
+    }
+
+    #[test]
+    #[cfg(feature = "zookeeper")]
+    fn how_far_uniqueness_reaches_depends_on_the_registry() {
+        let of = |text: &str| namespace(&RegistrySetting::parse(text).unwrap());
+        assert!(of("local").contains("within this folder only"));
+        let shared = of("zookeeper://a:1/x");
+        assert!(shared.contains("zookeeper://a:1/x") && !shared.contains("folder"), "{shared}");
     }
 
     #[test]

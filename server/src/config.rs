@@ -5,12 +5,14 @@
 //! - I2 every source brings text, and one parser checks it, so the same mistake reads the same wherever it was made;
 //! - I3 nothing is created on disk before every key was checked.
 
+mod access;
 mod keys;
 mod settings;
 mod sources;
 mod values;
 
-pub(crate) use settings::{FloorSetting, RegistrySetting, Settings, Token, log_of_environment};
+pub(crate) use access::{Access, AccessArgs};
+pub(crate) use settings::{RegistrySetting, Settings, Token, log_of_environment};
 pub(crate) use sources::Flags;
 pub(crate) use values::{cores, floor, layout};
 

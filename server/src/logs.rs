@@ -18,5 +18,6 @@ pub(crate) fn init(filter: &str) {
 
 /// For commands that end by themselves: what they say is their output, so only warnings unless `RUST_LOG` asks for more.
 pub(crate) fn init_for_commands() {
-    init(&config::log_of_environment("warn"));
+    // What the client of an ensemble has to say about a failure is in the error that follows.
+    init(&config::log_of_environment("warn,zookeeper_client=error"));
 }

@@ -18,6 +18,11 @@ mod commands;
 mod config;
 mod connection;
 mod crew;
+#[cfg(feature = "zookeeper")]
+mod ensemble;
+#[cfg(not(feature = "zookeeper"))]
+#[path = "ensemble/absent.rs"]
+mod ensemble;
 mod failure;
 mod listener;
 mod logs;
@@ -26,6 +31,7 @@ mod node;
 mod session;
 mod shutdown;
 mod stdout;
+mod target;
 mod traffic;
 mod wall;
 mod wire;

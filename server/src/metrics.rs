@@ -1,7 +1,7 @@
 //! The numbers of a server as families of samples: for Prometheus, and as JSON for STATS.
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -9,6 +9,8 @@ use prometheus_client::registry::Registry;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+use xuid_engine::stats::{Latency, whole_ms};
 
 use crate::node::Node;
 
@@ -30,6 +32,8 @@ enum Kind {
     /// Only rises; its name ends in `_total` on the page.
     Counter,
     Gauge,
+    /// Times, in seconds.
+    Histogram,
 }
 
 #[derive(Debug)]
@@ -37,6 +41,10 @@ enum Samples {
     One(u64),
     /// A label, and a value for each of what it may say.
     By(&'static str, Vec<(String, u64)>),
+    /// Times, and how often there were which.
+    Times(Latency),
+    /// The same for each value of a label.
+    TimesBy(&'static str, Vec<(&'static str, Latency)>),
 }
 
 /// The page of metrics.
@@ -72,31 +80,58 @@ fn encode(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fm
     let kind = match family.kind {
         Kind::Counter => MetricType::Counter,
         Kind::Gauge => MetricType::Gauge,
+        Kind::Histogram => MetricType::Histogram,
     };
     let mut metric = encoder.encode_descriptor(family.name, family.help, None, kind)?;
     match &family.samples {
-        Samples::One(value) => match family.kind {
-            Kind::Counter => ConstCounter::new(*value).encode(metric),
-            Kind::Gauge => ConstGauge::new(*value).encode(metric),
-        },
+        Samples::One(value) => encode_one(family.kind, *value, metric),
         Samples::By(label, samples) => samples.iter().try_for_each(|(of, value)| {
             let labels = [(*label, of.as_str())];
-            let sample = metric.encode_family(&labels)?;
-            match family.kind {
-                Kind::Counter => ConstCounter::new(*value).encode(sample),
-                Kind::Gauge => ConstGauge::new(*value).encode(sample),
-            }
+            encode_one(family.kind, *value, metric.encode_family(&labels)?)
+        }),
+        Samples::Times(times) => encode_times(times, metric),
+        Samples::TimesBy(label, samples) => samples.iter().try_for_each(|(of, times)| {
+            let labels = [(*label, *of)];
+            encode_times(times, metric.encode_family(&labels)?)
         }),
     }
 }
 
-/// The same numbers under the same names.
+fn encode_one(kind: Kind, value: u64, metric: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+    match kind {
+        Kind::Counter => ConstCounter::new(value).encode(metric),
+        Kind::Gauge => ConstGauge::new(value).encode(metric),
+        Kind::Histogram => Err(fmt::Error),
+    }
+}
+
+fn encode_times(times: &Latency, mut metric: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+    let bound = |(bound, count): (Option<Duration>, u64)| {
+        (bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64()), count)
+    };
+    let buckets: Vec<(f64, u64)> = times.buckets().map(bound).collect();
+    metric.encode_histogram::<NoLabelSet>(times.sum().as_secs_f64(), times.count(), &buckets, None)
+}
+
+/// The same numbers under the same names; of times, how many there were and what they add up to.
 pub(crate) fn as_json(node: &Node) -> Map<String, Value> {
+    let times = |times: &Latency| {
+        json!({
+            "count": times.count(),
+            "sum_ms": whole_ms(times.sum()),
+            "last_ms": whole_ms(times.last()),
+            "longest_ms": whole_ms(times.longest()),
+        })
+    };
     let named = families(node).into_iter().map(|family| {
         let suffix = if family.kind == Kind::Counter { "_total" } else { "" };
         let value = match family.samples {
             Samples::One(value) => json!(value),
             Samples::By(_, samples) => samples.into_iter().map(|(of, value)| (of, json!(value))).collect(),
+            Samples::Times(each) => times(&each),
+            Samples::TimesBy(_, samples) => {
+                samples.into_iter().map(|(of, each)| (of.to_owned(), times(&each))).collect()
+            }
         };
         (format!("{}{suffix}", family.name), value)
     });

@@ -5,10 +5,12 @@
 //! only how old an id looks.
 
 mod supervisor;
+mod verdict;
 
 use std::time::Duration;
 
-pub use supervisor::{Observation, Supervisor, Thresholds, Verdict};
+pub use supervisor::{Observation, Supervisor, Thresholds};
+pub use verdict::{Course, Verdict, Verdicts};
 
 /// One look at both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ fn wall_ns() -> u64 {
     now.duration_since(std::time::UNIX_EPOCH).map_or(0, nanos)
 }
 
-fn boot_ns() -> u64 {
+pub(crate) fn boot_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     // Boot time is never negative, and 2^64 ns are 584 years.
     time.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.cast_unsigned())

@@ -28,7 +28,7 @@
 //! A wall that runs fast in many steps of less than `max_forward` is followed: to tell it from the truth
 //! takes a second clock, and what it could burn is bounded by the windows, which end near the registry's time.
 
-use super::Reading;
+use super::{Course, Reading, Verdict};
 
 #[cfg(test)]
 mod tests;
@@ -66,33 +66,6 @@ impl Default for Thresholds {
     }
 }
 
-/// What the supervisor makes of the clocks; durations in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// E is the wall.
-    Steady,
-    /// E is a little ahead and stands until the wall has reached it.
-    Stand {
-        /// How far.
-        lead: u64,
-    },
-    /// E is ahead and runs slowly.
-    CatchUp {
-        /// How far.
-        lead: u64,
-    },
-    /// E is too far ahead and stands: a switch is wanted, to a worker whose mark is at most `now - lead`.
-    Behind {
-        /// How far.
-        lead: u64,
-    },
-    /// The wall leapt forward and is not followed yet; E goes on by boot time.
-    Ahead {
-        /// How far the wall is above what boot time, or the second clock, explains.
-        by: u64,
-    },
-}
-
 /// The outcome of one reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
@@ -104,6 +77,8 @@ pub struct Observation {
     pub rollback: bool,
     /// In this very reading the wall was seen to leap forward by more than is followed.
     pub jump: bool,
+    /// The verdict is of another kind than that of the reading before.
+    pub changed: bool,
 }
 
 /// The engine's clock E and what it is made of. Pure: readings go in, verdicts come out.
@@ -135,6 +110,7 @@ pub struct Supervisor {
     catching_up: bool,
     /// There is a second clock; then time alone makes nobody believe a leap.
     seconded: bool,
+    course: Course,
 }
 
 /// A leap forward that is not believed yet.
@@ -160,6 +136,7 @@ impl Supervisor {
             leap: None,
             catching_up: false,
             seconded: false,
+            course: Course { since: first.boot, ..Course::default() },
         }
     }
 
@@ -184,7 +161,14 @@ impl Supervisor {
         let rollback = self.believed < expected.saturating_sub(NOISE + elapsed / SLEW);
         let verdict = self.advance(lead, elapsed);
         debug_assert!(self.now >= self.believed, "S1: E is never behind what it follows");
-        Observation { now: self.now, verdict, rollback, jump }
+        let changed = self.course.note(verdict, reading.boot);
+        Observation { now: self.now, verdict, rollback, jump, changed }
+    }
+
+    /// The verdict of the last reading, since when it is, and how often each was entered.
+    #[must_use]
+    pub fn course(&self) -> Course {
+        self.course
     }
 
     /// Takes a sample of another clock: at the boot time of `at` it showed `unix_ns`.
@@ -195,12 +179,15 @@ impl Supervisor {
     /// clock's time, the verdict `Behind`, and [`switched`](Self::switched) takes E to that time. Later samples
     /// leave E alone: it goes on by boot time.
     pub fn second_clock(&mut self, unix_ns: u64, at: Reading) {
+        let age = self.last.boot.saturating_sub(at.boot);
         let sample = if self.last.boot >= at.boot {
-            unix_ns.saturating_add(self.last.boot - at.boot)
+            unix_ns.saturating_add(age)
         } else {
             unix_ns.saturating_sub(at.boot - self.last.boot)
         };
-        let refuted = self.last.wall > sample.saturating_add(self.thresholds.max_forward);
+        // How far the clocks may have drifted apart since does not count against the wall.
+        let latest = sample.saturating_add(age / SLEW);
+        let refuted = self.last.wall > latest.saturating_add(self.thresholds.max_forward);
         if refuted && !self.seconded && sample < self.believed {
             self.believed = sample;
             // The lead is another one now, and E has not been wearing it off.
@@ -208,7 +195,7 @@ impl Supervisor {
         }
         // A wall that is followed and not refuted needs no other ceiling than its own.
         if refuted || self.leap.is_some() {
-            self.ceiling = sample;
+            self.ceiling = latest;
         }
         self.seconded = true;
     }

@@ -1,17 +1,28 @@
 //! Gathers an engine's figures.
 
-use crate::clock::Verdict;
-use crate::gate::Trouble;
+use std::time::Duration;
+
+use crate::gate::Gate;
+use crate::minter::Now;
+use crate::producer::{UpkeepTally, days_left};
 use crate::shared::Shared;
-use crate::stats::{ClockStats, Held, Served, SpillStats, Stats, Status, Wasted, Windows};
+use crate::stats::{ClockStats, Held, Served, SpillStats, Stats, Wasted, Windows};
 use crate::sync::lock;
 
+mod status;
+
+pub(super) use status::status;
+
 pub(super) fn stats(shared: &Shared) -> Stats {
-    let (minted, minter_expired, workers, left_ms, waiting, clock) = gate_figures(shared);
+    let at_gate = AtGate::of(shared);
+    let AtGate { minted, expired, waiting, .. } = at_gate;
     let counters = &shared.counters;
     let threads = counters.totals();
     let gauges = lock(&shared.gauges);
-    let tally = *lock(&shared.tally);
+    let (reserved, registry) = {
+        let tally = lock(&shared.tally);
+        (tally.reserved, tally.stats(at_gate.boot))
+    };
     let reserve = &gauges.reserve;
     let tickets_held = counters.tickets_in.value().saturating_sub(counters.tickets_out.value());
     let queue = counters.queue_in.value().saturating_sub(counters.queue_out.value() + threads.served.queue);
@@ -22,7 +33,7 @@ pub(super) fn stats(shared: &Shared) -> Stats {
         spilled: reserve.spilled,
         wasted: Wasted {
             thread: threads.wasted,
-            expired: reserve.expired + minter_expired,
+            expired: reserve.expired + expired,
             trimmed: reserve.trimmed,
             spill: reserve.wasted_spill + shared.returns.wasted(),
             grant: reserve.wasted_grant,
@@ -41,15 +52,6 @@ pub(super) fn stats(shared: &Shared) -> Stats {
             reserve: counters.tickets_reserve.value(),
         },
         refused: counters.refused(),
-        windows: Windows {
-            workers,
-            reserved: tally.reserved,
-            conflicts: tally.conflicts,
-            unknown: tally.unknown,
-            unknown_ours: tally.unknown_ours,
-            switches: gauges.switches,
-            left_ms,
-        },
         spill: SpillStats {
             active: gauges.spill_active,
             why_not: gauges.why_not.clone(),
@@ -62,73 +64,73 @@ pub(super) fn stats(shared: &Shared) -> Stats {
             refused: reserve.refused + shared.refused_spills,
             failures: reserve.failures,
         },
-        clock: ClockStats { rollbacks: gauges.rollbacks, jumps: gauges.jumps, ..clock },
+        clock: at_gate.clock(&gauges.upkeep),
+        windows: at_gate.windows(reserved, &gauges.upkeep),
+        registry,
         refills: shared.refills.value(),
         waiting,
     }
 }
 
-fn gate_figures(shared: &Shared) -> (u64, u64, Vec<u32>, u64, u64, ClockStats) {
-    let mut gate = lock(&shared.gate);
-    let now = gate.minter.now();
-    let layout = &shared.layout;
-    let tick = now.tick.unwrap_or(0);
-    let workers: Vec<u32> = gate.minter.lanes.iter().map(|lane| lane.worker).collect();
-    let ends = gate.minter.lanes.iter().map(|lane| lane.end().unwrap_or(0));
-    let left = ends.min().map_or(0, |end| end.saturating_sub(tick));
-    let left_ms = layout.tick_to_ms(left) - layout.epoch_ms();
-    let lead = match now.seen.verdict {
-        Verdict::Stand { lead } | Verdict::CatchUp { lead } | Verdict::Behind { lead } => lead,
-        Verdict::Steady | Verdict::Ahead { .. } => 0,
-    };
-    let ns_left = layout.tick_to_ns(layout.last_tick()).saturating_sub(now.ns);
-    let clock = ClockStats {
-        lead_us: lead / 1_000,
-        days_left: ns_left / 86_400_000_000_000,
-        ..ClockStats::default()
-    };
-    (gate.minter.minted, gate.minter.expired, workers, left_ms, gate.waiting() as u64, clock)
+/// What is read under the gate's lock.
+struct AtGate {
+    minted: u64,
+    expired: u64,
+    waiting: u64,
+    boot: u64,
+    clock: ClockStats,
+    /// Workers, and ticks to the ends of their windows in milliseconds.
+    held: Vec<(u32, u64)>,
 }
 
-pub(super) fn status(shared: &Shared) -> Status {
-    let mut notes = Vec::new();
-    let mut ready = true;
-    {
+impl AtGate {
+    fn of(shared: &Shared) -> Self {
         let mut gate = lock(&shared.gate);
-        let now = gate.minter.now();
-        if gate.closed || shared.is_closed() {
-            ready = false;
-            notes.push("shutting down".to_owned());
-        } else if now.tick.is_none() {
-            ready = false;
-            notes.push("the clock is outside what the layout's time bits can say".to_owned());
-        } else if !gate.holds_window(&now) {
-            ready = false;
-            notes.push("no window of ticks is held".to_owned());
-        }
-        match &gate.trouble {
-            Some(Trouble::Behind { lead }) => {
-                ready = false;
-                let ms = lead / 1_000_000;
-                notes.push(format!(
-                    "the clock is {ms} ms behind what was issued, and no other worker was free yet"
-                ));
-            }
-            Some(Trouble::WindowLost) => notes.push("a worker was lost to another process".to_owned()),
-            Some(Trouble::NoWindow { why }) => notes.push(format!("the last window was not granted: {why}")),
-            None => {}
-        }
-        match now.seen.verdict {
-            Verdict::Ahead { by } => notes
-                .push(format!("the wall clock leapt {} ms forward and is not followed yet", by / 1_000_000)),
-            Verdict::Stand { lead } | Verdict::CatchUp { lead } => {
-                notes.push(format!("the clock went back; {} us are being caught up with", lead / 1_000));
-            }
-            Verdict::Steady | Verdict::Behind { .. } => {}
+        let now = shared.instant(&mut gate);
+        let layout = &shared.layout;
+        let course = gate.minter.course();
+        let clock = ClockStats {
+            verdict: course.verdict,
+            entered: course.entered,
+            lead_us: course.verdict.lead() / 1_000,
+            days_left: days_left(layout, now.ns),
+            ..ClockStats::default()
+        };
+        Self {
+            minted: gate.minter.minted,
+            expired: gate.minter.expired,
+            waiting: gate.waiting() as u64,
+            boot: now.reading.boot,
+            clock,
+            held: held(shared, &gate, &now),
         }
     }
-    if let Some(why) = &lock(&shared.gauges).why_not {
-        notes.push(format!("running without a spill, so unused ids do not survive a restart: {why}"));
+
+    fn clock(&self, upkeep: &UpkeepTally) -> ClockStats {
+        ClockStats {
+            rollbacks: upkeep.rollbacks,
+            jumps: upkeep.jumps,
+            behind_registry_ms: upkeep.behind_registry_ns / 1_000_000,
+            ..self.clock
+        }
     }
-    Status { ready, notes }
+
+    fn windows(self, reserved: u64, upkeep: &UpkeepTally) -> Windows {
+        Windows {
+            left_ms: self.held.iter().map(|(_, left)| *left).min().unwrap_or(0),
+            held: self.held,
+            reserved,
+            switches: upkeep.switches,
+            switched: upkeep.switched,
+        }
+    }
+}
+
+fn held(shared: &Shared, gate: &Gate, now: &Now) -> Vec<(u32, u64)> {
+    let layout = &shared.layout;
+    let left = |end: Option<u64>| {
+        let ns = end.map_or(0, |end| layout.tick_to_ns(end).saturating_sub(now.ns));
+        Duration::from_nanos(ns).as_millis() as u64
+    };
+    gate.minter.lanes.iter().map(|lane| (lane.worker, left(lane.end()))).collect()
 }

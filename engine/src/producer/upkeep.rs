@@ -1,67 +1,100 @@
 //! Keeping windows: renewing them at half, taking workers, leaving them when the clock goes back.
+//!
+//! On the producer's thread, under the gate's lock; it sends jobs to the registrar and waits for none.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use xuid_spill::Extent;
 
 use super::SECOND;
-use crate::clock::Verdict;
+use crate::clock::{Verdict, nanos};
 use crate::gate::{Gate, Trouble};
 use crate::layout::Layout;
 use crate::minter::{Minter, Now, Steps};
 use crate::registrar::{Cause, Done, Job, Tally};
 use crate::settings::{FIRST_WINDOW, Settings};
+use crate::stats::{Latency, Switches};
 use crate::sync::lock;
-use crate::tenure::{ExtendError, TakeError, Wish};
+use crate::tenure::{ExtendError, TakeError, Window, Wish};
 
-/// Between two tries after a failure. Long enough not to press a registry that is down, short enough that a
-/// window's second half (a second at least) holds several.
-const RETRY: u64 = SECOND / 5;
+mod news;
+mod pace;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use news::{FEW_DAYS, days_left};
+
+use news::News;
+use pace::{Pace, RETRY, early};
 
 /// The longest wait for a worker whose mark is ahead of the clock before looking again.
 const LOOK_AGAIN: u64 = SECOND;
+
+/// What the upkeep has counted.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct UpkeepTally {
+    pub(crate) switches: Switches,
+    /// How long each switch took that the clock made necessary.
+    pub(crate) switched: Latency,
+    pub(crate) rollbacks: u64,
+    pub(crate) jumps: u64,
+    /// How far the wall clock was behind the registry's when it was seen last.
+    pub(crate) behind_registry_ns: u64,
+}
+
+/// How it stands with the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Answers,
+    /// The last jobs were not answered.
+    Silent,
+    /// Its adaptor knows that there is no connection.
+    Disconnected,
+}
 
 /// The state of the windows' upkeep.
 pub(crate) struct Upkeep {
     layout: Layout,
     settings: Settings,
-    tally: Arc<Mutex<Tally>>,
+    registrar: Arc<Mutex<Tally>>,
     taking: bool,
     /// The worker that is being taken may be in use in another copy of this machine.
     void_take: bool,
-    /// No worker is taken, and no window renewed, before these instants of boot time.
-    take_at: u64,
-    renew_at: u64,
+    pace: Pace,
+    news: News,
+    /// How it stood with the registry at the last look.
+    standing: Standing,
+    /// The first tick at which a worker is free, as the registry said last; for those who are told to wait.
+    earliest: Option<u64>,
     /// Workers whose record cannot be trusted.
     left: Vec<u32>,
-    pub(crate) switches: u64,
-    pub(crate) rollbacks: u64,
-    pub(crate) jumps: u64,
+    pub(crate) tally: UpkeepTally,
     /// Boot time at which something is to be done, as `watch` found it.
     due: u64,
 }
 
 impl Upkeep {
-    pub(crate) fn new(layout: Layout, settings: Settings, tally: Arc<Mutex<Tally>>) -> Self {
+    pub(crate) fn new(layout: Layout, settings: Settings, registrar: Arc<Mutex<Tally>>) -> Self {
         Self {
             layout,
             settings,
-            tally,
+            registrar,
             taking: false,
             void_take: false,
-            take_at: 0,
-            renew_at: 0,
+            pace: Pace::default(),
+            news: News::default(),
+            standing: Standing::Answers,
+            earliest: None,
             left: Vec::new(),
-            switches: 0,
-            rollbacks: 0,
-            jumps: 0,
+            tally: UpkeepTally::default(),
             due: 0,
         }
     }
 
-    fn ticks(&self, duration: std::time::Duration) -> u64 {
-        self.layout.ticks_in_ns(crate::clock::nanos(duration)).max(2)
+    fn ticks(&self, duration: Duration) -> u64 {
+        self.layout.ticks_in_ns(nanos(duration)).max(2)
     }
 
     pub(crate) fn first_reach(&self) -> u64 {
@@ -70,7 +103,7 @@ impl Upkeep {
 
     /// A wish for a worker whose window begins now, or earlier where a backfill is wanted.
     pub(crate) fn wish(&self, tick: u64, except: Vec<u32>) -> Wish {
-        let backfill = self.layout.ticks_in_ns(crate::clock::nanos(self.settings.backfill));
+        let backfill = self.layout.ticks_in_ns(nanos(self.settings.backfill));
         let end = (tick + self.first_reach()).min(self.layout.last_tick());
         Wish { now: tick, start: tick.saturating_sub(backfill), end, pinned: self.settings.pinned, except }
     }
@@ -82,43 +115,91 @@ impl Upkeep {
 
     /// Looks at clock and windows, and sends what is to be done.
     pub(crate) fn watch(&mut self, gate: &mut Gate, now: &Now, steps: Steps, jobs: &Sender<Job>) {
-        self.rollbacks += steps.rollbacks;
-        self.jumps += steps.jumps;
-        if steps.rollbacks > 0 {
-            tracing::warn!(verdict = ?now.seen.verdict, "the wall clock went back");
-        }
+        self.tally.rollbacks += steps.rollbacks;
+        self.tally.jumps += steps.jumps;
         let boot = now.reading.boot;
         self.due = boot + SECOND;
-        let Some(tick) = now.tick else { return };
+        self.news.clock(&gate.minter.course(), boot);
+        let away = self.look_at_registry(boot);
         gate.minter.lanes.retain(|lane| !(lane.contested && lane.end().is_none()));
-        match now.seen.verdict {
-            Verdict::Behind { lead } => {
-                gate.trouble = Some(Trouble::Behind { lead });
-                let believed = self.layout.tick_at_ns(now.seen.now.saturating_sub(lead));
-                if let (true, Some(believed), None) = (self.may_take(boot), believed, self.settings.pinned) {
+        // Before the tick is asked for: a clock that comes back from beyond the last tick is behind, too.
+        if let Verdict::Behind { lead } = now.seen.verdict {
+            let believed_ns = now.seen.now.saturating_sub(lead);
+            let free = self.earliest.map(|tick| self.layout.tick_to_ns(tick).saturating_sub(believed_ns));
+            gate.trouble =
+                Some(Trouble::Behind { wait: free.map_or(lead, |free| free.max(RETRY).min(lead)) });
+            let believed = self.layout.tick_at_ns(believed_ns);
+            let believed = believed.filter(|tick| *tick <= self.layout.last_tick());
+            leave_spent(gate, now, believed, jobs);
+            let probing = away && gate.minter.lanes.iter().any(|lane| lane.renewing);
+            if !probing && self.may_take(boot, away) {
+                if let (Some(believed), None) = (believed, self.settings.pinned) {
                     let except = self.except(gate);
                     let wish = Wish { start: believed, ..self.wish(believed, except) };
                     self.take(wish, Cause::Behind, jobs);
+                } else {
+                    // There is nothing to wish for, and the registry's clock may yet show that the wall is right.
+                    let _ = jobs.send(Job::Look);
+                    self.pace.take_later(boot + LOOK_AGAIN);
                 }
-                return;
             }
-            _ if matches!(gate.trouble, Some(Trouble::Behind { .. })) => gate.trouble = None,
-            _ => {}
+            return;
         }
+        self.earliest = None;
+        if matches!(gate.trouble, Some(Trouble::Behind { .. })) {
+            gate.trouble = None;
+        }
+        let Some(tick) = now.tick else { return };
+        self.news.time_left(&self.layout, now.ns, boot);
         self.leave_the_future(gate, tick, jobs);
         // A contested lane serves to its window's end, and has its successor by then.
         let lasting = gate.minter.lanes.iter().filter(|lane| !lane.contested).count();
-        if lasting < self.settings.workers as usize && self.may_take(boot) {
-            let wish = self.wish(tick, self.except(gate));
-            self.take(wish, Cause::Missing, jobs);
+        let take = lasting < self.settings.workers as usize && self.may_take(boot, away);
+        let mut ready = self.ready(gate, tick, boot, away);
+        if away {
+            // One job at a time, of whatever has waited longest.
+            let busy = self.taking || gate.minter.lanes.iter().any(|lane| lane.renewing);
+            ready.sort_unstable();
+            ready.truncate(usize::from(!busy));
+            if take && !busy && ready.first().is_none_or(|(turn, _)| *turn >= self.pace.take_turn()) {
+                ready.clear();
+                self.take_missing(gate, tick, jobs);
+            }
+        } else if take {
+            self.take_missing(gate, tick, jobs);
         }
-        self.renew(gate, tick, boot, jobs);
+        let most = self.ticks(self.settings.window_max);
+        for (_, at) in ready {
+            let lane = &mut gate.minter.lanes[at];
+            let reach = (lane.reach * 2).min(most);
+            let end = (tick + reach).min(self.layout.last_tick());
+            lane.renewing = jobs.send(Job::Extend { worker: lane.worker, start: tick, end, reach }).is_ok();
+        }
+    }
+
+    /// Whether the registry is away. When its adaptor says that it is back, what failed is tried at once.
+    fn look_at_registry(&mut self, boot: u64) -> bool {
+        let tally = lock(&self.registrar);
+        let absence = tally.seen.absence();
+        let disconnected = tally.seen.is_disconnected();
+        drop(tally);
+        if self.standing == Standing::Disconnected && !disconnected {
+            self.pace.reset();
+        }
+        self.standing = match absence {
+            _ if disconnected => Standing::Disconnected,
+            Some(_) => Standing::Silent,
+            None => Standing::Answers,
+        };
+        self.news.registry(absence.as_ref(), boot);
+        absence.is_some()
     }
 
     /// The clock went back once more while a worker was being taken: a lane whose land begins beyond the clock is
     /// handed back whole, and another worker is taken.
     fn leave_the_future(&mut self, gate: &mut Gate, tick: u64, jobs: &Sender<Job>) {
         let most = tick + self.ticks(self.settings.drift);
+        let before = gate.minter.lanes.len();
         gate.minter.lanes.retain(|lane| {
             let near = lane.tick() <= most || lane.contested;
             if !near {
@@ -126,51 +207,65 @@ impl Upkeep {
             }
             near
         });
+        self.tally.switches.clock += u64::from(gate.minter.lanes.len() < before);
     }
 
     fn except(&self, gate: &Gate) -> Vec<u32> {
-        gate.minter.lanes.iter().map(|lane| lane.worker).chain(self.left.iter().copied()).collect()
+        // A worker that was asked for by its number has no other: a fence may have made its record good again.
+        let left = if self.settings.pinned.is_some() { &[][..] } else { &self.left };
+        gate.minter.lanes.iter().map(|lane| lane.worker).chain(left.iter().copied()).collect()
     }
 
-    fn may_take(&self, boot: u64) -> bool {
-        !self.taking && boot >= self.take_at
+    /// Whether a worker may be taken now; if not, when it is looked at again.
+    fn may_take(&mut self, boot: u64, away: bool) -> bool {
+        let at = self.pace.take_at(away);
+        if boot < at {
+            self.due = self.due.min(at);
+        }
+        !self.taking && boot >= at
+    }
+
+    /// Whether a window was asked for, of a registry that answered when it was asked last.
+    pub(crate) fn is_asking(&self, gate: &Gate) -> bool {
+        let renewing = || gate.minter.lanes.iter().any(|lane| lane.renewing);
+        self.standing == Standing::Answers && (self.taking || renewing())
+    }
+
+    fn take_missing(&mut self, gate: &Gate, tick: u64, jobs: &Sender<Job>) {
+        let wish = self.wish(tick, self.except(gate));
+        self.take(wish, Cause::Missing, jobs);
     }
 
     fn take(&mut self, wish: Wish, cause: Cause, jobs: &Sender<Job>) {
         self.taking = jobs.send(Job::Take { reach: wish.end - wish.now, wish, cause }).is_ok();
     }
 
-    /// Renews every window of which less than half is left.
-    fn renew(&mut self, gate: &mut Gate, tick: u64, boot: u64, jobs: &Sender<Job>) {
-        let most = self.ticks(self.settings.window_max);
-        for lane in &mut gate.minter.lanes {
+    /// The lanes whose windows may be renewed now because less than half is left, and their turns.
+    fn ready(&mut self, gate: &Gate, tick: u64, boot: u64, away: bool) -> Vec<(u64, usize)> {
+        let mut ready = Vec::new();
+        for (at, lane) in gate.minter.lanes.iter().enumerate() {
             if lane.contested || lane.renewing {
                 continue;
             }
-            let left = lane.end().map_or(0, |end| end.saturating_sub(tick));
-            // Up to a tenth early, by worker: nodes that started together do not renew together.
-            let early = lane.reach / 10 * u64::from(lane.worker % 8) / 8;
-            let wanted = lane.reach / 2 + early;
+            let end = lane.end().unwrap_or(0);
+            let left = end.saturating_sub(tick);
+            let wanted = lane.reach / 2 + early(lane.worker, end, lane.reach);
+            let not_before = self.pace.renew_at(lane.worker, away);
             if left > wanted {
                 let ns = self.layout.tick_to_ns(left - wanted).saturating_sub(self.layout.tick_to_ns(0));
                 self.due = self.due.min(boot + ns);
-                continue;
+            } else if boot < not_before {
+                self.due = self.due.min(not_before);
+            } else {
+                ready.push((self.pace.turn(lane.worker), at));
             }
-            if boot < self.renew_at {
-                self.due = self.due.min(self.renew_at);
-                continue;
-            }
-            let reach = (lane.reach * 2).min(most);
-            let end = (tick + reach).min(self.layout.last_tick());
-            lane.renewing = jobs.send(Job::Extend { worker: lane.worker, start: tick, end, reach }).is_ok();
         }
+        ready
     }
 
     /// Takes in what the registrar did. Returns land that elapsed before it was granted (a backfill).
     pub(crate) fn take_in(&mut self, done: Done, gate: &mut Gate, jobs: &Sender<Job>) -> Vec<Extent> {
-        if let Some((time, at)) = lock(&self.tally).time.take() {
-            gate.minter.second_clock(time, at);
-        }
+        self.hear_second_clock(gate);
         let now = gate.minter.now();
         match done {
             Done::Taken { result: Ok(window), .. } if self.void_take => {
@@ -183,26 +278,23 @@ impl Upkeep {
             {
                 // The clock recovered meanwhile: the workers that are held are good again.
                 self.taking = false;
+                self.pace.taken(window.worker());
                 let (worker, span) = window.into_parts();
                 let _ = jobs.send(Job::Release { worker, from: span.start });
                 Vec::new()
             }
             Done::Taken { result: Ok(window), reach, cause } => {
                 self.taking = false;
-                if cause == Cause::Behind {
-                    self.switch(gate, jobs);
-                }
-                let now = gate.minter.now();
-                gate.trouble = None;
-                tracing::info!(worker = window.worker(), "worker taken");
-                gate.minter.add(&now, window, reach)
+                self.pace.taken(window.worker());
+                self.taken(window, reach, cause, gate, jobs)
             }
             Done::Taken { result: Err(error), .. } => {
                 (self.taking, self.void_take) = (false, false);
-                self.not_taken(&error, gate, now.reading.boot);
+                self.not_taken(&error, gate, &now);
                 Vec::new()
             }
-            Done::Extended { result: Ok(window), reach, .. } => {
+            Done::Extended { worker, result: Ok(window), reach } => {
+                self.pace.renewed(worker);
                 if matches!(gate.trouble, Some(Trouble::NoWindow { .. })) {
                     gate.trouble = None;
                 }
@@ -217,13 +309,49 @@ impl Upkeep {
                 tracing::warn!(worker, problem, "the rest of the window was not handed back");
                 Vec::new()
             }
-            Done::Released { .. } | Done::Granted { .. } => Vec::new(),
+            Done::Released { .. } | Done::Granted { .. } | Done::Disowned | Done::Looked => Vec::new(),
         }
+    }
+
+    /// Passes a sample of the registry's time on to the supervisor.
+    fn hear_second_clock(&mut self, gate: &mut Gate) {
+        let Some((time, at)) = lock(&self.registrar).time.take() else { return };
+        gate.minter.second_clock(time, at);
+        let behind = time.saturating_sub(at.wall);
+        self.tally.behind_registry_ns = behind;
+        self.news.behind_registry(behind, nanos(self.settings.max_forward));
+    }
+
+    /// A worker was taken, and may be minted on when this returns.
+    fn taken(
+        &mut self,
+        window: Window,
+        reach: u64,
+        cause: Cause,
+        gate: &mut Gate,
+        jobs: &Sender<Job>,
+    ) -> Vec<Extent> {
+        let worker = window.worker();
+        let behind_since = gate.minter.course().since;
+        if cause == Cause::Behind {
+            self.switch(gate, jobs);
+        }
+        let now = gate.minter.now();
+        gate.trouble = None;
+        let past = gate.minter.add(&now, window, reach);
+        if cause == Cause::Behind {
+            let took = Duration::from_nanos(gate.minter.now().reading.boot.saturating_sub(behind_since));
+            self.tally.switched.record(took);
+            tracing::info!(worker, ?took, "worker taken, since the clock is behind the ones that were held");
+        } else {
+            tracing::info!(worker, "worker taken");
+        }
+        past
     }
 
     /// The clock went back and another worker was taken: E goes to the wall, and the old workers are left.
     fn switch(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
-        self.switches += 1;
+        self.tally.switches.clock += 1;
         for (worker, from) in gate.minter.switch() {
             // The registrar works in order, so a renewal still under way ends before this, and its window is
             // dropped when it comes back, because the lane is gone.
@@ -235,39 +363,71 @@ impl Upkeep {
     /// use in another copy of this machine.
     pub(super) fn abandon(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
         self.void_take = self.taking;
-        for lane in &gate.minter.lanes {
-            let _ = jobs.send(Job::Forget { worker: lane.worker });
-        }
+        self.tally.switches.resumed += u64::from(!gate.minter.lanes.is_empty());
+        let _ = jobs.send(Job::Disown);
         gate.minter.abandon();
     }
 
-    fn not_taken(&mut self, error: &TakeError, gate: &mut Gate, boot: u64) {
-        let wait = if matches!(error, TakeError::NoneFree { .. }) { LOOK_AGAIN } else { RETRY };
-        self.take_at = boot + wait;
+    fn not_taken(&mut self, error: &TakeError, gate: &mut Gate, now: &Now) {
+        let boot = now.reading.boot;
+        match error {
+            TakeError::NoneFree { earliest } | TakeError::Ahead { until: earliest, .. } => {
+                self.earliest = Some(*earliest);
+                let wait = nanos(gate.minter.time_to(*earliest, now)).clamp(RETRY, LOOK_AGAIN);
+                self.pace.take_later(boot + wait);
+            }
+            _ => self.pace.take_failed(boot),
+        }
         let why = explain(error, &gate.minter);
-        tracing::warn!(why, "no worker was taken");
+        // While it is away it was said once that it is.
+        if self.standing == Standing::Answers {
+            tracing::warn!(why, "no worker was taken");
+        } else {
+            tracing::debug!(why, "no worker was taken");
+        }
         if gate.minter.lanes.is_empty() && !matches!(gate.trouble, Some(Trouble::Behind { .. })) {
             gate.trouble = Some(Trouble::NoWindow { why });
         }
     }
 
     fn not_extended(&mut self, worker: u32, error: &ExtendError, gate: &mut Gate, boot: u64) {
-        tracing::warn!(%error, "a window was not renewed");
-        self.renew_at = boot + RETRY;
+        if self.standing == Standing::Answers {
+            tracing::warn!(%error, "a window was not renewed");
+        } else {
+            tracing::debug!(%error, "a window was not renewed");
+        }
+        self.pace.renewal_failed(worker, boot);
         let Some(lane) = gate.minter.lanes.iter_mut().find(|lane| lane.worker == worker) else { return };
         lane.renewing = false;
         match error {
             ExtendError::Lost { for_good, .. } => {
                 // What it still has is its own; beyond that another worker is taken.
                 lane.contested = true;
+                let switches = &mut self.tally.switches;
                 if *for_good {
                     self.left.push(worker);
+                    switches.unreadable += 1;
+                } else {
+                    switches.lost += 1;
                 }
                 gate.trouble = Some(Trouble::WindowLost);
             }
             ExtendError::Later { why } => gate.trouble = Some(Trouble::NoWindow { why: why.clone() }),
         }
     }
+}
+
+/// While the clock is behind: a lane without land serves nobody, and its worker may be the only one whose mark the
+/// clock has passed. Beyond the last tick nothing is cut, so there a lane may end with land that is past.
+fn leave_spent(gate: &mut Gate, now: &Now, believed: Option<u64>, jobs: &Sender<Job>) {
+    gate.minter.lanes.retain(|lane| {
+        let past = |end: u64| now.tick.is_none() && believed.is_some_and(|tick| end <= tick);
+        let spent = !lane.renewing && lane.end().is_none_or(past);
+        if spent {
+            let _ = jobs.send(Job::Forget { worker: lane.worker });
+        }
+        !spent
+    });
 }
 
 /// The reason in wall time, since nobody reads ticks.

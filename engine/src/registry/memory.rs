@@ -2,6 +2,7 @@
 //! can be made unknown.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use xuid_spill::SpillId;
@@ -16,25 +17,38 @@ pub enum Fault {
     LandsUnseen,
     /// Neither lands, and nobody can tell.
     LostUnseen,
+    /// Nobody can tell, and it lands when [`MemoryRegistry::land`] is called, if its version still fits then.
+    LandsLate,
     /// The registry is away.
     Away,
 }
 
-#[derive(Debug, Default)]
+/// A write that is under way, though nobody waits for it any more.
+type Ghost = Box<dyn FnOnce(&mut Store) -> Result<(), SwapError> + Send>;
+
+#[derive(Default)]
 struct Store {
     workers: Vec<Option<Versioned<WorkerRecord>>>,
     live: HashMap<u32, String>,
     marks: HashMap<SpillId, Versioned<MarkRecord>>,
     faults: Vec<Fault>,
+    unread: u32,
+    late: Vec<Ghost>,
     time: Option<u64>,
 }
 
 /// The registry. Clones share their records.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct MemoryRegistry {
     genesis: Genesis,
     store: Arc<Mutex<Store>>,
     claimed: Vec<u32>,
+}
+
+impl fmt::Debug for MemoryRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryRegistry").field("genesis", &self.genesis).finish_non_exhaustive()
+    }
 }
 
 impl MemoryRegistry {
@@ -58,6 +72,24 @@ impl MemoryRegistry {
         lock(&self.store).faults.push(fault);
     }
 
+    /// The next so many reads of a record find the registry away.
+    pub fn fail_reads(&self, count: u32) {
+        lock(&self.store).unread = count;
+    }
+
+    /// Writes that were under way arrive.
+    pub fn land(&self) {
+        let mut store = lock(&self.store);
+        for ghost in std::mem::take(&mut store.late) {
+            let _ = ghost(&mut store);
+        }
+    }
+
+    /// No write meets anything any more.
+    pub fn mend(&self) {
+        lock(&self.store).faults.clear();
+    }
+
     /// The registry's own clock reads so many Unix nanoseconds.
     pub fn set_time(&self, unix_ns: Option<u64>) {
         lock(&self.store).time = unix_ns;
@@ -77,7 +109,18 @@ impl MemoryRegistry {
         };
     }
 
-    fn write(&self, write: impl FnOnce(&mut Store) -> Result<(), SwapError>) -> Result<(), SwapError> {
+    fn readable(store: &mut Store) -> Result<(), ReadError> {
+        if store.unread == 0 {
+            return Ok(());
+        }
+        store.unread -= 1;
+        Err(ReadError::Unavailable { why: "it is away".into() })
+    }
+
+    fn write(
+        &self,
+        write: impl FnOnce(&mut Store) -> Result<(), SwapError> + Send + 'static,
+    ) -> Result<(), SwapError> {
         let mut store = lock(&self.store);
         let fault = (!store.faults.is_empty()).then(|| store.faults.remove(0));
         match fault {
@@ -86,13 +129,17 @@ impl MemoryRegistry {
                 let _ = write(&mut store);
                 Err(SwapError::Unknown { why: "the answer was lost".into() })
             }
+            Some(Fault::LandsLate) => {
+                store.late.push(Box::new(write));
+                Err(SwapError::Unknown { why: "the answer is late".into() })
+            }
             Some(Fault::LostUnseen) => Err(SwapError::Unknown { why: "the request was lost".into() }),
             Some(Fault::Away) => Err(SwapError::Unavailable { why: "it is away".into() }),
         }
     }
 }
 
-fn absent(what: impl std::fmt::Display) -> ReadError {
+fn absent(what: impl fmt::Display) -> ReadError {
     ReadError::Absent { what: what.to_string() }
 }
 
@@ -132,7 +179,8 @@ impl Registry for MemoryRegistry {
     }
 
     fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError> {
-        let store = lock(&self.store);
+        let mut store = lock(&self.store);
+        Self::readable(&mut store)?;
         store
             .workers
             .get(worker as usize)
@@ -143,15 +191,17 @@ impl Registry for MemoryRegistry {
 
     fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
         self.claimed.push(worker);
-        self.write(|store| {
-            store.swap_worker(worker, expected, record)?;
-            store.live.insert(worker, record.owner.clone());
+        let record = record.clone();
+        self.write(move |store| {
+            store.swap_worker(worker, expected, &record)?;
+            store.live.insert(worker, record.owner);
             Ok(())
         })
     }
 
     fn swap_worker(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
-        self.write(|store| store.swap_worker(worker, expected, record))
+        let record = record.clone();
+        self.write(move |store| store.swap_worker(worker, expected, &record))
     }
 
     fn leave(&mut self, worker: u32) {
@@ -159,26 +209,30 @@ impl Registry for MemoryRegistry {
     }
 
     fn mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, ReadError> {
-        lock(&self.store).marks.get(&spill).cloned().ok_or_else(|| absent(format!("spill {spill}")))
+        let mut store = lock(&self.store);
+        Self::readable(&mut store)?;
+        store.marks.get(&spill).cloned().ok_or_else(|| absent(format!("spill {spill}")))
     }
 
     fn create_mark(&mut self, spill: SpillId, record: &MarkRecord) -> Result<(), SwapError> {
-        self.write(|store| {
+        let record = record.clone();
+        self.write(move |store| {
             if store.marks.contains_key(&spill) {
                 return Err(SwapError::Conflict);
             }
-            store.marks.insert(spill, Versioned { record: record.clone(), version: 0 });
+            store.marks.insert(spill, Versioned { record, version: 0 });
             Ok(())
         })
     }
 
     fn swap_mark(&mut self, spill: SpillId, expected: u64, record: &MarkRecord) -> Result<(), SwapError> {
-        self.write(|store| {
+        let record = record.clone();
+        self.write(move |store| {
             let found = store.marks.get_mut(&spill).ok_or_else(|| absent(format!("spill {spill}")))?;
             if found.version != expected {
                 return Err(SwapError::Conflict);
             }
-            *found = Versioned { record: record.clone(), version: expected + 1 };
+            *found = Versioned { record, version: expected + 1 };
             Ok(())
         })
     }

@@ -2,7 +2,8 @@
 //!
 //! A registry keeps, per worker, `reserved_until`: the first tick nobody has been granted. Per spill it keeps
 //! `granted_upto`: the first extent nobody may issue from. The engine does all the
-//! reasoning; an adaptor only stores. [`local`] is a folder shared by the processes of one host.
+//! reasoning; an adaptor only stores. [`local`] is a folder shared by the processes of one host; `zookeeper`, a feature,
+//! an ensemble shared by many.
 //!
 //! # Invariants an adaptor must keep
 //! - I1 `swap_*` stores the new record if, and only if, the record still has the expected version; each
@@ -13,14 +14,21 @@
 //! - I4 an absent or unreadable record is an error, and is never made again by a read or a swap;
 //! - I5 it is called by one thread; another process may work on the same records at any moment.
 
+mod contact;
 pub mod local;
 pub mod memory;
+pub(crate) mod reach;
+mod record;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use xuid_spill::SpillId;
 
+pub use self::contact::{Contact, ContactState};
 use crate::layout::Layout;
 
 /// The identity of a cluster, drawn at genesis.
@@ -185,7 +193,7 @@ pub enum SwapError {
     Read(#[from] ReadError),
 }
 
-/// The port. Two adaptors are meant: [`local::LocalRegistry`], and one over ZooKeeper.
+/// The port. Its adaptors: [`local::LocalRegistry`], and `zookeeper::ZooKeeperRegistry` behind the feature of that name.
 pub trait Registry: Send {
     /// What it was created with.
     fn genesis(&self) -> &Genesis;
@@ -202,6 +210,21 @@ pub trait Registry: Send {
     fn time(&mut self) -> Option<u64> {
         None
     }
+
+    /// A time that the registry's own clock has reached for certain; it bounds windows, and may be older than
+    /// [`time`](Self::time), which corrects our clock.
+    fn reached(&mut self) -> Option<u64> {
+        self.time()
+    }
+
+    /// How it stands with the connection to it, where there is one.
+    fn contact(&self) -> Option<Arc<Contact>> {
+        None
+    }
+
+    /// Called about once a second while there is nothing else to do, if there is a [`contact`](Self::contact): makes
+    /// a lost session anew, announces what is held, and looks whether the registry is still the one it was.
+    fn tend(&mut self) {}
 
     /// All workers, in order.
     ///

@@ -101,9 +101,132 @@ fn a_late_write_of_our_own_wastes_its_window_and_does_not_stop_us() {
     drop(tenure.take(&wish(2_000)).unwrap());
     // A request that was given up lands after all.
     let found = tenure.registry.worker(0).unwrap();
-    let ghost = WorkerRecord { reserved_until: 2_180, operation: 77, ..found.record };
+    let ghost = WorkerRecord { reserved_until: 2_180, ..found.record };
     registry.tamper_worker(0, Some(Versioned { record: ghost, version: found.version + 1 }));
     assert_eq!(span(tenure.extend(0, 2_050, 2_200).unwrap()), 2_180..2_200);
+}
+
+#[test]
+fn a_renewal_in_doubt_is_ours_once_the_record_shows_it_and_only_once() {
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    drop(tenure.take(&wish(2_000)).unwrap());
+    registry.fail(Fault::LandsUnseen);
+    registry.fail_reads(1);
+    assert!(matches!(tenure.extend(0, 2_050, 2_200), Err(ExtendError::Later { .. })), "nobody knows yet");
+    assert_eq!(span(tenure.extend(0, 2_060, 2_300).unwrap()), 2_100..2_200, "what was in doubt");
+    assert_eq!(span(tenure.extend(0, 2_150, 2_400).unwrap()), 2_200..2_400, "and then what follows it");
+    assert_eq!((tenure.unknown, tenure.unknown_ours), (1, 1));
+}
+
+#[test]
+fn a_renewal_that_lands_after_it_was_looked_for_is_ours_all_the_same() {
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    drop(tenure.take(&wish(2_000)).unwrap());
+    registry.fail(Fault::LandsLate);
+    registry.fail(Fault::Away);
+    assert!(matches!(tenure.extend(0, 2_050, 2_200), Err(ExtendError::Later { .. })));
+    registry.land();
+    assert_eq!(span(tenure.extend(0, 2_060, 2_300).unwrap()), 2_100..2_200);
+    assert_eq!(span(tenure.extend(0, 2_150, 2_400).unwrap()), 2_200..2_400);
+}
+
+#[test]
+fn a_renewal_that_was_overtaken_by_the_next_never_lands() {
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    drop(tenure.take(&wish(2_000)).unwrap());
+    registry.fail(Fault::LandsLate);
+    assert_eq!(
+        span(tenure.extend(0, 2_050, 2_200).unwrap()),
+        2_100..2_200,
+        "the second try of the same call"
+    );
+    registry.land();
+    assert_eq!(span(tenure.extend(0, 2_150, 2_400).unwrap()), 2_200..2_400);
+}
+
+#[test]
+fn a_claim_in_doubt_is_ours_once_the_record_shows_it() {
+    let registry = registry(2);
+    let mut tenure = tenure(&registry, 1);
+    registry.fail(Fault::LandsUnseen);
+    registry.fail_reads(1);
+    assert!(matches!(tenure.take(&wish(2_000)), Err(TakeError::InDoubt { .. })));
+    let window = tenure.take(&wish(2_010)).unwrap();
+    let worker = window.worker();
+    assert_eq!(span(window), 2_000..2_100, "not a second worker, nor a second window");
+    assert_eq!(span(tenure.extend(worker, 2_050, 2_200).unwrap()), 2_100..2_200);
+    let other = tenure.take(&Wish { except: vec![worker], ..wish(2_050) }).unwrap();
+    assert_ne!(other.worker(), worker);
+}
+
+#[test]
+fn a_claim_in_doubt_that_is_over_when_it_shows_is_left() {
+    let registry = registry(2);
+    let mut tenure = tenure(&registry, 1);
+    registry.fail(Fault::LandsUnseen);
+    registry.fail_reads(1);
+    assert!(tenure.take(&wish(2_000)).is_err());
+    assert_eq!(span(tenure.take(&wish(2_500)).unwrap()), 2_500..2_600);
+}
+
+#[test]
+fn a_grant_in_doubt_is_ours_once_the_mark_shows_it_and_only_once() {
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    tenure.mark(spill(), true).unwrap();
+    registry.fail(Fault::LandsLate);
+    assert!(matches!(tenure.grant(spill(), 0, 5), Err(GrantError::Later { .. })));
+    registry.land();
+    assert_eq!(tenure.grant(spill(), 2, 9).unwrap(), 5, "as far as the one that was in doubt went");
+    assert!(matches!(tenure.grant(spill(), 2, 9), Err(GrantError::Moved { granted_upto: 5 })));
+    assert_eq!(tenure.grant(spill(), 5, 9).unwrap(), 9);
+}
+
+#[test]
+fn who_drew_another_token_takes_nothing_that_was_in_doubt() {
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    tenure.mark(spill(), true).unwrap();
+    drop(tenure.take(&wish(2_000)).unwrap());
+    registry.fail(Fault::LandsUnseen);
+    registry.fail_reads(1);
+    assert!(tenure.extend(0, 2_050, 2_200).is_err());
+    registry.fail(Fault::LandsLate);
+    assert!(tenure.grant(spill(), 0, 5).is_err());
+    tenure.renew(Token([2; 16]));
+    registry.land();
+    assert!(matches!(tenure.extend(0, 2_060, 2_300), Err(ExtendError::Lost { .. })));
+    assert!(matches!(tenure.grant(spill(), 0, 5), Err(GrantError::Moved { granted_upto: 5 })));
+}
+
+#[test]
+fn a_twin_with_our_token_is_not_taken_for_ourselves() {
+    let registry = registry(1);
+    // A machine that was copied while it ran: token, operation numbers and what is held are the same in both.
+    let (mut one, mut twin) = (tenure(&registry, 1), tenure(&registry, 1));
+    drop(one.take(&wish(2_000)).unwrap());
+    let held = one.holds.get(&0).map(|hold| (hold.version, hold.reserved_until)).unwrap();
+    twin.operation = one.operation;
+    twin.hold(0, held.0, held.1);
+    assert_eq!(span(one.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
+    let error = twin.extend(0, 2_050, 2_200).unwrap_err();
+    assert!(
+        matches!(&error, ExtendError::Lost { why, .. } if why.contains("copy of this machine")),
+        "{error}"
+    );
+    assert_eq!(span(one.extend(0, 2_150, 2_300).unwrap()), 2_200..2_300);
+}
+
+#[test]
+fn a_worker_that_is_announced_can_be_asked_for_when_its_windows_are_over() {
+    let registry = registry(4);
+    let pinned = Wish { pinned: Some(2), ..wish(2_000) };
+    drop(tenure(&registry, 1).take(&pinned).unwrap());
+    let later = Wish { now: 2_200, start: 2_200, end: 2_300, ..pinned };
+    assert_eq!(span(tenure(&registry, 2).take(&later).unwrap()), 2_200..2_300);
 }
 
 #[test]
@@ -115,6 +238,20 @@ fn a_record_that_went_back_is_left_by_its_holder() {
     registry.tamper_worker(0, Some(before));
     let error = tenure.extend(0, 2_050, 2_200).unwrap_err();
     assert!(matches!(&error, ExtendError::Lost { why, .. } if why.contains("fence")), "{error}");
+}
+
+#[test]
+fn a_record_of_somebody_else_at_the_version_we_know_is_not_ours() {
+    // A fence after a restore comes to versions that were there before, and refuses what was begun before it.
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    drop(tenure.take(&wish(2_000)).unwrap());
+    let version = tenure.registry.worker(0).unwrap().version;
+    let record =
+        WorkerRecord { reserved_until: 9_000, token: Token::default(), operation: 0, owner: "fence".into() };
+    registry.tamper_worker(0, Some(Versioned { version, record }));
+    let error = tenure.look_again(0, 2_200, true).unwrap_err();
+    assert!(matches!(&error, ExtendError::Lost { for_good: false, .. }), "{error}");
 }
 
 #[test]
@@ -139,7 +276,7 @@ fn a_pinned_worker_that_somebody_holds_is_named_with_its_owner() {
     let registry = registry(4);
     let pinned = Wish { pinned: Some(2), ..wish(2_000) };
     drop(tenure(&registry, 1).take(&pinned).unwrap());
-    let error = tenure(&registry, 2).take(&Wish { now: 9_000, ..pinned }).unwrap_err();
+    let error = tenure(&registry, 2).take(&Wish { now: 2_050, ..pinned }).unwrap_err();
     assert!(
         matches!(&error, TakeError::Held { worker: 2, until: 2_100, owner } if owner == "test 1"),
         "{error}"

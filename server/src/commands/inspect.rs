@@ -1,16 +1,20 @@
 //! `xuid inspect`: what lies in a data folder. It reads and takes no lock, also while a server runs.
 
+mod home;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use xuid_engine::registry::local::{self, LocalError};
 use xuid_engine::{Id, Layout};
 use xuid_spill::{Holdings, Inspection};
 
+use crate::config::AccessArgs;
 use crate::stdout::Printer;
+use crate::target::View;
 use crate::wall::{distance, grouped, now_ns, rfc3339_ms};
+use home::Home;
 
 /// `xuid inspect`.
 #[derive(Debug, clap::Args)]
@@ -18,6 +22,11 @@ pub(crate) struct Args {
     /// The data folder of a server
     #[arg(value_name = "DATA_DIR")]
     folder: PathBuf,
+    /// Where the registry is if not in the folder, as in zookeeper://host:port,host:port/path: it knows what was granted
+    #[arg(long, value_name = "URL", default_value = "local", env = "XUID_REGISTRY", hide_env_values = true)]
+    registry: String,
+    #[command(flatten)]
+    access: AccessArgs,
     /// One JSON object
     #[arg(long)]
     json: bool,
@@ -55,21 +64,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let found =
         std::fs::read_dir(folder).with_context(|| format!("failed to look into {}", folder.display()))?;
     let names: Vec<PathBuf> = found.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    let registry = match local::inspect(folder) {
-        Ok(registry) => Some(Ok(registry)),
-        Err(LocalError::Absent { .. }) => None,
-        Err(error) => Some(Err(anyhow::Error::from(error))),
-    };
+    let mut home = Home::of(folder);
     let (spills, refused) = spill_files(names);
-    if registry.is_none() && spills.is_empty() && refused.is_empty() {
+    if home.is_nothing() && spills.is_empty() && refused.is_empty() {
         bail!("{} holds neither a registry nor a spill: it is no data folder", folder.display());
     }
-    let spills: Vec<Spill> = spills.into_iter().map(|path| look(path, registry.as_ref())).collect();
+    home.ask(args)?;
+    let spills: Vec<Spill> = spills.into_iter().map(|path| look(path, home.registry.as_ref())).collect();
     let mut out = Printer::new();
     if args.json {
-        out.line(as_json(registry.as_ref(), &spills, &refused))?;
+        out.line(as_json(&home, &spills, &refused))?;
     } else {
-        tell_registry(&mut out, folder, registry.as_ref())?;
+        home.tell(&mut out, folder)?;
         for spill in &spills {
             tell_spill(&mut out, spill)?;
         }
@@ -99,7 +105,7 @@ fn spill_files(names: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     (numbered.into_values().collect(), refused)
 }
 
-type Registry<'a> = Option<&'a Result<local::Inspection>>;
+type Registry<'a> = Option<&'a Result<View>>;
 
 fn look(path: PathBuf, registry: Registry<'_>) -> Spill {
     let seen = xuid_spill::inspect(&path).map_err(anyhow::Error::from).map(|inspection| {
@@ -141,28 +147,6 @@ impl Seen {
     }
 }
 
-fn tell_registry(out: &mut Printer, folder: &Path, registry: Registry<'_>) -> Result<()> {
-    match registry {
-        None => out.line(format_args!("{}: no local registry", folder.display())),
-        Some(Err(error)) => out.line(format_args!("registry: {error:#}")),
-        Some(Ok(registry)) => {
-            let genesis = &registry.genesis;
-            let live = registry.workers.iter().filter(|entry| entry.live.is_some()).count();
-            out.line(format_args!("{}: cluster {}", registry.path.display(), genesis.cluster))?;
-            out.line(format_args!("  layout       {}", genesis.layout))?;
-            out.line(format_args!(
-                "  floor        {}",
-                rfc3339_ms(genesis.layout.tick_to_ms(genesis.floor))
-            ))?;
-            out.line(format_args!("  workers      {}, {live} live", registry.workers.len()))?;
-            for finding in &registry.findings {
-                out.line(format_args!("  damage       {finding}"))?;
-            }
-            Ok(())
-        }
-    }
-}
-
 fn tell_spill(out: &mut Printer, spill: &Spill) -> Result<()> {
     let path = spill.path.display();
     let seen = match &spill.seen {
@@ -176,7 +160,7 @@ fn tell_spill(out: &mut Printer, spill: &Spill) -> Result<()> {
         Mark::At(mark) => format!("{} of {} extents ever written", grouped(mark), grouped(inspection.head)),
         Mark::Fenced => "all: the registry was fenced, and nothing of it is read again".to_owned(),
         Mark::Absent => "the registry has no mark for it: the next start sets it aside".to_owned(),
-        Mark::Unknown => "unknown: there is no registry here; this is what could be read".to_owned(),
+        Mark::Unknown => "unknown without the registry; this is what could be read".to_owned(),
     };
     out.line(format_args!("  granted      {mark}"))?;
     let now_ms = now_ns() / 1_000_000;
@@ -196,22 +180,9 @@ fn tell_spill(out: &mut Printer, spill: &Spill) -> Result<()> {
     Ok(())
 }
 
-fn as_json(registry: Registry<'_>, spills: &[Spill], refused: &[PathBuf]) -> Value {
-    let registry = match registry {
-        None => Value::Null,
-        Some(Err(error)) => json!({ "error": format!("{error:#}") }),
-        Some(Ok(registry)) => json!({
-            "path": registry.path,
-            "cluster": registry.genesis.cluster.to_string(),
-            "layout": registry.genesis.layout.to_string(),
-            "floor": registry.genesis.floor,
-            "workers": registry.workers.len(),
-            "live": registry.workers.iter().filter(|entry| entry.live.is_some()).count(),
-            "findings": registry.findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        }),
-    };
+fn as_json(home: &Home, spills: &[Spill], refused: &[PathBuf]) -> Value {
     let spills: Vec<Value> = spills.iter().map(spill_json).collect();
-    json!({ "registry": registry, "spills": spills, "refused": refused })
+    json!({ "cluster": home.cluster, "registry": home.as_json(), "spills": spills, "refused": refused })
 }
 
 fn spill_json(spill: &Spill) -> Value {

@@ -1,21 +1,18 @@
 //! `xuid registry`: creating one, and the two steps after a copy or a restore.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use xuid_engine::Layout;
-use xuid_engine::registry::local::{self, CreateOptions, LocalError, LocalRegistry};
-use xuid_engine::registry::{Genesis, Registry};
+use xuid_engine::registry::Genesis;
 
-use crate::config::{self, DEFAULT_DATA_DIR, FloorSetting, RegistrySetting};
+use crate::config::{self, AccessArgs, DEFAULT_DATA_DIR};
 use crate::failure::usage;
 use crate::stdout::Printer;
+use crate::target::{Fenced, Target};
 use crate::wall::{distance, now_ns, rfc3339_ms};
-
-/// Workers of a registry that nobody said more about: what the default layout tells apart, a kilobyte each.
-const WORKERS: u32 = 1024;
 
 /// `xuid registry`.
 #[derive(Debug, clap::Args)]
@@ -29,24 +26,26 @@ enum Action {
     /// Create a registry where there is none
     Init(Init),
     /// Show what a registry was created with, and what is not as it should be
-    Show(Target),
+    Show(Which),
     /// After restoring a registry from a backup: raise every record above anything that was ever granted
     Fence(Dangerous),
-    /// After copying a data folder: make the copy a cluster of its own
+    /// After copying a data folder or an ensemble: make the copy a cluster of its own
     Adopt(Dangerous),
 }
 
 #[derive(Debug, clap::Args)]
-struct Target {
+struct Which {
     /// A data folder, or zookeeper://host:port,host:port/path
     #[arg(value_name = "REGISTRY", default_value = DEFAULT_DATA_DIR)]
     target: PathBuf,
+    #[command(flatten)]
+    access: AccessArgs,
 }
 
 #[derive(Debug, clap::Args)]
 struct Dangerous {
     #[command(flatten)]
-    target: Target,
+    which: Which,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -55,10 +54,11 @@ struct Dangerous {
 #[derive(Debug, clap::Args)]
 struct Init {
     #[command(flatten)]
-    target: Target,
-    /// now, epoch, or a time ago, as in -3h: asserts that this namespace issued nothing since
-    #[arg(long, value_name = "TIME", default_value = "now", allow_hyphen_values = true)]
-    floor: String,
+    which: Which,
+    /// now, epoch, or a time ago, as in -3h: asserts that this namespace issued nothing since [default: now; in an
+    /// ensemble that seems to have had a registry at that path before, in 125 s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    floor: Option<String>,
     /// Bits of time, worker and sequence [default: 41/10/12]
     #[arg(long, value_name = "T/W/S")]
     layout: Option<Layout>,
@@ -74,52 +74,51 @@ struct Init {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.action {
         Action::Init(init) => create(init),
-        Action::Show(target) => show(target),
+        Action::Show(which) => show(which),
         Action::Fence(dangerous) => fence(dangerous),
         Action::Adopt(dangerous) => adopt(dangerous),
     }
 }
 
-fn create(init: &Init) -> Result<()> {
-    let folder = RegistrySetting::of_target(&init.target.target)?;
-    let floor = config::floor(&init.floor).ok_or_else(|| {
-        let found = &init.floor;
-        usage(format!("--floor is {found:?}; allowed is now, epoch, or a time ago, as in -3h"))
-    })?;
-    let layout = config::layout(init.layout, init.epoch).unwrap_or_default();
-    let now = now_ns();
-    let at = match floor {
-        FloorSetting::Now => now,
-        FloorSetting::Before(ago) => now.saturating_sub(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX)),
-        FloorSetting::Epoch => 0,
-    };
-    let floor = layout.tick_at_ns(at).unwrap_or(0).min(layout.last_tick());
-    let workers = init.workers.unwrap_or_else(|| layout.workers().min(WORKERS));
-    let options = CreateOptions { layout, floor, workers };
-    let mut registry = match LocalRegistry::open_or_create(&folder, &options) {
-        Err(error @ LocalError::Workers { .. }) => return Err(usage(format!("--workers: {error}")).into()),
-        opened => opened?,
-    };
-    let genesis = *registry.genesis();
-    let created = registry.created();
-    registry.close();
-    if !created {
-        bail!("there is a registry in {} already, of cluster {}", folder.display(), genesis.cluster);
+impl Which {
+    fn target(&self) -> Result<Target> {
+        match self.target.to_str() {
+            Some(text) => Target::named(text, Path::new(DEFAULT_DATA_DIR), &self.access),
+            // A URL is text, so this is the name of a folder.
+            None => Ok(Target::Folder(self.target.clone())),
+        }
     }
+}
+
+fn create(init: &Init) -> Result<()> {
+    let target = init.which.target()?;
+    let asserted = init.floor.as_deref().map(|text| {
+        config::floor(text).ok_or_else(|| {
+            usage(format!("--floor is {text:?}; allowed is now, epoch, or a time ago, as in -3h"))
+        })
+    });
+    let layout = config::layout(init.layout, init.epoch).unwrap_or_default();
+    let created = target.create(layout, asserted.transpose()?, init.workers)?;
     let mut out = Printer::new();
-    out.line(format_args!("created a registry in {}", folder.display()))?;
-    tell(&mut out, &genesis)?;
+    out.line(format_args!("created a registry in {target}"))?;
+    tell(&mut out, &created.genesis)?;
+    if created.again {
+        out.line(
+            "It serves from its floor on: there are signs that a registry was here before, whose servers may still hold \
+             what comes until then. (`--floor now` is for a namespace where nothing of an old one is in use any more.)",
+        )?;
+    }
     out.flush()
 }
 
-fn show(target: &Target) -> Result<()> {
-    let folder = RegistrySetting::of_target(&target.target)?;
-    let found = local::inspect(&folder)?;
+fn show(which: &Which) -> Result<()> {
+    let target = which.target()?;
+    let found = target.look()?;
     let mut out = Printer::new();
-    out.line(format_args!("{}", found.path.display()))?;
+    out.line(&found.place)?;
     tell(&mut out, &found.genesis)?;
-    let live = found.workers.iter().filter(|entry| entry.live.is_some()).count();
-    out.line(format_args!("  live      {live}, see `xuid workers --data-dir {}`", folder.display()))?;
+    let live = found.live();
+    out.line(format_args!("  live      {live}, see `xuid workers {} {target}`", target.flag()))?;
     out.line(format_args!("  spills    {} have a mark", found.marks.len()))?;
     for finding in &found.findings {
         out.line(format_args!("  damage    {finding}"))?;
@@ -128,57 +127,72 @@ fn show(target: &Target) -> Result<()> {
 }
 
 fn tell(out: &mut Printer, genesis: &Genesis) -> Result<()> {
+    let floor_ms = genesis.layout.tick_to_ms(genesis.floor);
     out.line(format_args!("  cluster   {}", genesis.cluster))?;
     out.line(format_args!("  layout    {}", genesis.layout))?;
-    out.line(format_args!("  floor     {}", rfc3339_ms(genesis.layout.tick_to_ms(genesis.floor))))?;
+    out.line(format_args!(
+        "  floor     {} ({})",
+        rfc3339_ms(floor_ms),
+        distance(floor_ms, now_ns() / 1_000_000)
+    ))?;
     out.line(format_args!("  workers   {}", genesis.workers))
 }
 
-fn fence(Dangerous { target, yes }: &Dangerous) -> Result<()> {
-    let folder = RegistrySetting::of_target(&target.target)?;
+fn fence(Dangerous { which, yes }: &Dangerous) -> Result<()> {
+    let target = which.target()?;
+    let (clock, servers) = match &target {
+        Target::Folder(_) => ("this host", "no server may use the folder meanwhile"),
+        Target::Ensemble(_) => ("the ensemble", "servers may go on running, and use up what they hold"),
+    };
     let plan = format!(
-        "This fences the registry in {}: every worker is reserved until 125 s from now (or longer, where a record says \
-         so), every id in its spill files is given up, and no change begun before can succeed. Needed after the \
-         registry was restored from a backup. The clock of this host must be right, and no server may use the folder.",
-        folder.display()
+        "This fences the registry in {target}, as is needed after it was restored from a backup:\n\
+         - every worker is reserved until 125 s from now, or longer where a record says so: no window is granted before\n\
+         - every id in the spill files of its servers is given up\n\
+         - no change that was begun before can succeed any more\n\
+         The clock of {clock} must be right, and {servers}."
     );
     confirm(&plan, *yes)?;
-    let fenced = local::fence(&folder, now_ns())?;
-    let until_ms = fenced.genesis.layout.tick_to_ms(fenced.reserved_until);
+    let fenced = target.fence()?;
     let mut out = Printer::new();
-    out.line(format_args!(
-        "fenced: workers serve again from {} ({}); {} spills given up, {} unreadable records made usable",
-        rfc3339_ms(until_ms),
-        distance(until_ms, now_ns() / 1_000_000),
-        fenced.marks,
-        fenced.repaired
-    ))?;
+    out.line(format_args!("fenced: {}", told(&fenced)))?;
     out.flush()
 }
 
-fn adopt(Dangerous { target, yes }: &Dangerous) -> Result<()> {
-    let folder = RegistrySetting::of_target(&target.target)?;
+fn told(fenced: &Fenced) -> String {
+    let until = rfc3339_ms(fenced.until_ms);
+    let distance = distance(fenced.until_ms, now_ns() / 1_000_000);
+    let Fenced { marks, repaired, remade, .. } = fenced;
+    let remade = if *remade > 0 { format!(", {remade} missing ones made again") } else { String::new() };
+    format!(
+        "workers serve again from {until} ({distance}); {marks} spills given up, {repaired} unreadable records made \
+         usable{remade}"
+    )
+}
+
+fn adopt(Dangerous { which, yes }: &Dangerous) -> Result<()> {
+    let target = which.target()?;
+    let servers = match &target {
+        Target::Folder(_) => "",
+        Target::Ensemble(_) => {
+            "\n- its servers refuse the new cluster: stop them first, and start each with a new data folder"
+        }
+    };
     let plan = format!(
-        "This makes the copied registry in {} a cluster of its own: it gets a new cluster id and is fenced, and the ids \
-         in its spill files are given up. If the original goes on, the two must not be used for one namespace: nobody \
-         watches that their ids differ.",
-        folder.display()
+        "This makes the copied registry in {target} a cluster of its own:\n\
+         - it gets a new cluster id and is fenced: no window is granted before 125 s from now\n\
+         - every id in the spill files of its servers is given up{servers}\n\
+         If the original goes on, the two must not be used for one namespace: nobody watches that their ids differ."
     );
     confirm(&plan, *yes)?;
-    let adopted = local::adopt(&folder, now_ns())?;
+    let adopted = target.adopt()?;
+    let (before, cluster) = (adopted.before, adopted.cluster);
     let mut out = Printer::new();
-    match adopted.fenced {
-        None => out.line(format_args!(
-            "nothing to adopt: this is the registry that was created, {}",
-            adopted.cluster
-        ))?,
+    match &adopted.fenced {
+        None => {
+            out.line(format_args!("nothing to adopt: this is the registry that was created, {cluster}"))?;
+        }
         Some(fenced) => {
-            let until_ms = fenced.genesis.layout.tick_to_ms(fenced.reserved_until);
-            let until = rfc3339_ms(until_ms);
-            let (before, cluster) = (adopted.before, adopted.cluster);
-            out.line(format_args!(
-                "adopted: cluster {cluster}, before {before}; workers serve from {until}"
-            ))?;
+            out.line(format_args!("adopted: cluster {cluster}, before {before}; {}", told(fenced)))?;
         }
     }
     out.flush()

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
-use xuid_engine::{BuildError, Engine, Floor};
+use xuid_engine::{BuildError, Engine};
 use xuid_protocol::Limits as ProtocolLimits;
 
 use super::runtime;
-use crate::config::{Flags, FloorSetting, RegistrySetting, Settings};
+use crate::config::{Flags, RegistrySetting, Settings};
 use crate::crew::Crew;
+use crate::ensemble::Ensemble;
 use crate::failure::usage;
 use crate::node::{Limits, Node, Places};
 use crate::shutdown::Signals;
+use crate::target::is_of_ensemble;
 use crate::{admin, banner, listener, logs, shutdown};
 
 /// `xuid serve`: every setting is also a variable and a key of the file.
@@ -28,8 +30,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let settings = Settings::load(&args.flags)?;
     logs::init(&settings.log);
-    if !settings.strangers.is_empty() {
-        warn!("these variables are no settings of xuid: {}", settings.strangers.join(", "));
+    for warning in &settings.warnings {
+        warn!("{warning}");
     }
     // Connections have threads of their own where there are several.
     let runtime = runtime(1)?;
@@ -48,8 +50,11 @@ async fn serve(settings: &Settings) -> Result<()> {
         listen: clients.local_addr()?,
         admin: probes.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?,
     };
-    // Blocks, and nothing else runs here yet; a signal still ends the process by itself.
-    let engine = build_engine(settings)?;
+    // Nothing else runs here yet, and a signal still ends the process by itself. A thread of its own, because an ensemble's
+    // client waits on a runtime of its own, which it may not on a thread of this one.
+    let wanted = settings.clone();
+    let built = tokio::task::spawn_blocking(move || build_engine(&wanted)).await;
+    let engine = built.context("the engine's start ended in a panic")??;
     let mut signals = Signals::new()?;
     let protocol = ProtocolLimits {
         idle_ms: u32::try_from(settings.idle.as_millis()).unwrap_or(u32::MAX),
@@ -95,22 +100,24 @@ fn say(node: &Node, settings: &Settings) {
 }
 
 fn build_engine(settings: &Settings) -> Result<Engine> {
-    if let RegistrySetting::ZooKeeper(url) = &settings.registry {
-        return Err(RegistrySetting::unsupported(url));
-    }
-    let floor = match settings.floor {
-        FloorSetting::Now => Floor::Now,
-        FloorSetting::Before(ago) => Floor::Before(ago),
-        FloorSetting::Epoch => Floor::Epoch,
-    };
     let mut builder = Engine::builder()
         .data_dir(&settings.data_dir)
-        .floor(floor)
+        .floor(settings.floor)
         .workers(settings.workers)
         .max_age(settings.max_age)
         .wait(settings.wait)
         .backfill(settings.backfill)
-        .window_max(settings.window_max);
+        .window_max(settings.window_max)
+        .rollback_wait(settings.rollback_wait)
+        .drift(settings.drift)
+        .max_forward(settings.max_forward);
+    if let RegistrySetting::ZooKeeper(url) = &settings.registry {
+        let folder = &settings.data_dir;
+        let ensemble = Ensemble::new(url, &settings.access, Some(folder))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("failed to make the data folder {}", folder.display()))?;
+        builder = builder.registry(ensemble.open()?);
+    }
     if let Some(worker) = settings.worker {
         builder = builder.worker(worker);
     }
@@ -122,6 +129,12 @@ fn build_engine(settings: &Settings) -> Result<Engine> {
         BuildError::Setting { setting, found, allowed } => {
             usage(format!("{setting} is {found}; allowed is {allowed}")).into()
         }
+        BuildError::RegistryGone { path, cluster } if is_of_ensemble(&path) => anyhow::anyhow!(
+            "the data folder {} belongs to cluster {cluster}, whose registry is in an ensemble: name it as before, with \
+             --registry zookeeper://host:port/path or the variable XUID_REGISTRY, or use an empty folder, which is another \
+             cluster",
+            path.display()
+        ),
         other => other.into(),
     })
 }

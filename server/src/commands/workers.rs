@@ -1,14 +1,14 @@
 //! `xuid workers`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use xuid_engine::registry::local::{Inspection, inspect};
 use xuid_engine::registry::{Genesis, WorkerEntry};
 
-use crate::config::{DEFAULT_DATA_DIR, RegistrySetting};
+use crate::config::{AccessArgs, DEFAULT_DATA_DIR};
 use crate::stdout::Printer;
+use crate::target::{Target, View};
 use crate::wall::{distance, now_ns, rfc3339_ms};
 
 /// `xuid workers`.
@@ -20,6 +20,8 @@ pub(crate) struct Args {
     /// local, or zookeeper://host:port,host:port/path
     #[arg(long, value_name = "URL", default_value = "local", env = "XUID_REGISTRY", hide_env_values = true)]
     registry: String,
+    #[command(flatten)]
+    access: AccessArgs,
     /// Also those that were never used
     #[arg(long)]
     all: bool,
@@ -30,21 +32,17 @@ pub(crate) struct Args {
 
 /// Lists the workers.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let folder = match RegistrySetting::parse(&args.registry) {
-        Some(RegistrySetting::ZooKeeper(url)) => return Err(RegistrySetting::unsupported(&url)),
-        Some(RegistrySetting::Local) => args.data_dir.clone(),
-        None => PathBuf::from(&args.registry),
-    };
-    print(&folder, args.all, args.json)
+    let target = Target::named(&args.registry, &args.data_dir, &args.access)?;
+    print(&target, args.all, args.json)
 }
 
-fn print(folder: &Path, all: bool, json: bool) -> Result<()> {
-    let Inspection { genesis, workers, .. } = inspect(folder)?;
+fn print(target: &Target, all: bool, json: bool) -> Result<()> {
+    let View { genesis, open, workers, .. } = target.look()?;
     let now_ms = now_ns() / 1_000_000;
     let mut out = Printer::new();
     let mut left_out = 0;
     if !json {
-        out.line(format_args!("{:<8}{:<34}{:<38}OWNER", "WORKER", "RESERVED UNTIL", "LIVE"))?;
+        out.line(format_args!("{:<8}{:<37}{:<38}OWNER", "WORKER", "RESERVED UNTIL", "LIVE"))?;
     }
     for entry in &workers {
         if !all && !was_used(entry, &genesis) {
@@ -60,6 +58,11 @@ fn print(folder: &Path, all: bool, json: bool) -> Result<()> {
         let rest =
             if left_out > 0 { format!(", {left_out} never used (--all shows them)") } else { String::new() };
         out.line(format_args!("{total} workers in cluster {}{rest}", genesis.cluster))?;
+        if !open {
+            out.line(format_args!(
+                "the registry is closed: nobody can reserve before `xuid registry fence {target}`"
+            ))?;
+        }
     }
     out.flush()
 }
@@ -80,7 +83,7 @@ fn as_text(entry: &WorkerEntry, genesis: &Genesis, now_ms: u64) -> String {
         Ok(found) => {
             let until_ms = genesis.layout.tick_to_ms(found.record.reserved_until);
             let until = format!("{} {}", rfc3339_ms(until_ms), distance(until_ms, now_ms));
-            format!("{worker:<8}{until:<34}{live:<38}{}", found.record.owner)
+            format!("{worker:<8}{until:<37}{live:<38}{}", found.record.owner)
         }
     }
 }

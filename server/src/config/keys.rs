@@ -50,8 +50,25 @@ pub(crate) const KEYS: &[Key] = &[
         flag: Some("registry"),
         shape: "URL",
         default: Some("local"),
-        allowed: "local, or zookeeper://host:port,host:port/path",
-        help: "Who grants the time windows: the data folder, or an ensemble shared by many hosts",
+        allowed: "local, or zookeeper://host:port,host:port/path, as in zookeeper://zk1:2181,zk2:2181/xuid",
+        help: "Who grants the time windows: the data folder, or a ZooKeeper ensemble that many hosts share, as in \
+               zookeeper://zk1:2181,zk2:2181/xuid",
+    },
+    Key {
+        name: "registry_auth",
+        flag: None,
+        shape: "TEXT",
+        default: None,
+        allowed: "user:password",
+        help: "As whom the ensemble is used, by ZooKeeper's scheme digest",
+    },
+    Key {
+        name: "registry_auth_file",
+        flag: Some("registry-auth-file"),
+        shape: "FILE",
+        default: None,
+        allowed: "a file with one line, user:password",
+        help: "A file with user:password for the ensemble, in place of the variable XUID_REGISTRY_AUTH",
     },
     Key {
         name: "worker",
@@ -128,12 +145,39 @@ pub(crate) const KEYS: &[Key] = &[
                shorter wastes less after a crash",
     },
     Key {
+        name: "rollback_wait",
+        flag: Some("rollback-wait"),
+        shape: "TIME",
+        default: Some("15ms"),
+        allowed: "a time from 0 to drift, as in 15ms",
+        help: "A wall clock that goes back by no more than this is waited for",
+    },
+    Key {
+        name: "drift",
+        flag: Some("drift"),
+        shape: "TIME",
+        default: Some("1s"),
+        allowed: "a time from 0 to 60s, as in 1s",
+        help: "A wall clock that goes back by no more than this is caught up with at nine tenths of the pace; \
+               beyond, another worker is taken",
+    },
+    Key {
+        name: "max_forward",
+        flag: Some("max-forward"),
+        shape: "TIME",
+        default: Some("5s"),
+        allowed: "a time from 100ms to 100s, as in 5s",
+        help: "A wall clock that leaps forward by more than this is not followed before the registry's clock agrees \
+               or, without one, for a minute",
+    },
+    Key {
         name: "session",
         flag: Some("session"),
         shape: "TIME",
         default: Some("6s"),
         allowed: "a time from 1s to 60s, as in 6s",
-        help: "The session timeout asked of a registry that has sessions; the local one has none",
+        help: "The session timeout asked of an ensemble: how long a server that was killed still looks alive there; \
+               the local registry has none",
     },
     Key {
         name: "idle",
@@ -173,7 +217,7 @@ pub(crate) const KEYS: &[Key] = &[
         shape: "FILTER",
         default: None,
         allowed: "error, warn, info, debug, trace, or module=level pairs, as in info,xuid_engine=debug",
-        help: "What is logged to stderr [default: RUST_LOG, or info]",
+        help: "What is logged to stderr [default: RUST_LOG, or info,zookeeper_client=warn]",
     },
 ];
 

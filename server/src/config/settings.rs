@@ -1,14 +1,18 @@
 //! The settings of a server, checked.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
 use tracing_subscriber::EnvFilter;
-use xuid_engine::Layout;
+use xuid_engine::{Floor, Layout};
 
+use super::access::Access;
+use super::keys::Key;
 use super::sources::{Flags, Merged, strangers, variables};
-use super::values::{self, address, cores, duration, number};
+use super::values::{self, address, between, cores, duration, number};
+use crate::ensemble::Url;
 use crate::failure::usage;
 
 /// A hundred years: more than a layout's 41 bits of milliseconds hold.
@@ -21,22 +25,26 @@ pub(crate) struct Settings {
     pub(crate) admin: Option<String>,
     pub(crate) data_dir: PathBuf,
     pub(crate) registry: RegistrySetting,
+    pub(crate) access: Access,
     pub(crate) worker: Option<u32>,
     pub(crate) workers: u32,
     pub(crate) max_age: Duration,
     pub(crate) wait: Duration,
     pub(crate) backfill: Duration,
-    pub(crate) floor: FloorSetting,
+    pub(crate) floor: Floor,
     /// `None`: whatever the registry has.
     pub(crate) layout: Option<Layout>,
     pub(crate) window_max: Duration,
+    pub(crate) rollback_wait: Duration,
+    pub(crate) drift: Duration,
+    pub(crate) max_forward: Duration,
     pub(crate) idle: Duration,
     pub(crate) max_connections: usize,
     pub(crate) threads: usize,
     pub(crate) token: Option<Token>,
     pub(crate) log: String,
-    /// `XUID_*` variables that are no settings.
-    pub(crate) strangers: Vec<String>,
+    /// What is allowed, and not as it should be.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Which registry.
@@ -44,19 +52,8 @@ pub(crate) struct Settings {
 pub(crate) enum RegistrySetting {
     /// The data folder.
     Local,
-    /// A URL that begins with `zookeeper://`.
-    ZooKeeper(String),
-}
-
-/// The earliest tick that a registry which is created now may ever grant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FloorSetting {
-    /// The present.
-    Now,
-    /// Some time ago.
-    Before(Duration),
-    /// Tick 0.
-    Epoch,
+    /// An ensemble.
+    ZooKeeper(Url),
 }
 
 /// A secret that no log shows.
@@ -87,18 +84,13 @@ impl Settings {
         let variables = variables();
         let merged = Merged::new(flags, &variables)?;
         let mut settings = Self::from_merged(&merged)?;
-        settings.strangers = strangers(&variables);
+        settings.warnings = settings.doubts(&merged, &variables);
         settings.check_together()?;
         Ok(settings)
     }
 
     fn from_merged(from: &Merged) -> Result<Self> {
-        let between = |least: Duration, most: Duration| {
-            move |text: &str| duration(text).filter(|time| (least..=most).contains(time))
-        };
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
-        // Checked although the local registry, which has no sessions, does not ask for it.
-        from.required("session", between(second, minute))?;
         let small = |text: &str, least, most| Some(number(text, least, most)? as u32);
         let widths = from.optional("layout", |text| text.parse::<Layout>().ok())?;
         let epoch = from.optional("epoch", |text| number(text, 0, u64::MAX >> 20))?;
@@ -107,7 +99,8 @@ impl Settings {
             admin: from
                 .required("admin", |text| if text == "off" { Some(None) } else { address(text).map(Some) })?,
             data_dir: from.required("data_dir", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
-            registry: from.required("registry", RegistrySetting::parse)?,
+            registry: from.required("registry", |text| RegistrySetting::parse(text).ok())?,
+            access: Access::from_merged(from)?,
             worker: from.optional("worker", |text| small(text, 0, (1 << 20) - 1))?,
             workers: from.required("workers", |text| small(text, 1, 64))?,
             max_age: from.required("max_age", between(2 * second, CENTURY))?,
@@ -116,15 +109,35 @@ impl Settings {
             floor: from.required("floor", values::floor)?,
             layout: values::layout(widths, epoch),
             window_max: from.required("window_max", between(second, Duration::from_secs(100)))?,
+            rollback_wait: from.required("rollback_wait", between(Duration::ZERO, minute))?,
+            drift: from.required("drift", between(Duration::ZERO, minute))?,
+            max_forward: from
+                .required("max_forward", between(Duration::from_millis(100), Duration::from_secs(100)))?,
             idle: from.required("idle", between(second, Duration::from_hours(24)))?,
             max_connections: from.required("max_connections", |text| small(text, 1, 1_000_000))? as usize,
             threads: from
                 .optional("threads", |text| small(text, 1, 256))?
                 .map_or_else(cores, |count| count as usize),
             token: from.optional("token", Token::new)?,
-            log: from.optional("log", log_filter)?.unwrap_or_else(|| log_of_environment("info")),
-            strangers: Vec::new(),
+            log: from
+                .optional("log", log_filter)?
+                .unwrap_or_else(|| log_of_environment("info,zookeeper_client=warn")),
+            warnings: Vec::new(),
         })
+    }
+
+    /// What is allowed and probably not meant.
+    fn doubts(&self, merged: &Merged, variables: &BTreeMap<String, String>) -> Vec<String> {
+        let strangers = strangers(variables);
+        let unknown = (!strangers.is_empty())
+            .then(|| format!("these variables are no settings of xuid: {}", strangers.join(", ")));
+        let idle_floor = match &self.registry {
+            RegistrySetting::ZooKeeper(url) if merged.is_given("floor") => Some(format!(
+                "floor is for a local registry that is created; {url} has the one that `xuid registry init --floor` gave it"
+            )),
+            _ => None,
+        };
+        unknown.into_iter().chain(self.access.warning()).chain(idle_floor).collect()
     }
 
     /// What two keys must agree on.
@@ -133,6 +146,13 @@ impl Settings {
             let (backfill, most) = (self.backfill, self.max_age);
             return Err(usage(format!(
                 "backfill is {backfill:?}; allowed is a time from 0 to max_age, {most:?}"
+            ))
+            .into());
+        }
+        if self.rollback_wait > self.drift {
+            let (wait, most) = (self.rollback_wait, self.drift);
+            return Err(usage(format!(
+                "rollback_wait is {wait:?}; allowed is a time from 0 to drift, {most:?}"
             ))
             .into());
         }
@@ -147,29 +167,18 @@ impl Settings {
 }
 
 impl RegistrySetting {
-    /// `local`, or the URL of an ensemble.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// `local`, or the URL of an ensemble; else a sentence that begins with what was found.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text {
-            "local" => Some(Self::Local),
-            url if url.starts_with("zookeeper://") => Some(Self::ZooKeeper(url.to_owned())),
-            _ => None,
+            "local" => Ok(Self::Local),
+            url if url.starts_with(Url::SCHEME) => {
+                url.parse().map(Self::ZooKeeper).map_err(|error| error.to_string())
+            }
+            other => {
+                let allowed = Key::find("registry").map_or("", |key| key.allowed);
+                Err(format!("{other:?} is no kind that there is; allowed is {allowed}"))
+            }
         }
-    }
-
-    /// The registry that a command names as a URL or as a folder.
-    pub(crate) fn of_target(target: &Path) -> Result<PathBuf> {
-        match target.to_str().and_then(Self::parse) {
-            Some(Self::ZooKeeper(url)) => Err(Self::unsupported(&url)),
-            Some(Self::Local) => Ok(PathBuf::from(super::DEFAULT_DATA_DIR)),
-            None => Ok(target.to_owned()),
-        }
-    }
-
-    /// Says that a registry cannot be had.
-    pub(crate) fn unsupported(url: &str) -> anyhow::Error {
-        anyhow::anyhow!(
-            "{url}: this build has no ZooKeeper support yet; use a local registry (--registry local)"
-        )
     }
 }
 

@@ -19,6 +19,14 @@ pub(crate) struct Flags {
     given: BTreeMap<&'static str, String>,
 }
 
+impl Flags {
+    /// One flag and no more.
+    pub(super) fn only(name: &'static str, value: Option<&str>) -> Self {
+        let given = value.map(|value| (name, value.to_owned())).into_iter().collect();
+        Self { config: None, given }
+    }
+}
+
 impl clap::Args for Flags {
     fn augment_args(command: Command) -> Command {
         let config = Arg::new("config")
@@ -65,7 +73,7 @@ impl clap::FromArgMatches for Flags {
 
 /// Where a value was found.
 #[derive(Debug, Clone)]
-enum Origin {
+pub(super) enum Origin {
     Flag(&'static str),
     Variable(String),
     File(PathBuf),
@@ -120,6 +128,16 @@ impl Merged {
             usage(format!("{name} is {shown:?} ({origin}); allowed is {allowed}"))
         };
         Ok(Some(parse(text).ok_or_else(refused)?))
+    }
+
+    /// Where the value of `name` was found; `None` if nobody gave one.
+    pub(super) fn origin(&self, name: &str) -> Option<&Origin> {
+        self.values.get(name).map(|(_, origin)| origin)
+    }
+
+    /// Whether somebody gave `name` a value.
+    pub(super) fn is_given(&self, name: &str) -> bool {
+        self.origin(name).is_some_and(|origin| !matches!(origin, Origin::Default))
     }
 
     /// The value of `name`, which has a default.

@@ -4,9 +4,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use xuid_engine::Layout;
-
-use super::settings::FloorSetting;
+use xuid_engine::{Floor, Layout};
 
 /// `50ms`, `1h`, `6s`, `2m 30s`, and `0`; not negative.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
@@ -20,14 +18,19 @@ fn signed(text: &str) -> Option<SignedDuration> {
     }
 }
 
+/// A duration within bounds.
+pub(super) fn between(least: Duration, most: Duration) -> impl Fn(&str) -> Option<Duration> {
+    move |text| duration(text).filter(|time| (least..=most).contains(time))
+}
+
 /// `now`, `epoch`, or `-3h`.
-pub(crate) fn floor(text: &str) -> Option<FloorSetting> {
+pub(crate) fn floor(text: &str) -> Option<Floor> {
     match text.trim() {
-        "now" => Some(FloorSetting::Now),
-        "epoch" => Some(FloorSetting::Epoch),
+        "now" => Some(Floor::Now),
+        "epoch" => Some(Floor::Epoch),
         text => {
             let ago = text.strip_prefix('-').and_then(duration)?;
-            Some(FloorSetting::Before(ago))
+            Some(Floor::Before(ago))
         }
     }
 }
@@ -76,9 +79,9 @@ mod tests {
 
     #[test]
     fn a_floor_is_now_or_the_epoch_or_some_time_ago() {
-        assert_eq!(floor("now"), Some(FloorSetting::Now));
-        assert_eq!(floor("epoch"), Some(FloorSetting::Epoch));
-        assert_eq!(floor("-3h"), Some(FloorSetting::Before(Duration::from_hours(3))));
+        assert_eq!(floor("now"), Some(Floor::Now));
+        assert_eq!(floor("epoch"), Some(Floor::Epoch));
+        assert_eq!(floor("-3h"), Some(Floor::Before(Duration::from_hours(3))));
         assert_eq!(floor("3h"), None, "a floor in the future would forbid every id until then");
         assert_eq!(floor("--3h"), None);
     }

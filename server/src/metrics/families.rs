@@ -1,6 +1,6 @@
 //! Which numbers there are.
 
-use xuid_engine::stats::Stats;
+use xuid_engine::stats::{ClockStats, ContactState, Latency, RegistryStats, Stats, Windows, whole_ms};
 
 use super::{Family, Kind, Samples};
 use crate::node::Node;
@@ -10,9 +10,10 @@ use crate::traffic::Traffic;
 pub(super) fn families(node: &Node) -> Vec<Family> {
     let stats = node.engine.stats();
     let mut all = ids(&stats);
-    all.extend(windows(&stats));
+    all.extend(windows(&stats.windows));
+    all.extend(registry(&stats.registry));
     all.extend(spill(&stats));
-    all.extend(clock(&stats));
+    all.extend(clock(&stats.clock));
     all.extend(traffic(&node.traffic));
     let (ready, _) = node.readiness();
     all.push(gauge("xuid_ready", "1 if the server wants requests", u64::from(ready)));
@@ -80,31 +81,99 @@ fn ids(stats: &Stats) -> Vec<Family> {
     ]
 }
 
-fn windows(stats: &Stats) -> Vec<Family> {
-    let windows = &stats.windows;
+fn windows(windows: &Windows) -> Vec<Family> {
+    let (switches, times) = (&windows.switches, &windows.switched);
+    let left = windows.held.iter().map(|(worker, left)| (worker.to_string(), *left)).collect();
     vec![
-        gauge("xuid_workers_held", "Workers held now", windows.workers.len() as u64),
+        gauge("xuid_workers_held", "Workers held now", windows.held.len() as u64),
+        family(
+            "xuid_worker_window_left_ms",
+            "Milliseconds to the end of what is reserved of a worker",
+            Kind::Gauge,
+            Samples::By("worker", left),
+        ),
         gauge(
             "xuid_window_left_ms",
             "Milliseconds to the end of the window that ends first",
             windows.left_ms,
         ),
         counter("xuid_windows_reserved", "Windows reserved, renewals included", windows.reserved),
-        counter("xuid_registry_conflicts", "Compare-and-sets lost to somebody else", windows.conflicts),
+        counter_by(
+            "xuid_worker_switches",
+            "Workers left for another, by cause: the clock went back, somebody else took it, its record cannot be \
+             believed, or the machine may have been resumed from a snapshot",
+            "cause",
+            &[
+                ("clock", switches.clock),
+                ("lost", switches.lost),
+                ("unreadable", switches.unreadable),
+                ("resumed", switches.resumed),
+            ],
+        ),
+        family(
+            "xuid_worker_switch_seconds",
+            "From the reading of a clock that went back to the first id of another worker",
+            Kind::Histogram,
+            Samples::Times(*times),
+        ),
+        gauge(
+            "xuid_worker_switch_last_ms",
+            "The last of these times, in milliseconds, rounded up",
+            whole_ms(times.last()),
+        ),
+        gauge(
+            "xuid_worker_switch_max_ms",
+            "The longest of these times, in milliseconds, rounded up",
+            whole_ms(times.longest()),
+        ),
+    ]
+}
+
+fn registry(registry: &RegistryStats) -> Vec<Family> {
+    let unknown = &registry.unknown;
+    let is = |state: ContactState| u64::from(registry.state == state);
+    vec![
+        times_by(
+            "xuid_registry_reserve_seconds",
+            "How long it took to take a worker, to renew a window, and to move a spill's mark, failures included",
+            "op",
+            &[("claim", registry.claims), ("renew", registry.renewals), ("mark", registry.marks)],
+        ),
+        gauge_by(
+            "xuid_registry_state",
+            "1 for how it stands with the registry: it answers, the connection is lost, the session ended, or it \
+             answers and may not be used",
+            "state",
+            &[
+                ("connected", is(ContactState::Connected)),
+                ("away", is(ContactState::Away)),
+                ("expired", is(ContactState::Expired)),
+                ("refused", is(ContactState::Refused)),
+            ],
+        ),
+        gauge(
+            "xuid_registry_away_seconds",
+            "Seconds since the registry answered, rounded up; 0 while it does",
+            whole_ms(registry.away).div_ceil(1_000),
+        ),
+        counter("xuid_registry_sessions", "Sessions made with the registry", registry.sessions),
+        counter("xuid_registry_expirations", "Sessions that the registry ended", registry.expirations),
+        counter(
+            "xuid_registry_disconnects",
+            "Times the connection to the registry was lost",
+            registry.disconnects,
+        ),
+        counter("xuid_registry_conflicts", "Compare-and-sets lost to somebody else", registry.conflicts),
         counter(
             "xuid_registry_unknown",
             "Writes to the registry whose outcome was unknown at first",
-            windows.unknown,
+            unknown.total(),
         ),
-        counter(
-            "xuid_registry_unknown_ours",
-            "Of those, the ones that a re-read showed to be ours",
-            windows.unknown_ours,
-        ),
-        counter(
-            "xuid_worker_switches",
-            "Workers left for another because the clock went back",
-            windows.switches,
+        gauge_by(
+            "xuid_registry_unknown_resolved",
+            "The same by what came out: stored, not stored, or nobody could look yet",
+            "outcome",
+            &[("ours", unknown.ours), ("not_ours", unknown.not_ours), ("doubt", unknown.doubt)],
         ),
     ]
 }
@@ -127,9 +196,17 @@ fn spill(stats: &Stats) -> Vec<Family> {
     ]
 }
 
-fn clock(stats: &Stats) -> Vec<Family> {
-    let clock = &stats.clock;
+fn clock(clock: &ClockStats) -> Vec<Family> {
+    let entered = clock.entered.named();
+    let present = entered.map(|(name, _)| (name, u64::from(name == clock.verdict.name())));
     vec![
+        gauge_by("xuid_clock_verdict", "1 for what is thought of the clock now", "verdict", &present),
+        counter_by(
+            "xuid_clock_verdicts",
+            "How often each verdict on the clock was come to, the one at the start not counted",
+            "verdict",
+            &entered,
+        ),
         gauge(
             "xuid_clock_lead_us",
             "How far the engine's clock is ahead of the wall, in microseconds",
@@ -137,6 +214,11 @@ fn clock(stats: &Stats) -> Vec<Family> {
         ),
         counter("xuid_clock_rollbacks", "Steps back of the wall clock that were seen", clock.rollbacks),
         counter("xuid_clock_jumps", "Jumps forward that were not followed at once", clock.jumps),
+        gauge(
+            "xuid_clock_behind_registry_ms",
+            "How far the wall clock was behind the registry's when that was last read, in milliseconds",
+            clock.behind_registry_ms,
+        ),
         gauge("xuid_layout_days_left", "Days until the layout's time bits run out", clock.days_left),
     ]
 }
@@ -192,4 +274,13 @@ fn gauge_by(
     samples: &[(&'static str, u64)],
 ) -> Family {
     family(name, help, Kind::Gauge, by(label, samples))
+}
+
+fn times_by(
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    samples: &[(&'static str, Latency)],
+) -> Family {
+    family(name, help, Kind::Histogram, Samples::TimesBy(label, samples.to_vec()))
 }

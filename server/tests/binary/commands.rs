@@ -61,17 +61,6 @@ fn a_registry_is_created_once_shown_and_fenced_only_when_confirmed() {
 }
 
 #[test]
-fn a_registry_of_a_kind_this_build_lacks_is_refused_in_words() {
-    let url = "zookeeper://127.0.0.1:2181/xuid";
-    for args in
-        [&["serve", "--registry", url][..], &["workers", "--registry", url], &["registry", "show", url]]
-    {
-        let (code, said) = failure(&run(args));
-        assert!(code == Some(1) && said.contains("no ZooKeeper support yet"), "{args:?}: {said}");
-    }
-}
-
-#[test]
 fn a_reader_that_has_enough_is_no_failure() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &[], &[]);

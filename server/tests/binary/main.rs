@@ -4,5 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "all of this is tests, the helpers too")]
 
 mod commands;
+mod ensemble;
+mod figures;
 mod serving;
 mod support;

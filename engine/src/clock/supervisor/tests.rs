@@ -26,7 +26,8 @@ impl Bench {
     fn starting_at(wall: u64) -> Self {
         let at = Reading { wall, boot: 7 * HOUR };
         let supervisor = Supervisor::new(Thresholds::default(), at);
-        let last = Observation { now: wall, verdict: Verdict::Steady, rollback: false, jump: false };
+        let last =
+            Observation { now: wall, verdict: Verdict::Steady, rollback: false, jump: false, changed: false };
         Self { at, supervisor, last }
     }
 
@@ -173,8 +174,13 @@ fn a_step_back_that_fell_into_a_long_gap_costs_what_is_left_of_it() {
 fn a_pause_of_hours_is_no_step() {
     let mut bench = Bench::new();
     let seen = bench.pass(9 * HOUR).look();
-    let steady =
-        Observation { now: START + 9 * HOUR, verdict: Verdict::Steady, rollback: false, jump: false };
+    let steady = Observation {
+        now: START + 9 * HOUR,
+        verdict: Verdict::Steady,
+        rollback: false,
+        jump: false,
+        changed: false,
+    };
     assert_eq!(seen, steady);
 }
 
@@ -215,8 +221,13 @@ fn a_leap_that_is_taken_back_in_time_leaves_no_trace() {
     bench.step(14 * YEAR).look();
     bench.run(59 * SECOND, 100 * MS);
     let seen = bench.step(-14 * YEAR).look();
-    let steady =
-        Observation { now: START + 59 * SECOND, verdict: Verdict::Steady, rollback: false, jump: false };
+    let steady = Observation {
+        now: START + 59 * SECOND,
+        verdict: Verdict::Steady,
+        rollback: false,
+        jump: false,
+        changed: true,
+    };
     assert_eq!(seen, steady);
 }
 
@@ -484,5 +495,125 @@ proptest! {
             prop_assert_eq!(bench.last.now, truth + stands + between);
             prop_assert_eq!(bench.last.verdict, Verdict::Steady);
         }
+    }
+}
+
+#[test]
+fn a_clock_that_swings_moves_e_forward_only_and_never_past_its_highest() {
+    let mut bench = Bench::new();
+    let mut highest = START;
+    for swing in 0..2_000 {
+        let by = if swing % 2 == 0 { -300 } else { 300 } * MS as i64;
+        let seen = bench.step(by).pass(7 * MS).look();
+        highest = highest.max(bench.at.wall).max(highest + 7 * MS);
+        assert!(seen.now <= highest, "{seen:?} is above {highest}");
+        assert!(!matches!(seen.verdict, Verdict::Behind { .. } | Verdict::Ahead { .. }), "{seen:?}");
+    }
+    assert!(bench.supervisor.course().entered.catch_up > 500);
+    assert_eq!(bench.run(4 * SECOND, MS).verdict, Verdict::Steady);
+}
+
+#[test]
+fn the_course_tells_since_when_and_how_often() {
+    let mut bench = Bench::new();
+    let begun = bench.at.boot;
+    bench.run(SECOND, MS);
+    assert_eq!(bench.supervisor.course().since, begun);
+    let seen = bench.step(-10 * SECOND as i64).look();
+    let behind = bench.at.boot;
+    assert!(seen.changed && !bench.run(3 * SECOND, MS).changed);
+    let course = bench.supervisor.course();
+    assert_eq!((course.since, course.unsteady_since, course.entered.behind), (behind, behind, 1));
+    bench.switch();
+    assert!(bench.look().changed);
+    let course = bench.supervisor.course();
+    assert_eq!(
+        (course.verdict, course.since, course.unsteady_since),
+        (Verdict::Steady, bench.at.boot, behind)
+    );
+    assert_eq!(course.entered.named().map(|(_, count)| count), [1, 0, 0, 1, 0]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// A sample from long ago, of a clock that went as much slower as clocks may.
+    #[test]
+    fn a_stale_sample_refutes_nothing(
+        ages in prop::collection::vec((0..20 * HOUR, 0..=1_000u64, gap()), 1..20),
+    ) {
+        let mut bench = Bench::new();
+        for (age, slower, gap) in ages {
+            let sampled = bench.at;
+            bench.run(age, age / 5 + 1);
+            // What it shows at its own pace: told late, it lags by up to a thousandth of its age.
+            let lag = age / SLEW * slower / 1_000;
+            bench.supervisor.second_clock(sampled.wall - lag.min(sampled.wall), sampled);
+            prop_assert_eq!(bench.look().verdict, Verdict::Steady);
+            bench.run(gap, gap / 3 + 1);
+            prop_assert_eq!(bench.last.verdict, Verdict::Steady);
+        }
+        prop_assert_eq!(bench.supervisor.course().entered.total(), 0);
+    }
+
+    /// The wall is right, behind, or far ahead (2040 and back); the second clock is right within a second, and asked
+    /// at any moment. Once it was heard, E is never ahead of the truth by more than that, and when the wall is right
+    /// again so is E.
+    #[test]
+    fn beside_a_second_clock_no_leap_is_ever_followed(
+        offs in prop::collection::vec(
+            (
+                prop_oneof![
+                    2 => Just(0i64),
+                    2 => -20 * YEAR..0,
+                    1 => -2 * SECOND as i64..0,
+                    3 => 7 * SECOND as i64..20 * YEAR,
+                    1 => Just(14 * YEAR),
+                ],
+                gap(),
+                prop::option::of(-(SECOND as i64)..=SECOND as i64),
+            ),
+            1..25,
+        ),
+        every in MS..10 * SECOND,
+        first in -20 * YEAR..20 * YEAR,
+    ) {
+        let mut bench = Bench::starting_at(START.saturating_add_signed(first));
+        let begun = bench.at.boot;
+        let mut off = first;
+        let mut steps = offs;
+        steps.push((0, SECOND, Some(0)));
+        let mut heard = false;
+        for (next, gap, sample) in steps {
+            bench.step(next - off).look();
+            off = next;
+            let truth = |bench: &Bench| START + (bench.at.boot - begun);
+            if let Some(error) = sample {
+                let at = bench.at;
+                bench.supervisor.second_clock(truth(&bench).saturating_add_signed(error), at);
+                heard = true;
+                bench.look();
+            }
+            let mut left = gap;
+            while left > 0 {
+                if matches!(bench.last.verdict, Verdict::Behind { .. }) {
+                    bench.switch();
+                    bench.look();
+                }
+                if heard {
+                    let most = truth(&bench) + SECOND;
+                    prop_assert!(bench.last.now <= most, "E is {} ahead", bench.last.now - most + SECOND);
+                }
+                let part = left.min(every);
+                bench.pass(part).look();
+                left -= part;
+            }
+        }
+        bench.run(30 * SECOND, 250 * MS);
+        if matches!(bench.last.verdict, Verdict::Behind { .. }) {
+            bench.switch();
+        }
+        prop_assert_eq!(bench.run(30 * SECOND, 250 * MS).verdict, Verdict::Steady);
+        prop_assert_eq!(bench.last.now, START + (bench.at.boot - begun));
     }
 }

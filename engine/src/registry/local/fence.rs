@@ -18,10 +18,8 @@ use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
 use super::header::Header;
 use super::records::{all_pairs, check_identity, read_header};
 use super::{OPENING_TRIES, genesis, seat};
+use crate::registry::reach::beyond;
 use crate::registry::{ClusterId, Genesis, Token};
-
-/// No window reaches further than 120 s past the time it was reserved at; 5 s more for clocks that differ.
-const REACH_NS: u64 = 125_000_000_000;
 
 /// Added to every version: more changes than were made between the backup and the restore (at ten a second it
 /// takes 13 years), and room for four thousand million fences.
@@ -130,7 +128,7 @@ impl Held {
         let readable = || workers.iter().chain(&marks).flatten();
         let highest = workers.iter().flatten().map(|pair| pair.row.value).max().unwrap_or(0);
         // A clock before the epoch says nothing; the records then have to.
-        let reach = genesis.layout.tick_at_ns(now_ns.saturating_add(REACH_NS)).map_or(0, |tick| tick + 1);
+        let reach = beyond(&genesis.layout, now_ns).unwrap_or(0);
         let reserved_until = reach.max(highest).max(genesis.floor);
         // One version for all: above each one that was ever seen, also of a record that cannot be read.
         let version = readable().map(|pair| pair.row.version).max().unwrap_or(0).saturating_add(LEAP);

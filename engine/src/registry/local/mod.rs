@@ -39,6 +39,9 @@ pub use memory::MemoryDisk;
 
 use self::format::{Kind, NO_SPILL, Pair, Place, Row, short_owner};
 use self::records::Records;
+#[cfg(feature = "zookeeper")]
+pub(in crate::registry) use self::seat::Seat;
+#[cfg(not(feature = "zookeeper"))]
 use self::seat::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::layout::Layout;

@@ -26,7 +26,7 @@ struct Line {
 
 /// The seat of this process, or of one engine in it.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(in crate::registry) struct Seat {
     file: File,
     number: u32,
     line: Line,
@@ -34,7 +34,7 @@ pub(super) struct Seat {
 
 impl Seat {
     /// Takes the lowest seat that nobody sits in, or makes the next one. Called under the folder's lock.
-    pub(super) fn take(folder: &Path) -> Result<Self, LocalError> {
+    pub(in crate::registry) fn take(folder: &Path) -> Result<Self, LocalError> {
         let numbers = numbers(folder)?;
         let next = (0..)
             .zip(&numbers)
@@ -68,12 +68,18 @@ impl Seat {
         seat
     }
 
+    /// Its number.
+    #[cfg(feature = "zookeeper")]
+    pub(in crate::registry) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// The worker that was last held from this seat, now or before.
-    pub(super) fn last(&self) -> Option<u32> {
+    pub(in crate::registry) fn last(&self) -> Option<u32> {
         self.line.last
     }
 
-    pub(super) fn hold(&mut self, worker: u32) {
+    pub(in crate::registry) fn hold(&mut self, worker: u32) {
         if !self.line.workers.contains(&worker) {
             self.line.workers.push(worker);
         }
@@ -81,7 +87,7 @@ impl Seat {
         self.write();
     }
 
-    pub(super) fn leave(&mut self, worker: u32) {
+    pub(in crate::registry) fn leave(&mut self, worker: u32) {
         self.line.workers.retain(|held| *held != worker);
         self.write();
     }

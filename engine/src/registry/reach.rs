@@ -1,0 +1,42 @@
+//! How far windows reach, for those who must stay clear of all of them.
+
+use std::time::Duration;
+
+use crate::clock::nanos;
+use crate::layout::Layout;
+use crate::settings::FURTHEST_WINDOW;
+
+/// For clocks that differ from each other.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// The first tick that no window reserved up to `now_ns` (Unix nanoseconds, of the registry's clock where it has one) may
+/// include; of ticks longer than two minutes, the one that runs and the next. `None` before the epoch.
+pub(crate) fn furthest(layout: &Layout, now_ns: u64) -> Option<u64> {
+    let most = layout.tick_at_ns(now_ns.saturating_add(nanos(FURTHEST_WINDOW)))?;
+    layout.tick_at_ns(now_ns).map(|tick| most.max(tick + 2))
+}
+
+/// A tick that is clear of every window reserved up to `now_ns`. `None` before the epoch.
+pub(crate) fn beyond(layout: &Layout, now_ns: u64) -> Option<u64> {
+    let later = now_ns.saturating_add(nanos(MARGIN));
+    furthest(layout, later).map(|tick| tick + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn what_is_beyond_is_clear_of_every_window_whatever_the_tick() {
+        for tick_us in [1, 1_000, 1_000_000, 60_000_000, 200_000_000, 3_600_000_000] {
+            let layout = Layout::new(41, 10, 12, tick_us, 0).unwrap();
+            for at in (0..2_000).map(|step| step * 7 * SECOND) {
+                let (window, clear) = (furthest(&layout, at).unwrap(), beyond(&layout, at).unwrap());
+                assert!(clear > window, "{tick_us} us at {at}");
+                assert!(layout.tick_to_ns(clear) >= at + 120 * SECOND);
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Making a registry: once, by a person.
+//!
+//! The era's node comes last, so a making that is cut off leaves a registry that is closed, which a fence completes.
+
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, Stat};
+
+use super::error::ZooKeeperError;
+use super::inspect::{broken, children, connected, read_genesis, rights};
+use super::link::{Failure, Link};
+use super::node::{self, CLOCK, ERA, FOLDERS, GENESIS, WORKERS, era_path, worker_path};
+use super::target::{ZooKeeperOptions, ZooKeeperUrl};
+use crate::builder::Floor;
+use crate::clock::nanos;
+use crate::layout::Layout;
+use crate::registry::reach::beyond;
+use crate::registry::record::{Place, Row};
+use crate::registry::{ClusterId, Genesis};
+
+/// A node takes half a kilobyte, and everybody who looks for a worker reads all of them.
+const MOST_WORKERS: u32 = 1 << 14;
+
+/// Nodes made in one request: 150 KB, of the megabyte that a server takes.
+const MAKE_AT_ONCE: u32 = 256;
+
+/// Where registries leave a trace of themselves, which outlives them.
+const TRACES: &str = "/xuid-registries";
+
+/// What a registry is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// The layout of every id.
+    pub layout: Layout,
+    /// From when on ids may be minted. `None`: from the ensemble's time now on, or 125 s later where a registry seems to
+    /// have been before. A floor that is given is an assertion: of the namespace, nothing later is in use.
+    pub floor: Option<Floor>,
+    /// How many workers it has, at most the layout's and 16,384.
+    pub workers: u32,
+}
+
+/// A registry that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Created {
+    /// What it is.
+    pub genesis: Genesis,
+    /// There are signs that one was there before, so it begins later than now.
+    pub again: bool,
+}
+
+/// Makes the registry at `url`.
+///
+/// # Errors
+/// [`ZooKeeperError::Exists`] if there is one.
+pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Result<Created, ZooKeeperError> {
+    let most = plan.layout.workers().min(MOST_WORKERS);
+    if !(1..=most).contains(&plan.workers) {
+        return Err(ZooKeeperError::Workers { found: plan.workers, most });
+    }
+    let mut link = Link::new(url, options)?;
+    let client = connected(&mut link)?;
+    if let Ok((genesis, _)) = read_genesis(&link, &client) {
+        return Err(ZooKeeperError::Exists { url: url.clone(), cluster: genesis.cluster });
+    }
+    let root = link
+        .root()
+        .ok_or_else(|| broken(&link, "talk to ZooKeeper", &Failure::Away("the session ended".into())))?;
+    let fail = |failure: Failure| broken(&link, "make the registry", &failure);
+    let dirs = CreateMode::Persistent.with_acls(link.acls());
+    make_path(&link, &root, &dirs)?;
+    let before = leaves_a_trace(&link, &root)?;
+    for folder in FOLDERS {
+        make(&link, &client, folder, &[], &dirs).map_err(fail)?;
+    }
+    for folder in [ERA, WORKERS] {
+        if let Some(left) = children(&link, &client, folder).map_err(fail)?.first() {
+            let why = format!(
+                "there is no genesis, and {folder}/{left} is left of an earlier one: delete {}",
+                url.path()
+            );
+            return Err(ZooKeeperError::Damaged { url: url.clone(), why });
+        }
+    }
+    let stat = link.ask(client.set_data(CLOCK, b"", None)).map_err(fail)?;
+    let genesis = Genesis {
+        cluster: draw_cluster()?,
+        layout: plan.layout,
+        floor: floor(plan, ensemble_ns(&stat), before),
+        workers: plan.workers,
+    };
+    let birth = match link.ask(client.create(GENESIS, &node::encode_genesis(&genesis), &dirs)) {
+        Ok((stat, _)) => stat.czxid,
+        Err(Failure::Said(Error::NodeExists)) => {
+            let cluster = read_genesis(&link, &client)?.0.cluster;
+            return Err(ZooKeeperError::Exists { url: url.clone(), cluster });
+        }
+        Err(failure) => return Err(fail(failure)),
+    };
+    make_workers(&link, &client, &genesis, &dirs).map_err(fail)?;
+    make(&link, &client, &era_path(&draw_era()?), &node::encode_era(birth), &dirs).map_err(fail)?;
+    // A session ends with the last of its clients.
+    drop((root, client));
+    link.leave();
+    Ok(Created { genesis, again: before && plan.floor.is_none() })
+}
+
+fn floor(plan: &Plan, now_ns: u64, before: bool) -> u64 {
+    let at = |ns| plan.layout.tick_at_ns(ns);
+    let tick = match plan.floor {
+        Some(Floor::Epoch) => None,
+        Some(Floor::Before(ago)) => at(now_ns.saturating_sub(nanos(ago))),
+        None if before => beyond(&plan.layout, now_ns),
+        Some(Floor::Now) | None => at(now_ns),
+    };
+    tick.unwrap_or(0).min(plan.layout.last_tick())
+}
+
+/// Leaves a trace of this registry outside of it, and says whether one was there already: then a registry was at this path
+/// before and was deleted, and who held windows of it may hold them still, for two minutes at most.
+fn leaves_a_trace(link: &Link, root: &Client) -> Result<bool, ZooKeeperError> {
+    let path = link.url().path();
+    let fail = |failure: Failure| broken(link, "look at the path", &failure);
+    let everybody = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let trace = trace_path(path);
+    let note = b"a registry of X-UID was made at this path";
+    let leave = || link.ask(root.create(&trace, note, &everybody));
+    let left = match leave() {
+        Err(Failure::Said(Error::NoNode)) => make(link, root, TRACES, b"", &everybody).and_then(|()| leave()),
+        left => left,
+    };
+    match left {
+        Ok(_) => {
+            let found = link.ask(root.check_stat(path)).map_err(fail)?;
+            Ok(found.is_some_and(|found| found.cversion > 0))
+        }
+        // Who may not leave a trace may not have left one before either, so nobody knows.
+        Err(Failure::Said(Error::NodeExists | Error::NoAuth)) => Ok(true),
+        Err(failure) => Err(fail(failure)),
+    }
+}
+
+/// The trace of the registry at a path: one name, so slashes become colons, which a path of ours has none of.
+fn trace_path(path: &str) -> String {
+    format!("{TRACES}/{}", path.trim_start_matches('/').replace('/', ":"))
+}
+
+/// Makes the path: what leads to it open to everybody, as others may use it too, its last node with the registry's rights.
+fn make_path(link: &Link, root: &Client, dirs: &CreateOptions<'_>) -> Result<(), ZooKeeperError> {
+    let path = link.url().path();
+    let everybody = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let made = match (make(link, root, path, b"", dirs), path.rsplit_once('/')) {
+        (Err(Failure::Said(Error::NoNode)), Some((above, _))) => {
+            link.ask(root.mkdir(above, &everybody)).and_then(|()| make(link, root, path, b"", dirs))
+        }
+        (made, _) => made,
+    };
+    match made {
+        Err(Failure::Said(Error::NoAuth)) => Err(rights(link, "making nodes there")),
+        made => made.map_err(|failure| broken(link, "make the registry's path", &failure)),
+    }
+}
+
+/// Makes a node, or finds it made.
+pub(super) fn make(
+    link: &Link,
+    client: &Client,
+    path: &str,
+    data: &[u8],
+    options: &CreateOptions<'_>,
+) -> Result<(), Failure> {
+    match link.ask(client.create(path, data, options)) {
+        Ok(_) | Err(Failure::Said(Error::NodeExists)) => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn make_workers(
+    link: &Link,
+    client: &Client,
+    genesis: &Genesis,
+    options: &CreateOptions<'_>,
+) -> Result<(), Failure> {
+    for first in (0..genesis.workers).step_by(MAKE_AT_ONCE as usize) {
+        let mut writer = client.new_multi_writer();
+        for worker in first..genesis.workers.min(first + MAKE_AT_ONCE) {
+            let row = Row { version: 0, ..Row::genesis(Place::worker(worker), genesis.floor) };
+            let data = row.encode(genesis.cluster);
+            writer.add_create(&worker_path(worker), &data, options).map_err(Failure::of)?;
+        }
+        let commit = writer.commit();
+        link.ask(async { commit.await.map_err(Error::from) })?;
+    }
+    Ok(())
+}
+
+/// The ensemble's time of a change.
+pub(super) fn ensemble_ns(stat: &Stat) -> u64 {
+    u64::try_from(stat.mtime).unwrap_or(0).saturating_mul(1_000_000)
+}
+
+fn random() -> Result<[u8; 16], ZooKeeperError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| ZooKeeperError::System {
+        action: "draw random bytes",
+        source: std::io::Error::other(error),
+    })?;
+    Ok(bytes)
+}
+
+pub(super) fn draw_cluster() -> Result<ClusterId, ZooKeeperError> {
+    random().map(ClusterId::from_bytes)
+}
+
+/// The name of an era's node, which nobody used before.
+pub(super) fn draw_era() -> Result<String, ZooKeeperError> {
+    Ok(ClusterId::from_bytes(random()?).to_string())
+}

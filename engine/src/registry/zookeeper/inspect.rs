@@ -1,0 +1,227 @@
+//! Looking at a registry without using it: nothing is written.
+
+use std::ops::Range;
+
+use xuid_spill::SpillId;
+use zookeeper_client::{Client, Error, MultiReadResult, Stat};
+
+use super::READ_AT_ONCE;
+use super::error::ZooKeeperError;
+use super::link::{Failure, Link};
+use super::node::{self, ERA, GENESIS, LIVE, MARK, SPILLS, era_path, spill_path, worker_path};
+use super::target::{ZooKeeperOptions, ZooKeeperUrl};
+use crate::registry::record::{NO_SPILL, Place, Row};
+use crate::registry::{Genesis, MarkRecord, ReadError, Versioned, WorkerEntry, WorkerRecord};
+
+/// What a registry says.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// What it was created with.
+    pub genesis: Genesis,
+    /// Whether it may be used: not while it is fenced, nor after it was found restored.
+    pub open: bool,
+    /// All workers, in order.
+    pub workers: Vec<WorkerEntry>,
+    /// The marks that can be read.
+    pub marks: Vec<(SpillId, MarkRecord)>,
+    /// Whatever is not as it should be, each a sentence.
+    pub findings: Vec<String>,
+}
+
+/// Looks at the registry at `url`.
+///
+/// # Errors
+/// If there is none, the ensemble does not answer, or genesis cannot be believed.
+pub fn inspect(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Inspection, ZooKeeperError> {
+    let mut link = Link::new(url, options)?;
+    let client = connected(&mut link)?;
+    let (genesis, stat) = read_genesis(&link, &client)?;
+    let broken = |failure: Failure| broken(&link, "look at the registry", &failure);
+    let era = read_era(&link, &client, stat.czxid).map_err(broken)?;
+    let mut findings = Vec::new();
+    if let Err(why) = &era {
+        findings
+            .push(format!("it is closed: {why}; unless a fence is at work, run `xuid registry fence {url}`"));
+    }
+    // Of a closed registry nobody can say which nodes are older than its era.
+    let era_birth = era.as_ref().map_or(i64::MAX, |era| era.birth);
+    let live: Vec<u32> =
+        children(&link, &client, LIVE).map_err(broken)?.iter().filter_map(|name| name.parse().ok()).collect();
+    let mut workers = Vec::new();
+    for first in (0..genesis.workers).step_by(READ_AT_ONCE as usize) {
+        let range = first..genesis.workers.min(first + READ_AT_ONCE);
+        let results = read_workers(&link, &client, range.clone()).map_err(broken)?;
+        workers.extend(range.zip(results).map(|(worker, result)| {
+            let record = worker_entry(&genesis, era_birth, worker, result);
+            let owner = |found: &Versioned<WorkerRecord>| found.record.owner.clone();
+            let live = live.contains(&worker).then(|| record.as_ref().map(owner).unwrap_or_default());
+            WorkerEntry { worker, record, live }
+        }));
+    }
+    findings.extend(workers.iter().filter_map(|entry| entry.record.as_ref().err().map(ToString::to_string)));
+    let marks = read_marks(&link, &client, &genesis, &mut findings).map_err(broken)?;
+    Ok(Inspection { genesis, open: era.is_ok(), workers, marks, findings })
+}
+
+fn worker_entry(
+    genesis: &Genesis,
+    era_birth: i64,
+    worker: u32,
+    result: MultiReadResult,
+) -> Result<Versioned<WorkerRecord>, ReadError> {
+    let place = Place::worker(worker);
+    let what = place.to_string();
+    match result {
+        MultiReadResult::Data { stat, .. } if node::is_made_again(&stat, era_birth) => {
+            Err(ReadError::Damaged { what, why: node::MADE_AGAIN.into() })
+        }
+        MultiReadResult::Data { data, stat } => {
+            match node::decode_row(&data, &stat, genesis.cluster, place) {
+                Ok(row) => Ok(Versioned { version: row.version, record: worker_record(&row) }),
+                Err(why) => Err(ReadError::Damaged { what, why }),
+            }
+        }
+        MultiReadResult::Error { err: Error::NoNode } => Err(ReadError::Absent { what }),
+        other => Err(ReadError::Damaged { what, why: format!("it cannot be read: {other:?}") }),
+    }
+}
+
+fn read_marks(
+    link: &Link,
+    client: &Client,
+    genesis: &Genesis,
+    findings: &mut Vec<String>,
+) -> Result<Vec<(SpillId, MarkRecord)>, Failure> {
+    let mut marks = Vec::new();
+    for name in children(link, client, SPILLS)? {
+        let Ok(spill) = name.parse::<SpillId>() else {
+            findings.push(format!("{SPILLS}/{name} is no spill's mark"));
+            continue;
+        };
+        let (data, stat) = match link.ask(client.get_data(&spill_path(spill))) {
+            Ok(found) => found,
+            Err(Failure::Said(Error::NoNode)) => continue,
+            Err(failure) => return Err(failure),
+        };
+        match node::decode_row(&data, &stat, genesis.cluster, Place::mark(MARK)) {
+            Ok(row) => marks.push((spill, mark_record(&row))),
+            Err(why) => {
+                findings.push(format!("the mark of spill {spill} is unreadable ({why}); it stays refused"));
+            }
+        }
+    }
+    Ok(marks)
+}
+
+/// The records of some workers, in one request.
+pub(super) fn read_workers(
+    link: &Link,
+    client: &Client,
+    workers: Range<u32>,
+) -> Result<Vec<MultiReadResult>, Failure> {
+    let count = workers.len();
+    let mut reader = client.new_multi_reader();
+    for worker in workers {
+        reader.add_get_data(&worker_path(worker)).map_err(Failure::of)?;
+    }
+    let results = link.ask(reader.commit())?;
+    if results.len() == count {
+        return Ok(results);
+    }
+    Err(Failure::Lost(format!("{} answers to {count} reads", results.len())))
+}
+
+/// The names below a node; none where the node is absent.
+pub(super) fn children(link: &Link, client: &Client, path: &str) -> Result<Vec<String>, Failure> {
+    match link.ask(client.list_children(path)) {
+        Err(Failure::Said(Error::NoNode)) => Ok(Vec::new()),
+        found => found,
+    }
+}
+
+/// A client, or why there is none.
+pub(super) fn connected(link: &mut Link) -> Result<Client, ZooKeeperError> {
+    let hosts = link.url().hosts().to_owned();
+    link.client().map_err(|failure| ZooKeeperError::Unreachable { hosts, why: failure.why() })
+}
+
+/// What the registry was created with, and the birth of that node.
+pub(super) fn read_genesis(link: &Link, client: &Client) -> Result<(Genesis, Stat), ZooKeeperError> {
+    let url = || link.url().clone();
+    match link.ask(client.get_data(GENESIS)) {
+        Ok((data, stat)) => match node::decode_genesis(&data) {
+            Ok(genesis) => Ok((genesis, stat)),
+            Err(why) => Err(ZooKeeperError::Damaged { url: url(), why }),
+        },
+        Err(Failure::Said(Error::NoNode)) => Err(ZooKeeperError::Absent { url: url() }),
+        Err(Failure::Said(Error::NoAuth)) => Err(rights(link, "reading")),
+        Err(failure) => Err(broken(link, "read the registry's genesis", &failure)),
+    }
+}
+
+/// While it is there, the registry is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Era {
+    pub(super) name: String,
+    /// Of its node: every worker's is older.
+    pub(super) birth: i64,
+}
+
+/// The era of a registry whose genesis has that birth, or why it is closed.
+pub(super) fn read_era(
+    link: &Link,
+    client: &Client,
+    genesis_birth: i64,
+) -> Result<Result<Era, String>, Failure> {
+    let names = children(link, client, ERA)?;
+    let [name] = &names[..] else {
+        return Ok(Err(match names.len() {
+            0 => "it is being fenced or was found restored from a backup, or its making was cut off".into(),
+            several => format!("it has {several} eras and should have one"),
+        }));
+    };
+    match link.ask(client.get_data(&era_path(name))) {
+        Ok((data, stat)) if data == node::encode_era(genesis_birth) => {
+            Ok(Ok(Era { name: name.clone(), birth: stat.czxid }))
+        }
+        Ok(_) => Ok(Err("its nodes were deleted and made again, with what they held at some time".into())),
+        Err(Failure::Said(Error::NoNode)) => Ok(Err("it is being fenced".into())),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Genesis and era of a registry that is to be used.
+pub(super) fn opened(link: &mut Link) -> Result<(Genesis, Era), ZooKeeperError> {
+    let client = connected(link)?;
+    // A server that lags behind may not have it yet.
+    let synced = link.ask(client.sync("/"));
+    synced.map_err(|failure| broken(link, "talk to ZooKeeper", &failure))?;
+    let (genesis, stat) = read_genesis(link, &client)?;
+    let era = read_era(link, &client, stat.czxid);
+    match era.map_err(|failure| broken(link, "read the registry's era", &failure))? {
+        Ok(era) => Ok((genesis, era)),
+        Err(why) => Err(ZooKeeperError::Closed { url: link.url().clone(), why }),
+    }
+}
+
+pub(super) fn rights(link: &Link, action: &'static str) -> ZooKeeperError {
+    ZooKeeperError::Rights { hosts: link.url().hosts().to_owned(), action }
+}
+
+pub(super) fn broken(link: &Link, action: &'static str, failure: &Failure) -> ZooKeeperError {
+    match failure {
+        Failure::Said(Error::NoAuth) => rights(link, "changes"),
+        failure => ZooKeeperError::Broken { action, why: failure.why() },
+    }
+}
+
+pub(super) fn worker_record(row: &Row) -> WorkerRecord {
+    let Row { value, token, operation, .. } = *row;
+    WorkerRecord { reserved_until: value, token, operation, owner: row.owner.clone() }
+}
+
+pub(super) fn mark_record(row: &Row) -> MarkRecord {
+    debug_assert!(row.spill != NO_SPILL, "a mark is of a spill");
+    MarkRecord { granted_upto: row.value, token: row.token, operation: row.operation }
+}

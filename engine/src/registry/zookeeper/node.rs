@@ -1,0 +1,232 @@
+//! The nodes of a registry: their paths, and their bytes. `docs/registry.md` has the same as tables.
+//!
+//! ```text
+//!   PATH/genesis      what the registry was made with; 64 bytes
+//!       /era/HEX      one child: while it exists the registry is open; 8 bytes, the birth of genesis
+//!       /w/N          a worker's record, 512 bytes as in a local registry
+//!       /s/UUID       a spill's mark, the same
+//!       /live/N       ephemeral: who seems to be alive with worker N; a text for people
+//!       /clock        written to read the ensemble's time
+//! ```
+//!
+//! # Invariants
+//! - I1 a record says the version that its node got when it was written: one that was written by hand, or put back, is
+//!   told from the one that was there;
+//! - I2 an era names the birth (`czxid`) of the genesis that it was begun for, and is younger than every worker's node:
+//!   a tree, or a worker's node, that was deleted and made again from its contents is told from the one that was there.
+
+use xuid_spill::SpillId;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zookeeper_client::Stat;
+
+use crate::layout::Layout;
+use crate::registry::record::{Place, Row};
+use crate::registry::{ClusterId, Genesis};
+
+pub(super) const GENESIS: &str = "/genesis";
+pub(super) const ERA: &str = "/era";
+pub(super) const WORKERS: &str = "/w";
+pub(super) const SPILLS: &str = "/s";
+pub(super) const LIVE: &str = "/live";
+pub(super) const CLOCK: &str = "/clock";
+/// Held by whoever fences.
+pub(super) const FENCE: &str = "/fencing";
+
+/// All that have children, or are written later.
+pub(super) const FOLDERS: [&str; 5] = [ERA, WORKERS, SPILLS, LIVE, CLOCK];
+
+pub(super) fn worker_path(worker: u32) -> String {
+    format!("{WORKERS}/{worker}")
+}
+
+pub(super) fn live_path(worker: u32) -> String {
+    format!("{LIVE}/{worker}")
+}
+
+pub(super) fn spill_path(spill: SpillId) -> String {
+    format!("{SPILLS}/{spill}")
+}
+
+pub(super) fn era_path(era: &str) -> String {
+    format!("{ERA}/{era}")
+}
+
+/// What stands in an era's node (I2).
+pub(super) fn encode_era(genesis_birth: i64) -> [u8; 8] {
+    genesis_birth.to_le_bytes()
+}
+
+/// The place of every mark: its path has the spill.
+pub(super) const MARK: u32 = 0;
+
+/// The first byte is not ASCII, and a transfer that changes line ends breaks it.
+const MAGIC: [u8; 8] = *b"\x89XZKR\r\n\x1a";
+const VERSION: u32 = 1;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct GenesisBytes {
+    magic: [u8; 8],
+    version: U32,
+    workers: U32,
+    cluster: [u8; 16],
+    layout: [u8; 16],
+    floor: U64,
+    zeros: [u8; 4],
+    checksum: U32,
+}
+
+const GENESIS_BYTES: usize = size_of::<GenesisBytes>();
+
+pub(super) fn encode_genesis(genesis: &Genesis) -> [u8; GENESIS_BYTES] {
+    let mut bytes = GenesisBytes {
+        magic: MAGIC,
+        version: VERSION.into(),
+        workers: genesis.workers.into(),
+        cluster: genesis.cluster.bytes(),
+        layout: genesis.layout.to_bytes(),
+        floor: genesis.floor.into(),
+        zeros: [0; 4],
+        checksum: U32::ZERO,
+    };
+    bytes.checksum = crc32c::crc32c(&bytes.as_bytes()[..GENESIS_BYTES - 4]).into();
+    zerocopy::transmute!(bytes)
+}
+
+pub(super) fn decode_genesis(data: &[u8]) -> Result<Genesis, String> {
+    let Ok(bytes) = GenesisBytes::read_from_bytes(data) else {
+        return Err(format!("its node genesis has {} bytes and should have {GENESIS_BYTES}", data.len()));
+    };
+    if bytes.magic != MAGIC {
+        return Err("its node genesis is not one".into());
+    }
+    if bytes.checksum.get() != crc32c::crc32c(&data[..GENESIS_BYTES - 4]) {
+        return Err("its node genesis has a wrong checksum".into());
+    }
+    if bytes.version.get() != VERSION {
+        let found = bytes.version.get();
+        return Err(format!("its format is version {found}, and this program knows version {VERSION}"));
+    }
+    let workers = bytes.workers.get();
+    match Layout::from_bytes(bytes.layout) {
+        Ok(layout) if (1..=layout.workers()).contains(&workers) => {
+            let cluster = ClusterId::from_bytes(bytes.cluster);
+            Ok(Genesis { cluster, layout, floor: bytes.floor.get(), workers })
+        }
+        _ => Err("its node genesis has fields that are impossible".into()),
+    }
+}
+
+/// The record in a node's data, or what is wrong with it (I1).
+pub(super) fn decode_row(data: &[u8], stat: &Stat, cluster: ClusterId, place: Place) -> Result<Row, String> {
+    let sector = data.try_into().map_err(|_| format!("it has {} bytes and should have 512", data.len()))?;
+    let row = Row::decode(sector, cluster, place).map_err(|flaw| format!("it {flaw}"))?;
+    if u64::try_from(stat.version) == Ok(row.version) {
+        return Ok(row);
+    }
+    Err(format!(
+        "it was written as version {} and is version {}: somebody put it there by hand",
+        row.version, stat.version
+    ))
+}
+
+/// Whether a worker's node was made after its era began (I2).
+pub(super) fn is_made_again(stat: &Stat, era_birth: i64) -> bool {
+    stat.czxid > era_birth
+}
+
+/// What is wrong with such a node.
+pub(super) const MADE_AGAIN: &str = "it was deleted and made again";
+
+/// The record that a compare-and-set of version `expected` stores.
+pub(super) fn next_version(expected: u64) -> u64 {
+    expected + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::registry::Token;
+    use crate::registry::record::{NO_SPILL, SECTOR};
+
+    fn stat(version: i32) -> Stat {
+        Stat {
+            czxid: 1,
+            mzxid: 2,
+            pzxid: 1,
+            ctime: 3,
+            mtime: 4,
+            version,
+            cversion: 0,
+            aversion: 0,
+            ephemeral_owner: 0,
+            data_length: SECTOR as i32,
+            num_children: 0,
+        }
+    }
+
+    fn genesis() -> Genesis {
+        Genesis {
+            cluster: ClusterId::from_bytes([7; 16]),
+            layout: Layout::default(),
+            floor: 269_000_000_000,
+            workers: 1_024,
+        }
+    }
+
+    #[test]
+    fn genesis_is_written_as_specified() {
+        let text: String = encode_genesis(&genesis()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let golden = include_str!("../../../tests/golden/registry/zookeeper-genesis.hex");
+        let golden: String = golden
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .flat_map(|line| line.split_whitespace().skip(1).take(16))
+            .collect();
+        assert_eq!(text, golden);
+        assert_eq!(decode_genesis(&encode_genesis(&genesis())), Ok(genesis()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_genesis_with_any_bit_flipped_is_refused(bit in 0..GENESIS_BYTES * 8) {
+            let mut bytes = encode_genesis(&genesis());
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(decode_genesis(&bytes).is_err());
+        }
+
+        #[test]
+        fn rubbish_is_refused(data in prop::collection::vec(any::<u8>(), 0..600)) {
+            prop_assert!(decode_genesis(&data).is_err());
+            prop_assert!(decode_row(&data, &stat(1), genesis().cluster, Place::worker(1)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_record_put_back_by_hand_is_told_from_the_one_that_was_written() {
+        let place = Place::worker(5);
+        let row = Row {
+            place,
+            spill: NO_SPILL,
+            version: 3,
+            value: 77,
+            token: Token([1; 16]),
+            operation: 9,
+            updated_ms: 0,
+            owner: "host pid 1".into(),
+        };
+        let cluster = genesis().cluster;
+        let data = row.encode(cluster);
+        assert_eq!(decode_row(&data, &stat(3), cluster, place), Ok(row));
+        for version in [4, 2, -3] {
+            assert!(
+                decode_row(&data, &stat(version), cluster, place).is_err_and(|why| why.contains("by hand"))
+            );
+        }
+        assert!(decode_row(&data, &stat(3), cluster, Place::worker(6)).is_err());
+        assert!(decode_row(&data, &stat(3), ClusterId::from_bytes([8; 16]), place).is_err());
+    }
+}

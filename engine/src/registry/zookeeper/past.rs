@@ -1,0 +1,190 @@
+//! What is known of nodes from before, by which a registry that was restored from a backup is told.
+//!
+//! A node's version only rises, and a node that is deleted and made again has another birth (`czxid`). So a lower version
+//! of the same birth was never this ensemble's present since: the ensemble's data was put back.
+//!
+//! The memory outlives the process in `registry.zookeeper-K` of the data folder, K being the seat's number. It is a
+//! hint: what cannot be read is as if it were not there, and it is not synced.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use zookeeper_client::Stat;
+
+use crate::registry::ClusterId;
+
+const PREFIX: &str = "registry.zookeeper-";
+
+/// Nodes remembered in a folder: those that this process wrote last. A process writes to its workers and its spill's
+/// mark, and changes a worker rarely.
+const MOST: usize = 64;
+
+/// A node as it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Sight {
+    birth: i64,
+    version: i32,
+}
+
+impl Sight {
+    pub(super) fn of(stat: &Stat) -> Self {
+        Self { birth: stat.czxid, version: stat.version }
+    }
+
+    pub(super) fn version(self) -> i32 {
+        self.version
+    }
+
+    /// The same node after our own write at `version`.
+    pub(super) fn at(self, version: u64) -> Self {
+        Self { version: i32::try_from(version).unwrap_or(i32::MAX), ..self }
+    }
+}
+
+/// How a node looks beside what is known of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// As it was, or later.
+    Fine,
+    /// Deleted and made again.
+    Remade,
+    /// Older than it was: the ensemble's data was put back.
+    Older,
+}
+
+/// What this process saw.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    seen: HashMap<String, Sight>,
+}
+
+impl Past {
+    pub(super) fn look(&self, path: &str, found: Sight) -> Look {
+        match self.seen.get(path) {
+            Some(known) if known.birth != found.birth => Look::Remade,
+            Some(known) if known.version > found.version => Look::Older,
+            _ => Look::Fine,
+        }
+    }
+
+    pub(super) fn note(&mut self, path: &str, sight: Sight) {
+        match self.seen.get_mut(path) {
+            Some(known) => *known = sight,
+            None => _ = self.seen.insert(path.to_owned(), sight),
+        }
+    }
+
+    pub(super) fn sight(&self, path: &str) -> Option<Sight> {
+        self.seen.get(path).copied()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.seen.clear();
+    }
+}
+
+/// What one process wrote last: in its file, where it has a folder.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Memory {
+    /// `None` without a data folder: it ends with the process.
+    #[serde(skip)]
+    path: Option<PathBuf>,
+    version: u32,
+    cluster: String,
+    era: String,
+    /// The latest written first.
+    nodes: Vec<(String, Sight)>,
+}
+
+impl Memory {
+    /// A memory that ends with the process.
+    pub(super) fn new(cluster: ClusterId, era: &str) -> Self {
+        Self { path: None, version: 1, cluster: cluster.to_string(), era: era.to_owned(), nodes: Vec::new() }
+    }
+
+    /// The memory of the process in that seat; what an earlier one knew is kept while the registry is the same.
+    pub(super) fn of_seat(folder: &Path, seat: u32, cluster: ClusterId, era: &str) -> Self {
+        let path = folder.join(format!("{PREFIX}{seat}"));
+        let known = read(&path).filter(|known| known.is_of(cluster, era));
+        Self { path: Some(path), ..known.unwrap_or_else(|| Self::new(cluster, era)) }
+    }
+
+    /// What it knows.
+    pub(super) fn nodes(&self) -> Vec<(String, Sight)> {
+        self.nodes.clone()
+    }
+
+    /// Everything that any process of a folder knew of this cluster in this era.
+    pub(super) fn all(folder: &Path, cluster: ClusterId, era: &str) -> Vec<(String, Sight)> {
+        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+        let ours = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(PREFIX);
+        let files = entries.flatten().filter(|entry| ours(&entry.file_name()));
+        let known = files.filter_map(|entry| read(&entry.path())).filter(|known| known.is_of(cluster, era));
+        known.flat_map(|known| known.nodes).collect()
+    }
+
+    fn is_of(&self, cluster: ClusterId, era: &str) -> bool {
+        self.version == 1 && self.cluster == cluster.to_string() && self.era == era
+    }
+
+    /// The registry was opened anew: nothing of before is of use.
+    pub(super) fn begin(&mut self, era: &str) {
+        era.clone_into(&mut self.era);
+        self.nodes.clear();
+    }
+
+    /// Remembers a node that was written just now.
+    pub(super) fn note(&mut self, path: &str, sight: Sight) {
+        self.nodes.retain(|(known, _)| known != path);
+        self.nodes.insert(0, (path.to_owned(), sight));
+        self.nodes.truncate(MOST);
+        let Some(path) = &self.path else { return };
+        let write = || {
+            let beside = path.with_added_extension("new");
+            std::fs::write(&beside, serde_json::to_vec(self)?)?;
+            std::fs::rename(&beside, path)
+        };
+        if let Err(error) = write() {
+            let path = path.display();
+            tracing::warn!(%path, %error, "what was written to the registry could not be remembered");
+        }
+    }
+}
+
+fn read(path: &Path) -> Option<Memory> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_that_went_back_is_seen_and_one_that_rose_is_fine() {
+        let mut past = Past::default();
+        let sight = Sight { birth: 1, version: 5 };
+        assert_eq!(past.look("/w/1", sight), Look::Fine, "nothing is known yet");
+        past.note("/w/1", sight);
+        assert_eq!(past.look("/w/1", Sight { version: 6, ..sight }), Look::Fine);
+        assert_eq!(past.look("/w/1", Sight { version: 4, ..sight }), Look::Older);
+        assert_eq!(past.look("/w/1", Sight { birth: 2, version: 9 }), Look::Remade);
+    }
+
+    #[test]
+    fn a_folder_remembers_the_nodes_of_its_cluster_and_era_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, other) = (ClusterId::from_bytes([1; 16]), ClusterId::from_bytes([2; 16]));
+        let sight = Sight { birth: 1, version: 5 };
+        let mut memory = Memory::of_seat(folder.path(), 0, ours, "era");
+        (0..100).for_each(|worker| memory.note(&format!("/w/{worker}"), sight));
+        memory.note("/w/99", sight.at(7));
+        let known = Memory::all(folder.path(), ours, "era");
+        assert_eq!((known.len(), known[0].clone()), (MOST, ("/w/99".to_owned(), sight.at(7))));
+        assert!(Memory::all(folder.path(), other, "era").is_empty());
+        assert!(Memory::all(folder.path(), ours, "later").is_empty());
+        std::fs::write(folder.path().join("registry.zookeeper-1"), b"{").unwrap();
+        assert_eq!(Memory::all(folder.path(), ours, "era").len(), MOST, "a damaged memory is none");
+        assert_eq!(Memory::of_seat(folder.path(), 0, ours, "later").nodes.len(), 0);
+    }
+}

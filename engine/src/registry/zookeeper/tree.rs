@@ -1,0 +1,504 @@
+//! A registry's nodes over one link: reads that are believed, writes that are compared, and whether the registry is still
+//! the one that was opened.
+//!
+//! # Invariants
+//! - I1 every write names the era's node and the version of what it replaces, in one transaction: it succeeds only in the
+//!   era it was begun in, so that a fence ends every right that was there before it;
+//! - I2 a registry that is found restored from a backup is closed for everybody, by deleting the era's node, and stays
+//!   closed until it is fenced;
+//! - I3 after each reconnection the nodes that are relied upon are looked at before anything else is done: an ensemble
+//!   is restored only while it is stopped.
+
+use xuid_spill::SpillId;
+use zookeeper_client::{Client, CreateMode, Error, MultiWriteError, MultiWriter, Stat};
+
+use super::error::ZooKeeperError;
+use super::inspect::{Era, read_era};
+use super::link::{Failure, Link};
+use super::node::{self, CLOCK, GENESIS, era_path};
+use super::past::{Look, Memory, Past, Sight};
+use crate::clock::boot_ns;
+use crate::registry::record::{Kind, NO_SPILL, Place, Row, SECTOR};
+use crate::registry::{Genesis, ReadError, SwapError};
+
+/// A sample of the ensemble's clock is of use only if it took less than this to get.
+const SAMPLE_NS: u64 = 500_000_000;
+
+/// A sample older than this is taken anew before it bounds a window or corrects our clock. A window is renewed every half
+/// minute, and its renewal is a sample too.
+const OLD_SAMPLE_NS: u64 = 10_000_000_000;
+
+/// Bits of a node's version, which is not negative, in the port's: the era's number is above them.
+const VERSION_BITS: u32 = 32;
+
+/// Whether it may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Standing {
+    Open,
+    /// Nobody may write to it, for this reason.
+    Closed(String),
+    /// It is another registry now.
+    Foreign(String),
+}
+
+/// The nodes.
+pub(super) struct Tree {
+    pub(super) link: Link,
+    pub(super) genesis: Genesis,
+    era: Era,
+    standing: Standing,
+    /// The link's sessions and disconnections as of the last look.
+    looked: Option<(u64, u64)>,
+    past: Past,
+    memory: Memory,
+    /// What other processes of the folder wrote before this one began.
+    inherited: Vec<(String, Sight)>,
+    /// The ensemble's wall clock in Unix ns, and boot time then, as well as it is known.
+    sample: Option<(u64, u64)>,
+    /// The same, from an answer however slow: the ensemble's clock has reached that.
+    reached: Option<(u64, u64)>,
+    /// Counts up when a fence begins another era.
+    eras: u64,
+}
+
+/// Something to be stored.
+pub(super) struct Write<'a> {
+    pub(super) path: &'a str,
+    pub(super) row: Row,
+    pub(super) expected: u64,
+    /// Also announces that this worker is live.
+    pub(super) announce: Option<(String, Announce)>,
+}
+
+/// How a worker is announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Announce {
+    /// Nobody does.
+    New,
+    /// In the place of somebody who does.
+    Instead,
+}
+
+/// A sample of a clock, carried on by our boot clock.
+fn since((unix_ns, at): (u64, u64)) -> u64 {
+    unix_ns + boot_ns().saturating_sub(at)
+}
+
+fn unavailable(failure: &Failure) -> ReadError {
+    ReadError::Unavailable { why: failure.why() }
+}
+
+impl Tree {
+    /// The nodes of the registry of `genesis`, which was read over `link`, in the era that was found.
+    pub(super) fn new(link: Link, genesis: Genesis, era: Era, memory: Memory) -> Self {
+        let mut past = Past::default();
+        for (path, sight) in memory.nodes() {
+            past.note(&path, sight);
+        }
+        Self {
+            link,
+            genesis,
+            era,
+            standing: Standing::Open,
+            looked: None,
+            past,
+            memory,
+            inherited: Vec::new(),
+            sample: None,
+            reached: None,
+            eras: 0,
+        }
+    }
+
+    /// Takes over what other processes of the folder knew.
+    pub(super) fn know(&mut self, nodes: Vec<(String, Sight)>) {
+        self.inherited = nodes;
+        // A node that was made again since is told as well, also a mark's, which no era is younger than.
+        for (path, sight) in self.relied_upon() {
+            if self.past.look(&path, sight) == Look::Fine {
+                self.past.note(&path, sight);
+            }
+        }
+    }
+
+    /// The ensemble's wall clock now, as far as our boot clock tells from its last sample.
+    pub(super) fn time(&mut self) -> Option<u64> {
+        self.refresh_clock();
+        self.sample.map(since)
+    }
+
+    /// What the ensemble's wall clock has reached for certain.
+    pub(super) fn reached(&mut self) -> Option<u64> {
+        self.refresh_clock();
+        self.reached.map(since)
+    }
+
+    /// Reads the ensemble's clock again if the last sample is old: it may have been set since.
+    fn refresh_clock(&mut self) {
+        let is_old = |(_, at): (u64, u64)| boot_ns().saturating_sub(at) > OLD_SAMPLE_NS;
+        if self.reached.is_none_or(is_old)
+            && self.standing == Standing::Open
+            && let Some(client) = self.link.connected()
+        {
+            self.sample_clock(&client);
+        }
+    }
+
+    /// The version of a record as the port has it: one that was read in an earlier era fits nothing in this one.
+    pub(super) fn tagged(&self, version: u64) -> u64 {
+        self.eras << VERSION_BITS | version
+    }
+
+    /// Why a registry that was found cannot be opened.
+    pub(super) fn not_opened(&self, error: ReadError) -> ZooKeeperError {
+        let url = self.link.url().clone();
+        match (&self.standing, error) {
+            (Standing::Closed(why) | Standing::Foreign(why), _) => {
+                ZooKeeperError::Refused { why: why.clone() }
+            }
+            (Standing::Open, ReadError::Unavailable { why }) => {
+                ZooKeeperError::Broken { action: "open the registry", why }
+            }
+            (Standing::Open, other) => ZooKeeperError::Damaged { url, why: other.to_string() },
+        }
+    }
+
+    /// A client that is connected to a registry that may be used (I3).
+    pub(super) fn client(&mut self) -> Result<Client, ReadError> {
+        let client = self.link.client().map_err(|failure| unavailable(&failure))?;
+        let contact = self.link.contact();
+        let now = (contact.sessions(), contact.disconnects());
+        if self.looked != Some(now) || self.standing != Standing::Open {
+            self.look_around(&client)?;
+            self.looked = Some(now);
+        }
+        match &self.standing {
+            Standing::Open => Ok(client),
+            Standing::Closed(why) => Err(ReadError::Unavailable { why: why.clone() }),
+            Standing::Foreign(why) => Err(ReadError::Foreign { why: why.clone() }),
+        }
+    }
+
+    /// Looks whether the registry is still the one it was, open, and not older than it was.
+    fn look_around(&mut self, client: &Client) -> Result<(), ReadError> {
+        // A server that lags behind would look like a restored one.
+        self.link.ask(client.sync("/")).map_err(|failure| unavailable(&failure))?;
+        self.look_at_genesis(client)?;
+        if self.standing == Standing::Open {
+            self.look_at_what_is_known(client)?;
+        }
+        match &self.standing {
+            Standing::Open => {
+                self.sample_clock(client);
+                self.link.contact().accepted();
+            }
+            Standing::Closed(why) | Standing::Foreign(why) => self.link.contact().refused(why),
+        }
+        Ok(())
+    }
+
+    fn look_at_genesis(&mut self, client: &Client) -> Result<(), ReadError> {
+        let url = self.link.url();
+        let gone = format!(
+            "there is no registry at {url} any more: if it was deleted, restore it and run `xuid registry fence {url}`, or make a new one with `xuid registry init {url}` and give it new data folders"
+        );
+        self.standing = match self.link.ask(client.get_data(GENESIS)) {
+            Ok((data, stat)) => match node::decode_genesis(&data) {
+                Ok(genesis) if genesis == self.genesis => self.look_at_era(client, stat.czxid)?,
+                Ok(other) if other.cluster != self.genesis.cluster => Standing::Foreign(format!(
+                    "the registry at {url} is cluster {} now, and was {}: stop, and start with a data folder of its own",
+                    other.cluster, self.genesis.cluster
+                )),
+                Ok(_) => Standing::Foreign(format!("the genesis of {url} was changed")),
+                Err(why) => Standing::Closed(format!("the registry at {url} is damaged: {why}")),
+            },
+            Err(Failure::Said(Error::NoNode)) => Standing::Closed(gone),
+            Err(failure) => return Err(unavailable(&failure)),
+        };
+        Ok(())
+    }
+
+    fn look_at_era(&mut self, client: &Client, genesis_birth: i64) -> Result<Standing, ReadError> {
+        let found = read_era(&self.link, client, genesis_birth).map_err(|failure| unavailable(&failure))?;
+        let url = self.link.url();
+        match found {
+            Ok(era) if era == self.era => Ok(Standing::Open),
+            Ok(era) if era.name == self.era.name => Ok(Standing::Closed(format!(
+                "the era of the registry at {url} was deleted and made again by hand: run `xuid registry fence {url}`"
+            ))),
+            Ok(era) => {
+                tracing::warn!(%url, era = era.name, "the registry was fenced: windows of before are left at their ends");
+                self.eras += 1;
+                self.past.clear();
+                self.memory.begin(&era.name);
+                self.inherited.clear();
+                self.era = era;
+                Ok(Standing::Open)
+            }
+            Err(why) => Ok(Standing::Closed(format!(
+                "the registry at {url} is closed, because {why}: unless a fence is at work, run `xuid registry fence {url}`"
+            ))),
+        }
+    }
+
+    /// Looks at every node that was written by this process, or by one before it in the same folder.
+    fn look_at_what_is_known(&mut self, client: &Client) -> Result<(), ReadError> {
+        for (path, known) in self.relied_upon() {
+            let found = self.link.ask(client.check_stat(&path)).map_err(|failure| unavailable(&failure))?;
+            let Some(found) = found else { continue };
+            let mut past = Past::default();
+            past.note(&path, known);
+            if past.look(&path, Sight::of(&found)) == Look::Older {
+                return self.close_if_restored(client, &path, known);
+            }
+        }
+        Ok(())
+    }
+
+    fn relied_upon(&self) -> Vec<(String, Sight)> {
+        let mut known = self.memory.nodes();
+        known.extend(self.inherited.iter().cloned());
+        for (path, sight) in &mut known {
+            if let Some(later) = self.past.sight(path) {
+                *sight = later;
+            }
+        }
+        // Of what several processes of the folder knew, the latest.
+        known.sort_by(|(a, known_a), (b, known_b)| a.cmp(b).then(known_b.version().cmp(&known_a.version())));
+        known.dedup_by(|(a, _), (b, _)| a == b);
+        known
+    }
+
+    /// A node looks older than it was. If that stays so after a write that a quorum has taken, the data was put back:
+    /// the registry is closed for everybody (I2).
+    pub(super) fn close_if_restored(
+        &mut self,
+        client: &Client,
+        path: &str,
+        known: Sight,
+    ) -> Result<(), ReadError> {
+        self.link.ask(client.set_data(CLOCK, b"", None)).map_err(|failure| unavailable(&failure))?;
+        let found = self.link.ask(client.check_stat(path)).map_err(|failure| unavailable(&failure))?;
+        let mut past = Past::default();
+        past.note(path, known);
+        if found.is_none_or(|found| past.look(path, Sight::of(&found)) != Look::Older) {
+            return Ok(());
+        }
+        let url = self.link.url().clone();
+        let why = format!(
+            "the registry at {url} was restored from a backup (its node {path} is older than it was): what was granted since is \
+             not in it, so nobody may use it until `xuid registry fence {url}`"
+        );
+        tracing::error!(%why, "the registry is closed");
+        let closed = self.link.ask(client.delete(&era_path(&self.era.name), None));
+        if let Err(failure) = closed
+            && !matches!(failure, Failure::Said(Error::NoNode))
+        {
+            tracing::error!(why = failure.why(), "it could not be closed for others");
+        }
+        self.link.contact().refused(&why);
+        self.standing = Standing::Closed(why);
+        Ok(())
+    }
+
+    fn sample_clock(&mut self, client: &Client) {
+        let sent = boot_ns();
+        if let Ok(stat) = self.link.ask(client.set_data(CLOCK, b"", None)) {
+            self.take_sample(&stat, sent);
+        }
+    }
+
+    /// `stat` is of a write of ours that was begun at `sent`.
+    pub(super) fn take_sample(&mut self, stat: &Stat, sent: u64) {
+        let (now, Ok(ms)) = (boot_ns(), u64::try_from(stat.mtime)) else { return };
+        let sample = (ms * 1_000_000, now);
+        self.reached = Some(sample);
+        if now.saturating_sub(sent) < SAMPLE_NS {
+            self.sample = Some(sample);
+        }
+    }
+
+    /// Reads a record.
+    pub(super) fn row(&mut self, path: &str, place: Place, spill: SpillId) -> Result<(Row, Stat), ReadError> {
+        let client = self.client()?;
+        let what = || name(place, spill);
+        match self.link.ask(client.get_data(path)) {
+            Ok((data, stat)) => {
+                self.believe(&client, path, (&data, &stat), place, spill).map(|row| (row, stat))
+            }
+            Err(Failure::Said(Error::NoNode)) => Err(ReadError::Absent { what: what() }),
+            Err(Failure::Said(Error::NoAuth)) => {
+                Err(ReadError::Unavailable { why: "no right to read it".into() })
+            }
+            Err(failure) => Err(unavailable(&failure)),
+        }
+    }
+
+    /// Decides whether what was read of a record can be believed.
+    pub(super) fn believe(
+        &mut self,
+        client: &Client,
+        path: &str,
+        (data, stat): (&[u8], &Stat),
+        place: Place,
+        spill: SpillId,
+    ) -> Result<Row, ReadError> {
+        // Perhaps all of them were made again, or by another cluster: after any damage the next call looks around.
+        let damaged = |why| ReadError::Damaged { what: name(place, spill), why };
+        let sight = Sight::of(stat);
+        match self.past.look(path, sight) {
+            Look::Fine => {}
+            Look::Remade => {
+                self.looked = None;
+                return Err(damaged(node::MADE_AGAIN.into()));
+            }
+            Look::Older => {
+                let known = self.past.sight(path).unwrap_or(sight);
+                self.close_if_restored(client, path, known)?;
+                return Err(ReadError::Unavailable { why: "the server that answered lags behind".into() });
+            }
+        }
+        if place.kind == Kind::Worker && node::is_made_again(stat, self.era.birth) {
+            self.looked = None;
+            return Err(damaged(node::MADE_AGAIN.into()));
+        }
+        let row = node::decode_row(data, stat, self.genesis.cluster, place).map_err(|why| {
+            self.looked = None;
+            damaged(why)
+        })?;
+        if row.spill != spill {
+            return Err(damaged("it is the mark of another spill".into()));
+        }
+        self.past.note(path, sight);
+        Ok(row)
+    }
+
+    /// Compare-and-set (I1).
+    pub(super) fn store(&mut self, write: &Write<'_>) -> Result<(), StoreError> {
+        // After this, so that a fence is known of: what was read before it fits nothing any more.
+        let client = self.client()?;
+        let version = write.expected & ((1 << VERSION_BITS) - 1);
+        let Ok(expected) = i32::try_from(version) else { return Err(SwapError::Conflict.into()) };
+        if self.tagged(version) != write.expected {
+            return Err(SwapError::Conflict.into());
+        }
+        let row = Row { version: node::next_version(version), ..write.row.clone() };
+        let mut writer = client.new_multi_writer();
+        let built = self.build(&mut writer, write, &row.encode(self.genesis.cluster), expected);
+        built.map_err(|error| SwapError::Unavailable { why: error.to_string() })?;
+        let commit = writer.commit();
+        match self.link.ask(async { Ok(commit.await) }) {
+            Ok(Ok(_)) => {
+                self.stored(write.path, row.version);
+                Ok(())
+            }
+            // Answered: a transaction of which one part fails does nothing.
+            Ok(Err(MultiWriteError::OperationFailed { index, source })) => {
+                Err(self.refused(write, index, source))
+            }
+            Ok(Err(MultiWriteError::RequestFailed { source })) => Err(unanswered(Failure::of(source)).into()),
+            Err(failure) => Err(unanswered(failure).into()),
+        }
+    }
+
+    /// Makes a node that must not exist yet, in this era.
+    pub(super) fn create(&mut self, path: &str, row: &Row) -> Result<(), SwapError> {
+        let client = self.client()?;
+        let mut writer = client.new_multi_writer();
+        let options = CreateMode::Persistent.with_acls(self.link.acls());
+        let built = writer
+            .add_check_version(&era_path(&self.era.name), -1)
+            .and_then(|()| writer.add_create(path, &row.encode(self.genesis.cluster), &options));
+        built.map_err(|error| SwapError::Unavailable { why: error.to_string() })?;
+        let commit = writer.commit();
+        match self.link.ask(async { Ok(commit.await) }) {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(MultiWriteError::OperationFailed { index: 1, source: Error::NodeExists })) => {
+                Err(SwapError::Conflict)
+            }
+            Ok(Err(MultiWriteError::OperationFailed { source, .. })) => {
+                self.looked = None;
+                Err(SwapError::Unavailable { why: source.to_string() })
+            }
+            Ok(Err(MultiWriteError::RequestFailed { source })) => Err(unanswered(Failure::of(source))),
+            Err(failure) => Err(unanswered(failure)),
+        }
+    }
+
+    fn build(
+        &self,
+        writer: &mut MultiWriter<'_>,
+        write: &Write<'_>,
+        data: &[u8; SECTOR],
+        expected: i32,
+    ) -> Result<(), Error> {
+        // Any version of it: its name is what counts.
+        writer.add_check_version(&era_path(&self.era.name), -1)?;
+        writer.add_set_data(write.path, data, Some(expected))?;
+        if let Some((live, announce)) = &write.announce {
+            if *announce == Announce::Instead {
+                writer.add_delete(live, None)?;
+            }
+            let options = CreateMode::Ephemeral.with_acls(self.link.acls());
+            writer.add_create(live, write.row.owner.as_bytes(), &options)?;
+        }
+        Ok(())
+    }
+
+    fn stored(&mut self, path: &str, version: u64) {
+        let Some(sight) = self.past.sight(path) else { return };
+        let sight = sight.at(version);
+        self.past.note(path, sight);
+        self.memory.note(path, sight);
+    }
+
+    fn refused(&mut self, write: &Write<'_>, index: usize, error: Error) -> StoreError {
+        let absent = || ReadError::Absent { what: name(write.row.place, write.row.spill) };
+        match (index, error) {
+            (0, Error::NoNode) => {
+                // Whether it was closed or fenced is looked at by the next call.
+                self.looked = None;
+                SwapError::Unavailable { why: "the registry was closed, or fenced".into() }.into()
+            }
+            (1, Error::BadVersion) => SwapError::Conflict.into(),
+            (1, Error::NoNode) => absent().into(),
+            (2.., Error::NodeExists | Error::NoNode) => StoreError::Announced,
+            (_, error) => SwapError::Unavailable { why: error.to_string() }.into(),
+        }
+    }
+}
+
+/// A request that got no answer of its own.
+fn unanswered(failure: Failure) -> SwapError {
+    match failure {
+        Failure::Away(why) => SwapError::Unavailable { why },
+        Failure::Said(error) => SwapError::Unavailable { why: error.to_string() },
+        Failure::Lost(why) => SwapError::Unknown { why },
+    }
+}
+
+/// Why a write was not stored.
+#[derive(Debug)]
+pub(super) enum StoreError {
+    /// Nothing was stored, because a worker was to be announced and is already (`New`), or was not any more (`Instead`).
+    Announced,
+    /// As the port says it.
+    Swap(SwapError),
+}
+
+impl From<SwapError> for StoreError {
+    fn from(error: SwapError) -> Self {
+        Self::Swap(error)
+    }
+}
+
+impl From<ReadError> for StoreError {
+    fn from(error: ReadError) -> Self {
+        Self::Swap(error.into())
+    }
+}
+
+/// For people: `worker 7`, `spill 1f...`.
+fn name(place: Place, spill: SpillId) -> String {
+    if spill == NO_SPILL { place.to_string() } else { format!("spill {spill}") }
+}

@@ -1,0 +1,102 @@
+//! What must never be, noted as it happens and judged at a history's end.
+
+use std::ops::Range;
+
+use crate::layout::Layout;
+
+/// Consecutive ids that a caller got.
+#[derive(Debug, Clone, Copy)]
+struct Issued {
+    first: u64,
+    len: u32,
+    node: usize,
+}
+
+/// Ticks of a worker that the registry's record says were granted to a node.
+#[derive(Debug)]
+struct Owned {
+    worker: u32,
+    node: usize,
+    ticks: Range<u64>,
+}
+
+/// Knows all that was granted and issued, over all nodes and lives.
+#[derive(Debug)]
+pub(super) struct Oracle {
+    layout: Layout,
+    issued: Vec<Issued>,
+    owned: Vec<Owned>,
+    wrong: Option<String>,
+    /// Ids issued.
+    pub(super) ids: u64,
+}
+
+impl Oracle {
+    pub(super) fn new(layout: Layout) -> Self {
+        Self { layout, issued: Vec::new(), owned: Vec::new(), wrong: None, ids: 0 }
+    }
+
+    /// Something that must not be; the first such is kept.
+    pub(super) fn wrong(&mut self, what: impl FnOnce() -> String) {
+        self.wrong.get_or_insert_with(what);
+    }
+
+    /// A worker's record was moved by a node.
+    pub(super) fn moved(&mut self, node: usize, worker: u32, from: u64, to: u64) {
+        if from < to {
+            return self.granted(node, worker, from..to);
+        }
+        for owned in self.owned.iter_mut().filter(|owned| owned.worker == worker) {
+            if owned.ticks.end > to && owned.node != node {
+                let text = format!("node {node} handed back worker {worker} to {to}, which is {owned:?}");
+                self.wrong.get_or_insert(text);
+            }
+            owned.ticks.end = owned.ticks.end.min(to).max(owned.ticks.start);
+        }
+        self.owned.retain(|owned| !owned.ticks.is_empty());
+    }
+
+    fn granted(&mut self, node: usize, worker: u32, ticks: Range<u64>) {
+        let last = self.owned.iter_mut().rfind(|owned| owned.worker == worker);
+        match last {
+            Some(last) if last.ticks.end > ticks.start => {
+                let text = format!("worker {worker} {ticks:?} was granted to node {node} after {last:?}");
+                self.wrong.get_or_insert(text);
+            }
+            Some(last) if last.node == node && last.ticks.end == ticks.start => last.ticks.end = ticks.end,
+            _ => self.owned.push(Owned { worker, node, ticks }),
+        }
+    }
+
+    /// A caller of `node` got a run; `most` is the highest tick that E ever reached there.
+    pub(super) fn issued(&mut self, node: usize, first: u64, len: u32, most: u64) {
+        self.ids += u64::from(len);
+        match self.issued.last_mut() {
+            Some(last) if last.node == node && last.first + u64::from(last.len) == first => last.len += len,
+            _ => self.issued.push(Issued { first, len, node }),
+        }
+        let parts = self.layout.decode(crate::Id::new(first));
+        let owns = |owned: &Owned| {
+            (owned.worker, owned.node) == (parts.worker, node) && owned.ticks.contains(&parts.tick)
+        };
+        if !self.owned.iter().rev().any(owns) {
+            self.wrong(|| format!("node {node} issued {parts:?} and does not own that tick"));
+        }
+        if parts.tick > most {
+            self.wrong(|| format!("node {node} issued {parts:?} while E never passed tick {most}"));
+        }
+    }
+
+    /// The verdict: an id that came twice, or else whatever else was wrong.
+    pub(super) fn verdict(&mut self) -> Result<(), String> {
+        self.issued.sort_unstable_by_key(|issued| issued.first);
+        for pair in self.issued.windows(2) {
+            if pair[0].first + u64::from(pair[0].len) > pair[1].first {
+                let parts = self.layout.decode(crate::Id::new(pair[1].first));
+                let (one, other) = (pair[0].node, pair[1].node);
+                return Err(format!("an id came twice, from node {one} and node {other}: {parts:?}"));
+            }
+        }
+        self.wrong.take().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,125 @@
+//! Single cases, told by hand.
+
+use std::time::Duration;
+
+use super::clock::Change;
+use super::history::{BEGIN, History, MS, SECOND};
+use super::line::State;
+use crate::error::IdErrorKind;
+use crate::layout::DEFAULT_EPOCH_MS;
+use crate::registry::{Registry, Token, Versioned, WorkerRecord};
+use crate::settings::Settings;
+use crate::sync::lock;
+use crate::{Layout, Order};
+
+const HOUR: u64 = 3_600 * SECOND;
+
+fn settings() -> Settings {
+    Settings { wait: Duration::ZERO, slots: 64, ..Settings::default() }
+}
+
+fn layout() -> Layout {
+    Layout::new(51, 2, 10, 1_000, DEFAULT_EPOCH_MS).unwrap()
+}
+
+/// Nobody holds these workers, and they are reserved until then.
+fn reserve(history: &History, workers: std::ops::Range<u32>, until_ns: u64) {
+    let until = history.layout.tick_at_ns(until_ns).unwrap();
+    for worker in workers {
+        let version = history.exchange.registry.clone().worker(worker).unwrap().version + 1;
+        let record = WorkerRecord {
+            reserved_until: until,
+            token: Token([9; 16]),
+            operation: 1,
+            owner: "somebody else".into(),
+        };
+        history.exchange.registry.tamper_worker(worker, Some(Versioned { record, version }));
+    }
+}
+
+fn verdict(history: &History) {
+    lock(&history.exchange.oracle).verdict().unwrap();
+}
+
+/// The case that the first prototype left open: the clock goes back behind the mark of every worker.
+#[test]
+fn with_every_mark_ahead_the_reserve_serves_and_then_calls_are_told_when_to_come_back() {
+    for has_clock in [false, true] {
+        let mut history = History::told(layout(), 1, has_clock, &settings());
+        history.pass(20 * SECOND);
+        let mine = history.nodes[0].life.as_ref().unwrap().engine.workers()[0];
+        // Workers that nobody has used for ten minutes are free again ten minutes before this node's own time is.
+        reserve(&history, 0..mine, history.time.now() - 600 * SECOND);
+        reserve(&history, mine + 1..4, history.time.now() - 600 * SECOND);
+        history.nodes[0].clock.change(Change::Step(-(2_700 * SECOND).cast_signed()));
+        history.pass(3 * SECOND);
+
+        let mut from_reserve = 0;
+        let error = loop {
+            match history.nodes[0].ask(256, Order::Any) {
+                Ok(ids) => from_reserve += ids,
+                Err(error) if from_reserve == 0 => panic!("the reserve has seconds of land: {error}"),
+                Err(error) => break error,
+            }
+            history.pass(2 * MS);
+        };
+        assert!(from_reserve > 1_000_000, "{from_reserve} ids of the twenty seconds that went unused");
+        assert_eq!(error.kind(), IdErrorKind::ClockBehind);
+        for order in [Order::Any, Order::Fresh, Order::Ordered] {
+            let error = history.nodes[0].ask(256, order).unwrap_err();
+            assert_eq!(error.kind(), IdErrorKind::ClockBehind, "{order:?}");
+            // The earliest mark is 35 minutes ahead, less what has passed since.
+            let wait = error.retry_after().unwrap();
+            let (least, most) = (Duration::from_secs(2_040), Duration::from_secs(2_101));
+            assert!((least..most).contains(&wait), "{order:?} is told to wait {wait:?}");
+        }
+
+        // The clock catches up with the earliest mark; nothing else gets better.
+        let wait = history.nodes[0].ask(1, Order::Fresh).unwrap_err().retry_after().unwrap();
+        history.pass(wait.as_nanos() as u64 - SECOND);
+        assert_eq!(history.nodes[0].ask(1, Order::Fresh).unwrap_err().kind(), IdErrorKind::ClockBehind);
+        history.pass(3 * SECOND);
+        assert_eq!(history.nodes[0].ask(1, Order::Fresh), Ok(1));
+        assert_eq!(history.nodes[0].ask(1, Order::Any), Ok(1));
+        verdict(&history);
+    }
+}
+
+/// There is no tick that could be asked for, and so no job that would bring the registry's time.
+#[test]
+fn a_clock_that_was_before_the_epoch_is_followed_when_it_is_right_again() {
+    for has_clock in [false, true] {
+        let mut history = History::told(layout(), 2, has_clock, &settings());
+        history.pass(100 * SECOND);
+        // Ten minutes back there are workers to go to; so far below the epoch there are none, nor ticks.
+        history.nodes[0].clock.change(Change::Step(-(600 * SECOND).cast_signed()));
+        history.pass(10 * SECOND);
+        history.nodes[0].clock.change(Change::Set(1));
+        history.pass(10 * SECOND);
+        // What is asked at the leap to the right time brings nothing.
+        lock(&history.nodes[0].end).state = State::Down;
+        history.nodes[0].clock.change(Change::Right);
+        history.pass(3 * SECOND);
+        history.better_times();
+        history.recover().unwrap();
+        verdict(&history);
+    }
+}
+
+/// While E was past the last tick nobody could renew the window; back in time, only this node's own worker is free.
+#[test]
+fn the_only_free_worker_may_be_the_one_that_was_held_before_the_leap() {
+    let ends_2035 = Layout::new(39, 4, 20, 1_000, DEFAULT_EPOCH_MS).unwrap();
+    let mut history = History::told(ends_2035, 1, false, &settings());
+    history.pass(SECOND);
+    let mine = history.nodes[0].life.as_ref().unwrap().engine.workers()[0];
+    let far = BEGIN + 24 * 365 * 4 * HOUR;
+    reserve(&history, 0..mine, far);
+    reserve(&history, mine + 1..4, far);
+    history.nodes[0].clock.change(Change::Step((24 * 365 * 20 * HOUR).cast_signed()));
+    history.pass(300 * SECOND);
+    assert_eq!(history.nodes[0].ask(1, Order::Fresh).unwrap_err().kind(), IdErrorKind::Exhausted);
+    history.better_times();
+    history.recover().unwrap();
+    verdict(&history);
+}
