@@ -17,7 +17,7 @@ use crate::node;
 use crate::producer::{Producer, Upkeep, explain};
 use crate::registrar::{Cause, Done, Job, Registrar, Tally, Watched};
 use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};
-use crate::registry::{Genesis, Registry, Token};
+use crate::registry::{Genesis, ReadError, Registry, Token};
 use crate::reserve::Reserve;
 use crate::settings::Settings;
 use crate::shared::{Parts, Shared};
@@ -27,6 +27,9 @@ use crate::tenure::{TakeError, Tenure};
 /// How long `build` waits for a certain worker whose last window a crash left a little ahead of the clock: the
 /// length of a first window and a margin.
 const PINNED_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Between two tries for a certain worker while the registry does not answer.
+const RETRY: Duration = Duration::from_millis(200);
 
 /// How long it waits for any worker: a clean stop hands its window back from the next tick on, which a process
 /// started at once is ahead of.
@@ -339,6 +342,7 @@ fn first_window(
     sleep: impl Fn(Duration),
 ) -> Result<Vec<xuid_spill::Extent>, BuildError> {
     let mut waited = false;
+    let begun = gate.minter.now().reading.boot;
     loop {
         let now = gate.minter.now();
         let Some(tick) = now.tick else { return Ok(Vec::new()) };
@@ -356,6 +360,14 @@ fn first_window(
             if ahead <= patience && !waited {
                 waited = true;
                 sleep(ahead);
+                continue;
+            }
+            // A registry that was reached a moment ago and does not answer now, as in a fail-over of an ensemble.
+            let silent =
+                matches!(error, TakeError::InDoubt { .. } | TakeError::Read(ReadError::Unavailable { .. }));
+            let spent = now.reading.boot.saturating_sub(begun);
+            if silent && settings.pinned.is_some() && spent < nanos(PINNED_PATIENCE) {
+                sleep(RETRY);
                 continue;
             }
             if let Some(worker) = settings.pinned {

@@ -171,7 +171,7 @@ impl fmt::Display for IdError {
             ),
             IdErrorKind::ClockBehind => write!(
                 f,
-                "the clock is behind what was already issued, and no other worker is free; try again in {retry_after:?}"
+                "the clock is behind what was already issued, and stays so for {retry_after:?}; try again then, or at another server"
             ),
             IdErrorKind::WindowLost => write!(
                 f,

@@ -25,8 +25,6 @@ pub(crate) enum Guard {
     NotAboveClock,
     /// E goes back at a switch of worker only.
     ClockBackAtSwitch,
-    /// A leap of the wall voids what was granted.
-    VoidAtLeap,
     /// A mark is moved before its extents are used (U4).
     MarkFirst,
     /// A spill that was opened is read from the registry's mark on, and not from what its file says (U4).

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use xuid_spill::Extent;
 
-use crate::gate::{Gate, Service};
-use crate::guards::Guard;
+use crate::clock::Verdict;
+use crate::gate::{Gate, Service, Trouble};
 use crate::minter::Now;
 use crate::registrar::{Done, Job};
 use crate::reserve::Reserve;
@@ -84,7 +84,7 @@ impl Producer {
         let mut gate = lock(&shared.gate);
         let now = gate.minter.now();
         let steps = gate.minter.take_steps();
-        if steps.jumps > 0 && !Guard::VoidAtLeap.is_out() {
+        if steps.jumps > 0 {
             self.void(&mut gate);
         }
         self.upkeep.watch(&mut gate, &now, steps, &self.jobs);
@@ -102,6 +102,9 @@ impl Producer {
         }
         let waiting = gate.waiting() > 0;
         let turnover = now.reading.boot >= self.next_turnover;
+        // Nothing new comes: what is swept into the file now would need a grant to come back, and a registry that is away
+        // grants none.
+        let landless = !gate.holds_window(&now) || matches!(gate.trouble, Some(Trouble::Behind { .. }));
         let asked = (0..PARTITIONS).any(|partition| shared.ring.is_asked(partition));
         let fresh = if turnover || (asked && !waiting) { gate.minter.elapsed(&now) } else { Vec::new() };
         drop(gate);
@@ -112,7 +115,7 @@ impl Producer {
         let burst = now.reading.boot < self.burst_until;
         if turnover {
             self.next_turnover = now.reading.boot + SECOND;
-            self.turn_over(fresh, tick, burst);
+            self.turn_over(fresh, tick, burst || landless);
         } else {
             for extent in fresh {
                 self.reserve.hand.push(extent);
@@ -191,17 +194,18 @@ impl Producer {
     }
 
     /// Once a second: what is older than a second makes way for what is fresh.
-    fn turn_over(&mut self, fresh: Vec<Extent>, tick: u64, burst: bool) {
+    /// `keep`: what leaves ring and queue stays in memory.
+    fn turn_over(&mut self, fresh: Vec<Extent>, tick: u64, keep: bool) {
         self.shared.void_hands();
         let layout = self.shared.layout;
         let mut all: Vec<Extent> = fresh;
         all.extend(self.reserve.hand.drain());
-        let mut keep = |run: Run| all.push(run.into_extent());
+        let mut sweep = |run: Run| all.push(run.into_extent());
         while let Some(block) = self.shared.pop_queue() {
-            keep(block.into_run());
+            sweep(block.into_run());
         }
         for partition in 0..PARTITIONS {
-            self.shared.ring.sweep(partition, |block| keep(block.into_run()));
+            self.shared.ring.sweep(partition, |block| sweep(block.into_run()));
         }
         // The newest second stays in memory, as far as the ring holds it.
         let youngest = tick.saturating_sub(layout.ticks_in_ns(SECOND)) * layout.stride();
@@ -217,7 +221,7 @@ impl Producer {
             }
         }
         staying.into_iter().rev().for_each(|extent| self.reserve.hand.push(extent));
-        if burst {
+        if keep {
             self.reserve.put_by(leaving);
         } else {
             // What earlier bursts put by survives a crash on disk only.
@@ -300,7 +304,9 @@ impl Producer {
         let mut due = self.next_turnover.min(self.upkeep.due(boot));
         if waiting {
             let layout = &self.shared.layout;
-            let next = now.tick.map_or(now.ns, |tick| layout.tick_to_ns(tick + 1));
+            let stands = matches!(now.seen.verdict, Verdict::Stand { .. } | Verdict::Behind { .. });
+            // Where no tick comes, only deadlines do.
+            let next = now.tick.filter(|_| !stands).map_or(u64::MAX, |tick| layout.tick_to_ns(tick + 1));
             // Not under 50 us, the cost of a wake-up; not over a millisecond, so that deadlines are kept.
             due = due.min(boot + next.saturating_sub(now.ns).clamp(50_000, 1_000_000));
         }

@@ -42,7 +42,7 @@ pub(crate) enum Job {
     Forget { worker: u32 },
     /// Leave every worker and be somebody else from now on: another copy of this process may go on as the one it was.
     Disown,
-    /// See what the registry's clock shows, which every job does.
+    /// See whether the registry answers and what its clock shows, as every job does that asks it something.
     Look,
 }
 
@@ -160,7 +160,10 @@ impl Registrar {
                 }
                 Done::Disowned
             }
-            Job::Look => Done::Looked,
+            Job::Look => {
+                self.tenure.look();
+                Done::Looked
+            }
         }
     }
 

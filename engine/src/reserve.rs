@@ -32,6 +32,10 @@ const GRANTS_AHEAD: u64 = 2;
 /// loss of the registry, and a crash loses no more than that.
 const CALM_PART: u64 = 8;
 
+/// At light load a grant is asked for when this part of what shall be held ahead is missing: as the stock grows by an
+/// extent a second, asking for each alone would be most of what a quiet engine asks of its registry.
+const CALM_STEP: u64 = 4;
+
 /// Extents kept in memory where there is no spill file: an hour of seconds, in pieces.
 const MOST_IN_MEMORY: usize = 100_000;
 
@@ -247,7 +251,8 @@ impl Reserve {
         let log = self.log.as_ref().filter(|_| !self.granting && boot >= self.grant_after)?;
         let ahead = most.saturating_mul(GRANTS_AHEAD);
         let wanted = if burst { ahead } else { ahead.min(log.stock().ids / CALM_PART) };
-        let room = wanted.checked_sub(self.granted.ids()).filter(|room| *room > 0)?.min(most);
+        let least = if burst { 1 } else { (wanted / CALM_STEP).max(1) };
+        let room = wanted.checked_sub(self.granted.ids()).filter(|room| *room >= least)?.min(most);
         // A sixth of an extent's life must be left, or it would be wasted on the way.
         let oldest = tick.saturating_sub(self.max_age - self.max_age / 6) * self.layout.stride();
         let begin = self.mark.max(self.alive_from).max(log.tail());

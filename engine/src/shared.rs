@@ -360,7 +360,8 @@ impl Shared {
                 return Ok(Ok(runs));
             }
             // Neither reserve nor queue can serve these: they would wait in vain.
-            if !gate.has_prospects(&now) {
+            let too_long = order == Order::Ordered && gate.minter.ordered_waits(&now) > nanos(wait);
+            if too_long || !gate.has_prospects(&now) {
                 let error = gate.refusal(&now, order, wait);
                 drop(gate);
                 self.returns.give(runs);

@@ -270,6 +270,7 @@ impl Tenure {
                 }
                 Stored::No => refused.push(worker),
                 Stored::Unseen => {
+                    self.unknown_theirs += 1;
                     self.registry.leave(worker);
                     refused.push(worker);
                 }
@@ -337,6 +338,9 @@ impl Tenure {
             let outcome = self.registry.swap_worker(worker, version, &record);
             match self.settle(worker, version, &record, outcome) {
                 Stored::Yes { version } => {
+                    // All others were of the version that is gone.
+                    self.not_in_doubt(worker);
+                    self.drop_doubts(worker);
                     self.hold(worker, version, end);
                     return Ok(Window::new(worker, start..end));
                 }
@@ -359,7 +363,14 @@ impl Tenure {
         Err(ExtendError::Later { why: "the record kept moving".into() })
     }
 
-    /// The last renewal that was tried was certainly not stored.
+    /// What is in doubt of a worker cannot land any more.
+    fn drop_doubts(&mut self, worker: u32) {
+        if let Some(hold) = self.holds.get_mut(&worker) {
+            self.unknown_theirs += hold.in_doubt.drain(..).len() as u64;
+        }
+    }
+
+    /// What became of the last renewal that was tried is known.
     fn not_in_doubt(&mut self, worker: u32) {
         if let Some(hold) = self.holds.get_mut(&worker) {
             hold.in_doubt.pop();
@@ -397,10 +408,13 @@ impl Tenure {
                 let hold = self
                     .holds
                     .insert(worker, Hold { version: found.version, reserved_until, in_doubt: Vec::new() });
-                let mut in_doubt = hold.into_iter().flat_map(|hold| hold.in_doubt);
+                let in_doubt = hold.map(|hold| hold.in_doubt).unwrap_or_default();
+                self.unknown_theirs += in_doubt.len() as u64;
+                let mut in_doubt = in_doubt.into_iter();
                 let landed = in_doubt.find(|(operation, _)| *operation == found.record.operation);
                 if let Some((_, span)) = landed.filter(|(_, span)| span.end == reserved_until) {
                     self.unknown_ours += 1;
+                    self.unknown_theirs -= 1;
                     return Ok(Some(Window::new(worker, span)));
                 }
                 if reserved_until < end {
@@ -452,10 +466,7 @@ impl Tenure {
                         self.unknown_ours += 1;
                         Stored::Yes { version: found.version }
                     }
-                    Ok(_) => {
-                        self.unknown_theirs += 1;
-                        Stored::Unseen
-                    }
+                    Ok(_) => Stored::Unseen,
                     Err(_) => Stored::InDoubt { why },
                 }
             }
@@ -469,6 +480,7 @@ impl Tenure {
     /// Hands the rest of a worker's window back, from tick `from` on, of which no plot was cut. Whatever the
     /// outcome, the worker is not used again without a new claim.
     pub(crate) fn release(&mut self, worker: u32, from: u64) -> Result<(), SwapError> {
+        self.drop_doubts(worker);
         let Some(hold) = self.holds.remove(&worker) else { return Ok(()) };
         let result = if from < hold.reserved_until {
             let record = self.record(from);
@@ -482,6 +494,7 @@ impl Tenure {
 
     /// Leaves a worker without handing anything back.
     pub(crate) fn forget(&mut self, worker: u32) {
+        self.drop_doubts(worker);
         if self.holds.remove(&worker).is_some() {
             self.registry.leave(worker);
         }
@@ -548,11 +561,13 @@ impl Tenure {
         match self.registry.swap_mark(spill, found.version, &record) {
             Ok(()) => {
                 self.marks.insert(spill, upto);
+                self.unknown_theirs += u64::from(self.grant.take().is_some());
                 Ok(upto)
             }
             Err(SwapError::Conflict) => Err(GrantError::Later { why: "somebody else moved the mark".into() }),
             Err(SwapError::Unknown { why }) => {
                 self.unknown += 1;
+                self.unknown_theirs += u64::from(self.grant.is_some());
                 self.grant = Some(Grant { spill, extents: from..upto, record });
                 let found = self.read_mark(spill)?.record;
                 self.settle_grant(spill, from, &found).ok_or(GrantError::Later { why })
@@ -570,6 +585,12 @@ impl Tenure {
         let grant = self.grant.take_if(|grant| grant.spill == spill && grant.record == *found)?;
         self.unknown_ours += 1;
         grant.extents.contains(&from).then_some(grant.extents.end)
+    }
+
+    /// Asks the registry something, to see whether it answers.
+    pub(crate) fn look(&mut self) {
+        // What it says is of no use here.
+        let _ = self.registry.workers();
     }
 
     /// Leaves the registry.

@@ -3,8 +3,9 @@
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -142,5 +143,19 @@ impl Xuid {
     pub fn run(self) -> Result<Output> {
         let (code, stdout, stderr) = process::run(self.command, self.limit)?;
         Ok(Output { code, stdout, stderr })
+    }
+
+    /// Runs it for `life`, then kills it; whether it had ended by itself.
+    ///
+    /// # Errors
+    /// It did not start.
+    pub fn cut(mut self, life: Duration) -> Result<bool> {
+        self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = self.command.spawn().with_context(|| format!("starting {:?}", self.command))?;
+        thread::sleep(life);
+        let ended = child.try_wait()?.is_some();
+        child.kill()?;
+        child.wait()?;
+        Ok(ended)
     }
 }

@@ -4,7 +4,10 @@
 //! - [`Xuid`]: one call of a `xuid` command, with its exit code and both outputs
 //! - [`Client`]: a blocking client of the wire protocol, written from the specification alone
 //! - [`Load`]: threads that take ids until they are stopped or the connection dies
+//! - [`Timeline`], [`Told`]: connections that remember when each answer came
+//! - [`FakeClock`]: the wall clock of one server, stepped at will
 //! - [`Tape`], [`Ledger`]: what was received, and the oracle that finds any id that came twice
+//! - [`zookeeper`], [`proxy`]: private ZooKeeper servers, a hand inside their tree, and faults on the way to them
 //! - [`http`], [`process`], [`folder`], [`clock`], [`Rng`]: small helpers
 //!
 //! Nothing here depends on the project's crates: an oracle that shares a codec with the server would share its
@@ -14,19 +17,25 @@ pub mod clock;
 pub mod folder;
 pub mod http;
 pub mod process;
+pub mod proxy;
+pub mod zookeeper;
 
 mod client;
 mod command;
+mod faketime;
 mod frame;
 mod load;
 mod oracle;
 mod rng;
 mod server;
+mod timeline;
 
 pub use client::{Client, ClientError, Decoded, Hello, Order, Refusal};
 pub use command::{Output, Xuid, binary};
+pub use faketime::FakeClock;
 pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
 pub use load::{Harvest, Job, Load, Work};
 pub use oracle::{Ledger, Report, Run, Tape};
 pub use rng::Rng;
 pub use server::{Serve, Server};
+pub use timeline::{Fared, Timeline, Told};

@@ -56,6 +56,8 @@ pub struct Harvest {
     pub refusals: u64,
     /// The last of their texts.
     pub last_refusal: Option<String>,
+    /// Whether the connection was refused, or ended by itself.
+    pub broken: bool,
 }
 
 /// Running connections.
@@ -122,7 +124,10 @@ fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64) -> Resul
     let mut harvest = Harvest::default();
     let mut client = match Client::connect(addr) {
         Ok(client) => client,
-        Err(ClientError::Ended(_)) => return Ok(harvest),
+        Err(ClientError::Ended(_)) => {
+            harvest.broken = true;
+            return Ok(harvest);
+        }
         Err(error) => return Err(error.into()),
     };
     let mut highest = 0;
@@ -137,7 +142,10 @@ fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64) -> Resul
         highest = highest.max(span.high);
         match answer {
             Ok(()) => {}
-            Err(ClientError::Ended(_)) => break,
+            Err(ClientError::Ended(_)) => {
+                harvest.broken = true;
+                break;
+            }
             Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {
                 harvest.refusals += 1;
                 thread::sleep(Duration::from_millis(u64::from(refusal.retry_after_ms).clamp(1, 20)));
@@ -153,9 +161,9 @@ fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64) -> Resul
 }
 
 /// The lowest and the highest id of a request.
-struct Span {
-    low: u64,
-    high: u64,
+pub(crate) struct Span {
+    pub(crate) low: u64,
+    pub(crate) high: u64,
 }
 
 impl Span {
@@ -166,7 +174,12 @@ impl Span {
 }
 
 /// One request, or one batch of them.
-fn request(client: &mut Client, job: Job, tape: &mut Tape, span: &mut Span) -> Result<(), ClientError> {
+pub(crate) fn request(
+    client: &mut Client,
+    job: Job,
+    tape: &mut Tape,
+    span: &mut Span,
+) -> Result<(), ClientError> {
     let wait = Duration::from_secs(2);
     match job.work {
         Work::Next(in_flight) => {

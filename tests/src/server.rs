@@ -76,19 +76,11 @@ impl Serve {
     /// It ended or stayed silent; its output is part of the error.
     pub fn start(self) -> Result<Server> {
         let mut server = self.spawn()?;
-        let begin = server.born;
-        loop {
-            let found = addresses(&server.banner());
-            if let [addr, admin, ..] = found[..] {
-                (server.addr, server.admin) = (addr, admin);
-                return Ok(server);
-            }
-            if let Some(status) = server.child.try_wait()? {
-                bail!("the server ended with {:?} instead of serving\n{server}", status.code());
-            }
-            ensure!(begin.elapsed() < START_LIMIT, "no two addresses within {START_LIMIT:?}\n{server}");
+        while !server.is_announced()? {
+            ensure!(server.born.elapsed() < START_LIMIT, "no two addresses within {START_LIMIT:?}\n{server}");
             thread::sleep(Duration::from_micros(500));
         }
+        Ok(server)
     }
 
     /// Starts it and lets it live for `life` from exec on, served or not, then kills it.
@@ -115,7 +107,11 @@ impl Serve {
         Ok(Output { code: status.code(), stdout: server.banner(), stderr: server.log() })
     }
 
-    fn spawn(mut self) -> Result<Server> {
+    /// Starts it and waits for nothing: its addresses are known when [`Server::is_announced`] says so.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub fn spawn(mut self) -> Result<Server> {
         let log = NamedTempFile::new()?;
         self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.reopen()?);
         let born = clock::now();
@@ -173,6 +169,21 @@ impl Server {
     /// It does not serve.
     pub fn start(data_dir: &Path) -> Result<Self> {
         Serve::new(data_dir)?.start()
+    }
+
+    /// Whether its banner has told both addresses; they are known from then on.
+    ///
+    /// # Errors
+    /// It ended instead; its output is part of the error.
+    pub fn is_announced(&mut self) -> Result<bool> {
+        if let [addr, admin, ..] = addresses(&self.banner())[..] {
+            (self.addr, self.admin) = (addr, admin);
+            return Ok(true);
+        }
+        if let Some(status) = self.child.try_wait()? {
+            bail!("the server ended with {:?} instead of serving\n{self}", status.code());
+        }
+        Ok(false)
     }
 
     /// When it was started.

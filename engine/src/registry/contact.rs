@@ -76,7 +76,7 @@ impl Contact {
     }
 
     /// What became of a session, if it is still the one that counts.
-    #[cfg(any(test, feature = "zookeeper"))]
+    #[cfg(feature = "zookeeper")]
     pub(crate) fn told_of(&self, session: u64, tell: impl FnOnce(&Self)) {
         // The one writer besides is the thread that makes sessions, which ends the watcher of an old one first.
         if self.sessions() == session {
@@ -125,7 +125,7 @@ impl Contact {
     }
 
     /// It can be used again.
-    #[cfg(any(test, feature = "zookeeper"))]
+    #[cfg(feature = "zookeeper")]
     pub(crate) fn accepted(&self) {
         let mut inner = lock(&self.0);
         if inner.state == ContactState::Refused {

@@ -216,8 +216,8 @@ impl History {
     /// Time passes; what is due is done.
     pub(super) fn pass(&mut self, ns: u64) {
         let until = self.time.now() + ns;
-        // A turn is at least 30 us; a producer that never sleeps shows here.
-        let most = 200 + ns / 20_000;
+        // Of waiting callers a node thinks every 50 us at most, and there are five; a job is a turn, too.
+        let most = 500 + ns / 5_000;
         for _ in 0..most {
             let due = |(at, node): (usize, &mut Node)| node.due().map(|due| (due, at));
             let next = self.nodes.iter_mut().enumerate().filter_map(due).min();

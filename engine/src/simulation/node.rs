@@ -30,6 +30,9 @@ use crate::{Engine, Handle, Order, Pending};
 /// A thread that is woken runs so much later, in nanoseconds.
 const WAKE: u64 = 30_000;
 
+/// More turns than this, one after the other, are not due for a reason.
+const RESTLESS: u32 = 50;
+
 /// Records of a simulated spill file: enough for a history, few enough for laps.
 const SPILL_BYTES: u64 = 8_192 + 256 * 32;
 
@@ -57,6 +60,8 @@ pub(super) struct Life {
     next_turn: u64,
     next_job: u64,
     wakes: u64,
+    /// Turns since one found nothing due.
+    restless: u32,
     /// E, and switches of worker, when they were last looked at.
     seen: (u64, u64),
 }
@@ -164,6 +169,7 @@ impl Node {
             next_turn: now,
             next_job: now,
             wakes: 0,
+            restless: 0,
             seen: (e, 0),
         });
         self.look();
@@ -234,6 +240,11 @@ impl Node {
     fn turn(&mut self, life: &mut Life) {
         let pause = crate::clock::nanos(life.producer.turn());
         self.look_at(life);
+        life.restless = if pause == 0 { life.restless + 1 } else { 0 };
+        if life.restless > RESTLESS {
+            let node = self.number;
+            lock(&self.exchange.oracle).wrong(|| format!("the producer of node {node} does not sleep"));
+        }
         // Its own work takes a little, too.
         life.next_turn = self.now() + pause.max(WAKE);
         self.take_jobs(life);

@@ -117,7 +117,7 @@ impl History {
             }
             // A leap second, as it is where nobody smears it: everywhere.
             1 => {
-                (0..self.nodes.len()).for_each(|node| self.change(node, Change::Step(-SECOND.cast_signed())))
+                (0..self.nodes.len()).for_each(|node| self.change(node, Change::Step(-SECOND.cast_signed())));
             }
             2 => self.change(node, Change::Stand),
             _ => self.change(node, Change::Right),
@@ -180,7 +180,7 @@ impl History {
                 }
             }
             1 | 2 => {
-                lock(&end).state = self.chance.pick(&[State::Down, State::Mute, State::Deaf, State::Late])
+                lock(&end).state = self.chance.pick(&[State::Down, State::Mute, State::Deaf, State::Late]);
             }
             3 | 4 => lock(&end).state = State::Up,
             5 => {

@@ -249,7 +249,7 @@ fn a_record_of_somebody_else_at_the_version_we_know_is_not_ours() {
     let version = tenure.registry.worker(0).unwrap().version;
     let record =
         WorkerRecord { reserved_until: 9_000, token: Token::default(), operation: 0, owner: "fence".into() };
-    registry.tamper_worker(0, Some(Versioned { version, record }));
+    registry.tamper_worker(0, Some(Versioned { record, version }));
     let error = tenure.look_again(0, 2_200, true).unwrap_err();
     assert!(matches!(&error, ExtendError::Lost { for_good: false, .. }), "{error}");
 }

@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
     use crate::registry::Token;
-    use crate::registry::record::{NO_SPILL, SECTOR};
+    use crate::registry::record::NO_SPILL;
 
     fn stat(version: i32) -> Stat {
         Stat {
@@ -163,7 +163,7 @@ mod tests {
             cversion: 0,
             aversion: 0,
             ephemeral_owner: 0,
-            data_length: SECTOR as i32,
+            data_length: 512,
             num_children: 0,
         }
     }
@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn genesis_is_written_as_specified() {
-        let text: String = encode_genesis(&genesis()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap());
+        let text: String = encode_genesis(&genesis()).iter().flat_map(hex).collect();
         let golden = include_str!("../../../tests/golden/registry/zookeeper-genesis.hex");
         let golden: String = golden
             .lines()
@@ -203,6 +204,12 @@ mod tests {
             prop_assert!(decode_genesis(&data).is_err());
             prop_assert!(decode_row(&data, &stat(1), genesis().cluster, Place::worker(1)).is_err());
         }
+    }
+
+    #[test]
+    fn an_era_is_written_as_specified_and_what_is_younger_was_made_again() {
+        assert_eq!(encode_era(0x1_0203), [3, 2, 1, 0, 0, 0, 0, 0]);
+        assert!(is_made_again(&stat(0), 0) && !is_made_again(&stat(0), 1) && !is_made_again(&stat(0), 2));
     }
 
     #[test]

@@ -112,13 +112,13 @@ impl Tree {
 
     /// Takes over what other processes of the folder knew.
     pub(super) fn know(&mut self, nodes: Vec<(String, Sight)>) {
-        self.inherited = nodes;
-        // A node that was made again since is told as well, also a mark's, which no era is younger than.
-        for (path, sight) in self.relied_upon() {
-            if self.past.look(&path, sight) == Look::Fine {
-                self.past.note(&path, sight);
+        // As with our own: a node that was made again since is told, too.
+        for (path, sight) in &nodes {
+            if self.past.look(path, *sight) == Look::Fine {
+                self.past.note(path, *sight);
             }
         }
+        self.inherited = nodes;
     }
 
     /// The ensemble's wall clock now, as far as our boot clock tells from its last sample.
@@ -311,10 +311,11 @@ impl Tree {
     /// `stat` is of a write of ours that was begun at `sent`.
     pub(super) fn take_sample(&mut self, stat: &Stat, sent: u64) {
         let (now, Ok(ms)) = (boot_ns(), u64::try_from(stat.mtime)) else { return };
-        let sample = (ms * 1_000_000, now);
-        self.reached = Some(sample);
+        // The change was made between the two instants. Reckoned from the later one the ensemble's clock seems to be
+        // behind, which is safe for a bound; from the earlier one ahead, which corrects no clock wrongly.
+        self.reached = Some((ms * 1_000_000, now));
         if now.saturating_sub(sent) < SAMPLE_NS {
-            self.sample = Some(sample);
+            self.sample = Some((ms * 1_000_000, sent));
         }
     }
 

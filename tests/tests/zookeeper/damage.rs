@@ -1,0 +1,221 @@
+//! Single nodes and sessions taken away under running servers: what is only a hint costs nothing, and a record that
+//! cannot be believed costs its worker.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use xuid_tests::proxy::{Proxy, Way};
+use xuid_tests::{Harvest, Ledger, Load, Server, clock};
+
+use crate::cluster;
+use crate::site::{SOON, Site, WINDOW_MAX, load, sum, wait_other_worker, worker};
+
+/// Enough of any order to be granted all that lies in a spill of some seconds.
+const MUCH: u64 = 25_000_000;
+
+/// Ends the loads and says what they met; no id came twice.
+fn finish(story: &str, loads: Vec<Load>) -> Result<Vec<Harvest>> {
+    let mut ledger = Ledger::default();
+    let harvests = cluster::finish(loads, &mut ledger)?;
+    let refusals: u64 = harvests.iter().map(|harvest| harvest.refusals).sum();
+    println!("{story}: {}, {refusals} refusals", ledger.check()?);
+    ensure!(harvests.iter().all(|harvest| harvest.tape.ids() > 1_000 && !harvest.broken));
+    Ok(harvests)
+}
+
+/// Waits until this server issued much more than until now.
+fn wait_going_on(load: &Load) -> Result<()> {
+    let before = load.ids();
+    clock::wait_until("it goes on", SOON, || Ok(load.ids() > before + 50_000))?;
+    Ok(())
+}
+
+/// Waits until a server has renewed its window three times more.
+fn wait_renewals(server: &Server) -> Result<()> {
+    let reserved = || sum(server, &["xuid_windows_reserved_total"]);
+    let before = reserved()?;
+    clock::wait_until("three renewals", SOON, || Ok(reserved()? > before + 2.5))?;
+    Ok(())
+}
+
+#[test]
+fn a_session_that_ends_while_the_server_lives_is_followed_by_another_that_announces_it_again() -> Result<()> {
+    let site = Site::start()?;
+    let proxy = Proxy::start(site.ensemble.addr(0))?;
+    let server = site.serve_at(&format!("zookeeper://{}/xuid", proxy.addr()), "data")?.start()?;
+    server.wait_ready(SOON)?;
+    let ours = worker(&server)?;
+    let live = Site::node(&format!("live/{ours}"));
+    let going_on = load(&server);
+    wait_going_on(&going_on)?;
+    for round in 0..3 {
+        let before = site.tamper.expect(&live)?.stat.ephemeral_owner;
+        proxy.set(Way::BlackHole);
+        let gone =
+            clock::wait_until("its announcement goes", SOON, || Ok(site.tamper.read(&live)?.is_none()))?;
+        proxy.set(Way::Pass);
+        let back =
+            clock::wait_until("it is announced again", SOON, || Ok(site.tamper.read(&live)?.is_some()));
+        let back = back.with_context(|| format!("{server}"))?;
+        ensure!(site.tamper.expect(&live)?.stat.ephemeral_owner != before, "the session goes on");
+        println!(
+            "expired, round {round}: cut off, gone after {gone:?}, back {back:?} after it was let through"
+        );
+        wait_renewals(&server)?;
+    }
+    // The ensemble ends a session while its connection is fine.
+    site.tamper.expire_owner(&live)?;
+    clock::wait_until("it is announced again", SOON, || Ok(site.tamper.read(&live)?.is_some()))?;
+    wait_renewals(&server)?;
+    println!("{}", server.metrics()?.show("xuid_registry"));
+    let (expired, sessions) = (
+        sum(&server, &["xuid_registry_expirations_total"])?,
+        sum(&server, &["xuid_registry_sessions_total"])?,
+    );
+    ensure!(expired > 0.5 && sessions > 4.5, "{expired} expirations, {sessions} sessions");
+    ensure!(worker(&server)? == ours, "it changed its worker for a session");
+    cluster::unharmed(&finish("expired", vec![going_on])?)?;
+    server.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_deleted_announcement_costs_nothing_and_gives_its_worker_to_nobody() -> Result<()> {
+    let site = Site::start()?;
+    let server = site.server("data")?;
+    let ours = worker(&server)?;
+    let going_on = load(&server);
+    ensure!(site.tamper.delete(&Site::node(&format!("live/{ours}")))?, "worker {ours} was not announced");
+    let others = (0..4).map(|number| site.server(&format!("other-{number}"))).collect::<Result<Vec<_>>>()?;
+    let loads: Vec<Load> = others.iter().map(load).collect();
+    for other in &others {
+        ensure!(worker(other)? != ours, "worker {ours} was given to another");
+    }
+    wait_renewals(&server)?;
+    let said = Site::refused(site.serve("asking")?.arg("--worker").arg(ours.to_string()))?;
+    ensure!(said.contains("is held by") || said.contains("was the last to hold it"), "{said}");
+    ensure!(worker(&server)? == ours, "it left its worker for a hint");
+    let harvests = finish("announcement deleted", loads.into_iter().chain([going_on]).collect())?;
+    cluster::unharmed(&harvests)
+}
+
+#[test]
+fn a_mark_made_again_as_it_was_at_first_gives_nothing_of_its_spill_back() -> Result<()> {
+    let site = Site::start()?;
+    let server = site.server("data")?;
+    let marks = site.tamper.dump(&Site::node("s"))?;
+    clock::idle(Duration::from_secs(5));
+    server.stop()?;
+    let mut ledger = Ledger::default();
+    let server = site.server("data")?;
+    server.drain(MUCH, &mut ledger)?;
+    let replayed = server.replayed()?;
+    ensure!(replayed > 1e6, "nothing was replayed: the attack hits nothing");
+    server.kill()?;
+    let (path, data) = marks.nodes().nth(1).context("a spill without a mark")?;
+    ensure!(site.tamper.delete(path)?);
+    site.tamper.create(path, data)?;
+    let server = site.server("data")?;
+    server.drain(MUCH, &mut ledger)?;
+    println!(
+        "mark made again: {replayed} replayed before, {} after: {}",
+        server.replayed()?,
+        ledger.check()?
+    );
+    ensure!(sum(&server, &["xuid_spill_refused_files_total"])? > 0.5, "the spill was not refused\n{server}");
+    let log = server.stop()?;
+    let said = log.lines().find(|line| line.contains("spill") && line.contains("refused"));
+    println!("mark made again: {}", said.with_context(|| format!("the log does not say it:\n{log}"))?);
+    Ok(())
+}
+
+/// What was done to `w/N`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Blow {
+    Flipped,
+    Deleted,
+    SetBack,
+    MadeAgain,
+    MadeAgainAsAtGenesis,
+}
+
+/// Does `blow` to the record of the worker that a server under load holds, and looks at everybody.
+fn strike(blow: Blow) -> Result<()> {
+    let site = Site::start()?;
+    let genesis = site.tamper.dump(&Site::node("w"))?;
+    let server = site.server("data")?;
+    let ours = worker(&server)?;
+    let path = Site::node(&format!("w/{ours}"));
+    let going_on = load(&server);
+    let old = site.tamper.expect(&path)?.data;
+    wait_renewals(&server)?;
+    ensure!(site.tamper.expect(&path)?.data != old, "the record did not move");
+    match blow {
+        Blow::Flipped => {
+            let mut data = site.tamper.expect(&path)?.data;
+            data[32] ^= 0x10;
+            site.tamper.write(&path, &data).map(drop)?;
+        }
+        Blow::SetBack => site.tamper.write(&path, &old).map(drop)?,
+        Blow::Deleted => ensure!(site.tamper.delete(&path)?),
+        Blow::MadeAgain => {
+            let data = site.tamper.expect(&path)?.data;
+            ensure!(site.tamper.delete(&path)?);
+            site.tamper.create(&path, &data)?;
+        }
+        Blow::MadeAgainAsAtGenesis => {
+            let data = genesis.nodes().find(|(found, _)| *found == path).context("it was there")?.1;
+            ensure!(site.tamper.delete(&path)?);
+            site.tamper.create(&path, data)?;
+        }
+    }
+    // At once, while its holder still uses the window up.
+    let said = Site::refused(site.serve("asking")?.arg("--worker").arg(ours.to_string()))?;
+    ensure!(said.contains(&format!("worker {ours}")), "{said}");
+    let others = (0..3).map(|number| site.server(&format!("other-{number}"))).collect::<Result<Vec<_>>>()?;
+    let mut loads: Vec<Load> = others.iter().map(load).collect();
+    loads.push(going_on);
+    wait_other_worker(&server, ours)?;
+    clock::idle(WINDOW_MAX);
+    for any in others.iter().chain([&server]) {
+        ensure!(worker(any)? != ours, "worker {ours} is used after its record was {blow:?}");
+    }
+    let listed = site.workers()?;
+    let why = listed[&ours].error.as_deref().context("`xuid workers` shows a sound record")?;
+    let show = site.show()?;
+    let damage = show.lines().find(|line| line.trim_start().starts_with("damage"));
+    println!("{blow:?}: workers: {why}\n{blow:?}: show: {}", damage.context("no damage is shown")?.trim());
+    ensure!(damage.is_some_and(|line| line.contains(&format!("worker {ours}"))), "{show}");
+    ensure!(sum(&server, &["xuid_worker_switches_total", "unreadable"])? > 0.5, "{server}");
+    let said = Site::refused(site.serve("asking")?.arg("--worker").arg(ours.to_string()))?;
+    ensure!(said.contains(&format!("worker {ours}")), "{said}");
+    // Its successor is there before the window ends, so nobody waits.
+    cluster::unharmed(&finish(&format!("{blow:?}"), loads)?)?;
+    server.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_record_with_flipped_bits_is_left_by_its_holder_and_used_by_nobody() -> Result<()> {
+    strike(Blow::Flipped)
+}
+
+#[test]
+fn a_deleted_record_is_left_by_its_holder_and_used_by_nobody() -> Result<()> {
+    strike(Blow::Deleted)
+}
+
+#[test]
+fn a_record_set_back_by_hand_is_left_by_its_holder_and_used_by_nobody() -> Result<()> {
+    strike(Blow::SetBack)
+}
+
+#[test]
+fn a_record_made_again_with_its_last_bytes_is_left_by_its_holder_and_used_by_nobody() -> Result<()> {
+    strike(Blow::MadeAgain)
+}
+
+#[test]
+fn a_record_made_again_as_it_was_at_genesis_is_left_by_its_holder_and_used_by_nobody() -> Result<()> {
+    strike(Blow::MadeAgainAsAtGenesis)
+}

@@ -1,0 +1,261 @@
+//! The whole tree deleted, or put back to what it was: nobody is served by a registry that forgot what it granted.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use xuid_tests::zookeeper::Backup;
+use xuid_tests::{Ledger, Load, Server, clock, folder};
+
+use crate::cluster;
+use crate::site::{OUT_OF_REACH, SOON, Site, is_long, load, wait_refusing};
+
+/// A fenced registry serves again within this.
+const FENCED: Duration = Duration::from_secs(150);
+/// Enough of any order to be granted what lies in a spill, and far more than lies in memory.
+const MUCH: u64 = 25_000_000;
+
+/// What every worker is reserved until is as far ahead as a fence, or a second genesis, has to be.
+fn ensure_out_of_reach(site: &Site) -> Result<()> {
+    let now = clock::unix_ms();
+    for (worker, listed) in site.workers()? {
+        ensure!(listed.error.is_none(), "worker {worker}: {listed:?}");
+        let ahead = Duration::from_millis(listed.reserved_until_ms.saturating_sub(now));
+        ensure!(ahead > OUT_OF_REACH, "worker {worker} is free in {ahead:?}");
+    }
+    Ok(())
+}
+
+/// Backs the ensemble up while it is stopped for a moment; servers may run.
+fn back_up(site: &mut Site) -> Result<Backup> {
+    site.ensemble.stop_all()?;
+    let backup = site.ensemble.backup()?;
+    site.ensemble.start_all()?;
+    site.ensemble.wait_serving(SOON)?;
+    Ok(backup)
+}
+
+/// Puts the ensemble back to that; servers may run.
+fn restore(site: &mut Site, backup: &Backup) -> Result<()> {
+    site.ensemble.kill_all()?;
+    site.ensemble.restore(backup)?;
+    site.ensemble.start_all()?;
+    site.ensemble.wait_serving(SOON)?;
+    Ok(())
+}
+
+/// With two minutes to spare, waits until these serve again, and takes ids of all of them.
+fn serve_again(servers: &[&Server], ledger: &mut Ledger) -> Result<()> {
+    if !is_long() {
+        return Ok(());
+    }
+    for server in servers {
+        let waited = server.wait_ready(FENCED)?;
+        println!("serves again: {}", waited.trim());
+    }
+    for server in servers {
+        server.drain(MUCH, ledger)?;
+    }
+    println!("serves again: {}", ledger.check()?);
+    Ok(())
+}
+
+fn finish(loads: Vec<Load>, ledger: &mut Ledger) -> Result<()> {
+    let harvests = cluster::finish(loads, ledger)?;
+    ensure!(harvests.iter().all(|harvest| harvest.tape.ids() > 1_000 && !harvest.broken));
+    ledger.check()?;
+    Ok(())
+}
+
+#[test]
+fn a_deleted_tree_serves_nobody_and_what_is_made_in_its_place_is_another_cluster() -> Result<()> {
+    let site = Site::start()?;
+    let (first, second) = (site.server("first")?, site.server("second")?);
+    let loads = vec![load(&first), load(&second)];
+    clock::wait_until("both serve", SOON, || Ok(loads.iter().all(|load| load.ids() > 100_000)))?;
+    let delete = || {
+        let gone = || Ok(site.tamper.delete_tree("/xuid").is_ok() && site.tamper.read("/xuid")?.is_none());
+        clock::wait_until("the tree is deleted", SOON, gone)
+    };
+    delete()?;
+    for server in [&first, &second] {
+        wait_refusing(server, &["there is no registry at", "xuid registry init", "restore it"])?;
+    }
+    let said = Site::refused(site.serve("fresh")?)?;
+    ensure!(said.contains("there is no registry at") && said.contains("xuid registry init"), "{said}");
+    // At once: what the old servers hold might still be in use.
+    let said = site.init(&[])?;
+    println!("made again: {}", said.lines().last().unwrap_or_default());
+    ensure!(said.contains("before") && said.contains("--floor now"), "{said}");
+    ensure_out_of_reach(&site)?;
+    for server in [&first, &second] {
+        wait_refusing(server, &["is cluster", "and was", "data folder"])?;
+    }
+    let fresh = site.serve("fresh")?.start()?;
+    wait_refusing(&fresh, &["no worker is free before"])?;
+    let mut ledger = Ledger::default();
+    finish(loads, &mut ledger)?;
+    first.stop()?;
+    let said = Site::refused(site.serve("first")?)?;
+    ensure!(said.contains("cluster") && said.contains("first"), "{said}");
+    serve_again(&[&fresh], &mut ledger)?;
+    fresh.stop()?;
+    // All windows of both have ended, so that the assertion is true.
+    second.stop()?;
+    delete()?;
+    site.init(&["--floor", "now"])?;
+    let third = site.server("third")?;
+    third.drain(MUCH, &mut ledger)?;
+    println!("made a third time: {}", ledger.check()?);
+    Ok(())
+}
+
+#[test]
+fn an_ensemble_restored_under_running_servers_serves_nobody_until_it_is_fenced() -> Result<()> {
+    let mut site = Site::start()?;
+    let (first, second) = (site.server("first")?, site.server("second")?);
+    let mut ledger = Ledger::default();
+    let loads = vec![load(&first), load(&second)];
+    // Some land lies in both spills when the copy is made, and is issued after it.
+    clock::idle(Duration::from_secs(4));
+    let backup = back_up(&mut site)?;
+    for server in [&first, &second] {
+        server.wait_ready(SOON)?;
+        server.drain(MUCH, &mut ledger)?;
+    }
+    let replayed = first.replayed()? + second.replayed()?;
+    println!("restored, running: {replayed} replayed before");
+    ensure!(replayed > 1e6, "nothing was replayed: the attack hits nothing");
+    restore(&mut site, &backup)?;
+    for server in [&first, &second] {
+        wait_refusing(server, &["restored from a backup", "xuid registry fence"])?;
+    }
+    ensure!(!site.is_open()?, "nobody closed the registry");
+    ensure!(site.show()?.contains("it is closed"), "{}", site.show()?);
+    let said = Site::refused(site.serve("fresh")?)?;
+    ensure!(said.contains("xuid registry fence"), "{said}");
+    finish(loads, &mut ledger)?;
+    second.stop()?;
+    let said = Site::refused(site.serve("second")?)?;
+    ensure!(said.contains("xuid registry fence"), "{said}");
+    site.fence()?;
+    ensure!(site.is_open()?);
+    ensure_out_of_reach(&site)?;
+    // One that ran all the time, one that begins anew with what it had, and one that is new.
+    let (second, fresh) = (site.serve("second")?.start()?, site.serve("fresh")?.start()?);
+    for server in [&first, &second, &fresh] {
+        wait_refusing(server, &["no worker is free before"])?;
+    }
+    let aside = folder::files(&site.folder("second"), "spill-")?;
+    ensure!(aside.iter().any(|path| path.to_string_lossy().contains(".refused")), "{aside:?}");
+    serve_again(&[&first, &second, &fresh], &mut ledger)?;
+    println!("restored, running: {}", ledger.check()?);
+    Ok(())
+}
+
+/// A server that issues what it left in its spill, while the ensemble is put back to before that.
+fn restored_while_stopped(with_memory: bool) -> Result<(Site, Ledger)> {
+    let mut site = Site::start()?;
+    let mut ledger = Ledger::default();
+    let server = site.server("data")?;
+    server.drain(1_000, &mut ledger)?;
+    clock::idle(Duration::from_secs(5));
+    server.stop()?;
+    let backup = back_up(&mut site)?;
+    let server = site.server("data")?;
+    server.drain(MUCH, &mut ledger)?;
+    let replayed = server.replayed()?;
+    println!("restored, stopped: {replayed} replayed before");
+    ensure!(replayed > 1e6, "nothing was replayed: the attack hits nothing");
+    server.kill()?;
+    restore(&mut site, &backup)?;
+    if !with_memory {
+        for path in folder::files(&site.folder("data"), "registry.zookeeper-")? {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok((site, ledger))
+}
+
+#[test]
+fn an_ensemble_restored_while_everybody_was_stopped_is_known_by_what_a_folder_remembers() -> Result<()> {
+    let (site, mut ledger) = restored_while_stopped(true)?;
+    let said = Site::refused(site.serve("data")?)?;
+    ensure!(said.contains("restored from a backup") && said.contains("xuid registry fence"), "{said}");
+    ensure!(!site.is_open()?, "nobody closed the registry");
+    let said = Site::refused(site.serve("fresh")?)?;
+    ensure!(said.contains("xuid registry fence"), "{said}");
+    // Asking again changes nothing.
+    Site::refused(site.serve("data")?)?;
+    site.fence()?;
+    ensure_out_of_reach(&site)?;
+    let server = site.serve("data")?.start()?;
+    wait_refusing(&server, &["no worker is free before"])?;
+    serve_again(&[&server], &mut ledger)?;
+    println!("restored, stopped: {}", ledger.check()?);
+    Ok(())
+}
+
+/// The control of the test before: what it attacks with does repeat ids where nothing remembers.
+#[test]
+fn a_restore_that_nothing_remembers_repeats_ids() -> Result<()> {
+    let (site, mut ledger) = restored_while_stopped(false)?;
+    ledger.check()?;
+    let server = site.server("data")?;
+    server.drain(MUCH, &mut ledger)?;
+    let duplicates = ledger.report().duplicates;
+    println!("restored, forgotten: {duplicates} duplicates");
+    ensure!(duplicates > 1_000_000, "this attack repeats nothing, so its tests prove nothing");
+    Ok(())
+}
+
+#[test]
+fn a_tree_put_back_by_hand_serves_nobody_until_it_is_fenced() -> Result<()> {
+    let site = Site::start()?;
+    // The worst copy: nothing was granted yet, so that every version in it fits the nodes that are made anew.
+    let copy = site.tamper.dump("/xuid")?;
+    let (first, second) = (site.server("first")?, site.server("second")?);
+    let loads = vec![load(&first), load(&second)];
+    clock::wait_until("both serve", SOON, || Ok(loads.iter().all(|load| load.ids() > 100_000)))?;
+    let gone = || Ok(site.tamper.delete_tree("/xuid").is_ok() && site.tamper.read("/xuid")?.is_none());
+    clock::wait_until("the tree is deleted", SOON, gone)?;
+    site.tamper.write_back(&copy)?;
+    let said = Site::refused(site.serve("fresh")?)?;
+    ensure!(said.contains("made again") && said.contains("xuid registry fence"), "{said}");
+    for server in [&first, &second] {
+        wait_refusing(server, &["xuid registry fence"])?;
+    }
+    let show = site.show()?;
+    ensure!(show.contains("made again"), "{show}");
+    let mut ledger = Ledger::default();
+    finish(loads, &mut ledger).context("before the fence")?;
+    site.fence()?;
+    ensure_out_of_reach(&site)?;
+    for server in [&first, &second] {
+        wait_refusing(server, &["no worker is free before"])?;
+    }
+    serve_again(&[&first, &second], &mut ledger)
+}
+
+#[test]
+fn a_fence_that_nobody_needed_costs_two_minutes_and_no_id_comes_twice() -> Result<()> {
+    let site = Site::start()?;
+    let (first, second) = (site.server("first")?, site.server("second")?);
+    let loads = vec![load(&first), load(&second)];
+    clock::idle(Duration::from_secs(3));
+    let said = site.fence()?;
+    ensure!(said.contains("2 spills given up"), "{said}");
+    let begin = clock::now();
+    for server in [&first, &second] {
+        wait_refusing(server, &["no worker is free before"])?;
+    }
+    println!("fenced under load: all windows were used up after {:?}", begin.elapsed());
+    ensure_out_of_reach(&site)?;
+    let third = site.serve("third")?.start()?;
+    wait_refusing(&third, &["no worker is free before"])?;
+    let mut ledger = Ledger::default();
+    finish(loads, &mut ledger)?;
+    serve_again(&[&first, &second, &third], &mut ledger)?;
+    println!("fenced under load: {}", ledger.check()?);
+    Ok(())
+}
