@@ -330,6 +330,10 @@ impl Producer {
         let mut gate = lock(&shared.gate);
         // After the collecting: a switch of worker moves the clock, and nothing is cut above it.
         let now = gate.minter.now();
+        // As in a turn: what is held may be held by another copy of this machine too, so nothing of it is handed back.
+        if gate.minter.take_steps().jumps > 0 {
+            self.void(&mut gate);
+        }
         let service = gate.close();
         let sealed = gate.minter.seal(&now);
         drop(gate);

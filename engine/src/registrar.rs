@@ -4,8 +4,8 @@
 //! a thread, for whoever drives the engine by hand.
 //!
 //! # Invariants
-//! - I1 a sample of the registry's time is handed on once, and never as younger than it is: it is paired with a reading
-//!   from before the job that brought it.
+//! - I1 the registry's time is handed on as of now, with a reading of ours from just after: an adaptor carries its last
+//!   sample on by boot time. While the registry does not answer it is not handed on.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,6 @@ use std::time::Duration;
 use xuid_spill::SpillId;
 
 use crate::clock::{Clock, Reading};
-use crate::registry::Token;
 use crate::stats::{Latency, RegistryStats, Unknown};
 use crate::sync::lock;
 use crate::tenure::{ExtendError, GrantError, TakeError, Tenure, Window, Wish};
@@ -69,7 +68,7 @@ pub(crate) enum Done {
 /// What the registrar has seen and counted, for the producer and for stats.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// The registry's wall clock, and a reading of ours that is not later, until the producer takes them.
+    /// The registry's wall clock, and a reading of ours from then, until the producer takes them.
     pub(crate) time: Option<(u64, Reading)>,
     pub(crate) reserved: u64,
     conflicts: u64,
@@ -152,12 +151,7 @@ impl Registrar {
                 Done::Released { worker, problem: None }
             }
             Job::Disown => {
-                let mut token = [0; 16];
-                match getrandom::fill(&mut token) {
-                    Ok(()) => self.tenure.renew(Token(token)),
-                    // The old token goes on: a write of the other copy could be taken for ours, if one of ours is lost.
-                    Err(error) => tracing::error!(%error, "no random token was drawn; restart this process"),
-                }
+                self.tenure.disown();
                 Done::Disowned
             }
             Job::Look => {

@@ -190,22 +190,20 @@ impl Tenure {
         }
     }
 
-    /// Draws another token and forgets everything: a copy of this process may have all that this one has.
-    pub(crate) fn renew(&mut self, token: Token) {
-        for worker in
-            self.holds.drain().map(|(worker, _)| worker).chain(self.claim.take().map(|claim| claim.worker))
-        {
+    /// Forgets everything and draws another token: a copy of this process, memory and all, may be at work.
+    pub(crate) fn disown(&mut self) {
+        let claimed = self.claim.take().map(|claim| claim.worker);
+        let held: Vec<u32> = self.holds.keys().copied().chain(claimed).collect();
+        for worker in held {
+            self.drop_doubts(worker);
+            self.holds.remove(&worker);
             self.registry.leave(worker);
         }
-        self.grant = None;
-        self.token = token;
-    }
-
-    /// A copy of this process, memory and all, is at work: be somebody else from now on.
-    fn part_from_twin(&mut self) {
+        self.unknown_theirs += u64::from(claimed.is_some()) + u64::from(self.grant.take().is_some());
         let mut token = [0; 16];
         match getrandom::fill(&mut token) {
-            Ok(()) => self.renew(Token(token)),
+            Ok(()) => self.token = Token(token),
+            // The old one goes on: a write of the other copy could be taken for ours, if the answer to ours is lost.
             Err(error) => tracing::error!(%error, "no random token was drawn; restart this process"),
         }
     }
@@ -293,7 +291,11 @@ impl Tenure {
         let Some(claim) = self.claim.take() else { return Ok(None) };
         let Claim { worker, operation, ref span } = claim;
         match self.registry.worker(worker) {
-            Ok(found) if found.record.token == self.token && found.record.operation == operation => {
+            Ok(found)
+                if found.record.token == self.token
+                    && found.record.operation == operation
+                    && found.record.reserved_until == span.end =>
+            {
                 self.unknown_ours += 1;
                 let wanted = !wish.except.contains(&worker)
                     && wish.pinned.is_none_or(|pinned| pinned == worker)
@@ -308,8 +310,7 @@ impl Tenure {
                 self.claim = Some(claim);
                 return Err(TakeError::InDoubt { why });
             }
-            Ok(_) => self.unknown_theirs += 1,
-            Err(_) => {}
+            Ok(_) | Err(_) => self.unknown_theirs += 1,
         }
         self.registry.leave(worker);
         Ok(None)
@@ -332,7 +333,9 @@ impl Tenure {
             }
             let record = self.record(end);
             if let Some(hold) = self.holds.get_mut(&worker) {
-                hold.in_doubt.truncate(MOST_IN_DOUBT - 1);
+                let most = MOST_IN_DOUBT - 1;
+                self.unknown_theirs += hold.in_doubt.len().saturating_sub(most) as u64;
+                hold.in_doubt.truncate(most);
                 hold.in_doubt.push((record.operation, start..end));
             }
             let outcome = self.registry.swap_worker(worker, version, &record);
@@ -399,7 +402,7 @@ impl Tenure {
             Ok(found) if found.version == version && found.record.token == self.token => Ok(None),
             Ok(found) if found.record.token == self.token && found.record.operation > last => {
                 self.conflicts += 1;
-                self.part_from_twin();
+                self.disown();
                 let why = "another process writes with this one's token: a copy of this machine runs".into();
                 Err(ExtendError::Lost { worker, why, for_good: false })
             }
@@ -448,6 +451,8 @@ impl Tenure {
         let is_ours = |found: &WorkerRecord| {
             (found.token == record.token || Guard::OwnToken.is_out())
                 && (found.operation == record.operation || Guard::OwnOperation.is_out())
+                // A copy of this machine counts its operations as we do.
+                && (found.reserved_until == record.reserved_until || Guard::OwnOperation.is_out())
         };
         match outcome {
             Ok(()) => match self.registry.worker(worker) {
@@ -590,7 +595,7 @@ impl Tenure {
     /// Asks the registry something, to see whether it answers.
     pub(crate) fn look(&mut self) {
         // What it says is of no use here.
-        let _ = self.registry.workers();
+        let _ = self.registry.worker(0);
     }
 
     /// Leaves the registry.

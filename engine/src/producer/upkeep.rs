@@ -60,6 +60,8 @@ pub(crate) struct Upkeep {
     settings: Settings,
     registrar: Arc<Mutex<Tally>>,
     taking: bool,
+    /// Looks at the registry's clock that were not answered yet: one at a time.
+    looks: u32,
     /// The worker that is being taken may be in use in another copy of this machine.
     void_take: bool,
     pace: Pace,
@@ -82,6 +84,7 @@ impl Upkeep {
             settings,
             registrar,
             taking: false,
+            looks: 0,
             void_take: false,
             pace: Pace::default(),
             news: News::default(),
@@ -139,7 +142,9 @@ impl Upkeep {
                     self.take(wish, Cause::Behind, jobs);
                 } else {
                     // There is nothing to wish for, and the registry's clock may yet show that the wall is right.
-                    let _ = jobs.send(Job::Look);
+                    if self.looks == 0 {
+                        self.looks += u32::from(jobs.send(Job::Look).is_ok());
+                    }
                     self.pace.take_later(boot + LOOK_AGAIN);
                 }
             }
@@ -309,7 +314,11 @@ impl Upkeep {
                 tracing::warn!(worker, problem, "the rest of the window was not handed back");
                 Vec::new()
             }
-            Done::Released { .. } | Done::Granted { .. } | Done::Disowned | Done::Looked => Vec::new(),
+            Done::Looked => {
+                self.looks -= 1;
+                Vec::new()
+            }
+            Done::Released { .. } | Done::Granted { .. } | Done::Disowned => Vec::new(),
         }
     }
 

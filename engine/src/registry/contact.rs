@@ -71,65 +71,77 @@ impl Contact {
     pub(crate) fn begun(&self) -> u64 {
         let mut inner = lock(&self.0);
         inner.sessions += 1;
-        (inner.state, inner.away_since, inner.problem) = (ContactState::Connected, None, None);
+        inner.well();
         inner.sessions
     }
 
     /// What became of a session, if it is still the one that counts.
     #[cfg(feature = "zookeeper")]
-    pub(crate) fn told_of(&self, session: u64, tell: impl FnOnce(&Self)) {
-        // The one writer besides is the thread that makes sessions, which ends the watcher of an old one first.
-        if self.sessions() == session {
-            tell(self);
-        }
-    }
-
-    /// The connection is back, the session is the same.
-    #[cfg(any(test, feature = "zookeeper"))]
-    pub(crate) fn resumed(&self) {
+    pub(crate) fn told_of(&self, session: u64, news: &News<'_>) {
         let mut inner = lock(&self.0);
-        (inner.state, inner.away_since, inner.problem) = (ContactState::Connected, None, None);
+        if inner.sessions == session {
+            inner.learn(news);
+        }
     }
 
-    /// The connection was lost, or cannot be made.
+    /// Something became of the registry.
     #[cfg(any(test, feature = "zookeeper"))]
-    pub(crate) fn lost(&self, why: &str) {
-        let mut inner = lock(&self.0);
-        if inner.away_since.is_none() {
-            inner.disconnects += 1;
-        }
-        if inner.state != ContactState::Expired {
-            inner.state = ContactState::Away;
-        }
-        inner.away_since.get_or_insert_with(boot_ns);
-        inner.problem = Some(why.to_owned());
+    pub(crate) fn told(&self, news: &News<'_>) {
+        lock(&self.0).learn(news);
     }
+}
 
+/// What becomes of a connection.
+#[cfg(any(test, feature = "zookeeper"))]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum News<'a> {
+    /// It is back, the session is the same.
+    Resumed,
+    /// It was lost, or cannot be made.
+    Lost(&'a str),
     /// The session ended.
-    #[cfg(any(test, feature = "zookeeper"))]
-    pub(crate) fn expired(&self) {
-        let mut inner = lock(&self.0);
-        inner.expirations += 1;
-        inner.state = ContactState::Expired;
-        inner.away_since.get_or_insert_with(boot_ns);
-        inner.problem = Some("the session expired".to_owned());
-    }
-
-    /// It answers, and cannot be used.
-    #[cfg(any(test, feature = "zookeeper"))]
-    pub(crate) fn refused(&self, why: &str) {
-        let mut inner = lock(&self.0);
-        inner.state = ContactState::Refused;
-        inner.away_since.get_or_insert_with(boot_ns);
-        inner.problem = Some(why.to_owned());
-    }
-
+    Expired,
+    /// The registry answers, and cannot be used.
+    Refused(&'a str),
     /// It can be used again.
     #[cfg(feature = "zookeeper")]
-    pub(crate) fn accepted(&self) {
-        let mut inner = lock(&self.0);
-        if inner.state == ContactState::Refused {
-            (inner.state, inner.away_since, inner.problem) = (ContactState::Connected, None, None);
+    Accepted,
+}
+
+#[cfg(any(test, feature = "zookeeper"))]
+impl Inner {
+    fn learn(&mut self, news: &News<'_>) {
+        match *news {
+            News::Resumed => self.well(),
+            News::Lost(why) => {
+                self.disconnects += u64::from(self.away_since.is_none());
+                if self.state != ContactState::Expired {
+                    self.state = ContactState::Away;
+                }
+                self.ill(why);
+            }
+            News::Expired => {
+                self.expirations += 1;
+                self.state = ContactState::Expired;
+                self.ill("the session expired");
+            }
+            News::Refused(why) => {
+                self.state = ContactState::Refused;
+                self.ill(why);
+            }
+            #[cfg(feature = "zookeeper")]
+            News::Accepted if self.state == ContactState::Refused => self.well(),
+            #[cfg(feature = "zookeeper")]
+            News::Accepted => {}
         }
+    }
+
+    fn well(&mut self) {
+        (self.state, self.away_since, self.problem) = (ContactState::Connected, None, None);
+    }
+
+    fn ill(&mut self, why: &str) {
+        self.away_since.get_or_insert_with(boot_ns);
+        self.problem = Some(why.to_owned());
     }
 }

@@ -14,7 +14,7 @@
 //! - I4 an absent or unreadable record is an error, and is never made again by a read or a swap;
 //! - I5 it is called by one thread; another process may work on the same records at any moment.
 
-mod contact;
+pub(crate) mod contact;
 pub mod local;
 pub mod memory;
 pub(crate) mod reach;

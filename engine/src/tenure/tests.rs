@@ -196,7 +196,7 @@ fn who_drew_another_token_takes_nothing_that_was_in_doubt() {
     assert!(tenure.extend(0, 2_050, 2_200).is_err());
     registry.fail(Fault::LandsLate);
     assert!(tenure.grant(spill(), 0, 5).is_err());
-    tenure.renew(Token([2; 16]));
+    tenure.disown();
     registry.land();
     assert!(matches!(tenure.extend(0, 2_060, 2_300), Err(ExtendError::Lost { .. })));
     assert!(matches!(tenure.grant(spill(), 0, 5), Err(GrantError::Moved { granted_upto: 5 })));

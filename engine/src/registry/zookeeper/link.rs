@@ -22,6 +22,7 @@ use super::error::ZooKeeperError;
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::clock::boot_ns;
 use crate::registry::Contact;
+use crate::registry::contact::News;
 
 /// How long a clean leave may take: the ensemble answers in milliseconds, or is away and ends the session itself.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -179,7 +180,7 @@ impl Link {
         }
         let hosts = self.url.hosts().to_owned();
         let connected = self.block(async move { connector.connect(&hosts).await }).map_err(|failure| {
-            self.contact.lost(&failure.why());
+            self.contact.told(&News::Lost(&failure.why()));
             self.failed_at = Some(boot_ns());
             Failure::Away(failure.why())
         })?;
@@ -238,16 +239,17 @@ impl Drop for Link {
 async fn watch(mut states: StateWatcher, contact: Arc<Contact>, session: u64) {
     loop {
         let state = states.changed().await;
-        contact.told_of(session, |contact| match state {
-            SessionState::SyncConnected => contact.resumed(),
-            SessionState::Disconnected => contact.lost("the connection to ZooKeeper was lost"),
+        let news = match state {
+            SessionState::SyncConnected => News::Resumed,
+            SessionState::Disconnected => News::Lost("the connection to ZooKeeper was lost"),
             SessionState::ConnectedReadOnly => {
-                contact.lost("the ZooKeeper server is read-only: it has no quorum");
+                News::Lost("the ZooKeeper server is read-only: it has no quorum")
             }
-            SessionState::AuthFailed => contact.refused("ZooKeeper does not accept the credentials"),
-            SessionState::Expired => contact.expired(),
-            SessionState::Closed => {}
-        });
+            SessionState::AuthFailed => News::Refused("ZooKeeper does not accept the credentials"),
+            SessionState::Expired => News::Expired,
+            SessionState::Closed => return,
+        };
+        contact.told_of(session, &news);
         if state.is_terminated() {
             return;
         }

@@ -11,6 +11,10 @@
 //! ZooKeeper is trusted for the order of writes and for nothing else: not for time, not for telling who is alive, and not
 //! for telling what became of a request. The nodes, their bytes and the protocol are specified in `docs/registry.md`.
 //!
+//! Everything here blocks, on a runtime of its own: it panics on a thread that belongs to another asynchronous runtime, also
+//! when a registry is dropped there. Open it on a thread of its own (`spawn_blocking`); the engine uses it on one. A forked
+//! child cannot use a registry in an ensemble if its parent did: the client's reactor stays behind.
+//!
 //! # Invariants
 //! - I1 a worker is taken in one transaction with its announcement; all else is compare-and-set of one node;
 //! - I2 nothing here makes a worker's node: all exist from genesis, and only a fence makes one again;
@@ -43,7 +47,7 @@ pub use target::{Credentials, ParseUrlError, ZooKeeperOptions, ZooKeeperUrl};
 use self::link::{Failure, Link};
 use self::node::{LIVE, MARK, live_path, spill_path, worker_path};
 use self::past::Memory;
-use self::tree::{Announce, StoreError, Tree, Write};
+use self::tree::{Announce, OLD_SAMPLE_NS, StoreError, Tree, Write};
 use crate::clock::boot_ns;
 use crate::registry::local::{LocalError, Seat};
 use crate::registry::record::{NO_SPILL, Place, Row};
@@ -121,7 +125,10 @@ impl ZooKeeperRegistry {
         if let Some((token, operation, begun)) = self.written
             && (row.token, row.operation) == (token, operation)
         {
-            self.tree.take_sample(&stat, begun);
+            // Found to be ours long after, it says what time it was then.
+            if boot_ns().saturating_sub(begun) < OLD_SAMPLE_NS {
+                self.tree.take_sample(&stat, begun);
+            }
             self.written = None;
         }
         Ok(row)

@@ -18,6 +18,7 @@ use super::link::{Failure, Link};
 use super::node::{self, CLOCK, GENESIS, era_path};
 use super::past::{Look, Memory, Past, Sight};
 use crate::clock::boot_ns;
+use crate::registry::contact::News;
 use crate::registry::record::{Kind, NO_SPILL, Place, Row, SECTOR};
 use crate::registry::{Genesis, ReadError, SwapError};
 
@@ -26,7 +27,7 @@ const SAMPLE_NS: u64 = 500_000_000;
 
 /// A sample older than this is taken anew before it bounds a window or corrects our clock. A window is renewed every half
 /// minute, and its renewal is a sample too.
-const OLD_SAMPLE_NS: u64 = 10_000_000_000;
+pub(super) const OLD_SAMPLE_NS: u64 = 10_000_000_000;
 
 /// Bits of a node's version, which is not negative, in the port's: the era's number is above them.
 const VERSION_BITS: u32 = 32;
@@ -190,9 +191,9 @@ impl Tree {
         match &self.standing {
             Standing::Open => {
                 self.sample_clock(client);
-                self.link.contact().accepted();
+                self.link.contact().told(&News::Accepted);
             }
-            Standing::Closed(why) | Standing::Foreign(why) => self.link.contact().refused(why),
+            Standing::Closed(why) | Standing::Foreign(why) => self.link.contact().told(&News::Refused(why)),
         }
         Ok(())
     }
@@ -296,7 +297,7 @@ impl Tree {
         {
             tracing::error!(why = failure.why(), "it could not be closed for others");
         }
-        self.link.contact().refused(&why);
+        self.link.contact().told(&News::Refused(&why));
         self.standing = Standing::Closed(why);
         Ok(())
     }

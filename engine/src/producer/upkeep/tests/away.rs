@@ -1,6 +1,7 @@
 //! A registry that is away: how it is asked, what is said of it, and how soon all is well when it is back.
 
 use super::*;
+use crate::registry::contact::News;
 use crate::registry::memory::Fault;
 use crate::registry::{Contact, ContactState};
 use crate::sync::lock;
@@ -118,15 +119,15 @@ fn what_an_adaptor_knows_of_its_connection_is_said_before_anything_fails() {
     let state = |hand: &Hand| hand.stats().registry.state;
     assert_eq!((state(&hand), hand.stats().registry.sessions), (ContactState::Connected, 1));
     let asked = hand.jobs.len();
-    contact.lost("the cable was pulled");
+    contact.told(&News::Lost("the cable was pulled"));
     assert!(
         hand.engine.status().ready && hand.notes(&["not answered", "the cable was pulled", "last until"])
     );
     assert_eq!((state(&hand), hand.stats().registry.disconnects), (ContactState::Away, 1));
-    contact.expired();
+    contact.told(&News::Expired);
     assert!(hand.notes(&["the session with the registry ended"]));
     assert_eq!((state(&hand), hand.stats().registry.expirations), (ContactState::Expired, 1));
-    contact.refused("it was restored: fence it");
+    contact.told(&News::Refused("it was restored: fence it"));
     assert!(hand.notes(&["refused this process", "fence it"]));
     assert_eq!(state(&hand), ContactState::Refused);
     contact.begun();
@@ -141,7 +142,7 @@ fn when_the_connection_is_back_nobody_waits() {
     lock(&hand.assembly.shared.tally).seen.connect(contact.clone());
     hand.run(300 * SECOND);
     go_away(&hand);
-    contact.lost("the cable was pulled");
+    contact.told(&News::Lost("the cable was pulled"));
     hand.run(90 * SECOND);
     // Just after a try, so that the next one would be a second away.
     let tried = hand.jobs.len();
@@ -149,7 +150,7 @@ fn when_the_connection_is_back_nobody_waits() {
         hand.run(MS);
     }
     hand.registry.mend();
-    contact.resumed();
+    contact.told(&News::Resumed);
     // One asks whether it is back, then all the others, and the last turn takes their windows in: no time goes by.
     for _ in 0..3 {
         hand.turn();
