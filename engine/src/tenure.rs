@@ -9,18 +9,22 @@
 //! - I2 windows of one worker never overlap: each begins at or after the `reserved_until` it replaced;
 //! - I3 the token is random per engine and every write has an operation number of its own, so that a record
 //!   tells our write from everybody's, an earlier process on this host included;
-//! - I4 a mark only rises, and a grant is reported only after its mark was stored (U4).
+//! - I4 marks: see [`grants`].
+
+mod choice;
+mod grants;
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use xuid_spill::SpillId;
 
+pub(crate) use self::grants::GrantError;
+
+use self::choice::{check_pinned, choose};
+use self::grants::Grant;
 use crate::guards::Guard;
-use crate::registry::reach;
-use crate::registry::{
-    MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry, WorkerRecord,
-};
+use crate::registry::{ReadError, Registry, SwapError, Token, WorkerRecord, reach};
 
 /// Ticks of one worker, owned by whoever holds this value.
 #[derive(Debug)]
@@ -95,20 +99,6 @@ pub(crate) enum ExtendError {
     Later { why: String },
 }
 
-/// Why extents were not granted.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum GrantError {
-    /// The mark is gone, unreadable, or in somebody else's hands for good: the spill must not be used again.
-    #[error("the spill's mark cannot be trusted any more: {why}")]
-    Refused { why: String },
-    /// The mark stands elsewhere than this process thought; nothing was granted.
-    #[error("the mark had been moved to {granted_upto} by somebody else")]
-    Moved { granted_upto: u64 },
-    /// Try again.
-    #[error("nothing was granted: {why}")]
-    Later { why: String },
-}
-
 struct Hold {
     version: u64,
     reserved_until: u64,
@@ -121,13 +111,6 @@ struct Claim {
     worker: u32,
     operation: u64,
     span: Range<u64>,
-}
-
-/// A grant of which nobody knows whether it was stored.
-struct Grant {
-    spill: SpillId,
-    extents: Range<u64>,
-    record: MarkRecord,
 }
 
 /// How often a conflict with our own earlier write is looked at again. One ghost of ours can meet us a call; a
@@ -448,11 +431,13 @@ impl Tenure {
         record: &WorkerRecord,
         outcome: Result<(), SwapError>,
     ) -> Stored {
+        // Without the comparison of tokens or operations this one would stand in for it.
+        let alone = !Guard::OwnToken.is_out() && !Guard::OwnOperation.is_out();
         let is_ours = |found: &WorkerRecord| {
             (found.token == record.token || Guard::OwnToken.is_out())
                 && (found.operation == record.operation || Guard::OwnOperation.is_out())
                 // A copy of this machine counts its operations as we do.
-                && (found.reserved_until == record.reserved_until || Guard::OwnOperation.is_out())
+                && (found.reserved_until == record.reserved_until || !alone)
         };
         match outcome {
             Ok(()) => match self.registry.worker(worker) {
@@ -505,93 +490,6 @@ impl Tenure {
         }
     }
 
-    /// The mark of a spill, made if the spill is `new`: one that this process created a moment ago.
-    pub(crate) fn mark(&mut self, spill: SpillId, new: bool) -> Result<u64, GrantError> {
-        if new {
-            self.operation += 1;
-            let record = MarkRecord { granted_upto: 0, token: self.token, operation: self.operation };
-            match self.registry.create_mark(spill, &record) {
-                Ok(()) => {}
-                // A mark that is found to be ours was stored; one that was stored unseen belongs to a spill that is then
-                // not used: harmless.
-                Err(SwapError::Unknown { why }) => {
-                    self.unknown += 1;
-                    match self.registry.mark(spill) {
-                        Ok(found) if found.record == record => self.unknown_ours += 1,
-                        _ => return Err(GrantError::Refused { why }),
-                    }
-                }
-                Err(error) => return Err(GrantError::Refused { why: error.to_string() }),
-            }
-        }
-        Ok(self.read_mark(spill)?.record.granted_upto)
-    }
-
-    fn read_mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, GrantError> {
-        let found = self.registry.mark(spill).map_err(|error| match error {
-            ReadError::Unavailable { why } => GrantError::Later { why },
-            other => GrantError::Refused { why: other.to_string() },
-        })?;
-        let known = self.marks.entry(spill).or_default();
-        if found.record.granted_upto < *known {
-            let why = format!(
-                "it went back from {known} to {}: the registry was restored and needs a fence",
-                found.record.granted_upto
-            );
-            return Err(GrantError::Refused { why });
-        }
-        *known = found.record.granted_upto;
-        Ok(found)
-    }
-
-    /// Moves the mark from `from` to `upto`: from then on the extents `from .. upto` are ours to issue. Returns up to which
-    /// they are: less or more than wanted where an earlier grant that was in doubt is found to have been stored.
-    pub(crate) fn grant(&mut self, spill: SpillId, from: u64, upto: u64) -> Result<u64, GrantError> {
-        assert!(from < upto, "a grant of nothing");
-        let found = self.read_mark(spill)?;
-        if let Some(granted) = self.settle_grant(spill, from, &found.record) {
-            return Ok(granted);
-        }
-        if found.record.granted_upto == u64::MAX {
-            return Err(GrantError::Refused { why: "its mark was raised to the end by a fence".into() });
-        }
-        if found.record.granted_upto > from && !Guard::GrantAtMark.is_out() {
-            return Err(GrantError::Moved { granted_upto: found.record.granted_upto });
-        }
-        if Guard::MarkFirst.is_out() {
-            return Ok(upto);
-        }
-        self.operation += 1;
-        let record = MarkRecord { granted_upto: upto, token: self.token, operation: self.operation };
-        match self.registry.swap_mark(spill, found.version, &record) {
-            Ok(()) => {
-                self.marks.insert(spill, upto);
-                self.unknown_theirs += u64::from(self.grant.take().is_some());
-                Ok(upto)
-            }
-            Err(SwapError::Conflict) => Err(GrantError::Later { why: "somebody else moved the mark".into() }),
-            Err(SwapError::Unknown { why }) => {
-                self.unknown += 1;
-                self.unknown_theirs += u64::from(self.grant.is_some());
-                self.grant = Some(Grant { spill, extents: from..upto, record });
-                let found = self.read_mark(spill)?.record;
-                self.settle_grant(spill, from, &found).ok_or(GrantError::Later { why })
-            }
-            Err(SwapError::Unavailable { why } | SwapError::Read(ReadError::Unavailable { why })) => {
-                Err(GrantError::Later { why })
-            }
-            Err(SwapError::Read(error)) => Err(GrantError::Refused { why: error.to_string() }),
-        }
-    }
-
-    /// Whether a grant in doubt was stored: the mark shows our token and operation. Then its extents from `from` on are
-    /// ours, up to the end that is returned. It is told once.
-    fn settle_grant(&mut self, spill: SpillId, from: u64, found: &MarkRecord) -> Option<u64> {
-        let grant = self.grant.take_if(|grant| grant.spill == spill && grant.record == *found)?;
-        self.unknown_ours += 1;
-        grant.extents.contains(&from).then_some(grant.extents.end)
-    }
-
     /// Asks the registry something, to see whether it answers.
     pub(crate) fn look(&mut self) {
         // What it says is of no use here.
@@ -602,70 +500,6 @@ impl Tenure {
     pub(crate) fn close(&mut self) {
         self.registry.close();
     }
-}
-
-fn check_pinned(entries: &[WorkerEntry], pinned: u32, now: u64) -> Result<(), TakeError> {
-    let Some(entry) = entries.iter().find(|entry| entry.worker == pinned) else {
-        return Err(ReadError::Absent { what: format!("worker {pinned}") }.into());
-    };
-    let record = &entry.record.as_ref().map_err(Clone::clone)?.record;
-    if record.reserved_until > now {
-        let (worker, until) = (pinned, record.reserved_until);
-        let Some(owner) = entry.live.clone() else {
-            return Err(TakeError::Ahead { worker, until, owner: record.owner.clone() });
-        };
-        return Err(TakeError::Held { worker, until, owner });
-    }
-    // Whoever is announced has no window of it any more: being alive is no bar.
-    Ok(())
-}
-
-/// Among how many of the lowest marks a worker is drawn. At genesis all marks are equal and the draw is over all
-/// of them; later, sixteen keep two nodes that start together apart without touching marks that are younger.
-const DRAW: usize = 16;
-
-/// The worker to take: the one held last; else one of the lowest marks not live; else the lowest marks live;
-/// never one whose mark is above `now`.
-fn choose<'a>(
-    entries: &'a [WorkerEntry],
-    now: u64,
-    preferred: Option<u32>,
-    pinned: Option<u32>,
-    except: &[u32],
-) -> Result<&'a WorkerEntry, TakeError> {
-    let mark = |entry: &WorkerEntry| entry.record.as_ref().ok().map(|found| found.record.reserved_until);
-    let usable = entries
-        .iter()
-        .filter(|entry| pinned.is_none_or(|pinned| pinned == entry.worker))
-        .filter(|entry| !except.contains(&entry.worker))
-        .filter_map(|entry| mark(entry).map(|until| (until, entry)));
-    let Some(earliest) = usable.clone().map(|(until, _)| until).min() else {
-        return Err(TakeError::NoneUsable);
-    };
-    let mut free: Vec<_> =
-        usable.filter(|(until, _)| *until <= now || Guard::MarkNotAhead.is_out()).collect();
-    if let Some((_, entry)) =
-        free.iter().find(|(_, entry)| Some(entry.worker) == preferred && entry.live.is_none())
-    {
-        return Ok(entry);
-    }
-    if free.iter().any(|(_, entry)| entry.live.is_none()) {
-        free.retain(|(_, entry)| entry.live.is_none());
-    }
-    free.sort_by_key(|(until, entry)| (*until, entry.worker));
-    let lowest = free.first().ok_or(TakeError::NoneFree { earliest })?.0;
-    let equal = free.iter().take_while(|(until, _)| *until == lowest).count();
-    free.truncate(equal.max(DRAW));
-    Ok(free[random_below(free.len())].1)
-}
-
-fn random_below(n: usize) -> usize {
-    #[cfg(test)]
-    if let Some(random) = crate::simulation::draw() {
-        return (random % n as u64) as usize;
-    }
-    // No randomness to be had is no reason to fail: a fixed choice only makes meeting likelier.
-    getrandom::u64().map_or(0, |random| (random % n as u64) as usize)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::layout::Layout;
 use crate::registry::memory::{Fault, MemoryRegistry};
-use crate::registry::{ClusterId, Genesis};
+use crate::registry::{ClusterId, Genesis, MarkRecord, Versioned};
 
 const FLOOR: u64 = 1_000;
 

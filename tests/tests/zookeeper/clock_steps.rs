@@ -20,6 +20,8 @@ const HOUR_MS: i64 = 3_600_000;
 const TEN_YEARS_MS: i64 = 10 * 365 * 24 * HOUR_MS;
 /// A scrape reads the clock; what is then to be done takes a turn of the producer and an answer of the registry.
 const SOON: Duration = Duration::from_secs(5);
+/// The step in which the clock is right again after an hour back.
+const FORWARD_AGAIN: &str = "the hour forward again";
 /// How long the server lives with a step before the next one: long enough for windows to be renewed meanwhile.
 const HOLD: Duration = Duration::from_secs(4);
 /// No record's end is further than this from the registry's time.
@@ -194,9 +196,9 @@ fn and_forward_again(scene: &mut Scene) -> Result<Step> {
     let from = scene.shift_to("ahead", 0)?;
     let took = scene.wait_verdict("steady", SOON)?;
     let settled = clock::now();
-    scene.told(&format!("the hour forward again: believed after {took:?}"));
+    scene.told(&format!("{FORWARD_AGAIN}: believed after {took:?}"));
     clock::idle(HOLD / 2);
-    Ok(Step::new("the hour forward again", 0, from, settled))
+    Ok(Step::new(FORWARD_AGAIN, 0, from, settled))
 }
 
 /// A leap that the registry's clock does not agree with is not believed, and no record follows it.
@@ -236,9 +238,9 @@ fn settled_after_a_minute(scene: &mut Scene) -> Result<(Step, Step)> {
     let took = scene.wait_verdict("steady", Duration::from_secs(65))?;
     // Up to the last moment that is surely not after the verdict.
     let to = settled + took.saturating_sub(SOON / 10);
-    let forward = Step { to, ..Step::new("the hour forward again", -HOUR_MS, from, settled) };
+    let forward = Step { to, ..Step::new(FORWARD_AGAIN, -HOUR_MS, from, settled) };
     ensure!(took > Duration::from_secs(58), "a leap was believed after {took:?}");
-    scene.told(&format!("the hour forward again: believed after {took:?}"));
+    scene.told(&format!("{FORWARD_AGAIN}: believed after {took:?}"));
     let believed = clock::now();
     clock::idle(HOLD / 2);
     Ok((forward, Step::new("believed after a minute", 0, believed, believed)))
@@ -265,8 +267,11 @@ fn count(page: &Metrics, words: &[&str]) -> u64 {
 fn served(told: &Told, step: &Step, refused: &[Order]) -> Result<()> {
     println!("    {}:", step.name);
     for order in Order::ALL {
+        // Until the hour is believed again, ordered calls are refused at once, as they were before.
+        let waits = order == Order::Ordered && step.name == FORWARD_AGAIN && !refused.contains(&order);
+        let from = if waits { step.settled } else { step.from };
         let Fared { served, refused: refusals, longest, refused_for, refusal } =
-            told.fared(order, step.from, step.to);
+            told.fared(order, from, step.to);
         println!("        {order:?}: {served} requests served, {longest:?} at most");
         if let Some(refusal) = &refusal {
             println!("        {order:?}: {refusals} refused within {refused_for:?}: {refusal}");
