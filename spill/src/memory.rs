@@ -6,13 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::storage::{Shortened, Storage};
 
-/// The unit that a disk writes whole or not at all.
+/// The unit that a disk writes whole, or not at all, or, where its power fails in the middle of it, in part.
 const SECTOR: usize = 512;
+
+/// Contents of one sector between two syncs that are remembered: the first, which is durable, and the latest. Of more, the
+/// oldest but one is forgotten: a simulator that never syncs would fill the memory.
+const REMEMBERED: usize = 6;
 
 /// Bytes in memory. Clones are handles on the same bytes, so a test keeps one and tampers behind the log's back.
 ///
 /// It remembers which sectors were written since the last sync and what they held before, so that a power cut can be
-/// played: [`settle`](Self::settle) the sectors that are to survive, then [`crash`](Self::crash).
+/// played: [`settle`](Self::settle) the sectors that are to survive, then [`crash`](Self::crash); or let
+/// [`cut_power`](Self::cut_power) choose.
 ///
 /// ```
 /// use xuid_spill::{MemoryStorage, Storage};
@@ -32,8 +37,8 @@ pub struct MemoryStorage {
 #[derive(Debug, Default)]
 struct Disk {
     bytes: Vec<u8>,
-    /// What the sectors written since the last sync held then.
-    unsynced: BTreeMap<usize, Vec<u8>>,
+    /// What the sectors written since the last sync held then, and each time that they were written before the last.
+    unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
     failing_write: Option<Fault>,
     failing_sync: Option<u64>,
 }
@@ -89,12 +94,49 @@ impl MemoryStorage {
     /// The power is cut: every sector that is not durable is again what it was.
     pub fn crash(&self) {
         let mut disk = self.lock();
-        for (sector, before) in std::mem::take(&mut disk.unsynced) {
-            let start = sector * SECTOR;
-            if let Some(now) = disk.bytes.get_mut(start..start + before.len()) {
-                now.copy_from_slice(&before);
+        for (sector, contents) in std::mem::take(&mut disk.unsynced) {
+            if let Some(before) = contents.first() {
+                disk.put(sector, before);
             }
         }
+    }
+
+    /// The power is cut: each sector that is not durable is what it was, or what it was to become at some time since, or
+    /// the beginning of that and the rest of what it was. `choose(n)` picks one of `n` ways. Returns how many are torn.
+    pub fn cut_power(&self, mut choose: impl FnMut(usize) -> usize) -> u64 {
+        let mut disk = self.lock();
+        let mut torn = 0;
+        for (sector, mut contents) in std::mem::take(&mut disk.unsynced) {
+            let start = sector * SECTOR;
+            let until = (start + SECTOR).min(disk.bytes.len());
+            let Some(now) = disk.bytes.get(start..until) else { continue };
+            contents.push(now.to_vec());
+            let chosen = choose(contents.len());
+            let landed = if chosen > 0 && choose(4) == 0 { choose(SECTOR) } else { SECTOR };
+            torn += u64::from(landed < SECTOR);
+            let mut content = contents[0].clone();
+            let landed = landed.min(content.len()).min(contents[chosen].len());
+            content[..landed].copy_from_slice(&contents[chosen][..landed]);
+            disk.put(sector, &content);
+        }
+        torn
+    }
+
+    /// What a power cut at this moment would leave, if those of the unsynced sectors survive that `survives` picks by
+    /// number. Nothing is changed.
+    #[must_use]
+    pub fn image(&self, mut survives: impl FnMut(u64) -> bool) -> Vec<u8> {
+        let disk = self.lock();
+        let mut left = disk.bytes.clone();
+        for (sector, contents) in &disk.unsynced {
+            let start = sector * SECTOR;
+            let Some(before) = contents.first() else { continue };
+            if let Some(now) = left.get_mut(start..start + before.len()).filter(|_| !survives(*sector as u64))
+            {
+                now.copy_from_slice(before);
+            }
+        }
+        left
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
@@ -104,6 +146,14 @@ impl MemoryStorage {
 }
 
 impl Disk {
+    /// Puts a content into a sector, if it is still there.
+    fn put(&mut self, sector: usize, content: &[u8]) {
+        let start = sector * SECTOR;
+        if let Some(now) = self.bytes.get_mut(start..start + content.len()) {
+            now.copy_from_slice(content);
+        }
+    }
+
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -112,8 +162,11 @@ impl Disk {
         for sector in offset / SECTOR..=(end - 1) / SECTOR {
             let start = sector * SECTOR;
             let until = (start + SECTOR).min(self.bytes.len());
-            let before = &self.bytes[start..until];
-            self.unsynced.entry(sector).or_insert_with(|| before.to_vec());
+            let contents = self.unsynced.entry(sector).or_default();
+            if contents.len() == REMEMBERED {
+                contents.remove(1);
+            }
+            contents.push(self.bytes[start..until].to_vec());
         }
         self.bytes[offset..end].copy_from_slice(bytes);
     }
@@ -173,5 +226,38 @@ impl Storage for MemoryStorage {
         }
         disk.unsynced.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_power_cut_leaves_of_each_sector_a_content_it_had_or_the_beginning_of_one() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..200_usize {
+            let mut disk = MemoryStorage::from_bytes(vec![0; 2 * SECTOR]);
+            disk.write_at(0, &[1; 2 * SECTOR]).unwrap();
+            disk.write_at(0, &[2; SECTOR]).unwrap();
+            let mut draws = seed * 7_919;
+            let torn = disk.cut_power(|n| {
+                draws = draws.wrapping_mul(25_214_903_917).wrapping_add(11);
+                (draws >> 16) % n
+            });
+            let bytes = disk.bytes();
+            let (first, second) = bytes.split_at(SECTOR);
+            let changes = |sector: &[u8]| sector.windows(2).filter(|pair| pair[0] != pair[1]).count();
+            assert!(changes(first) <= 1 && changes(second) <= 1 && second.iter().all(|byte| *byte <= 1));
+            assert!(changes(first) as u64 + changes(second) as u64 <= torn, "seed {seed}");
+            seen.insert((first[0], first[SECTOR - 1], second[0]));
+            // What survived is durable.
+            disk.crash();
+            assert_eq!(disk.bytes(), bytes);
+        }
+        assert!(
+            [(0, 0, 0), (1, 1, 1), (2, 2, 0), (2, 0, 1)].iter().all(|whole| seen.contains(whole)),
+            "{seen:?}"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The log against models, torn writes, damage, copies, and real files.
 #![expect(clippy::unwrap_used, reason = "the helpers of a test panic like the test")]
 
+mod bodies;
 mod damage;
 mod file;
 mod golden;
@@ -8,4 +9,5 @@ mod model;
 mod once;
 mod power_cut;
 mod refusal;
+mod rubbish;
 mod support;

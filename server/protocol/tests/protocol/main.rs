@@ -6,6 +6,7 @@
     reason = "a helper of a test fails by a panic, as the test does"
 )]
 
+mod bodies;
 mod golden;
 mod round_trip;
 mod rubbish;

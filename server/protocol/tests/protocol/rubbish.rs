@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use xuid_protocol::{ParsedReply, ParsedRequest, Phase, Preface, check_preface, parse_reply, parse_request};
 
+use crate::bodies;
 use crate::values::{answer, encode_request, request};
 
 const MAX_BODY: u32 = 64;
@@ -109,6 +110,15 @@ proptest! {
         prop_assert_eq!(&listen(&[front, back]), &heard);
         prop_assert_eq!(serve(&single), served);
         prop_assert_eq!(listen(&single), heard);
+    }
+
+    #[test]
+    fn what_is_taken_from_any_bytes_is_what_lies_in_them(bytes in stream(), noise in prop::collection::vec(any::<u8>(), 0..80)) {
+        for input in [bytes, noise] {
+            bodies::request(&input);
+            bodies::reply(&input);
+            bodies::preface(&input);
+        }
     }
 
     #[test]
