@@ -14,6 +14,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::error::IdError;
+use crate::guards::Guard;
 use crate::minter::{Minter, Now};
 use crate::order::Order;
 use crate::run::Run;
@@ -229,7 +230,7 @@ impl Gate {
 
     /// Refuses everybody who waits, and everybody who comes.
     pub(crate) fn close(&mut self) -> Service {
-        self.closed = true;
+        self.closed = !Guard::SealFirst.is_out();
         let mut service = Service::default();
         for ticket in self.lines.iter_mut().flat_map(std::mem::take) {
             service.end(&ticket, || IdError::SHUTTING_DOWN);

@@ -1,43 +1,135 @@
-//! What keeps ids from coming twice, by name, so that a test can take one guard out and must then find a duplicate.
+//! What keeps ids from coming twice, by name, so that a test can take one guard out and must then find out.
 //!
-//! In an ordinary build every guard holds, which the compiler knows: [`Guard::is_out`] costs nothing there.
+//! The code asks [`Guard::is_out`] where a guard stands. In an ordinary build every guard holds, which the compiler
+//! knows: it costs nothing there. On the path of a hit nothing is asked but under `cfg(test)`. Which test finds
+//! out what is missing stands in one table, `simulation::controls`, and a test of it fails where a guard has none.
+//!
+//! # Invariants
+//! - I1 what is out is out for one thread and for as long as [`Guard::without`] runs, a panic included: tests run side by
+//!   side. A model of loom runs all its threads on one, and so does a simulation.
 
-/// A guard that a negative control can take out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guard {
+/// Names the guards, and lists them.
+macro_rules! guards {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// A guard that a negative control can take out.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[cfg_attr(any(not(test), loom), allow(dead_code, reason = "some stand in code for tests only"))]
+        pub(crate) enum Guard {
+            $($(#[$doc])* $name,)*
+        }
+
+        #[cfg(all(test, not(loom)))]
+        impl Guard {
+            /// All of them.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+guards! {
+    /// An engine that was configured with another layout than its registry's is not built (U1).
+    LayoutCompared,
+    /// A folder that belongs to another cluster is refused (U1).
+    FolderOfCluster,
+    /// A spill of another cluster or layout is refused (U1).
+    SpillOfCluster,
+
     /// Only a worker whose mark is not above the clock is chosen.
     MarkNotAhead,
     /// A window begins at the mark it replaces, or later (U2).
     WindowAfterMark,
+    /// A window does not begin below the registry's floor (U2).
+    Floor,
     /// No window reaches further than two minutes beyond the registry's time.
     FurthestWindow,
+    /// A write names the version of what it replaces (U2).
+    VersionCompared,
     /// An unknown outcome is "not ours" until a re-read shows our token and operation (U2).
     UnknownIsNotOurs,
     /// The re-read compares the token.
     OwnToken,
     /// The re-read compares the operation.
     OwnOperation,
+    /// A worker whose record went back is left for good (U2).
+    RecordWentBack,
     /// What is handed back begins after the last tick of which a plot was cut.
     HandBackWholeTicks,
     /// What is handed back is cut no more.
     HandBackLast,
-    /// Nothing is cut above E (U6).
-    NotAboveClock,
-    /// E goes back at a switch of worker only.
-    ClockBackAtSwitch,
+    /// The minter is sealed before the rest of its window is handed back (U2).
+    SealFirst,
+
+    /// A copied registry is told from the one that its header was written for.
+    FileIdentity,
+    /// What another process may have left unsynced is synced before a change.
+    SyncBefore,
+    /// The first copy of a record is durable before the second is touched.
+    SyncBetween,
+    /// A record is written twice.
+    SecondCopy,
+
+    /// What a failed append may have written is waste (U3).
+    FailedAppendWasted,
+    /// A run that comes to a ticket which is over goes back (U3).
+    TicketReturns,
+
     /// A mark is moved before its extents are used (U4).
     MarkFirst,
     /// A spill that was opened is read from the registry's mark on, and not from what its file says (U4).
     MarkOfRegistry,
     /// A grant begins at the registry's mark as it is now (U4).
     GrantAtMark,
-    /// An ordered id is above all before it.
+    /// A spill without a mark is refused (U4).
+    AbsentMarkRefused,
+    /// A spill whose mark went back is given up (U4).
+    MarkWentBack,
+
+    /// A slot is emptied by one swap (U5).
+    TakeBySwap,
+    /// A refill stores in empty slots only (U5).
+    RefillOnlyEmpty,
+    /// A request for a refill is taken down before it is answered, so that none is lost.
+    AnswerFirst,
+    /// Whoever takes what a refill put in sees that the request for it was answered.
+    AnswerSeen,
+    /// A panic of the producer takes requests for refills down.
+    PanicAnswers,
+    /// A hand is of its own engine and of this epoch (U3, U7).
+    EpochCompared,
+    /// The epoch is read before the run is taken (U7).
+    EpochBeforeTake,
+    /// A shutdown or turn-over voids what handles hold (U7).
+    LimitVoided,
+    /// A handle looks at the epoch again after it set its limit.
+    LimitLooksAgain,
+    /// These four accesses have one order.
+    LimitInOrder,
+    /// A forked child finds the page wiped.
+    ForkPage,
+
+    /// Nothing is cut above E (U6).
+    NotAboveClock,
+    /// E goes back at a switch of worker only.
+    ClockBackAtSwitch,
+    /// Nothing is cut beyond the end of a window (U6).
+    WindowEnd,
+    /// A run ends with its tick, and does not go on in the next worker's (U6).
+    SequenceEnd,
+    /// An ordered id waits for a tick above the last one.
     OrderedRises,
+    /// The last ordered id is remembered over lanes and switches.
+    OrderedAboveLast,
+
+    /// What is too old when it leaves a window is wasted (U7).
+    AgeOfWindow,
+    /// What is too old when it leaves the spill is wasted (U7).
+    AgeOfSpill,
 }
 
 #[cfg(test)]
 thread_local! {
-    static OUT: std::cell::RefCell<Vec<Guard>> = const { std::cell::RefCell::new(Vec::new()) };
+    /// A bit for each guard that is out.
+    static OUT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 impl Guard {
@@ -47,7 +139,7 @@ impl Guard {
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "it names the guard"))]
     pub(crate) fn is_out(self) -> bool {
         #[cfg(test)]
-        return OUT.with_borrow(|out| out.contains(&self));
+        return OUT.get() >> self as u64 & 1 == 1;
         #[cfg(not(test))]
         false
     }
@@ -55,9 +147,15 @@ impl Guard {
     /// Does something without these guards.
     #[cfg(test)]
     pub(crate) fn without<T>(guards: &[Self], body: impl FnOnce() -> T) -> T {
-        OUT.set(guards.to_vec());
-        let result = body();
-        OUT.set(Vec::new());
-        result
+        /// Puts them back, whatever happens.
+        struct Back(u64);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                OUT.set(self.0);
+            }
+        }
+        let out = guards.iter().fold(0, |out, guard| out | 1 << *guard as u64);
+        let _back = Back(OUT.replace(out));
+        body()
     }
 }

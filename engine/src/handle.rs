@@ -12,26 +12,26 @@
 //!   four, either the handle sees the new epoch, and takes its limit back, or the zero comes last;
 //! - I3 in a forked child the limit is zero: its page was wiped.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::error::{IdError, Outcome};
 use crate::fork::{EpochWord, ForkWord};
+use crate::guards::Guard;
 use crate::hand::{Hand, Station};
 use crate::id::Id;
 use crate::shared::Shared;
-use crate::sync::lock;
+use crate::sync::{Mutex, Ordering, lock, store_in_order};
 
 /// The word that bounds a handle's run.
 #[derive(Debug)]
-struct Limit(ForkWord);
+pub(crate) struct Limit(ForkWord);
 
 impl Limit {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a handle's hit path")]
-    fn load(&self) -> u64 {
+    pub(crate) fn load(&self) -> u64 {
         self.0.word().load(Ordering::Relaxed)
     }
 
@@ -41,11 +41,11 @@ impl Limit {
     }
 
     /// Sets it for a run of `epoch`, which was read before the run was taken (I2).
-    fn set(&self, end: u64, epoch: u64, now: &EpochWord) {
-        // SeqCst: I2; pairs with the stores of `Limits::void`.
-        self.0.word().store(end, Ordering::SeqCst);
-        if now.load_in_order() != epoch {
-            self.0.word().store(0, Ordering::SeqCst);
+    pub(crate) fn set(&self, end: u64, epoch: u64, now: &EpochWord) {
+        // In order: I2; pairs with the stores of `Limits::void`.
+        store_in_order(self.0.word(), end);
+        if now.load_in_order() != epoch && !Guard::LimitLooksAgain.is_out() {
+            store_in_order(self.0.word(), 0);
         }
     }
 }
@@ -55,7 +55,7 @@ impl Limit {
 pub(crate) struct Limits(Mutex<Vec<ForkWord>>);
 
 impl Limits {
-    fn join(&self) -> std::io::Result<Limit> {
+    pub(crate) fn join(&self) -> std::io::Result<Limit> {
         let word = ForkWord::new()?;
         let mut words = lock(&self.0);
         words.retain(ForkWord::is_shared);
@@ -65,9 +65,9 @@ impl Limits {
 
     /// Voids every handle's run. Called after the epoch was renewed (I2).
     pub(crate) fn void(&self) {
-        for word in &*lock(&self.0) {
-            // SeqCst: I2; pairs with `Limit::set`.
-            word.word().store(0, Ordering::SeqCst);
+        for word in lock(&self.0).iter().filter(|_| !Guard::LimitVoided.is_out()) {
+            // In order: I2; pairs with `Limit::set`.
+            store_in_order(word.word(), 0);
         }
     }
 }

@@ -99,6 +99,10 @@ impl Lane {
     fn settle(&mut self) {
         while let Some(span) = self.spans.front() {
             if self.tick >= span.end {
+                if Guard::WindowEnd.is_out() && self.spans.len() == 1 {
+                    self.spans[0].end = self.tick + 1;
+                    break;
+                }
                 self.spans.pop_front();
                 continue;
             }
@@ -123,8 +127,9 @@ impl Lane {
             return None;
         }
         let (tick, sequence) = (self.tick, self.sequence);
-        let len = most.min(layout.sequences() - sequence);
-        if sequence + len == layout.sequences() {
+        let left = layout.sequences() - sequence;
+        let len = if Guard::SequenceEnd.is_out() { most } else { most.min(left) };
+        if len >= left {
             self.advance_to(tick + 1, 0);
         } else {
             self.advance_to(tick, sequence + len);

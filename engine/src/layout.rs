@@ -210,7 +210,9 @@ impl Layout {
     /// The beginning of a tick in Unix milliseconds, rounded down.
     #[must_use]
     pub fn tick_to_ms(&self, tick: u64) -> u64 {
-        self.epoch_ms.saturating_add((u128::from(tick) * u128::from(self.tick_us) / 1_000) as u64)
+        // Ticks of hours and many bits of time reach beyond 64 bits of milliseconds.
+        let ms = u128::from(self.epoch_ms) + u128::from(tick) * u128::from(self.tick_us) / 1_000;
+        ms.min(u128::from(u64::MAX)) as u64
     }
 
     /// The beginning of a tick in Unix nanoseconds.

@@ -30,6 +30,17 @@ compile_error!(
     "xuid-engine runs on 64-bit Linux: it relies on CLOCK_BOOTTIME, MADV_WIPEONFORK and 64-bit words"
 );
 
+#[cfg(all(feature = "proof", not(debug_assertions)))]
+compile_error!("the feature proof is for crash campaigns, and never for a release build");
+
+/// A named point at which the proof build may kill itself; nothing in any other build.
+macro_rules! crash_point {
+    ($point:ident) => {
+        #[cfg(feature = "proof")]
+        crate::proof::point(crate::proof::Point::$point);
+    };
+}
+
 mod builder;
 pub mod clock;
 mod coalesce;
@@ -37,6 +48,9 @@ mod counters;
 mod engine;
 mod error;
 mod fork;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod guards;
 mod hand;
@@ -45,19 +59,28 @@ mod id;
 mod lane;
 mod layout;
 mod minter;
+#[cfg(test)]
+#[cfg(loom)]
+mod models;
 mod node;
 mod order;
 mod pieces;
 mod producer;
+#[cfg(any(test, feature = "proof"))]
+pub mod proof;
 mod queue;
 mod registrar;
 pub mod registry;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod regressions;
 mod reserve;
 mod ring;
 mod run;
 mod settings;
 mod shared;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod simulation;
 pub mod stats;
 mod stock;

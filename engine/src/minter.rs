@@ -125,7 +125,7 @@ impl Minter {
     }
 
     /// E as of the last reading.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn engine_clock(&self) -> u64 {
         self.supervisor.now()
     }
@@ -224,7 +224,7 @@ impl Minter {
         let tick = now.tick.filter(|_| !self.sealed)?;
         let least = tick.saturating_sub(self.ages.ordered);
         let offset = self.next_offset();
-        let floor = self.ordered_above;
+        let floor = if Guard::OrderedAboveLast.is_out() { 0 } else { self.ordered_above };
         let from = self.ordered_from(tick);
         let Self { layout, lanes, aside, minted, .. } = self;
         // The frontier of the lane that served the last one is above it; another lane's must pass it.
@@ -316,7 +316,8 @@ impl Minter {
 
     /// Land that is too old is wasted where it leaves the window (U7).
     fn drop_stale(&mut self, tick: u64) {
-        let oldest = tick.saturating_sub(self.ages.max);
+        let max_age = if Guard::AgeOfWindow.is_out() { u64::MAX } else { self.ages.max };
+        let oldest = tick.saturating_sub(max_age);
         for lane in self.lanes.iter_mut().filter(|lane| lane.tick() < oldest) {
             let (minted, expired) = (&mut self.minted, &mut self.expired);
             lane.skip_to(&self.layout, oldest, 0, |extent| {
@@ -364,6 +365,10 @@ impl Minter {
 
     /// The last cut: everything up to now, after which nothing is cut any more.
     pub(crate) fn seal(&mut self, now: &Now) -> Sealed {
+        if Guard::SealFirst.is_out() {
+            let release = self.lanes.iter().map(|lane| (lane.worker, lane.untouched())).collect();
+            return Sealed { extents: self.take_aside(), release };
+        }
         let layout = self.layout;
         let mut extents = std::mem::take(&mut self.aside);
         let before = extents.len();

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BuildError;
+use crate::guards::Guard;
 use crate::registry::ClusterId;
 
 const NAME: &str = "node.json";
@@ -20,7 +21,7 @@ struct Node {
 /// Compares the folder's cluster with the registry's, or writes it down where the folder has none yet.
 pub(crate) fn check(folder: &Path, cluster: ClusterId) -> Result<(), BuildError> {
     match remembered(folder)? {
-        Some(found) if found == cluster => Ok(()),
+        Some(found) if found == cluster || Guard::FolderOfCluster.is_out() => Ok(()),
         Some(found) => Err(BuildError::Cluster { path: folder.to_owned(), folder: found, registry: cluster }),
         None => {
             let path = folder.join(NAME);
@@ -42,12 +43,15 @@ pub(crate) fn remembered(folder: &Path) -> Result<Option<ClusterId>, BuildError>
     };
     match fs::read(&path) {
         Ok(bytes) => {
-            let node: Node = serde_json::from_slice(&bytes)
-                .map_err(|error| fail("understand")(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-            let found: ClusterId = node.cluster.parse().map_err(|error| {
-                fail("understand the cluster in")(io::Error::new(io::ErrorKind::InvalidData, error))
-            })?;
-            Ok(Some(found))
+            let damaged = |why: String| {
+                let todo = "it names the folder's cluster and is damaged; if the registry is still the one it has always \
+                            been, remove this file: the next start writes it again";
+                io::Error::new(io::ErrorKind::InvalidData, format!("{why} ({todo})"))
+            };
+            let node: Node =
+                serde_json::from_slice(&bytes).map_err(|error| fail("understand")(damaged(error.to_string())))?;
+            let found = node.cluster.parse::<ClusterId>();
+            Ok(Some(found.map_err(|error| fail("understand the cluster in")(damaged(error.to_string())))?))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(fail("read")(error)),
@@ -78,6 +82,8 @@ mod tests {
         let error = check(folder.path(), other).unwrap_err().to_string();
         assert!(error.contains(&ours.to_string()) && error.contains(&other.to_string()), "{error}");
         fs::write(folder.path().join(NAME), b"{").unwrap();
-        assert!(matches!(check(folder.path(), ours), Err(BuildError::Folder { action: "understand", .. })));
+        let error = check(folder.path(), ours).unwrap_err();
+        assert!(matches!(error, BuildError::Folder { action: "understand", .. }), "{error}");
+        assert!(format!("{:?}", std::error::Error::source(&error)).contains("remove this file"), "{error:?}");
     }
 }

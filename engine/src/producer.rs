@@ -17,6 +17,7 @@ use xuid_spill::Extent;
 
 use crate::clock::Verdict;
 use crate::gate::{Gate, Service, Trouble};
+use crate::guards::Guard;
 use crate::minter::Now;
 use crate::registrar::{Done, Job};
 use crate::reserve::Reserve;
@@ -62,19 +63,25 @@ impl Producer {
     pub(crate) fn run(&mut self) {
         self.shared.producer.adopt_current();
         while !self.shared.is_closed() {
-            // A panic is a defect; it must not end the refills of everybody. What the turn had in its hands is
-            // lost, not repeated: every move takes before it gives.
-            let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.turn()));
-            let pause = turn.unwrap_or_else(|_| {
-                tracing::error!("the producer panicked and goes on; ids it held may be wasted");
-                (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
-                Duration::from_millis(10)
-            });
+            let pause = self.turn_whatever_happens();
             if !pause.is_zero() {
                 std::thread::park_timeout(pause);
             }
         }
         self.finish();
+    }
+
+    /// One round. A panic in it is a defect; it must not end the refills of everybody. What the turn had in its hands is
+    /// lost, not repeated: every move takes before it gives.
+    pub(crate) fn turn_whatever_happens(&mut self) -> Duration {
+        let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.turn()));
+        turn.unwrap_or_else(|_| {
+            tracing::error!("the producer panicked and goes on; ids it held may be wasted");
+            if !Guard::PanicAnswers.is_out() {
+                (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
+            }
+            Duration::from_millis(10)
+        })
     }
 
     /// One round. Returns how long nothing is due.
@@ -139,8 +146,21 @@ impl Producer {
 
     /// Takes in what the registrar has done.
     fn collect(&mut self) {
-        let (mut others, boot) = (Vec::new(), self.shared.clock.read().boot);
-        while let Ok(done) = self.done.try_recv() {
+        let boot = self.shared.clock.read().boot;
+        let answers: Vec<Done> = self.done.try_iter().collect();
+        if answers.is_empty() {
+            return;
+        }
+        {
+            // Before anything is done with them: a panic over one costs what it brought, and must not leave this thread
+            // waiting for ever for answers that it had.
+            let mut gate = lock(&self.shared.gate);
+            for done in &answers {
+                self.upkeep.heard(done, &mut gate);
+            }
+        }
+        let mut others = Vec::new();
+        for done in answers {
             match done {
                 // This reads the spill, and so comes before the lock.
                 Done::Granted { from, result } => self.reserve.granted(from, result, boot),
@@ -221,6 +241,7 @@ impl Producer {
             }
         }
         staying.into_iter().rev().for_each(|extent| self.reserve.hand.push(extent));
+        crash_point!(TurnedOver);
         if keep {
             self.reserve.put_by(leaving);
         } else {
@@ -243,7 +264,9 @@ impl Producer {
             .min(shared.settings.tiers.longest_run);
         self.top_up(tick, burst, longest);
         for partition in wanted {
-            shared.ring.answer(partition);
+            if !Guard::AnswerFirst.is_out() {
+                shared.ring.answer(partition);
+            }
             let reserve = &mut self.reserve;
             // In a burst past the queue, which then is there for those who find the ring empty: going through it, each
             // block would meet them at both its ends.
@@ -251,6 +274,9 @@ impl Producer {
                 let direct = if burst { reserve.block(tick, burst, longest) } else { None };
                 direct.or_else(|| shared.pop_queue())
             });
+            if Guard::AnswerFirst.is_out() {
+                shared.ring.answer(partition);
+            }
             if let Some(block) = refilled.left_over {
                 self.reserve.hand.push_run(block.into_run());
             }
@@ -335,7 +361,9 @@ impl Producer {
             self.void(&mut gate);
         }
         let service = gate.close();
+        crash_point!(StopRefused);
         let sealed = gate.minter.seal(&now);
+        crash_point!(StopSealed);
         drop(gate);
         let woken = self.account(service);
         let mut pieces = sealed.extents;
@@ -349,7 +377,9 @@ impl Producer {
         }
         // After the sweeps: whoever was quick enough to take a block since the close has one id of it.
         shared.void_hands();
+        crash_point!(StopSwept);
         self.reserve.seal(pieces, now.tick.unwrap_or(0));
+        crash_point!(StopSynced);
         for (worker, from) in sealed.release {
             self.send(Job::Release { worker, from });
         }

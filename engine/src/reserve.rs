@@ -13,6 +13,7 @@
 use xuid_spill::{AppendError, Extent, Log};
 
 use crate::coalesce::{Limits, coalesce};
+use crate::guards::Guard;
 use crate::layout::Layout;
 use crate::pieces::Pieces;
 use crate::registrar::Job;
@@ -117,7 +118,8 @@ impl Reserve {
 
     /// The first raw id that is not too old at `tick`.
     fn oldest(&self, tick: u64) -> u64 {
-        tick.saturating_sub(self.max_age) * self.stride()
+        let max_age = if Guard::AgeOfSpill.is_out() { u64::MAX } else { self.max_age };
+        tick.saturating_sub(max_age) * self.stride()
     }
 
     /// Ids in memory: what is at hand for a burst.
@@ -221,12 +223,14 @@ impl Reserve {
         let Some(log) = &mut self.log else { return self.keep(extents) };
         match log.append(&extents) {
             Ok(appended) => {
+                crash_point!(Appended);
                 self.tally.spilled += ids;
                 self.tally.overwritten += appended.dropped.ids;
             }
             Err(error) => {
                 self.tally.failures += 1;
-                let may_be_written = matches!(error, AppendError::Io { .. });
+                let may_be_written =
+                    matches!(error, AppendError::Io { .. }) && !Guard::FailedAppendWasted.is_out();
                 self.abandon(&format!("an append failed: {}", with_source(&error)));
                 if may_be_written {
                     self.tally.wasted_spill += ids;
@@ -287,6 +291,7 @@ impl Reserve {
                 let mut found = Vec::new();
                 // What an append to a full log has overwritten meanwhile is gone, and counted there.
                 let read = log.read(from.max(log.tail())..upto.max(log.tail()), &mut found);
+                crash_point!(ExtentsRead);
                 log.resume_at(upto);
                 self.mark = upto;
                 self.tally.granted_extents += upto - from;
@@ -345,6 +350,7 @@ impl Reserve {
         // Where there is no file, what is only in memory ends here.
         self.tally.wasted_spill += self.backlog.ids();
         self.backlog.drain();
+        crash_point!(StopAppended);
         let synced = self.log.as_mut().map_or(Ok(()), Log::sync);
         if let Err(error) = synced {
             self.tally.failures += 1;

@@ -1,8 +1,8 @@
 //! The state that callers, producer and registrar share, and how a call without luck gets its ids: from ring, queue and
 //! minter, or by waiting.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+// What is read for figures only is no part of loom's models.
+use std::sync::{Arc, Mutex as PlainMutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::counters::Counters;
 use crate::error::IdError;
 use crate::fork::EpochWord;
 use crate::gate::Gate;
+use crate::guards::Guard;
 use crate::hand::{Hand, Station, at_station};
 use crate::handle::Limits;
 use crate::id::Id;
@@ -27,7 +28,7 @@ use crate::reserve::ReserveTally;
 use crate::ring::Ring;
 use crate::run::{Block, Run};
 use crate::settings::{LONGEST_BLOCK, Settings};
-use crate::sync::lock;
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use crate::ticket::{Returns, Ticket};
 use crate::wake::{Wake, unpark_current};
 
@@ -65,8 +66,8 @@ pub(crate) struct Shared {
     pub(crate) gate: CachePadded<Mutex<Gate>>,
     pub(crate) returns: Returns,
     pub(crate) counters: CachePadded<Counters>,
-    pub(crate) gauges: Mutex<Gauges>,
-    pub(crate) tally: Arc<Mutex<Tally>>,
+    pub(crate) gauges: PlainMutex<Gauges>,
+    pub(crate) tally: Arc<PlainMutex<Tally>>,
     pub(crate) producer: Arc<Wake>,
     pub(crate) inherited: u64,
     pub(crate) refused_spills: u64,
@@ -84,7 +85,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) epoch: EpochWord,
     pub(crate) gate: Gate,
-    pub(crate) tally: Arc<Mutex<Tally>>,
+    pub(crate) tally: Arc<PlainMutex<Tally>>,
     pub(crate) inherited: u64,
     pub(crate) refused_spills: u64,
 }
@@ -108,7 +109,7 @@ impl Shared {
             gate: CachePadded::new(Mutex::new(gate)),
             returns: Returns::default(),
             counters: CachePadded::default(),
-            gauges: Mutex::default(),
+            gauges: PlainMutex::default(),
             tally,
             producer: Arc::default(),
             inherited,
@@ -234,6 +235,7 @@ impl Shared {
         } else {
             return false;
         };
+        let epoch = if Guard::EpochBeforeTake.is_out() { self.epoch.load() } else { epoch };
         tier.add(u64::from(run.len()));
         hand.fill(epoch, &run);
         true

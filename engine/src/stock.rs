@@ -79,6 +79,15 @@ fn open_one(path: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Result<Opene
     open_log(Box::new(storage), path, genesis, tenure)
 }
 
+/// For a negative control: what the file says of its cluster, instead of what is expected.
+fn as_found(storage: &dyn Storage, mut expected: Expected) -> Expected {
+    /// Where the header has it (`docs/spill-format.md`).
+    const CLUSTER_AT: u64 = 32;
+    // A file that is too short is refused all the same.
+    let _ = storage.read_at(CLUSTER_AT, &mut expected.cluster);
+    expected
+}
+
 /// Opens what a storage holds, if the registry has a mark for it. The path is for messages.
 pub(crate) fn open_log(
     storage: Box<dyn Storage>,
@@ -89,6 +98,7 @@ pub(crate) fn open_log(
     let layout = genesis.layout;
     let expected =
         Expected { cluster: genesis.cluster.bytes(), stride: layout.stride(), layout: layout.to_bytes() };
+    let expected = if Guard::SpillOfCluster.is_out() { as_found(storage.as_ref(), expected) } else { expected };
     let (mut log, report) = match Log::open(storage, &expected) {
         Ok(opened) => opened,
         Err(OpenError::Io(error)) => return Err(format!("failed to read {}: {error}", path.display())),
@@ -97,6 +107,9 @@ pub(crate) fn open_log(
     let mark = match tenure.mark(log.id(), false) {
         Ok(u64::MAX) => return Ok(Opened::Refused("its mark was raised to the end by a fence".into())),
         Ok(mark) => mark,
+        Err(GrantError::Refused { .. }) if Guard::AbsentMarkRefused.is_out() => {
+            tenure.mark(log.id(), true).map_err(|error| error.to_string())?
+        }
         Err(GrantError::Refused { why }) => return Ok(Opened::Refused(why)),
         Err(error) => return Err(error.to_string()),
     };
@@ -135,6 +148,7 @@ fn create_one(path: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Result<Log
     let mut uuid = [0; 16];
     getrandom::fill(&mut uuid).map_err(|error| fail("draw an id for", error.to_string()))?;
     let storage = MappedFile::create(path).map_err(|error| fail("create", error.to_string()))?;
+    crash_point!(SpillCreated);
     create_log(Box::new(storage), DEFAULT_BYTES, SpillId::from_bytes(uuid), path, genesis, tenure)
         .inspect_err(|_| drop(std::fs::remove_file(path)))
 }
@@ -157,8 +171,10 @@ pub(crate) fn create_log(
         layout: layout.to_bytes(),
     };
     let log = Log::create(storage, identity, bytes).map_err(|error| fail("lay out", with_source(&error)))?;
+    crash_point!(SpillLaidOut);
     match tenure.mark(log.id(), true) {
         Ok(_) => {
+            crash_point!(SpillMarked);
             tracing::info!(path = %path.display(), spill = %log.id(), "spill created");
             Ok(log)
         }

@@ -24,7 +24,7 @@ pub(crate) use self::grants::GrantError;
 use self::choice::{check_pinned, choose};
 use self::grants::Grant;
 use crate::guards::Guard;
-use crate::registry::{ReadError, Registry, SwapError, Token, WorkerRecord, reach};
+use crate::registry::{ReadError, Registry, SwapError, Token, WorkerEntry, WorkerRecord, reach};
 
 /// Ticks of one worker, owned by whoever holds this value.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ pub(crate) enum ExtendError {
     Lost {
         worker: u32,
         why: String,
-        /// Its record cannot be trusted any more; else it may be taken again like any other.
+        /// Its record cannot be trusted before a fence; else it may be taken again like any other.
         for_good: bool,
     },
     /// Nothing was gained; try again.
@@ -128,6 +128,9 @@ pub(crate) struct Tenure {
     operation: u64,
     owner: String,
     holds: HashMap<u32, Hold>,
+    /// Up to where a worker was reserved for us when its record could not be trusted any more. Only a fence, which raises it
+    /// above all that was granted, makes the worker good again.
+    left: HashMap<u32, u64>,
     marks: HashMap<SpillId, u64>,
     claim: Option<Claim>,
     grant: Option<Grant>,
@@ -163,6 +166,7 @@ impl Tenure {
             operation: 0,
             owner,
             holds: HashMap::new(),
+            left: HashMap::new(),
             marks: HashMap::new(),
             claim: None,
             grant: None,
@@ -230,13 +234,14 @@ impl Tenure {
             check_pinned(&entries, pinned, wish.now)?;
         }
         let mut refused = wish.except.clone();
+        refused.extend(self.gone_back(&entries));
         let preferred = wish.pinned.or_else(|| self.registry.last_worker());
         // A worker that slips away to another process is passed over, so this ends with the rows.
         loop {
             let entry = choose(&entries, wish.now, preferred, wish.pinned, &refused)?;
             let worker = entry.worker;
             let Ok(found) = &entry.record else { return Err(TakeError::NoneUsable) };
-            let floor = self.registry.genesis().floor;
+            let floor = if Guard::Floor.is_out() { 0 } else { self.registry.genesis().floor };
             let mark = if Guard::WindowAfterMark.is_out() { 0 } else { found.record.reserved_until };
             let start = mark.max(floor).max(wish.start);
             if start >= end {
@@ -246,6 +251,7 @@ impl Tenure {
             let outcome = self.registry.claim(worker, found.version, &record);
             match self.settle(worker, found.version, &record, outcome) {
                 Stored::Yes { version } => {
+                    crash_point!(Claimed);
                     self.hold(worker, version, end);
                     return Ok(Window::new(worker, start..end));
                 }
@@ -263,6 +269,16 @@ impl Tenure {
                 }
             }
         }
+    }
+
+    /// The workers that were left for good, and whose records still say less than was granted to us.
+    fn gone_back(&self, entries: &[WorkerEntry]) -> impl Iterator<Item = u32> {
+        let below = |entry: &&WorkerEntry| {
+            let left = self.left.get(&entry.worker);
+            let found = entry.record.as_ref().ok();
+            left.zip(found).is_some_and(|(left, found)| found.record.reserved_until < *left)
+        };
+        entries.iter().filter(below).map(|entry| entry.worker)
     }
 
     fn hold(&mut self, worker: u32, version: u64, reserved_until: u64) {
@@ -321,12 +337,15 @@ impl Tenure {
                 hold.in_doubt.truncate(most);
                 hold.in_doubt.push((record.operation, start..end));
             }
+            crash_point!(RenewalUnsent);
             let outcome = self.registry.swap_worker(worker, version, &record);
-            match self.settle(worker, version, &record, outcome) {
+            crash_point!(RenewalUnsettled);
+            let refused = match self.settle(worker, version, &record, outcome) {
                 Stored::Yes { version } => {
                     // All others were of the version that is gone.
                     self.not_in_doubt(worker);
                     self.drop_doubts(worker);
+                    crash_point!(WindowExtended);
                     self.hold(worker, version, end);
                     return Ok(Window::new(worker, start..end));
                 }
@@ -335,15 +354,14 @@ impl Tenure {
                     return Err(ExtendError::Later { why });
                 }
                 Stored::InDoubt { why } => return Err(ExtendError::Later { why }),
-                stored @ (Stored::No | Stored::Unseen) => {
-                    let refused = matches!(stored, Stored::No);
-                    if refused {
-                        self.not_in_doubt(worker);
-                    }
-                    if let Some(window) = self.look_again(worker, end, refused)? {
-                        return Ok(window);
-                    }
+                Stored::No => {
+                    self.not_in_doubt(worker);
+                    true
                 }
+                Stored::Unseen => false,
+            };
+            if let Some(window) = self.look_again(worker, end, refused)? {
+                return Ok(window);
             }
         }
         Err(ExtendError::Later { why: "the record kept moving".into() })
@@ -372,8 +390,8 @@ impl Tenure {
         let (known, version) =
             self.holds.get(&worker).map_or((0, 0), |hold| (hold.reserved_until, hold.version));
         match self.registry.worker(worker) {
-            Ok(found) if found.record.reserved_until < known => {
-                self.forget(worker);
+            Ok(found) if found.record.reserved_until < known && !Guard::RecordWentBack.is_out() => {
+                self.leave_for_good(worker);
                 let why = format!(
                     "its record went back from tick {known} to {}: the registry was restored and needs a fence",
                     found.record.reserved_until
@@ -417,7 +435,7 @@ impl Tenure {
             }
             Err(ReadError::Unavailable { why }) => Err(ExtendError::Later { why }),
             Err(error) => {
-                self.forget(worker);
+                self.leave_for_good(worker);
                 Err(ExtendError::Lost { worker, why: error.to_string(), for_good: true })
             }
         }
@@ -474,7 +492,10 @@ impl Tenure {
         let Some(hold) = self.holds.remove(&worker) else { return Ok(()) };
         let result = if from < hold.reserved_until {
             let record = self.record(from);
-            self.registry.swap_worker(worker, hold.version, &record)
+            crash_point!(HandBackUnsent);
+            let result = self.registry.swap_worker(worker, hold.version, &record);
+            crash_point!(HandedBack);
+            result
         } else {
             Ok(())
         };
@@ -488,6 +509,14 @@ impl Tenure {
         if self.holds.remove(&worker).is_some() {
             self.registry.leave(worker);
         }
+    }
+
+    /// Leaves a worker whose record cannot be trusted any more.
+    fn leave_for_good(&mut self, worker: u32) {
+        if let Some(hold) = self.holds.get(&worker) {
+            self.left.insert(worker, hold.reserved_until);
+        }
+        self.forget(worker);
     }
 
     /// Asks the registry something, to see whether it answers.

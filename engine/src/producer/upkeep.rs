@@ -70,8 +70,6 @@ pub(crate) struct Upkeep {
     standing: Standing,
     /// The first tick at which a worker is free, as the registry said last; for those who are told to wait.
     earliest: Option<u64>,
-    /// Workers whose record cannot be trusted.
-    left: Vec<u32>,
     pub(crate) tally: UpkeepTally,
     /// Boot time at which something is to be done, as `watch` found it.
     due: u64,
@@ -90,7 +88,6 @@ impl Upkeep {
             news: News::default(),
             standing: Standing::Answers,
             earliest: None,
-            left: Vec::new(),
             tally: UpkeepTally::default(),
             due: 0,
         }
@@ -137,7 +134,7 @@ impl Upkeep {
             let probing = away && gate.minter.lanes.iter().any(|lane| lane.renewing);
             if !probing && self.may_take(boot, away) {
                 if let (Some(believed), None) = (believed, self.settings.pinned) {
-                    let except = self.except(gate);
+                    let except = held(gate);
                     let wish = Wish { start: believed, ..self.wish(believed, except) };
                     self.take(wish, Cause::Behind, jobs);
                 } else {
@@ -215,12 +212,6 @@ impl Upkeep {
         self.tally.switches.clock += u64::from(gate.minter.lanes.len() < before);
     }
 
-    fn except(&self, gate: &Gate) -> Vec<u32> {
-        // A worker that was asked for by its number has no other: a fence may have made its record good again.
-        let left = if self.settings.pinned.is_some() { &[][..] } else { &self.left };
-        gate.minter.lanes.iter().map(|lane| lane.worker).chain(left.iter().copied()).collect()
-    }
-
     /// Whether a worker may be taken now; if not, when it is looked at again.
     fn may_take(&mut self, boot: u64, away: bool) -> bool {
         let at = self.pace.take_at(away);
@@ -237,7 +228,7 @@ impl Upkeep {
     }
 
     fn take_missing(&mut self, gate: &Gate, tick: u64, jobs: &Sender<Job>) {
-        let wish = self.wish(tick, self.except(gate));
+        let wish = self.wish(tick, held(gate));
         self.take(wish, Cause::Missing, jobs);
     }
 
@@ -268,13 +259,28 @@ impl Upkeep {
         ready
     }
 
-    /// Takes in what the registrar did. Returns land that elapsed before it was granted (a backfill).
+    /// A job was answered: another one may be sent, whatever becomes of the answer.
+    pub(crate) fn heard(&mut self, done: &Done, gate: &mut Gate) {
+        match done {
+            Done::Taken { .. } => self.taking = false,
+            Done::Extended { worker, .. } => {
+                if let Some(lane) = gate.minter.lanes.iter_mut().find(|lane| lane.worker == *worker) {
+                    lane.renewing = false;
+                }
+            }
+            Done::Looked => self.looks = self.looks.saturating_sub(1),
+            Done::Granted { .. } | Done::Released { .. } | Done::Disowned => {}
+        }
+    }
+
+    /// Takes in what the registrar did, after [`heard`](Self::heard). Returns land that elapsed before it was granted (a
+    /// backfill).
     pub(crate) fn take_in(&mut self, done: Done, gate: &mut Gate, jobs: &Sender<Job>) -> Vec<Extent> {
         self.hear_second_clock(gate);
         let now = gate.minter.now();
         match done {
             Done::Taken { result: Ok(window), .. } if self.void_take => {
-                (self.taking, self.void_take) = (false, false);
+                self.void_take = false;
                 let _ = jobs.send(Job::Forget { worker: window.worker() });
                 Vec::new()
             }
@@ -282,19 +288,17 @@ impl Upkeep {
                 if !matches!(now.seen.verdict, Verdict::Behind { .. }) =>
             {
                 // The clock recovered meanwhile: the workers that are held are good again.
-                self.taking = false;
                 self.pace.taken(window.worker());
                 let (worker, span) = window.into_parts();
                 let _ = jobs.send(Job::Release { worker, from: span.start });
                 Vec::new()
             }
             Done::Taken { result: Ok(window), reach, cause } => {
-                self.taking = false;
                 self.pace.taken(window.worker());
                 self.taken(window, reach, cause, gate, jobs)
             }
             Done::Taken { result: Err(error), .. } => {
-                (self.taking, self.void_take) = (false, false);
+                self.void_take = false;
                 self.not_taken(&error, gate, &now);
                 Vec::new()
             }
@@ -314,11 +318,7 @@ impl Upkeep {
                 tracing::warn!(worker, problem, "the rest of the window was not handed back");
                 Vec::new()
             }
-            Done::Looked => {
-                self.looks -= 1;
-                Vec::new()
-            }
-            Done::Released { .. } | Done::Granted { .. } | Done::Disowned => Vec::new(),
+            Done::Released { .. } | Done::Granted { .. } | Done::Looked | Done::Disowned => Vec::new(),
         }
     }
 
@@ -414,7 +414,6 @@ impl Upkeep {
                 lane.contested = true;
                 let switches = &mut self.tally.switches;
                 if *for_good {
-                    self.left.push(worker);
                     switches.unreadable += 1;
                 } else {
                     switches.lost += 1;
@@ -424,6 +423,11 @@ impl Upkeep {
             ExtendError::Later { why } => gate.trouble = Some(Trouble::NoWindow { why: why.clone() }),
         }
     }
+}
+
+/// The workers that are held.
+fn held(gate: &Gate) -> Vec<u32> {
+    gate.minter.lanes.iter().map(|lane| lane.worker).collect()
 }
 
 /// While the clock is behind: a lane without land serves nobody, and its worker may be the only one whose mark the

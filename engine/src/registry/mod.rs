@@ -15,6 +15,7 @@
 //! - I5 it is called by one thread; another process may work on the same records at any moment.
 
 pub(crate) mod contact;
+mod fenced;
 pub mod local;
 pub mod memory;
 pub(crate) mod reach;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use xuid_spill::SpillId;
 
 pub use self::contact::{Contact, ContactState};
+pub use self::fenced::{Adopted, Fenced};
 use crate::layout::Layout;
 
 /// The identity of a cluster, drawn at genesis.
@@ -70,8 +72,10 @@ impl FromStr for ClusterId {
     type Err = ParseClusterIdError;
 
     fn from_str(text: &str) -> Result<Self, ParseClusterIdError> {
-        let number = u128::from_str_radix(text, 16).map_err(|_| ParseClusterIdError)?;
-        if text.len() == 32 { Ok(Self(number.to_be_bytes())) } else { Err(ParseClusterIdError) }
+        // from_str_radix alone would also take a leading `+`.
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = if digits { u128::from_str_radix(text, 16).ok() } else { None };
+        number.map(|number| Self(number.to_be_bytes())).ok_or(ParseClusterIdError)
     }
 }
 

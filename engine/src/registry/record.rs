@@ -11,7 +11,7 @@ use xuid_spill::SpillId;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::registry::{ClusterId, Token};
+use crate::registry::{ClusterId, MarkRecord, Token, WorkerRecord};
 
 /// The least that a device writes: what a power cut tears is at most the sectors that were being written.
 pub(in crate::registry) const SECTOR: usize = 512;
@@ -170,6 +170,20 @@ impl Row {
             updated_ms: bytes.updated_ms.get(),
             owner: std::str::from_utf8(owner).map_err(|_| Flaw::Nonsense)?.to_owned(),
         })
+    }
+
+    /// What it says of a worker.
+    pub(in crate::registry) fn worker_record(&self) -> WorkerRecord {
+        debug_assert!(self.place.kind == Kind::Worker, "{} is no worker", self.place);
+        let Self { value, token, operation, .. } = *self;
+        WorkerRecord { reserved_until: value, token, operation, owner: self.owner.clone() }
+    }
+
+    /// What it says of a spill.
+    pub(in crate::registry) fn mark_record(&self) -> MarkRecord {
+        debug_assert!(self.spill != NO_SPILL, "a mark is of a spill");
+        let Self { value, token, operation, .. } = *self;
+        MarkRecord { granted_upto: value, token, operation }
     }
 
     /// The record that genesis writes: a worker of which nothing was granted below `floor`, or an unused slot.

@@ -1,10 +1,12 @@
 //! Callers: every public way to an id, but for those that block.
 
 use std::future::Future;
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::node::{Life, Node, Waiting};
+use super::life::{Life, Waiting};
+use super::node::Node;
 use crate::error::{IdError, IdErrorKind};
 use crate::sync::lock;
 use crate::{Order, Run};
@@ -41,44 +43,47 @@ impl Node {
     }
 
     fn refused(&mut self, error: IdError) -> u64 {
-        let refusals = &mut self.refusals;
-        match error.kind() {
-            IdErrorKind::ClockBehind => refusals.clock_behind += 1,
-            IdErrorKind::NotReady => refusals.not_ready += 1,
-            IdErrorKind::Overloaded => refusals.overloaded += 1,
-            IdErrorKind::WindowLost => refusals.window_lost += 1,
-            IdErrorKind::Exhausted => refusals.exhausted += 1,
+        let code = match error.kind() {
+            IdErrorKind::ClockBehind => "CLOCK_BEHIND",
+            IdErrorKind::NotReady => "NOT_READY",
+            IdErrorKind::Overloaded => "OVERLOADED",
+            IdErrorKind::WindowLost => "WINDOW_LOST",
+            IdErrorKind::Exhausted => "EXHAUSTED",
             IdErrorKind::ShuttingDown | IdErrorKind::Forked => {
                 if !self.closing {
                     lock(&self.exchange.oracle).wrong(|| format!("a running node said {error}"));
                 }
+                "SHUTTING_DOWN"
             }
-        }
+        };
+        self.summary.refuse(code);
         0
     }
 
     /// A few calls of any kind.
     pub(super) fn call(&mut self) {
-        let Some(mut life) = self.life.take() else { return };
-        let sequences = u64::from(life.shared.layout.sequences());
-        let count = self.chance.magnitude(1, (3 * sequences).max(32)) as u32;
-        let order = self.chance.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
-        match self.chance.below(8) {
-            0 | 1 => self.singles(&mut life, count.min(64)),
-            2 => self.handle(&mut life, count.min(64)),
-            3 | 4 => self.runs(&mut life, count, order),
-            5 | 6 => self.wait(&mut life, count, order),
-            _ => {
-                // Somebody who waited goes away.
-                let left = life.waiting.len() as u64;
-                if left > 0 {
-                    drop(life.waiting.swap_remove(self.chance.below(left) as usize));
+        self.within("kills in a call", |node, life| {
+            let sequences = u64::from(life.shared.layout.sequences());
+            let count = node.chance.magnitude(1, (3 * sequences).max(32)) as u32;
+            let order = node.chance.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
+            match node.chance.below(64) {
+                0..16 => node.singles(life, count.min(64)),
+                16..30 => node.handle(life, count.min(64)),
+                30 => node.thread(life, count.min(64)),
+                31 => node.handles(life),
+                32..48 => node.runs(life, count, order),
+                48..60 => node.wait(life, count, order),
+                _ => {
+                    // Somebody who waited goes away.
+                    let left = life.waiting.len() as u64;
+                    if left > 0 {
+                        drop(life.waiting.swap_remove(node.chance.below(left) as usize));
+                    }
                 }
             }
-        }
-        self.poll_all(&mut life);
-        self.look_at(&mut life);
-        self.life = Some(life);
+            node.poll_all(life);
+            node.look_at(life);
+        });
     }
 
     fn singles(&mut self, life: &mut Life, count: u32) {
@@ -112,6 +117,45 @@ impl Node {
         }
     }
 
+    /// Handles come and go; what one that goes had in hand is waste.
+    fn handles(&mut self, life: &mut Life) {
+        if life.handles.len() > 1 && self.chance.chance(50) {
+            drop(life.handles.swap_remove(self.chance.below(life.handles.len() as u64) as usize));
+        } else if life.handles.len() < 6 {
+            life.handles.push(life.engine.handle());
+            self.summary.trouble("handles made", 1);
+        }
+    }
+
+    /// A thread comes, takes a few ids, and ends.
+    fn thread(&mut self, life: &mut Life, count: u32) {
+        let (engine, got) = (&life.engine, Mutex::new(Vec::new()));
+        // Beyond a kill in the middle, the ids that it got before are its own.
+        let ended = std::thread::scope(|scope| {
+            let body = || {
+                for _ in 0..count {
+                    match engine.try_next_id() {
+                        Ok(id) => lock(&got).push(id.raw()),
+                        Err(error) => return Some(error),
+                    }
+                }
+                None
+            };
+            scope.spawn(body).join()
+        });
+        self.summary.trouble("threads", 1);
+        self.look_at(life);
+        for id in lock(&got).drain(..) {
+            self.issued(id, 1);
+        }
+        match ended {
+            Ok(error) => {
+                error.map(|error| self.refused(error));
+            }
+            Err(payload) => std::panic::resume_unwind(payload),
+        }
+    }
+
     fn runs(&mut self, life: &mut Life, count: u32, order: Order) {
         let (mut runs, above) = (Vec::new(), life.last_ordered);
         let result = life.engine.try_runs(count, order, &mut runs).map(|()| runs);
@@ -132,6 +176,27 @@ impl Node {
         life.waiting.push(Waiting { pending, order, above: life.last_ordered });
     }
 
+    /// A call of each order begins to wait for so many nanoseconds, instead of whoever waited.
+    pub(super) fn wait_for_each_order(&mut self, ns: u64) {
+        self.within("kills in a call", |node, life| {
+            life.waiting.clear();
+            for order in [Order::Any, Order::Fresh, Order::Ordered] {
+                let pending = Box::pin(life.engine.request(3, order, Duration::from_nanos(ns)));
+                life.waiting.push(Waiting { pending, order, above: life.last_ordered });
+            }
+            node.poll_all(life);
+        });
+    }
+
+    /// Calls that wait and have no answer.
+    pub(super) fn still_waiting(&mut self) -> usize {
+        let waiting = self.within("kills in a call", |node, life| {
+            node.poll_all(life);
+            life.waiting.len()
+        });
+        waiting.unwrap_or(0)
+    }
+
     pub(super) fn poll_all(&mut self, life: &mut Life) {
         for mut waiting in std::mem::take(&mut life.waiting) {
             match waiting.pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -145,14 +210,15 @@ impl Node {
 
     /// Asks for so many ids of an order, now; says how many came.
     pub(super) fn ask(&mut self, count: u32, order: Order) -> Result<u64, IdError> {
-        let Some(mut life) = self.life.take() else { return Ok(0) };
-        let (mut runs, above) = (Vec::new(), life.last_ordered);
-        let result = life.engine.try_runs(count, order, &mut runs).map(|()| runs);
-        let error = result.as_ref().err().copied();
-        self.drained += result.as_ref().map_or(0, Vec::len);
-        let ids = self.note(&mut life, order, above, result);
-        self.life = Some(life);
-        error.map_or(Ok(ids), Err)
+        let asked = self.within("kills in a call", |node, life| {
+            let (mut runs, above) = (Vec::new(), life.last_ordered);
+            let result = life.engine.try_runs(count, order, &mut runs).map(|()| runs);
+            let error = result.as_ref().err().copied();
+            node.drained += result.as_ref().map_or(0, Vec::len);
+            let ids = node.note(life, order, above, result);
+            error.map_or(Ok(ids), Err)
+        });
+        asked.unwrap_or(Ok(0))
     }
 
     /// Spends what there is at hand, or much of it, so that an id that is in two places comes out of both.
@@ -166,7 +232,8 @@ impl Node {
                 if self.ask(count, Order::Any).is_err() {
                     count /= 4;
                 }
-                if self.drained > DRAINED {
+                // It may be killed in the middle of that.
+                if self.drained > DRAINED || self.life.is_none() {
                     self.drained = 0;
                     return;
                 }

@@ -62,6 +62,8 @@ struct Face {
     swing: Option<(u64, u64)>,
     /// A change that comes in the middle of somebody's work: so many readings from now.
     trap: Option<(u32, Change)>,
+    /// How far ahead of the true time it was ever read, in nanoseconds.
+    most_ahead: u64,
 }
 
 /// The clocks of a machine.
@@ -105,8 +107,17 @@ impl Face {
 impl SimClock {
     pub(super) fn new(time: Arc<Time>, boot: u64) -> Arc<Self> {
         let at = time.now();
-        let face =
-            Face { at, wall: at, boot, drift: 0, stands: false, boot_stands: false, swing: None, trap: None };
+        let face = Face {
+            at,
+            wall: at,
+            boot,
+            drift: 0,
+            stands: false,
+            boot_stands: false,
+            swing: None,
+            trap: None,
+            most_ahead: 0,
+        };
         Arc::new(Self { time, face: Mutex::new(face) })
     }
 
@@ -122,6 +133,11 @@ impl SimClock {
     /// No trap is set any more.
     pub(super) fn disarm(&self) {
         lock(&self.face).trap = None;
+    }
+
+    /// How far ahead of the true time anybody ever read it, in nanoseconds.
+    pub(super) fn most_ahead(&self) -> u64 {
+        lock(&self.face).most_ahead
     }
 
     /// The machine restarts: its boot clock begins anew.
@@ -147,6 +163,8 @@ impl Clock for SimClock {
         let now = self.time.now();
         face.settle(now);
         let swung = face.swing.filter(|(_, period)| now / period % 2 == 1).map_or(0, |(by, _)| by);
-        Reading { wall: face.wall.saturating_add(swung), boot: face.boot }
+        let wall = face.wall.saturating_add(swung);
+        face.most_ahead = face.most_ahead.max(wall.saturating_sub(now));
+        Reading { wall, boot: face.boot }
     }
 }

@@ -1,13 +1,17 @@
 //! A node's line to the registry that all share: what it carries, delays, loses, and what the oracle sees of it.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use xuid_spill::SpillId;
 
 use super::chance::Chance;
 use super::clock::Time;
+use super::fuse::{Fuse, Point};
 use super::oracle::Oracle;
-use crate::registry::memory::MemoryRegistry;
+use super::store::Store;
+use crate::registry::local::LocalError;
 use crate::registry::{
     Genesis, MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry, WorkerRecord,
 };
@@ -29,7 +33,12 @@ pub(super) enum State {
     Deaf,
     /// Writes land later, if at all.
     Late,
+    /// Each request takes up to three seconds, and each answer.
+    Slow,
 }
+
+/// The longest way of a request or an answer over a slow line.
+const SLOWEST: u64 = 3_000_000_000;
 
 /// What comes between a node and its next write.
 #[derive(Debug, Clone, Copy)]
@@ -43,13 +52,17 @@ pub(super) enum Ambush {
 /// What the nodes' lines have in common.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    pub(super) registry: MemoryRegistry,
+    pub(super) store: Store,
     pub(super) time: Arc<Time>,
     pub(super) oracle: Mutex<Oracle>,
     /// How far the registry's clock is off; none if it has no clock.
     pub(super) off: Mutex<Option<i64>>,
     /// Writes that may land later.
     pub(super) late: Mutex<Vec<Late>>,
+    /// The true time before which the registry restarts: nothing of it answers.
+    pub(super) down_until: AtomicU64,
+    /// Which node's process holds which worker, where the registry is local: what seats would say.
+    pub(super) seats: Mutex<BTreeMap<u32, usize>>,
 }
 
 /// A write that was given up: of what, the version that it expects, and by whom.
@@ -65,17 +78,45 @@ impl Exchange {
         lock(&self.off).map(|off| self.time.now().saturating_add_signed(off))
     }
 
-    fn mark(&self, worker: u32) -> Option<Versioned<WorkerRecord>> {
-        self.registry.clone().worker(worker).ok()
+    pub(super) fn mark(&self, worker: u32) -> Option<Versioned<WorkerRecord>> {
+        self.store.peek(worker)
     }
 
-    /// Does a write, and tells the oracle what became of the record.
-    fn seen<T>(&self, node: usize, worker: u32, write: impl FnOnce(MemoryRegistry) -> T) -> T {
-        let before = self.mark(worker);
-        let result = write(self.registry.clone());
-        let (Some(before), Some(after)) = (before, self.mark(worker)) else { return result };
-        if before.version != after.version {
-            let (from, to) = (before.record.reserved_until, after.record.reserved_until);
+    /// Workers whose records can be read.
+    pub(super) fn readable(&self) -> u32 {
+        (0..self.store.genesis().workers).filter(|worker| self.mark(*worker).is_some()).count() as u32
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.time.now() < self.down_until.load(Ordering::Relaxed)
+    }
+
+    /// Does a write that sets a worker's record to `to` where it has the `expected` version, and tells the oracle whose
+    /// land is whose by then.
+    ///
+    /// What is handed back is nobody's from the attempt on, whatever becomes of that: the one who tried counts on it. What
+    /// is granted by a registry in memory is granted when it is stored. Of a local one it is when the change was confirmed:
+    /// what was not, the process that tried never believes.
+    fn seen(
+        &self,
+        (node, worker): (usize, u32),
+        expected: u64,
+        to: u64,
+        write: impl FnOnce() -> Result<(), SwapError>,
+    ) -> Result<(), SwapError> {
+        let before = self.mark(worker).filter(|before| before.version == expected);
+        let Some(from) = before.map(|before| before.record.reserved_until) else { return write() };
+        if to < from {
+            lock(&self.oracle).moved(node, worker, from, to);
+            return write();
+        }
+        let result = write();
+        let stored = if self.store.is_local() {
+            result.is_ok()
+        } else {
+            self.mark(worker).is_some_and(|after| after.version != expected)
+        };
+        if stored {
             lock(&self.oracle).moved(node, worker, from, to);
         }
         result
@@ -84,7 +125,7 @@ impl Exchange {
     /// No window ends beyond two minutes of the registry's time as it was told, and what a tick is rounded by.
     fn check_reach(&self, node: usize, worker: u32, to: u64, told: Option<u64>) {
         let Some(clock) = told else { return };
-        let layout = self.registry.genesis().layout;
+        let layout = self.store.genesis().layout;
         let Some(now) = layout.tick_at_ns(clock) else { return };
         let most = now + layout.ticks_in_ns(crate::clock::nanos(FURTHEST_WINDOW)) + 2;
         if to > most {
@@ -94,26 +135,39 @@ impl Exchange {
         }
     }
 
-    /// A write that was given up lands.
-    pub(super) fn land_late(&self, at: usize) {
+    /// The session of whoever announced that worker ends, or everybody's.
+    pub(super) fn expire(&self, worker: Option<u32>) {
+        if let Store::Memory(registry) = &self.store {
+            match worker {
+                Some(worker) => registry.clone().leave(worker),
+                None => registry.expire(),
+            }
+        }
+    }
+
+    /// A write that was given up lands, if it still fits; says whether it did.
+    pub(super) fn land_late(&self, at: usize) -> bool {
         let mut late = lock(&self.late);
         if late.is_empty() {
-            return;
+            return false;
         }
         let at = at % late.len();
         let write = late.swap_remove(at);
         drop(late);
-        let _ = match write {
+        let Some(mut registry) = self.store.outsider() else { return false };
+        let landed = match write {
             Late::Worker(worker, expected, record, node) => {
-                self.seen(node, worker, |mut registry| registry.swap_worker(worker, expected, &record))
+                let to = record.reserved_until;
+                self.seen((node, worker), expected, to, || registry.swap_worker(worker, expected, &record))
             }
-            Late::Mark(spill, expected, record) => self.registry.clone().swap_mark(spill, expected, &record),
+            Late::Mark(spill, expected, record) => registry.swap_mark(spill, expected, &record),
         };
+        landed.is_ok()
     }
 
     /// Somebody else takes a worker whose mark is past, as any process may.
     fn rival(&self, worker: u32, chance: &mut Chance) {
-        let layout = self.registry.genesis().layout;
+        let layout = self.store.genesis().layout;
         let (Some(found), Some(now)) = (self.mark(worker), layout.tick_at_ns(self.time.now())) else {
             return;
         };
@@ -124,7 +178,10 @@ impl Exchange {
             operation: chance.within(1, 8),
             owner: "rival".into(),
         };
-        let _ = self.seen(RIVAL, worker, |mut registry| registry.swap_worker(worker, found.version, &record));
+        let Some(mut registry) = self.store.outsider() else { return };
+        let _ = self.seen((RIVAL, worker), found.version, end, || {
+            registry.swap_worker(worker, found.version, &record)
+        });
     }
 }
 
@@ -143,47 +200,79 @@ pub(super) struct End {
     pub(super) chance: Chance,
 }
 
-/// A registry as one node sees it.
+/// A registry as one life sees it.
 pub(super) struct Line {
-    genesis: Genesis,
+    registry: Box<dyn Registry>,
     exchange: Arc<Exchange>,
     node: usize,
     end: Arc<Mutex<End>>,
+    fuse: Arc<Fuse>,
 }
 
 impl Line {
-    pub(super) fn new(exchange: Arc<Exchange>, node: usize, end: Arc<Mutex<End>>) -> Self {
-        Self { genesis: *exchange.registry.genesis(), exchange, node, end }
+    pub(super) fn new(
+        exchange: Arc<Exchange>,
+        node: usize,
+        end: Arc<Mutex<End>>,
+        fuse: Arc<Fuse>,
+    ) -> Result<Self, LocalError> {
+        let registry = exchange.store.open(&fuse)?;
+        Ok(Self { registry, exchange, node, end, fuse })
+    }
+
+    /// How it stands with the line now.
+    fn state(&self) -> State {
+        if self.fuse.is_dead() || self.exchange.is_down() { State::Down } else { lock(&self.end).state }
+    }
+
+    /// The way there, or back.
+    fn travel(&self) {
+        let slowest = if self.state() == State::Slow { SLOWEST } else { 2_000_000 };
+        self.exchange.time.pass(lock(&self.end).chance.magnitude(20_000, slowest));
     }
 
     /// A round trip, and what the line's state does to a read.
-    fn read(&self) -> Result<MemoryRegistry, ReadError> {
-        let mut end = lock(&self.end);
-        self.exchange.time.pass(end.chance.magnitude(20_000, 2_000_000));
-        match end.state {
-            State::Up => Ok(self.exchange.registry.clone()),
+    fn read(&mut self) -> Result<&mut dyn Registry, ReadError> {
+        self.fuse.pass(Point::Registry);
+        self.travel();
+        match self.state() {
+            State::Up | State::Slow => Ok(self.registry.as_mut()),
             _ => Err(ReadError::Unavailable { why: "the line is down".into() }),
         }
     }
 
+    /// A write: of whatever is behind the line, through the oracle's eyes.
     fn write(
-        &self,
-        write: impl FnOnce(&Exchange, MemoryRegistry) -> Result<(), SwapError>,
+        &mut self,
+        write: impl FnOnce(&Exchange, &mut dyn Registry) -> Result<(), SwapError>,
     ) -> Result<(), SwapError> {
-        let state = lock(&self.end).state;
-        match state {
-            State::Up => write(&self.exchange, self.exchange.registry.clone()),
+        self.fuse.pass(Point::Registry);
+        let result = match self.state() {
+            State::Up => write(&self.exchange, self.registry.as_mut()),
+            State::Slow => {
+                self.travel();
+                let result = write(&self.exchange, self.registry.as_mut());
+                self.travel();
+                result
+            }
             State::Deaf => {
-                let _ = write(&self.exchange, self.exchange.registry.clone());
+                let _ = write(&self.exchange, self.registry.as_mut());
                 Err(SwapError::Unknown { why: "the line went down before the answer".into() })
             }
             State::Mute | State::Late => Err(SwapError::Unknown { why: "the line went down".into() }),
             State::Down => Err(SwapError::Unavailable { why: "the line is down".into() }),
-        }
+        };
+        self.fuse.pass(Point::Registry);
+        result
+    }
+
+    /// Whether a write that is made now is on its way for long.
+    fn is_late(&self) -> bool {
+        self.state() == State::Late
     }
 
     fn change(
-        &self,
+        &mut self,
         worker: u32,
         expected: u64,
         record: &WorkerRecord,
@@ -200,11 +289,12 @@ impl Line {
             let told = lock(&self.end).told;
             self.exchange.check_reach(self.node, worker, record.reserved_until, told);
         }
-        if lock(&self.end).state == State::Late {
+        if self.is_late() {
             lock(&self.exchange.late).push(Late::Worker(worker, expected, record.clone(), self.node));
         }
-        self.write(|exchange, _| {
-            exchange.seen(self.node, worker, |mut registry| {
+        let node = self.node;
+        self.write(|exchange, registry| {
+            exchange.seen((node, worker), expected, record.reserved_until, || {
                 if claim {
                     registry.claim(worker, expected, record)
                 } else {
@@ -217,7 +307,7 @@ impl Line {
 
 impl Registry for Line {
     fn genesis(&self) -> &Genesis {
-        &self.genesis
+        self.registry.genesis()
     }
 
     fn describe(&self) -> String {
@@ -232,8 +322,7 @@ impl Registry for Line {
         let up = self.read().is_ok();
         let (mut end, now) = (lock(&self.end), self.exchange.time.now());
         if up {
-            self.exchange.registry.set_time(self.exchange.clock());
-            end.sample = self.exchange.registry.clone().time().map(|clock| (clock, now));
+            end.sample = self.exchange.clock().map(|clock| (clock, now));
         }
         // Without an answer the last one is reckoned on.
         end.told = end.sample.map(|(clock, at)| clock + (now - at));
@@ -241,7 +330,14 @@ impl Registry for Line {
     }
 
     fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
-        self.read()?.workers()
+        let mut entries = self.read()?.workers()?;
+        if self.exchange.store.is_local() {
+            let seats = lock(&self.exchange.seats);
+            for entry in &mut entries {
+                entry.live = seats.get(&entry.worker).map(|node| format!("node {node}"));
+            }
+        }
+        Ok(entries)
     }
 
     fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError> {
@@ -254,7 +350,11 @@ impl Registry for Line {
             end.last = Some(worker);
             end.announced.push(worker);
         }
-        self.change(worker, expected, record, true)
+        let claimed = self.change(worker, expected, record, true);
+        if claimed.is_ok() {
+            lock(&self.exchange.seats).insert(worker, self.node);
+        }
+        claimed
     }
 
     fn swap_worker(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
@@ -262,10 +362,10 @@ impl Registry for Line {
     }
 
     fn leave(&mut self, worker: u32) {
-        let mut end = lock(&self.end);
-        end.announced.retain(|announced| *announced != worker);
-        if end.state == State::Up {
-            self.exchange.registry.clone().leave(worker);
+        lock(&self.end).announced.retain(|announced| *announced != worker);
+        lock(&self.exchange.seats).retain(|held, node| (*held, *node) != (worker, self.node));
+        if matches!(self.state(), State::Up | State::Slow) {
+            self.registry.leave(worker);
         }
     }
 
@@ -274,19 +374,23 @@ impl Registry for Line {
     }
 
     fn create_mark(&mut self, spill: SpillId, record: &MarkRecord) -> Result<(), SwapError> {
-        self.write(|_, mut registry| registry.create_mark(spill, record))
+        self.write(|_, registry| registry.create_mark(spill, record))
     }
 
     fn swap_mark(&mut self, spill: SpillId, expected: u64, record: &MarkRecord) -> Result<(), SwapError> {
-        if lock(&self.end).state == State::Late {
+        if self.is_late() {
             lock(&self.exchange.late).push(Late::Mark(spill, expected, record.clone()));
         }
-        self.write(|_, mut registry| registry.swap_mark(spill, expected, record))
+        self.write(|_, registry| registry.swap_mark(spill, expected, record))
     }
 
     fn close(&mut self) {
-        for worker in std::mem::take(&mut lock(&self.end).announced) {
-            self.exchange.registry.clone().leave(worker);
+        if self.fuse.is_dead() {
+            return;
         }
+        for worker in std::mem::take(&mut lock(&self.end).announced) {
+            self.registry.leave(worker);
+        }
+        lock(&self.exchange.seats).retain(|_, node| *node != self.node);
     }
 }

@@ -1,70 +1,27 @@
 //! One node: a machine's clocks and disk, and the process that lives on it now, if any.
 //!
-//! The process is the engine's real code; only its two threads are missing, whose work is done here when it is due.
+//! # Invariants
+//! - N1 whatever calls into the engine goes through [`Node::within`], so that a process may be killed in the middle of
+//!   it: then it is buried, and nothing of it is used any more.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::path::Path;
-use std::pin::Pin;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
-use xuid_spill::{MemoryStorage, SpillId};
+use xuid_spill::{MemoryStorage, SpillId, Storage};
 
 use super::chance::Chance;
 use super::clock::SimClock;
+use super::fuse::{Armed, Blow, Fuse, FusedClock, FusedStorage, Killed, Panicked, Point};
+use super::life::{Deed, Life, RESTLESS, open_spill};
 use super::line::{End, Exchange, Line, State};
-use super::summary::Refusals;
-use crate::builder::{Assembly, assemble};
-use crate::producer::Producer;
-use crate::registrar::{Done, Job, Registrar};
-use crate::registry::{Genesis, Token};
+use super::summary::Summary;
+use crate::registry::Token;
 use crate::settings::Settings;
-use crate::shared::Shared;
-use crate::stock::{self, Opened, Stock};
 use crate::sync::lock;
-use crate::tenure::Tenure;
-use crate::{Engine, Handle, Order, Pending};
 
-/// A thread that is woken runs so much later, in nanoseconds.
-const WAKE: u64 = 30_000;
-
-/// More turns than this, one after the other, are not due for a reason.
-const RESTLESS: u32 = 50;
-
-/// Records of a simulated spill file: enough for a history, few enough for laps.
-const SPILL_BYTES: u64 = 8_192 + 256 * 32;
-
-/// A call that waits.
-pub(super) struct Waiting {
-    pub(super) pending: Pin<Box<Pending>>,
-    pub(super) order: Order,
-    /// The last ordered id whose reply was there when this call began.
-    pub(super) above: u64,
-}
-
-/// A process.
-pub(super) struct Life {
-    pub(super) engine: Engine,
-    pub(super) shared: Arc<Shared>,
-    producer: Producer,
-    registrar: Registrar,
-    jobs: Receiver<Job>,
-    done: Sender<Done>,
-    queue: VecDeque<Job>,
-    pub(super) handles: Vec<Handle>,
-    pub(super) waiting: Vec<Waiting>,
-    /// The last ordered id that a caller got.
-    pub(super) last_ordered: u64,
-    next_turn: u64,
-    next_job: u64,
-    wakes: u64,
-    /// Turns since one found nothing due.
-    restless: u32,
-    /// E, and switches of worker, when they were last looked at.
-    seen: (u64, u64),
-}
+/// Bytes of a sector, which a disk writes whole or, at worst, in part.
+const SECTOR: usize = 512;
 
 /// A node.
 pub(super) struct Node {
@@ -74,20 +31,27 @@ pub(super) struct Node {
     pub(super) end: Arc<Mutex<End>>,
     pub(super) settings: Settings,
     pub(super) disk: Option<MemoryStorage>,
-    /// Copies of the disk that may be put back.
-    pub(super) copies: Vec<Vec<u8>>,
     pub(super) life: Option<Life>,
+    /// The fuse of the life there is, or of the last one.
+    pub(super) fuse: Arc<Fuse>,
+    /// What the next life's fuse is armed with from its first moment.
+    pub(super) next_blow: Option<Armed>,
     /// The highest tick that E ever reached here, in any life.
     pub(super) most: u64,
     /// True times before which the whole process, its producer, its registrar are stopped.
     pub(super) stopped: u64,
     pub(super) producer_stopped: u64,
     pub(super) registrar_stopped: u64,
-    pub(super) refusals: Refusals,
+    /// What became of all lives so far.
+    pub(super) summary: Summary,
     /// Runs of the drain that goes on.
     pub(super) drained: usize,
     /// The engine is being closed.
     pub(super) closing: bool,
+    /// A process was killed in the middle of a write or sync, and the machine runs on.
+    pub(super) cut_off: bool,
+    /// The producer panicked in this life, and what it had in its hands is lost and not counted.
+    unaccounted: bool,
     pub(super) chance: Chance,
 }
 
@@ -95,6 +59,7 @@ impl Node {
     pub(super) fn new(
         number: usize,
         exchange: Arc<Exchange>,
+        clock: Arc<SimClock>,
         settings: Settings,
         spill: bool,
         chance: &mut Chance,
@@ -110,20 +75,23 @@ impl Node {
         };
         Self {
             number,
-            clock: SimClock::new(exchange.time.clone(), chance.magnitude(1 << 30, 1 << 50)),
+            clock,
+            fuse: Fuse::new(exchange.time.clone(), None),
+            next_blow: None,
             exchange,
             end: Arc::new(Mutex::new(end)),
             settings,
             disk: spill.then(MemoryStorage::new),
-            copies: Vec::new(),
             life: None,
             most: 0,
             stopped: 0,
             producer_stopped: 0,
             registrar_stopped: 0,
-            refusals: Refusals::default(),
+            summary: Summary::default(),
             drained: 0,
             closing: false,
+            cut_off: false,
+            unaccounted: false,
             chance: chance.fork(),
         }
     }
@@ -132,74 +100,168 @@ impl Node {
         self.exchange.time.now()
     }
 
-    /// A process begins.
+    /// A process begins. It may be killed while it does, or find a registry that cannot be opened.
     pub(super) fn start(&mut self) {
-        let line = Box::new(Line::new(self.exchange.clone(), self.number, self.end.clone()));
+        // Whoever begins again does so on a machine that ran on.
+        (self.unaccounted, self.cut_off) = (false, false);
+        self.fuse = Fuse::new(self.exchange.time.clone(), self.next_blow.take());
         let identity = (Token(self.chance.bytes()), format!("node {}", self.number));
         let (disk, spill) = (RefCell::new(self.disk.take()), SpillId::from_bytes(self.chance.bytes()));
-        let time = self.exchange.time.clone();
-        let assembly = assemble(
-            line,
-            identity,
-            |genesis, tenure| open_spill(&mut disk.borrow_mut(), spill, genesis, tenure),
-            self.settings.clone(),
-            self.clock.clone(),
-            |patience| time.pass(crate::clock::nanos(patience)),
-        );
+        let clock = Arc::new(FusedClock { clock: self.clock.clone(), fuse: self.fuse.clone() });
+        let begun = catch_unwind(AssertUnwindSafe(|| {
+            let line = Line::new(self.exchange.clone(), self.number, self.end.clone(), self.fuse.clone())?;
+            let wrap = |storage: &MemoryStorage| -> Box<dyn Storage> {
+                Box::new(FusedStorage { storage: storage.clone(), fuse: self.fuse.clone() })
+            };
+            Life::begin(
+                Box::new(line),
+                identity,
+                |genesis, tenure| open_spill(&mut disk.borrow_mut(), wrap, spill, genesis, tenure),
+                self.settings.clone(),
+                clock,
+                &self.exchange.time,
+            )
+        }));
         self.disk = disk.into_inner();
-        let Assembly { shared, producer, registrar, jobs, done } = match assembly {
-            Ok(assembly) => assembly,
-            Err(error) => panic!("an engine was not built: {error}"),
-        };
-        let engine = Engine::new(shared.clone(), Vec::new());
-        let handles = (0..2).map(|_| engine.handle()).collect();
-        let e = lock(&shared.gate).minter.engine_clock();
-        let now = self.now();
-        self.life = Some(Life {
-            engine,
-            shared,
-            producer,
-            registrar,
-            jobs,
-            done,
-            queue: VecDeque::new(),
-            handles,
-            waiting: Vec::new(),
-            last_ordered: 0,
-            next_turn: now,
-            next_job: now,
-            wakes: 0,
-            restless: 0,
-            seen: (e, 0),
-        });
-        self.look();
+        match begun {
+            Ok(Ok(life)) => {
+                self.life = Some(life);
+                self.summary.lives += 1;
+                self.look();
+            }
+            Ok(Err(_)) => {
+                self.summary.trouble("starts that failed", 1);
+                self.fuse.cut();
+                self.leave_seats();
+            }
+            Err(payload) => self.killed(payload, "kills in a start"),
+        }
+        self.note_blows();
     }
 
-    /// The process ends without a word. What the disk had not synced may be lost with it.
-    pub(super) fn crash(&mut self, power_cut: bool) {
-        let Some(life) = self.life.take() else { return };
+    /// Does something with the process; none if there is none, or if it was killed in the middle of that (N1).
+    pub(super) fn within<T>(
+        &mut self,
+        what: &'static str,
+        body: impl FnOnce(&mut Self, &mut Life) -> T,
+    ) -> Option<T> {
+        let mut life = self.life.take()?;
+        let result = catch_unwind(AssertUnwindSafe(|| body(self, &mut life)));
+        self.fuse.set_turning(false);
+        let value = match result {
+            Ok(value) => {
+                self.life = Some(life);
+                Some(value)
+            }
+            Err(payload) if payload.is::<Panicked>() => {
+                life.stumble(&self.exchange.time);
+                self.unaccounted = true;
+                self.life = Some(life);
+                self.summary.trouble("panics of a producer", 1);
+                None
+            }
+            Err(payload) => {
+                self.bury(life);
+                self.killed(payload, what);
+                None
+            }
+        };
+        self.note_blows();
+        value
+    }
+
+    /// Takes note of a kill; any other panic goes on.
+    fn killed(&mut self, payload: Box<dyn std::any::Any + Send>, what: &'static str) {
+        if !payload.is::<Killed>() {
+            resume_unwind(payload);
+        }
+        self.closing = false;
+        self.leave_seats();
+        self.summary.trouble(what, 1);
+    }
+
+    fn note_blows(&mut self) {
+        for (point, blow) in self.fuse.take_fallen() {
+            self.cut_off |= matches!((blow, point), (Blow::Kill(_), Point::Spill | Point::Folder));
+            let what = match (blow, point) {
+                (Blow::Kill(_), Point::Clock) => "kills at a reading of the clock",
+                (Blow::Kill(_), Point::Registry) => "kills at an operation of the registry",
+                (Blow::Kill(_), Point::Spill) => "kills at an operation of the spill's disk",
+                (Blow::Kill(_), Point::Folder) => "kills at an operation of the registry's disk",
+                (Blow::Pause(_), _) => "pauses in the middle of something",
+                (Blow::Fail(_), Point::Folder) => "failures of the registry's disk",
+                (Blow::Fail(_), Point::Spill) => "failures of the spill's disk",
+                (Blow::Panic | Blow::Fail(_), _) => continue,
+            };
+            self.summary.trouble(what, 1);
+        }
+    }
+
+    /// Takes the figures of a life that is over, and drops it where it can do no harm.
+    fn bury(&mut self, life: Life) {
+        self.fuse.cut();
+        // What it cut in its last moment may be in the spill.
+        let e = lock(&life.shared.gate).minter.engine_clock();
+        self.most = self.most.max(life.shared.layout.tick_at_ns(e).unwrap_or(0));
+        let stats = life.engine.stats();
+        self.summary.take_in(&stats, life.last_ordered > 0);
+        self.summary.waste("crash", stats.held.total());
         drop(life);
-        if let Some(disk) = self.disk.as_ref().filter(|_| power_cut) {
+    }
+
+    /// A process that is gone sits nowhere.
+    fn leave_seats(&self) {
+        lock(&self.exchange.seats).retain(|_, node| *node != self.number);
+    }
+
+    /// The process ends without a word. What the disk had not synced may be lost with it, in any part.
+    pub(super) fn crash(&mut self, power_cut: bool) {
+        if let Some(life) = self.life.take() {
+            self.bury(life);
+            self.leave_seats();
+            self.summary.trouble("crashes", 1);
+        }
+        if power_cut {
+            self.cut_power();
+        }
+    }
+
+    /// What the disk had not synced is lost, or lands, or lands in part.
+    pub(super) fn cut_power(&mut self) {
+        if let Some(disk) = &self.disk {
             let chance = &mut self.chance;
-            disk.settle(|_| chance.chance(50));
-            disk.crash();
+            let torn = disk.cut_power(|n| chance.below(n as u64) as usize);
+            self.summary.trouble("torn sectors", torn);
+            self.summary.trouble("power cuts", 1);
         }
     }
 
     /// The clean stop: every id is accounted for.
     pub(super) fn stop(&mut self) {
-        let Some(mut life) = self.life.take() else { return };
-        self.closing = true;
-        life.engine.shutdown();
-        life.producer.finish();
-        self.look_at(&mut life);
-        self.poll_all(&mut life);
-        self.closing = false;
-        life.take_jobs();
-        while let Some(job) = life.queue.pop_front() {
-            life.registrar.run(job);
+        let stopped = self.within("kills in a clean stop", |node, life| {
+            node.closing = true;
+            life.act(Deed::Close, &node.exchange.time, || 0);
+            node.look_at(life);
+            node.poll_all(life);
+            node.closing = false;
+            life.act(Deed::Leave, &node.exchange.time, || 0);
+            node.check_account(life);
+        });
+        if stopped.is_none() {
+            return;
         }
-        life.registrar.close();
+        let Some(life) = self.life.take() else { return };
+        self.fuse.cut();
+        self.summary.take_in(&life.engine.stats(), life.last_ordered > 0);
+        self.summary.trouble("clean stops", 1);
+        self.leave_seats();
+    }
+
+    /// minted + replayed = issued + spilled + wasted + held.
+    fn check_account(&mut self, life: &Life) {
+        if self.unaccounted {
+            return;
+        }
         let stats = life.engine.stats();
         let (income, outgo) = (
             stats.minted + stats.replayed,
@@ -215,62 +277,34 @@ impl Node {
     /// The true time at which there is something to do, if there is a process.
     pub(super) fn due(&mut self) -> Option<u64> {
         let life = self.life.as_mut()?;
-        let wakes = life.shared.producer.calls.load(Ordering::Relaxed);
-        if wakes != life.wakes {
-            life.wakes = wakes;
-            life.next_turn = life.next_turn.min(self.exchange.time.now() + WAKE);
-        }
-        let turn = life.next_turn.max(self.producer_stopped);
-        let job = if life.queue.is_empty() { u64::MAX } else { life.next_job.max(self.registrar_stopped) };
-        Some(turn.min(job).max(self.stopped))
+        let due = life.due(self.exchange.time.now(), self.producer_stopped, self.registrar_stopped);
+        Some(due.max(self.stopped))
     }
 
     /// Does what is due: a turn of the producer, or a job of the registrar.
     pub(super) fn act(&mut self) {
         let now = self.now();
-        let Some(mut life) = self.life.take() else { return };
-        if !life.queue.is_empty() && life.next_job.max(self.registrar_stopped) <= now {
-            self.do_job(&mut life);
-        } else {
-            self.turn(&mut life);
-        }
-        self.life = Some(life);
-    }
-
-    fn turn(&mut self, life: &mut Life) {
-        let pause = crate::clock::nanos(life.producer.turn());
-        self.look_at(life);
-        life.restless = if pause == 0 { life.restless + 1 } else { 0 };
-        if life.restless > RESTLESS {
-            let node = self.number;
-            lock(&self.exchange.oracle).wrong(|| format!("the producer of node {node} does not sleep"));
-        }
-        // Its own work takes a little, too.
-        life.next_turn = self.now() + pause.max(WAKE);
-        self.take_jobs(life);
-    }
-
-    fn take_jobs(&mut self, life: &mut Life) {
-        if life.queue.is_empty() {
-            life.next_job = self.now() + self.chance.magnitude(20_000, 3_000_000);
-        }
-        life.take_jobs();
-    }
-
-    fn do_job(&mut self, life: &mut Life) {
-        let Some(job) = life.queue.pop_front() else { return };
-        let done = life.registrar.run(job);
-        let _ = life.done.send(done);
-        life.shared.producer.wake();
-        life.next_job = self.now();
-        self.take_jobs(life);
+        let Some(life) = &self.life else { return };
+        let deed = life.next_deed(now, self.registrar_stopped);
+        let what = if deed == Deed::Turn { "kills in a turn" } else { "kills in a job" };
+        let figure = if deed == Deed::Turn { &mut self.summary.turns } else { &mut self.summary.jobs };
+        *figure += 1;
+        self.within(what, |node, life| {
+            node.fuse.set_turning(deed == Deed::Turn);
+            let chance = &mut node.chance;
+            life.act(deed, &node.exchange.time, || chance.magnitude(20_000, 3_000_000));
+            if deed == Deed::Turn {
+                node.look_at(life);
+            }
+            if life.restless > RESTLESS {
+                let number = node.number;
+                lock(&node.exchange.oracle).wrong(|| format!("the producer of node {number} does not sleep"));
+            }
+        });
     }
 
     fn look(&mut self) {
-        if let Some(mut life) = self.life.take() {
-            self.look_at(&mut life);
-            self.life = Some(life);
-        }
+        self.within("kills while it is looked at", Self::look_at);
     }
 
     /// E goes back at a switch of worker only; how far it got is remembered.
@@ -291,49 +325,44 @@ impl Node {
         self.life.as_ref().map(|life| lock(&life.shared.gate).minter.engine_clock())
     }
 
-    /// Somebody copies the disk, in use or not.
-    pub(super) fn copy_disk(&mut self) {
-        self.copies.extend(self.disk.as_ref().map(MemoryStorage::bytes));
+    /// Whether its process cannot change the registry any more, and says so: it has to be started again.
+    pub(super) fn needs_restart(&self) -> bool {
+        self.life.is_some() && self.fuse.has_folder_failed()
     }
 
-    /// A copy of the disk is put in its place.
-    pub(super) fn restore_disk(&mut self) {
-        if let (Some(copy), Some(disk), None) = (self.copies.pop(), &mut self.disk, &self.life) {
+    /// A copy of the disk, in use or not.
+    pub(super) fn copy_disk(&self) -> Option<Vec<u8>> {
+        self.disk.as_ref().map(MemoryStorage::bytes)
+    }
+
+    /// A copy of a disk, of this node or another, is put in the place of what is there.
+    pub(super) fn restore_disk(&mut self, copy: Vec<u8>) {
+        if let (Some(disk), None) = (&mut self.disk, &self.life) {
             *disk = MemoryStorage::from_bytes(copy);
+            self.summary.trouble("disks restored from a copy", 1);
         }
     }
-}
 
-impl Life {
-    fn take_jobs(&mut self) {
-        while let Ok(job) = self.jobs.try_recv() {
-            self.queue.push_back(job);
-        }
-    }
-}
-
-/// Opens the spill that a disk holds, or makes one.
-fn open_spill(
-    disk: &mut Option<MemoryStorage>,
-    spill: SpillId,
-    genesis: &Genesis,
-    tenure: &mut Tenure,
-) -> Stock {
-    let Some(disk) = disk else { return stock::none("this node has no disk") };
-    let path = Path::new("simulated");
-    if !disk.bytes().is_empty() {
-        match stock::open_log(Box::new(disk.clone()), path, genesis, tenure) {
-            Ok(Opened::Log(log, mark)) => {
-                let inherited = log.stock().ids;
-                return Stock { log: Ok((log, mark)), inherited, refused: 0 };
+    /// Sectors rot: bits flip, or it reads as zeros, or the file is shortened.
+    pub(super) fn rot(&mut self) {
+        let Some(disk) = &self.disk else { return };
+        let chance = &mut self.chance;
+        let mut shortened = false;
+        disk.tamper(|bytes| {
+            let sectors = bytes.len() / SECTOR;
+            if sectors == 0 {
+                return;
             }
-            Err(why) => return Stock { log: Err(why), inherited: 0, refused: 0 },
-            Ok(_) => *disk = MemoryStorage::new(),
-        }
+            let at = chance.below(sectors as u64) as usize * SECTOR;
+            match chance.below(8) {
+                0..5 => bytes[at + chance.below(SECTOR as u64) as usize] ^= 1 << chance.below(8),
+                5 | 6 => bytes[at..at + SECTOR].fill(0),
+                _ => {
+                    bytes.truncate(at);
+                    shortened = true;
+                }
+            }
+        });
+        self.summary.trouble(if shortened { "spills shortened" } else { "rotten sectors" }, 1);
     }
-    let log = stock::create_log(Box::new(disk.clone()), SPILL_BYTES, spill, path, genesis, tenure);
-    if log.is_err() {
-        *disk = MemoryStorage::new();
-    }
-    Stock { log: log.map(|log| (log, 0)), inherited: 0, refused: 0 }
 }

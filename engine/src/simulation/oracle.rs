@@ -1,5 +1,6 @@
 //! What must never be, noted as it happens and judged at a history's end.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::layout::Layout;
@@ -20,25 +21,60 @@ struct Owned {
     ticks: Range<u64>,
 }
 
+/// An oracle that takes note of an id a second time so many runs later must say so.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plant {
+    #[default]
+    Nothing,
+    /// The first id of the `n`th run from now is reported once more.
+    Twice(u64),
+}
+
 /// Knows all that was granted and issued, over all nodes and lives.
 #[derive(Debug)]
 pub(super) struct Oracle {
     layout: Layout,
     issued: Vec<Issued>,
     owned: Vec<Owned>,
+    /// Nodes that got a copy of the disk of another, and with it whatever that one had been granted.
+    heirs: Vec<(usize, usize)>,
+    /// The highest tick that E had reached at those others by then.
+    inherited: BTreeMap<usize, u64>,
     wrong: Option<String>,
     /// Ids issued.
     pub(super) ids: u64,
+    /// A lie, for the test of the oracle itself.
+    pub(super) plant: Plant,
 }
 
 impl Oracle {
     pub(super) fn new(layout: Layout) -> Self {
-        Self { layout, issued: Vec::new(), owned: Vec::new(), wrong: None, ids: 0 }
+        Self {
+            layout,
+            issued: Vec::new(),
+            owned: Vec::new(),
+            heirs: Vec::new(),
+            inherited: BTreeMap::new(),
+            wrong: None,
+            ids: 0,
+            plant: Plant::Nothing,
+        }
     }
 
     /// Something that must not be; the first such is kept.
     pub(super) fn wrong(&mut self, what: impl FnOnce() -> String) {
         self.wrong.get_or_insert_with(what);
+    }
+
+    /// `node` got a copy of the disk of `other`: what is in its spill may be of either, or of whoever `other` inherited
+    /// from. `most` is the highest tick that E ever reached at `other`.
+    pub(super) fn inherits(&mut self, node: usize, other: usize, most: u64) {
+        let theirs = self.inherited.get(&other).copied().unwrap_or(0).max(most);
+        let ours = self.inherited.entry(node).or_default();
+        *ours = theirs.max(*ours);
+        let theirs = self.heirs.iter().filter(|(heir, _)| *heir == other).map(|(_, from)| *from);
+        let from: Vec<usize> = theirs.chain([other]).collect();
+        self.heirs.extend(from.into_iter().map(|from| (node, from)));
     }
 
     /// A worker's record was moved by a node.
@@ -71,17 +107,27 @@ impl Oracle {
     /// A caller of `node` got a run; `most` is the highest tick that E ever reached there.
     pub(super) fn issued(&mut self, node: usize, first: u64, len: u32, most: u64) {
         self.ids += u64::from(len);
+        if let Plant::Twice(left) = &mut self.plant {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.plant = Plant::Nothing;
+                self.issued.push(Issued { first, len: 1, node });
+            }
+        }
         match self.issued.last_mut() {
             Some(last) if last.node == node && last.first + u64::from(last.len) == first => last.len += len,
             _ => self.issued.push(Issued { first, len, node }),
         }
         let parts = self.layout.decode(crate::Id::new(first));
         let owns = |owned: &Owned| {
-            (owned.worker, owned.node) == (parts.worker, node) && owned.ticks.contains(&parts.tick)
+            owned.worker == parts.worker
+                && owned.ticks.contains(&parts.tick)
+                && (owned.node == node || self.heirs.contains(&(node, owned.node)))
         };
         if !self.owned.iter().rev().any(owns) {
             self.wrong(|| format!("node {node} issued {parts:?} and does not own that tick"));
         }
+        let most = self.inherited.get(&node).copied().unwrap_or(0).max(most);
         if parts.tick > most {
             self.wrong(|| format!("node {node} issued {parts:?} while E never passed tick {most}"));
         }

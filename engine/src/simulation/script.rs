@@ -1,9 +1,14 @@
 //! What happens in a history, by chance: time passes, callers call, and something goes wrong.
 
+mod blows;
+mod copies;
+
+use std::sync::atomic::Ordering;
+
 use super::clock::Change;
 use super::history::{History, MS, SECOND, WORKERS};
 use super::line::{Ambush, State};
-use crate::registry::Registry;
+use super::store::Store;
 use crate::registry::memory::Fault;
 use crate::sync::lock;
 
@@ -24,10 +29,29 @@ pub(super) enum Theme {
     Stopping,
     Faults,
     Crashes,
+    /// What disks do.
+    Disk,
+    /// The registry is put back to what it was, and fenced.
+    Restores,
+    /// Processes are killed or stopped in the middle of anything.
+    CrashAnywhere,
     All,
 }
 
-pub(super) const THEMES: [Theme; 10] = [
+impl Theme {
+    /// Of a hundred histories, those with a local registry.
+    pub(super) fn local(self) -> u64 {
+        match self {
+            Self::Disk | Self::CrashAnywhere => 50,
+            Self::Restores => 30,
+            // Nothing is wrong with the line to a folder.
+            Self::Faults => 0,
+            _ => 20,
+        }
+    }
+}
+
+pub(super) const THEMES: [Theme; 13] = [
     Theme::Calm,
     Theme::SmallSteps,
     Theme::LargeSteps,
@@ -37,20 +61,23 @@ pub(super) const THEMES: [Theme; 10] = [
     Theme::Stopping,
     Theme::Faults,
     Theme::Crashes,
+    Theme::Disk,
+    Theme::Restores,
+    Theme::CrashAnywhere,
     Theme::All,
 ];
 
 impl History {
     /// Something happens.
     pub(super) fn event(&mut self) {
-        let ns = match self.chance.below(20) {
-            0..10 => self.chance.magnitude(10_000, 5 * MS),
-            10..17 => self.chance.magnitude(MS, SECOND),
-            17..19 => self.chance.magnitude(100 * MS, 5 * SECOND),
+        let ns = match self.chance.below(40) {
+            0..22 => self.chance.magnitude(10_000, 5 * MS),
+            22..36 => self.chance.magnitude(MS, SECOND),
+            36..39 => self.chance.magnitude(100 * MS, 5 * SECOND),
             _ => self.chance.magnitude(SECOND, 80 * SECOND),
         };
         self.pass(ns);
-        let node = self.chance.below(self.nodes.len() as u64) as usize;
+        let node = self.a_node();
         let theme = if self.theme == Theme::All { self.chance.pick(&THEMES) } else { self.theme };
         if self.chance.chance(30) {
             self.misfortune(theme, node);
@@ -59,12 +86,16 @@ impl History {
             let any = self.chance.pick(&THEMES);
             self.misfortune(any, node);
         }
-        for _ in 0..self.chance.below(6) {
-            let caller = self.chance.below(self.nodes.len() as u64) as usize;
+        let calls = self.chance.below(8);
+        for _ in 0..calls {
+            let caller = self.a_node();
             if self.nodes[caller].stopped <= self.time.now() {
                 self.nodes[caller].call();
             }
         }
+        self.summary.steps += 1 + calls;
+        self.summary.calls += calls;
+        self.power_follows();
         if self.chance.chance(20) {
             self.start(node);
         }
@@ -73,7 +104,12 @@ impl History {
         }
     }
 
+    pub(super) fn a_node(&mut self) -> usize {
+        self.chance.below(self.nodes.len() as u64) as usize
+    }
+
     fn misfortune(&mut self, theme: Theme, node: usize) {
+        self.summary.steps += 1;
         match theme {
             Theme::Calm | Theme::All => {}
             Theme::SmallSteps => {
@@ -90,6 +126,9 @@ impl History {
             Theme::Stopping => self.stopping(node),
             Theme::Faults => self.fault(node),
             Theme::Crashes => self.end_of_life(node),
+            Theme::Disk => self.disk(node),
+            Theme::Restores => self.restoring(node),
+            Theme::CrashAnywhere => self.blow(node),
         }
     }
 
@@ -169,34 +208,72 @@ impl History {
     }
 
     fn fault(&mut self, node: usize) {
-        let kind = self.chance.below(8);
+        let kind = self.chance.below(9);
         self.say(|| format!("node {node}: fault {kind}"));
         let end = self.nodes[node].end.clone();
         match kind {
             0 => {
                 let fault = self.chance.pick(&[Fault::LandsUnseen, Fault::LostUnseen, Fault::Away]);
                 for _ in 0..self.chance.within(1, 4) {
-                    self.exchange.registry.fail(fault);
+                    self.exchange.store.fail(fault);
                 }
             }
             1 | 2 => {
-                lock(&end).state = self.chance.pick(&[State::Down, State::Mute, State::Deaf, State::Late]);
+                lock(&end).state = self.chance.pick(&[
+                    State::Down,
+                    State::Mute,
+                    State::Deaf,
+                    State::Late,
+                    State::Late,
+                    State::Slow,
+                ]);
             }
             3 | 4 => lock(&end).state = State::Up,
             5 => {
                 lock(&end).ambush = Some(Ambush::Rival);
+                self.summary.trouble("rivals", 1);
                 if self.chance.chance(50) {
-                    self.exchange.registry.fail(Fault::LostUnseen);
+                    self.exchange.store.fail(Fault::LostUnseen);
                 }
             }
-            6 => self.exchange.land_late(self.chance.next() as usize),
-            _ => {
+            6 => {
+                let landed = self.exchange.land_late(self.chance.next() as usize);
+                self.summary.trouble("writes that landed late", u64::from(landed));
+            }
+            7 => {
                 // The session of somebody who may be alive ends: the registry forgets who announced what.
                 let worker = self.chance.below(u64::from(WORKERS)) as u32;
-                self.exchange.registry.clone().leave(worker);
+                self.exchange.expire(Some(worker));
+                self.summary.trouble("sessions that ended", 1);
                 self.wander();
+                if self.chance.chance(10) {
+                    self.lose_record(worker);
+                }
+            }
+            _ => {
+                let ns = self.chance.magnitude(MS, 100 * SECOND);
+                self.restart_registry(ns);
             }
         }
+    }
+
+    /// Somebody deletes a record: of a mark, or of a worker, of which one a history is enough.
+    fn lose_record(&mut self, worker: u32) {
+        let Store::Memory(registry) = &self.exchange.store else { return };
+        if self.chance.chance(50) {
+            let lost = registry.lose_mark(self.chance.next() as usize);
+            self.summary.trouble("marks that were lost", u64::from(lost));
+        } else if self.exchange.readable() == WORKERS {
+            registry.tamper_worker(worker, None);
+            self.summary.trouble("records of workers that were lost", 1);
+        }
+    }
+
+    /// The registry is away for a while, and has forgotten who is alive when it comes back.
+    pub(super) fn restart_registry(&mut self, ns: u64) {
+        self.exchange.expire(None);
+        self.exchange.down_until.store(self.time.now() + ns, Ordering::Relaxed);
+        self.summary.trouble("restarts of the registry", 1);
     }
 
     /// The registry's clock goes wrong, or away, or right again.
@@ -215,7 +292,7 @@ impl History {
 
     fn end_of_life(&mut self, node: usize) {
         match self.chance.below(6) {
-            0 => self.nodes[node].copy_disk(),
+            0 => self.copy_disk(node),
             1 => self.stop(node),
             2 => {
                 self.stop(node);
@@ -233,7 +310,7 @@ impl History {
             _ => {
                 self.crash(node);
                 if self.chance.chance(50) {
-                    self.nodes[node].restore_disk();
+                    self.restore_disk(node);
                 }
             }
         }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::clock::Change;
+use super::fuse::{Armed, Blow, Point};
 use super::history::{BEGIN, History, MS, SECOND};
 use super::line::State;
+use super::store::Store;
 use crate::error::IdErrorKind;
 use crate::layout::DEFAULT_EPOCH_MS;
 use crate::registry::{Registry, Token, Versioned, WorkerRecord};
@@ -25,15 +27,16 @@ fn layout() -> Layout {
 /// Nobody holds these workers, and they are reserved until then.
 fn reserve(history: &History, workers: std::ops::Range<u32>, until_ns: u64) {
     let until = history.layout.tick_at_ns(until_ns).unwrap();
+    let Store::Memory(registry) = &history.exchange.store else { panic!("a story has one in memory") };
     for worker in workers {
-        let version = history.exchange.registry.clone().worker(worker).unwrap().version + 1;
+        let version = registry.clone().worker(worker).unwrap().version + 1;
         let record = WorkerRecord {
             reserved_until: until,
             token: Token([9; 16]),
             operation: 1,
             owner: "somebody else".into(),
         };
-        history.exchange.registry.tamper_worker(worker, Some(Versioned { record, version }));
+        registry.tamper_worker(worker, Some(Versioned { record, version }));
     }
 }
 
@@ -123,4 +126,27 @@ fn the_only_free_worker_may_be_the_one_that_was_held_before_the_leap() {
     history.better_times();
     history.recover().unwrap();
     verdict(&history);
+}
+
+/// A panic of the producer is a defect, and it goes on; what the registrar answered just then is lost with it, and must
+/// not be waited for.
+#[test]
+fn a_panic_over_an_answer_of_the_registrar_leaves_nobody_without_a_worker() {
+    let mut panics = 0;
+    for after in 0..24 {
+        let mut history = History::told(layout(), 1, true, &settings());
+        history.crash(0);
+        // A process that begins without its registry asks for a worker again and again.
+        lock(&history.nodes[0].end).state = State::Down;
+        history.start(0);
+        history.pass(SECOND);
+        lock(&history.nodes[0].end).state = State::Up;
+        history.nodes[0].fuse.arm(Some(Armed { point: Point::Clock, after, blow: Blow::Panic }));
+        history.pass(10 * SECOND);
+        panics += history.nodes[0].summary.troubles.get("panics of a producer").copied().unwrap_or(0);
+        history.better_times();
+        history.recover().unwrap();
+        verdict(&history);
+    }
+    assert!(panics > 20, "{panics} panics");
 }

@@ -60,7 +60,7 @@ pub(super) fn choose<'a>(
 }
 
 fn random_below(n: usize) -> usize {
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     if let Some(random) = crate::simulation::draw() {
         return (random % n as u64) as usize;
     }

@@ -62,7 +62,7 @@ impl Tenure {
             other => GrantError::Refused { why: other.to_string() },
         })?;
         let known = self.marks.entry(spill).or_default();
-        if found.record.granted_upto < *known {
+        if found.record.granted_upto < *known && !Guard::MarkWentBack.is_out() {
             let why = format!(
                 "it went back from {known} to {}: the registry was restored and needs a fence",
                 found.record.granted_upto
@@ -94,6 +94,7 @@ impl Tenure {
         let record = MarkRecord { granted_upto: upto, token: self.token, operation: self.operation };
         match self.registry.swap_mark(spill, found.version, &record) {
             Ok(()) => {
+                crash_point!(MarkMoved);
                 self.marks.insert(spill, upto);
                 self.unknown_theirs += u64::from(self.grant.take().is_some());
                 Ok(upto)

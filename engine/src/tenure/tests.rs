@@ -241,6 +241,27 @@ fn a_record_that_went_back_is_left_by_its_holder() {
 }
 
 #[test]
+fn a_worker_that_was_left_for_good_is_taken_again_after_a_fence_only() {
+    for pinned in [None, Some(0)] {
+        let registry = registry(1);
+        let mut tenure = tenure(&registry, 1);
+        let before = tenure.registry.worker(0).unwrap();
+        assert_eq!(span(tenure.take(&wish(2_000)).unwrap()), 2_000..2_100);
+        registry.tamper_worker(0, Some(before.clone()));
+        assert!(tenure.extend(0, 2_050, 2_200).is_err());
+        let wish = Wish { pinned, ..wish(2_050) };
+        // What it says is free was granted to us.
+        assert!(matches!(tenure.take(&wish), Err(TakeError::NoneUsable)), "pinned: {pinned:?}");
+        registry.tamper_worker(0, None);
+        assert!(tenure.take(&wish).is_err());
+        let fenced = WorkerRecord { reserved_until: 2_300, ..before.record };
+        registry.tamper_worker(0, Some(Versioned { record: fenced, version: 1 << 32 }));
+        let later = Wish { now: 2_300, start: 2_300, end: 2_400, ..wish };
+        assert_eq!(span(tenure.take(&later).unwrap()), 2_300..2_400, "pinned: {pinned:?}");
+    }
+}
+
+#[test]
 fn a_record_of_somebody_else_at_the_version_we_know_is_not_ours() {
     // A fence after a restore comes to versions that were there before, and refuses what was begun before it.
     let registry = registry(1);

@@ -19,35 +19,11 @@ use super::header::Header;
 use super::records::{all_pairs, check_identity, read_header};
 use super::{OPENING_TRIES, genesis, seat};
 use crate::registry::reach::beyond;
-use crate::registry::{ClusterId, Genesis, Token};
+use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token};
 
 /// Added to every version: more changes than were made between the backup and the restore (at ten a second it
 /// takes 13 years), and room for four thousand million fences.
 const LEAP: u64 = 1 << 32;
-
-/// What a fence did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fenced {
-    /// What the registry is.
-    pub genesis: Genesis,
-    /// Up to which tick every worker is reserved now.
-    pub reserved_until: u64,
-    /// Spills that can never be read again.
-    pub marks: u32,
-    /// Records that were unreadable and are not any more.
-    pub repaired: u32,
-}
-
-/// What an adoption did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Adopted {
-    /// The cluster that the registry belonged to.
-    pub before: ClusterId,
-    /// The cluster that it is now: the same if there was nothing to adopt.
-    pub cluster: ClusterId,
-    /// The fence that came with it; `None` if there was nothing to adopt.
-    pub fenced: Option<Fenced>,
-}
 
 /// Raises every worker's record to 125 s past `now_ns` (Unix nanoseconds) or to the highest of them, whichever is
 /// later, every mark to its maximum, and every version by 2^32. Unreadable records become usable again.
@@ -122,29 +98,42 @@ impl Held {
     }
 
     fn raise(&self, folder: &Path, now_ns: u64, cluster: ClusterId) -> Result<Fenced, LocalError> {
-        let genesis = Genesis { cluster, ..self.header.genesis };
-        let workers = all_pairs(&self.disk, &self.header, Kind::Worker);
-        let marks = all_pairs(&self.disk, &self.header, Kind::Mark);
-        let readable = || workers.iter().chain(&marks).flatten();
-        let highest = workers.iter().flatten().map(|pair| pair.row.value).max().unwrap_or(0);
-        // A clock before the epoch says nothing; the records then have to.
-        let reach = beyond(&genesis.layout, now_ns).unwrap_or(0);
-        let reserved_until = reach.max(highest).max(genesis.floor);
-        // One version for all: above each one that was ever seen, also of a record that cannot be read.
-        let version = readable().map(|pair| pair.row.version).max().unwrap_or(0).saturating_add(LEAP);
-        let raised = |place: Place| {
-            let pairs = if place.kind == Kind::Worker { &workers } else { &marks };
-            let pair = pairs.get(place.slot as usize);
-            raise(place, pair, version, reserved_until, now_ns / 1_000_000)
-        };
-        genesis::replace(folder, &genesis, raised)?;
-        Ok(Fenced {
-            genesis,
-            reserved_until,
-            marks: marks.iter().flatten().filter(|pair| pair.row.spill != NO_SPILL).count() as u32,
-            repaired: workers.iter().chain(&marks).filter(|pair| pair.is_err()).count() as u32,
-        })
+        let (fenced, raised) = raised(&self.disk, &self.header, now_ns, cluster);
+        genesis::replace(folder, &fenced.genesis, raised)?;
+        Ok(fenced)
     }
+}
+
+/// What a fence makes of the registry on a disk: a summary, and the record for each place.
+pub(super) fn raised<D: Disk>(
+    disk: &D,
+    header: &Header,
+    now_ns: u64,
+    cluster: ClusterId,
+) -> (Fenced, impl Fn(Place) -> Row + use<D>) {
+    let genesis = Genesis { cluster, ..header.genesis };
+    let workers = all_pairs(disk, header, Kind::Worker);
+    let marks = all_pairs(disk, header, Kind::Mark);
+    let readable = || workers.iter().chain(&marks).flatten();
+    let highest = workers.iter().flatten().map(|pair| pair.row.value).max().unwrap_or(0);
+    // A clock before the epoch says nothing; the records then have to.
+    let reach = beyond(&genesis.layout, now_ns).unwrap_or(0);
+    let reserved_until = reach.max(highest).max(genesis.floor);
+    // One version for all: above each one that was ever seen, also of a record that cannot be read.
+    let version = readable().map(|pair| pair.row.version).max().unwrap_or(0).saturating_add(LEAP);
+    let fenced = Fenced {
+        genesis,
+        reserved_until,
+        marks: marks.iter().flatten().filter(|pair| pair.row.spill != NO_SPILL).count() as u32,
+        repaired: workers.iter().chain(&marks).filter(|pair| pair.is_err()).count() as u32,
+        remade: 0,
+    };
+    let row = move |place: Place| {
+        let pairs = if place.kind == Kind::Worker { &workers } else { &marks };
+        let pair = pairs.get(place.slot as usize);
+        raise(place, pair, version, reserved_until, now_ns / 1_000_000)
+    };
+    (fenced, row)
 }
 
 /// The record that a fence puts in a place. An unreadable mark becomes an unused slot: whosever it was, that spill

@@ -42,11 +42,13 @@ pub(super) fn create(folder: &Path, genesis: &Genesis) -> Result<(), LocalError>
         return Err(LocalError::Exists { path });
     }
     let new = build(folder, genesis, |place| Row::genesis(place, genesis.floor))?;
+    crash_point!(GenesisSynced);
     let published = publish(&new, &path);
     if published.is_err() {
         let _ = std::fs::remove_file(&new);
     }
     published?;
+    crash_point!(GenesisNamed);
     sync_folder(folder)
 }
 
@@ -87,10 +89,12 @@ fn build(folder: &Path, genesis: &Genesis, row: impl Fn(Place) -> Row) -> Result
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
             Err(error) => return Err(error.into()),
         }
+        crash_point!(GenesisAllocated);
         let mut writer = BufWriter::with_capacity(64 * 1024, &file);
         write_image(&mut writer, genesis, identity_of(&file)?, &row)?;
         writer.flush()?;
         drop(writer);
+        crash_point!(GenesisWritten);
         file.sync_all()
     };
     write().map_err(|source| {

@@ -8,10 +8,10 @@ use xuid_spill::SpillId;
 use super::disk::{Disk, FileIdentity};
 use super::error::LocalError;
 use super::file::FileDisk;
-use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place};
+use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
 use super::records::{all_pairs, read_header};
-use super::{genesis, mark_record, seat, worker_record};
-use crate::registry::{Genesis, MarkRecord, ReadError, Versioned, WorkerEntry};
+use super::{genesis, seat, versioned};
+use crate::registry::{Genesis, MarkRecord, ReadError, WorkerEntry};
 
 /// What a registry says.
 #[derive(Debug, Clone)]
@@ -109,7 +109,7 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     let workers = (0..).zip(workers).map(|(worker, pair)| WorkerEntry {
         worker,
         record: pair
-            .map(|pair| Versioned { version: pair.row.version, record: worker_record(&pair.row) })
+            .map(|pair| versioned(&pair, Row::worker_record))
             .map_err(|flaw| ReadError::Damaged {
                 what: Place::worker(worker).to_string(),
                 why: flaw.to_string(),
@@ -119,7 +119,7 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     let workers = workers.collect();
     let mut marks: Vec<_> = marks.into_iter().flatten().filter(|pair| pair.row.spill != NO_SPILL).collect();
     marks.sort_by_key(|pair| std::cmp::Reverse(pair.row.updated_ms));
-    let marks = marks.iter().map(|pair| (pair.row.spill, mark_record(&pair.row))).collect();
+    let marks = marks.iter().map(|pair| (pair.row.spill, pair.row.mark_record())).collect();
     Ok(Inspection { path, genesis: pair.header.genesis, workers, marks, findings })
 }
 

@@ -95,20 +95,29 @@ impl MemoryDisk {
         self.shared().failing_syncs = count;
     }
 
-    /// Cuts the power: each sector that was not synced becomes what it was, one of what it was to become, or a
-    /// mixture. `choose(n)` picks one of `n` ways.
-    pub fn cut_power(&self, mut choose: impl FnMut(usize) -> usize) {
-        let mut shared = self.shared();
-        for (sector, contents) in std::mem::take(&mut shared.unsynced) {
+    /// What a power cut at this moment would leave: each sector that was not synced is what it was, one of what it was to
+    /// become, or a mixture. `choose(n)` picks one of `n` ways. Nothing is changed.
+    pub fn image(&self, mut choose: impl FnMut(usize) -> usize) -> Vec<u8> {
+        let shared = self.shared();
+        let mut left = shared.durable.clone();
+        for (sector, contents) in &shared.unsynced {
             let at = sector * SECTOR..(sector + 1) * SECTOR;
             let chosen = choose(2 * contents.len() + 1);
             if let Some(content) = contents.get(chosen / 2) {
                 let torn = if chosen.is_multiple_of(2) { SECTOR } else { choose(SECTOR) };
-                shared.durable[at][..torn].copy_from_slice(&content[..torn]);
+                left[at][..torn].copy_from_slice(&content[..torn]);
             }
         }
-        let Shared { durable, cached, .. } = &mut *shared;
-        cached.copy_from_slice(durable);
+        left
+    }
+
+    /// Cuts the power: what is left is an [`image`](Self::image).
+    pub fn cut_power(&self, choose: impl FnMut(usize) -> usize) {
+        let left = self.image(choose);
+        let mut shared = self.shared();
+        shared.cached.copy_from_slice(&left);
+        shared.durable = left;
+        shared.unsynced.clear();
         shared.holder = None;
         shared.countdown = None;
     }

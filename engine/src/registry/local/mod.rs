@@ -15,6 +15,8 @@ mod error;
 mod fence;
 mod file;
 mod format;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod genesis;
 mod header;
 mod inspect;
@@ -23,6 +25,9 @@ mod memory;
 mod recall;
 mod records;
 mod seat;
+#[cfg(test)]
+#[cfg(not(loom))]
+pub(crate) mod simulated;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,7 +37,7 @@ use xuid_spill::SpillId;
 
 pub use disk::{Disk, FileIdentity};
 pub use error::LocalError;
-pub use fence::{Adopted, Fenced, adopt, fence};
+pub use fence::{adopt, fence};
 pub use file::FileDisk;
 pub use inspect::{Finding, Inspection, inspect};
 pub use memory::MemoryDisk;
@@ -44,6 +49,7 @@ pub(in crate::registry) use self::seat::Seat;
 #[cfg(not(feature = "zookeeper"))]
 use self::seat::Seat;
 use crate::clock::{Clock, SystemClock};
+use crate::guards::Guard;
 use crate::layout::Layout;
 use crate::registry::{
     Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord,
@@ -204,7 +210,7 @@ impl<D: Disk> Registry for LocalRegistry<D> {
             let pairs = records.believed(Kind::Worker);
             let entry = |(worker, pair): (u32, Result<Pair, ReadError>)| WorkerEntry {
                 worker,
-                record: pair.map(|pair| versioned(&pair, worker_record)),
+                record: pair.map(|pair| versioned(&pair, Row::worker_record)),
                 live: live.remove(&worker),
             };
             Ok((0..).zip(pairs).map(entry).collect())
@@ -214,7 +220,7 @@ impl<D: Disk> Registry for LocalRegistry<D> {
     fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError> {
         self.check_worker(worker)?;
         let pair = self.read(|records| records.pair(Place::worker(worker)))?;
-        Ok(versioned(&pair, worker_record))
+        Ok(versioned(&pair, Row::worker_record))
     }
 
     fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
@@ -229,13 +235,13 @@ impl<D: Disk> Registry for LocalRegistry<D> {
         self.check_worker(worker)?;
         self.records.change(|records| {
             let base = records.pair(Place::worker(worker))?;
-            if base.row.version != expected {
+            if base.row.version != expected && !Guard::VersionCompared.is_out() {
                 return Err(SwapError::Conflict);
             }
             let row = Row {
                 place: base.row.place,
                 spill: NO_SPILL,
-                version: expected + 1,
+                version: base.row.version + 1,
                 value: record.reserved_until,
                 token: record.token,
                 operation: record.operation,
@@ -254,7 +260,7 @@ impl<D: Disk> Registry for LocalRegistry<D> {
 
     fn mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, ReadError> {
         let pair = self.read(|records| records.mark(spill))?;
-        Ok(versioned(&pair, mark_record))
+        Ok(versioned(&pair, Row::mark_record))
     }
 
     fn create_mark(&mut self, spill: SpillId, record: &MarkRecord) -> Result<(), SwapError> {
@@ -272,15 +278,6 @@ impl<D: Disk> Registry for LocalRegistry<D> {
 
 fn versioned<R>(pair: &Pair, record: impl Fn(&Row) -> R) -> Versioned<R> {
     Versioned { record: record(&pair.row), version: pair.row.version }
-}
-
-fn worker_record(row: &Row) -> WorkerRecord {
-    let Row { value, token, operation, .. } = *row;
-    WorkerRecord { reserved_until: value, token, operation, owner: row.owner.clone() }
-}
-
-fn mark_record(row: &Row) -> MarkRecord {
-    MarkRecord { granted_upto: row.value, token: row.token, operation: row.operation }
 }
 
 /// What opening the file failed of.

@@ -65,6 +65,7 @@ impl Seat {
         let line = Line { pid: std::process::id(), host, workers: Vec::new(), last };
         let seat = Self { file, number, line };
         seat.write();
+        crash_point!(SeatTaken);
         seat
     }
 

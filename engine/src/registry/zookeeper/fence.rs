@@ -6,50 +6,24 @@
 //! - I2 the new era's name was never used, so no write begun before the fence can succeed after it;
 //! - I3 every mark that there was is at its maximum: no extent of any spill can be granted again.
 
-use std::ops::ControlFlow;
+use xuid_spill::SpillId;
+use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, Stat};
 
-use zookeeper_client::{Client, CreateMode, Error, Stat};
-
+use super::AT_ONCE;
 use super::error::ZooKeeperError;
 use super::genesis::{draw_cluster, draw_era, ensemble_ns, make};
-use super::inspect::{broken, children, connected, read_genesis};
+use super::inspect::{broken, children, connected, read_all, read_genesis};
 use super::link::{Failure, Link};
 use super::node::{
     self, CLOCK, ERA, FENCE, FOLDERS, GENESIS, LIVE, MARK, SPILLS, era_path, spill_path, worker_path,
 };
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::registry::reach::beyond;
-use crate::registry::record::{NO_SPILL, Place, Row};
-use crate::registry::{ClusterId, Genesis, Token};
+use crate::registry::record::{NO_SPILL, Place, Row, SECTOR};
+use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token};
 
 /// A node that moves while it is raised is one of another fence, or of a hand.
 const TRIES: u32 = 4;
-
-/// What a fence did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fenced {
-    /// What the registry is.
-    pub genesis: Genesis,
-    /// Up to which tick every worker is reserved now.
-    pub reserved_until: u64,
-    /// Spills that can never be read again.
-    pub marks: u32,
-    /// Records that were unreadable and are not any more.
-    pub repaired: u32,
-    /// Records that were absent and were made again.
-    pub remade: u32,
-}
-
-/// What an adoption did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Adopted {
-    /// The cluster that the registry belonged to.
-    pub before: ClusterId,
-    /// The cluster that it is now.
-    pub cluster: ClusterId,
-    /// The fence that came with it.
-    pub fenced: Fenced,
-}
 
 /// Raises every worker's record to 125 s past the ensemble's time, or to the highest of them, whichever is later, and every
 /// mark to its maximum, and begins another era. Unreadable and absent records become usable again. Servers may run: what
@@ -72,7 +46,7 @@ pub fn fence(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Fenced, Z
 pub fn adopt(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Adopted, ZooKeeperError> {
     let fence = Fence::begin(url, options)?;
     let (before, cluster) = (fence.genesis.cluster, draw_cluster()?);
-    Ok(Adopted { before, cluster, fenced: fence.run(Some(cluster))? })
+    Ok(Adopted { before, cluster, fenced: Some(fence.run(Some(cluster))?) })
 }
 
 struct Fence {
@@ -82,12 +56,6 @@ struct Fence {
     /// As it was found.
     genesis: Genesis,
     genesis_stat: Stat,
-}
-
-/// What is to stand in every record.
-struct Raised {
-    genesis: Genesis,
-    until: u64,
 }
 
 impl Fence {
@@ -135,91 +103,133 @@ impl Fence {
     fn raise_all(&self, adopted: Option<ClusterId>) -> Result<Fenced, Failure> {
         let Self { link, client, genesis, .. } = self;
         let stat = link.ask(client.set_data(CLOCK, b"", None))?;
-        let mut highest = genesis.floor;
-        for worker in 0..genesis.workers {
-            let found = self.read(&worker_path(worker), Place::worker(worker))?;
-            if let Some(Found { row: Some(row), .. }) = found {
-                highest = highest.max(row.value);
-            }
-        }
+        let workers: Vec<_> = (0..genesis.workers).map(Node::worker).collect();
+        let found = self.read(&workers)?;
+        let known = found.iter().flatten().filter_map(|found| Some(found.row.as_ref()?.value));
+        let highest = known.fold(genesis.floor, u64::max);
         let until = beyond(&genesis.layout, ensemble_ns(&stat)).unwrap_or(0).max(highest);
-        let mut raised = Raised { genesis: *genesis, until };
+        let mut raised = *genesis;
         if let Some(cluster) = adopted {
             // The floor too: if this is cut off, the next one cannot read what the records of the old cluster say.
-            raised.genesis = Genesis { cluster, floor: until, ..*genesis };
-            let data = node::encode_genesis(&raised.genesis);
+            raised = Genesis { cluster, floor: until, ..*genesis };
+            let data = node::encode_genesis(&raised);
             link.ask(client.set_data(GENESIS, &data, Some(self.genesis_stat.version)))?;
         }
-        let (mut repaired, mut remade, mut marks) = (0, 0, 0);
-        for worker in 0..genesis.workers {
-            let row = raised_row(Place::worker(worker), raised.until, "fence");
-            match self.raise(&worker_path(worker), &row, &raised)? {
-                Before::Readable => {}
-                Before::Unreadable => repaired += 1,
-                Before::Absent => remade += 1,
-            }
-        }
-        for name in children(link, client, SPILLS)? {
-            let Ok(spill) = name.parse() else { continue };
-            let row = Row { spill, ..raised_row(Place::mark(MARK), u64::MAX, "") };
-            marks += u32::from(self.raise(&spill_path(spill), &row, &raised)? != Before::Absent);
-        }
+        let workers = self.raise(&workers, raised.cluster, until, "fence")?;
+        let spills = children(link, client, SPILLS)?;
+        let marks: Vec<_> = spills.iter().filter_map(|name| name.parse().ok()).map(Node::mark).collect();
+        let marks = self.raise(&marks, raised.cluster, u64::MAX, "")?;
         // What is announced was announced in the era that ended.
         for name in children(link, client, LIVE)? {
             remove(link, client, &format!("{LIVE}/{name}"))?;
         }
-        Ok(Fenced { genesis: raised.genesis, reserved_until: raised.until, marks, repaired, remade })
+        Ok(Fenced {
+            genesis: raised,
+            reserved_until: until,
+            marks: marks.iter().flatten().count() as u32,
+            repaired: workers.iter().flatten().filter(|found| found.row.is_none()).count() as u32,
+            remade: workers.iter().filter(|found| found.is_none()).count() as u32,
+        })
     }
 
-    fn read(&self, path: &str, place: Place) -> Result<Option<Found>, Failure> {
-        match self.link.ask(self.client.get_data(path)) {
-            Ok((data, stat)) => {
-                let row = node::decode_row(&data, &stat, self.genesis.cluster, place).ok();
+    /// What is in those nodes; `None` for one that is absent.
+    fn read(&self, nodes: &[Node]) -> Result<Vec<Option<Found>>, Failure> {
+        let paths: Vec<_> = nodes.iter().map(|node| node.path.clone()).collect();
+        let results = read_all(&self.link, &self.client, &paths)?;
+        let found = nodes.iter().zip(results).map(|(node, result)| match result {
+            MultiReadResult::Data { data, stat } => {
+                let row = node::decode_row(&data, &stat, self.genesis.cluster, node.place, node.spill).ok();
                 Ok(Some(Found { row, version: stat.version }))
             }
-            Err(Failure::Said(Error::NoNode)) => Ok(None),
-            Err(failure) => Err(failure),
-        }
+            MultiReadResult::Error { err: Error::NoNode } => Ok(None),
+            MultiReadResult::Error { err } => Err(Failure::of(err)),
+            other => Err(Failure::Lost(format!("{} cannot be read: {other:?}", node.path))),
+        });
+        found.collect()
     }
 
-    /// Puts `row` into a node, whatever is there.
-    fn raise(&self, path: &str, row: &Row, raised: &Raised) -> Result<Before, Failure> {
+    /// Puts `value` into those nodes, whatever is there, and says what it was.
+    fn raise(
+        &self,
+        nodes: &[Node],
+        cluster: ClusterId,
+        value: u64,
+        owner: &str,
+    ) -> Result<Vec<Option<Found>>, Failure> {
+        let mut before = Vec::with_capacity(nodes.len());
+        for nodes in nodes.chunks(AT_ONCE) {
+            let row = |node: &Node, version| raised_row(node, version, value, owner).encode(cluster);
+            before.extend(self.raise_some(nodes, &row)?);
+        }
+        Ok(before)
+    }
+
+    /// As many as one transaction takes. A node that moved since it was read fails all of it.
+    fn raise_some(
+        &self,
+        nodes: &[Node],
+        row: &dyn Fn(&Node, u64) -> [u8; SECTOR],
+    ) -> Result<Vec<Option<Found>>, Failure> {
         for _ in 0..TRIES {
-            match self.raise_once(path, row, raised)? {
-                ControlFlow::Break(before) => return Ok(before),
-                ControlFlow::Continue(()) => {}
+            let found = self.read(nodes)?;
+            let is_unnamable = |found: &Option<Found>| found.as_ref().is_some_and(|found| found.version < 0);
+            if found.iter().any(is_unnamable) {
+                // A version that is below zero cannot be named: those nodes are made again.
+                for (node, _) in nodes.iter().zip(&found).filter(|(_, found)| is_unnamable(found)) {
+                    remove(&self.link, &self.client, &node.path)?;
+                }
+                continue;
+            }
+            if self.write(nodes, &found, row)? {
+                return Ok(found);
             }
         }
-        Err(Failure::Lost(format!("{path} is changed by somebody else again and again")))
+        let first = nodes.first().map_or("", |node| &node.path);
+        Err(Failure::Lost(format!("{first} or one after it is changed by somebody else again and again")))
     }
 
-    fn raise_once(&self, path: &str, row: &Row, raised: &Raised) -> Result<ControlFlow<Before>, Failure> {
-        let found = self.read(path, row.place)?;
-        let version =
-            found.as_ref().map_or(0, |found| u64::try_from(found.version).map_or(0, node::next_version));
-        let data = Row { version, ..row.clone() }.encode(raised.genesis.cluster);
-        let (before, outcome) = match &found {
-            None => {
-                let options = CreateMode::Persistent.with_acls(self.link.acls());
-                (Before::Absent, self.link.ask(self.client.create(path, &data, &options)).map(drop))
-            }
-            // A version that is below zero cannot be named: the node is made again.
-            Some(found) if found.version < 0 => {
-                remove(&self.link, &self.client, path)?;
-                return Ok(ControlFlow::Continue(()));
-            }
-            Some(Found { row, version }) => {
-                let before = if row.is_some() { Before::Readable } else { Before::Unreadable };
-                (before, self.link.ask(self.client.set_data(path, &data, Some(*version))).map(drop))
-            }
-        };
-        match outcome {
-            Ok(()) => Ok(ControlFlow::Break(before)),
-            Err(Failure::Said(Error::BadVersion | Error::NodeExists | Error::NoNode)) => {
-                Ok(ControlFlow::Continue(()))
-            }
+    /// Whether all of it was written, each node at the version that was found.
+    fn write(
+        &self,
+        nodes: &[Node],
+        found: &[Option<Found>],
+        row: &dyn Fn(&Node, u64) -> [u8; SECTOR],
+    ) -> Result<bool, Failure> {
+        let options = CreateMode::Persistent.with_acls(self.link.acls());
+        let mut writer = self.client.new_multi_writer();
+        for (node, found) in nodes.iter().zip(found) {
+            let added = match found {
+                None => writer.add_create(&node.path, &row(node, 0), &options),
+                Some(Found { version, .. }) => {
+                    let next = u64::try_from(*version).map_or(0, node::next_version);
+                    writer.add_set_data(&node.path, &row(node, next), Some(*version))
+                }
+            };
+            added.map_err(Failure::of)?;
+        }
+        let commit = writer.commit();
+        match self.link.ask(async { commit.await.map_err(Error::from) }) {
+            Ok(_) => Ok(true),
+            Err(Failure::Said(Error::BadVersion | Error::NodeExists | Error::NoNode)) => Ok(false),
             Err(failure) => Err(failure),
         }
+    }
+}
+
+/// A record's node.
+struct Node {
+    path: String,
+    place: Place,
+    spill: SpillId,
+}
+
+impl Node {
+    fn worker(worker: u32) -> Self {
+        Self { path: worker_path(worker), place: Place::worker(worker), spill: NO_SPILL }
+    }
+
+    fn mark(spill: SpillId) -> Self {
+        Self { path: spill_path(spill), place: Place::mark(MARK), spill }
     }
 }
 
@@ -230,19 +240,11 @@ struct Found {
     version: i32,
 }
 
-/// What a record was before it was raised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Before {
-    Readable,
-    Unreadable,
-    Absent,
-}
-
-fn raised_row(place: Place, value: u64, owner: &str) -> Row {
+fn raised_row(node: &Node, version: u64, value: u64, owner: &str) -> Row {
     Row {
-        place,
-        spill: NO_SPILL,
-        version: 0,
+        place: node.place,
+        spill: node.spill,
+        version,
         value,
         token: Token::default(),
         operation: 0,

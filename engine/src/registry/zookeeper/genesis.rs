@@ -4,13 +4,13 @@
 
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, Stat};
 
+use super::AT_ONCE;
 use super::error::ZooKeeperError;
 use super::inspect::{broken, children, connected, read_genesis, rights};
 use super::link::{Failure, Link};
 use super::node::{self, CLOCK, ERA, FOLDERS, GENESIS, WORKERS, era_path, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::builder::Floor;
-use crate::clock::nanos;
 use crate::layout::Layout;
 use crate::registry::reach::beyond;
 use crate::registry::record::{Place, Row};
@@ -18,9 +18,6 @@ use crate::registry::{ClusterId, Genesis};
 
 /// A node takes half a kilobyte, and everybody who looks for a worker reads all of them.
 const MOST_WORKERS: u32 = 1 << 14;
-
-/// Nodes made in one request: 150 KB, of the megabyte that a server takes.
-const MAKE_AT_ONCE: u32 = 256;
 
 /// Where registries leave a trace of themselves, which outlives them.
 const TRACES: &str = "/xuid-registries";
@@ -103,14 +100,10 @@ pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Resu
 }
 
 fn floor(plan: &Plan, now_ns: u64, before: bool) -> u64 {
-    let at = |ns| plan.layout.tick_at_ns(ns);
-    let tick = match plan.floor {
-        Some(Floor::Epoch) => None,
-        Some(Floor::Before(ago)) => at(now_ns.saturating_sub(nanos(ago))),
-        None if before => beyond(&plan.layout, now_ns),
-        Some(Floor::Now) | None => at(now_ns),
-    };
-    tick.unwrap_or(0).min(plan.layout.last_tick())
+    match plan.floor {
+        None if before => beyond(&plan.layout, now_ns).unwrap_or(0).min(plan.layout.last_tick()),
+        floor => floor.unwrap_or_default().tick(&plan.layout, now_ns),
+    }
 }
 
 /// Leaves a trace of this registry outside of it, and says whether one was there already: then a registry was at this path
@@ -178,9 +171,9 @@ fn make_workers(
     genesis: &Genesis,
     options: &CreateOptions<'_>,
 ) -> Result<(), Failure> {
-    for first in (0..genesis.workers).step_by(MAKE_AT_ONCE as usize) {
+    for first in (0..genesis.workers).step_by(AT_ONCE) {
         let mut writer = client.new_multi_writer();
-        for worker in first..genesis.workers.min(first + MAKE_AT_ONCE) {
+        for worker in first..genesis.workers.min(first + AT_ONCE as u32) {
             let row = Row { version: 0, ..Row::genesis(Place::worker(worker), genesis.floor) };
             let data = row.encode(genesis.cluster);
             writer.add_create(&worker_path(worker), &data, options).map_err(Failure::of)?;

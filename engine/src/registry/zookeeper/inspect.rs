@@ -1,16 +1,17 @@
 //! Looking at a registry without using it: nothing is written.
 
-use std::ops::Range;
+use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
 use xuid_spill::SpillId;
 use zookeeper_client::{Client, Error, MultiReadResult, Stat};
 
-use super::READ_AT_ONCE;
+use super::AT_ONCE;
 use super::error::ZooKeeperError;
 use super::link::{Failure, Link};
 use super::node::{self, ERA, GENESIS, LIVE, MARK, SPILLS, era_path, spill_path, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
-use crate::registry::record::{NO_SPILL, Place, Row};
+use crate::registry::record::{NO_SPILL, Place};
 use crate::registry::{Genesis, MarkRecord, ReadError, Versioned, WorkerEntry, WorkerRecord};
 
 /// What a registry says.
@@ -46,45 +47,19 @@ pub fn inspect(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Inspect
     }
     // Of a closed registry nobody can say which nodes are older than its era.
     let era_birth = era.as_ref().map_or(i64::MAX, |era| era.birth);
-    let live: Vec<u32> =
-        children(&link, &client, LIVE).map_err(broken)?.iter().filter_map(|name| name.parse().ok()).collect();
-    let mut workers = Vec::new();
-    for first in (0..genesis.workers).step_by(READ_AT_ONCE as usize) {
-        let range = first..genesis.workers.min(first + READ_AT_ONCE);
-        let results = read_workers(&link, &client, range.clone()).map_err(broken)?;
-        workers.extend(range.zip(results).map(|(worker, result)| {
-            let record = worker_entry(&genesis, era_birth, worker, result);
-            let owner = |found: &Versioned<WorkerRecord>| found.record.owner.clone();
-            let live = live.contains(&worker).then(|| record.as_ref().map(owner).unwrap_or_default());
-            WorkerEntry { worker, record, live }
-        }));
-    }
+    let listing = Listing::read(&link, &client, genesis.workers).map_err(broken)?;
+    let believe = |place: Place, data: &[u8], stat: &Stat| {
+        let damaged = |why| ReadError::Damaged { what: place.to_string(), why };
+        if node::is_made_again(stat, era_birth) {
+            return Err(damaged(node::MADE_AGAIN.into()));
+        }
+        let row = node::decode_row(data, stat, genesis.cluster, place, NO_SPILL).map_err(damaged)?;
+        Ok(Versioned { version: row.version, record: row.worker_record() })
+    };
+    let workers: Vec<_> = listing.entries(believe).collect();
     findings.extend(workers.iter().filter_map(|entry| entry.record.as_ref().err().map(ToString::to_string)));
     let marks = read_marks(&link, &client, &genesis, &mut findings).map_err(broken)?;
     Ok(Inspection { genesis, open: era.is_ok(), workers, marks, findings })
-}
-
-fn worker_entry(
-    genesis: &Genesis,
-    era_birth: i64,
-    worker: u32,
-    result: MultiReadResult,
-) -> Result<Versioned<WorkerRecord>, ReadError> {
-    let place = Place::worker(worker);
-    let what = place.to_string();
-    match result {
-        MultiReadResult::Data { stat, .. } if node::is_made_again(&stat, era_birth) => {
-            Err(ReadError::Damaged { what, why: node::MADE_AGAIN.into() })
-        }
-        MultiReadResult::Data { data, stat } => {
-            match node::decode_row(&data, &stat, genesis.cluster, place) {
-                Ok(row) => Ok(Versioned { version: row.version, record: worker_record(&row) }),
-                Err(why) => Err(ReadError::Damaged { what, why }),
-            }
-        }
-        MultiReadResult::Error { err: Error::NoNode } => Err(ReadError::Absent { what }),
-        other => Err(ReadError::Damaged { what, why: format!("it cannot be read: {other:?}") }),
-    }
 }
 
 fn read_marks(
@@ -104,8 +79,8 @@ fn read_marks(
             Err(Failure::Said(Error::NoNode)) => continue,
             Err(failure) => return Err(failure),
         };
-        match node::decode_row(&data, &stat, genesis.cluster, Place::mark(MARK)) {
-            Ok(row) => marks.push((spill, mark_record(&row))),
+        match node::decode_row(&data, &stat, genesis.cluster, Place::mark(MARK), spill) {
+            Ok(row) => marks.push((spill, row.mark_record())),
             Err(why) => {
                 findings.push(format!("the mark of spill {spill} is unreadable ({why}); it stays refused"));
             }
@@ -114,22 +89,61 @@ fn read_marks(
     Ok(marks)
 }
 
-/// The records of some workers, in one request.
-pub(super) fn read_workers(
+/// Every worker's node as it was read, and which workers are announced.
+pub(super) struct Listing {
+    nodes: Vec<MultiReadResult>,
+    live: HashSet<u32>,
+}
+
+impl Listing {
+    pub(super) fn read(link: &Link, client: &Client, workers: u32) -> Result<Self, Failure> {
+        let live = children(link, client, LIVE)?.iter().filter_map(|name| name.parse().ok()).collect();
+        let paths: Vec<_> = (0..workers).map(worker_path).collect();
+        Ok(Self { nodes: read_all(link, client, &paths)?, live })
+    }
+
+    /// A row for each worker. `believe` says what the data of its node is worth.
+    pub(super) fn entries(
+        self,
+        mut believe: impl FnMut(Place, &[u8], &Stat) -> Result<Versioned<WorkerRecord>, ReadError>,
+    ) -> impl Iterator<Item = WorkerEntry> {
+        (0..).zip(self.nodes).map(move |(worker, node)| {
+            let place = Place::worker(worker);
+            let what = || place.to_string();
+            let record = match node {
+                MultiReadResult::Data { data, stat } => believe(place, &data, &stat),
+                MultiReadResult::Error { err: Error::NoNode } => Err(ReadError::Absent { what: what() }),
+                other => {
+                    let why = format!("it cannot be read: {other:?}");
+                    Err(ReadError::Damaged { what: what(), why })
+                }
+            };
+            let owner = |found: &Versioned<WorkerRecord>| found.record.owner.clone();
+            let live = self.live.contains(&worker).then(|| record.as_ref().map(owner).unwrap_or_default());
+            WorkerEntry { worker, record, live }
+        })
+    }
+}
+
+/// The nodes at those paths, some in each request.
+pub(super) fn read_all(
     link: &Link,
     client: &Client,
-    workers: Range<u32>,
+    paths: &[String],
 ) -> Result<Vec<MultiReadResult>, Failure> {
-    let count = workers.len();
-    let mut reader = client.new_multi_reader();
-    for worker in workers {
-        reader.add_get_data(&worker_path(worker)).map_err(Failure::of)?;
+    let mut nodes = Vec::with_capacity(paths.len());
+    for paths in paths.chunks(AT_ONCE) {
+        let mut reader = client.new_multi_reader();
+        for path in paths {
+            reader.add_get_data(path).map_err(Failure::of)?;
+        }
+        let results = link.ask(reader.commit())?;
+        if results.len() != paths.len() {
+            return Err(Failure::Lost(format!("{} answers to {} reads", results.len(), paths.len())));
+        }
+        nodes.extend(results);
     }
-    let results = link.ask(reader.commit())?;
-    if results.len() == count {
-        return Ok(results);
-    }
-    Err(Failure::Lost(format!("{} answers to {count} reads", results.len())))
+    Ok(nodes)
 }
 
 /// The names below a node; none where the node is absent.
@@ -161,11 +175,22 @@ pub(super) fn read_genesis(link: &Link, client: &Client) -> Result<(Genesis, Sta
 }
 
 /// While it is there, the registry is open.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Era {
     pub(super) name: String,
     /// Of its node: every worker's is older.
     pub(super) birth: i64,
+    /// When that was, by the ensemble's clock, in Unix milliseconds.
+    pub(super) made_ms: i64,
+}
+
+impl Era {
+    /// Whether it was over before `known` began: then the ensemble's data was put back to before a fence. An era that a
+    /// fence began is born after the one that it ended. Only where the data was put back may it be born earlier, and there
+    /// the ensemble's clock tells a fence since then from none.
+    pub(super) fn is_before(&self, known: &Self) -> bool {
+        self.birth < known.birth && self.made_ms < known.made_ms
+    }
 }
 
 /// The era of a registry whose genesis has that birth, or why it is closed.
@@ -183,7 +208,7 @@ pub(super) fn read_era(
     };
     match link.ask(client.get_data(&era_path(name))) {
         Ok((data, stat)) if data == node::encode_era(genesis_birth) => {
-            Ok(Ok(Era { name: name.clone(), birth: stat.czxid }))
+            Ok(Ok(Era { name: name.clone(), birth: stat.czxid, made_ms: stat.ctime }))
         }
         Ok(_) => Ok(Err("its nodes were deleted and made again, with what they held at some time".into())),
         Err(Failure::Said(Error::NoNode)) => Ok(Err("it is being fenced".into())),
@@ -214,14 +239,4 @@ pub(super) fn broken(link: &Link, action: &'static str, failure: &Failure) -> Zo
         Failure::Said(Error::NoAuth) => rights(link, "changes"),
         failure => ZooKeeperError::Broken { action, why: failure.why() },
     }
-}
-
-pub(super) fn worker_record(row: &Row) -> WorkerRecord {
-    let Row { value, token, operation, .. } = *row;
-    WorkerRecord { reserved_until: value, token, operation, owner: row.owner.clone() }
-}
-
-pub(super) fn mark_record(row: &Row) -> MarkRecord {
-    debug_assert!(row.spill != NO_SPILL, "a mark is of a spill");
-    MarkRecord { granted_upto: row.value, token: row.token, operation: row.operation }
 }

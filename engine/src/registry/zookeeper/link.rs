@@ -179,7 +179,7 @@ impl Link {
             connector = connector.with_auth("digest", credentials.bytes());
         }
         let hosts = self.url.hosts().to_owned();
-        let connected = self.block(async move { connector.connect(&hosts).await }).map_err(|failure| {
+        let connected = self.ask(async move { connector.connect(&hosts).await }).map_err(|failure| {
             self.contact.told(&News::Lost(&failure.why()));
             self.failed_at = Some(boot_ns());
             Failure::Away(failure.why())
@@ -192,15 +192,12 @@ impl Link {
         let number = self.contact.begun();
         let watch = self.runtime().spawn(watch(states, self.contact.clone(), number));
         self.session = Some(Session { root: connected, client: client.clone(), watch });
+        crash_point!(SessionNew);
         Ok(client)
     }
 
     /// Waits for an answer.
     pub(super) fn ask<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
-        self.block(request)
-    }
-
-    fn block<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         let limit = self.limit();
         match self.runtime().block_on(async { timeout(limit, request).await }) {
             Ok(answer) => answer.map_err(Failure::of),
@@ -249,6 +246,9 @@ async fn watch(mut states: StateWatcher, contact: Arc<Contact>, session: u64) {
             SessionState::Expired => News::Expired,
             SessionState::Closed => return,
         };
+        if !matches!(news, News::Resumed) {
+            crash_point!(SessionLost);
+        }
         contact.told_of(session, &news);
         if state.is_terminated() {
             return;

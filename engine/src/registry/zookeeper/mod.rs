@@ -22,6 +22,8 @@
 
 mod error;
 mod fence;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod genesis;
 mod inspect;
 mod link;
@@ -36,16 +38,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xuid_spill::SpillId;
-use zookeeper_client::{CreateMode, Error, MultiReadResult};
+use zookeeper_client::CreateMode;
 
 pub use error::ZooKeeperError;
-pub use fence::{Adopted, Fenced, adopt, fence};
+pub use fence::{adopt, fence};
 pub use genesis::{Created, Plan, init};
 pub use inspect::{Inspection, inspect};
 pub use target::{Credentials, ParseUrlError, ZooKeeperOptions, ZooKeeperUrl};
 
+use self::inspect::Listing;
 use self::link::{Failure, Link};
-use self::node::{LIVE, MARK, live_path, spill_path, worker_path};
+use self::node::{MARK, live_path, spill_path, worker_path};
 use self::past::Memory;
 use self::tree::{Announce, OLD_SAMPLE_NS, StoreError, Tree, Write};
 use crate::clock::boot_ns;
@@ -55,8 +58,8 @@ use crate::registry::{
     Contact, Genesis, MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry, WorkerRecord,
 };
 
-/// Workers' nodes read in one request: an answer of 150 KB.
-const READ_AT_ONCE: u32 = 256;
+/// Nodes read or written in one request: 150 KB, of the megabyte that a server takes.
+const AT_ONCE: usize = 256;
 
 /// How a worker is announced with its claim, try by try: it races with an old session's end at most once or twice, and
 /// if it cannot be done at all the worker is taken without.
@@ -97,15 +100,20 @@ impl ZooKeeperRegistry {
     /// restored from a backup and not fenced.
     pub fn open(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Self, ZooKeeperError> {
         let mut link = Link::new(url, options)?;
-        let (genesis, era) = inspect::opened(&mut link)?;
+        let (genesis, found) = inspect::opened(&mut link)?;
         let seat = options.folder.as_deref().map(take_seat).transpose()?;
-        let mut memory = Memory::new(genesis.cluster, &era.name);
-        if let (Some(folder), Some(seat)) = (&options.folder, &seat) {
-            memory = Memory::of_seat(folder, seat.number(), genesis.cluster, &era.name);
-        }
-        let others = options.folder.as_ref().map(|folder| Memory::all(folder, genesis.cluster, &era.name));
-        let mut tree = Tree::new(link, genesis, era, memory);
-        tree.know(others.unwrap_or_default());
+        let mut tree = if let (Some(folder), Some(seat)) = (&options.folder, &seat) {
+            let era = Memory::latest(folder, genesis.cluster, found);
+            let memory = Memory::of_seat(folder, seat.number(), genesis.cluster, &era);
+            let others = Memory::all(folder, genesis.cluster, &era);
+            let mut tree = Tree::new(link, genesis, era, memory);
+            tree.know(others);
+            tree
+        } else {
+            let memory = Memory::new(genesis.cluster, &found);
+            Tree::new(link, genesis, found, memory)
+        };
+        // Looks at genesis and era once more, now beside what is known, as after every connection.
         if let Err(error) = tree.client() {
             return Err(tree.not_opened(error));
         }
@@ -211,28 +219,24 @@ impl Registry for ZooKeeperRegistry {
     fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
         let client = self.tree.client()?;
         let unavailable = |failure: Failure| ReadError::Unavailable { why: failure.why() };
-        let live = inspect::children(&self.tree.link, &client, LIVE).map_err(unavailable)?;
-        let live: Vec<u32> = live.iter().filter_map(|name| name.parse().ok()).collect();
-        let mut entries = Vec::new();
-        let workers = self.tree.genesis.workers;
-        for first in (0..workers).step_by(READ_AT_ONCE as usize) {
-            let range = first..workers.min(first + READ_AT_ONCE);
-            let results =
-                inspect::read_workers(&self.tree.link, &client, range.clone()).map_err(unavailable)?;
-            for (worker, result) in range.zip(results) {
-                let record = self.entry(&client, worker, result)?;
-                let owner = |found: &Versioned<WorkerRecord>| found.record.owner.clone();
-                let live = live.contains(&worker).then(|| record.as_ref().map(owner).unwrap_or_default());
-                entries.push(WorkerEntry { worker, record, live });
-            }
-        }
-        Ok(entries)
+        let tree = &mut self.tree;
+        let listing = Listing::read(&tree.link, &client, tree.genesis.workers).map_err(unavailable)?;
+        let entries = listing.entries(|place, data, stat| {
+            let row = tree.believe(&client, &worker_path(place.slot), (data, stat), place, NO_SPILL)?;
+            Ok(Versioned { version: tree.tagged(row.version), record: row.worker_record() })
+        });
+        let whole = entries.map(|entry| match entry.record {
+            // Of the whole registry, not of this one record.
+            Err(error @ (ReadError::Unavailable { .. } | ReadError::Foreign { .. })) => Err(error),
+            _ => Ok(entry),
+        });
+        whole.collect()
     }
 
     fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError> {
         self.check_worker(worker)?;
         let row = self.read(&worker_path(worker), Place::worker(worker), NO_SPILL)?;
-        Ok(Versioned { version: self.tree.tagged(row.version), record: inspect::worker_record(&row) })
+        Ok(Versioned { version: self.tree.tagged(row.version), record: row.worker_record() })
     }
 
     fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
@@ -293,7 +297,7 @@ impl Registry for ZooKeeperRegistry {
 
     fn mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, ReadError> {
         let row = self.read(&spill_path(spill), Place::mark(MARK), spill)?;
-        Ok(Versioned { version: self.tree.tagged(row.version), record: inspect::mark_record(&row) })
+        Ok(Versioned { version: self.tree.tagged(row.version), record: row.mark_record() })
     }
 
     fn create_mark(&mut self, spill: SpillId, record: &MarkRecord) -> Result<(), SwapError> {
@@ -312,39 +316,6 @@ impl Registry for ZooKeeperRegistry {
         self.held.clear();
         self.seat = None;
         self.tree.link.leave();
-    }
-}
-
-impl ZooKeeperRegistry {
-    fn entry(
-        &mut self,
-        client: &zookeeper_client::Client,
-        worker: u32,
-        result: MultiReadResult,
-    ) -> Result<Result<Versioned<WorkerRecord>, ReadError>, ReadError> {
-        let place = Place::worker(worker);
-        Ok(match result {
-            MultiReadResult::Data { data, stat } => {
-                let row = self.tree.believe(client, &worker_path(worker), (&data, &stat), place, NO_SPILL);
-                match row {
-                    // Of the whole registry, not of this one record.
-                    Err(error @ (ReadError::Unavailable { .. } | ReadError::Foreign { .. })) => {
-                        return Err(error);
-                    }
-                    row => row.map(|row| Versioned {
-                        version: self.tree.tagged(row.version),
-                        record: inspect::worker_record(&row),
-                    }),
-                }
-            }
-            MultiReadResult::Error { err: Error::NoNode } => {
-                Err(ReadError::Absent { what: place.to_string() })
-            }
-            other => Err(ReadError::Damaged {
-                what: place.to_string(),
-                why: format!("it cannot be read: {other:?}"),
-            }),
-        })
     }
 }
 

@@ -118,17 +118,26 @@ pub(super) fn decode_genesis(data: &[u8]) -> Result<Genesis, String> {
     }
 }
 
-/// The record in a node's data, or what is wrong with it (I1).
-pub(super) fn decode_row(data: &[u8], stat: &Stat, cluster: ClusterId, place: Place) -> Result<Row, String> {
+/// The record in a node's data, or what is wrong with it (I1). A mark says the spill that its path says; a worker none.
+pub(super) fn decode_row(
+    data: &[u8],
+    stat: &Stat,
+    cluster: ClusterId,
+    place: Place,
+    spill: SpillId,
+) -> Result<Row, String> {
     let sector = data.try_into().map_err(|_| format!("it has {} bytes and should have 512", data.len()))?;
     let row = Row::decode(sector, cluster, place).map_err(|flaw| format!("it {flaw}"))?;
-    if u64::try_from(stat.version) == Ok(row.version) {
-        return Ok(row);
+    if u64::try_from(stat.version) != Ok(row.version) {
+        return Err(format!(
+            "it was written as version {} and is version {}: somebody put it there by hand",
+            row.version, stat.version
+        ));
     }
-    Err(format!(
-        "it was written as version {} and is version {}: somebody put it there by hand",
-        row.version, stat.version
-    ))
+    if row.spill != spill {
+        return Err("it is the mark of another spill".into());
+    }
+    Ok(row)
 }
 
 /// Whether a worker's node was made after its era began (I2).
@@ -202,7 +211,7 @@ mod tests {
         #[test]
         fn rubbish_is_refused(data in prop::collection::vec(any::<u8>(), 0..600)) {
             prop_assert!(decode_genesis(&data).is_err());
-            prop_assert!(decode_row(&data, &stat(1), genesis().cluster, Place::worker(1)).is_err());
+            prop_assert!(decode_row(&data, &stat(1), genesis().cluster, Place::worker(1), NO_SPILL).is_err());
         }
     }
 
@@ -227,13 +236,15 @@ mod tests {
         };
         let cluster = genesis().cluster;
         let data = row.encode(cluster);
-        assert_eq!(decode_row(&data, &stat(3), cluster, place), Ok(row));
+        let decode =
+            |version, cluster, place, spill| decode_row(&data, &stat(version), cluster, place, spill);
+        assert_eq!(decode(3, cluster, place, NO_SPILL), Ok(row));
         for version in [4, 2, -3] {
-            assert!(
-                decode_row(&data, &stat(version), cluster, place).is_err_and(|why| why.contains("by hand"))
-            );
+            let why = decode(version, cluster, place, NO_SPILL).unwrap_err();
+            assert!(why.contains("by hand"), "{why}");
         }
-        assert!(decode_row(&data, &stat(3), cluster, Place::worker(6)).is_err());
-        assert!(decode_row(&data, &stat(3), ClusterId::from_bytes([8; 16]), place).is_err());
+        assert!(decode(3, cluster, Place::worker(6), NO_SPILL).is_err());
+        assert!(decode(3, ClusterId::from_bytes([8; 16]), place, NO_SPILL).is_err());
+        assert!(decode(3, cluster, place, SpillId::from_bytes([9; 16])).is_err());
     }
 }

@@ -1,7 +1,8 @@
 //! What is known of nodes from before, by which a registry that was restored from a backup is told.
 //!
 //! A node's version only rises, and a node that is deleted and made again has another birth (`czxid`). So a lower version
-//! of the same birth was never this ensemble's present since: the ensemble's data was put back.
+//! of the same birth was never this ensemble's present since: the ensemble's data was put back. So it was if an era is found
+//! that was over before the known one began.
 //!
 //! The memory outlives the process in `registry.zookeeper-K` of the data folder, K being the seat's number. It is a
 //! hint: what cannot be read is as if it were not there, and it is not synced.
@@ -12,9 +13,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use zookeeper_client::Stat;
 
+use super::inspect::Era;
 use crate::registry::ClusterId;
 
 const PREFIX: &str = "registry.zookeeper-";
+
+/// Of a memory's form.
+const VERSION: u32 = 2;
 
 /// Nodes remembered in a folder: those that this process wrote last. A process writes to its workers and its spill's
 /// mark, and changes a worker rarely.
@@ -32,13 +37,20 @@ impl Sight {
         Self { birth: stat.czxid, version: stat.version }
     }
 
-    pub(super) fn version(self) -> i32 {
-        self.version
-    }
-
     /// The same node after our own write at `version`.
     pub(super) fn at(self, version: u64) -> Self {
         Self { version: i32::try_from(version).unwrap_or(i32::MAX), ..self }
+    }
+
+    /// How what was found looks beside this, which was known.
+    pub(super) fn look(self, found: Self) -> Look {
+        if self.birth != found.birth {
+            Look::Remade
+        } else if self.version > found.version {
+            Look::Older
+        } else {
+            Look::Fine
+        }
     }
 }
 
@@ -61,11 +73,7 @@ pub(super) struct Past {
 
 impl Past {
     pub(super) fn look(&self, path: &str, found: Sight) -> Look {
-        match self.seen.get(path) {
-            Some(known) if known.birth != found.birth => Look::Remade,
-            Some(known) if known.version > found.version => Look::Older,
-            _ => Look::Fine,
-        }
+        self.sight(path).map_or(Look::Fine, |known| known.look(found))
     }
 
     pub(super) fn note(&mut self, path: &str, sight: Sight) {
@@ -92,45 +100,52 @@ pub(super) struct Memory {
     path: Option<PathBuf>,
     version: u32,
     cluster: String,
-    era: String,
+    era: Era,
     /// The latest written first.
     nodes: Vec<(String, Sight)>,
 }
 
 impl Memory {
     /// A memory that ends with the process.
-    pub(super) fn new(cluster: ClusterId, era: &str) -> Self {
-        Self { path: None, version: 1, cluster: cluster.to_string(), era: era.to_owned(), nodes: Vec::new() }
+    pub(super) fn new(cluster: ClusterId, era: &Era) -> Self {
+        let (cluster, era) = (cluster.to_string(), era.clone());
+        Self { path: None, version: VERSION, cluster, era, nodes: Vec::new() }
     }
 
     /// The memory of the process in that seat; what an earlier one knew is kept while the registry is the same.
-    pub(super) fn of_seat(folder: &Path, seat: u32, cluster: ClusterId, era: &str) -> Self {
+    pub(super) fn of_seat(folder: &Path, seat: u32, cluster: ClusterId, era: &Era) -> Self {
         let path = folder.join(format!("{PREFIX}{seat}"));
-        let known = read(&path).filter(|known| known.is_of(cluster, era));
+        let known = read(&path).filter(|known| known.is_of(cluster) && known.era.name == era.name);
         Self { path: Some(path), ..known.unwrap_or_else(|| Self::new(cluster, era)) }
     }
 
     /// What it knows.
-    pub(super) fn nodes(&self) -> Vec<(String, Sight)> {
-        self.nodes.clone()
+    pub(super) fn nodes(&self) -> &[(String, Sight)] {
+        &self.nodes
     }
 
     /// Everything that any process of a folder knew of this cluster in this era.
-    pub(super) fn all(folder: &Path, cluster: ClusterId, era: &str) -> Vec<(String, Sight)> {
-        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-        let ours = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(PREFIX);
-        let files = entries.flatten().filter(|entry| ours(&entry.file_name()));
-        let known = files.filter_map(|entry| read(&entry.path())).filter(|known| known.is_of(cluster, era));
-        known.flat_map(|known| known.nodes).collect()
+    pub(super) fn all(folder: &Path, cluster: ClusterId, era: &Era) -> Vec<(String, Sight)> {
+        memories(folder, cluster)
+            .filter(|known| known.era.name == era.name)
+            .flat_map(|known| known.nodes)
+            .collect()
     }
 
-    fn is_of(&self, cluster: ClusterId, era: &str) -> bool {
-        self.version == 1 && self.cluster == cluster.to_string() && self.era == era
+    /// The era that was found, or one after it that a process of the folder knew.
+    pub(super) fn latest(folder: &Path, cluster: ClusterId, found: Era) -> Era {
+        memories(folder, cluster)
+            .map(|known| known.era)
+            .fold(found, |latest, known| if latest.is_before(&known) { known } else { latest })
+    }
+
+    fn is_of(&self, cluster: ClusterId) -> bool {
+        self.version == VERSION && self.cluster == cluster.to_string()
     }
 
     /// The registry was opened anew: nothing of before is of use.
-    pub(super) fn begin(&mut self, era: &str) {
-        era.clone_into(&mut self.era);
+    pub(super) fn begin(&mut self, era: &Era) {
+        self.era = era.clone();
         self.nodes.clear();
     }
 
@@ -150,6 +165,14 @@ impl Memory {
             tracing::warn!(%path, %error, "what was written to the registry could not be remembered");
         }
     }
+}
+
+/// What the processes of a folder knew of a cluster.
+fn memories(folder: &Path, cluster: ClusterId) -> impl Iterator<Item = Memory> {
+    let ours = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(PREFIX);
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.filter(move |entry| ours(&entry.file_name()));
+    files.filter_map(|entry| read(&entry.path())).filter(move |known| known.is_of(cluster))
 }
 
 fn read(path: &Path) -> Option<Memory> {
@@ -176,15 +199,35 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (ours, other) = (ClusterId::from_bytes([1; 16]), ClusterId::from_bytes([2; 16]));
         let sight = Sight { birth: 1, version: 5 };
-        let mut memory = Memory::of_seat(folder.path(), 0, ours, "era");
+        let (era, later) = (era("a", 7, 100), era("b", 9, 200));
+        let mut memory = Memory::of_seat(folder.path(), 0, ours, &era);
         (0..100).for_each(|worker| memory.note(&format!("/w/{worker}"), sight));
         memory.note("/w/99", sight.at(7));
-        let known = Memory::all(folder.path(), ours, "era");
+        let known = Memory::all(folder.path(), ours, &era);
         assert_eq!((known.len(), known[0].clone()), (MOST, ("/w/99".to_owned(), sight.at(7))));
-        assert!(Memory::all(folder.path(), other, "era").is_empty());
-        assert!(Memory::all(folder.path(), ours, "later").is_empty());
+        assert!(Memory::all(folder.path(), other, &era).is_empty());
+        assert!(Memory::all(folder.path(), ours, &later).is_empty());
         std::fs::write(folder.path().join("registry.zookeeper-1"), b"{").unwrap();
-        assert_eq!(Memory::all(folder.path(), ours, "era").len(), MOST, "a damaged memory is none");
-        assert_eq!(Memory::of_seat(folder.path(), 0, ours, "later").nodes.len(), 0);
+        assert_eq!(Memory::all(folder.path(), ours, &era).len(), MOST, "a damaged memory is none");
+        assert_eq!(Memory::of_seat(folder.path(), 0, ours, &later).nodes.len(), 0);
+    }
+
+    fn era(name: &str, birth: i64, made_ms: i64) -> Era {
+        Era { name: name.into(), birth, made_ms }
+    }
+
+    #[test]
+    fn an_era_of_before_the_one_a_folder_knew_is_told_from_one_that_a_fence_began_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, other) = (ClusterId::from_bytes([1; 16]), ClusterId::from_bytes([2; 16]));
+        let known = era("b", 9, 200);
+        let mut memory = Memory::of_seat(folder.path(), 0, ours, &known);
+        memory.note("/w/1", Sight { birth: 1, version: 5 });
+        let latest = |cluster, found: &Era| Memory::latest(folder.path(), cluster, found.clone());
+        assert_eq!(latest(ours, &era("a", 7, 100)), known, "put back to before the fence");
+        for found in [era("c", 12, 300), era("c", 12, 150), era("c", 8, 300), known.clone()] {
+            assert_eq!(latest(ours, &found), found, "fenced since then");
+        }
+        assert_eq!(latest(other, &era("a", 7, 100)).name, "a", "the memory is of another cluster");
     }
 }

@@ -4,16 +4,18 @@
 //! # Invariants
 //! - I1 every write names the era's node and the version of what it replaces, in one transaction: it succeeds only in the
 //!   era it was begun in, so that a fence ends every right that was there before it;
-//! - I2 a registry that is found restored from a backup is closed for everybody, by deleting the era's node, and stays
-//!   closed until it is fenced;
+//! - I2 a registry that is found restored from a backup, be it to before a fence, is closed for everybody, by deleting the
+//!   era's node, and stays closed until it is fenced;
 //! - I3 after each reconnection the nodes that are relied upon are looked at before anything else is done: an ensemble
 //!   is restored only while it is stopped.
 
+use std::collections::BTreeSet;
+
 use xuid_spill::SpillId;
-use zookeeper_client::{Client, CreateMode, Error, MultiWriteError, MultiWriter, Stat};
+use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, MultiWriteError, MultiWriter, Stat};
 
 use super::error::ZooKeeperError;
-use super::inspect::{Era, read_era};
+use super::inspect::{Era, read_all, read_era};
 use super::link::{Failure, Link};
 use super::node::{self, CLOCK, GENESIS, era_path};
 use super::past::{Look, Memory, Past, Sight};
@@ -52,8 +54,8 @@ pub(super) struct Tree {
     looked: Option<(u64, u64)>,
     past: Past,
     memory: Memory,
-    /// What other processes of the folder wrote before this one began.
-    inherited: Vec<(String, Sight)>,
+    /// The nodes that other processes of the folder wrote before this one began.
+    inherited: Vec<String>,
     /// The ensemble's wall clock in Unix ns, and boot time then, as well as it is known.
     sample: Option<(u64, u64)>,
     /// The same, from an answer however slow: the ensemble's clock has reached that.
@@ -90,11 +92,11 @@ fn unavailable(failure: &Failure) -> ReadError {
 }
 
 impl Tree {
-    /// The nodes of the registry of `genesis`, which was read over `link`, in the era that was found.
+    /// The nodes of the registry of `genesis`, which was read over `link`, in the era that is known.
     pub(super) fn new(link: Link, genesis: Genesis, era: Era, memory: Memory) -> Self {
         let mut past = Past::default();
         for (path, sight) in memory.nodes() {
-            past.note(&path, sight);
+            past.note(path, *sight);
         }
         Self {
             link,
@@ -119,7 +121,7 @@ impl Tree {
                 self.past.note(path, *sight);
             }
         }
-        self.inherited = nodes;
+        self.inherited = nodes.into_iter().map(|(path, _)| path).collect();
     }
 
     /// The ensemble's wall clock now, as far as our boot clock tells from its last sample.
@@ -227,11 +229,15 @@ impl Tree {
             Ok(era) if era.name == self.era.name => Ok(Standing::Closed(format!(
                 "the era of the registry at {url} was deleted and made again by hand: run `xuid registry fence {url}`"
             ))),
+            Ok(era) if era.is_before(&self.era) => {
+                // By its name: were it only a server that lags behind, the ensemble would have nothing of that name to delete.
+                Ok(self.close(client, &era.name, "it is in an era that a fence had ended"))
+            }
             Ok(era) => {
                 tracing::warn!(%url, era = era.name, "the registry was fenced: windows of before are left at their ends");
                 self.eras += 1;
                 self.past.clear();
-                self.memory.begin(&era.name);
+                self.memory.begin(&era);
                 self.inherited.clear();
                 self.era = era;
                 Ok(Standing::Open)
@@ -244,30 +250,33 @@ impl Tree {
 
     /// Looks at every node that was written by this process, or by one before it in the same folder.
     fn look_at_what_is_known(&mut self, client: &Client) -> Result<(), ReadError> {
-        for (path, known) in self.relied_upon() {
-            let found = self.link.ask(client.check_stat(&path)).map_err(|failure| unavailable(&failure))?;
-            let Some(found) = found else { continue };
-            let mut past = Past::default();
-            past.note(&path, known);
-            if past.look(&path, Sight::of(&found)) == Look::Older {
+        // In one request: after many crashes a folder knows many nodes, and one after the other they would be as many ways to
+        // the ensemble and back before a first id.
+        let (paths, sights): (Vec<String>, Vec<Sight>) = self.relied_upon().into_iter().unzip();
+        let results = read_all(&self.link, client, &paths).map_err(|failure| unavailable(&failure))?;
+        for ((path, known), result) in paths.into_iter().zip(sights).zip(results) {
+            let found = match result {
+                MultiReadResult::Data { stat, .. } => stat,
+                MultiReadResult::Error { err: Error::NoNode } => continue,
+                // Its age is told even to those who may not read it.
+                _ => {
+                    let found = self.link.ask(client.check_stat(&path));
+                    let Some(stat) = found.map_err(|failure| unavailable(&failure))? else { continue };
+                    stat
+                }
+            };
+            if known.look(Sight::of(&found)) == Look::Older {
                 return self.close_if_restored(client, &path, known);
             }
         }
         Ok(())
     }
 
+    /// The nodes that this process and those of its folder wrote, as they were seen last: the past has all of them.
     fn relied_upon(&self) -> Vec<(String, Sight)> {
-        let mut known = self.memory.nodes();
-        known.extend(self.inherited.iter().cloned());
-        for (path, sight) in &mut known {
-            if let Some(later) = self.past.sight(path) {
-                *sight = later;
-            }
-        }
-        // Of what several processes of the folder knew, the latest.
-        known.sort_by(|(a, known_a), (b, known_b)| a.cmp(b).then(known_b.version().cmp(&known_a.version())));
-        known.dedup_by(|(a, _), (b, _)| a == b);
-        known
+        let written = self.memory.nodes().iter().map(|(path, _)| path);
+        let paths: BTreeSet<&String> = written.chain(&self.inherited).collect();
+        paths.into_iter().filter_map(|path| Some((path.clone(), self.past.sight(path)?))).collect()
     }
 
     /// A node looks older than it was. If that stays so after a write that a quorum has taken, the data was put back:
@@ -280,26 +289,29 @@ impl Tree {
     ) -> Result<(), ReadError> {
         self.link.ask(client.set_data(CLOCK, b"", None)).map_err(|failure| unavailable(&failure))?;
         let found = self.link.ask(client.check_stat(path)).map_err(|failure| unavailable(&failure))?;
-        let mut past = Past::default();
-        past.note(path, known);
-        if found.is_none_or(|found| past.look(path, Sight::of(&found)) != Look::Older) {
+        if found.is_none_or(|found| known.look(Sight::of(&found)) != Look::Older) {
             return Ok(());
         }
-        let url = self.link.url().clone();
+        let what = format!("its node {path} is older than it was");
+        self.standing = self.close(client, &self.era.name, &what);
+        Ok(())
+    }
+
+    fn close(&self, client: &Client, era: &str, what: &str) -> Standing {
+        let url = self.link.url();
         let why = format!(
-            "the registry at {url} was restored from a backup (its node {path} is older than it was): what was granted since is \
-             not in it, so nobody may use it until `xuid registry fence {url}`"
+            "the registry at {url} was restored from a backup ({what}): what was granted since is not in it, so nobody may use \
+             it until `xuid registry fence {url}`"
         );
         tracing::error!(%why, "the registry is closed");
-        let closed = self.link.ask(client.delete(&era_path(&self.era.name), None));
+        let closed = self.link.ask(client.delete(&era_path(era), None));
         if let Err(failure) = closed
             && !matches!(failure, Failure::Said(Error::NoNode))
         {
             tracing::error!(why = failure.why(), "it could not be closed for others");
         }
         self.link.contact().told(&News::Refused(&why));
-        self.standing = Standing::Closed(why);
-        Ok(())
+        Standing::Closed(why)
     }
 
     fn sample_clock(&mut self, client: &Client) {
@@ -364,13 +376,10 @@ impl Tree {
             self.looked = None;
             return Err(damaged(node::MADE_AGAIN.into()));
         }
-        let row = node::decode_row(data, stat, self.genesis.cluster, place).map_err(|why| {
+        let row = node::decode_row(data, stat, self.genesis.cluster, place, spill).map_err(|why| {
             self.looked = None;
             damaged(why)
         })?;
-        if row.spill != spill {
-            return Err(damaged("it is the mark of another spill".into()));
-        }
         self.past.note(path, sight);
         Ok(row)
     }
@@ -389,7 +398,10 @@ impl Tree {
         let built = self.build(&mut writer, write, &row.encode(self.genesis.cluster), expected);
         built.map_err(|error| SwapError::Unavailable { why: error.to_string() })?;
         let commit = writer.commit();
-        match self.link.ask(async { Ok(commit.await) }) {
+        crash_point!(MultiUnsent);
+        let answer = self.link.ask(async { Ok(commit.await) });
+        crash_point!(MultiAnswered);
+        match answer {
             Ok(Ok(_)) => {
                 self.stored(write.path, row.version);
                 Ok(())

@@ -1,6 +1,7 @@
 //! Fencing and adopting.
 
 use super::*;
+use crate::registry::Adopted;
 use crate::registry::local::format::Side;
 
 /// The tick, in the default layout, of a round time in 2023 and that time in nanoseconds.

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::guards::Guard;
 use crate::registry::local::format::Side;
-use crate::registry::local::records::Step;
 
 const WORKERS: u32 = 2;
 const SPILLS: u8 = 2;
@@ -53,7 +53,7 @@ struct World {
     processes: [Option<LocalRegistry<MemoryDisk>>; 2],
     workers: Vec<Known>,
     marks: Vec<Known>,
-    left_out: Option<Step>,
+    left_out: Option<Guard>,
     operation: u64,
     /// Whether the next failure is a power cut, or only kills the process it meets.
     cut: bool,
@@ -61,7 +61,7 @@ struct World {
 }
 
 impl World {
-    fn new(left_out: Option<Step>) -> Self {
+    fn new(left_out: Option<Guard>) -> Self {
         let first = Said { version: 1, value: 1_000, operation: 0 };
         let known = || Known { confirmed: Some(first), attempts: Vec::new() };
         Self {
@@ -78,9 +78,7 @@ impl World {
 
     fn start(&mut self, process: usize) -> Result<(), LocalError> {
         self.processes[process] = None;
-        let mut started = LocalRegistry::on(self.disk.open_again(), clock())?;
-        started.records.left_out = self.left_out;
-        self.processes[process] = Some(started);
+        self.processes[process] = Some(LocalRegistry::on(self.disk.open_again(), clock())?);
         Ok(())
     }
 
@@ -229,15 +227,17 @@ fn read_mark(registry: &mut LocalRegistry<MemoryDisk>, n: u8) -> Result<Option<S
     }
 }
 
-fn run(acts: &[Act], left_out: Option<Step>) -> Result<(), String> {
-    let mut world = World::new(left_out);
-    for act in acts {
-        world.act(*act)?;
-    }
-    // Whatever is pending, the lights go out at the end.
-    world.cut = true;
-    world.bits = Bits(acts.len() as u64);
-    world.recover(0)
+fn run(acts: &[Act], left_out: Option<Guard>) -> Result<(), String> {
+    Guard::without(left_out.as_slice(), || {
+        let mut world = World::new(left_out);
+        for act in acts {
+            world.act(*act)?;
+        }
+        // Whatever is pending, the lights go out at the end.
+        world.cut = true;
+        world.bits = Bits(acts.len() as u64);
+        world.recover(0)
+    })
 }
 
 proptest! {
@@ -252,7 +252,7 @@ proptest! {
 /// The seeds of the negative controls. Each control is caught within the first few.
 const SEEDS: u64 = 40;
 
-fn caught(left_out: Option<Step>) -> bool {
+fn caught(left_out: Option<Guard>) -> bool {
     (0..SEEDS).any(|seed| {
         let mut bits = Bits(seed);
         let mut byte = || bits.below(256) as u8;
@@ -268,25 +268,25 @@ fn with_nothing_left_out_the_seeds_of_the_controls_find_nothing() {
 
 #[test]
 fn without_the_second_copy_the_test_finds_a_confirmed_value_lost() {
-    assert!(caught(Some(Step::SecondCopy)));
+    assert!(caught(Some(Guard::SecondCopy)));
 }
 
 #[test]
 fn without_the_sync_between_the_copies_the_test_finds_a_record_lost() {
-    assert!(caught(Some(Step::SyncBetween)));
+    assert!(caught(Some(Guard::SyncBetween)));
 }
 
 /// One process is killed after its last write and before the sync of it; another one, at work all the while, then
 /// meets a power cut in its first write. Both copies are in the air unless it synced before.
-fn killed_then_cut(left_out: Option<Step>) -> Result<Versioned<WorkerRecord>, ReadError> {
+fn killed_then_cut(left_out: Option<Guard>) -> Result<Versioned<WorkerRecord>, ReadError> {
     let disk = memory(WORKERS);
     let (mut killed, mut other) = (on(&disk), on(&disk));
-    other.records.left_out = left_out;
     disk.stop_after(Some(3));
     assert!(killed.swap_worker(0, 1, &claim_of(5_000, 1)).is_err());
     drop(killed);
     disk.stop_after(Some(u32::from(left_out.is_none())));
-    assert!(other.swap_worker(0, 2, &claim_of(6_000, 2)).is_err());
+    let swapped = Guard::without(left_out.as_slice(), || other.swap_worker(0, 2, &claim_of(6_000, 2)));
+    assert!(swapped.is_err());
     // Each sector is torn in the middle of its only unsynced content.
     disk.cut_power(|n| if n == 512 { 300 } else { 1 });
     on(&disk).worker(0)
@@ -295,7 +295,7 @@ fn killed_then_cut(left_out: Option<Step>) -> Result<Versioned<WorkerRecord>, Re
 #[test]
 fn without_the_sync_before_a_change_the_test_finds_a_record_lost() {
     assert_eq!(killed_then_cut(None).unwrap().record.reserved_until, 5_000);
-    assert!(matches!(killed_then_cut(Some(Step::SyncBefore)), Err(ReadError::Damaged { .. })));
+    assert!(matches!(killed_then_cut(Some(Guard::SyncBefore)), Err(ReadError::Damaged { .. })));
 }
 
 #[test]

@@ -1,0 +1,29 @@
+//! What fences and adoptions report, of either registry.
+
+use crate::registry::{ClusterId, Genesis};
+
+/// What a fence did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fenced {
+    /// What the registry is.
+    pub genesis: Genesis,
+    /// Up to which tick every worker is reserved now.
+    pub reserved_until: u64,
+    /// Spills that can never be read again.
+    pub marks: u32,
+    /// Records that were unreadable and are not any more.
+    pub repaired: u32,
+    /// Records that were absent and were made again; none in a folder, where a fence writes the whole file anew.
+    pub remade: u32,
+}
+
+/// What an adoption did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Adopted {
+    /// The cluster that the registry belonged to.
+    pub before: ClusterId,
+    /// The cluster that it is now: the same if there was nothing to adopt.
+    pub cluster: ClusterId,
+    /// The fence that came with it; `None` if there was nothing to adopt, which only a folder can tell.
+    pub fenced: Option<Fenced>,
+}

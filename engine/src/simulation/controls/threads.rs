@@ -1,0 +1,96 @@
+//! Hands, handles, and the producer between them: an engine whose threads do not run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::only_without;
+use crate::builder::{Assembly, assemble};
+use crate::clock::{Clock, Reading, Supervisor};
+use crate::guards::Guard;
+use crate::minter::Minter;
+use crate::registry::memory::MemoryRegistry;
+use crate::registry::{ClusterId, Genesis, Token};
+use crate::settings::Settings;
+use crate::simulation::clock::{SimClock, Time};
+use crate::simulation::history::{BEGIN, MS, SECOND};
+use crate::tenure::Window;
+use crate::{Engine, Layout, stock};
+
+/// Panics at the next reading, if it is told to.
+#[derive(Debug)]
+struct Fragile {
+    clock: Arc<SimClock>,
+    breaks: AtomicBool,
+}
+
+impl Clock for Fragile {
+    fn read(&self) -> Reading {
+        assert!(!self.breaks.swap(false, Ordering::Relaxed), "a clock that was told to break");
+        self.clock.read()
+    }
+}
+
+fn engine() -> (Assembly, Arc<Fragile>, Arc<Time>) {
+    let time = Time::new(BEGIN);
+    let layout = Layout::default();
+    let floor = layout.tick_at_ns(BEGIN).unwrap();
+    let genesis = Genesis { cluster: ClusterId::from_bytes([1; 16]), layout, floor, workers: 1 };
+    let clock =
+        Arc::new(Fragile { clock: SimClock::new(time.clone(), 77 * SECOND), breaks: AtomicBool::new(false) });
+    let assembly = assemble(
+        Box::new(MemoryRegistry::new(genesis)),
+        (Token([1; 16]), "test".into()),
+        |_, _| stock::none("there is none"),
+        Settings { slots: 16, ..Settings::default() },
+        clock.clone(),
+        |_| unreachable!("the worker is free"),
+    );
+    (assembly.unwrap(), clock, time)
+}
+
+#[test]
+fn a_handle_issues_nothing_after_the_shutdown() {
+    only_without(&[Guard::LimitVoided], || {
+        let (assembly, _, _) = engine();
+        let engine = Engine::new(assembly.shared.clone(), Vec::new());
+        let mut handle = engine.handle();
+        handle.next_id().unwrap();
+        assembly.shared.close();
+        handle.next_id().ok().map(|id| format!("{id} was issued after the shutdown"))
+    });
+}
+
+#[test]
+fn a_panic_of_the_producer_takes_requests_down() {
+    only_without(&[Guard::PanicAnswers], || {
+        let (mut assembly, clock, time) = engine();
+        time.pass(5 * MS);
+        let ring = &assembly.shared.ring;
+        assert!(ring.take(&mut ring.cursor(0)).asked, "an empty partition is asked for");
+        clock.breaks.store(true, Ordering::Relaxed);
+        assembly.producer.turn_whatever_happens();
+        assert!(!clock.breaks.load(Ordering::Relaxed), "it did break");
+        let asked = ring.take(&mut ring.cursor(0)).asked;
+        (!asked).then(|| "the next request wakes nobody".into())
+    });
+}
+
+#[test]
+fn land_that_is_too_old_is_not_cut() {
+    only_without(&[Guard::AgeOfWindow], || {
+        let (layout, settings) = (Layout::default(), Settings::default());
+        let time = Time::new(BEGIN);
+        let clock = SimClock::new(time.clone(), 77 * SECOND);
+        let supervisor = Supervisor::new(settings.thresholds(), clock.read());
+        let mut minter = Minter::new(layout, clock, supervisor, settings.ages(&layout));
+        let now = minter.now();
+        let begin = now.tick.unwrap();
+        let max_age = minter.ages.max;
+        drop(minter.add(&now, Window::new(0, begin..begin + 3 * max_age), 1));
+        time.pass(2 * layout.tick_to_ns(max_age).saturating_sub(layout.tick_to_ns(0)));
+        let now = minter.now();
+        let run = minter.any(&now, 1).unwrap();
+        let age = now.tick.unwrap() - layout.tick_of(run.raw());
+        (age > max_age).then(|| format!("an id that is {age} ticks old, and {max_age} is the most"))
+    });
+}

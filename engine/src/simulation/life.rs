@@ -1,0 +1,207 @@
+//! One process: the engine's real code over any registry and any spill storage, without its two threads.
+//!
+//! Whoever has it asks when something is due, and does it: a turn of the producer, a job of the registrar, or one half
+//! of a clean stop. All of it goes through [`Life::act`], so that a campaign that meddles with storage can say in the
+//! middle of what it did. To drop it is to kill it: nothing is said to anybody.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+
+use xuid_spill::{MemoryStorage, SpillId, Storage};
+
+use super::clock::Time;
+use crate::builder::{Assembly, assemble};
+use crate::clock::Clock;
+use crate::error::BuildError;
+use crate::producer::Producer;
+use crate::registrar::{Done, Job, Registrar};
+use crate::registry::{Genesis, Registry, Token};
+use crate::ring::PARTITIONS;
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::stock::{self, Opened, Stock};
+use crate::sync::lock;
+use crate::tenure::Tenure;
+use crate::{Engine, Handle, Order, Pending};
+
+/// A thread that is woken runs so much later, in nanoseconds.
+const WAKE: u64 = 30_000;
+
+/// More turns than this, one after the other, are not due for a reason.
+pub(super) const RESTLESS: u32 = 50;
+
+/// Records of a simulated spill file: enough for a history, few enough for laps.
+const SPILL_BYTES: u64 = 8_192 + 256 * 32;
+
+/// A call that waits.
+pub(super) struct Waiting {
+    pub(super) pending: Pin<Box<Pending>>,
+    pub(super) order: Order,
+    /// The last ordered id whose reply was there when this call began.
+    pub(super) above: u64,
+}
+
+/// What a process does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deed {
+    /// A turn of the producer.
+    Turn,
+    /// A job of the registrar.
+    Job,
+    /// The first half of a clean stop: takers are refused, what is left goes to the spill.
+    Close,
+    /// The second half: windows are handed back, and the registry is left.
+    Leave,
+}
+
+/// A process.
+pub(super) struct Life {
+    pub(super) engine: Engine,
+    pub(super) shared: Arc<Shared>,
+    producer: Producer,
+    registrar: Registrar,
+    jobs: Receiver<Job>,
+    done: Sender<Done>,
+    queue: VecDeque<Job>,
+    pub(super) handles: Vec<Handle>,
+    pub(super) waiting: Vec<Waiting>,
+    /// The last ordered id that a caller got.
+    pub(super) last_ordered: u64,
+    next_turn: u64,
+    next_job: u64,
+    wakes: u64,
+    /// Turns since one found nothing due.
+    pub(super) restless: u32,
+    /// E, and switches of worker, when they were last looked at.
+    pub(super) seen: (u64, u64),
+}
+
+impl Life {
+    /// A process begins: it opens its spill by `open` and takes a first worker.
+    pub(super) fn begin(
+        registry: Box<dyn Registry>,
+        identity: (Token, String),
+        open: impl FnOnce(&Genesis, &mut Tenure) -> Stock,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        time: &Time,
+    ) -> Result<Self, BuildError> {
+        let sleep = |patience| time.pass(crate::clock::nanos(patience));
+        let Assembly { shared, producer, registrar, jobs, done } =
+            assemble(registry, identity, open, settings, clock, sleep)?;
+        let engine = Engine::new(shared.clone(), Vec::new());
+        let handles = (0..2).map(|_| engine.handle()).collect();
+        let e = lock(&shared.gate).minter.engine_clock();
+        Ok(Self {
+            engine,
+            shared,
+            producer,
+            registrar,
+            jobs,
+            done,
+            queue: VecDeque::new(),
+            handles,
+            waiting: Vec::new(),
+            last_ordered: 0,
+            next_turn: time.now(),
+            next_job: time.now(),
+            wakes: 0,
+            restless: 0,
+            seen: (e, 0),
+        })
+    }
+
+    /// The true time at which there is something to do. Neither thread runs before it is on again.
+    pub(super) fn due(&mut self, now: u64, producer_on: u64, registrar_on: u64) -> u64 {
+        let wakes = self.shared.producer.calls.load(Ordering::Relaxed);
+        if wakes != self.wakes {
+            self.wakes = wakes;
+            self.next_turn = self.next_turn.min(now + WAKE);
+        }
+        let turn = self.next_turn.max(producer_on);
+        let job = if self.queue.is_empty() { u64::MAX } else { self.next_job.max(registrar_on) };
+        turn.min(job)
+    }
+
+    /// What is due first.
+    pub(super) fn next_deed(&self, now: u64, registrar_on: u64) -> Deed {
+        if !self.queue.is_empty() && self.next_job.max(registrar_on) <= now { Deed::Job } else { Deed::Turn }
+    }
+
+    /// Does it. A job that comes while there is none begins `latency` nanoseconds later.
+    pub(super) fn act(&mut self, deed: Deed, time: &Time, latency: impl FnOnce() -> u64) {
+        match deed {
+            Deed::Turn => {
+                let pause = crate::clock::nanos(self.producer.turn());
+                self.restless = if pause == 0 { self.restless + 1 } else { 0 };
+                // Its own work takes a little, too.
+                self.next_turn = time.now() + pause.max(WAKE);
+                self.take_jobs(time, latency);
+            }
+            Deed::Job => {
+                let Some(job) = self.queue.pop_front() else { return };
+                let done = self.registrar.run(job);
+                let _ = self.done.send(done);
+                self.shared.producer.wake();
+                self.next_job = time.now();
+                self.take_jobs(time, latency);
+            }
+            Deed::Close => {
+                self.engine.shutdown();
+                self.producer.finish();
+            }
+            Deed::Leave => {
+                self.queue.extend(self.jobs.try_iter());
+                while let Some(job) = self.queue.pop_front() {
+                    self.registrar.run(job);
+                }
+                self.registrar.close();
+            }
+        }
+    }
+
+    /// The producer panicked in a turn: it goes on as its thread does.
+    pub(super) fn stumble(&mut self, time: &Time) {
+        (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
+        self.next_turn = time.now() + 10_000_000;
+        self.queue.extend(self.jobs.try_iter());
+    }
+
+    fn take_jobs(&mut self, time: &Time, latency: impl FnOnce() -> u64) {
+        if self.queue.is_empty() {
+            self.next_job = time.now() + latency();
+        }
+        self.queue.extend(self.jobs.try_iter());
+    }
+}
+
+/// Opens the spill that a disk holds, or makes one; the engine reaches the disk through what `wire` puts before it.
+pub(super) fn open_spill(
+    disk: &mut Option<MemoryStorage>,
+    wire: impl Fn(&MemoryStorage) -> Box<dyn Storage>,
+    spill: SpillId,
+    genesis: &Genesis,
+    tenure: &mut Tenure,
+) -> Stock {
+    let Some(disk) = disk else { return stock::none("this node has no disk") };
+    let path = Path::new("simulated");
+    if disk.is_empty().is_ok_and(|empty| !empty) {
+        match stock::open_log(wire(disk), path, genesis, tenure) {
+            Ok(Opened::Log(log, mark)) => {
+                let inherited = log.stock().ids;
+                return Stock { log: Ok((log, mark)), inherited, refused: 0 };
+            }
+            Err(why) => return Stock { log: Err(why), inherited: 0, refused: 0 },
+            Ok(_) => *disk = MemoryStorage::new(),
+        }
+    }
+    let log = stock::create_log(wire(disk), SPILL_BYTES, spill, path, genesis, tenure);
+    if log.is_err() {
+        *disk = MemoryStorage::new();
+    }
+    Stock { log: log.map(|log| (log, 0)), inherited: 0, refused: 0 }
+}
