@@ -9,6 +9,7 @@ use xuid_engine::{Layout, Order};
 
 use crate::config::{DEFAULT_LISTEN, RegistrySetting, Settings};
 use crate::node::{Node, VERSION};
+use crate::proof;
 
 /// Prints the banner, flushed. Whoever started us may have closed standard output; then nobody wants it.
 pub(crate) fn print(node: &Node, settings: &Settings) {
@@ -75,6 +76,10 @@ fn look(settings: &Settings) -> String {
 fn example(node: &Node) -> String {
     let mut runs = Vec::new();
     let _ = node.engine.try_runs(1, Order::Any, &mut runs);
+    for run in &runs {
+        proof::issued(run.first().raw(), run.len());
+    }
+    proof::settle();
     runs.first().map_or("ID".to_owned(), |run| run.first().to_string())
 }
 

@@ -6,6 +6,8 @@
 //! - I3 nothing is created on disk before every key was checked.
 
 mod access;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod keys;
 mod settings;
 mod sources;

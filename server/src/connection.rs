@@ -23,6 +23,7 @@ use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME
 
 use crate::connection::vigil::Vigil;
 use crate::node::Node;
+use crate::proof;
 use crate::session::{Inbox, Need, OUTBOX_HIGH, Outbox, Session};
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
@@ -152,7 +153,7 @@ impl<'s> Connection<'s> {
     /// Writes what the socket takes at once, which is nearly always everything.
     fn write_now(&mut self) -> io::Result<()> {
         while !self.outbox.is_empty() {
-            match self.writer.try_write(self.outbox.rest()) {
+            match self.writer.try_write(proof::portion(self.outbox.rest())) {
                 Ok(count @ 1..) => self.was_written(count),
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -176,6 +177,7 @@ impl<'s> Connection<'s> {
     }
 
     fn was_written(&mut self, count: usize) {
+        proof::written();
         self.outbox.consume(count);
         self.active = Instant::now();
         if self.outbox.is_empty() && self.session.in_flight() == 0 {

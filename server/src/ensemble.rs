@@ -5,14 +5,14 @@ use std::path::Path;
 
 use anyhow::Result;
 use xuid_engine::registry::zookeeper::{self, Plan, ZooKeeperError, ZooKeeperOptions, ZooKeeperRegistry};
-use xuid_engine::registry::{Genesis, Registry};
+use xuid_engine::registry::{Adopted, Fenced, Registry};
 use xuid_engine::{Floor, Layout};
 
 pub(crate) use xuid_engine::registry::zookeeper::{Credentials, ZooKeeperUrl as Url};
 
 use crate::config::Access;
 use crate::failure::usage;
-use crate::target::{Adopted, Created, Fenced, View};
+use crate::target::{Created, View};
 
 /// A registry in an ensemble, and as whom it is used.
 #[derive(Debug)]
@@ -64,24 +64,10 @@ impl Ensemble {
     }
 
     pub(crate) fn fence(&self) -> Result<Fenced> {
-        Ok(zookeeper::fence(&self.url, &self.options)?.into())
+        Ok(zookeeper::fence(&self.url, &self.options)?)
     }
 
     pub(crate) fn adopt(&self) -> Result<Adopted> {
-        let adopted = zookeeper::adopt(&self.url, &self.options)?;
-        let (before, cluster) = (adopted.before, adopted.cluster);
-        Ok(Adopted { before, cluster, fenced: Some(adopted.fenced.into()) })
-    }
-}
-
-impl From<zookeeper::Fenced> for Fenced {
-    fn from(fenced: zookeeper::Fenced) -> Self {
-        let Genesis { layout, .. } = fenced.genesis;
-        Self {
-            until_ms: layout.tick_to_ms(fenced.reserved_until),
-            marks: fenced.marks,
-            repaired: fenced.repaired,
-            remade: fenced.remade,
-        }
+        Ok(zookeeper::adopt(&self.url, &self.options)?)
     }
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -21,6 +21,12 @@ const BACKLOG: u32 = 1024;
 
 /// Descriptors for everything that is no client: files, the admin port, epoll, standard streams.
 const OTHER_FILES: u64 = 128;
+
+/// Descriptors without which there is no server: standard streams, signals, the first runtime, two ports, the files of the
+/// data folder and those that are open while they are made; and four for the runtime of each thread. Fewer would be found
+/// out in the middle of a start, and some libraries panic then.
+const LEAST_FILES: u64 = 24;
+const FILES_A_THREAD: u64 = 4;
 
 /// Binds `address`, an address or a name with a port.
 pub(crate) fn bind(key: &str, address: &str) -> Result<TcpListener> {
@@ -42,15 +48,24 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Raises the limit of open files, as far as it may be raised, to what `connections` clients need.
-pub(crate) fn allow_connections(connections: usize) {
+///
+/// # Errors
+/// It can't be raised to what a server with so many threads needs to start.
+pub(crate) fn allow_connections(connections: usize, threads: usize) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let wanted = connections as u64 + OTHER_FILES;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current.is_none_or(|current| current >= wanted) {
-        return;
-    }
+    let Some(now) = current.filter(|current| *current < wanted) else { return Ok(()) };
     let possible = maximum.map_or(wanted, |maximum| maximum.min(wanted));
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }) {
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum });
+    let allowed = if raised.is_ok() { possible } else { now };
+    let least = LEAST_FILES + FILES_A_THREAD * threads as u64;
+    ensure!(
+        allowed >= least,
+        "too many open files: {allowed} are allowed (ulimit -n), and a server with {threads} threads needs {least} before \
+         it serves anybody"
+    );
+    if let Err(error) = raised {
         debug!(%error, "the limit of open files stays as it was");
     } else if possible < wanted {
         warn!(
@@ -58,6 +73,7 @@ pub(crate) fn allow_connections(connections: usize) {
             wanted, "fewer open files are allowed than max_connections needs (ulimit -n)"
         );
     }
+    Ok(())
 }
 
 /// Accepts until the server drains. Each connection holds one permit of `permits`.

@@ -11,6 +11,9 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage.
 
+#[cfg(all(feature = "proof", not(debug_assertions)))]
+compile_error!("the feature proof is for crash campaigns, and never for a release build");
+
 mod admin;
 mod banner;
 mod cli;
@@ -28,6 +31,11 @@ mod listener;
 mod logs;
 mod metrics;
 mod node;
+#[cfg(feature = "proof")]
+mod proof;
+#[cfg(not(feature = "proof"))]
+#[path = "proof/absent.rs"]
+mod proof;
 mod session;
 mod shutdown;
 mod stdout;
@@ -47,6 +55,10 @@ use clap::Parser;
 static ALLOCATOR: jemallocator::Jemalloc = jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "proof")]
+    if let Some(code) = proof::begin() {
+        return code;
+    }
     // clap itself ends with 2 after wrong usage, and with 0 after --help and --version.
     match cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,

@@ -31,6 +31,7 @@ pub(crate) use buffers::{Inbox, Outbox};
 use waiting::{Done, Shape, Waiting};
 
 use crate::node::Node;
+use crate::proof;
 use crate::traffic::Tally;
 
 /// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
@@ -123,6 +124,7 @@ impl Session {
             }
         };
         self.node.traffic.add(&mut self.tally);
+        proof::settle();
         need
     }
 
@@ -142,6 +144,7 @@ impl Session {
             self.finish_one(done, outbox);
         }
         self.node.traffic.add(&mut self.tally);
+        proof::settle();
     }
 
     /// The client will not send any more: what waits is still answered.
@@ -193,6 +196,7 @@ impl Session {
                 for (head, slot) in heads.iter().zip(slots) {
                     let Some(request_id) = plain_next(head) else { break };
                     let Ok(id) = engine.try_next_id() else { break };
+                    proof::issued(id.raw(), 1);
                     *slot = id_reply(request_id, id.raw());
                     answered += 1;
                 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tracing::{info, warn};
+use xuid_engine::Engine;
 use xuid_engine::stats::Stats;
 
 use crate::node::Node;
@@ -20,6 +21,14 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// How long connections may take to write what the engine's stop answered them.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// From now on a file that may not grow any further (`ulimit -f`) is an error that is told, as a full disk is. By
+/// default the kernel's signal ends the process without a word.
+pub(crate) fn outlive_long_files() -> Result<()> {
+    let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    // Nobody waits for it: what counts is that somebody listens, from now on and for good.
+    signal(kind).map(drop).context("failed to listen to signals")
+}
 
 /// SIGTERM and SIGINT.
 #[derive(Debug)]
@@ -64,13 +73,30 @@ pub(crate) async fn stop(node: &Arc<Node>, permits: &Semaphore, connections: usi
             "some connections did not finish within {DRAIN:?}: their requests are refused"
         );
     }
-    let engine = node.engine.clone();
-    let stats =
-        tokio::task::spawn_blocking(move || engine.shutdown()).await.context("the engine's stop failed")?;
+    let stats = stop_engine(&node.engine).await?;
     // Those that still waited were refused by that, and are told so.
     let _ = timeout(LAST_WORDS, gone()).await;
     say(&stats);
     Ok(())
+}
+
+/// The engine's clean stop, beside the connections that it answers.
+async fn stop_engine(engine: &Engine) -> Result<Stats> {
+    let (done, stopped) = oneshot::channel();
+    let beside = engine.clone();
+    let thread = std::thread::Builder::new().name("xuid-stop".to_owned());
+    let begun = thread.spawn(move || {
+        // The receiver waits for it; it is gone only if everything ends at once.
+        let _ = done.send(beside.shutdown());
+    });
+    match begun {
+        Ok(_) => stopped.await.context("the engine's stop failed"),
+        // Out of memory or threads: what is unused must not be lost for that.
+        Err(error) => {
+            warn!(%error, "no thread for the engine's stop: connections wait for it");
+            Ok(engine.shutdown())
+        }
+    }
 }
 
 fn say(stats: &Stats) {

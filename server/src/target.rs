@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use xuid_engine::registry::local::{self, CreateOptions, LocalError, LocalRegistry};
-use xuid_engine::registry::{ClusterId, Genesis, MarkRecord, Registry, WorkerEntry};
+use xuid_engine::registry::{Adopted, Fenced, Genesis, MarkRecord, Registry, WorkerEntry};
 use xuid_engine::{Floor, Layout};
 use xuid_spill::SpillId;
 
@@ -40,26 +40,6 @@ pub(crate) struct Created {
     pub(crate) genesis: Genesis,
     /// There seems to have been one before, so it serves later.
     pub(crate) again: bool,
-}
-
-/// A registry was fenced.
-pub(crate) struct Fenced {
-    /// Until when every worker is reserved now, in Unix milliseconds.
-    pub(crate) until_ms: u64,
-    /// Spills that can never be read again.
-    pub(crate) marks: u32,
-    /// Records that were unreadable and are not any more.
-    pub(crate) repaired: u32,
-    /// Records that were not there and are now.
-    pub(crate) remade: u32,
-}
-
-/// A copied registry became a cluster of its own.
-pub(crate) struct Adopted {
-    pub(crate) before: ClusterId,
-    pub(crate) cluster: ClusterId,
-    /// `None` if it was no copy.
-    pub(crate) fenced: Option<Fenced>,
 }
 
 impl Target {
@@ -109,7 +89,7 @@ impl Target {
     /// Raises everything above whatever was granted.
     pub(crate) fn fence(&self) -> Result<Fenced> {
         match self {
-            Self::Folder(folder) => Ok(local::fence(folder, now_ns())?.into()),
+            Self::Folder(folder) => Ok(local::fence(folder, now_ns())?),
             Self::Ensemble(ensemble) => ensemble.fence(),
         }
     }
@@ -117,11 +97,7 @@ impl Target {
     /// Makes a copy a cluster of its own.
     pub(crate) fn adopt(&self) -> Result<Adopted> {
         match self {
-            Self::Folder(folder) => {
-                let adopted = local::adopt(folder, now_ns())?;
-                let (before, cluster) = (adopted.before, adopted.cluster);
-                Ok(Adopted { before, cluster, fenced: adopted.fenced.map(Fenced::from) })
-            }
+            Self::Folder(folder) => Ok(local::adopt(folder, now_ns())?),
             Self::Ensemble(ensemble) => ensemble.adopt(),
         }
     }
@@ -140,14 +116,7 @@ impl fmt::Display for Target {
 }
 
 fn create_local(folder: &Path, layout: Layout, floor: Floor, workers: u32) -> Result<Created> {
-    let now = now_ns();
-    let at = match floor {
-        Floor::Now => now,
-        Floor::Before(ago) => now.saturating_sub(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX)),
-        Floor::Epoch => 0,
-    };
-    let floor = layout.tick_at_ns(at).unwrap_or(0).min(layout.last_tick());
-    let options = CreateOptions { layout, floor, workers };
+    let options = CreateOptions { layout, floor: floor.tick(&layout, now_ns()), workers };
     let mut registry = match LocalRegistry::open_or_create(folder, &options) {
         Err(error @ LocalError::Workers { .. }) => return Err(usage(format!("--workers: {error}")).into()),
         opened => opened?,
@@ -175,17 +144,6 @@ impl From<local::Inspection> for View {
             workers: found.workers,
             marks: found.marks,
             findings: found.findings.iter().map(ToString::to_string).collect(),
-        }
-    }
-}
-
-impl From<local::Fenced> for Fenced {
-    fn from(fenced: local::Fenced) -> Self {
-        Self {
-            until_ms: fenced.genesis.layout.tick_to_ms(fenced.reserved_until),
-            marks: fenced.marks,
-            repaired: fenced.repaired,
-            remade: 0,
         }
     }
 }

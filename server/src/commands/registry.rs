@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use xuid_engine::Layout;
-use xuid_engine::registry::Genesis;
+use xuid_engine::registry::{Fenced, Genesis};
 
 use crate::config::{self, AccessArgs, DEFAULT_DATA_DIR};
 use crate::failure::usage;
 use crate::stdout::Printer;
-use crate::target::{Fenced, Target};
+use crate::target::Target;
 use crate::wall::{distance, now_ns, rfc3339_ms};
 
 /// `xuid registry`.
@@ -159,9 +159,9 @@ fn fence(Dangerous { which, yes }: &Dangerous) -> Result<()> {
 }
 
 fn told(fenced: &Fenced) -> String {
-    let until = rfc3339_ms(fenced.until_ms);
-    let distance = distance(fenced.until_ms, now_ns() / 1_000_000);
-    let Fenced { marks, repaired, remade, .. } = fenced;
+    let Fenced { genesis, reserved_until, marks, repaired, remade } = fenced;
+    let until_ms = genesis.layout.tick_to_ms(*reserved_until);
+    let (until, distance) = (rfc3339_ms(until_ms), distance(until_ms, now_ns() / 1_000_000));
     let remade = if *remade > 0 { format!(", {remade} missing ones made again") } else { String::new() };
     format!(
         "workers serve again from {until} ({distance}); {marks} spills given up, {repaired} unreadable records made \

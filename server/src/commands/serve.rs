@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 use xuid_engine::{BuildError, Engine};
@@ -33,29 +35,52 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for warning in &settings.warnings {
         warn!("{warning}");
     }
+    listener::allow_connections(settings.max_connections, settings.threads)?;
     // Connections have threads of their own where there are several.
     let runtime = runtime(1)?;
-    let served = runtime.block_on(serve(&settings));
+    // What is made here is made outside of the runtime: where a thread or memory can't be had, this says so and ends,
+    // while a runtime that is dropped within another one panics.
+    let parts = Parts::make(&settings, &runtime)?;
+    let served = runtime.block_on(serve(&settings, parts));
     // Whatever is left is the admin port: it has nothing to save.
     runtime.shutdown_timeout(Duration::from_millis(100));
     served
 }
 
-async fn serve(settings: &Settings) -> Result<()> {
-    listener::allow_connections(settings.max_connections);
-    // The ports first: a second server started by mistake ends here, before it has taken a worker.
-    let clients = listener::bind("listen", &settings.listen)?;
-    let probes = settings.admin.as_deref().map(|address| listener::bind("admin", address)).transpose()?;
+/// What a server needs before it serves.
+#[derive(Debug)]
+struct Parts {
+    clients: TcpListener,
+    probes: Option<TcpListener>,
+    engine: Engine,
+    signals: Signals,
+    /// Outlives the listener, which ends when the server begins to drain: connections go on until they are drained.
+    crew: Arc<Crew>,
+}
+
+impl Parts {
+    fn make(settings: &Settings, runtime: &Runtime) -> Result<Self> {
+        // The ports first: a second server started by mistake ends here, before it has taken a worker.
+        let (clients, probes) = {
+            let _in = runtime.enter();
+            shutdown::outlive_long_files()?;
+            let clients = listener::bind("listen", &settings.listen)?;
+            (clients, settings.admin.as_deref().map(|address| listener::bind("admin", address)).transpose()?)
+        };
+        // Nothing else runs here yet, and a signal still ends the process by itself.
+        let engine = build_engine(settings)?;
+        let crew = Arc::new(Crew::new(settings.threads)?);
+        let _in = runtime.enter();
+        Ok(Self { clients, probes, engine, signals: Signals::new()?, crew })
+    }
+}
+
+async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
+    let Parts { clients, probes, engine, mut signals, crew } = parts;
     let places = Places {
         listen: clients.local_addr()?,
-        admin: probes.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?,
+        admin: probes.as_ref().map(TcpListener::local_addr).transpose()?,
     };
-    // Nothing else runs here yet, and a signal still ends the process by itself. A thread of its own, because an ensemble's
-    // client waits on a runtime of its own, which it may not on a thread of this one.
-    let wanted = settings.clone();
-    let built = tokio::task::spawn_blocking(move || build_engine(&wanted)).await;
-    let engine = built.context("the engine's start ended in a panic")??;
-    let mut signals = Signals::new()?;
     let protocol = ProtocolLimits {
         idle_ms: u32::try_from(settings.idle.as_millis()).unwrap_or(u32::MAX),
         ..ProtocolLimits::default()
@@ -64,8 +89,6 @@ async fn serve(settings: &Settings) -> Result<()> {
     let node = Arc::new(Node::new(engine, limits, settings.token.clone(), places));
 
     let permits = Arc::new(Semaphore::new(settings.max_connections));
-    // Outlives the listener, which ends when the server begins to drain: connections go on until they are drained.
-    let crew = Arc::new(Crew::new(settings.threads)?);
     let accepting = listener::run(clients, Arc::clone(&node), Arc::clone(&permits), Arc::clone(&crew));
     let accepting = tokio::spawn(accepting);
     if let Some(probes) = probes {
@@ -84,6 +107,14 @@ async fn serve(settings: &Settings) -> Result<()> {
     signals.exit_on_the_next();
     let stopped = shutdown::stop(&node, &permits, settings.max_connections).await;
     accepting.abort();
+    #[cfg(feature = "proof")]
+    {
+        // Until it is gone it has its share of the crew; then the threads end here, and each counts what it had in hand.
+        let _ = accepting.await;
+        drop(crew);
+        crate::proof::account(&node.engine.stats())?;
+    }
+    #[cfg(not(feature = "proof"))]
     drop(crew);
     stopped
 }

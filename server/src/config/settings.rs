@@ -89,7 +89,7 @@ impl Settings {
         Ok(settings)
     }
 
-    fn from_merged(from: &Merged) -> Result<Self> {
+    pub(super) fn from_merged(from: &Merged) -> Result<Self> {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
         let small = |text: &str, least, most| Some(number(text, least, most)? as u32);
         let widths = from.optional("layout", |text| text.parse::<Layout>().ok())?;
@@ -141,7 +141,7 @@ impl Settings {
     }
 
     /// What two keys must agree on.
-    fn check_together(&self) -> Result<()> {
+    pub(super) fn check_together(&self) -> Result<()> {
         if self.backfill > self.max_age {
             let (backfill, most) = (self.backfill, self.max_age);
             return Err(usage(format!(

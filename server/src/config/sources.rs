@@ -101,7 +101,17 @@ impl Merged {
     /// Looks everywhere; the variables are `variables`, so that a test brings its own.
     pub(super) fn new(flags: &Flags, variables: &BTreeMap<String, String>) -> Result<Self> {
         let config = flags.config.clone().or_else(|| variables.get("XUID_CONFIG").map(PathBuf::from));
-        let mut file = config.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        let file = config.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        Ok(Self::of(flags, variables, config.as_ref(), file))
+    }
+
+    /// What was found, the values of a file among it.
+    fn of(
+        flags: &Flags,
+        variables: &BTreeMap<String, String>,
+        config: Option<&PathBuf>,
+        mut file: BTreeMap<String, String>,
+    ) -> Self {
         let mut values = BTreeMap::new();
         for key in KEYS {
             let flag = || Some((flags.given.get(key.name)?.clone(), Origin::Flag(key.flag?)));
@@ -109,13 +119,21 @@ impl Merged {
                 let name = key.variable();
                 Some((variables.get(&name)?.clone(), Origin::Variable(name)))
             };
-            let filed = file.remove(key.name).zip(config.clone().map(Origin::File));
+            let filed = file.remove(key.name).zip(config.cloned().map(Origin::File));
             let default = || Some((key.default?.to_owned(), Origin::Default));
             if let Some(found) = flag().or_else(variable).or(filed).or_else(default) {
                 values.insert(key.name, found);
             }
         }
-        Ok(Self { values })
+        Self { values }
+    }
+
+    /// Only what a file of that text says, and defaults.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn of_file(text: &str) -> Result<Self> {
+        let path = PathBuf::from("xuid.toml");
+        let file = parse_file(&path, text)?;
+        Ok(Self::of(&Flags::default(), &BTreeMap::new(), Some(&path), file))
     }
 
     /// The value of `name`, parsed; `None` if nobody gave one.
@@ -164,6 +182,10 @@ pub(super) fn strangers(variables: &BTreeMap<String, String>) -> Vec<String> {
 fn read_file(path: &Path) -> Result<BTreeMap<String, String>> {
     let text = fs::read_to_string(path)
         .map_err(|error| usage(format!("failed to read the settings in {}: {error}", path.display())))?;
+    parse_file(path, &text)
+}
+
+fn parse_file(path: &Path, text: &str) -> Result<BTreeMap<String, String>> {
     let table: toml::Table =
         text.parse().map_err(|error| usage(format!("{} is not TOML: {error}", path.display())))?;
     table.into_iter().map(|(name, value)| entry(path, name, &value)).collect()

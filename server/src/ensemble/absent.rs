@@ -6,11 +6,11 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
-use xuid_engine::registry::Registry;
+use xuid_engine::registry::{Adopted, Fenced, Registry};
 use xuid_engine::{Floor, Layout};
 
 use crate::config::Access;
-use crate::target::{Adopted, Created, Fenced, View};
+use crate::target::{Created, View};
 
 /// A URL that nothing here can use, so it is not looked into.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use xuid_engine::{IdError, Pending, Run};
 use xuid_protocol::{ArraySlots, Op, RunsWriter, reply_id};
 
 use super::buffers::Outbox;
+use crate::proof;
 
 /// Which reply the ids go into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,7 @@ impl Shape {
 
     /// Copies the ids into the output: from here on they are spent.
     pub(super) fn write(self, runs: impl Iterator<Item = Run>, outbox: &mut Outbox) {
+        let runs = runs.inspect(|run| proof::issued(run.first().raw(), run.len()));
         match self {
             Self::Next { request_id } => outbox.append(|out| {
                 for run in runs {
