@@ -143,6 +143,20 @@ impl Client {
         Ok(Self::hello(addr)?.0)
     }
 
+    /// Connects and says HELLO, which must be answered within `limit`; later answers may take as long as ever.
+    pub fn connect_within(addr: SocketAddr, limit: Duration) -> Result<Self> {
+        let mut client = Self::preface(addr)?;
+        client.set_read_limit(limit)?;
+        client.call(op::HELLO, &hello_body(1, 1, [0; 16]))?;
+        client.set_read_limit(READ_LIMIT)?;
+        Ok(client)
+    }
+
+    /// Where the server is.
+    pub fn peer(&self) -> Result<SocketAddr> {
+        Ok(self.stream.peer_addr()?)
+    }
+
     /// Queues a request and returns its id; [`Self::flush`] sends it.
     pub fn push(&mut self, op: u8, body: &[u8]) -> u64 {
         let request_id = self.next_request;

@@ -40,15 +40,36 @@ fn find_binary() -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("the build made no {}", path.display()))
 }
 
-/// A command for the binary, without the `XUID_*` variables of the test run itself.
+/// A command for the binary under test.
 pub(crate) fn bare() -> Result<Command> {
-    let mut command = Command::new(binary()?);
+    Ok(clean(binary()?))
+}
+
+/// The proof build: `XUID_PROOF_BIN`.
+///
+/// # Errors
+/// The variable names none.
+pub(crate) fn proof_binary() -> Result<&'static Path> {
+    static BINARY: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    let found = BINARY.get_or_init(|| {
+        let path =
+            env::var_os("XUID_PROOF_BIN").ok_or("XUID_PROOF_BIN is not set; tests/campaign builds it")?;
+        PathBuf::from(&path)
+            .canonicalize()
+            .map_err(|error| format!("XUID_PROOF_BIN={}: {error}", path.display()))
+    });
+    found.as_deref().map_err(|error| anyhow!("no proof build to test: {error}"))
+}
+
+/// A command for a binary, without the `XUID_*` variables of the test run itself.
+pub(crate) fn clean(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("XUID_") {
             command.env_remove(name);
         }
     }
-    Ok(command)
+    command
 }
 
 /// What a command did.

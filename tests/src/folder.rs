@@ -115,6 +115,18 @@ impl Mount {
         Ok(())
     }
 
+    /// Makes it larger or smaller, as mount says it: `64m`.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn resize(&self, size: &str) -> Result<()> {
+        let mut command = Command::new("mount");
+        command.args(["-o", &format!("remount,size={size}")]).arg(&self.dir);
+        let (code, _, stderr) = process::run(command, Duration::from_secs(10))?;
+        ensure!(code == Some(0), "remounting: {stderr}");
+        Ok(())
+    }
+
     /// Writes zeros into `name` until the file system is full; returns how many bytes fitted.
     ///
     /// # Errors

@@ -7,12 +7,15 @@
 //! - [`Timeline`], [`Told`]: connections that remember when each answer came
 //! - [`FakeClock`]: the wall clock of one server, stepped at will
 //! - [`Tape`], [`Ledger`]: what was received, and the oracle that finds any id that came twice
+//! - [`Books`]: the same, held against what servers logged before they sent it
 //! - [`zookeeper`], [`proxy`]: private ZooKeeper servers, a hand inside their tree, and faults on the way to them
+//! - [`campaigns`]: attacks repeated many thousand times, in parts that are recorded and joined
 //! - [`http`], [`process`], [`folder`], [`clock`], [`Rng`]: small helpers
 //!
 //! Nothing here depends on the project's crates: an oracle that shares a codec with the server would share its
 //! mistakes too.
 
+pub mod campaigns;
 pub mod clock;
 pub mod folder;
 pub mod http;
@@ -35,7 +38,7 @@ pub use command::{Output, Xuid, binary};
 pub use faketime::FakeClock;
 pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
 pub use load::{Harvest, Job, Load, Work};
-pub use oracle::{Ledger, Report, Run, Tape};
+pub use oracle::{Balance, Books, Ledger, Report, Run, Tape, read_issued};
 pub use rng::Rng;
 pub use server::{Serve, Server};
 pub use timeline::{Fared, Timeline, Told};

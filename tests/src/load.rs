@@ -1,5 +1,6 @@
 //! Threads that take ids as fast as they are asked to, until they are told to stop or the server dies.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 
 use crate::client::{Client, ClientError, Order};
+use crate::clock;
 use crate::oracle::{Ledger, Tape};
 
 /// What a connection asks for, again and again.
@@ -54,6 +56,10 @@ pub struct Harvest {
     pub tape: Tape,
     /// Retryable refusals met on the way.
     pub refusals: u64,
+    /// The same by status code.
+    pub refused: BTreeMap<u16, u64>,
+    /// The longest that it asked until it got ids, over all refusals in between.
+    pub longest: Duration,
     /// The last of their texts.
     pub last_refusal: Option<String>,
     /// Whether the connection was refused, or ended by itself.
@@ -130,9 +136,10 @@ fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64) -> Resul
         }
         Err(error) => return Err(error.into()),
     };
-    let mut highest = 0;
+    let (mut highest, mut asked) = (0, None);
     while !stop.load(Ordering::Relaxed) {
         let mut span = Span { low: u64::MAX, high: 0 };
+        let since = *asked.get_or_insert_with(clock::now);
         let (old, answer) = (harvest.tape.ids(), request(&mut client, job, &mut harvest.tape, &mut span));
         ids.fetch_add(harvest.tape.ids() - old, Ordering::Relaxed);
         // Everything asked for after earlier replies had come must lie above all of them.
@@ -141,13 +148,17 @@ fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64) -> Resul
         }
         highest = highest.max(span.high);
         match answer {
-            Ok(()) => {}
+            Ok(()) => {
+                harvest.longest = harvest.longest.max(since.elapsed());
+                asked = None;
+            }
             Err(ClientError::Ended(_)) => {
                 harvest.broken = true;
                 break;
             }
             Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {
                 harvest.refusals += 1;
+                *harvest.refused.entry(refusal.status).or_default() += 1;
                 thread::sleep(Duration::from_millis(u64::from(refusal.retry_after_ms).clamp(1, 20)));
                 harvest.last_refusal = Some(refusal.to_string());
             }

@@ -13,6 +13,12 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
+mod books;
+mod issued;
+
+pub use books::{Balance, Books};
+pub use issued::read_issued;
+
 /// How many duplicates a report shows by value.
 const EXAMPLES: usize = 8;
 
@@ -93,6 +99,14 @@ impl Intervals {
 struct Plot {
     words: Box<[u64]>,
     left: u32,
+}
+
+/// What is recorded of a tick of a worker (I1).
+#[derive(Debug, Clone, Copy)]
+enum Share<'l> {
+    Nothing,
+    Everything,
+    Of(&'l Plot),
 }
 
 /// All that came from one worker.
@@ -185,6 +199,43 @@ impl Ledger {
                     self.mark((tick << self.worker_bits) | worker, offset, count);
                 }
             }
+        }
+    }
+
+    /// The ids of a run that are not recorded.
+    #[must_use]
+    pub fn absent(&self, run: Run) -> Vec<u64> {
+        let ids = (0..u64::from(run.count)).map(|step| run.first.wrapping_add(step * u64::from(run.stride)));
+        // Looked for once a tick, not once an id.
+        let (mut index, mut share) = (None, Share::Nothing);
+        let mut absent = Vec::new();
+        for id in ids {
+            let plot_index = id >> self.sequence_bits;
+            if index != Some(plot_index) {
+                (index, share) = (Some(plot_index), self.share(plot_index));
+            }
+            let offset = id & ((1 << self.sequence_bits) - 1);
+            let is_there = match share {
+                Share::Nothing => false,
+                Share::Everything => true,
+                Share::Of(plot) => plot.words[(offset / 64) as usize] >> (offset % 64) & 1 == 1,
+            };
+            if !is_there {
+                absent.push(id);
+            }
+        }
+        absent
+    }
+
+    fn share(&self, plot_index: u64) -> Share<'_> {
+        let tick = plot_index >> self.worker_bits;
+        let Some(land) = self.lands.get(&(plot_index & ((1 << self.worker_bits) - 1))) else {
+            return Share::Nothing;
+        };
+        if land.full.contains(tick) {
+            Share::Everything
+        } else {
+            land.open.get(&tick).map_or(Share::Nothing, Share::Of)
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::NamedTempFile;
 
-use crate::command::{Output, bare};
+use crate::command::{Output, bare, clean, proof_binary};
 use crate::http::{self, Metrics};
 use crate::{Client, Ledger, Order, clock, process};
 
@@ -44,9 +44,21 @@ impl Serve {
     /// # Errors
     /// There is no binary.
     pub fn bare() -> Result<Self> {
-        let mut command = bare()?;
+        Ok(Self::with(bare()?))
+    }
+
+    /// The proof build, which dies where it is told and logs what it issues, on this data folder.
+    ///
+    /// # Errors
+    /// There is no such binary.
+    pub fn proof(data_dir: &Path) -> Result<Self> {
+        let command = clean(proof_binary()?);
+        Ok(Self::with(command).arg("--data-dir").arg(data_dir))
+    }
+
+    fn with(mut command: Command) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-        Ok(Self { command })
+        Self { command }
     }
 
     /// Adds an argument.
@@ -61,6 +73,24 @@ impl Serve {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
+    }
+
+    /// Runs it by another program, which gets these arguments and then the whole command: `prlimit --nofile=20`.
+    #[must_use]
+    pub fn under(self, program: &str, arguments: &[String]) -> Self {
+        let inner = self.command;
+        let mut command = Command::new(program);
+        command.args(arguments).arg(inner.get_program()).args(inner.get_args());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(dir) = inner.get_current_dir() {
+            command.current_dir(dir);
+        }
+        Self { command }
     }
 
     /// Runs it in this folder.
@@ -284,6 +314,25 @@ impl Server {
     /// The kernel does not say.
     pub fn is_alive(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// SIGTERM, and then its end, however it comes.
+    ///
+    /// # Errors
+    /// It did not end.
+    pub fn wind_down(&mut self) -> Result<ExitStatus> {
+        if self.ended()?.is_none() {
+            process::terminate(&self.child)?;
+        }
+        process::wait_exit(&mut self.child, STOP_LIMIT).with_context(|| format!("{self}"))
     }
 
     /// SIGTERM; the exit code must be 0. Returns the log.

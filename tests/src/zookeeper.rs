@@ -9,7 +9,7 @@
 mod ensemble;
 mod java;
 mod ports;
-mod spawner;
+pub(crate) mod spawner;
 mod tamper;
 pub mod wire;
 

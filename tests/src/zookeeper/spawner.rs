@@ -15,7 +15,7 @@ type Answer = std::io::Result<Child>;
 type Order = (Command, Sender<Answer>);
 
 /// A command for `program` that the kernel kills when this process ends.
-pub(super) fn mortal(program: &str) -> Command {
+pub(crate) fn mortal(program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", program]);
     command
@@ -25,7 +25,7 @@ pub(super) fn mortal(program: &str) -> Command {
 ///
 /// # Errors
 /// It can't be started.
-pub(super) fn start(command: Command) -> Result<Child> {
+pub(crate) fn start(command: Command) -> Result<Child> {
     static SPAWNER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let text = format!("starting {command:?}");
     let spawner = SPAWNER.get_or_init(|| {

@@ -1,4 +1,5 @@
-//! Many lives of one folder, ended by `kill -9`, or by a clean stop, at a random moment under load.
+//! Many lives of one folder, most of them ended by a clean stop at a random moment under load. (Lives ended by `kill -9`
+//! are the campaign `kills`.)
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,9 +8,8 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::{Job, Ledger, Load, Order, Rng, Serve, Server, Work, clock, folder};
 
-/// The full campaign; `XUID_LIVES` asks for another number.
-const LIVES: u64 = 200;
-/// Every third life idles this long first, so that land reaches the spill and the next life finds it there.
+/// Every ninth life, and every third that is to be killed, idles this long first, so that land reaches the spill and the
+/// next life finds it there.
 const IDLE: Duration = Duration::from_secs(4);
 
 /// What the lives added up to.
@@ -21,28 +21,6 @@ struct Campaign {
     replayed: f64,
     lives_that_replayed: u64,
     refusals: u64,
-}
-
-#[test]
-fn no_id_comes_twice_over_all_lives_ended_by_kill_9() -> Result<()> {
-    let mut rng = Rng::from_env("lives");
-    let lives = std::env::var("XUID_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(LIVES);
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut campaign = Campaign::default();
-    let begin = clock::now();
-    for life in 1..=lives {
-        if rng.below(4) == 0 {
-            // Killed while it starts: nobody has seen an id, but the registry and the spill have seen a start.
-            Serve::new(&data)?.stillborn(rng.millis(0, 25))?;
-        }
-        campaign.live(&data, life, &mut rng, End::Kill).with_context(|| format!("life {life} of {lives}"))?;
-        if life % 20 == 0 {
-            let (seconds, ids) = (begin.elapsed().as_secs(), campaign.ledger.report().ids);
-            println!("lives: {life} of {lives}, {seconds} s, {ids} ids, {} replayed", campaign.replayed);
-        }
-    }
-    campaign.verdict(lives)
 }
 
 #[test]
@@ -139,7 +117,6 @@ impl Campaign {
             self.replayed > 0.0,
             "nothing was ever replayed, so the campaign proves nothing about the spill"
         );
-        ensure!(p99 < Duration::from_secs(1) || lives < 100, "p99 of the first id is {p99:?}");
         ensure!(max < Duration::from_secs(3), "the slowest first id took {max:?}");
         // The control: were the first id of the last life issued once more, it would be seen.
         self.ledger.add_id(self.last_first);

@@ -19,3 +19,4 @@ mod proxy;
 mod restores;
 mod rights;
 mod site;
+mod slow_way;

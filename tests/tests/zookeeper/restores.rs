@@ -153,6 +153,38 @@ fn an_ensemble_restored_under_running_servers_serves_nobody_until_it_is_fenced()
     Ok(())
 }
 
+#[test]
+fn an_ensemble_restored_to_before_a_fence_is_not_taken_for_a_fenced_one() -> Result<()> {
+    let mut site = Site::start()?;
+    let (first, second) = (site.server("first")?, site.server("second")?);
+    let backup = back_up(&mut site)?;
+    let loads = vec![load(&first), load(&second)];
+    clock::wait_until("both serve", SOON, || Ok(loads.iter().all(|load| load.ids() > 100_000)))?;
+    site.fence()?;
+    // They know of the fence now.
+    for server in [&first, &second] {
+        wait_refusing(server, &["no worker is free before"])?;
+    }
+    restore(&mut site, &backup)?;
+    for server in [&first, &second] {
+        wait_refusing(server, &["restored from a backup", "xuid registry fence"])?;
+    }
+    ensure!(!site.is_open()?, "nobody closed the registry");
+    let said = Site::refused(site.serve("fresh")?)?;
+    ensure!(said.contains("xuid registry fence"), "{said}");
+    // The ensemble counts from the backup's changes on, and its clock tells this fence from the ended era.
+    site.fence()?;
+    ensure_out_of_reach(&site)?;
+    for server in [&first, &second] {
+        wait_refusing(server, &["no worker is free before"])?;
+    }
+    let mut ledger = Ledger::default();
+    finish(loads, &mut ledger)?;
+    serve_again(&[&first, &second], &mut ledger)?;
+    println!("restored to before a fence: {}", ledger.check()?);
+    Ok(())
+}
+
 /// A server that issues what it left in its spill, while the ensemble is put back to before that.
 fn restored_while_stopped(with_memory: bool) -> Result<(Site, Ledger)> {
     let mut site = Site::start()?;

@@ -1,0 +1,86 @@
+//! Lives of the real server that end by `kill -9`: at random moments, and at each point that the proof build names.
+//!
+//! A trial is one life. The lives of a part follow each other on one data folder (or one ensemble), which is new at its
+//! beginning, so that each inherits what the one before it left: half a genesis, a record written once, a spill whose mark
+//! was moved. Points of a first start have folders of their own.
+//!
+//! # Invariants
+//! - K1 no id is logged or received twice over all lives of a part, and every id that a client got is in the log of the
+//!   life that it came from, where that life logs (`Books`);
+//! - K2 after a clean stop the sums of a life agree to the id, with each other and with its log;
+//! - K3 a life ends as planned, never by itself otherwise, and never with a panic;
+//! - K4 the life after a kill has a first id within [`FIRST_ID_LOCAL`] or [`FIRST_ID_ZOOKEEPER`], exec to id, in 99 of 100.
+
+#[cfg(test)]
+mod control;
+mod life;
+mod part;
+mod place;
+mod plan;
+mod points;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use self::part::Part;
+use self::place::Kind;
+use super::{Campaign, Progress, Tally};
+
+const FIRST_ID_LOCAL: Duration = Duration::from_secs(1);
+const FIRST_ID_ZOOKEEPER: Duration = Duration::from_secs(3);
+
+/// The campaigns `kills` and `kills-zookeeper`.
+#[derive(Debug, Clone, Copy)]
+pub struct Kills(Kind);
+
+impl Kills {
+    /// On the registry in the data folder.
+    #[must_use]
+    pub fn local() -> Self {
+        Self(Kind::Local)
+    }
+
+    /// On an ensemble.
+    #[must_use]
+    pub fn zookeeper() -> Self {
+        Self(Kind::ZooKeeper)
+    }
+}
+
+impl Campaign for Kills {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Kind::Local => "kills",
+            Kind::ZooKeeper => "kills-zookeeper",
+        }
+    }
+
+    fn what(&self) -> &'static str {
+        match self.0 {
+            Kind::Local => "lives of the real server ended by kill -9, at random and at every named point",
+            Kind::ZooKeeper => "the same on ZooKeeper, with connections cut, slow and replies lost",
+        }
+    }
+
+    fn recovery_bound(&self) -> Option<Duration> {
+        Some(match self.0 {
+            Kind::Local => FIRST_ID_LOCAL,
+            Kind::ZooKeeper => FIRST_ID_ZOOKEEPER,
+        })
+    }
+
+    fn run(&self, trials: Range<u64>, progress: &Progress) -> Result<Tally> {
+        points::check()?;
+        let mut part = Part::new(self.0, Tally::new(self.name()), trials.start)?;
+        for trial in trials {
+            part.trial(trial)?;
+            progress.trials(1);
+            progress.ids(part.news());
+            progress.failures(part.tally.failures.len() as u64 - progress.so_far().2);
+        }
+        part.retire();
+        Ok(part.tally)
+    }
+}

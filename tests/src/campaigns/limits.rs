@@ -1,0 +1,80 @@
+//! The real binary where something is short: room on the disk, descriptors, memory, the length of a file; and where a
+//! folder is shared, by several servers or by a forked child.
+//!
+//! A trial is one scene of several lives on one folder; its kind is its number's turn, the rest is drawn. The short life
+//! may refuse to start, with a message, and may end; it may not panic. Whatever it did, the next life on the folder has
+//! enough of everything, serves at once, and repeats nothing.
+//!
+//! # Invariants
+//! - L1 no id comes twice over all lives of a folder;
+//! - L2 a server that can't start says why and ends with 1; one that runs out of memory is ended by its allocator;
+//! - L3 what is short costs only what needs it: connections that are open are served, and when there is enough again
+//!   everything is.
+
+mod descriptors;
+mod disk;
+mod file_size;
+mod forked;
+mod life;
+mod memory;
+mod shared_folder;
+
+use std::ops::Range;
+
+use anyhow::Result;
+
+use super::trials::side_by_side;
+use super::{Campaign, Need, Progress, Tally};
+use crate::{Ledger, Rng};
+
+/// Scenes wait for servers most of the time, and each has at most four of them.
+const LANES: usize = 2;
+
+/// The campaign `limits`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits;
+
+impl Campaign for Limits {
+    fn name(&self) -> &'static str {
+        "limits"
+    }
+
+    fn what(&self) -> &'static str {
+        "too little disk, memory, descriptors or file size; several servers and a forked child on one folder"
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Server, Need::Forked, Need::Installed("prlimit")]
+    }
+
+    fn run(&self, trials: Range<u64>, progress: &Progress) -> Result<Tally> {
+        Ok(side_by_side("limits", (trials, LANES), progress, seed, trial))
+    }
+}
+
+fn seed(trial: u64) -> u64 {
+    Rng::new(0x1131_0000_0000 ^ trial).word()
+}
+
+/// One scene: it draws what is short, and records every id.
+type Scene = fn(&mut Rng, &mut Ledger, &mut Tally) -> Result<()>;
+
+const SCENES: [(&str, Scene); 6] = [
+    ("full disk", disk::scene),
+    ("descriptors", descriptors::scene),
+    ("memory", memory::scene),
+    ("file size", file_size::scene),
+    ("shared folder", shared_folder::scene),
+    ("forked child", forked::scene),
+];
+
+fn trial(number: u64, tally: &mut Tally) -> Result<()> {
+    let (name, scene) = SCENES[(number % SCENES.len() as u64) as usize];
+    let mut ledger = Ledger::default();
+    let played = scene(&mut Rng::new(seed(number)), &mut ledger, tally);
+    tally.note(&format!("scenes {name}"), 1);
+    let report = ledger.report();
+    (tally.ids, tally.duplicates) = (report.ids, report.duplicates);
+    ledger.check()?;
+    played.map_err(|error| error.context(name))
+}

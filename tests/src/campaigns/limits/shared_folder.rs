@@ -1,0 +1,51 @@
+//! Several servers on one folder, which come and go under load.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use super::super::Tally;
+use super::life;
+use crate::{Ledger, Load, Rng, Server, clock};
+
+/// Two to four at a time, and as many lives each.
+const MOST: u64 = 3;
+const LIVES: u64 = 3;
+
+/// All of them at once, each with a few lives, then one alone.
+pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+    let home = TempDir::new()?;
+    let data = home.path().join("data");
+    let servers = 2 + rng.below(MOST);
+    let lanes: Vec<Rng> = (0..servers).map(|_| Rng::new(rng.word())).collect();
+    // The first starts of all of them meet on an empty folder.
+    let harvests = std::thread::scope(|scope| {
+        let lanes: Vec<_> = lanes.into_iter().map(|rng| scope.spawn(|| lane(&data, rng))).collect();
+        lanes.into_iter().map(|lane| lane.join().map_err(std::panic::resume_unwind)).collect::<Vec<_>>()
+    });
+    for harvest in harvests {
+        let Ok(harvest) = harvest;
+        ledger.merge(&harvest?);
+    }
+    tally.note("lives beside others", servers * LIVES);
+    life::enough(&data, rng, ledger, tally)
+}
+
+/// One server's lives.
+fn lane(data: &Path, mut rng: Rng) -> Result<Ledger> {
+    let mut ledger = Ledger::default();
+    for life in 0..LIVES {
+        let server = Server::start(data).with_context(|| format!("life {life} beside others"))?;
+        let load = Load::start(server.addr, &life::JOBS);
+        clock::idle(rng.millis(20, 400));
+        // Under load: what is on its way at that moment is lost, and nobody's.
+        life::end(server, &mut rng)?;
+        for harvest in load.join()? {
+            ledger.add_tape(&harvest.tape);
+        }
+        clock::idle(if rng.below(3) == 0 { rng.millis(0, 50) } else { Duration::ZERO });
+    }
+    Ok(ledger)
+}

@@ -1,0 +1,218 @@
+//! How far a campaign is, for the people who wait for it.
+//!
+//! [`Progress`] is what a campaign under way tells, from any of its threads. [`Board`] shows it: a bar on a terminal, a
+//! line every ten seconds elsewhere. Nothing here decides anything: what counts is the tally.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::clock;
+
+/// Redraws of the bar; often enough to be seen alive, too seldom to cost anything.
+const REDRAW: Duration = Duration::from_millis(250);
+/// Lines where there is no terminal: a log of an hour stays readable.
+const LINE: Duration = Duration::from_secs(10);
+/// The text has a line of its own: beside it, eighty columns would leave nothing of the bar.
+const TEMPLATE: &str = "{prefix} {wide_bar} {percent}%\n{msg}";
+
+/// Counts of a campaign under way, added to from any thread. They are for people; relaxed is enough.
+#[derive(Debug, Default)]
+pub struct Progress {
+    trials: AtomicU64,
+    ids: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl Progress {
+    /// So many trials more are done.
+    pub fn trials(&self, more: u64) {
+        self.trials.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// So many ids more were checked.
+    pub fn ids(&self, more: u64) {
+        self.ids.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// So many things more went wrong.
+    pub fn failures(&self, more: u64) {
+        self.failures.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Trials, ids and failures so far.
+    #[must_use]
+    pub fn so_far(&self) -> (u64, u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.trials), read(&self.ids), read(&self.failures))
+    }
+}
+
+/// What was done before the part under way, and what there is to do.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Before {
+    /// The campaign and its part, in a few words.
+    pub(super) heading: String,
+    /// Trials in recorded parts.
+    pub(super) trials: u64,
+    /// Ids in recorded parts.
+    pub(super) ids: u64,
+    /// Failures and duplicates in recorded parts.
+    pub(super) failures: u64,
+    /// Seconds that recorded parts took.
+    pub(super) seconds: f64,
+    /// Trials of the whole campaign.
+    pub(super) of: u64,
+}
+
+/// Shows a [`Progress`] until it is dropped.
+#[derive(Debug)]
+pub(super) struct Board {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Board {
+    /// Begins to show.
+    #[must_use]
+    pub(super) fn start(before: Before, progress: Arc<Progress>) -> Self {
+        let target = ProgressDrawTarget::stderr();
+        let (stop, stopped) = channel::<()>();
+        let thread = thread::spawn(move || {
+            let begin = clock::now();
+            let face = Face::new(before, target);
+            while stopped.recv_timeout(face.pause()) == Err(RecvTimeoutError::Timeout) {
+                face.show(&progress, begin);
+            }
+            face.leave(&progress, begin);
+        });
+        Self { stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It shows and does nothing else: a panic of its own changes no result.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The bar, or the lines.
+struct Face {
+    before: Before,
+    bar: Option<ProgressBar>,
+}
+
+impl Face {
+    fn new(before: Before, target: ProgressDrawTarget) -> Self {
+        let bar = (!target.is_hidden()).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(before.of), target);
+            if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+                bar.set_style(style);
+            }
+            bar.set_prefix(before.heading.clone());
+            bar.set_position(before.trials);
+            bar
+        });
+        Self { before, bar }
+    }
+
+    fn pause(&self) -> Duration {
+        if self.bar.is_some() { REDRAW } else { LINE }
+    }
+
+    fn show(&self, progress: &Progress, begin: Instant) {
+        let done = self.before.trials + progress.so_far().0;
+        let text = told(&self.before, progress.so_far(), begin.elapsed());
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(done);
+                bar.set_message(text);
+            }
+            None => eprintln!("{}: {text}", self.before.heading),
+        }
+    }
+
+    fn leave(self, progress: &Progress, begin: Instant) {
+        match self.bar {
+            Some(bar) => bar.finish_and_clear(),
+            None => self.show(progress, begin),
+        }
+    }
+}
+
+/// `1,200 of 5,000 trials, 31,000 ids, 0 failures, 3 min left`.
+fn told(before: &Before, (trials, ids, failures): (u64, u64, u64), spent: Duration) -> String {
+    let done = before.trials + trials;
+    let seconds = before.seconds + spent.as_secs_f64();
+    let left = if done == 0 {
+        "time left unknown".to_owned()
+    } else {
+        let pace = seconds / done as f64;
+        format!("{} left", coarse(pace * before.of.saturating_sub(done) as f64))
+    };
+    format!(
+        "{} of {} trials, {} ids, {} failures, {left}",
+        grouped(done),
+        grouped(before.of),
+        grouped(before.ids + ids),
+        grouped(before.failures + failures),
+    )
+}
+
+/// Seconds as somebody would say them.
+#[must_use]
+pub(super) fn coarse(seconds: f64) -> String {
+    let whole = Duration::try_from_secs_f64(seconds).unwrap_or_default().as_millis().div_ceil(1_000) as u64;
+    match whole {
+        0..120 => format!("{whole} s"),
+        120..7_200 => format!("{} min", whole.div_ceil(60)),
+        _ => format!("{} h {} min", whole / 3_600, whole % 3_600 / 60),
+    }
+}
+
+/// A number with its thousands apart: `1,234,567`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_are_told_as_people_read_them() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+        for (seconds, text) in [(0.0, "0 s"), (119.0, "119 s"), (120.5, "3 min"), (7_260.0, "2 h 1 min")] {
+            assert_eq!(coarse(seconds), text);
+        }
+    }
+
+    #[test]
+    fn the_time_left_counts_recorded_parts_and_the_one_under_way() {
+        let before =
+            Before { heading: "x".to_owned(), trials: 40, ids: 5, failures: 1, seconds: 40.0, of: 100 };
+        let text = told(&before, (10, 5, 1), Duration::from_secs(10));
+        assert_eq!(text, "50 of 100 trials, 10 ids, 2 failures, 50 s left");
+        let none = Before { of: 100, ..Before::default() };
+        assert!(told(&none, (0, 0, 0), Duration::from_secs(9)).ends_with("time left unknown"));
+    }
+}
