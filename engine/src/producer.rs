@@ -36,6 +36,10 @@ const SECOND: u64 = 1_000_000_000;
 /// A burst counts as one for this long after somebody last had to wait.
 const BURST: u64 = 50_000_000;
 
+/// So long a stop waits for a grant that is under way: ten times what a registry takes that is well, and a fifth of what
+/// the server lets its callers drain.
+const GRANT_WAIT: u64 = SECOND;
+
 /// The producer.
 pub(crate) struct Producer {
     shared: Arc<Shared>,
@@ -68,7 +72,22 @@ impl Producer {
                 std::thread::park_timeout(pause);
             }
         }
+        self.await_grant();
         self.finish();
+    }
+
+    /// A grant that is under way moves the spill's mark whether anybody waits for it or not: nobody else would ever find
+    /// what lies below.
+    fn await_grant(&mut self) {
+        let until = self.shared.clock.read().boot + GRANT_WAIT;
+        while self.reserve.is_granting() {
+            let left = until.saturating_sub(self.shared.clock.read().boot);
+            let Ok(done) = self.done.recv_timeout(Duration::from_nanos(left)) else {
+                tracing::warn!("the registry has not answered a grant: its ids are lost if it was made");
+                return;
+            };
+            self.take_in(vec![done], until - GRANT_WAIT);
+        }
     }
 
     /// One round. A panic in it is a defect; it must not end the refills of everybody. What the turn had in its hands is
@@ -145,12 +164,16 @@ impl Producer {
     }
 
     /// Takes in what the registrar has done.
-    fn collect(&mut self) {
+    pub(crate) fn collect(&mut self) {
+        // Before they are taken: whatever may panic comes first.
         let boot = self.shared.clock.read().boot;
         let answers: Vec<Done> = self.done.try_iter().collect();
-        if answers.is_empty() {
-            return;
+        if !answers.is_empty() {
+            self.take_in(answers, boot);
         }
+    }
+
+    fn take_in(&mut self, answers: Vec<Done>, boot: u64) {
         {
             // Before anything is done with them: a panic over one costs what it brought, and must not leave this thread
             // waiting for ever for answers that it had.

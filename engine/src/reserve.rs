@@ -279,6 +279,11 @@ impl Reserve {
         Some(Job::Grant { spill: log.id(), from, upto })
     }
 
+    /// Whether a grant is under way.
+    pub(crate) fn is_granting(&self) -> bool {
+        self.granting
+    }
+
     /// The registry's answer to a grant.
     pub(crate) fn granted(&mut self, from: u64, result: Result<u64, GrantError>, boot: u64) {
         self.granting = false;

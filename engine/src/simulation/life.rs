@@ -133,7 +133,7 @@ impl Life {
     }
 
     /// Does it. A job that comes while there is none begins `latency` nanoseconds later.
-    pub(super) fn act(&mut self, deed: Deed, time: &Time, latency: impl FnOnce() -> u64) {
+    pub(super) fn act(&mut self, deed: Deed, time: &Time, mut latency: impl FnMut() -> u64) {
         match deed {
             Deed::Turn => {
                 let pause = crate::clock::nanos(self.producer.turn());
@@ -152,6 +152,13 @@ impl Life {
             }
             Deed::Close => {
                 self.engine.shutdown();
+                // The stop waits for a grant that is under way, not for ever.
+                self.queue.extend(self.jobs.try_iter());
+                while self.producer.reserve.is_granting() && latency() % 4 != 0 {
+                    let Some(job) = self.queue.pop_front() else { break };
+                    let _ = self.done.send(self.registrar.run(job));
+                    self.producer.collect();
+                }
                 self.producer.finish();
             }
             Deed::Leave => {
