@@ -147,7 +147,9 @@ impl MemoryRegistry {
         let reach = beyond(&self.genesis.layout, now_ns).unwrap_or(0);
         let reserved_until = reach.max(highest).max(self.genesis.floor);
         let versions = workers.iter().flatten().map(|found| found.version);
-        let version = versions.chain(marks.values().map(|found| found.version)).max().unwrap_or(0) + LEAP;
+        let highest_version = versions.chain(marks.values().map(|found| found.version)).max().unwrap_or(0);
+        // By time as well: what was put back may be from before another fence, whose versions must not come again.
+        let version = (highest_version + LEAP).max(now_ns);
         let (token, operation) = (Token::default(), 0);
         for slot in workers {
             let record = WorkerRecord { reserved_until, token, operation, owner: "fence".to_owned() };
@@ -305,6 +307,34 @@ impl Registry for MemoryRegistry {
     fn close(&mut self) {
         for worker in std::mem::take(&mut self.claimed) {
             self.leave(worker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::ClusterId;
+
+    /// A writer that holds a version of after the first fence must not find it again after the second.
+    #[test]
+    fn versions_of_before_a_fence_never_come_again_whatever_backup_is_put_back() {
+        let cluster = ClusterId::from_bytes([7; 16]);
+        let genesis = Genesis { cluster, layout: crate::Layout::default(), floor: 1, workers: 1 };
+        let mut registry = MemoryRegistry::new(genesis);
+        let backup = registry.backup();
+        let mut now_ns = 1_700_000_000_000_000_000;
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            for _ in 0..100 {
+                let found = registry.worker(0).unwrap();
+                assert!(!seen.contains(&found.version), "version {} came again", found.version);
+                seen.push(found.version);
+                registry.swap_worker(0, found.version, &found.record).unwrap();
+            }
+            now_ns += 1_000_000;
+            registry.restore(&backup);
+            registry.fence(now_ns);
         }
     }
 }

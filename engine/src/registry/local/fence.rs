@@ -26,7 +26,7 @@ use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token};
 const LEAP: u64 = 1 << 32;
 
 /// Raises every worker's record to 125 s past `now_ns` (Unix nanoseconds) or to the highest of them, whichever is
-/// later, every mark to its maximum, and every version by 2^32. Unreadable records become usable again.
+/// later, every mark to its maximum, and every version by 2^32 or to `now_ns`, whichever is more. Unreadable records become usable again.
 ///
 /// For a registry whose content was restored from a backup in place, and after damage. It needs a right clock: if
 /// the clock was once further ahead than it is now and no record shows it, what was granted then is not covered.
@@ -119,8 +119,10 @@ pub(super) fn raised<D: Disk>(
     // A clock before the epoch says nothing; the records then have to.
     let reach = beyond(&genesis.layout, now_ns).unwrap_or(0);
     let reserved_until = reach.max(highest).max(genesis.floor);
-    // One version for all: above each one that was ever seen, also of a record that cannot be read.
-    let version = readable().map(|pair| pair.row.version).max().unwrap_or(0).saturating_add(LEAP);
+    // One version for all: above each one that was ever seen, also of a record that cannot be read; and, where what was put
+    // back is from before another fence, above those that came after that one: nobody writes once a nanosecond.
+    let highest_version = readable().map(|pair| pair.row.version).max().unwrap_or(0);
+    let version = highest_version.saturating_add(LEAP).max(now_ns);
     let fenced = Fenced {
         genesis,
         reserved_until,
