@@ -207,7 +207,8 @@ impl EngineBuilder {
             (None, None) => return Err(BuildError::NoRegistry),
         };
         let genesis = *registry.genesis();
-        if let Some(wanted) = self.layout.filter(|wanted| *wanted != genesis.layout && !Guard::LayoutCompared.is_out())
+        if let Some(wanted) =
+            self.layout.filter(|wanted| *wanted != genesis.layout && !Guard::LayoutCompared.is_out())
         {
             return Err(BuildError::Layout { found: genesis.layout, wanted });
         }

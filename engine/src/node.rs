@@ -48,8 +48,8 @@ pub(crate) fn remembered(folder: &Path) -> Result<Option<ClusterId>, BuildError>
                             been, remove this file: the next start writes it again";
                 io::Error::new(io::ErrorKind::InvalidData, format!("{why} ({todo})"))
             };
-            let node: Node =
-                serde_json::from_slice(&bytes).map_err(|error| fail("understand")(damaged(error.to_string())))?;
+            let node: Node = serde_json::from_slice(&bytes)
+                .map_err(|error| fail("understand")(damaged(error.to_string())))?;
             let found = node.cluster.parse::<ClusterId>();
             Ok(Some(found.map_err(|error| fail("understand the cluster in")(damaged(error.to_string())))?))
         }

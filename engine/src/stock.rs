@@ -98,7 +98,8 @@ pub(crate) fn open_log(
     let layout = genesis.layout;
     let expected =
         Expected { cluster: genesis.cluster.bytes(), stride: layout.stride(), layout: layout.to_bytes() };
-    let expected = if Guard::SpillOfCluster.is_out() { as_found(storage.as_ref(), expected) } else { expected };
+    let expected =
+        if Guard::SpillOfCluster.is_out() { as_found(storage.as_ref(), expected) } else { expected };
     let (mut log, report) = match Log::open(storage, &expected) {
         Ok(opened) => opened,
         Err(OpenError::Io(error)) => return Err(format!("failed to read {}: {error}", path.display())),

@@ -154,7 +154,7 @@ impl Life {
                 self.engine.shutdown();
                 // The stop waits for a grant that is under way, not for ever.
                 self.queue.extend(self.jobs.try_iter());
-                while self.producer.reserve.is_granting() && latency() % 4 != 0 {
+                while self.producer.reserve.is_granting() && !latency().is_multiple_of(4) {
                     let Some(job) = self.queue.pop_front() else { break };
                     let _ = self.done.send(self.registrar.run(job));
                     self.producer.collect();

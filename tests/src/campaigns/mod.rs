@@ -48,8 +48,8 @@ pub use parts::{Ending, Runner, attempt};
 pub use progress::{Progress, grouped};
 pub use record::{Line, Machine, Record};
 pub use revision::{Revision, root};
-pub use soak::Soak;
 pub use sizes::{Plan, SIZES, plan};
+pub use soak::Soak;
 pub use tally::{Mutant, Tally};
 
 /// How much of a campaign is run.

@@ -108,12 +108,10 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     let mut live = seat::live(folder, None);
     let workers = (0..).zip(workers).map(|(worker, pair)| WorkerEntry {
         worker,
-        record: pair
-            .map(|pair| versioned(&pair, Row::worker_record))
-            .map_err(|flaw| ReadError::Damaged {
-                what: Place::worker(worker).to_string(),
-                why: flaw.to_string(),
-            }),
+        record: pair.map(|pair| versioned(&pair, Row::worker_record)).map_err(|flaw| ReadError::Damaged {
+            what: Place::worker(worker).to_string(),
+            why: flaw.to_string(),
+        }),
         live: live.remove(&worker),
     });
     let workers = workers.collect();
