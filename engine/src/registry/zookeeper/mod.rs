@@ -105,6 +105,8 @@ impl ZooKeeperRegistry {
         let mut tree = if let (Some(folder), Some(seat)) = (&options.folder, &seat) {
             let era = Memory::latest(folder, genesis.cluster, found);
             let memory = Memory::of_seat(folder, seat.number(), genesis.cluster, &era);
+            // Whatever it comes to: this process may write nothing for minutes, and end.
+            memory.keep();
             let others = Memory::all(folder, genesis.cluster, &era);
             let mut tree = Tree::new(link, genesis, era, memory);
             tree.know(others);

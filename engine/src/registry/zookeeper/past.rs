@@ -92,6 +92,9 @@ impl Past {
     }
 }
 
+/// Eras remembered that are over: there is one more with each fence.
+const MOST_ENDED: usize = 64;
+
 /// What one process wrote last: in its file, where it has a folder.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Memory {
@@ -101,6 +104,9 @@ pub(super) struct Memory {
     version: u32,
     cluster: String,
     era: Era,
+    /// The names of those that a fence had ended, the latest last: whatever a clock says, none of them is the present.
+    #[serde(default)]
+    ended: Vec<String>,
     /// The latest written first.
     nodes: Vec<(String, Sight)>,
 }
@@ -109,14 +115,18 @@ impl Memory {
     /// A memory that ends with the process.
     pub(super) fn new(cluster: ClusterId, era: &Era) -> Self {
         let (cluster, era) = (cluster.to_string(), era.clone());
-        Self { path: None, version: VERSION, cluster, era, nodes: Vec::new() }
+        Self { path: None, version: VERSION, cluster, era, ended: Vec::new(), nodes: Vec::new() }
     }
 
     /// The memory of the process in that seat; what an earlier one knew is kept while the registry is the same.
     pub(super) fn of_seat(folder: &Path, seat: u32, cluster: ClusterId, era: &Era) -> Self {
         let path = folder.join(format!("{PREFIX}{seat}"));
-        let known = read(&path).filter(|known| known.is_of(cluster) && known.era.name == era.name);
-        Self { path: Some(path), ..known.unwrap_or_else(|| Self::new(cluster, era)) }
+        let known = read(&path).filter(|known| known.is_of(cluster));
+        let mut memory = Self { path: Some(path), ..known.unwrap_or_else(|| Self::new(cluster, era)) };
+        if memory.era.name != era.name {
+            memory.begin(era);
+        }
+        memory
     }
 
     /// What it knows.
@@ -134,19 +144,28 @@ impl Memory {
 
     /// The era that was found, or one after it that a process of the folder knew.
     pub(super) fn latest(folder: &Path, cluster: ClusterId, found: Era) -> Era {
-        memories(folder, cluster)
-            .map(|known| known.era)
-            .fold(found, |latest, known| if latest.is_before(&known) { known } else { latest })
+        let later = |latest: Era, known: Self| if known.is_after(&latest) { known.era } else { latest };
+        memories(folder, cluster).fold(found, later)
+    }
+
+    /// Whether that era was over before the one that is remembered.
+    pub(super) fn is_after(&self, era: &Era) -> bool {
+        self.ended.contains(&era.name) || era.is_before(&self.era)
     }
 
     fn is_of(&self, cluster: ClusterId) -> bool {
         self.version == VERSION && self.cluster == cluster.to_string()
     }
 
-    /// The registry was opened anew: nothing of before is of use.
+    /// The registry was fenced: of what was before, only that it is over is of use.
     pub(super) fn begin(&mut self, era: &Era) {
-        self.era = era.clone();
+        let before = std::mem::replace(&mut self.era, era.clone());
+        self.ended.retain(|name| *name != before.name && *name != era.name);
+        self.ended.push(before.name);
+        let surplus = self.ended.len().saturating_sub(MOST_ENDED);
+        self.ended.drain(..surplus);
         self.nodes.clear();
+        self.keep();
     }
 
     /// Remembers a node that was written just now.
@@ -154,6 +173,11 @@ impl Memory {
         self.nodes.retain(|(known, _)| known != path);
         self.nodes.insert(0, (path.to_owned(), sight));
         self.nodes.truncate(MOST);
+        self.keep();
+    }
+
+    /// Writes it down, where it has a file.
+    pub(super) fn keep(&self) {
         let Some(path) = &self.path else { return };
         let write = || {
             let beside = path.with_added_extension("new");
@@ -229,5 +253,25 @@ mod tests {
             assert_eq!(latest(ours, &found), found, "fenced since then");
         }
         assert_eq!(latest(other, &era("a", 7, 100)).name, "a", "the memory is of another cluster");
+    }
+
+    #[test]
+    fn an_era_that_was_seen_to_end_is_not_the_present_again_whatever_the_clock_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = ClusterId::from_bytes([1; 16]);
+        // It was begun while the ensemble's clock was an hour fast.
+        let (first, second) = (era("a", 7, 3_600_000), era("b", 9, 200));
+        let mut memory = Memory::of_seat(folder.path(), 0, cluster, &first);
+        memory.begin(&second);
+        assert!(!first.is_before(&second) && memory.is_after(&first));
+        assert_eq!(Memory::latest(folder.path(), cluster, first.clone()), second, "at once, and in the file");
+
+        // Fenced while nobody ran: the next process learns it from the file of the one before.
+        let third = era("c", 11, 100);
+        drop(Memory::of_seat(folder.path(), 0, cluster, &third));
+        for ended in [&first, &second] {
+            assert_eq!(Memory::latest(folder.path(), cluster, ended.clone()), third);
+        }
+        assert_eq!(Memory::latest(folder.path(), cluster, era("d", 13, 50)).name, "d", "fenced once more");
     }
 }

@@ -229,7 +229,7 @@ impl Tree {
             Ok(era) if era.name == self.era.name => Ok(Standing::Closed(format!(
                 "the era of the registry at {url} was deleted and made again by hand: run `xuid registry fence {url}`"
             ))),
-            Ok(era) if era.is_before(&self.era) => {
+            Ok(era) if self.memory.is_after(&era) => {
                 // By its name: were it only a server that lags behind, the ensemble would have nothing of that name to delete.
                 Ok(self.close(client, &era.name, "it is in an era that a fence had ended"))
             }
@@ -266,7 +266,10 @@ impl Tree {
                 }
             };
             if known.look(Sight::of(&found)) == Look::Older {
-                return self.close_if_restored(client, &path, known);
+                self.close_if_restored(client, &path, known)?;
+                if !matches!(self.standing, Standing::Open) {
+                    return Ok(());
+                }
             }
         }
         Ok(())
