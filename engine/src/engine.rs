@@ -60,11 +60,14 @@ impl Inner {
         }
         let mut threads = lock(&self.threads);
         self.shared.close();
+        // The last clone may end on one of the engine's own threads, in somebody's waker. They wait for each other then, and
+        // that one for nobody.
+        let current = std::thread::current().id();
+        if threads.iter().any(|thread| thread.thread().id() == current) {
+            threads.clear();
+            return;
+        }
         for thread in threads.drain(..) {
-            // The last clone may end on one of the engine's own threads, in somebody's waker.
-            if thread.thread().id() == std::thread::current().id() {
-                continue;
-            }
             if thread.join().is_err() {
                 tracing::error!("a thread of the engine had panicked");
             }

@@ -72,7 +72,12 @@ impl Producer {
                 std::thread::park_timeout(pause);
             }
         }
-        self.await_grant();
+        // A panic over an answer costs what that brought, and not the stop.
+        for step in [Self::await_grant, Self::collect] {
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| step(self))).is_err() {
+                tracing::error!("the producer panicked over an answer at its stop; ids of it may be wasted");
+            }
+        }
         self.finish();
     }
 
@@ -80,6 +85,12 @@ impl Producer {
     /// what lies below.
     fn await_grant(&mut self) {
         let until = self.shared.clock.read().boot + GRANT_WAIT;
+        if self.reserve.is_granting() {
+            // Callers need not wait for it.
+            let service = lock(&self.shared.gate).close();
+            let woken = self.account(service);
+            wake(woken);
+        }
         while self.reserve.is_granting() {
             let left = until.saturating_sub(self.shared.clock.read().boot);
             let Ok(done) = self.done.recv_timeout(Duration::from_nanos(left)) else {

@@ -279,9 +279,9 @@ impl Reserve {
         Some(Job::Grant { spill: log.id(), from, upto })
     }
 
-    /// Whether a grant is under way.
+    /// Whether a grant is under way whose extents can be read.
     pub(crate) fn is_granting(&self) -> bool {
-        self.granting
+        self.granting && self.log.is_some()
     }
 
     /// The registry's answer to a grant.

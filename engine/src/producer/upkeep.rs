@@ -233,6 +233,7 @@ impl Upkeep {
     }
 
     fn take(&mut self, wish: Wish, cause: Cause, jobs: &Sender<Job>) {
+        self.void_take = false;
         self.taking = jobs.send(Job::Take { reach: wish.end - wish.now, wish, cause }).is_ok();
     }
 
