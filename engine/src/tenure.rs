@@ -73,6 +73,10 @@ pub(crate) enum TakeError {
     NoneFree { earliest: u64 },
     #[error("none of the registry's worker records can be used")]
     NoneUsable,
+    #[error(
+        "the record of worker {worker} says less than was granted here: the registry was restored and needs a fence"
+    )]
+    WentBack { worker: u32 },
     #[error("nobody knows whether the registry stored the window: {why}")]
     InDoubt { why: String },
     #[error("worker {worker} is held by {owner}, reserved up to tick {until}")]
@@ -235,6 +239,11 @@ impl Tenure {
         }
         let mut refused = wish.except.clone();
         refused.extend(self.gone_back(&entries));
+        if let Some(worker) =
+            wish.pinned.filter(|pinned| refused.contains(pinned) && !wish.except.contains(pinned))
+        {
+            return Err(TakeError::WentBack { worker });
+        }
         let preferred = wish.pinned.or_else(|| self.registry.last_worker());
         // A worker that slips away to another process is passed over, so this ends with the rows.
         loop {
