@@ -156,7 +156,10 @@ impl<'s> Connection<'s> {
             match self.writer.try_write(proof::portion(self.outbox.rest())) {
                 Ok(count @ 1..) => self.was_written(count),
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    proof::not_written();
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }

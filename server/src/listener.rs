@@ -53,13 +53,14 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// It can't be raised to what a server with so many threads needs to start.
 pub(crate) fn allow_connections(connections: usize, threads: usize) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let wanted = connections as u64 + OTHER_FILES;
+    let runtimes = FILES_A_THREAD * threads as u64;
+    let wanted = connections as u64 + OTHER_FILES + runtimes;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(now) = current.filter(|current| *current < wanted) else { return Ok(()) };
     let possible = maximum.map_or(wanted, |maximum| maximum.min(wanted));
     let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum });
     let allowed = if raised.is_ok() { possible } else { now };
-    let least = LEAST_FILES + FILES_A_THREAD * threads as u64;
+    let least = LEAST_FILES + runtimes;
     ensure!(
         allowed >= least,
         "too many open files: {allowed} are allowed (ulimit -n), and a server with {threads} threads needs {least} before \

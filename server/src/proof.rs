@@ -124,6 +124,11 @@ thread_local! {
     static CUT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
+/// Nothing of the last portion was written.
+pub(crate) fn not_written() {
+    CUT.set(false);
+}
+
 /// So much of the last portion was written.
 pub(crate) fn written() {
     if CUT.get() {

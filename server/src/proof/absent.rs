@@ -14,6 +14,10 @@ pub(crate) fn portion(rest: &[u8]) -> &[u8] {
     rest
 }
 
+/// Nothing of it was written.
+#[inline]
+pub(crate) fn not_written() {}
+
 /// Some of it was written.
 #[inline]
 pub(crate) fn written() {}
