@@ -84,6 +84,12 @@ impl Producer {
     /// A grant that is under way moves the spill's mark whether anybody waits for it or not: nobody else would ever find
     /// what lies below.
     fn await_grant(&mut self) {
+        self.await_grant_by(|done, left| done.recv_timeout(left).ok());
+    }
+
+    /// Whoever drives the engine by hand says how the registrar's next answer comes within what is left of the wait: no
+    /// other thread sends it.
+    pub(crate) fn await_grant_by(&mut self, mut next: impl FnMut(&Receiver<Done>, Duration) -> Option<Done>) {
         let until = self.shared.clock.read().boot + GRANT_WAIT;
         if self.reserve.is_granting() {
             // Callers need not wait for it.
@@ -93,7 +99,7 @@ impl Producer {
         }
         while self.reserve.is_granting() {
             let left = until.saturating_sub(self.shared.clock.read().boot);
-            let Ok(done) = self.done.recv_timeout(Duration::from_nanos(left)) else {
+            let Some(done) = next(&self.done, Duration::from_nanos(left)) else {
                 tracing::warn!("the registry has not answered a grant: its ids are lost if it was made");
                 return;
             };

@@ -15,7 +15,8 @@ use crate::{Order, Run};
 const DRAINED: usize = 1_500;
 
 impl Node {
-    fn issued(&mut self, first: u64, len: u32) {
+    fn issued(&mut self, life: &mut Life, first: u64, len: u32) {
+        life.got += u64::from(len);
         lock(&self.exchange.oracle).issued(self.number, first, len, self.most);
     }
 
@@ -37,7 +38,7 @@ impl Node {
                 life.last_ordered = life.last_ordered.max(above);
             }
             ids += u64::from(run.len());
-            self.issued(run.raw(), run.len());
+            self.issued(life, run.raw(), run.len());
         }
         ids
     }
@@ -91,7 +92,7 @@ impl Node {
             match life.engine.try_next_id() {
                 Ok(id) => {
                     self.look_at(life);
-                    self.issued(id.raw(), 1);
+                    self.issued(life, id.raw(), 1);
                 }
                 Err(error) => {
                     self.refused(error);
@@ -107,7 +108,7 @@ impl Node {
             match life.handles[at].next_id() {
                 Ok(id) => {
                     self.look_at(life);
-                    self.issued(id.raw(), 1);
+                    self.issued(life, id.raw(), 1);
                 }
                 Err(error) => {
                     self.refused(error);
@@ -146,7 +147,7 @@ impl Node {
         self.summary.trouble("threads", 1);
         self.look_at(life);
         for id in lock(&got).drain(..) {
-            self.issued(id, 1);
+            self.issued(life, id, 1);
         }
         match ended {
             Ok(error) => {

@@ -101,7 +101,7 @@ pub(super) fn campaign(
                     match result.unwrap_or_else(|panic| Err(format!("panicked: {}", said(&*panic)))) {
                         Ok(tally) => {
                             mine.add(&tally);
-                            progress.one_more(tally.ids, 0);
+                            progress.one_more(tally.ids, tally.failures.len() as u64);
                         }
                         Err(why) => {
                             mine.failures.push(format!("trial {n}: {why}"));

@@ -138,11 +138,17 @@ mutants! {
 }
 
 impl Mutant {
-    /// The first history below `most` that says one of the signs, and what it says.
+    /// The first history below `most` that says one of the signs, and what it says. With every guard in place the same
+    /// history says nothing, or it is not the loss that shows.
     pub(super) fn shows(&self, theme: Option<Theme>, signs: &[&str], most: u64) -> Option<(u64, String)> {
         let is_sign = |why: &String| signs.iter().any(|sign| why.contains(sign));
         let failure = |n: u64| history(seed(n), theme, false).err().filter(is_sign).map(|why| (n, why));
-        Guard::without(self.out, || (0..most).find_map(failure))
+        let found = Guard::without(self.out, || (0..most).find_map(failure));
+        if let Some((n, why)) = &found {
+            let whole = history(seed(*n), theme, false).err();
+            assert_eq!(whole, None, "{}, history {n}, with every guard in place; without: {why}", self.name);
+        }
+        found
     }
 }
 

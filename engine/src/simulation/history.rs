@@ -1,8 +1,10 @@
 //! One history: a cluster, a script of misfortunes, then better times, and the end.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::campaigns::said;
 use super::chance::Chance;
 use super::clock::{Change, SimClock, Time};
 use super::line::{Exchange, State};
@@ -78,33 +80,33 @@ pub(super) struct History {
     /// Whether it has one.
     pub(super) has_clock: bool,
     pub(super) unfenced: bool,
+    /// When times got better.
+    better: u64,
+    /// Nodes that were stopped for good, since there is no worker for them.
+    retired: Vec<usize>,
     trace: Option<Vec<String>>,
 }
 
-/// The whole of a history.
-pub(super) fn run(plan: &Plan) -> Result<Summary, String> {
+/// The whole of a history: its figures, and what was wrong with it.
+pub(super) fn run(plan: &Plan) -> (Summary, Result<(), String>) {
     let mut history = History::new(plan);
-    while history.summary.steps < plan.steps {
-        history.event();
-    }
-    history.better_times();
-    let begin = history.time.now();
-    let served = history.recover().and_then(|()| history.come_near(begin)).and_then(|()| history.settled());
-    history.end();
-    let verdict = lock(&history.exchange.oracle).verdict().and(served).and_then(|()| history.marks());
-    history.summary.ids = lock(&history.exchange.oracle).ids;
+    // A panic of the engine is a finding, and what came twice before it is a worse one.
+    let lived = catch_unwind(AssertUnwindSafe(|| history.all(plan.steps)));
+    let lived = lived.unwrap_or_else(|panic| Err(format!("panicked: {}", said(&*panic))));
+    let mut oracle = lock(&history.exchange.oracle);
+    let verdict = oracle.verdict().and(lived).and_then(|()| history.marks());
+    history.summary.ids = oracle.ids;
+    history.summary.duplicates = oracle.duplicates;
+    history.summary.digest = oracle.digest;
+    drop(oracle);
     history.summary.simulated = history.time.now() - BEGIN;
     for node in &history.nodes {
         history.summary.add(&node.summary);
     }
-    match (verdict, history.trace) {
-        (Ok(()), _) => Ok(history.summary),
-        (Err(why), None) => Err(format!("{:?}: {why}", history.theme)),
-        (Err(why), Some(lines)) => {
-            let last = lines.len().saturating_sub(80);
-            Err(format!("{:?}: {why}\n{}", history.theme, lines[last..].join("\n")))
-        }
-    }
+    let lines = history.trace.unwrap_or_default();
+    let last = &lines[lines.len().saturating_sub(80)..];
+    let told = |why| [format!("{:?}: {why}", history.theme)].iter().chain(last).cloned().collect::<Vec<_>>();
+    (history.summary, verdict.map_err(|why| told(why).join("\n")))
 }
 
 /// Four workers of a small layout.
@@ -183,6 +185,8 @@ impl History {
             clock_right: clock < 70,
             has_clock,
             unfenced: plan.unfenced,
+            better: BEGIN,
+            retired: Vec::new(),
             trace: plan.trace.then(Vec::new),
         };
         for node in 0..history.nodes.len() {
@@ -218,11 +222,25 @@ impl History {
             clock_right: has_clock,
             has_clock,
             unfenced: false,
+            better: BEGIN,
+            retired: Vec::new(),
             trace: None,
             chance,
         };
         (0..history.nodes.len()).for_each(|node| history.start(node));
         history
+    }
+
+    /// From the first event to the end of all.
+    fn all(&mut self, steps: u64) -> Result<(), String> {
+        while self.summary.steps < steps {
+            self.event();
+        }
+        self.better_times();
+        let begin = self.better;
+        let served = self.recover().and_then(|()| self.come_near(begin)).and_then(|()| self.settled());
+        self.end();
+        self.remains().and(served)
     }
 
     pub(super) fn say(&mut self, what: impl FnOnce() -> String) {
@@ -297,6 +315,7 @@ impl History {
     /// Faults end, clocks are right, and everybody runs.
     pub(super) fn better_times(&mut self) {
         self.say(|| "better times".into());
+        self.better = self.time.now();
         self.exchange.store.mend();
         self.exchange.down_until.store(0, Ordering::Relaxed);
         *lock(&self.exchange.off) = self.has_clock.then_some(0);
@@ -317,13 +336,32 @@ impl History {
             }
             self.start(at);
         }
+        self.start_everybody();
         let marks = self.marks_now();
         self.say(|| marks);
         // There are as many workers as there are; who is beyond them goes.
         while self.running() > self.usable() as usize {
             let Some(last) = self.nodes.iter().rposition(|node| node.life.is_some()) else { break };
             self.stop(last);
+            self.retired.push(last);
             self.summary.trouble("nodes without a worker", 1);
+        }
+    }
+
+    /// Whoever could not start tries again, as whatever supervises a process has it do; where nothing is wrong any more
+    /// but a file that nobody can read, it need not succeed.
+    fn start_everybody(&mut self) {
+        while self.nodes.iter().any(|node| node.life.is_none()) {
+            if self.exchange.store.outsider().is_none() {
+                self.summary.trouble("registries that nobody can open", 1);
+                return;
+            }
+            if self.time.now() > self.better + BOUND {
+                return;
+            }
+            self.summary.trouble("starts made again", 1);
+            self.pass(250 * MS);
+            (0..self.nodes.len()).for_each(|at| self.start(at));
         }
     }
 
@@ -341,7 +379,7 @@ impl History {
 
     /// Every node serves calls of every order within the bound.
     pub(super) fn recover(&mut self) -> Result<(), String> {
-        let begin = self.time.now();
+        let begin = self.better;
         // Without a registry's time to hold it back, an E that is ahead still may reserve a worker once more, which nobody
         // has before the right time passes that mark.
         let bound = if self.has_clock { BOUND } else { BOUND + REACH };
@@ -350,17 +388,24 @@ impl History {
             self.pass(50 * MS);
             lacking = (0..self.nodes.len()).filter(|at| !self.serves(*at)).collect();
             if lacking.is_empty() {
-                self.summary.recovery = self.time.now() - begin;
+                self.summary.recovery = Some(self.time.now() - begin);
                 return Ok(());
             }
             // Not in small steps all the way.
             self.pass(200 * MS);
         }
-        if self.running() > self.usable() as usize {
+        if self.is_hopeless() {
+            self.summary.trouble("recoveries that no clock could bring", 1);
             return Ok(());
         }
         let told: Vec<String> = lacking.into_iter().map(|at| self.lament(at)).collect();
         Err(format!("{}, and not recovered: {}", self.marks_now(), told.join("; ")))
+    }
+
+    /// Some node has no worker to go to, and waits for the right time to pass its E, however long that is: where no
+    /// registry's time keeps marks near.
+    fn is_hopeless(&self) -> bool {
+        !self.has_clock && self.running() > self.usable() as usize
     }
 
     /// Every E is near the right time.
@@ -368,8 +413,8 @@ impl History {
         loop {
             let off = |node: &Node| node.e().is_some_and(|e| e.abs_diff(self.time.now()) >= SECOND);
             let Some(at) = self.nodes.iter().position(off) else { return Ok(()) };
-            // Without a worker to go to, it waits for the right time to pass it, however long that is.
-            if self.running() > self.usable() as usize {
+            if self.is_hopeless() {
+                self.summary.trouble("clocks that stayed far off", 1);
                 return Ok(());
             }
             if self.time.now() > begin + NEAR + REACH {
@@ -433,15 +478,17 @@ impl History {
     fn serves(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
         if node.life.is_none() {
-            return true;
+            return self.retired.contains(&at) || self.exchange.store.outsider().is_none();
         }
         let behind = |error: IdError| {
             // After a switch of worker ordered ids wait until E passes the last one, however long that is.
             error.kind() == IdErrorKind::ClockBehind
                 && error.retry_after().is_some_and(|wait| !wait.is_zero())
         };
-        let e = node.e().unwrap_or(0);
-        let waits = self.layout.tick_at_ns(e).is_none_or(|tick| tick <= node.most);
+        // Ordered ids that were cut for a call which then got none hold the next ones back, too: what counts is not the
+        // last one that came, but how far E ever was in this life.
+        let (e, most) = (node.e().unwrap_or(0), node.life.as_ref().map_or(0, |life| life.most));
+        let waits = self.layout.tick_at_ns(e).is_none_or(|tick| tick <= most);
         let any = node.ask(1, Order::Any).is_ok();
         let fresh = node.ask(1, Order::Fresh).is_ok();
         let ordered = match node.ask(1, Order::Ordered) {

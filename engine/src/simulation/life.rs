@@ -71,6 +71,13 @@ pub(super) struct Life {
     pub(super) waiting: Vec<Waiting>,
     /// The last ordered id that a caller got.
     pub(super) last_ordered: u64,
+    /// The highest tick that E ever reached.
+    pub(super) most: u64,
+    /// Ids that callers got.
+    pub(super) got: u64,
+    /// Grants that its stop waited for and got, and did not get.
+    pub(super) awaited: u64,
+    pub(super) given_up: u64,
     next_turn: u64,
     next_job: u64,
     wakes: u64,
@@ -107,6 +114,10 @@ impl Life {
             handles,
             waiting: Vec::new(),
             last_ordered: 0,
+            most: 0,
+            got: 0,
+            awaited: 0,
+            given_up: 0,
             next_turn: time.now(),
             next_job: time.now(),
             wakes: 0,
@@ -133,7 +144,7 @@ impl Life {
     }
 
     /// Does it. A job that comes while there is none begins `latency` nanoseconds later.
-    pub(super) fn act(&mut self, deed: Deed, time: &Time, mut latency: impl FnMut() -> u64) {
+    pub(super) fn act(&mut self, deed: Deed, time: &Time, latency: impl FnMut() -> u64) {
         match deed {
             Deed::Turn => {
                 let pause = crate::clock::nanos(self.producer.turn());
@@ -152,13 +163,7 @@ impl Life {
             }
             Deed::Close => {
                 self.engine.shutdown();
-                // The stop waits for a grant that is under way, not for ever.
-                self.queue.extend(self.jobs.try_iter());
-                while self.producer.reserve.is_granting() && !latency().is_multiple_of(4) {
-                    let Some(job) = self.queue.pop_front() else { break };
-                    let _ = self.done.send(self.registrar.run(job));
-                    self.producer.collect();
-                }
+                self.await_grant(time, latency);
                 self.producer.finish();
             }
             Deed::Leave => {
@@ -169,6 +174,41 @@ impl Life {
                 self.registrar.close();
             }
         }
+    }
+
+    /// The engine's own wait for a grant that is under way, while the registrar goes on with its jobs: each takes so
+    /// long, and one that takes longer than the stop waits is done after it.
+    fn await_grant(&mut self, time: &Time, mut latency: impl FnMut() -> u64) {
+        if !self.producer.reserve.is_granting() {
+            return;
+        }
+        let (queue, jobs, answers, registrar) =
+            (&mut self.queue, &self.jobs, &self.done, &mut self.registrar);
+        self.producer.await_grant_by(|done, left| {
+            queue.extend(jobs.try_iter());
+            if let Ok(done) = done.try_recv() {
+                return Some(done);
+            }
+            let (takes, left) = (latency(), crate::clock::nanos(left));
+            time.pass(takes.min(left));
+            if takes > left {
+                return None;
+            }
+            let _ = answers.send(registrar.run(queue.pop_front()?));
+            done.try_recv().ok()
+        });
+        if self.producer.reserve.is_granting() {
+            self.given_up += 1;
+        } else {
+            self.awaited += 1;
+        }
+    }
+
+    /// After the engine was closed: counts what was issued out of the runs that threads and handles still have in hand.
+    /// An id that comes all the same is returned.
+    pub(super) fn settle(&mut self) -> Option<crate::Id> {
+        self.handles.clear();
+        self.engine.try_next_id().ok()
     }
 
     /// The producer panicked in a turn: it goes on as its thread does.

@@ -13,6 +13,7 @@ use xuid_spill::{MemoryStorage, SpillId, Storage};
 use super::chance::Chance;
 use super::clock::SimClock;
 use super::fuse::{Armed, Blow, Fuse, FusedClock, FusedStorage, Killed, Panicked, Point};
+use super::history::MS;
 use super::life::{Deed, Life, RESTLESS, open_spill};
 use super::line::{End, Exchange, Line, State};
 use super::summary::Summary;
@@ -240,9 +241,16 @@ impl Node {
     pub(super) fn stop(&mut self) {
         let stopped = self.within("kills in a clean stop", |node, life| {
             node.closing = true;
-            life.act(Deed::Close, &node.exchange.time, || 0);
+            let chance = &mut node.chance;
+            // A registry that is well, or one that takes longer than a stop waits.
+            let (least, most) = if chance.chance(85) { (20_000, 3_000_000) } else { (500 * MS, 2_000 * MS) };
+            life.act(Deed::Close, &node.exchange.time, || chance.magnitude(least, most));
             node.look_at(life);
             node.poll_all(life);
+            if let Some(id) = life.settle() {
+                let number = node.number;
+                lock(&node.exchange.oracle).wrong(|| format!("node {number} issued {id:?} after its stop"));
+            }
             node.closing = false;
             life.act(Deed::Leave, &node.exchange.time, || 0);
             node.check_account(life);
@@ -254,10 +262,12 @@ impl Node {
         self.fuse.cut();
         self.summary.take_in(&life.engine.stats(), life.last_ordered > 0);
         self.summary.trouble("clean stops", 1);
+        self.summary.trouble("grants awaited at a stop", life.awaited);
+        self.summary.trouble("grants that a stop gave up", life.given_up);
         self.leave_seats();
     }
 
-    /// minted + replayed = issued + spilled + wasted + held.
+    /// minted + replayed = issued + spilled + wasted + held, and what was issued is what callers got.
     fn check_account(&mut self, life: &Life) {
         if self.unaccounted {
             return;
@@ -267,8 +277,12 @@ impl Node {
             stats.minted + stats.replayed,
             stats.issued + stats.spilled + stats.wasted.total() + stats.held.total(),
         );
+        let node = self.number;
+        if stats.issued != life.got {
+            lock(&self.exchange.oracle)
+                .wrong(|| format!("node {node} counts {} ids issued, {} came", stats.issued, life.got));
+        }
         if income != outgo {
-            let node = self.number;
             lock(&self.exchange.oracle)
                 .wrong(|| format!("node {node} is {income} ids in and {outgo} out: {stats:?}"));
         }
@@ -317,7 +331,9 @@ impl Node {
             lock(&self.exchange.oracle).wrong(|| format!("E of node {node} went from {before} back to {e}"));
         }
         life.seen = (e, switches);
-        self.most = self.most.max(life.shared.layout.tick_at_ns(e).unwrap_or(0));
+        let tick = life.shared.layout.tick_at_ns(e).unwrap_or(0);
+        life.most = life.most.max(tick);
+        self.most = self.most.max(tick);
     }
 
     /// E as it stands.

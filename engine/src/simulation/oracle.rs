@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::images::twice;
 use crate::layout::Layout;
 
 /// Consecutive ids that a caller got.
@@ -43,6 +44,10 @@ pub(super) struct Oracle {
     wrong: Option<String>,
     /// Ids issued.
     pub(super) ids: u64,
+    /// Ids that came twice, once there is a verdict.
+    pub(super) duplicates: u64,
+    /// Of all that was issued, in its order.
+    pub(super) digest: u64,
     /// A lie, for the test of the oracle itself.
     pub(super) plant: Plant,
 }
@@ -57,6 +62,8 @@ impl Oracle {
             inherited: BTreeMap::new(),
             wrong: None,
             ids: 0,
+            duplicates: 0,
+            digest: 0,
             plant: Plant::Nothing,
         }
     }
@@ -107,6 +114,10 @@ impl Oracle {
     /// A caller of `node` got a run; `most` is the highest tick that E ever reached there.
     pub(super) fn issued(&mut self, node: usize, first: u64, len: u32, most: u64) {
         self.ids += u64::from(len);
+        for word in [node as u64, first, u64::from(len)] {
+            // As FNV mixes.
+            self.digest = (self.digest ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        }
         if let Plant::Twice(left) = &mut self.plant {
             *left = left.saturating_sub(1);
             if *left == 0 {
@@ -133,8 +144,18 @@ impl Oracle {
         }
     }
 
+    /// All that was issued, in ascending order.
+    pub(super) fn spans(&self) -> Vec<Range<u64>> {
+        let span = |issued: &Issued| issued.first..issued.first + u64::from(issued.len);
+        let mut spans: Vec<_> = self.issued.iter().map(span).collect();
+        spans.sort_unstable_by_key(|span| span.start);
+        spans
+    }
+
     /// The verdict: an id that came twice, or else whatever else was wrong.
     pub(super) fn verdict(&mut self) -> Result<(), String> {
+        let spans = self.spans();
+        self.duplicates = twice(spans);
         self.issued.sort_unstable_by_key(|issued| issued.first);
         for pair in self.issued.windows(2) {
             if pair[0].first + u64::from(pair[0].len) > pair[1].first {

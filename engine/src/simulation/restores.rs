@@ -4,7 +4,7 @@
 use super::history::Plan;
 use super::oracle::Plant;
 use super::script::Theme;
-use super::{LONG, SHORT, planned, seed};
+use super::{LONG, SHORT, planned, seed, whole};
 
 /// Within so many histories it must show.
 const MOST: u64 = 500;
@@ -46,7 +46,9 @@ fn an_id_that_is_reported_twice_is_found_wherever_it_is() {
             plant: Plant::Twice(nth),
             ..Plan::default()
         };
-        let why = planned(&plan).unwrap_err();
+        let (summary, verdict) = whole(&plan);
+        let why = verdict.unwrap_err();
+        assert_eq!(summary.duplicates, 1);
         assert!(why.contains("an id came twice"), "{why}");
     }
 }

@@ -150,3 +150,27 @@ fn a_panic_over_an_answer_of_the_registrar_leaves_nobody_without_a_worker() {
     }
     assert!(panics > 20, "{panics} panics");
 }
+
+/// What the judge of recoveries must not forgive: a node without a process, and one without a worker.
+#[test]
+fn a_node_that_does_not_run_or_has_no_worker_has_not_recovered() {
+    let mut history = History::told(layout(), 2, true, &settings());
+    history.pass(SECOND);
+    history.better_times();
+    history.nodes[1].crash(false);
+    let why = history.recover().unwrap_err();
+    assert!(why.contains("not recovered: node 1"), "{why}");
+
+    for has_clock in [true, false] {
+        let mut history = History::told(layout(), 1, has_clock, &settings());
+        history.pass(SECOND);
+        history.better_times();
+        history.crash(0);
+        reserve(&history, 0..4, BEGIN + 24 * HOUR);
+        history.start(0);
+        let recovered = history.recover();
+        // A registry that has a clock never lets marks be so far ahead; without one nobody can tell.
+        assert_eq!(recovered.is_err(), has_clock, "{recovered:?}");
+        assert_eq!(history.summary.recovery, None);
+    }
+}

@@ -17,7 +17,10 @@ fn bites(out: Guard, theme: Theme) {
     let failure = |n| history(seed(n), Some(theme), false).err().filter(is_sign);
     let found = Guard::without(&[out], || (0..MOST).find_map(|n| failure(n).map(|why| (n, why))));
     match found {
-        Some((n, why)) => println!("without {out:?}, history {n}: {why}"),
+        Some((n, why)) => {
+            println!("without {out:?}, history {n}: {why}");
+            assert_eq!(history(seed(n), Some(theme), false).err(), None, "with every guard in place");
+        }
         None => panic!("without {out:?} no history of {MOST} says one of {signs:?}"),
     }
 }

@@ -44,7 +44,7 @@ const STEP: u64 = 8_192;
 const SPILL: SpillId = SpillId::from_bytes([0x5b; 16]);
 
 pub(super) fn run() {
-    campaign("files", DEFAULT, image);
+    campaign("files", DEFAULT, |number| Ok(image(number)));
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,20 +75,22 @@ fn path() -> &'static Path {
 /// The bytes of the whole file.
 fn whole() -> &'static [u8] {
     static WHOLE: OnceLock<Vec<u8>> = OnceLock::new();
-    WHOLE.get_or_init(|| {
-        let disk = MemoryStorage::new();
-        let mut tenure =
-            Tenure::new(Box::new(MemoryRegistry::new(genesis())), Token::default(), String::new());
-        let storage = Box::new(disk.clone());
-        let made = stock::create_log(storage, DEFAULT_BYTES, SPILL, path(), &genesis(), &mut tenure);
-        let mut log = made.expect("nothing fails in memory");
-        for start in (0..HEAD).step_by(STEP as usize) {
-            let extents: Vec<Extent> = (start..HEAD.min(start + STEP)).map(extent).collect();
-            log.append(&extents).expect("nothing fails in memory");
-            log.sync().expect("nothing fails in memory");
-        }
-        disk.bytes()
-    })
+    WHOLE.get_or_init(|| filled(extent))
+}
+
+/// The bytes of a file with these extents.
+fn filled(extent: impl Fn(u64) -> Extent) -> Vec<u8> {
+    let disk = MemoryStorage::new();
+    let mut tenure = Tenure::new(Box::new(MemoryRegistry::new(genesis())), Token::default(), String::new());
+    let storage = Box::new(disk.clone());
+    let made = stock::create_log(storage, DEFAULT_BYTES, SPILL, path(), &genesis(), &mut tenure);
+    let mut log = made.expect("nothing fails in memory");
+    for start in (0..HEAD).step_by(STEP as usize) {
+        let extents: Vec<Extent> = (start..HEAD.min(start + STEP)).map(&extent).collect();
+        log.append(&extents).expect("nothing fails in memory");
+        log.sync().expect("nothing fails in memory");
+    }
+    disk.bytes()
 }
 
 thread_local! {
@@ -96,7 +98,7 @@ thread_local! {
     static DISK: RefCell<Option<MemoryStorage>> = const { RefCell::new(None) };
 }
 
-fn image(number: u64) -> Result<Tally, String> {
+fn image(number: u64) -> Tally {
     let mut chance = Chance::new(number);
     let at = number.wrapping_mul(STRIDE) % (3 * SECTORS);
     let damage = [Damage::Cut, Damage::Flip, Damage::Zeros][(at % 3) as usize];
@@ -113,7 +115,8 @@ fn image(number: u64) -> Result<Tally, String> {
         Damage::Flip => bytes[byte as usize] ^= bit,
         Damage::Zeros => bytes[begin as usize..(begin + SECTOR) as usize].fill(0),
     });
-    let judged = judge(&disk, (damage, begin, byte), mark);
+    let mut tally = Tally::default();
+    let judged = judge(&disk, (damage, begin, byte), mark, &mut tally);
     // An append that the judge made is the only other thing that changed, and is at most a sector.
     disk.tamper(|bytes| {
         bytes.resize(DEFAULT_BYTES as usize, 0);
@@ -125,7 +128,9 @@ fn image(number: u64) -> Result<Tally, String> {
         let span = start..whole().len().min(start + 2 * SECTOR as usize);
         disk.tamper(|bytes| bytes[span.clone()].copy_from_slice(&whole()[span.clone()]));
     }
-    judged.map_err(|why| format!("{damage:?} at {begin}, byte {byte}, mark {mark}: {why}"))
+    let told = judged.map_err(|why| format!("{damage:?} at {begin}, byte {byte}, mark {mark}: {why}"));
+    tally.failures.extend(told.err());
+    tally
 }
 
 /// Where the record of an index lies.
@@ -137,8 +142,8 @@ fn judge(
     disk: &MemoryStorage,
     (damage, begin, byte): (Damage, u64, u64),
     mark: u64,
-) -> Result<Tally, String> {
-    let mut tally = Tally::new("files");
+    tally: &mut Tally,
+) -> Result<(), String> {
     let mut tenure = Tenure::new(Box::new(MemoryRegistry::new(genesis())), Token([7; 16]), String::new());
     let told = |error: crate::tenure::GrantError| error.to_string();
     tenure.mark(SPILL, true).map_err(told)?;
@@ -146,7 +151,7 @@ fn judge(
     let mut log = match stock::open_log(Box::new(disk.clone()), path(), &genesis(), &mut tenure)? {
         Opened::Refused(why) if damage == Damage::Cut && !why.is_empty() => {
             tally.note("refused", 1);
-            return Ok(tally);
+            return Ok(());
         }
         Opened::Refused(why) => return Err(format!("refused: {why}")),
         Opened::Log(..) if damage == Damage::Cut => return Err("a file that was cut off was opened".into()),
@@ -171,6 +176,8 @@ fn judge(
         for index in from..upto {
             match read.next_if(|(found, _)| *found == index) {
                 Some((_, found)) if *found != extent(index) => {
+                    // Whatever that is, it is of another index, and comes there as well.
+                    tally.duplicates += found.ids();
                     return Err(format!("{index} reads as {found:?}"));
                 }
                 Some((_, found)) if gone(index) => {
@@ -182,6 +189,7 @@ fn judge(
             }
         }
         if let Some((index, found)) = read.next() {
+            tally.duplicates += found.ids();
             return Err(format!("{index} came beside its turn: {found:?}"));
         }
         log.resume_at(upto);
@@ -202,22 +210,39 @@ fn judge(
             return Err("the damaged copy of the header was not written again".into());
         }
     }
-    Ok(tally)
+    Ok(())
 }
 
 #[test]
 fn damage_beside_the_image_is_noticed() {
     let disk = MemoryStorage::from_bytes(whole().to_vec());
     let (sector, mark) = (slot_at(HEAD - 100) / SECTOR * SECTOR, HEAD - 1_000);
-    assert!(judge(&disk, (Damage::Zeros, HEADERS, HEADERS), mark).is_ok(), "the image is far below the mark");
+    assert!(
+        judge(&disk, (Damage::Zeros, HEADERS, HEADERS), mark, &mut Tally::default()).is_ok(),
+        "the image is far below the mark"
+    );
     disk.tamper(|bytes| bytes[sector as usize..(sector + SECTOR) as usize].fill(0));
-    let why = judge(&disk, (Damage::Zeros, HEADERS, HEADERS), mark).expect_err("records are gone");
+    let why = judge(&disk, (Damage::Zeros, HEADERS, HEADERS), mark, &mut Tally::default())
+        .expect_err("records are gone");
     assert!(why.contains("is lost, and was not damaged"), "{why}");
     // A well-formed record of another index in its place is no better than none.
     disk.tamper(|bytes| {
         bytes.copy_within((sector + SECTOR) as usize..(sector + 2 * SECTOR) as usize, sector as usize);
     });
-    let why =
-        judge(&disk, (Damage::Zeros, HEADERS, HEADERS), mark).expect_err("records are in the wrong slots");
+    let why = judge(&disk, (Damage::Zeros, HEADERS, HEADERS), mark, &mut Tally::default())
+        .expect_err("records are in the wrong slots");
     assert!(why.contains("is lost, and was not damaged"), "{why}");
+}
+
+#[test]
+fn a_record_that_reads_as_another_counts_as_ids_that_came_twice() {
+    let disk = MemoryStorage::from_bytes(whole().to_vec());
+    let (sector, mark) = (slot_at(HEAD - 100) / SECTOR * SECTOR, HEAD - 1_000);
+    // Well-formed, each under its own index, but what the record before it says.
+    let shifted = filled(|index| extent(index.saturating_sub(1)));
+    let span = sector as usize..(sector + SECTOR) as usize;
+    disk.tamper(|bytes| bytes[span.clone()].copy_from_slice(&shifted[span.clone()]));
+    let mut tally = Tally::default();
+    let why = judge(&disk, (Damage::Zeros, HEADERS, HEADERS), mark, &mut tally).expect_err("it is forged");
+    assert!(why.contains("reads as") && tally.duplicates > 0, "{why}, {}", tally.duplicates);
 }

@@ -1,11 +1,9 @@
 //! The campaign of simulated histories.
 
-use std::collections::BTreeMap;
-
-use super::{Tally, campaign};
+use super::campaign;
 use crate::simulation::history::Plan;
 use crate::simulation::summary::WANTED;
-use crate::simulation::{LONG, planned, seed};
+use crate::simulation::{LONG, seed, whole};
 
 /// Of so many histories, each kind of trouble is in one at least.
 const MANY: u64 = 2_000;
@@ -16,15 +14,13 @@ const DEFAULT: u64 = 200;
 pub(super) fn run() {
     let total = campaign("simulation", DEFAULT, |n| {
         let seed = seed(n);
-        match planned(&Plan { seed, steps: LONG, ..Plan::default() }) {
-            Ok(summary) => Ok(summary.tally()),
-            Err(why) => Ok(Tally {
-                duplicates: u64::from(why.contains("an id came twice")),
-                failures: vec![format!("XUID_HISTORY={seed} XUID_STEPS={LONG}: {why}")],
-                notes: BTreeMap::from([("histories that failed".to_owned(), 1)]),
-                ..Tally::default()
-            }),
+        let (summary, verdict) = whole(&Plan { seed, steps: LONG, ..Plan::default() });
+        let mut tally = summary.tally();
+        if let Err(why) = verdict {
+            tally.failures.push(format!("XUID_HISTORY={seed} XUID_STEPS={LONG}: {why}"));
+            tally.note("histories that failed", 1);
         }
+        Ok(tally)
     });
     if total.trials >= MANY {
         for what in WANTED {

@@ -7,5 +7,5 @@ use crate::simulation::images;
 const DEFAULT: u64 = 320;
 
 pub(super) fn run() {
-    campaign("power", DEFAULT, |n| images::image(n).map_err(|why| format!("image {n}: {why}")));
+    campaign("power", DEFAULT, images::image);
 }

@@ -1,9 +1,9 @@
 //! The campaign of mutants: every guard is taken out in turn, and each loss must be noticed.
 //!
-//! A trial is a mutant. One that histories can catch is looked for in the very histories that the campaign `simulation`
-//! runs, and then in those of a theme. Of a named test of this binary the binary is asked by name, as a child, so
-//! that a test which is gone or renamed is a failure. Models of loom and tests of other packages are other builds: the
-//! line says where they are, and whoever runs the campaign runs those builds, too.
+//! A trial is a mutant. One that histories can catch is looked for in histories of the seeds that the campaign
+//! `simulation` runs, a fifth as long as those, and then in those of a theme. Of a named test of this binary the binary
+//! is asked by name, as a child, so that a test which is gone or renamed is a failure. Models of loom and tests of other
+//! packages are other builds: the line says where they are, and whoever runs the campaign runs those builds, too.
 
 use std::process::Command;
 

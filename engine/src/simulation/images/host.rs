@@ -10,6 +10,7 @@ use xuid_spill::{MemoryStorage, SpillId};
 
 use super::known::{Known, Watched};
 use super::power::{Fault, PROCESSES, Power, Wired};
+use crate::id::Id;
 use crate::layout::Layout;
 use crate::registry::Token;
 use crate::registry::local::{LocalRegistry, MemoryDisk};
@@ -128,12 +129,19 @@ impl Host {
     pub(super) fn stop(&mut self, process: usize) {
         let Some(mut life) = self.lives[process].take() else { return };
         let (power, time) = (self.power.clone(), self.time.clone());
-        power.doing("stop", || life.act(Deed::Close, &time, || 0));
+        let chance = &mut self.chance;
+        power.doing("stop", || life.act(Deed::Close, &time, || chance.magnitude(20_000, 3_000_000)));
         // All that it had is on its disk now, and only therefore it hands windows back.
         power.stop(process);
         self.poll(&mut life);
+        if let Some(id) = life.settle() {
+            self.wrong(|| format!("process {process} issued {id:?} after its stop"));
+        }
         power.doing("leave", || life.act(Deed::Leave, &time, || 0));
         let stats = life.engine.stats();
+        if stats.issued != life.got {
+            self.wrong(|| format!("process {process} counts {} ids issued, {} came", stats.issued, life.got));
+        }
         let income = stats.minted + stats.replayed;
         let outgo = stats.issued + stats.spilled + stats.wasted.total() + stats.held.total();
         if income != outgo {
@@ -178,11 +186,18 @@ impl Host {
         self.lives[process] = Some(life);
     }
 
-    fn issue(&self, runs: &[Run]) -> u64 {
+    fn issue(&self, life: &mut Life, runs: &[Run]) -> u64 {
         for run in runs {
             self.power.issue(run.raw(), run.len());
         }
-        runs.iter().map(|run| u64::from(run.len())).sum()
+        let ids = runs.iter().map(|run| u64::from(run.len())).sum();
+        life.got += ids;
+        ids
+    }
+
+    fn issue_one(&self, life: &mut Life, id: Id) {
+        self.power.issue(id.raw(), 1);
+        life.got += 1;
     }
 
     fn poll(&self, life: &mut Life) {
@@ -190,7 +205,7 @@ impl Host {
             match waiting.pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Pending => life.waiting.push(waiting),
                 Poll::Ready(Ok(runs)) => {
-                    self.issue(&runs);
+                    self.issue(life, &runs);
                 }
                 Poll::Ready(Err(_)) => {}
             }
@@ -199,12 +214,12 @@ impl Host {
 
     /// Takes so many ids now, or none; says how many came.
     pub(super) fn ask(&mut self, process: usize, count: u32, order: Order) -> u64 {
-        let Some(life) = &self.lives[process] else { return 0 };
+        let Some(mut life) = self.lives[process].take() else { return 0 };
         let mut runs = Vec::new();
-        if life.engine.try_runs(count, order, &mut runs).is_err() {
-            return 0;
-        }
-        self.issue(&runs)
+        let answer = life.engine.try_runs(count, order, &mut runs);
+        let ids = answer.map_or(0, |()| self.issue(&mut life, &runs));
+        self.lives[process] = Some(life);
+        ids
     }
 
     /// A few calls of any kind.
@@ -214,13 +229,17 @@ impl Host {
         let order = self.chance.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
         match self.chance.below(5) {
             0 => {
-                let got = (0..count.min(40)).map_while(|_| life.engine.try_next_id().ok());
-                got.for_each(|id| self.power.issue(id.raw(), 1));
+                for _ in 0..count.min(40) {
+                    let Ok(id) = life.engine.try_next_id() else { break };
+                    self.issue_one(&mut life, id);
+                }
             }
             1 => {
                 let at = self.chance.below(life.handles.len() as u64) as usize;
-                let got = (0..count.min(40)).map_while(|_| life.handles[at].next_id().ok());
-                got.for_each(|id| self.power.issue(id.raw(), 1));
+                for _ in 0..count.min(40) {
+                    let Ok(id) = life.handles[at].next_id() else { break };
+                    self.issue_one(&mut life, id);
+                }
             }
             2 => {
                 let wait = Duration::from_nanos(self.chance.magnitude(MS, SECOND));
@@ -230,7 +249,7 @@ impl Host {
             _ => {
                 let mut runs = Vec::new();
                 if life.engine.try_runs(count, order, &mut runs).is_ok() {
-                    self.issue(&runs);
+                    self.issue(&mut life, &runs);
                 }
             }
         }

@@ -72,7 +72,7 @@ pub(super) fn judge(case: &Case, chance: &mut Chance, tally: &mut Tally) -> Resu
     // What was wrong before the end is worth less than an id that came twice.
     let twice = land::merged([case.before, &issued].concat());
     if let Err(id) = twice {
-        tally.duplicates += 1;
+        tally.duplicates += land::twice([case.before, &issued].concat());
         let parts = case.course.layout.decode(Id::new(id));
         return Err(told(format!("an id came twice: {parts:?} {lived:?}")));
     }

@@ -84,6 +84,17 @@ pub(super) fn merged(mut spans: Vec<Span>) -> Result<Vec<Span>, u64> {
     Ok(merged)
 }
 
+/// How many ids came again that were there before.
+pub(in crate::simulation) fn twice(mut spans: Vec<Span>) -> u64 {
+    spans.sort_unstable_by_key(|span| span.start);
+    let (mut count, mut end) = (0, 0);
+    for span in spans {
+        count += span.end.min(end).saturating_sub(span.start);
+        end = end.max(span.end);
+    }
+    count
+}
+
 /// How many ids of `wanted` are not in `have`, which is merged, and the first of them.
 pub(super) fn missing(wanted: &[Span], have: &[Span]) -> (u64, Option<u64>) {
     let (mut count, mut first) = (0, None);
@@ -116,6 +127,8 @@ mod tests {
         assert_eq!(missing(&[12..22, 31..32], &have), (0, None));
         assert_eq!(missing(&[5..12, 24..45, 50..51], &have), (5 + 5 + 5 + 1, Some(5)));
         assert_eq!(merged(vec![30..40, 10..31]), Err(30));
+        assert_eq!(twice(vec![30..40, 10..31, 12..14, 12..13]), 1 + 2 + 1);
+        assert_eq!(twice(vec![30..40, 10..30]), 0);
     }
 
     #[test]
