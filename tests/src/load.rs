@@ -1,7 +1,12 @@
 //! Threads that take ids as fast as they are asked to, until they are told to stop or the server dies.
+//!
+//! # Invariants
+//! - What a connection received comes home, whatever ended it: a breach of the protocol or of the order, even a panic of
+//!   its thread, is told beside the ids ([`Harvest::breach`]), never instead of them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -64,6 +69,18 @@ pub struct Harvest {
     pub last_refusal: Option<String>,
     /// Whether the connection was refused, or ended by itself.
     pub broken: bool,
+    /// What it saw that no server may do, after which it asked no more.
+    pub breach: Option<String>,
+}
+
+impl Harvest {
+    /// Fails if it saw what no server may do.
+    ///
+    /// # Errors
+    /// It did.
+    pub fn check(&self) -> Result<()> {
+        self.breach.as_ref().map_or(Ok(()), |breach| Err(anyhow!("{breach}")))
+    }
 }
 
 /// Running connections.
@@ -71,7 +88,7 @@ pub struct Harvest {
 pub struct Load {
     stop: Arc<AtomicBool>,
     ids: Arc<AtomicU64>,
-    threads: Vec<JoinHandle<Result<Harvest>>>,
+    threads: Vec<JoinHandle<Harvest>>,
 }
 
 impl Load {
@@ -81,7 +98,7 @@ impl Load {
         let (stop, ids) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let spawn = |job: &Job| {
             let (job, stop, ids) = (*job, Arc::clone(&stop), Arc::clone(&ids));
-            thread::spawn(move || take(addr, job, &stop, &ids))
+            thread::spawn(move || reap(|harvest| take(addr, job, &stop, &ids, harvest)))
         };
         let threads = jobs.iter().map(spawn).collect();
         Self { stop, ids, threads }
@@ -98,15 +115,34 @@ impl Load {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for all connections to end by themselves (after the server died or [`Self::ask_to_stop`]).
+    /// Waits for all connections to end by themselves (after the server died or [`Self::ask_to_stop`]): what each
+    /// received, with what it saw that no server may do.
+    #[must_use]
+    pub fn collect(self) -> Vec<Harvest> {
+        let lost = || Harvest { breach: Some("a load thread is lost".to_owned()), ..Harvest::default() };
+        self.threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+    }
+
+    /// As [`Self::collect`], where a breach leaves nothing to do with what came.
     ///
     /// # Errors
     /// One of them saw a breach of the protocol or a refusal that is not retryable.
     pub fn join(self) -> Result<Vec<Harvest>> {
-        let mut harvests = Vec::new();
-        for thread in self.threads {
-            harvests.push(thread.join().map_err(|_| anyhow!("a load thread panicked"))??);
+        let harvests = self.collect();
+        harvests.iter().try_for_each(Harvest::check)?;
+        Ok(harvests)
+    }
+
+    /// As [`Self::join`], and every id is in the ledger before a breach is told: it may be one that came twice.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn enter(self, ledger: &mut Ledger) -> Result<Vec<Harvest>> {
+        let harvests = self.collect();
+        for harvest in &harvests {
+            ledger.add_tape(&harvest.tape);
         }
+        harvests.iter().try_for_each(Harvest::check)?;
         Ok(harvests)
     }
 
@@ -116,23 +152,29 @@ impl Load {
     /// As [`Self::join`].
     pub fn finish(self, ledger: &mut Ledger) -> Result<u64> {
         self.ask_to_stop();
-        let mut ids = 0;
-        for harvest in self.join()? {
-            ids += harvest.tape.ids();
-            ledger.add_tape(&harvest.tape);
-        }
-        Ok(ids)
+        Ok(self.enter(ledger)?.iter().map(|harvest| harvest.tape.ids()).sum())
     }
 }
 
-/// The loop of one connection. A connection that ends is the normal end of a life, a broken protocol is not.
-fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64) -> Result<Harvest> {
+/// What a connection brings home, however it ends.
+fn reap(take: impl FnOnce(&mut Harvest) -> Result<()>) -> Harvest {
     let mut harvest = Harvest::default();
+    let taken = catch_unwind(AssertUnwindSafe(|| take(&mut harvest)));
+    harvest.breach = match taken {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("{error:#}")),
+        Err(_) => Some("a load thread panicked: standard error has why".to_owned()),
+    };
+    harvest
+}
+
+/// The loop of one connection. A connection that ends is the normal end of a life, a broken protocol is not.
+fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64, harvest: &mut Harvest) -> Result<()> {
     let mut client = match Client::connect(addr) {
         Ok(client) => client,
         Err(ClientError::Ended(_)) => {
             harvest.broken = true;
-            return Ok(harvest);
+            return Ok(());
         }
         Err(error) => return Err(error.into()),
     };
@@ -168,7 +210,7 @@ fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64) -> Resul
             thread::sleep(job.pause);
         }
     }
-    Ok(harvest)
+    Ok(())
 }
 
 /// The lowest and the highest id of a request.
@@ -253,9 +295,7 @@ mod tests {
 
     fn harvest(addr: SocketAddr, order: Order) -> Result<Ledger> {
         let mut ledger = Ledger::default();
-        for harvest in Load::start(addr, &[Job::new(Work::Next(8), order)]).join()? {
-            ledger.add_tape(&harvest.tape);
-        }
+        Load::start(addr, &[Job::new(Work::Next(8), order)]).enter(&mut ledger)?;
         Ok(ledger)
     }
 
@@ -273,5 +313,34 @@ mod tests {
         let goes_back = |n| if n == 404 { 1 } else { n + 1_000 };
         let error = harvest(faulty(800, goes_back), Order::Ordered).unwrap_err();
         assert!(error.to_string().contains("ordered id 1 came after"), "{error}");
+    }
+
+    #[test]
+    fn an_ordered_id_that_came_twice_is_a_duplicate_in_the_ledger_and_not_only_a_breach() {
+        // The first of a batch of 8 is the last of the batch before.
+        let repeats = |n| if n == 400 { 399 } else { n } + 1_000;
+        let jobs = [Job::new(Work::Next(8), Order::Ordered)];
+        let mut ledger = Ledger::default();
+        let breach = Load::start(faulty(800, repeats), &jobs).enter(&mut ledger).unwrap_err();
+        assert!(breach.to_string().contains("ordered id 1399 came after 1399"), "{breach}");
+        let report = ledger.report();
+        assert_eq!((report.ids, report.duplicates, report.examples), (408, 1, vec![1_399]));
+    }
+
+    #[test]
+    fn a_breach_of_one_connection_and_a_panic_of_another_cost_no_id() {
+        let broken = reap(|harvest| {
+            harvest.tape.push(7);
+            bail!("no such frame");
+        });
+        let panicked = reap(|harvest| {
+            harvest.tape.push(8);
+            panic!("on purpose");
+        });
+        let whole = reap(|_| Ok(()));
+        assert_eq!((broken.tape.ids(), panicked.tape.ids()), (1, 1));
+        assert!(broken.check().unwrap_err().to_string().contains("no such frame"));
+        assert!(panicked.check().unwrap_err().to_string().contains("panicked"));
+        assert!(whole.check().is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! Runs campaigns and joins what they found; `tests/campaign` builds what they need and starts this.
 //!
-//! Exit codes: 0 clean (also when parts are left), 1 something failed or an id came twice, 2 a mistake in the arguments.
+//! Exit codes: 0 clean (also when parts are left, but not when none is recorded), 1 something failed, an id came twice, or
+//! there is nothing to tell, 2 a mistake in the arguments.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -15,7 +16,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use xuid_tests::campaigns::{
-    self, Campaign, Ending, Need, Record, Revision, Runner, SIZES, Size, grouped, table,
+    self, Campaign, Ending, Need, Record, Revision, Runner, SIZES, Size, grouped, table, table::Table,
 };
 
 /// Attacks the program many thousand times, and counts ids that came twice.
@@ -171,15 +172,20 @@ fn attack(args: &Args, chosen: &[&dyn Campaign], size: Size) -> Result<bool> {
         }
     }
     let record = Record::read(&files, &revision.name)?;
-    Ok(show(chosen, size, &record, &revision) && clean)
+    Ok(show(chosen, &[size], &record, &revision) && clean)
 }
 
-/// Prints the table; whether it is clean.
-fn show(campaigns: &[&dyn Campaign], size: Size, record: &Record, revision: &Revision) -> bool {
-    let table = table::of(campaigns, size, record, &revision.name);
-    let Some(table) = table else { return true };
-    println!("\n{}", table.text);
-    !table.failed
+/// Prints the tables of these sizes; whether they are clean. That nothing ran is no good news.
+fn show(campaigns: &[&dyn Campaign], sizes: &[Size], record: &Record, revision: &Revision) -> bool {
+    let of = |size: &Size| table::of(campaigns, *size, record, &revision.name);
+    let tables: Vec<Option<Table>> = sizes.iter().map(of).collect();
+    for table in tables.iter().flatten() {
+        println!("\n{}", table.text);
+    }
+    if tables.iter().all(Option::is_none) {
+        eprintln!("nothing is recorded of revision {}: tests/campaign NAME quick|night", revision.name);
+    }
+    table::are_clean(&tables)
 }
 
 fn joined(named: &[PathBuf], campaigns: &[&dyn Campaign], size: Option<Size>) -> Result<bool> {
@@ -192,13 +198,8 @@ fn joined(named: &[PathBuf], campaigns: &[&dyn Campaign], size: Option<Size>) ->
     if record.foreign > 0 {
         eprintln!("{} parts are of other revisions than {}: left out", record.foreign, revision.name);
     }
-    if record.lines.is_empty() {
-        eprintln!("nothing is recorded of revision {}: tests/campaign NAME quick|night", revision.name);
-    }
     let sizes = size.map_or_else(|| Size::ALL.to_vec(), |size| vec![size]);
-    let shown = |size: &Size| show(campaigns, *size, &record, &revision);
-    // Every table is shown, whatever the one before it comes to.
-    Ok(!sizes.iter().map(shown).collect::<Vec<_>>().contains(&false))
+    Ok(show(campaigns, &sizes, &record, &revision))
 }
 
 /// The records in a folder, in order of their names; none if there is no such folder.

@@ -7,7 +7,9 @@
 //!
 //! # Invariants
 //! - A process that does not end well although its tally names nothing wrong is a failure of the part.
-//! - A process that ends without a tally, or is silent for [`SILENCE`], is an error with what it said last.
+//! - One that is silent for [`SILENCE`] is a failure, too: what hangs is the program or its simulator, and another run
+//!   would hide it.
+//! - A process that ends without a tally is an error with what it said last.
 
 use std::collections::VecDeque;
 use std::env;
@@ -71,24 +73,33 @@ impl Campaign for EngineCampaign {
         let mut child = spawner::start(command)?;
         let mut said = Said::default();
         let heard = listen(&mut child, &mut said, progress);
-        if heard.is_err() {
+        if !matches!(heard, Ok(Heard::All)) {
             // Whatever is left of it has nothing to say any more.
             let _ = child.kill();
         }
         let status = child.wait()?;
-        heard.with_context(|| said.last())?;
-        said.tally(status)
+        match heard.with_context(|| said.last())? {
+            Heard::All => said.tally(status),
+            Heard::Silence => Ok(said.hung(self.name)),
+        }
     }
 }
 
 /// Reads both outputs to their ends.
-fn listen(child: &mut Child, said: &mut Said, progress: &Progress) -> Result<()> {
+fn listen(child: &mut Child, said: &mut Said, progress: &Progress) -> Result<Heard> {
     let (lines, heard) = channel();
     let stdout = child.stdout.take().context("no standard output")?;
     let stderr = child.stderr.take().context("no standard error")?;
     pass_on(stdout, lines.clone());
     pass_on(stderr, lines);
-    hear(&heard, said, progress)
+    hear(&heard, SILENCE, said, progress)
+}
+
+/// How the outputs of a process came to their end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    All,
+    Silence,
 }
 
 fn pass_on(pipe: impl Read + Send + 'static, lines: Sender<std::io::Result<String>>) {
@@ -102,12 +113,17 @@ fn pass_on(pipe: impl Read + Send + 'static, lines: Sender<std::io::Result<Strin
     });
 }
 
-fn hear(lines: &Receiver<std::io::Result<String>>, said: &mut Said, progress: &Progress) -> Result<()> {
+fn hear(
+    lines: &Receiver<std::io::Result<String>>,
+    silence: Duration,
+    said: &mut Said,
+    progress: &Progress,
+) -> Result<Heard> {
     loop {
-        match lines.recv_timeout(SILENCE) {
+        match lines.recv_timeout(silence) {
             Ok(line) => said.hear(&line?, progress)?,
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Err(RecvTimeoutError::Timeout) => bail!("silent for {SILENCE:?}"),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Heard::All),
+            Err(RecvTimeoutError::Timeout) => return Ok(Heard::Silence),
         }
     }
 }
@@ -154,6 +170,14 @@ impl Said {
 
     fn last(&self) -> String {
         format!("the engine's test said:\n{}", self.last.iter().cloned().collect::<Vec<_>>().join("\n"))
+    }
+
+    /// The tally of a process that said nothing for too long: so far as it came, it is known from its progress alone.
+    fn hung(self, name: &str) -> Tally {
+        let mut tally = Tally { trials: self.done, ids: self.ids, ..Tally::new(name) };
+        tally.mutants.clone_from(&self.mutants);
+        tally.fail(format!("silent for {SILENCE:?}, after {} failures; {}", self.failures, self.last()));
+        tally
     }
 
     fn tally(mut self, status: ExitStatus) -> Result<Tally> {
@@ -215,6 +239,22 @@ mod tests {
         };
         assert_eq!(tally.mutants, [found]);
         assert!(tally.is_clean());
+    }
+
+    #[test]
+    fn silence_is_a_failure_with_what_was_said_last() {
+        let (mut said, progress) = (Said::default(), Progress::default());
+        let (lines, heard) = channel();
+        for line in ["@progress 3 10 40 1", "at seed 77"] {
+            lines.send(Ok(line.to_owned())).unwrap();
+        }
+        // Its end is held open, and nothing more comes.
+        assert_eq!(hear(&heard, Duration::from_millis(1), &mut said, &progress).unwrap(), Heard::Silence);
+        let tally = said.hung("x");
+        assert_eq!((tally.campaign.as_str(), tally.trials, tally.ids), ("x", 3, 40));
+        assert!(!tally.is_clean() && tally.failures[0].contains("at seed 77"), "{:?}", tally.failures);
+        drop(lines);
+        assert_eq!(hear(&heard, SILENCE, &mut Said::default(), &progress).unwrap(), Heard::All);
     }
 
     #[test]

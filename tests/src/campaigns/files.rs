@@ -25,7 +25,7 @@ use anyhow::{Context, Result, ensure};
 
 use self::image::{Fate, IMAGES, Image};
 use self::past::Past;
-use super::trials::side_by_side;
+use super::trials::{caught, side_by_side};
 use super::{Campaign, EngineCampaign, Need, Progress, Tally};
 use crate::Rng;
 
@@ -68,7 +68,8 @@ fn trial(number: u64, tally: &mut Tally) -> Result<()> {
     let mut rng = Rng::new(seed(number));
     let mut past = Past::live(&mut rng)?;
     let image = Image::of(number, &past, &mut rng)?;
-    let played = play(&image, &mut past, &mut rng, tally).with_context(|| format!("{image}"));
+    // Even a panic leaves the ids that came before it to be compared.
+    let played = caught(|| play(&image, &mut past, &mut rng, tally)).with_context(|| format!("{image}"));
     let report = past.ledger.report();
     (tally.ids, tally.duplicates) = (report.ids, report.duplicates);
     past.ledger.check().with_context(|| format!("{image}"))?;

@@ -9,7 +9,8 @@
 //!   life that it came from, where that life logs (`Books`);
 //! - K2 after a clean stop the sums of a life agree to the id, with each other and with its log;
 //! - K3 a life ends as planned, never by itself otherwise, and never with a panic;
-//! - K4 the life after a kill has a first id within [`FIRST_ID_LOCAL`] or [`FIRST_ID_ZOOKEEPER`], exec to id, in 99 of 100.
+//! - K4 the life after a kill has a first id within [`FIRST_ID_LOCAL`] or [`FIRST_ID_ZOOKEEPER`], exec to id, in 99 of 100;
+//! - K5 over a whole night a life was struck at every point that its kind of registry has.
 
 #[cfg(test)]
 mod control;
@@ -26,7 +27,7 @@ use anyhow::Result;
 
 use self::part::Part;
 use self::place::Kind;
-use super::{Campaign, Progress, Tally};
+use super::{Campaign, Progress, Size, Tally};
 
 const FIRST_ID_LOCAL: Duration = Duration::from_secs(1);
 const FIRST_ID_ZOOKEEPER: Duration = Duration::from_secs(3);
@@ -71,6 +72,15 @@ impl Campaign for Kills {
         })
     }
 
+    fn missed(&self, size: Size, tally: &Tally) -> Vec<String> {
+        // Quick has too few lives for all of them.
+        if size == Size::Quick {
+            return Vec::new();
+        }
+        let tell = |name| format!("no life was struck at the point {name}: the attack on it was not made");
+        points::never_struck(self.0, tally).into_iter().map(tell).collect()
+    }
+
     fn run(&self, trials: Range<u64>, progress: &Progress) -> Result<Tally> {
         points::check()?;
         let mut part = Part::new(self.0, Tally::new(self.name()), trials.start)?;
@@ -82,5 +92,29 @@ impl Campaign for Kills {
         }
         part.retire();
         Ok(part.tally)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_night_in_which_a_point_was_never_struck_is_told_it() {
+        for kills in [Kills::local(), Kills::zookeeper()] {
+            let mut tally = Tally::new(kills.name());
+            let points = points::of(kills.0);
+            for point in &points {
+                tally.note(&points::note(points::STRUCK, point), 1);
+            }
+            assert!(kills.missed(Size::Night, &tally).is_empty());
+            let gone = points[points.len() / 2];
+            tally.notes.remove(&points::note(points::STRUCK, &gone));
+            // To have been on the way there is not enough.
+            tally.note(&points::note(points::UNREACHED, &gone), 9);
+            let missed = kills.missed(Size::Night, &tally);
+            assert!(missed.len() == 1 && missed[0].contains(gone.name), "{missed:?}");
+            assert!(kills.missed(Size::Quick, &tally).is_empty());
+        }
     }
 }

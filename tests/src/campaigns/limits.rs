@@ -23,7 +23,7 @@ use std::ops::Range;
 
 use anyhow::Result;
 
-use super::trials::side_by_side;
+use super::trials::{caught, side_by_side};
 use super::{Campaign, Need, Progress, Tally};
 use crate::{Ledger, Rng};
 
@@ -71,7 +71,8 @@ const SCENES: [(&str, Scene); 6] = [
 fn trial(number: u64, tally: &mut Tally) -> Result<()> {
     let (name, scene) = SCENES[(number % SCENES.len() as u64) as usize];
     let mut ledger = Ledger::default();
-    let played = scene(&mut Rng::new(seed(number)), &mut ledger, tally);
+    // Even a panic leaves the ids that came before it to be compared.
+    let played = caught(|| scene(&mut Rng::new(seed(number)), &mut ledger, tally));
     tally.note(&format!("scenes {name}"), 1);
     let report = ledger.report();
     (tally.ids, tally.duplicates) = (report.ids, report.duplicates);

@@ -164,6 +164,11 @@ pub trait Campaign: Sync {
         None
     }
 
+    /// What all trials of this size together should have met and did not; asked of the sum of a complete campaign.
+    fn missed(&self, _: Size, _: &Tally) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Runs the trials of these numbers. What goes wrong with the program under test is a failure *in the tally*; an
     /// error is for what keeps the trials from being made at all (no ZooKeeper, no space), and the part is run again.
     ///

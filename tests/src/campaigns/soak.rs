@@ -89,8 +89,11 @@ impl Part {
         let site = Site::start(first)?;
         let crowd = Crowd::start(site.seats());
         let watch = Watch::start(site.seats());
-        crowd.wait_all_answered(clock::now(), RECOVERED)?;
-        Ok(Self { crowd, watch, site, tally: Tally::new("soak") })
+        let mut tally = Tally::new("soak");
+        if let Err(error) = crowd.wait_all_answered(clock::now(), RECOVERED) {
+            tally.fail(format!("before the first fault: {error:#}\n{site}"));
+        }
+        Ok(Self { crowd, watch, site, tally })
     }
 
     fn run(mut self, trials: Range<u64>, period: Duration, progress: &Progress) -> Result<Tally> {
@@ -145,7 +148,7 @@ impl Part {
         let Self { crowd, watch, site, mut tally } = self;
         // Of this process, while it holds the ledger of the whole part.
         tally.note("max_checker_rss_kib", process::rss_anon(std::process::id())? / 1024);
-        crowd.finish(&mut tally)?;
+        crowd.finish(&mut tally);
         watch.finish(&mut tally);
         site.finish(&mut tally);
         tally.note("seconds", took.as_secs());

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::progress::{coarse, grouped};
-use super::record::{Line, Record};
+use super::record::{Line, Record, parts_of};
 use super::{Campaign, Machine, Mutant, Size, Tally};
 
 /// Recoveries from which on a 99th percentile says something; below, one slow moment of the machine would be all of it.
@@ -71,8 +71,16 @@ pub fn of(campaigns: &[&dyn Campaign], size: Size, record: &Record, revision: &s
         let _ = writeln!(text, "\nNot run: {}.", missing.join(", "));
     }
     let failed = joined.iter().any(|one| !one.problems.is_empty());
-    text.push_str(&verdict(&joined, failed));
+    let planned: usize = campaigns.iter().map(|campaign| parts_of(*campaign, size).len()).sum();
+    text.push_str(&verdict(&joined, planned, failed));
     Some(Table { text, failed })
+}
+
+/// Whether these tables are good news: at least one says anything at all, and none says that something failed.
+#[must_use]
+pub fn are_clean(tables: &[Option<Table>]) -> bool {
+    let mut told = tables.iter().flatten().peekable();
+    told.peek().is_some() && told.all(|table| !table.failed)
 }
 
 fn join<'a>(campaign: &'a dyn Campaign, size: Size, record: &'a Record) -> Option<Joined<'a>> {
@@ -99,6 +107,9 @@ fn join<'a>(campaign: &'a dyn Campaign, size: Size, record: &'a Record) -> Optio
         problems.push(format!("nobody caught the mutant {}: a test is missing", mutant.name));
     }
     problems.extend(too_slow(campaign, &tally));
+    if lines.len() == parts {
+        problems.extend(campaign.missed(size, &tally));
+    }
     Some(Joined { campaign, tally, lines, parts, left_out, problems })
 }
 
@@ -248,7 +259,8 @@ fn origin(joined: &[Joined<'_>]) -> String {
     text
 }
 
-fn verdict(joined: &[Joined<'_>], failed: bool) -> String {
+/// `planned`: the parts of all campaigns that were asked for, those of which nothing is recorded as well.
+fn verdict(joined: &[Joined<'_>], planned: usize, failed: bool) -> String {
     let mut text = String::new();
     for one in joined {
         let name = one.campaign.name();
@@ -272,12 +284,13 @@ fn verdict(joined: &[Joined<'_>], failed: bool) -> String {
     let ids: u64 = joined.iter().map(|one| one.tally.ids).sum();
     let trials: u64 = joined.iter().map(|one| one.tally.trials).sum();
     let (ids, trials) = (grouped(ids), grouped(trials));
-    let all = joined.iter().all(|one| one.lines.len() == one.parts);
-    let end = match (failed, all) {
+    let made: usize = joined.iter().map(|one| one.lines.len()).sum();
+    let end = match (failed, made == planned) {
         (true, _) => "FAILED",
         (false, true) => "Nothing failed, and no id came twice",
         (false, false) => "Nothing failed so far, and no id came twice",
     };
     let gap = if text.is_empty() { "" } else { "\n" };
-    format!("{gap}{text}\n{end}: {trials} trials, {ids} ids.\n")
+    let parts = if made == planned { String::new() } else { format!(", {made} of {planned} parts") };
+    format!("{gap}{text}\n{end}: {trials} trials, {ids} ids{parts}.\n")
 }

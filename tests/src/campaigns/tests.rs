@@ -17,6 +17,8 @@ struct Fake {
     bad: Option<u64>,
     mutant: Option<&'static str>,
     bound: Option<Duration>,
+    /// What it should have met in a whole night.
+    missed: Option<&'static str>,
     /// Trials that can't be made while they stand here.
     broken: Mutex<Option<u64>>,
     panics: bool,
@@ -53,6 +55,11 @@ impl Campaign for Fake {
 
     fn recovery_bound(&self) -> Option<Duration> {
         self.bound
+    }
+
+    fn missed(&self, size: Size, tally: &Tally) -> Vec<String> {
+        assert_eq!((size, tally.ids), (Size::Night, 47), "asked of a campaign that is not complete");
+        self.missed.map(str::to_owned).into_iter().collect()
     }
 
     fn run(&self, trials: Range<u64>, progress: &Progress) -> Result<Tally> {
@@ -298,6 +305,43 @@ fn bounds_and_mutants_make_the_table_fail_too() {
         assert_eq!(table.failed, failed, "{}", table.text);
         assert!(table.text.contains("| floor"), "{}", table.text);
     }
+}
+
+#[test]
+fn what_a_complete_campaign_should_have_met_makes_its_table_fail() {
+    let (place, blind) =
+        (Place::new(), Fake { missed: Some("the point x was never struck"), ..Fake::default() });
+    place.runs(&blind, None);
+    let table = place.table(&blind);
+    assert!(table.failed && table.text.contains("FAILED: the point x was never struck"), "{}", table.text);
+    // Parts that are left may meet it yet.
+    place.cut(4, 0);
+    let table = place.table(&blind);
+    assert!(!table.failed && table.text.contains("failed so far"), "{}", table.text);
+}
+
+#[test]
+fn a_campaign_that_did_not_run_is_not_counted_as_clean() {
+    let (place, fake) = (Place::new(), Fake::default());
+    let empty = table::of(&[&fake], Size::Night, &Record::default(), "abc123");
+    assert!(!table::are_clean(&[empty]), "nothing ran");
+    assert!(!table::are_clean(&[]));
+    place.runs(&fake, None);
+    let whole = place.table(&fake);
+    assert!(whole.text.contains("Nothing failed, and no id came twice: 47 trials"), "{}", whole.text);
+    assert!(table::are_clean(&[None, Some(whole)]));
+
+    // Beside it one that did not run at all: what there is is clean, and not all there is.
+    let other = Kills::local();
+    let some = table::of(&[&fake, &other], Size::Night, &place.record(), "abc123").unwrap();
+    assert!(some.text.contains("Not run: kills."), "{}", some.text);
+    assert!(some.text.contains("Nothing failed so far, and no id came twice"), "{}", some.text);
+    assert!(some.text.contains("5 of 16 parts"), "{}", some.text);
+    assert!(table::are_clean(&[Some(some)]));
+
+    let (place, bad) = (Place::new(), Fake { bad: Some(3), ..Fake::default() });
+    place.runs(&bad, None);
+    assert!(!table::are_clean(&[Some(place.table(&bad))]));
 }
 
 #[test]

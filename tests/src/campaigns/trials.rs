@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::{Progress, Tally};
 
@@ -27,14 +27,8 @@ pub(super) fn side_by_side(
             return;
         }
         let mut mine = Tally::new(name);
-        let outcome = catch_unwind(AssertUnwindSafe(|| trial(number, &mut mine)));
-        let why = match outcome {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(format!("{error:#}")),
-            Err(panic) => Some(format!("panicked: {}", said(panic.as_ref()))),
-        };
-        if let Some(why) = why {
-            mine.fail(format!("trial {number}, seed {}: {why}", seed(number)));
+        if let Err(error) = caught(|| trial(number, &mut mine)) {
+            mine.fail(format!("trial {number}, seed {}: {error:#}", seed(number)));
         }
         mine.trials += 1;
         progress.trials(1);
@@ -48,6 +42,12 @@ pub(super) fn side_by_side(
         }
     });
     total.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A panic as an error like others: whoever calls this goes on to count what came before it.
+pub(super) fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let outcome = catch_unwind(AssertUnwindSafe(body));
+    outcome.unwrap_or_else(|panic| Err(anyhow!("panicked: {}", said(panic.as_ref()))))
 }
 
 fn said(panic: &(dyn Any + Send)) -> String {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 use super::super::Tally;
+use crate::http::Metrics;
 use crate::{Ledger, Order, Rng, Serve, Server, clock};
 
 /// What is left of a spill is served within this, a burst that spends it; some 10 to 100 ms when nothing else runs.
@@ -79,18 +80,17 @@ impl Past {
         tally: &mut Tally,
     ) -> Result<u64> {
         tally.recovered(server.born().elapsed().as_millis() as u64);
-        let found = count(&server, "xuid_spill_inherited_ids")?;
+        let found = whole(&server.metrics()?, &["xuid_spill_inherited_ids"]);
         let begin = clock::now();
-        loop {
+        let spent = loop {
             server.drain(BURST, &mut self.ledger)?;
-            let spent = count(&server, "xuid_spill_replayed_ids")? + count(&server, "xuid_wasted_ids")?;
-            if spent >= found {
-                break;
+            let spent = Spent::on(&server.metrics()?);
+            if spent.is_all_of(found) {
+                break spent;
             }
-            ensure!(begin.elapsed() < SPENT, "{spent} of {found} ids were served within {SPENT:?}\n{server}");
-        }
-        let replayed = count(&server, "xuid_spill_replayed_ids")?;
-        tally.note("replayed ids", replayed);
+            ensure!(begin.elapsed() < SPENT, "{spent:?} of {found} ids within {SPENT:?}\n{server}");
+        };
+        tally.note("replayed ids", spent.replayed);
         let mut client = server.client()?;
         for order in Order::ALL {
             for id in client.array(100, Duration::from_secs(5), order).with_context(|| format!("{server}"))? {
@@ -98,7 +98,7 @@ impl Past {
             }
         }
         drop(client);
-        let lost = self.expected(&server, tally).saturating_sub(found);
+        let lost = spent.lost_of(self.expected(&server, tally), found);
         if rng.below(3) == 0 {
             server.kill()?;
             self.left = 0;
@@ -146,7 +146,65 @@ fn records(file: &[u8]) -> Vec<(u64, u64)> {
     used.map(|slot| (number(&slot[16..24]), number(&slot[8..12]) * number(&slot[12..16]))).collect()
 }
 
+/// Where the ids went that a server found in its spill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Spent {
+    replayed: u64,
+    /// Overwritten before they could be granted, or in a grant that failed. Other waste is of ids that left the spill,
+    /// or were never in it.
+    wasted: u64,
+}
+
+impl Spent {
+    fn on(page: &Metrics) -> Self {
+        let cause = |name: &str| whole(page, &["xuid_wasted_ids", name]);
+        let wasted = cause("\"spill\"") + cause("\"grant\"");
+        Self { replayed: whole(page, &["xuid_spill_replayed_ids"]), wasted }
+    }
+
+    /// Whether nothing of it is in the spill any more: what was found is granted first.
+    fn is_all_of(self, found: u64) -> bool {
+        self.replayed + self.wasted >= found
+    }
+
+    /// Of the ids that should have been found, those that were not, or were and did not come back out.
+    fn lost_of(self, expected: u64, found: u64) -> u64 {
+        expected.saturating_sub(found.min(self.replayed))
+    }
+}
+
 #[expect(clippy::cast_sign_loss, reason = "counters are whole numbers from 0 on")]
-fn count(server: &Server, name: &str) -> Result<u64> {
-    Ok(server.metrics()?.sum(&[name]) as u64)
+fn whole(page: &Metrics, words: &[&str]) -> u64 {
+    page.sum(words) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spent(replayed: u64, spill: u64, thread: u64) -> Spent {
+        Spent::on(&Metrics::parse(&format!(
+            "xuid_spill_replayed_ids_total {replayed}\n\
+             xuid_wasted_ids_total{{cause=\"thread\"}} {thread}\n\
+             xuid_wasted_ids_total{{cause=\"trimmed\"}} 7\n\
+             xuid_wasted_ids_total{{cause=\"spill\"}} {spill}\n\
+             xuid_wasted_ids_total{{cause=\"grant\"}} 0\n"
+        )))
+    }
+
+    #[test]
+    fn waste_of_threads_does_not_stand_for_ids_that_are_still_in_the_spill() {
+        assert!(!spent(600, 0, 5_000).is_all_of(1_000));
+        assert!(spent(1_000, 0, 0).is_all_of(1_000));
+        assert!(spent(600, 400, 0).is_all_of(1_000));
+    }
+
+    #[test]
+    fn what_was_found_and_never_came_back_out_is_lost() {
+        assert_eq!(spent(1_000, 0, 9).lost_of(1_000, 1_000), 0);
+        assert_eq!(spent(600, 400, 9).lost_of(1_000, 1_000), 400);
+        assert_eq!(spent(900, 0, 9).lost_of(1_000, 900), 100);
+        // What this life itself spilled comes back, too.
+        assert_eq!(spent(3_000, 0, 9).lost_of(1_000, 900), 100);
+    }
 }

@@ -1,4 +1,8 @@
 //! One process, from its exec to its death, with its clients, and what both sides say afterwards.
+//!
+//! # Invariants
+//! - Whatever goes wrong with a life, what its clients received and what it logged are entered into the books before that
+//!   is told: it may be an id that came twice.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -6,11 +10,12 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use rustix::process::Signal;
 
 use super::super::Tally;
 use super::super::refusals::code;
+use super::super::trials::caught;
 use crate::client::{Client, ClientError};
 use crate::load::{Harvest, Job, Load};
 use crate::oracle::{Books, Run, Tape, read_issued};
@@ -39,6 +44,8 @@ pub(super) struct Legacy {
     log: Option<PathBuf>,
     harvests: Vec<Harvest>,
     tape: Tape,
+    /// What was wrong with its end, and what its clients saw that no server may do.
+    wrong: Vec<Error>,
 }
 
 impl Life {
@@ -122,26 +129,32 @@ impl Life {
     }
 
     /// SIGTERM, and its end: exit code 0, or SIGKILL by its own hand.
-    pub(super) fn stop(mut self) -> Result<Legacy> {
-        let status = self.server.wind_down()?;
-        ensure!(
-            status.code() == Some(0) || is_kill(status),
-            "a clean stop ended with {status}\n{}",
-            self.server
-        );
-        self.end(Some(status))
+    pub(super) fn stop(mut self) -> Legacy {
+        match self.server.wind_down() {
+            Ok(status) if status.code() == Some(0) || is_kill(status) => self.end(Some(status), None),
+            Ok(status) => {
+                let why = anyhow!("a clean stop ended with {status}\n{}", self.server);
+                self.end(Some(status), Some(why))
+            }
+            Err(why) => self.end(None, Some(why)),
+        }
     }
 
     /// SIGKILL, if it runs still.
-    pub(super) fn kill(self) -> Result<Legacy> {
-        self.end(None)
+    pub(super) fn kill(self) -> Legacy {
+        self.end(None, None)
     }
 
-    fn end(self, status: Option<ExitStatus>) -> Result<Legacy> {
-        let said = self.server.kill()?;
-        ensure!(!said.contains("panicked"), "a panic:\n{said}");
-        let harvests = self.load.map(Load::join).transpose()?.unwrap_or_default();
-        Ok(Legacy { status, log: self.log, harvests, tape: self.tape })
+    fn end(self, status: Option<ExitStatus>, why: Option<Error>) -> Legacy {
+        let Self { server, log, load, tape } = self;
+        let mut wrong = Vec::from_iter(why);
+        // A handle on a server that panicked panics itself, with what the server said.
+        if let Err(error) = caught(|| server.kill()) {
+            wrong.push(error);
+        }
+        let harvests = load.map(Load::collect).unwrap_or_default();
+        wrong.extend(harvests.iter().filter_map(|harvest| harvest.check().err()));
+        Legacy { status, log, harvests, tape, wrong }
     }
 }
 
@@ -150,8 +163,11 @@ fn is_kill(status: ExitStatus) -> bool {
 }
 
 impl Legacy {
-    /// Enters what both sides say into the books, and checks the sums of a clean stop. Returns the last id that came.
-    pub(super) fn enter(self, books: &mut Books, tally: &mut Tally) -> Result<Option<u64>> {
+    /// Enters what both sides say into the books, and only then tells what was wrong; checks the sums of a clean stop.
+    /// `last` becomes the last id that came, if one did.
+    pub(super) fn enter(self, books: &mut Books, tally: &mut Tally, last: &mut Option<u64>) -> Result<()> {
+        let wrong = self.wrong.into_iter().reduce(|first, next| first.context(format!("{next:#}")));
+        let wrong = wrong.map_or(Ok(()), Err);
         let mut tapes = vec![self.tape];
         for harvest in self.harvests {
             for (status, count) in harvest.refused {
@@ -160,22 +176,30 @@ impl Legacy {
             tally.unanswered(harvest.longest.as_millis() as u64);
             tapes.push(harvest.tape);
         }
-        let last = tapes.iter().rev().find_map(|tape| tape.runs().last()).map(|run| run.first);
+        let came = tapes.iter().rev().find_map(|tape| tape.runs().last()).map(|run| run.first);
+        *last = came.or(*last);
         tally.note("ids received", tapes.iter().map(Tape::ids).sum());
         let Some(log) = self.log else {
             books.unlogged(&tapes);
-            return Ok(last);
+            return wrong;
         };
-        let runs = read_issued(&log)?;
+        let runs = match read_issued(&log) {
+            Ok(runs) => runs,
+            Err(error) => {
+                books.unlogged(&tapes);
+                return wrong.and(Err(error));
+            }
+        };
         let logged = runs.iter().map(|run: &Run| u64::from(run.count)).sum();
         tally.note("ids logged", logged);
         books.logged(&runs, &tapes);
+        wrong?;
         if self.status.is_some_and(|status| status.code() == Some(0)) {
             balance(&log, logged, tally)?;
         }
         // None, if it died before it opened it.
         let _ = std::fs::remove_file(&log);
-        Ok(last)
+        Ok(())
     }
 }
 
@@ -233,6 +257,38 @@ mod tests {
         assert!(!is_balanced(60, 29, 2, 60), "an id is in none");
         assert!(!is_balanced(60, 30, 2, 59), "an id was issued and not logged");
         assert!(!is_balanced(60, 30, 2, 61), "an id was logged and not counted");
+    }
+
+    /// A life that two clients took ids from, and in which something went wrong.
+    fn spoilt(log: Option<PathBuf>, wrong: Error) -> Legacy {
+        let harvest = |ids: &[u64]| {
+            let mut harvest = Harvest::default();
+            for id in ids {
+                harvest.tape.push(*id);
+            }
+            harvest
+        };
+        let harvests = vec![harvest(&[7, 9]), harvest(&[20, 9])];
+        Legacy { status: None, log, harvests, tape: Tape::default(), wrong: vec![wrong] }
+    }
+
+    #[test]
+    fn an_id_that_came_twice_in_a_life_that_went_wrong_is_a_duplicate_all_the_same() {
+        let (mut books, mut tally, mut last) = (Books::default(), Tally::new("kills"), None);
+        let told = spoilt(None, anyhow!("it panicked")).enter(&mut books, &mut tally, &mut last);
+        assert!(told.unwrap_err().to_string().contains("panicked"));
+        assert_eq!((books.balance().duplicates(), books.balance().issued.duplicates, last), (2, 1, Some(9)));
+    }
+
+    #[test]
+    fn a_log_that_is_none_costs_no_id_that_clients_received() {
+        let home = TempDir::new().unwrap();
+        let log = home.path().join("issued-1");
+        std::fs::write(&log, [1; 32]).unwrap();
+        let (mut books, mut tally, mut last) = (Books::default(), Tally::new("kills"), None);
+        let told = spoilt(Some(log), anyhow!("it ended by itself")).enter(&mut books, &mut tally, &mut last);
+        assert!(told.unwrap_err().to_string().contains("ended by itself"));
+        assert_eq!(books.balance().issued.duplicates, 1);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! A part: lives that inherit from each other, their books, and what they add up to.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, ensure};
 
 use super::super::Tally;
+use super::super::trials::caught;
 use super::life::{Legacy, Life};
 use super::place::{self, Kind, Place};
 use super::plan::{End, LIGHT, Plan, Trouble, seed};
@@ -69,10 +69,10 @@ impl Part {
         let mut rng = Rng::new(seed);
         let plan = Plan::draw(self.kind, trial, &mut rng);
         let is_fresh = plan.point().is_some_and(|point| point.reach == Reach::Fresh);
-        let lived = catch_unwind(AssertUnwindSafe(|| {
+        let live = || {
             if is_fresh { self.first_start(trial, &plan) } else { self.live(MAIN, &plan, &mut rng) }
-        }));
-        let lived = lived.unwrap_or_else(|_| Err(anyhow!("a panic, which standard error has")));
+        };
+        let lived = caught(live);
         self.tally.trials += 1;
         if let Err(error) = lived.and_then(|()| self.books.check().map(drop)) {
             self.tally.fail(format!("seed {seed}, trial {trial}, {}: {error:#}", plan.tell()));
@@ -130,9 +130,9 @@ impl Part {
         }
         if let Some(company) = company {
             let is_stopped = rng.below(2) == 0;
-            let left = if is_stopped { company.stop()? } else { company.kill()? };
-            self.enter(left)?;
+            let entered = self.enter(if is_stopped { company.stop() } else { company.kill() });
             self.tally.note("second processes in the folder", 1);
+            return lived.and(entered);
         }
         lived
     }
@@ -140,7 +140,10 @@ impl Part {
     /// Another process in the folder, with clients of its own.
     fn accompany(&mut self, data: &Path) -> Result<Life> {
         let mut company = Life::begin(self.place.release(data)?, None)?;
-        company.first_id(&mut self.tally)?.context("nobody kills it, and it is dead")?;
+        let begun = caught(|| company.first_id(&mut self.tally)?.context("nobody kills it, and it is dead"));
+        if let Err(why) = begun {
+            return Err(self.bury(company, why));
+        }
         company.load(LIGHT);
         Ok(company)
     }
@@ -155,20 +158,34 @@ impl Part {
             serve = serve.env("XUID_PROOF_KILL", armed);
         }
         let mut life = Life::begin(serve, log)?;
+        let is_struck = match caught(|| self.course(&mut life, plan)) {
+            Ok(is_struck) => is_struck,
+            Err(why) => return Err(self.bury(life, why)),
+        };
+        match &plan.end {
+            End::Stillborn(_) | End::Killed(_) => self.killed(life, "kills at random"),
+            End::Stopped(_) => {
+                let left = life.stop();
+                self.tally.note("clean stops", 1);
+                self.enter(left)
+            }
+            End::Struck(point, _) if point.reach == Reach::Stop && !is_struck => {
+                let left = life.stop();
+                let is_struck = left.status.is_some_and(|status| status.code() != Some(0));
+                self.ended(left, point, is_struck)
+            }
+            End::Struck(point, _) => self.ended(life.kill(), point, is_struck),
+        }
+    }
+
+    /// A life up to its end. True if it was struck, at a point of its own, before that was brought about.
+    fn course(&mut self, life: &mut Life, plan: &Plan) -> Result<bool> {
         if let End::Stillborn(after) = plan.end {
-            life.live(after)?;
-            return self.killed(life, "kills at random");
+            return life.live(after);
         }
         let begun = life.first_id(&mut self.tally)?;
         if let Some(took) = begun {
-            if std::mem::replace(&mut self.was_killed, false) {
-                let ms = took.as_millis() as u64;
-                self.tally.recovered(ms);
-                self.tally.note(
-                    if plan.is_proof { "max_recovery_ms_proof" } else { "max_recovery_ms_release" },
-                    ms,
-                );
-            }
+            self.recovered(took, plan);
             if plan.trouble == Trouble::LostReply {
                 self.place.served(plan.trouble);
             }
@@ -179,19 +196,25 @@ impl Part {
             }
         }
         match &plan.end {
-            End::Stillborn(_) => Ok(()),
-            End::Killed(after) => {
-                self.pass(&mut life, plan, *after)?;
-                self.killed(life, "kills at random")
-            }
-            End::Stopped(after) => {
-                self.pass(&mut life, plan, *after)?;
-                let left = life.stop()?;
-                self.tally.note("clean stops", 1);
-                self.enter(left)
-            }
-            End::Struck(point, _) => self.struck(life, plan, point, begun.is_none()),
+            End::Killed(after) | End::Stopped(after) | End::Stillborn(after) => self.pass(life, plan, *after),
+            End::Struck(..) if begun.is_none() => Ok(true),
+            End::Struck(point, _) => match point.reach {
+                Reach::Fresh | Reach::Start => Ok(false),
+                Reach::Serve | Reach::Stock | Reach::Live | Reach::Cut => self.pass(life, plan, PATIENCE),
+                Reach::Stop => self.pass(life, plan, BEFORE_STOP),
+            },
         }
+    }
+
+    /// A life has its first id: a recovery, if the one before it in the main folder was killed.
+    fn recovered(&mut self, took: Duration, plan: &Plan) {
+        if !std::mem::replace(&mut self.was_killed, false) {
+            return;
+        }
+        let ms = took.as_millis() as u64;
+        self.tally.recovered(ms);
+        let name = if plan.is_proof { "max_recovery_ms_proof" } else { "max_recovery_ms_release" };
+        self.tally.note(name, ms);
     }
 
     /// Lets a life go on for so long, and what is planned of trouble happen. True if it was struck.
@@ -206,45 +229,29 @@ impl Part {
         life.live(time)
     }
 
-    /// The end of a life that is to die at a point; `is_dead`: before its first id.
-    fn struck(&mut self, mut life: Life, plan: &Plan, point: &Point, is_dead: bool) -> Result<()> {
-        let is_struck = is_dead
-            || match point.reach {
-                Reach::Fresh | Reach::Start => false,
-                Reach::Serve | Reach::Stock | Reach::Live | Reach::Cut => {
-                    self.pass(&mut life, plan, PATIENCE)?
-                }
-                Reach::Stop => {
-                    if self.pass(&mut life, plan, BEFORE_STOP)? {
-                        true
-                    } else {
-                        let left = life.stop()?;
-                        let is_struck = left.status.is_some_and(|status| status.code() != Some(0));
-                        return self.ended(left, point, is_struck);
-                    }
-                }
-            };
-        let left = life.kill()?;
-        self.ended(left, point, is_struck)
-    }
-
     fn ended(&mut self, left: Legacy, point: &Point, is_struck: bool) -> Result<()> {
-        self.tally.note(&points::note(if is_struck { "point" } else { "unreached" }, point), 1);
+        self.tally.note(&points::note(if is_struck { points::STRUCK } else { points::UNREACHED }, point), 1);
         self.was_killed = left.status.is_none_or(|status| status.code() != Some(0));
         self.enter(left)
     }
 
     fn killed(&mut self, life: Life, how: &str) -> Result<()> {
-        let left = life.kill()?;
+        let left = life.kill();
         self.was_killed = true;
         self.tally.note(how, 1);
         self.enter(left)
     }
 
     fn enter(&mut self, left: Legacy) -> Result<()> {
-        let last = left.enter(&mut self.books, &mut self.tally)?;
-        self.last = last.or(self.last);
-        Ok(())
+        left.enter(&mut self.books, &mut self.tally, &mut self.last)
+    }
+
+    /// Enters what a life left in which this went wrong, and tells both.
+    fn bury(&mut self, life: Life, why: Error) -> Error {
+        match self.enter(life.kill()) {
+            Ok(()) => why,
+            Err(more) => why.context(format!("{more:#}")),
+        }
     }
 
     /// Adds what the books say to the tally.

@@ -195,6 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn a_night_kills_a_thousand_times() {
+        for (kind, name) in [(Kind::Local, "kills"), (Kind::ZooKeeper, "kills-zookeeper")] {
+            let trials = 0..crate::campaigns::plan(name, crate::campaigns::Size::Night).trials;
+            let draw = |trial| Plan::draw(kind, trial, &mut Rng::new(seed(kind, trial)));
+            let kills = trials.map(draw).filter(|plan| !matches!(plan.end, End::Stopped(_))).count();
+            assert!(kills >= 1_000, "{name}: {kills}");
+        }
+    }
+
+    #[test]
     fn a_trial_is_the_same_life_each_time() {
         for trial in 0..50 {
             let tell = || {

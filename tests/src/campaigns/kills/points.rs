@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
+use super::super::Tally;
 use super::place::Kind;
 use crate::command::{clean, proof_binary};
 use crate::{Rng, process};
@@ -113,6 +114,16 @@ pub(super) fn check() -> Result<()> {
     ensure!(odd.is_empty(), "known to the proof build or to the campaign, and not to both: {odd:?}");
     Ok(())
 }
+
+/// The points of this kind of registry at which no life of these figures was struck.
+pub(super) fn never_struck(kind: Kind, tally: &Tally) -> Vec<&'static str> {
+    let strikes = |point: &Point| tally.notes.get(&note(STRUCK, point)).copied().unwrap_or(0);
+    of(kind).iter().filter(|point| strikes(point) == 0).map(|point| point.name).collect()
+}
+
+/// What a figure's name begins with that counts strikes at a point, and lives that were to be struck and were not.
+pub(super) const STRUCK: &str = "point";
+pub(super) const UNREACHED: &str = "unreached";
 
 /// A figure's name in a tally.
 pub(super) fn note(what: &str, point: &Point) -> String {

@@ -35,8 +35,8 @@ pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Re
         let load = Load::start(server.addr, &jobs);
         clock::idle(rng.millis(50, 800));
         load.ask_to_stop();
-        for harvest in load.join()? {
-            ledger.add_tape(&harvest.tape);
+        for harvest in load.enter(ledger)? {
+            life::refused(&harvest, tally);
         }
     }
     let alive = server.is_alive()?;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use super::super::Tally;
+use super::super::trials::caught;
 use super::life;
 use crate::{Ledger, Load, Rng, Server, clock};
 
@@ -25,27 +26,38 @@ pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Re
         let lanes: Vec<_> = lanes.into_iter().map(|rng| scope.spawn(|| lane(&data, rng))).collect();
         lanes.into_iter().map(|lane| lane.join().map_err(std::panic::resume_unwind)).collect::<Vec<_>>()
     });
-    for harvest in harvests {
-        let Ok(harvest) = harvest;
-        ledger.merge(&harvest?);
+    // All that any of them received, before the first of them that failed is told.
+    let mut played = Ok(());
+    for lane in harvests {
+        let Ok((mine, refused, lived)) = lane;
+        ledger.merge(&mine);
+        *tally += &refused;
+        played = played.and(lived);
     }
+    played?;
     tally.note("lives beside others", servers * LIVES);
     life::enough(&data, rng, ledger, tally)
 }
 
-/// One server's lives.
-fn lane(data: &Path, mut rng: Rng) -> Result<Ledger> {
-    let mut ledger = Ledger::default();
+/// One server's lives: what they issued and refused, and how they went.
+fn lane(data: &Path, mut rng: Rng) -> (Ledger, Tally, Result<()>) {
+    let (mut ledger, mut tally) = (Ledger::default(), Tally::default());
+    let lived = caught(|| lives(data, &mut rng, &mut ledger, &mut tally));
+    (ledger, tally, lived)
+}
+
+fn lives(data: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
     for life in 0..LIVES {
         let server = Server::start(data).with_context(|| format!("life {life} beside others"))?;
         let load = Load::start(server.addr, &life::JOBS);
         clock::idle(rng.millis(20, 400));
         // Under load: what is on its way at that moment is lost, and nobody's.
-        life::end(server, &mut rng)?;
-        for harvest in load.join()? {
-            ledger.add_tape(&harvest.tape);
+        let ended = life::end(server, rng);
+        for harvest in load.enter(ledger)? {
+            life::refused(&harvest, tally);
         }
+        ended?;
         clock::idle(if rng.below(3) == 0 { rng.millis(0, 50) } else { Duration::ZERO });
     }
-    Ok(ledger)
+    Ok(())
 }

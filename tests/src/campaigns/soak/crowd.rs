@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use super::super::Tally;
 use super::super::refusals::code;
@@ -130,10 +131,12 @@ impl Crowd {
     }
 
     /// Ends all clients and tells what they saw.
-    pub(super) fn finish(self, tally: &mut Tally) -> Result<()> {
+    pub(super) fn finish(self, tally: &mut Tally) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
-            ensure!(thread.join().is_ok(), "a client panicked");
+            if thread.join().is_err() {
+                tally.fail("a client panicked, and what it had not handed over is lost");
+            }
         }
         for (name, line) in &self.lines {
             let (ms, ended) = (line.longest_ms.load(Ordering::Relaxed), line.ended.load(Ordering::Relaxed));
@@ -157,8 +160,9 @@ impl Crowd {
         }
         // The control: were one of all these ids issued once more, it would be seen.
         ledger.add_id(self.shared.witness.load(Ordering::Relaxed));
-        ensure!(ledger.report().duplicates == report.duplicates + 1, "the oracle is blind");
-        Ok(())
+        if ledger.report().duplicates != report.duplicates + 1 {
+            tally.fail("the oracle is blind: a planted duplicate was not seen");
+        }
     }
 }
 
@@ -186,7 +190,9 @@ impl Asker {
         let mut answered = clock::now();
         while !self.shared.stop.load(Ordering::Relaxed) {
             let Some(addr) = self.seat.wait_open(BETWEEN) else { continue };
-            let outcome = self.ask_on(addr, &mut tape, &mut answered);
+            // Whatever ends it, what it received is handed over.
+            let asked = catch_unwind(AssertUnwindSafe(|| self.ask_on(addr, &mut tape, &mut answered)));
+            let outcome = asked.unwrap_or(Err(ClientError::Broken("its client panicked over it")));
             self.hand_over(&mut tape);
             match outcome {
                 Ok(()) => {}
