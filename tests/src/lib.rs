@@ -37,7 +37,7 @@ pub use client::{Client, ClientError, Decoded, Hello, Order, Refusal};
 pub use command::{Output, Xuid, binary};
 pub use faketime::FakeClock;
 pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
-pub use load::{Harvest, Job, Load, Work};
+pub use load::{HEAVY, Harvest, Job, Load, Work};
 pub use oracle::{Balance, Books, Ledger, Report, Run, Tape, read_issued};
 pub use rng::Rng;
 pub use server::{Serve, Server};

@@ -43,16 +43,28 @@ pub struct Job {
 impl Job {
     /// At full speed.
     #[must_use]
-    pub fn new(work: Work, order: Order) -> Self {
+    pub const fn new(work: Work, order: Order) -> Self {
         Self { work, order, pause: Duration::ZERO }
     }
 
     /// With a pause between two requests.
     #[must_use]
-    pub fn gently(work: Work, order: Order, pause: Duration) -> Self {
+    pub const fn gently(work: Work, order: Order, pause: Duration) -> Self {
         Self { work, order, pause }
     }
 }
+
+/// 8 connections as fast as they can: what is asked for in runs exceeds what a worker mints, so the spill is drained.
+pub const HEAVY: &[Job] = &[
+    Job::new(Work::Next(64), Order::Any),
+    Job::new(Work::Next(1), Order::Any),
+    Job::new(Work::Next(16), Order::Ordered),
+    Job::new(Work::Next(64), Order::Fresh),
+    Job::new(Work::Array(1_000), Order::Any),
+    Job::new(Work::Array(100), Order::Ordered),
+    Job::new(Work::Runs(10_000), Order::Any),
+    Job::new(Work::Runs(100_000), Order::Any),
+];
 
 /// What one connection brought home.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
-use xuid_tests::{Job, Ledger, Load, Order, Rng, Serve, Server, Work, clock, folder};
+use xuid_tests::{HEAVY, Job, Ledger, Load, Order, Rng, Serve, Server, Work, clock, folder};
 
 /// Every ninth life, and every third that is to be killed, idles this long first, so that land reaches the spill and the
 /// next life finds it there.
@@ -78,7 +78,7 @@ impl Campaign {
         if idles {
             clock::idle(IDLE);
         }
-        let load = Load::start(server.addr, if idles { &LIGHT } else { &HEAVY });
+        let load = Load::start(server.addr, if idles { &LIGHT } else { HEAVY });
         let life_time = rng.millis(20, 600);
         clock::idle(life_time / 2);
         // Read while it lives: what it replays after this moment is not counted.
@@ -125,18 +125,6 @@ impl Campaign {
     }
 }
 
-/// 8 connections as fast as they can: what is asked for in runs exceeds what a worker mints, so the spill is drained.
-const HEAVY: [Job; 8] = [
-    full(Work::Next(64), Order::Any),
-    full(Work::Next(1), Order::Any),
-    full(Work::Next(16), Order::Ordered),
-    full(Work::Next(64), Order::Fresh),
-    full(Work::Array(1_000), Order::Any),
-    full(Work::Array(100), Order::Ordered),
-    full(Work::Runs(10_000), Order::Any),
-    full(Work::Runs(100_000), Order::Any),
-];
-
 /// 8 connections that leave most of the land to the spill.
 const LIGHT: [Job; 8] = [
     light(Work::Next(1), Order::Any),
@@ -149,10 +137,6 @@ const LIGHT: [Job; 8] = [
     light(Work::Runs(100), Order::Ordered),
 ];
 
-const fn full(work: Work, order: Order) -> Job {
-    Job { work, order, pause: Duration::ZERO }
-}
-
 const fn light(work: Work, order: Order) -> Job {
-    Job { work, order, pause: Duration::from_millis(5) }
+    Job::gently(work, order, Duration::from_millis(5))
 }

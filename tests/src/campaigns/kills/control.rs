@@ -7,7 +7,8 @@ use anyhow::{Result, ensure};
 use super::super::Tally;
 use super::part::{MAIN, Part};
 use super::place::Kind;
-use super::plan::{End, HEAVY, LIGHT, Plan, Trouble};
+use super::plan::{End, LIGHT, Plan, Trouble};
+use crate::load::HEAVY;
 use crate::load::Job;
 use crate::{Rng, folder};
 

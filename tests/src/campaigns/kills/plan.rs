@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::place::Kind;
 use super::points::{self, Point, Reach};
-use crate::load::{Job, Work};
+use crate::load::{HEAVY, Job, Work};
 use crate::{Order, Rng};
 
 /// How a life ends.
@@ -144,18 +144,6 @@ fn trouble(rng: &mut Rng) -> Trouble {
     }
 }
 
-/// 8 connections as fast as they can: what is asked for in runs exceeds what a worker mints, so the spill is drained.
-pub(super) const HEAVY: &[Job] = &[
-    full(Work::Next(64), Order::Any),
-    full(Work::Next(1), Order::Any),
-    full(Work::Next(16), Order::Ordered),
-    full(Work::Next(64), Order::Fresh),
-    full(Work::Array(1_000), Order::Any),
-    full(Work::Array(100), Order::Ordered),
-    full(Work::Runs(10_000), Order::Any),
-    full(Work::Runs(100_000), Order::Any),
-];
-
 /// 5 connections that leave most of the land to the spill.
 pub(super) const LIGHT: &[Job] = &[
     light(Work::Next(8), Order::Any),
@@ -165,12 +153,8 @@ pub(super) const LIGHT: &[Job] = &[
     light(Work::Runs(100), Order::Any),
 ];
 
-const fn full(work: Work, order: Order) -> Job {
-    Job { work, order, pause: Duration::ZERO }
-}
-
 const fn light(work: Work, order: Order) -> Job {
-    Job { work, order, pause: Duration::from_millis(5) }
+    Job::gently(work, order, Duration::from_millis(5))
 }
 
 #[cfg(test)]
