@@ -80,16 +80,3 @@ fn process(registry: impl Registry + 'static, number: u8) -> Tenure {
 fn wish(now: u64, ticks: u64) -> Wish {
     Wish { now, start: now, end: now + ticks, pinned: None, except: Vec::new() }
 }
-
-/// A sequence of choices that its seed decides.
-struct Dice(u64);
-
-impl Dice {
-    /// One of `0 .. sides`. Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % sides
-    }
-}

@@ -48,7 +48,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::chance::Chance;
+pub(crate) use self::chance::Chance;
 use self::history::Plan;
 use self::script::Theme;
 use self::summary::Summary;

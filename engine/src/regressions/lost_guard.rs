@@ -8,9 +8,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Dice, FLOOR, Ledger, memory, process, small, wish};
+use super::{FLOOR, Ledger, memory, process, small, wish};
 use crate::id::Id;
 use crate::lane::Lane;
+use crate::simulation::Chance;
 use crate::sync::lock;
 use crate::tenure::{ExtendError, Window};
 
@@ -52,17 +53,17 @@ fn stopped_anywhere(seed: u64, believes_its_lock: bool) -> Ledger {
         for thread in 0..3u8 {
             let (registry, now, ledger) = (registry.clone(), &now, &ledger);
             scope.spawn(move || {
-                let mut dice = Dice(seed ^ u64::from(thread) << 32);
+                let mut dice = Chance::new(seed ^ u64::from(thread) << 32);
                 let mut tenure = process(registry, thread + 1);
                 let mut lane: Option<Lane> = None;
                 for _ in 0..100 {
                     let noticed = now.load(Ordering::Relaxed);
                     // Between what it saw and what it does, time goes by: little, or more than all windows.
-                    now.fetch_add([0, 0, 1, 3 * TICKS][dice.roll(4) as usize], Ordering::Relaxed);
+                    now.fetch_add([0, 0, 1, 3 * TICKS][dice.below(4) as usize], Ordering::Relaxed);
                     std::thread::yield_now();
                     match &mut lane {
-                        Some(held) if dice.roll(4) > 0 => {
-                            let ids = mint(held, noticed, 1 + dice.roll(9) as u32);
+                        Some(held) if dice.below(4) > 0 => {
+                            let ids = mint(held, noticed, 1 + dice.below(9) as u32);
                             lock(ledger).add(ids);
                         }
                         Some(held) if believes_its_lock => {

@@ -7,13 +7,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Dice, FLOOR, Ledger, genesis, memory, process, small, wish};
+use super::{FLOOR, Ledger, genesis, memory, process, small, wish};
 use crate::clock::SystemClock;
 use crate::guards::Guard;
 use crate::id::Id;
 use crate::lane::Lane;
 use crate::registry::local::{FileIdentity, LocalRegistry, MemoryDisk};
 use crate::registry::{Registry, SwapError, WorkerRecord};
+use crate::simulation::Chance;
 use crate::sync::lock;
 use crate::tenure::Tenure;
 
@@ -62,19 +63,19 @@ fn come_and_go<R: Registry + 'static>(seed: u64, out: &[Guard], open: impl Fn() 
 
 /// Twenty lives after each other.
 fn live<R: Registry + 'static>(seed: u64, thread: u8, ledger: &Mutex<Ledger>, open: &impl Fn() -> R) {
-    let mut dice = Dice(seed ^ u64::from(thread) << 32);
+    let mut dice = Chance::new(seed ^ u64::from(thread) << 32);
     let mut overdue: Option<(Tenure, u64)> = None;
     for life in 0..20 {
-        let now = FLOOR + u64::from(life) * 3 + dice.roll(3);
+        let now = FLOOR + u64::from(life) * 3 + dice.below(3);
         let mut tenure = process(open(), 1 + thread * 32 + life);
         let Ok(window) = tenure.take(&wish(now, TICKS)) else { continue };
         let mut lane = Lane::new(window, TICKS);
-        let ids = mint(&mut lane, now + dice.roll(TICKS), dice.roll(9) as usize);
+        let ids = mint(&mut lane, now + dice.below(TICKS), dice.below(9) as usize);
         lock(ledger).add(ids);
         if let Some((mut old, from)) = overdue.take() {
             let _ = old.release(0, from);
         }
-        match dice.roll(3) {
+        match dice.below(3) {
             0 => drop(tenure.release(0, lane.untouched())),
             1 => overdue = Some((tenure, lane.untouched())),
             _ => {}

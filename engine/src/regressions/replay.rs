@@ -9,12 +9,13 @@ use std::path::Path;
 
 use xuid_spill::{Extent, Log, MIN_BYTES, MemoryStorage, SpillId};
 
-use super::{Dice, FLOOR, Ledger, genesis, memory, process, small};
+use super::{FLOOR, Ledger, genesis, memory, process, small};
 use crate::guards::Guard;
 use crate::registrar::Job;
 use crate::registry::memory::MemoryRegistry;
 use crate::reserve::Reserve;
 use crate::run::Block;
+use crate::simulation::Chance;
 use crate::stock::{Opened, create_log, open_log};
 use crate::tenure::Tenure;
 
@@ -125,23 +126,23 @@ fn what_was_issued_is_not_played_again_by_a_later_process_nor_from_a_copy() {
 fn no_order_of_kills_copies_and_restarts_plays_an_id_again() {
     let mut ids = 0;
     for seed in 0..300 {
-        let (mut world, mut dice) = (World::new(), Dice(seed));
+        let (mut world, mut dice) = (World::new(), Chance::new(seed));
         let mut process = world.start();
         for _ in 0..60 {
-            match dice.roll(9) {
+            match dice.below(9) {
                 0..3 => {
-                    let ticks = dice.roll(12);
+                    let ticks = dice.below(12);
                     world.idle(&mut process, ticks);
                 }
                 3..6 => {
-                    let blocks = dice.roll(20) as usize;
+                    let blocks = dice.below(20) as usize;
                     world.burst(&mut process, blocks);
                 }
                 6 => world.copy(),
                 7 => process = world.start(),
                 _ if world.copies.is_empty() => {}
                 _ => {
-                    let copy = dice.roll(world.copies.len() as u64) as usize;
+                    let copy = dice.below(world.copies.len() as u64) as usize;
                     world.put_back(copy);
                     process = world.start();
                 }

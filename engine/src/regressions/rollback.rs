@@ -7,11 +7,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Dice, Ledger, small};
+use super::{Ledger, small};
 use crate::clock::{Clock, Reading, Supervisor, Thresholds};
 use crate::id::Id;
 use crate::minter::{Ages, Minter};
 use crate::run::Run;
+use crate::simulation::Chance;
 use crate::sync::lock;
 use crate::tenure::Window;
 
@@ -47,16 +48,16 @@ type Script = Vec<(u64, i64, u32)>;
 /// Steps back of a millisecond up to a second, in the middle of bursts that use a tick's sequence up, and forward again
 /// over the same ticks.
 fn script(seed: u64) -> Script {
-    let mut dice = Dice(seed);
+    let mut dice = Chance::new(seed);
     let mut script = Vec::new();
     for _ in 0..200 {
-        let step = match dice.roll(8) {
-            0 => -dice.roll(5).cast_signed(),
-            1 => -dice.roll(1_000).cast_signed(),
-            2 => dice.roll(1_000).cast_signed(),
+        let step = match dice.below(8) {
+            0 => -dice.below(5).cast_signed(),
+            1 => -dice.below(1_000).cast_signed(),
+            2 => dice.below(1_000).cast_signed(),
             _ => 0,
         };
-        script.push((dice.roll(3), step, 1 + dice.roll(12) as u32));
+        script.push((dice.below(3), step, 1 + dice.below(12) as u32));
     }
     script
 }

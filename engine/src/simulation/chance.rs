@@ -2,10 +2,10 @@
 
 /// `SplitMix64`, by Sebastiano Vigna: small, fast, and good enough to pick events.
 #[derive(Debug, Clone)]
-pub(super) struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -23,7 +23,7 @@ impl Chance {
     }
 
     /// One of `0 .. n`.
-    pub(super) fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
