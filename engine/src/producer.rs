@@ -113,11 +113,16 @@ impl Producer {
         let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.turn()));
         turn.unwrap_or_else(|_| {
             tracing::error!("the producer panicked and goes on; ids it held may be wasted");
-            if !Guard::PanicAnswers.is_out() {
-                (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
-            }
-            Duration::from_millis(10)
+            self.stumbled()
         })
+    }
+
+    /// After a panic in a turn: who had asked may ask again. Returns when to go on.
+    pub(crate) fn stumbled(&self) -> Duration {
+        if !Guard::PanicAnswers.is_out() {
+            (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
+        }
+        Duration::from_millis(10)
     }
 
     /// One round. Returns how long nothing is due.

@@ -20,7 +20,6 @@ use crate::error::BuildError;
 use crate::producer::Producer;
 use crate::registrar::{Done, Job, Registrar};
 use crate::registry::{Genesis, Registry, Token};
-use crate::ring::PARTITIONS;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::stock::{self, Opened, Stock};
@@ -213,8 +212,7 @@ impl Life {
 
     /// The producer panicked in a turn: it goes on as its thread does.
     pub(super) fn stumble(&mut self, time: &Time) {
-        (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
-        self.next_turn = time.now() + 10_000_000;
+        self.next_turn = time.now() + crate::clock::nanos(self.producer.stumbled());
         self.queue.extend(self.jobs.try_iter());
     }
 

@@ -10,7 +10,7 @@ use crate::registry::record::{NO_SPILL, Place, SECTOR};
 const CLUSTER: ClusterId = ClusterId::from_bytes([7; 16]);
 const SPILL: SpillId = SpillId::from_bytes([9; 16]);
 
-fn stat(version: i32) -> Stat {
+pub(super) fn stat(version: i32) -> Stat {
     Stat {
         czxid: 1,
         mzxid: 2,

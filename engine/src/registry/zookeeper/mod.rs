@@ -103,11 +103,10 @@ impl ZooKeeperRegistry {
         let (genesis, found) = inspect::opened(&mut link)?;
         let seat = options.folder.as_deref().map(take_seat).transpose()?;
         let mut tree = if let (Some(folder), Some(seat)) = (&options.folder, &seat) {
-            let era = Memory::latest(folder, genesis.cluster, found);
+            let known = Memory::of_folder(folder, genesis.cluster);
+            let era = Memory::latest(&known, found);
             let memory = Memory::of_seat(folder, seat.number(), genesis.cluster, &era);
-            // Whatever it comes to: this process may write nothing for minutes, and end.
-            memory.keep();
-            let others = Memory::all(folder, genesis.cluster, &era);
+            let others = Memory::all(known, &era);
             let mut tree = Tree::new(link, genesis, era, memory);
             tree.know(others);
             tree

@@ -157,25 +157,10 @@ pub(super) fn next_version(expected: u64) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::fuzzing::stat;
     use super::*;
     use crate::registry::Token;
     use crate::registry::record::NO_SPILL;
-
-    fn stat(version: i32) -> Stat {
-        Stat {
-            czxid: 1,
-            mzxid: 2,
-            pzxid: 1,
-            ctime: 3,
-            mtime: 4,
-            version,
-            cversion: 0,
-            aversion: 0,
-            ephemeral_owner: 0,
-            data_length: 512,
-            num_children: 0,
-        }
-    }
 
     fn genesis() -> Genesis {
         Genesis {

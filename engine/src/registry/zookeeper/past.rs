@@ -118,12 +118,15 @@ impl Memory {
         Self { path: None, version: VERSION, cluster, era, ended: Vec::new(), nodes: Vec::new() }
     }
 
-    /// The memory of the process in that seat; what an earlier one knew is kept while the registry is the same.
+    /// The memory of the process in that seat; what an earlier one knew is kept while the registry is the same. It is written
+    /// down at once: the process may write nothing to the registry for minutes, and end.
     pub(super) fn of_seat(folder: &Path, seat: u32, cluster: ClusterId, era: &Era) -> Self {
         let path = folder.join(format!("{PREFIX}{seat}"));
         let known = read(&path).filter(|known| known.is_of(cluster));
         let mut memory = Self { path: Some(path), ..known.unwrap_or_else(|| Self::new(cluster, era)) };
-        if memory.era.name != era.name {
+        if memory.era.name == era.name {
+            memory.keep();
+        } else {
             memory.begin(era);
         }
         memory
@@ -134,18 +137,24 @@ impl Memory {
         &self.nodes
     }
 
-    /// Everything that any process of a folder knew of this cluster in this era.
-    pub(super) fn all(folder: &Path, cluster: ClusterId, era: &Era) -> Vec<(String, Sight)> {
-        memories(folder, cluster)
-            .filter(|known| known.era.name == era.name)
-            .flat_map(|known| known.nodes)
-            .collect()
+    /// What the processes of a folder knew of a cluster.
+    pub(super) fn of_folder(folder: &Path, cluster: ClusterId) -> Vec<Self> {
+        let ours = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(PREFIX);
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let files = entries.filter(|entry| ours(&entry.file_name()));
+        files.filter_map(|entry| read(&entry.path())).filter(|known| known.is_of(cluster)).collect()
     }
 
-    /// The era that was found, or one after it that a process of the folder knew.
-    pub(super) fn latest(folder: &Path, cluster: ClusterId, found: Era) -> Era {
-        let later = |latest: Era, known: Self| if known.is_after(&latest) { known.era } else { latest };
-        memories(folder, cluster).fold(found, later)
+    /// Every node that any of these knew in this era.
+    pub(super) fn all(known: Vec<Self>, era: &Era) -> Vec<(String, Sight)> {
+        known.into_iter().filter(|known| known.era.name == era.name).flat_map(|known| known.nodes).collect()
+    }
+
+    /// The era that was found, or one after it that one of these knew.
+    pub(super) fn latest(known: &[Self], found: Era) -> Era {
+        let later =
+            |latest: Era, known: &Self| if known.is_after(&latest) { known.era.clone() } else { latest };
+        known.iter().fold(found, later)
     }
 
     /// Whether that era was over before the one that is remembered.
@@ -177,7 +186,7 @@ impl Memory {
     }
 
     /// Writes it down, where it has a file.
-    pub(super) fn keep(&self) {
+    fn keep(&self) {
         let Some(path) = &self.path else { return };
         let write = || {
             let beside = path.with_added_extension("new");
@@ -189,14 +198,6 @@ impl Memory {
             tracing::warn!(%path, %error, "what was written to the registry could not be remembered");
         }
     }
-}
-
-/// What the processes of a folder knew of a cluster.
-fn memories(folder: &Path, cluster: ClusterId) -> impl Iterator<Item = Memory> {
-    let ours = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(PREFIX);
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = entries.filter(move |entry| ours(&entry.file_name()));
-    files.filter_map(|entry| read(&entry.path())).filter(move |known| known.is_of(cluster))
 }
 
 fn read(path: &Path) -> Option<Memory> {
@@ -227,12 +228,16 @@ mod tests {
         let mut memory = Memory::of_seat(folder.path(), 0, ours, &era);
         (0..100).for_each(|worker| memory.note(&format!("/w/{worker}"), sight));
         memory.note("/w/99", sight.at(7));
-        let known = Memory::all(folder.path(), ours, &era);
+        let known = Memory::all(Memory::of_folder(folder.path(), ours), &era);
         assert_eq!((known.len(), known[0].clone()), (MOST, ("/w/99".to_owned(), sight.at(7))));
-        assert!(Memory::all(folder.path(), other, &era).is_empty());
-        assert!(Memory::all(folder.path(), ours, &later).is_empty());
+        assert!(Memory::all(Memory::of_folder(folder.path(), other), &era).is_empty());
+        assert!(Memory::all(Memory::of_folder(folder.path(), ours), &later).is_empty());
         std::fs::write(folder.path().join("registry.zookeeper-1"), b"{").unwrap();
-        assert_eq!(Memory::all(folder.path(), ours, &era).len(), MOST, "a damaged memory is none");
+        assert_eq!(
+            Memory::all(Memory::of_folder(folder.path(), ours), &era).len(),
+            MOST,
+            "a damaged memory is none"
+        );
         assert_eq!(Memory::of_seat(folder.path(), 0, ours, &later).nodes.len(), 0);
     }
 
@@ -247,7 +252,8 @@ mod tests {
         let known = era("b", 9, 200);
         let mut memory = Memory::of_seat(folder.path(), 0, ours, &known);
         memory.note("/w/1", Sight { birth: 1, version: 5 });
-        let latest = |cluster, found: &Era| Memory::latest(folder.path(), cluster, found.clone());
+        let latest =
+            |cluster, found: &Era| Memory::latest(&Memory::of_folder(folder.path(), cluster), found.clone());
         assert_eq!(latest(ours, &era("a", 7, 100)), known, "put back to before the fence");
         for found in [era("c", 12, 300), era("c", 12, 150), era("c", 8, 300), known.clone()] {
             assert_eq!(latest(ours, &found), found, "fenced since then");
@@ -264,14 +270,22 @@ mod tests {
         let mut memory = Memory::of_seat(folder.path(), 0, cluster, &first);
         memory.begin(&second);
         assert!(!first.is_before(&second) && memory.is_after(&first));
-        assert_eq!(Memory::latest(folder.path(), cluster, first.clone()), second, "at once, and in the file");
+        assert_eq!(
+            Memory::latest(&Memory::of_folder(folder.path(), cluster), first.clone()),
+            second,
+            "at once, and in the file"
+        );
 
         // Fenced while nobody ran: the next process learns it from the file of the one before.
         let third = era("c", 11, 100);
         drop(Memory::of_seat(folder.path(), 0, cluster, &third));
         for ended in [&first, &second] {
-            assert_eq!(Memory::latest(folder.path(), cluster, ended.clone()), third);
+            assert_eq!(Memory::latest(&Memory::of_folder(folder.path(), cluster), ended.clone()), third);
         }
-        assert_eq!(Memory::latest(folder.path(), cluster, era("d", 13, 50)).name, "d", "fenced once more");
+        assert_eq!(
+            Memory::latest(&Memory::of_folder(folder.path(), cluster), era("d", 13, 50)).name,
+            "d",
+            "fenced once more"
+        );
     }
 }
