@@ -19,6 +19,10 @@ const AUTH_FILE: &str = "registry_auth_file";
 
 /// How an ensemble is used.
 #[derive(Debug, Clone)]
+#[cfg_attr(
+    not(feature = "zookeeper"),
+    expect(dead_code, reason = "checked at every start, used by a build that knows ensembles")
+)]
 pub(crate) struct Access {
     pub(crate) session: Duration,
     pub(crate) credentials: Option<Credentials>,
