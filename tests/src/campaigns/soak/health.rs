@@ -24,14 +24,11 @@ const EVERY: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_mins(1);
 /// A line through less than a minute says nothing.
 const FITTED: Duration = Duration::from_mins(1);
-/// A line through less than seven minutes says nothing about an hour: half a MiB that is taken once and kept would be more
-/// than [`RISE`].
-const LONG: Duration = Duration::from_mins(8);
-/// KiB an hour, of a process that has some 3.5 MiB: what doubles it in an hour is a leak. Ten minutes, as long as a life
-/// can be here, show no less.
+/// A line through less says nothing about an hour: a MiB that is taken once, given back later or kept, would be more than
+/// [`RISE`].
+const LONG: Duration = Duration::from_mins(15);
+/// KiB an hour, of a process that has some 3.5 MiB: what doubles it in an hour is a leak.
 const RISE: f64 = 4.0 * 1024.0;
-/// KiB. A step of one arena of the allocator, which is no slope.
-const STEP: f64 = 512.0;
 /// KiB: half of what a process has.
 const RISE_OF_A_LIFE: f64 = 2.0 * 1024.0;
 /// KiB: nine times what a process has.
@@ -139,7 +136,7 @@ fn findings(readings: &[Reading]) -> Vec<String> {
         found.push(format!("{most} KiB of anonymous memory, more than {MOST}"));
     }
     if let Some(Trend { rise_an_hour, rise, is_long }) = Trend::of(readings)
-        && (is_long && rise_an_hour > RISE && rise > STEP || rise > RISE_OF_A_LIFE)
+        && (is_long && rise_an_hour > RISE || rise > RISE_OF_A_LIFE)
     {
         found.push(format!(
             "its memory rises by {rise_an_hour:.0} KiB an hour ({rise:.0} KiB within this life)"
@@ -213,7 +210,7 @@ mod tests {
     #[test]
     fn a_life_that_warms_up_and_swings_is_flat() {
         let swings = |second: u64| if second < 60 { second * 60 } else { 3_500 + second % 7 * 100 };
-        let found = findings(&life(600, swings, |second| 40 + u64::from(second % 20 == 15) * 30));
+        let found = findings(&life(1_200, swings, |second| 40 + u64::from(second % 20 == 15) * 30));
         assert!(found.is_empty(), "{found:?}");
     }
 
@@ -221,7 +218,7 @@ mod tests {
     fn a_slow_leak_of_memory_is_found() {
         // 5 MiB an hour, read in pages of 4 KiB.
         let leaks = |second: u64| 3_500 + second * 5 * 1_024 / 3_600 / 4 * 4;
-        let found = findings(&life(600, leaks, |_| 40));
+        let found = findings(&life(1_200, leaks, |_| 40));
         assert!(found.len() == 1 && found[0].contains("memory rises"), "{found:?}");
         // A life of three minutes may have had a reason, unless it has taken half of what it had.
         let short = findings(&life(180, leaks, |_| 40));
@@ -232,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_once_and_kept_is_no_leak() {
-        let found = findings(&life(600, |second| if second < 300 { 3_500 } else { 3_900 }, |_| 40));
+        let found = findings(&life(1_200, |second| if second < 600 { 3_500 } else { 4_200 }, |_| 40));
         assert!(found.is_empty(), "{found:?}");
     }
 
