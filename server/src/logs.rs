@@ -11,6 +11,8 @@ pub(crate) fn init(filter: &str) {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_writer(std::io::stderr)
+        // Else a line that cannot be written is told to standard error in a way that panics where that cannot be written.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     // Fails only if there is a subscriber already, which is as good.
     let _ = subscriber.try_init();

@@ -68,6 +68,22 @@ fn a_shortened_spill_costs_ids_and_repeats_none() -> Result<()> {
     Ok(())
 }
 
+/// What cannot be said ends nobody who would have said it.
+#[test]
+fn a_log_that_cannot_be_written_changes_nothing_else() -> Result<()> {
+    let home = TempDir::new()?;
+    let data = home.path().join("data");
+    let mut ledger = Ledger::default();
+    for _ in 0..2 {
+        let words = ["-c", r#"exec "$@" 2>/dev/full"#, "sh"].map(str::to_owned);
+        let server = Serve::new(&data)?.under("sh", &words).start()?;
+        server.drain(1_000_000, &mut ledger)?;
+        server.stop()?;
+    }
+    println!("a log on a full disk: {}", ledger.check()?);
+    Ok(())
+}
+
 #[test]
 fn a_spill_shortened_while_running_is_abandoned_and_the_server_goes_on() -> Result<()> {
     let home = TempDir::new()?;
