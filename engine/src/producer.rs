@@ -117,8 +117,9 @@ impl Producer {
         })
     }
 
-    /// After a panic in a turn: who had asked may ask again. Returns when to go on.
+    /// After a panic in a turn: who had asked may ask again, and what the turn counted is told. Returns when to go on.
     pub(crate) fn stumbled(&self) -> Duration {
+        self.publish();
         if !Guard::PanicAnswers.is_out() {
             (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
         }

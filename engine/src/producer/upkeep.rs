@@ -138,11 +138,7 @@ impl Upkeep {
                     let wish = Wish { start: believed, ..self.wish(believed, except) };
                     self.take(wish, Cause::Behind, jobs);
                 } else {
-                    // There is nothing to wish for, and the registry's clock may yet show that the wall is right.
-                    if self.looks == 0 {
-                        self.looks += u32::from(jobs.send(Job::Look).is_ok());
-                    }
-                    self.pace.take_later(boot + LOOK_AGAIN);
+                    self.look(boot, jobs);
                 }
             }
             return;
@@ -151,7 +147,13 @@ impl Upkeep {
         if matches!(gate.trouble, Some(Trouble::Behind { .. })) {
             gate.trouble = None;
         }
-        let Some(tick) = now.tick else { return };
+        let Some(tick) = now.tick else {
+            // Before the epoch no window can be asked for, either.
+            if self.may_take(boot, away) {
+                self.look(boot, jobs);
+            }
+            return;
+        };
         self.news.time_left(&self.layout, now.ns, boot);
         self.leave_the_future(gate, tick, jobs);
         // A contested lane serves to its window's end, and has its successor by then.
@@ -177,6 +179,14 @@ impl Upkeep {
             let end = (tick + reach).min(self.layout.last_tick());
             lane.renewing = jobs.send(Job::Extend { worker: lane.worker, start: tick, end, reach }).is_ok();
         }
+    }
+
+    /// There is no window to ask for, and the registry's clock may yet show that the wall is right.
+    fn look(&mut self, boot: u64, jobs: &Sender<Job>) {
+        if self.looks == 0 {
+            self.looks += u32::from(jobs.send(Job::Look).is_ok());
+        }
+        self.pace.take_later(boot + LOOK_AGAIN);
     }
 
     /// Whether the registry is away. When its adaptor says that it is back, what failed is tried at once.

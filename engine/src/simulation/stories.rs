@@ -110,6 +110,30 @@ fn a_clock_that_was_before_the_epoch_is_followed_when_it_is_right_again() {
     }
 }
 
+/// It has no tick to ask for, so nothing but a look brings the registry's time; and once it knew that, a minute alone makes
+/// it believe no leap.
+#[test]
+fn a_process_that_began_with_a_clock_before_the_epoch_serves_when_it_is_right() {
+    for has_clock in [false, true] {
+        let mut history = History::told(layout(), 2, has_clock, &settings());
+        history.crash(0);
+        history.nodes[0].clock.change(Change::Set(HOUR));
+        history.start(0);
+        history.pass(10 * SECOND);
+        assert!(history.nodes[0].ask(1, Order::Any).is_err(), "there is no tick");
+        // While its clock is behind it looks; at the end in vain, and what comes unasked then is not the registry's time.
+        history.nodes[0].clock.change(Change::Step(-(60 * SECOND).cast_signed()));
+        history.pass(10 * SECOND);
+        lock(&history.nodes[0].end).state = State::Down;
+        history.pass(10 * SECOND);
+        history.nodes[0].clock.change(Change::Step((60 * SECOND).cast_signed()));
+        history.pass(10 * SECOND);
+        history.better_times();
+        history.recover().unwrap();
+        verdict(&history);
+    }
+}
+
 /// While E was past the last tick nobody could renew the window; back in time, only this node's own worker is free.
 #[test]
 fn the_only_free_worker_may_be_the_one_that_was_held_before_the_leap() {
