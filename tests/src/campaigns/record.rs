@@ -136,6 +136,13 @@ pub(super) struct Writer {
     path: PathBuf,
 }
 
+impl Drop for Writer {
+    /// Closing would not do: a child that is just being started has the descriptor too, until it becomes its program.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl Writer {
     /// Opens the file, which is made if need be; its last line is dropped if its end is missing.
     pub(super) fn open(path: &Path) -> Result<Self> {
@@ -185,5 +192,21 @@ impl Writer {
         fs::rename(&fresh, &self.path)?;
         // The lock held so far is that of the file that was replaced.
         Self::open(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Writer;
+
+    #[test]
+    fn a_writer_lets_go_though_a_child_that_is_being_started_has_its_descriptor() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        let writer = Writer::open(&path).unwrap();
+        let inherited = writer.file.try_clone().unwrap();
+        drop(writer);
+        Writer::open(&path).unwrap();
+        drop(inherited);
     }
 }
