@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use xuid_spill::{
     AppendError, CreateError, DEFAULT_BYTES, HeaderError, Holdings, InspectError, Log, MappedFile, OpenError,
@@ -18,8 +20,19 @@ fn create(path: &Path, bytes: u64) -> Log {
     Log::create(Box::new(MappedFile::create(path).unwrap()), identity(), bytes).unwrap()
 }
 
+/// Opens a file that this test has let go. A child that another test starts has its descriptor and lock too, until it
+/// becomes its program.
 fn open(path: &Path) -> Result<Log, OpenError> {
-    Log::open(Box::new(MappedFile::open(path).unwrap()), &expected()).map(|(log, _)| log)
+    let patience = now() + Duration::from_secs(10);
+    let file = loop {
+        match MappedFile::open(path) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock && now() < patience => {
+                sleep(Duration::from_millis(1));
+            }
+            opened => break opened.unwrap(),
+        }
+    };
+    Log::open(Box::new(file), &expected()).map(|(log, _)| log)
 }
 
 fn truncate(path: &Path, length: u64) {
