@@ -165,13 +165,17 @@ impl Exchange {
         landed.is_ok()
     }
 
-    /// Somebody else takes a worker whose mark is past, as any process may.
+    /// Somebody else takes that worker, and no further ahead than any process may: a fence would not cover it.
     fn rival(&self, worker: u32, chance: &mut Chance) {
         let layout = self.store.genesis().layout;
         let (Some(found), Some(now)) = (self.mark(worker), layout.tick_at_ns(self.time.now())) else {
             return;
         };
-        let end = found.record.reserved_until.max(now) + chance.within(1, 2_000);
+        let furthest = now + layout.ticks_in_ns(crate::clock::nanos(FURTHEST_WINDOW));
+        let end = (found.record.reserved_until.max(now) + chance.within(1, 2_000)).min(furthest);
+        if end <= found.record.reserved_until {
+            return;
+        }
         let record = WorkerRecord {
             reserved_until: end,
             token: Token(chance.bytes()),
