@@ -210,6 +210,17 @@ impl Life {
         self.engine.try_next_id().ok()
     }
 
+    /// After a clean stop: minted + replayed = issued + spilled + wasted + held, and what was issued is what came.
+    pub(super) fn account(&self) -> Result<(), String> {
+        let stats = self.engine.stats();
+        if stats.issued != self.got {
+            return Err(format!("counts {} ids issued, {} came", stats.issued, self.got));
+        }
+        let income = stats.minted + stats.replayed;
+        let outgo = stats.issued + stats.spilled + stats.wasted.total() + stats.held.total();
+        if income == outgo { Ok(()) } else { Err(format!("is {income} ids in and {outgo} out: {stats:?}")) }
+    }
+
     /// The producer panicked in a turn: it goes on as its thread does.
     pub(super) fn stumble(&mut self, time: &Time) {
         self.next_turn = time.now() + crate::clock::nanos(self.producer.stumbled());

@@ -145,18 +145,16 @@ impl Oracle {
     }
 
     /// All that was issued, in ascending order.
-    pub(super) fn spans(&self) -> Vec<Range<u64>> {
+    pub(super) fn spans(&mut self) -> Vec<Range<u64>> {
+        self.issued.sort_unstable_by_key(|issued| issued.first);
         let span = |issued: &Issued| issued.first..issued.first + u64::from(issued.len);
-        let mut spans: Vec<_> = self.issued.iter().map(span).collect();
-        spans.sort_unstable_by_key(|span| span.start);
-        spans
+        self.issued.iter().map(span).collect()
     }
 
     /// The verdict: an id that came twice, or else whatever else was wrong.
     pub(super) fn verdict(&mut self) -> Result<(), String> {
         let spans = self.spans();
         self.duplicates = twice(spans);
-        self.issued.sort_unstable_by_key(|issued| issued.first);
         for pair in self.issued.windows(2) {
             if pair[0].first + u64::from(pair[0].len) > pair[1].first {
                 let parts = self.layout.decode(crate::Id::new(pair[1].first));

@@ -138,14 +138,8 @@ impl Host {
             self.wrong(|| format!("process {process} issued {id:?} after its stop"));
         }
         power.doing("leave", || life.act(Deed::Leave, &time, || 0));
-        let stats = life.engine.stats();
-        if stats.issued != life.got {
-            self.wrong(|| format!("process {process} counts {} ids issued, {} came", stats.issued, life.got));
-        }
-        let income = stats.minted + stats.replayed;
-        let outgo = stats.issued + stats.spilled + stats.wasted.total() + stats.held.total();
-        if income != outgo {
-            self.wrong(|| format!("process {process} is {income} ids in and {outgo} out: {stats:?}"));
+        if let Err(why) = life.account() {
+            self.wrong(|| format!("process {process} {why}"));
         }
     }
 

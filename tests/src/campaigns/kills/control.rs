@@ -8,8 +8,7 @@ use super::super::Tally;
 use super::part::{MAIN, Part};
 use super::place::Kind;
 use super::plan::{End, LIGHT, Plan, Trouble};
-use crate::load::HEAVY;
-use crate::load::Job;
+use crate::load::{HEAVY, Job};
 use crate::{Rng, folder};
 
 /// A life of the release build that is killed.
