@@ -1,7 +1,8 @@
 //! Which code a part was run on, and on what machine.
 //!
-//! The revision is that of the code only: writing the results down in `docs/` does not make them stale. A tree with
-//! changes is told apart from its commit by a hash of the changes, so that parts of two different trees are never joined.
+//! The revision is that of the code only: writing the results down in `docs/` does not make them stale, nor does a change
+//! of a benchmark, which no campaign runs. A tree with changes is told apart from its commit by a hash of the changes, so
+//! that parts of two different trees are never joined.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 
-/// What the code is made of: all but prose.
-const CODE: &[&str] = &["--", ".", ":(top,exclude)docs", ":(top,exclude)*.md"];
+/// What the code is made of: all but prose, and what measures its speed.
+const CODE: &[&str] = &["--", ".", ":(top,exclude)docs", ":(top,exclude)*.md", ":(top,exclude)benches"];
 
 /// Where the work tree is.
 #[must_use]
@@ -117,12 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn prose_leaves_a_revision_as_it_is_and_each_change_of_code_makes_another() {
+    fn prose_and_benchmarks_leave_a_revision_as_it_is_and_each_change_of_code_makes_another() {
         let dir = tempfile::TempDir::new().unwrap();
         let root = dir.path();
         let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
         fs::create_dir_all(root.join("docs")).unwrap();
         fs::create_dir_all(root.join("engine/docs")).unwrap();
+        fs::create_dir_all(root.join("benches/src")).unwrap();
         write("engine/code.rs", "1");
         run(root, &["init", "-q"]);
         run(root, &["add", "."]);
@@ -133,6 +135,7 @@ mod tests {
         write("docs/figures.txt", "results");
         write("README.md", "results");
         write("engine/notes.md", "results");
+        write("benches/src/clock.rs", "1");
         assert_eq!(Revision::of(root).unwrap(), first, "prose that is not committed");
         run(root, &["add", "."]);
         run(root, &["commit", "-q", "-m", "prose"]);
