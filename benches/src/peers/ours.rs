@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xuid_engine::{Engine, Id, IdError, Order};
 
 use crate::land::Farm;
-use crate::subject::{Fixture, Kind, Sink, Subject, Supply, Worker};
+use crate::subject::{Fixture, Kind, Sink, Subject, Supply, Worker, repeat};
 
 /// Ids a call for a run asks for: a whole tick of the default layout.
 const RUN: u32 = 4_096;
@@ -139,12 +139,10 @@ struct Single<'a, F> {
 impl<F: FnMut() -> Result<Id, IdError>> Worker for Single<'_, F> {
     fn run(&mut self, calls: u64) {
         let (mut refused, mut sink) = (0, Sink::default());
-        for _ in 0..calls {
-            match (self.call)() {
-                Ok(id) => sink.take(id.raw()),
-                Err(_) => refused += 1,
-            }
-        }
+        repeat(calls, || match (self.call)() {
+            Ok(id) => sink.take(id.raw()),
+            Err(_) => refused += 1,
+        });
         self.ours.refuse(refused);
     }
 

@@ -12,6 +12,9 @@ const NEXT: &str = "xuid/next_id";
 const HANDLE: &str = "xuid/handle";
 const COUNTER: &str = "limit/thread-local";
 const ADD: &str = "limit/fetch_add";
+/// The form of a handle, and of anything behind `&self`, with nothing behind it: what neither can exceed.
+const OWNED: &str = "limit/revocable";
+const HIT: &str = "limit/revocable-thread-local";
 const SEED: &str = "seed/ring";
 const ATOMIC: &str = "ferroid/atomic";
 /// Ferroid's one generator a thread, in each way there is.
@@ -37,7 +40,7 @@ fn others() -> Vec<&'static str> {
 /// The rows of `next_id` and handles.
 pub(super) fn rows() -> Result<Vec<Row>> {
     let others = others();
-    let mut names = vec![NEXT, HANDLE, COUNTER, ADD, SEED, ATOMIC];
+    let mut names = vec![NEXT, HANDLE, COUNTER, OWNED, HIT, ADD, SEED, ATOMIC];
     names.extend(MONO);
     names.extend(&others);
     let mut field = Field::new(&names)?;
@@ -68,6 +71,14 @@ pub(super) fn rows() -> Result<Vec<Row>> {
             valid = median(alone) >= SEED_LEAST;
             text = format!("{text} (1 thread {})", figure(alone, "M/s"));
         }
+        if [SEED, ATOMIC].contains(&name) {
+            let (most, theirs) = (field.figures(HIT, 2)?, field.figures(name, 2)?);
+            text = format!(
+                "{text}; {HIT} {} would be {:.0} x",
+                figure(most, "M/s"),
+                median(most) / median(theirs)
+            );
+        }
         let mut row = at_least("next_id, 2 threads", text, ratio, bound, &format!("x {name}"));
         row.met &= valid;
         rows.push(row);
@@ -78,7 +89,15 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     }
     for threads in [1, 2] {
         let (handle, next) = (field.figures(HANDLE, threads)?, field.figures(NEXT, threads)?);
-        let text = format!("{}, next_id {}", figure(handle, "M/s"), figure(next, "M/s"));
+        let (owned, hit) = (field.figures(OWNED, threads)?, field.figures(HIT, threads)?);
+        let text = format!(
+            "{}, next_id {}; {OWNED} {} is {:.2} x {HIT} {}",
+            figure(handle, "M/s"),
+            figure(next, "M/s"),
+            figure(owned, "M/s"),
+            median(owned) / median(hit),
+            figure(hit, "M/s")
+        );
         let path = format!("handle, {threads} thread{}", if threads == 1 { "" } else { "s" });
         rows.push(at_least(
             &path,
