@@ -11,6 +11,7 @@
 //!   fall; with one it does 1,400-1,430 whatever the caller does (two-core Sapphire Rapids, one thread).
 
 use std::cell::{Cell, RefCell};
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
@@ -71,6 +72,8 @@ impl Hand {
             self.next.set(next + 1);
             Some(Id::new(next))
         } else {
+            // Without it the call after a miss lies in every caller's loop, and each hit jumps over it.
+            cold_path();
             None
         }
     }
