@@ -49,8 +49,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// A C build of minutes, so a feature: release builds and benches turn it on.
-#[cfg(feature = "jemalloc")]
+/// A C build of minutes, so a feature: release builds and benches turn it on. Unit tests count allocations instead.
+#[cfg(all(feature = "jemalloc", not(test)))]
 #[global_allocator]
 static ALLOCATOR: jemallocator::Jemalloc = jemallocator::Jemalloc;
 

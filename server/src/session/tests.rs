@@ -280,6 +280,41 @@ fn a_flood_of_nexts_is_answered_one_by_one_and_no_id_comes_twice() {
     }
 }
 
+/// A pipeline of a hundred single ids and one request for many, once buffers and the thread's run have their size. What
+/// has to wait for ids is not told of here: that takes a ticket.
+#[test]
+fn a_warm_session_allocates_nothing_for_a_request() {
+    let mut talk = Talk::greeted(Home::shared());
+    let pipeline = frame(|out| {
+        for request_id in 0..100 {
+            request_next(out, request_id, Order::Any);
+        }
+        request_array(out, 100, Bulk::new(4_096, Order::Any, PATIENCE));
+        request_runs(out, 101, Bulk::new(131_072, Order::Any, PATIENCE));
+    });
+    let mut round = || {
+        assert_eq!(talk.say(&pipeline), Need::Input);
+        // Ids that are not there yet are waited for, which is not what this is about.
+        let waits = talk.session.in_flight() > 0;
+        if waits {
+            allocation_counter::opt_out(|| talk.settle());
+        }
+        talk.outbox.consume(talk.outbox.len());
+        waits
+    };
+    (0..100).for_each(|_| _ = round());
+    let rounds: Vec<_> = (0..1_000)
+        .map(|_| {
+            let mut waits = false;
+            let info = allocation_counter::measure(|| waits = round());
+            (waits, info.count_total)
+        })
+        .collect();
+    let warm: Vec<u64> = rounds.iter().filter(|(waits, _)| !waits).map(|(_, count)| *count).collect();
+    assert!(warm.len() > 100, "{} rounds of 1,000 did not wait", warm.len());
+    assert_eq!(warm.iter().sum::<u64>(), 0, "{warm:?}");
+}
+
 #[test]
 fn a_ping_is_answered_while_requests_wait_and_they_are_answered_later() {
     let mut talk = Talk::greeted(Home::shared());
