@@ -1,7 +1,7 @@
 //! The tiers behind a thread's run, through the public API: what a slot's worth of ids costs a caller who has none in
 //! hand, and which tier it came from.
 //!
-//! Each call takes the 1,024 ids of a slot, so that next to nothing of the figure is the thread's own run. In a
+//! Each call takes the 4,096 ids of a slot, so that next to nothing of the figure is the thread's own run. In a
 //! burst the producer refills on another core meanwhile, and the lines of slots go from core to core; beside it, a
 //! queue of words between two such threads, and one that no other core touches.
 
@@ -19,7 +19,7 @@ use xuid_benches::land::Farm;
 use xuid_engine::{Engine, Id, Order, Run};
 
 /// Ids of a slot in a burst.
-const SLOT: u32 = 1_024;
+const SLOT: u32 = 4_096;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut criterion = common::criterion();

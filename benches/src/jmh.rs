@@ -27,7 +27,6 @@ mod screen;
 mod section;
 mod session;
 mod stats;
-mod timing;
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
@@ -116,6 +115,11 @@ fn conclude(
     if !broken.is_empty() {
         bail!("ids were repeated by {}: nothing measured here counts", broken.join(", "));
     }
+    let void: Vec<&str> =
+        entries.iter().filter(|entry| entry.is_void()).map(|entry| &*entry.subject.name).collect();
+    if !void.is_empty() {
+        bail!("void, as told beside each: {}", void.join(", "));
+    }
     if !failures.is_empty() {
         bail!("{} benchmark(s) could not be measured", failures.len());
     }
@@ -197,6 +201,13 @@ mod tests {
         assert!(error.contains("xuid/repeats") && !error.contains("next_id"), "{error}");
         fine.subject.duplicates = 1;
         assert!(concluded(&[peer, fine], &[]).unwrap_err().contains("xuid/next_id"));
+    }
+
+    #[test]
+    fn what_is_void_fails_the_run() {
+        let mut results = results();
+        results[1].subject.objections.push("the land ran out".to_owned());
+        assert!(concluded(&results, &[]).unwrap_err().contains(&results[1].subject.name));
     }
 
     #[test]

@@ -8,3 +8,4 @@ pub mod measure;
 pub mod peers;
 pub mod subject;
 pub mod targets;
+mod timing;

@@ -1,68 +1,104 @@
-//! Throughput of a closure on some threads: all begin together, all end at the same deadline, and the rate is
-//! the sum of what each did over its own time.
+//! Measuring on some threads: all begin together, all end at the same deadline, and a rate is the sum of what each did
+//! over its own time.
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
-/// Calls between two looks at the stop flag.
-const BATCH: u64 = 1_000;
+use anyhow::{Result, bail, ensure};
 
-/// The time, for measuring.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-#[must_use]
-pub fn now() -> Instant {
-    Instant::now()
-}
+use crate::peers;
+use crate::subject::{Fixture, Kind, Subject};
+pub use crate::timing::now;
+use crate::timing::{Interval, Pace, collect, rate as rate_of};
 
-/// Calls a second of `call` on `threads` threads for `span`, each with a state of its own from `make`.
+/// Ids that a thread collects of a subject before it is timed.
+const CHECKED_IDS: u64 = 100_000;
+/// How long it does so at most.
+const CHECK_TIME: Duration = Duration::from_millis(100);
+
+/// Calls a second on `threads` threads for `span`, each with a state of its own from `make`; `run` makes as many calls
+/// as it is told.
+///
+/// # Panics
+/// If one of the threads does: without it the figure would be of fewer.
 pub fn rate<S>(
     threads: usize,
     span: Duration,
     make: impl Fn() -> S + Sync,
-    call: impl Fn(&mut S) + Sync,
+    run: impl Fn(&mut S, u64) + Sync,
 ) -> f64 {
-    let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
+    let work = |state: &mut S, interval| rate_of(|calls| run(state, calls), interval, &mut Pace::new());
+    together(threads, span, make, work).into_iter().sum()
+}
+
+/// What `work` returned on each of so many threads. All are told the same interval, once each has made its state.
+///
+/// # Panics
+/// If one of the threads does.
+pub(crate) fn together<S, T: Send>(
+    threads: usize,
+    span: Duration,
+    make: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, Interval) -> T + Sync,
+) -> Vec<T> {
     std::thread::scope(|scope| {
-        let worker = || {
-            let mut state = make();
-            barrier.wait();
-            let begin = now();
-            let mut calls = 0u64;
-            while !stop.load(Ordering::Relaxed) {
-                for _ in 0..BATCH {
-                    call(&mut state);
-                }
-                calls += BATCH;
-            }
-            calls as f64 / begin.elapsed().as_secs_f64()
-        };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-        barrier.wait();
-        std::thread::sleep(span);
-        stop.store(true, Ordering::Relaxed);
-        workers.into_iter().map(|worker| worker.join().unwrap_or(0.0)).sum()
+        // Nothing is ever sent: a thread is ready when its end is dropped, and one that panicked drops it, too.
+        let (preparing, ready) = channel::<()>();
+        let crew: Vec<_> = (0..threads)
+            .map(|_| {
+                let (begin, told) = channel::<Interval>();
+                let (preparing, make, work) = (preparing.clone(), &make, &work);
+                let thread = scope.spawn(move || {
+                    let mut state = make();
+                    drop(preparing);
+                    told.recv().map(|interval| work(&mut state, interval))
+                });
+                (begin, thread)
+            })
+            .collect();
+        drop(preparing);
+        let _ = ready.recv();
+        let interval = Interval::soon(span);
+        for (begin, _) in &crew {
+            // A thread that panicked hears nothing; joining it tells why.
+            let _ = begin.send(interval);
+        }
+        crew.into_iter()
+            .filter_map(|(_begin, thread)| match thread.join() {
+                Ok(done) => done.ok(),
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
     })
 }
 
-/// What `work` returned on each of so many threads. All begin together; `work` is given what says that `span` is over.
-pub fn threads<T: Send>(
-    count: usize,
-    span: Duration,
-    work: impl Fn(&dyn Fn() -> bool) -> T + Sync,
-) -> Vec<T> {
-    let (barrier, over) = (Barrier::new(count + 1), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        let begin = || {
-            barrier.wait();
-            work(&|| over.load(Ordering::Relaxed))
-        };
-        let workers: Vec<_> = (0..count).map(|_| scope.spawn(begin)).collect();
-        barrier.wait();
-        std::thread::sleep(span);
-        over.store(true, Ordering::Relaxed);
-        workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
-    })
+/// A subject that is set up, and whose ids two threads have looked at.
+///
+/// # Errors
+/// There is none of that name, or it is ours and repeats ids.
+pub(crate) fn checked(name: &str) -> Result<(Subject, Box<dyn Fixture>)> {
+    let Some(subject) = peers::named(name) else { bail!("{name} is no subject") };
+    let fixture = (subject.set_up)();
+    let ids = together(
+        2,
+        CHECK_TIME,
+        || fixture.worker(),
+        |worker, interval| {
+            let per_call = subject.ids_per_call;
+            collect(&mut **worker, per_call, CHECKED_IDS, interval.deadline, &mut Pace::new())
+        },
+    );
+    let mut ids = ids.concat();
+    let twice = duplicates(&mut ids);
+    ensure!(!ids.is_empty(), "{name} makes no ids");
+    ensure!(twice == 0 || subject.kind != Kind::Ours, "{name} repeated {twice} of {} ids", ids.len());
+    Ok((subject, fixture))
+}
+
+/// Ids that came before, in any order.
+pub(crate) fn duplicates(ids: &mut [u64]) -> u64 {
+    ids.sort_unstable();
+    ids.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
 }
 
 /// One row of a table of targets.
@@ -96,5 +132,38 @@ mod tests {
     #[test]
     fn the_middle_is_the_median() {
         assert_eq!(spread(vec![3.0, 1.0, 2.0]), (1.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn three_of_a_kind_are_two_duplicates() {
+        assert_eq!(duplicates(&mut [7, 1, 7, 3, 7, 1]), 3);
+        assert_eq!(duplicates(&mut []), 0);
+    }
+
+    /// One call takes longer than the whole measurement, and is neither left out nor waited for by a batch of them.
+    #[test]
+    fn threads_with_slow_calls_end_at_the_deadline_as_well() {
+        let (call, span) = (Duration::from_millis(3), Duration::from_millis(20));
+        let begin = now();
+        let run = |(): &mut (), calls| (0..calls).for_each(|_| std::thread::sleep(call));
+        let rate = rate(2, span, || (), run);
+        let took = begin.elapsed();
+        assert!(took < span * 10, "{took:?}");
+        assert!((1.0..=2.0 / call.as_secs_f64()).contains(&rate), "{rate} calls a second");
+    }
+
+    #[test]
+    fn a_thread_that_panics_is_no_thread_that_did_nothing() {
+        let spoiled = |spoil_made: bool| {
+            let turn = std::sync::atomic::AtomicBool::new(true);
+            let first = || turn.swap(false, std::sync::atomic::Ordering::Relaxed);
+            let make = || assert!(!(spoil_made && first()), "not made");
+            let run = |(): &mut (), _| assert!(!first(), "out of land");
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                rate(2, Duration::from_millis(5), make, run)
+            }))
+        };
+        assert!(spoiled(false).is_err());
+        assert!(spoiled(true).is_err());
     }
 }

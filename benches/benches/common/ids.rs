@@ -14,6 +14,6 @@ pub(crate) fn assert_unique(who: &str, ids: impl IntoIterator<Item = u64>) {
 
 /// Panics if the engine refused a call: its land ran out, or there was none yet, and the figures are void.
 pub(crate) fn assert_nobody_was_refused(engine: &Engine) {
-    let refused = engine.stats().refused;
-    assert_eq!(refused, xuid_engine::stats::Refused::default(), "the run is void: calls were refused");
+    let objection = xuid_benches::land::objection(engine);
+    assert!(objection.is_none(), "the run is void: {objection:?}");
 }

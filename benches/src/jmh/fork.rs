@@ -14,16 +14,15 @@ use anyhow::{Context, anyhow, bail};
 use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::plan::{Event, Figure, Mode, Plan};
-use super::timing::{self, Interval, Pace, now};
+use super::plan::{ClockCost, Event, Figure, Mode, Plan};
+use crate::measure::duplicates;
 use crate::subject::{Fixture, Subject, Worker};
+use crate::timing::{self, Interval, Pace, now};
 
 /// Ids that a thread collects for counting duplicates; two threads' are 6 MB and sorted in some 40 ms.
 const CHECKED_IDS: u64 = 400_000;
 /// How long a thread collects at most: a subject of 4,096 ids a millisecond gives what is wanted in 100 ms.
 const CHECK_TIME: Duration = Duration::from_millis(400);
-/// From telling the threads to their common start: enough to wake them, little beside an iteration.
-const LEAD: Duration = Duration::from_micros(300);
 
 /// What a measured thread does next.
 #[derive(Debug, Clone, Copy)]
@@ -111,7 +110,7 @@ impl<'a> Crew<'a> {
         }
         let clock = match plan.mode {
             Mode::Throughput => None,
-            Mode::Sample => Some(timing::clock_cost(&self.joined_times(Task::Clock)?)),
+            Mode::Sample => Some(clock_cost(&self.joined_times(Task::Clock)?)),
         };
         emit(&Event::Done { objection: self.fixture.objection(), clock })
     }
@@ -128,8 +127,7 @@ impl<'a> Crew<'a> {
     }
 
     fn iteration(&self, plan: &Plan, time: Duration) -> anyhow::Result<Figure> {
-        let start = now() + LEAD;
-        let interval = Interval { start, deadline: start + time };
+        let interval = Interval::soon(time);
         if plan.mode == Mode::Sample {
             let times = self.joined_times(Task::Times(interval, plan.batch))?;
             let counted = times.iter_recorded();
@@ -179,7 +177,9 @@ fn obey(
             Task::Collect { want, deadline } => {
                 Answer::Ids(timing::collect(worker, ids_per_call, want, deadline, &mut pace))
             }
-            Task::Rate(interval) => Answer::Rate(timing::rate(worker, interval, &mut pace)),
+            Task::Rate(interval) => {
+                Answer::Rate(timing::rate(|calls| worker.run(calls), interval, &mut pace))
+            }
             Task::Times(interval, batch) => {
                 let mut times = timing::histogram()?;
                 timing::times(worker, interval, batch, &mut times);
@@ -198,10 +198,9 @@ fn obey(
     Ok(())
 }
 
-/// Ids that came before, in any order.
-fn duplicates(ids: &mut [u64]) -> u64 {
-    ids.sort_unstable();
-    ids.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
+/// What reading the clock cost.
+fn clock_cost(times: &Histogram<u64>) -> ClockCost {
+    ClockCost { mean_ns: times.mean(), p50_ns: times.value_at_quantile(0.5) as f64 }
 }
 
 /// Keeps this thread on one of the processors it may use: the one whose turn it is.
@@ -283,11 +282,5 @@ mod tests {
         let none = Iterations { count: 0, time: Duration::from_millis(1) };
         let plan = Plan { warmup: none, ..plan("xuid/next_id", 1, Mode::Throughput) };
         assert!(!events(&plan).unwrap().iter().any(|event| matches!(event, Event::Warmup { .. })));
-    }
-
-    #[test]
-    fn three_of_a_kind_are_two_duplicates() {
-        assert_eq!(duplicates(&mut [7, 1, 7, 3, 7, 1]), 3);
-        assert_eq!(duplicates(&mut []), 0);
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::timing::now;
+use crate::timing::now;
 
 /// Redraws of the bar while nothing is heard.
 const TICK: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use xuid_engine::{Engine, Id, IdError, Order};
 
-use crate::land::Farm;
+use crate::land::{Farm, drain};
 use crate::subject::{Fixture, Kind, Sink, Subject, Supply, Worker, repeat};
 
 /// Ids a call for a run asks for: a whole tick of the default layout.
@@ -79,11 +79,7 @@ fn declared(make: Make) -> Box<dyn Fixture> {
 
 fn clocked(make: Make) -> Box<dyn Fixture> {
     let ours = Ours::new(Farm::sustained(), make);
-    // What was minted since it was built is in memory; the spill is empty. A refusal says that all of it is gone.
-    let mut gone = Vec::new();
-    while ours.farm.engine.try_runs(RUN, Order::Any, &mut gone).is_ok() {
-        gone.clear();
-    }
+    drain(&ours.farm.engine);
     Box::new(ours)
 }
 

@@ -3,18 +3,15 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use xuid_engine::{Engine, Floor, Order, Tiers};
+use xuid_engine::{Engine, Floor, Tiers};
 
 use super::{ROUNDS, figure};
-use crate::land::Farm;
+use crate::land::{Farm, drain};
 use crate::measure::rate;
-use crate::subject::Sink;
+use crate::subject::{Sink, repeat};
 
 /// One measurement.
 const SPAN: Duration = Duration::from_millis(250);
-
-/// Calls between two looks at whether it is over.
-const CALLS: u32 = 100;
 
 /// How long the engines with and without a spill are left alone.
 const IDLE: Duration = Duration::from_secs(10);
@@ -36,7 +33,7 @@ pub fn print() -> Result<()> {
         ("with short runs, 64 ids", Tiers { longest_run: 64, ..all }),
         ("with runs of 1,024 ids", Tiers { longest_run: 1_024, ..all }),
         ("without the ring", Tiers { ring: false, ..all }),
-        ("without the queue", Tiers { queue: false, ..all }),
+        ("without callers at the queue", Tiers { queue: false, ..all }),
         ("without ring and queue", Tiers { ring: false, queue: false, ..all }),
     ];
     let farms = variants.map(|(name, tiers)| (name, without(tiers)));
@@ -58,16 +55,14 @@ pub fn print() -> Result<()> {
 }
 
 fn burst(engine: &Engine, threads: usize) -> f64 {
-    let calls = |engine: &mut Engine| {
+    let run = |engine: &mut Engine, calls| {
         let mut sink = Sink::default();
-        for _ in 0..CALLS {
-            match engine.next_id() {
-                Ok(id) => sink.take(id.raw()),
-                Err(error) => panic!("the figure is void: {error}"),
-            }
-        }
+        repeat(calls, || match engine.next_id() {
+            Ok(id) => sink.take(id.raw()),
+            Err(error) => panic!("the figure is void: {error}"),
+        });
     };
-    rate(threads, SPAN, || engine.clone(), calls) * f64::from(CALLS) / 1e6
+    rate(threads, SPAN, || engine.clone(), run) / 1e6
 }
 
 /// What an idle time leaves to the next life, with a spill and without.
@@ -80,22 +75,7 @@ fn spill() -> Result<()> {
         let farm = farm?;
         farm.engine.shutdown();
         let engine = Engine::builder().data_dir(farm.folder.path()).spill(spill).build()?;
-        println!("  {name:34} {:.1} M", at_once(&engine) as f64 / 1e6);
+        println!("  {name:34} {:.1} M", drain(&engine) as f64 / 1e6);
     }
     Ok(())
-}
-
-/// Ids that tries bring until so many were refused that what is still to come is the clock's.
-fn at_once(engine: &Engine) -> u64 {
-    let (mut ids, mut refused, mut runs) = (0, 0, Vec::new());
-    while refused < 100 {
-        if engine.try_runs(4_096, Order::Any, &mut runs).is_ok() {
-            ids += 4_096;
-        } else {
-            refused += 1;
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        runs.clear();
-    }
-    ids
 }

@@ -5,15 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::measure::rate;
-use crate::peers;
-use crate::subject::{Fixture, Subject, Worker};
+use crate::measure::{checked, rate};
+use crate::subject::{Fixture, Subject};
 
 /// One measurement.
 const SPAN: Duration = Duration::from_millis(250);
-
-/// Calls between two looks at the clock; fewer for subjects whose calls are long.
-const CALLS: u64 = 1_000;
 
 /// Subjects that are set up, and what each did in each round.
 pub(super) struct Field {
@@ -24,21 +20,15 @@ pub(super) struct Field {
 impl Field {
     /// Sets them all up.
     pub(super) fn new(names: &[&str]) -> Result<Self> {
-        let mut subjects = Vec::new();
-        for name in names {
-            let Some(subject) = peers::named(name) else { bail!("{name} is no subject") };
-            subjects.push((subject, (subject.set_up)()));
-        }
+        let subjects = names.iter().map(|name| checked(name)).collect::<Result<_>>()?;
         Ok(Self { subjects, figures: HashMap::new() })
     }
 
     /// One round of all, on so many threads.
     pub(super) fn round(&mut self, threads: usize) {
         for (subject, fixture) in &self.subjects {
-            let calls = (CALLS / subject.ids_per_call).max(1);
-            let batch = |worker: &mut Box<dyn Worker + '_>| worker.run(calls);
-            let batches = rate(threads, SPAN, || fixture.worker(), batch);
-            let ids = batches * (calls * subject.ids_per_call) as f64;
+            let calls = rate(threads, SPAN, || fixture.worker(), |worker, calls| worker.run(calls));
+            let ids = calls * subject.ids_per_call as f64;
             self.figures.entry((subject.name, threads)).or_default().push(ids / 1e6);
         }
     }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use xuid_engine::{Engine, Order, Run};
+use xuid_engine::Engine;
 
 use super::{ROUNDS, at_least, at_most, figure, median};
-use crate::land::Farm;
+use crate::land::{Farm, drain};
 use crate::measure::{Row, now};
 use crate::subject::Sink;
 
@@ -21,14 +21,6 @@ const IDLE: Duration = Duration::from_mins(1);
 
 /// Ids of a burst.
 const BURST: u64 = 240_000_000;
-
-/// Takes what an engine has in memory, until it refuses.
-fn empty(engine: &Engine) {
-    let mut gone: Vec<Run> = Vec::new();
-    while engine.try_runs(4_096, Order::Any, &mut gone).is_ok() {
-        gone.clear();
-    }
-}
 
 /// The row of the sustained rate: ids counted tick by tick, from the ids themselves.
 pub(super) fn sustained() -> Result<Vec<Row>> {
@@ -45,7 +37,7 @@ fn share_of_plots(engine: &Engine) -> Result<f64> {
     let layout = engine.layout();
     let (sequences, stride) =
         (u64::from(layout.sequences()), u64::from(layout.workers()) * u64::from(layout.sequences()));
-    empty(engine);
+    drain(engine);
     let first = engine.next_id()?.raw() / stride + MARGIN;
     let mut plots = vec![0_u64; (TICKS * sequences / 64) as usize];
     let mut issued = 0_u64;
@@ -119,7 +111,7 @@ fn one_burst(engine: &Engine) -> Result<Burst> {
     }
     let took = begin.elapsed().as_secs_f64() * 1e3;
     // What is left of the minute.
-    empty(engine);
+    drain(engine);
     let span = Duration::from_secs(2);
     let both = std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {

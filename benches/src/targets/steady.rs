@@ -1,14 +1,14 @@
 //! How even `next_id` is while two threads ask without pause.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
 
 use super::{ROUNDS, at_least, at_most, figure, median};
-use crate::measure::{Row, now, threads};
-use crate::peers;
-use crate::subject::{Fixture, Subject, Worker};
+use crate::measure::{Row, checked, together};
+use crate::subject::{Fixture, Worker};
+use crate::timing::{Interval, histogram, now};
 
 /// One measurement.
 const SPAN: Duration = Duration::from_millis(500);
@@ -26,8 +26,9 @@ struct Seen {
 
 impl Seen {
     fn round(&mut self, fixture: &dyn Fixture, calls: u64) -> Result<()> {
-        let mut all = Histogram::<u64>::new(3)?;
-        for one in threads(2, SPAN, |stop| sample(fixture, calls, stop)) {
+        let mut all = histogram()?;
+        let work = |worker: &mut Box<dyn Worker + '_>, interval| sample(&mut **worker, calls, interval);
+        for one in together(2, SPAN, || fixture.worker(), work) {
             all.add(one?)?;
         }
         let [p50, p999] = [0.5, 0.999].map(|quantile| all.value_at_quantile(quantile) as f64);
@@ -38,30 +39,23 @@ impl Seen {
     }
 }
 
-fn sample(fixture: &dyn Fixture, calls: u64, stop: impl Fn() -> bool) -> Result<Histogram<u64>> {
-    let mut worker: Box<dyn Worker + '_> = fixture.worker();
-    let mut seen = Histogram::new(3)?;
+fn sample(worker: &mut dyn Worker, calls: u64, interval: Interval) -> Result<Histogram<u64>> {
+    let mut seen = histogram()?;
     worker.run(10_000);
-    let mut last: Instant = now();
-    while !stop() {
-        for _ in 0..256 {
-            worker.run(calls);
-            let here = now();
-            seen.saturating_record((here - last).as_nanos() as u64);
-            last = here;
-        }
+    let mut last = now();
+    while last < interval.deadline {
+        worker.run(calls);
+        let here = now();
+        seen.saturating_record((here - last).as_nanos() as u64);
+        last = here;
     }
     Ok(seen)
 }
 
-fn subject(name: &str) -> Result<Subject> {
-    peers::named(name).ok_or_else(|| anyhow::anyhow!("{name} is no subject"))
-}
-
 /// The rows of steadiness.
 pub(super) fn rows() -> Result<Vec<Row>> {
-    let [ours, counter, atomic] = ["xuid/next_id", "limit/thread-local", "ferroid/atomic"].map(subject);
-    let [ours, counter, atomic] = [(ours?.set_up)(), (counter?.set_up)(), (atomic?.set_up)()];
+    let [ours, counter, atomic] = ["xuid/next_id", "limit/thread-local", "ferroid/atomic"].map(checked);
+    let [(_, ours), (_, counter), (_, atomic)] = [ours?, counter?, atomic?];
     let (mut batches, mut plain) = (Seen::default(), Seen::default());
     let (mut singles, mut theirs, mut least) = (Seen::default(), Seen::default(), Seen::default());
     for _ in 0..ROUNDS {

@@ -1,11 +1,10 @@
-//! The loops that are measured. Each runs on a thread of the fork, between a start and a deadline that all threads of
-//! an iteration share.
+//! The loops that are measured. Each runs on a thread of its own, between a start and a deadline that all threads of
+//! a measurement share.
 
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::plan::ClockCost;
 use crate::subject::Worker;
 
 /// A batch is made longer while it takes less than this: reading the clock once a batch then costs under a
@@ -22,27 +21,39 @@ const LONGEST: u64 = 60_000_000_000;
 /// Significant digits of a time: buckets of 0.1 %.
 const DIGITS: u8 = 3;
 
-/// The real time.
+/// The time, for measuring.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-pub(super) fn now() -> Instant {
+#[must_use]
+pub fn now() -> Instant {
     Instant::now()
 }
 
-/// When an iteration begins and ends, for all threads.
+/// From telling threads to their common start: enough to wake them, little beside a measurement.
+const LEAD: Duration = Duration::from_micros(300);
+
+/// When a measurement begins and ends, for all threads.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Interval {
-    pub(super) start: Instant,
-    pub(super) deadline: Instant,
+pub(crate) struct Interval {
+    pub(crate) start: Instant,
+    pub(crate) deadline: Instant,
+}
+
+impl Interval {
+    /// So long, from when threads that are told now can all be there.
+    pub(crate) fn soon(span: Duration) -> Self {
+        let start = now() + LEAD;
+        Self { start, deadline: start + span }
+    }
 }
 
 /// How many calls are made between two looks at the clock; learned by each thread.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     calls: u64,
 }
 
 impl Pace {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { calls: 1 }
     }
 
@@ -55,12 +66,12 @@ impl Pace {
     }
 }
 
-/// Calls a second, from the start to this thread's first look at the clock after the deadline.
-pub(super) fn rate(worker: &mut dyn Worker, interval: Interval, pace: &mut Pace) -> f64 {
+/// Calls a second of `run`, which makes as many as it is told, from the start to this thread's first look at the clock after the deadline.
+pub(crate) fn rate(mut run: impl FnMut(u64), interval: Interval, pace: &mut Pace) -> f64 {
     let begin = begin_at(interval.start);
     let (mut before, mut calls) = (begin, 0u64);
     loop {
-        worker.run(pace.calls);
+        run(pace.calls);
         calls += pace.calls;
         let after = now();
         if after >= interval.deadline {
@@ -72,7 +83,7 @@ pub(super) fn rate(worker: &mut dyn Worker, interval: Interval, pace: &mut Pace)
 }
 
 /// The time of each `batch` of calls, in nanoseconds. The clock is read before and after each.
-pub(super) fn times(worker: &mut dyn Worker, interval: Interval, batch: u64, times: &mut Histogram<u64>) {
+pub(crate) fn times(worker: &mut dyn Worker, interval: Interval, batch: u64, times: &mut Histogram<u64>) {
     begin_at(interval.start);
     loop {
         let before = now();
@@ -86,7 +97,7 @@ pub(super) fn times(worker: &mut dyn Worker, interval: Interval, batch: u64, tim
 }
 
 /// The times of no call: two readings of the clock and what stands around a call.
-pub(super) fn clock_times(worker: &mut dyn Worker, times: &mut Histogram<u64>) {
+pub(crate) fn clock_times(worker: &mut dyn Worker, times: &mut Histogram<u64>) {
     for _ in 0..CLOCK_READINGS {
         let before = now();
         worker.run(0);
@@ -95,13 +106,8 @@ pub(super) fn clock_times(worker: &mut dyn Worker, times: &mut Histogram<u64>) {
     }
 }
 
-/// What reading the clock cost.
-pub(super) fn clock_cost(times: &Histogram<u64>) -> ClockCost {
-    ClockCost { mean_ns: times.mean(), p50_ns: times.value_at_quantile(0.5) as f64 }
-}
-
 /// At least `want` ids, or as many as come until the deadline.
-pub(super) fn collect(
+pub(crate) fn collect(
     worker: &mut dyn Worker,
     ids_per_call: u64,
     want: u64,
@@ -121,7 +127,7 @@ pub(super) fn collect(
 }
 
 /// An empty histogram of times.
-pub(super) fn histogram() -> Result<Histogram<u64>, hdrhistogram::CreationError> {
+pub(crate) fn histogram() -> Result<Histogram<u64>, hdrhistogram::CreationError> {
     Histogram::new_with_bounds(1, LONGEST, DIGITS)
 }
 
@@ -141,11 +147,6 @@ mod tests {
     use super::*;
     use crate::subject::single;
 
-    fn interval(span: Duration) -> Interval {
-        let start = now();
-        Interval { start, deadline: start + span }
-    }
-
     #[test]
     fn a_rate_is_what_the_worker_itself_counts() {
         let mut made = 0u64;
@@ -156,7 +157,7 @@ mod tests {
                 made += 1;
                 made
             });
-            rate(&mut *worker, interval(span), &mut Pace::new())
+            rate(|calls| worker.run(calls), Interval::soon(span), &mut Pace::new())
         };
         let took = before.elapsed();
         assert!(took >= span);
@@ -174,7 +175,7 @@ mod tests {
             0
         });
         let mut found = histogram().unwrap();
-        times(&mut *worker, interval(Duration::from_millis(20)), 2, &mut found);
+        times(&mut *worker, Interval::soon(Duration::from_millis(20)), 2, &mut found);
         assert!(found.min() >= 2 * pause.as_nanos() as u64 / 1_001 * 1_000, "{}", found.min());
         assert!(found.len() <= 34, "20 ms hold 33 batches of 0.6 ms, not {}", found.len());
     }
