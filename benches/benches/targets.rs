@@ -15,7 +15,9 @@ fn main() -> Result<ExitCode> {
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
-    println!("medians of {ROUNDS} rounds in turn [least..most]; a ratio is one of medians of this run\n");
+    println!(
+        "medians of {ROUNDS} rounds or more in turn [least..most]; a ratio is one of medians of this run\n"
+    );
     let (mut missed, mut all) = (0, 0);
     for (name, measure) in GROUPS {
         if !is_wanted(name) {

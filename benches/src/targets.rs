@@ -19,6 +19,10 @@ use crate::measure::{Row, spread};
 /// Rounds of each figure: medians are of so many.
 pub const ROUNDS: usize = 5;
 
+/// Rounds of figures that are measured in a moment. Short and many rather than long and few: whoever shares the machine
+/// disturbs it for seconds at a time.
+const SHORT_ROUNDS: usize = 15;
+
 /// A group of rows by name, and what measures it.
 pub type Group = (&'static str, fn() -> Result<Vec<Row>>);
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use xuid_engine::{Engine, Id, Order};
 
-use super::{ROUNDS, at_least, at_most, figure, median};
+use super::{SHORT_ROUNDS, at_least, at_most, figure, median};
 use crate::land::{Farm, objection};
 use crate::measure::{Row, duplicates, rate};
 
 /// One measurement.
-const SPAN: Duration = Duration::from_millis(250);
+const SPAN: Duration = Duration::from_millis(100);
 
 /// Ids of a fill.
 const FILL: usize = 1_024;
@@ -26,7 +26,7 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     check(&engine)?;
     let lock = Mutex::new(0_u64);
     let (mut fills, mut loops, mut runs, mut locks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..SHORT_ROUNDS {
         fills.push(filled(&engine));
         loops.push(written());
         runs.push(1e9 / rate(1, SPAN, || (), |(), calls| run(&engine, calls)));

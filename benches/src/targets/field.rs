@@ -9,7 +9,7 @@ use crate::measure::{checked, rate};
 use crate::subject::{Fixture, Subject};
 
 /// One measurement.
-const SPAN: Duration = Duration::from_millis(250);
+const SPAN: Duration = Duration::from_millis(100);
 
 /// Subjects that are set up, and what each did in each round.
 pub(super) struct Field {

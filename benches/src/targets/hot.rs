@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::field::Field;
-use super::{ROUNDS, at_least, at_most, figure, median};
+use super::{SHORT_ROUNDS, at_least, at_most, figure, median};
 use crate::measure::Row;
 use crate::peers;
 use crate::subject::{Kind, Supply};
@@ -44,7 +44,7 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     names.extend(MONO);
     names.extend(&others);
     let mut field = Field::new(&names)?;
-    for _ in 0..ROUNDS {
+    for _ in 0..SHORT_ROUNDS {
         field.round(1);
         field.round(2);
     }

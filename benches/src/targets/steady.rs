@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::Result;
 use hdrhistogram::Histogram;
 
-use super::{ROUNDS, at_least, at_most, figure, median};
+use super::{SHORT_ROUNDS, at_least, at_most, figure, median};
 use crate::measure::{Row, checked, together};
 use crate::subject::{Fixture, Worker};
 use crate::timing::{Interval, histogram, now};
 
 /// One measurement.
-const SPAN: Duration = Duration::from_millis(500);
+const SPAN: Duration = Duration::from_millis(200);
 
 /// Calls of a batch.
 const BATCH: u64 = 64;
@@ -58,7 +58,7 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     let [(_, ours), (_, counter), (_, atomic)] = [ours?, counter?, atomic?];
     let (mut batches, mut plain) = (Seen::default(), Seen::default());
     let (mut singles, mut theirs, mut least) = (Seen::default(), Seen::default(), Seen::default());
-    for _ in 0..ROUNDS {
+    for _ in 0..SHORT_ROUNDS {
         batches.round(&*ours, BATCH)?;
         plain.round(&*counter, BATCH)?;
         singles.round(&*ours, 1)?;
