@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use xuid_benches::load;
-use xuid_benches::measure::Row;
+use xuid_benches::measure::{Row, Ticks};
 use xuid_benches::targets::{GROUPS, ROUNDS};
 
 fn main() -> Result<ExitCode> {
@@ -19,6 +19,7 @@ fn main() -> Result<ExitCode> {
         "medians of {ROUNDS} rounds or more in turn [least..most]; a ratio is one of medians of this run\n"
     );
     let (mut missed, mut all) = (0, 0);
+    let begin = Ticks::now();
     for (name, measure) in GROUPS {
         if !is_wanted(name) {
             continue;
@@ -36,6 +37,9 @@ fn main() -> Result<ExitCode> {
         }
     }
     println!("\n{} of {all} targets met", all - missed.min(all));
+    if let Some((begin, end)) = begin.zip(Ticks::now()) {
+        println!("the host gave {:.1} % of the processors' time to others", end.stolen_since(begin) * 100.0);
+    }
     Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -101,6 +101,36 @@ pub(crate) fn duplicates(ids: &mut [u64]) -> u64 {
     ids.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
 }
 
+/// What the processors' time went to since the machine was started, in ticks: the whole, and what the host of a virtual
+/// machine gave to somebody else while this one had work.
+#[derive(Debug, Clone, Copy)]
+pub struct Ticks {
+    all: u64,
+    stolen: u64,
+}
+
+impl Ticks {
+    /// Until now; nothing where the system does not say.
+    #[must_use]
+    pub fn now() -> Option<Self> {
+        Self::of(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// `cpu`, then user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in user and nice already.
+    fn of(stat: &str) -> Option<Self> {
+        let words = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+        let ticks: Vec<u64> = words.take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+        Some(Self { all: ticks.iter().sum(), stolen: *ticks.get(7)? })
+    }
+
+    /// The share that was stolen since `earlier`.
+    #[must_use]
+    pub fn stolen_since(self, earlier: Self) -> f64 {
+        let all = self.all.saturating_sub(earlier.all).max(1);
+        self.stolen.saturating_sub(earlier.stolen) as f64 / all as f64
+    }
+}
+
 /// One row of a table of targets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
@@ -138,6 +168,17 @@ mod tests {
     fn three_of_a_kind_are_two_duplicates() {
         assert_eq!(duplicates(&mut [7, 1, 7, 3, 7, 1]), 3);
         assert_eq!(duplicates(&mut []), 0);
+    }
+
+    #[test]
+    fn what_the_host_took_is_a_share_of_all_ticks() {
+        let earlier = Ticks::of("cpu  100 0 0 300 0 0 0 10 7 0\ncpu0 1 1\n").unwrap();
+        let later = Ticks::of("cpu  150 0 0 320 0 0 0 40 9 0\n").unwrap();
+        assert!((later.stolen_since(earlier) - 0.3).abs() < 1e-9);
+        assert!(earlier.stolen_since(earlier) < 1e-9);
+        for other in ["", "intr 7", "cpu  1 2 3", "cpu  1 2 3 4 5 6 7 x"] {
+            assert!(Ticks::of(other).is_none(), "{other}");
+        }
     }
 
     /// One call takes longer than the whole measurement, and is neither left out nor waited for by a batch of them.

@@ -88,33 +88,35 @@ impl Drop for Sink {
     }
 }
 
-/// Runs `call` so many times, eight in a row. The fastest subjects are loops of ten instructions, and whether those
-/// lie on one line of 64 bytes or across two is worth a third of what they do and says nothing about them; of a body of
-/// eight calls it is worth little.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "it is the loop that is measured")]
-pub(crate) fn repeat(calls: u64, mut call: impl FnMut()) {
-    for _ in 0..calls / 8 {
-        call();
-        call();
-        call();
-        call();
-        call();
-        call();
-        call();
-        call();
-    }
-    for _ in 0..calls % 8 {
-        call();
-    }
+/// Does `$body` so many times, eight in a row. The fastest subjects are loops of ten instructions, and whether those lie
+/// on one line of 64 bytes or across two is worth a third of what they do and says nothing about them; of eight in a row
+/// it is worth little. A macro: what a closure would wrap is too long to be inlined eight times where a call is long.
+macro_rules! repeat {
+    ($calls:expr, $body:expr) => {
+        for _ in 0..$calls / 8 {
+            $body;
+            $body;
+            $body;
+            $body;
+            $body;
+            $body;
+            $body;
+            $body;
+        }
+        for _ in 0..$calls % 8 {
+            $body;
+        }
+    };
 }
+
+pub(crate) use repeat;
 
 struct Single<F>(F);
 
 impl<F: FnMut() -> u64> Worker for Single<F> {
     fn run(&mut self, calls: u64) {
         let mut sink = Sink::default();
-        repeat(calls, || sink.take((self.0)()));
+        repeat!(calls, sink.take((self.0)()));
     }
 
     fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {

@@ -1,13 +1,13 @@
 //! Rounds of ours and a baseline in turn, and what came of them as rows of a table.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::child::Role;
-use super::dialect::{ARRAY_COUNT, Echo, Incr, Next, Witness, array, runs};
+use super::dialect::{ARRAY_COUNT, Dialect, Echo, Incr, Next, Scanned, Witness, array, runs};
 use super::driver::{Load, drive, now};
 use super::process::Server;
 use crate::measure::{Row, spread};
@@ -106,7 +106,7 @@ pub fn redis_rows(rounds: usize, wanted: impl Fn(&Setting) -> bool) -> Result<Op
     for setting in Setting::ALL.into_iter().filter(wanted) {
         let Some(redis) = Server::redis(setting.durable)? else { return Ok(None) };
         let xuid = Server::xuid()?;
-        witness(xuid.address)?;
+        witness(xuid.address, Next)?;
         let measure = |outcome: super::Outcome| outcome.rate();
         let (ours, theirs) = alternate(
             rounds,
@@ -125,12 +125,41 @@ pub fn redis_rows(rounds: usize, wanted: impl Fn(&Setting) -> bool) -> Result<Op
     Ok(Some(rows))
 }
 
-/// A short pass that is not timed: no id comes twice.
-fn witness(address: SocketAddr) -> Result<()> {
-    let mut witness = Witness::new(Next);
-    let span = Duration::from_millis(100);
-    drive(&mut witness, address, Load { warm_up: Duration::ZERO, span, ..load(10, 50) })?;
-    witness.verdict().map(drop)
+/// Ids of a request for many that is looked at.
+const WITNESSED: u32 = 1_024;
+
+/// Requests of one connection that are looked at, so many at a time.
+const WITNESSED_REQUESTS: u64 = 1_000;
+const AT_ONCE: u64 = 10;
+
+/// A short pass on two connections in turn that is not timed: no id comes twice.
+fn witness(address: SocketAddr, asked: impl Dialect) -> Result<()> {
+    let mut witness = Witness::new(asked);
+    let mut lanes = [TcpStream::connect(address)?, TcpStream::connect(address)?];
+    for stream in &mut lanes {
+        witness.greet(stream)?;
+    }
+    let (mut request, mut replies) = (Vec::new(), Vec::new());
+    for number in (0..WITNESSED_REQUESTS).step_by(AT_ONCE as usize) {
+        request.clear();
+        (number..number + AT_ONCE).for_each(|number| witness.request(number, &mut request));
+        for stream in &mut lanes {
+            stream.write_all(&request)?;
+            let mut missing = AT_ONCE as usize;
+            while missing > 0 {
+                let mut piece = [0; 16 * 1024];
+                let read = stream.read(&mut piece)?;
+                ensure!(read > 0, "the server closed the connection");
+                replies.extend_from_slice(&piece[..read]);
+                let Scanned { replies: whole, consumed } = witness.scan(&mut 0, &replies)?;
+                replies.drain(..consumed);
+                missing -= whole;
+            }
+        }
+    }
+    let ids = witness.verdict()?;
+    ensure!(ids as u64 >= 2 * WITNESSED_REQUESTS, "only {ids} ids came");
+    Ok(())
 }
 
 /// The rows of TCP that need nothing installed.
@@ -143,7 +172,7 @@ pub fn tcp_rows(rounds: usize) -> Result<Vec<Row>> {
 
 fn next_row(rounds: usize) -> Result<Row> {
     let (xuid, echo) = (Server::xuid()?, Server::own(Role::Echo)?);
-    witness(xuid.address)?;
+    witness(xuid.address, Next)?;
     let measure = |outcome: super::Outcome| outcome.p50_us();
     let (ours, theirs) = alternate(
         rounds,
@@ -165,6 +194,7 @@ fn next_row(rounds: usize) -> Result<Row> {
 fn array_row(rounds: usize) -> Result<Row> {
     let (xuid, stream) = (Server::xuid()?, Server::own(Role::Stream)?);
     let numbers = Server::own(Role::Numbers)?;
+    witness(xuid.address, array(WITNESSED))?;
     let measure = |outcome: super::Outcome| outcome.bytes_per_second();
     let arrays = |address| drive(&mut array(ARRAY_COUNT), address, load(8, 4)).map(measure);
     let mut bare = Vec::new();
@@ -193,6 +223,7 @@ fn runs_row(rounds: usize) -> Result<Row> {
     for _ in 0..rounds {
         // A server each, and short: a second may spend half of the land that was declared for one.
         let xuid = Server::xuid()?;
+        witness(xuid.address, runs(WITNESSED))?;
         let outcome = drive(
             &mut runs(COUNT),
             xuid.address,

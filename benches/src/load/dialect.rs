@@ -237,7 +237,7 @@ impl<D: Dialect> Witness<D> {
     }
 }
 
-impl Dialect for Witness<Next> {
+impl<D: Dialect> Dialect for Witness<D> {
     fn greet(&mut self, stream: &mut TcpStream) -> Result<()> {
         self.dialect.greet(stream)
     }
@@ -246,14 +246,21 @@ impl Dialect for Witness<Next> {
         self.dialect.request(number, out);
     }
 
-    fn scan(&mut self, skip: &mut usize, bytes: &[u8]) -> Result<Scanned> {
-        let scanned = self.dialect.scan(skip, bytes)?;
-        let mut rest = &bytes[..scanned.consumed];
-        while let Ok(ParsedReply::Frame { consumed, reply: Reply::Next(id), .. }) = parse_reply(rest, 8) {
-            self.ids.push(id);
-            rest = &rest[consumed..];
+    /// Whole frames, one after another.
+    fn scan(&mut self, _: &mut usize, bytes: &[u8]) -> Result<Scanned> {
+        let mut scanned = Scanned { replies: 0, consumed: 0 };
+        while let ParsedReply::Frame { consumed, reply, .. } =
+            parse_reply(&bytes[scanned.consumed..], u32::MAX)?
+        {
+            match reply {
+                Reply::Next(id) => self.ids.push(id),
+                Reply::Array(ids) => self.ids.extend(ids.iter()),
+                Reply::Runs(runs) => self.ids.extend(runs.iter().flatten()),
+                _ => return Err(refused(&bytes[scanned.consumed..])),
+            }
+            scanned.replies += 1;
+            scanned.consumed += consumed;
         }
-        ensure!(rest.is_empty(), "a reply that is not NEXT's");
         Ok(scanned)
     }
 }
@@ -313,8 +320,18 @@ mod tests {
         for (ids, unique) in [([1, 2, 3], true), ([1, 2, 1], false)] {
             let mut witness = Witness::new(Next);
             let bytes = frames(3, |out, id| xuid_protocol::reply_id(out, id, ids[id as usize]));
-            witness.scan(&mut 0, &bytes).unwrap();
+            assert_eq!(scan_in_pieces(&mut witness, &bytes, 7).unwrap(), 3);
             assert_eq!(witness.verdict().is_ok(), unique);
+        }
+        for (apart, unique) in [(10, true), (9, false)] {
+            let mut witness = Witness::new(array(10));
+            let bytes = frames(3, |out, id| {
+                let mut writer = xuid_protocol::ArrayWriter::begin(out, id, 10);
+                writer.run(id * apart, 10);
+                writer.finish();
+            });
+            assert_eq!(scan_in_pieces(&mut witness, &bytes, 50).unwrap(), 3);
+            assert_eq!(witness.verdict().ok(), unique.then_some(30));
         }
     }
 }

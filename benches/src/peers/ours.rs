@@ -135,10 +135,13 @@ struct Single<'a, F> {
 impl<F: FnMut() -> Result<Id, IdError>> Worker for Single<'_, F> {
     fn run(&mut self, calls: u64) {
         let (mut refused, mut sink) = (0, Sink::default());
-        repeat(calls, || match (self.call)() {
-            Ok(id) => sink.take(id.raw()),
-            Err(_) => refused += 1,
-        });
+        repeat!(
+            calls,
+            match (self.call)() {
+                Ok(id) => sink.take(id.raw()),
+                Err(_) => refused += 1,
+            }
+        );
         self.ours.refuse(refused);
     }
 

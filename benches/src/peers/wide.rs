@@ -41,7 +41,7 @@ struct Calls<C>(C);
 impl<C: FnMut() -> u128> Worker for Calls<C> {
     fn run(&mut self, calls: u64) {
         let mut sink = Sink::default();
-        repeat(calls, || {
+        repeat!(calls, {
             let id = (self.0)();
             sink.take(id as u64 ^ (id >> 64) as u64);
         });

@@ -57,10 +57,13 @@ pub fn print() -> Result<()> {
 fn burst(engine: &Engine, threads: usize) -> f64 {
     let run = |engine: &mut Engine, calls| {
         let mut sink = Sink::default();
-        repeat(calls, || match engine.next_id() {
-            Ok(id) => sink.take(id.raw()),
-            Err(error) => panic!("the figure is void: {error}"),
-        });
+        repeat!(
+            calls,
+            match engine.next_id() {
+                Ok(id) => sink.take(id.raw()),
+                Err(error) => panic!("the figure is void: {error}"),
+            }
+        );
     };
     rate(threads, SPAN, || engine.clone(), run) / 1e6
 }
