@@ -65,7 +65,7 @@ pub trait Worker {
 
 /// A worker that makes one id a call.
 pub fn single<'a>(call: impl FnMut() -> u64 + 'a) -> Box<dyn Worker + 'a> {
-    Box::new(Single(call))
+    Box::new(Single(Some(call)))
 }
 
 /// Where measured ids go: cheaper than `black_box`, which writes each to memory, and as honest. Every id is used, and
@@ -111,16 +111,30 @@ macro_rules! repeat {
 
 pub(crate) use repeat;
 
-struct Single<F>(F);
+/// Does `$body` with what is in `$place` as a local variable, as a thread has what it owns: the compiler may keep its state
+/// in registers. What is shared, or lies behind a pointer, is in memory all the same.
+macro_rules! local {
+    ($place:expr, $name:ident => $body:expr) => {
+        if let Some(mut $name) = $place.take() {
+            $body;
+            $place = Some($name);
+        }
+    };
+}
+
+pub(crate) use local;
+
+/// What makes one id a call. There is always one between batches.
+struct Single<F>(Option<F>);
 
 impl<F: FnMut() -> u64> Worker for Single<F> {
     fn run(&mut self, calls: u64) {
         let mut sink = Sink::default();
-        repeat!(calls, sink.take((self.0)()));
+        local!(self.0, call => repeat!(calls, sink.take(call())));
     }
 
     fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {
-        ids.extend((0..calls).map(|_| (self.0)()));
+        local!(self.0, call => ids.extend((0..calls).map(|_| call())));
     }
 }
 

@@ -1,5 +1,5 @@
-//! The two things on the hit path that the language cannot say without `unsafe`: a word on a page that is wiped on
-//! fork, and a thread-local's address in a register.
+//! What the hit path needs and the language cannot say without `unsafe`: a word on a page that is wiped on fork, its
+//! address beside what keeps it mapped, and a thread-local's address in a register.
 //!
 //! The epoch word: one load tells a thread whether the run in its hand is still good.
 //!
@@ -18,7 +18,8 @@
 )]
 
 use std::io;
-use std::ptr;
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
 #[cfg(loom)]
@@ -35,12 +36,11 @@ static NEXT: PlainAtomicU64 = PlainAtomicU64::new(EPOCH_STEP);
 
 #[cfg(not(loom))]
 mod page {
-    use std::ptr::NonNull;
     use std::sync::Arc;
 
     use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-    use super::{AtomicU64, io, ptr};
+    use super::{AtomicU64, NonNull, io, ptr};
     use crate::guards::Guard;
 
     /// Bytes mapped. The kernel rounds up to its page, of at least this size on every 64-bit Linux.
@@ -140,6 +140,70 @@ mod modelled {
     }
 }
 
+/// A value on the heap, with a word that it keeps mapped, and the word's address here, beside it: one pointer leads to
+/// either. Whoever holds it in a local variable never lends that variable's address to anybody, not even when it is
+/// dropped, so that the compiler may keep it, and what lies beside it, in registers.
+pub(crate) struct WithWord<T> {
+    word: NonNull<AtomicU64>,
+    value: ManuallyDrop<Box<(ForkWord, T)>>,
+}
+
+// SAFETY: `word` is the pointer of the `ForkWord` in `value`, which may be sent.
+unsafe impl<T: Send> Send for WithWord<T> {}
+
+impl<T> WithWord<T> {
+    pub(crate) fn new(word: ForkWord, value: T) -> Self {
+        let value = Box::new((word, value));
+        Self { word: NonNull::from(value.0.word()), value: ManuallyDrop::new(value) }
+    }
+
+    /// Whether the word is above `place`: a load and a comparison, in one instruction.
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a handle's hit path")]
+    pub(crate) fn is_above(&self, place: u64) -> bool {
+        // SAFETY: reads eight aligned bytes, in one piece as any such load of this processor, of a word that `value` keeps
+        // mapped; writes the flags. Others may store to the word meanwhile, as with a relaxed load.
+        unsafe {
+            std::arch::asm!(
+                "cmp {place}, qword ptr [{word}]",
+                "jae {not}",
+                place = in(reg) place,
+                word = in(reg) self.word.as_ptr(),
+                not = label { return false },
+                options(nostack, readonly),
+            );
+        }
+        true
+    }
+
+    /// Whether the word is above `place`.
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+    pub(crate) fn is_above(&self, place: u64) -> bool {
+        // SAFETY: the word lies on its own page, wherever its `ForkWord` is moved, and stays there while that one lives.
+        place < unsafe { self.word.as_ref() }.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn value(&mut self) -> &mut T {
+        &mut self.value.1
+    }
+}
+
+impl<T> Drop for WithWord<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this is the only place that takes it, and nobody uses `self` after it.
+        discard(unsafe { ManuallyDrop::take(&mut self.value) });
+    }
+}
+
+/// Drops what only a pointer is passed of.
+#[inline(never)]
+fn discard<T>(value: Box<T>) {
+    drop(value);
+}
+
 /// The epoch of an engine.
 #[derive(Debug, Clone)]
 pub(crate) struct EpochWord(ForkWord);
@@ -157,6 +221,33 @@ impl EpochWord {
     #[expect(clippy::inline_always, reason = "part of the hit path")]
     pub(crate) fn load(&self) -> u64 {
         self.0.word().load(Ordering::Relaxed)
+    }
+
+    /// How far `place` is beyond the epoch, and the place after it, both modulo 2^64: [`load`](Self::load), a subtraction and
+    /// an addition, in the two instructions that they need. The compiler takes four: it never folds the load of an atomic
+    /// into what uses it, and puts the addition off until it needs a copy. A hit is nine instructions.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the hit path")]
+    pub(crate) fn step(&self, place: u64) -> (u64, u64) {
+        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+        {
+            let (distance, next);
+            // SAFETY: reads eight aligned bytes, in one piece as any such load of this processor, of a word that `self`
+            // keeps mapped; writes two registers and the flags. Others may store to the word meanwhile, as with `load`.
+            unsafe {
+                std::arch::asm!(
+                    "lea {next}, [{place} + 1]",
+                    "sub {place}, qword ptr [{word}]",
+                    next = out(reg) next,
+                    place = inout(reg) place => distance,
+                    word = in(reg) self.0.word().as_ptr(),
+                    options(nostack, readonly),
+                );
+            }
+            (distance, next)
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+        (place.wrapping_sub(self.load()), place.wrapping_add(1))
     }
 
     /// The epoch, in the one order of all accesses of that kind: what [`Limit`](crate::handle::Limit) rests on.
@@ -204,6 +295,35 @@ pub(crate) fn in_register<T>(value: &T) -> &T {
 mod tests {
     use super::*;
     use crate::guards::Guard;
+
+    #[test]
+    fn a_step_is_what_a_load_a_subtraction_and_an_addition_make() {
+        let word = EpochWord::new().unwrap();
+        for epoch in [0, EPOCH_STEP, 1 << 63, 0_u64.wrapping_sub(EPOCH_STEP)] {
+            store_in_order(word.0.word(), epoch);
+            for place in [0, 1, epoch, epoch.wrapping_sub(1), epoch.wrapping_add(4_095), u64::MAX] {
+                let (distance, next) = word.step(place);
+                assert_eq!(distance, place.wrapping_sub(word.load()), "{place} from {epoch}");
+                assert_eq!(next, place.wrapping_add(1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_with_a_word_is_dropped_once_and_its_word_is_the_one_that_it_keeps() {
+        let word = ForkWord::new().unwrap();
+        let value = std::rc::Rc::new(());
+        let mut beside = WithWord::new(word.clone(), value.clone());
+        store_in_order(word.word(), 7);
+        assert!(beside.is_above(6) && !beside.is_above(7) && !beside.is_above(u64::MAX));
+        drop(word);
+        let moved = Box::new(beside);
+        assert!(moved.is_above(6) && !moved.is_above(7), "the page is kept");
+        beside = *moved;
+        assert_eq!((std::rc::Rc::strong_count(&value), std::rc::Rc::strong_count(beside.value())), (2, 2));
+        drop(beside);
+        assert_eq!(std::rc::Rc::strong_count(&value), 1);
+    }
 
     /// Whether a forked child finds the word wiped, and the parent does not.
     fn is_wiped_in_a_child() -> bool {

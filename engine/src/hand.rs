@@ -4,11 +4,11 @@
 //! - I1 only its own thread touches a hand;
 //! - I2 `next .. end` is owned by this thread; a hit moves `next` before it returns the id;
 //! - I3 a hand whose epoch is not its engine's is void: its rest is counted as waste, never used;
-//! - I4 `key` is `end - 1 + epoch`, so that `key - next - epoch` is below [`LONGEST`] exactly if the epoch is the
-//!   engine's and an id is left. Epochs are multiples of [`EPOCH_STEP`], far above any run's length, so a wrong one
-//!   lands above it, and so does `-1`, what a used-up or empty hand gives. One branch instead of two. With two
-//!   (`epoch == ..`, `next != end`) a loop over `next_id` does 1,789 M ids/s or 450, as the caller's code happens to
-//!   fall; with one it does 1,400-1,430 whatever the caller does (two-core Sapphire Rapids, one thread).
+//! - I4 `place` is `epoch + LONGEST - left`, so that `place - epoch` is below [`LONGEST`] exactly if the epoch is the
+//!   engine's and an id is left. Epochs are multiples of [`EPOCH_STEP`], far above any run's length, so that a wrong one
+//!   lands above it. One comparison and one branch instead of two, and what it compares, with `base` added, is the id.
+//!   With two branches (`epoch == ..`, `next != end`) a loop over `next_id` does 1,789 M ids/s or 450, as the caller's
+//!   code happens to fall.
 
 use std::cell::{Cell, RefCell};
 use std::hint::cold_path;
@@ -17,7 +17,9 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 
 use crate::counters::ThreadCounters;
-use crate::fork::EPOCH_STEP;
+use crate::fork::{EPOCH_STEP, EpochWord};
+#[cfg(test)]
+use crate::guards::Guard;
 use crate::id::Id;
 use crate::ring::Cursor;
 use crate::run::Run;
@@ -28,36 +30,30 @@ pub(crate) const LONGEST: u32 = 4 * LONGEST_BLOCK;
 
 const _: () = assert!((LONGEST as u64) < EPOCH_STEP - 1, "I4");
 
-/// Where an empty hand stands: above any limit, and used up by its key, whatever the epoch (I4).
+/// The place of an empty hand: one that is used up, of an epoch that is no engine's (I4).
 const NOWHERE: u64 = u64::MAX;
 
 /// The run in hand.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Hand {
-    key: Cell<u64>,
-    next: Cell<u64>,
-    end: Cell<u64>,
+    /// I4.
+    place: Cell<u64>,
+    /// What makes an id of the distance from the epoch to `place`.
+    base: Cell<u64>,
+    /// The run's own epoch, and its length, for all but a hit.
+    epoch: Cell<u64>,
     len: Cell<u64>,
 }
 
 impl Hand {
     pub(crate) const fn new() -> Self {
         Self {
-            key: Cell::new(NOWHERE - 1),
-            next: Cell::new(NOWHERE),
-            end: Cell::new(NOWHERE),
+            place: Cell::new(NOWHERE),
+            base: Cell::new(0),
+            epoch: Cell::new(NOWHERE - LONGEST as u64),
             len: Cell::new(0),
         }
-    }
-
-    /// Whether an id is left of a run of this epoch (I4).
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "half of the hit path")]
-    fn has(&self, next: u64, epoch: u64) -> bool {
-        #[cfg(test)]
-        let epoch = self.epoch_as_compared(epoch);
-        self.key.get().wrapping_sub(next).wrapping_sub(epoch) < u64::from(LONGEST)
     }
 
     /// The next id, if the hand is of this epoch and not empty.
@@ -66,11 +62,20 @@ impl Hand {
         clippy::inline_always,
         reason = "this is the whole hit path; a call would cost more than its body"
     )]
-    pub(crate) fn hit(&self, epoch: u64) -> Option<Id> {
-        let next = self.next.get();
-        if self.has(next, epoch) {
-            self.next.set(next + 1);
-            Some(Id::new(next))
+    pub(crate) fn hit(&self, epoch: &EpochWord) -> Option<Id> {
+        let (distance, next) = epoch.step(self.place.get());
+        self.hit_at(distance, next)
+    }
+
+    /// The id at so far from an epoch, where the hand stands; it stands at `next` then.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "half of the hit path")]
+    fn hit_at(&self, distance: u64, next: u64) -> Option<Id> {
+        #[cfg(test)]
+        let distance = self.distance_as_compared(distance);
+        if distance < u64::from(LONGEST) {
+            self.place.set(next);
+            Some(Id::new(distance.wrapping_add(self.base.get())))
         } else {
             // Without it the call after a miss lies in every caller's loop, and each hit jumps over it.
             cold_path();
@@ -82,62 +87,70 @@ impl Hand {
     /// is settled, as single ones are.
     #[inline]
     pub(crate) fn hit_many(&self, count: u32, epoch: u64) -> Option<u64> {
-        let next = self.next.get();
+        let place = self.place.get();
+        let distance = place.wrapping_sub(epoch);
         #[cfg(test)]
-        let epoch = self.epoch_as_compared(epoch);
-        let last = self.key.get().wrapping_sub(next).wrapping_sub(epoch);
-        if last < u64::from(LONGEST) && last >= u64::from(count).wrapping_sub(1) {
-            self.next.set(next + u64::from(count));
-            Some(next)
+        let distance = self.distance_as_compared(distance);
+        let left = u64::from(LONGEST).checked_sub(distance)?;
+        if u64::from(count) <= left {
+            self.place.set(place + u64::from(count));
+            Some(distance.wrapping_add(self.base.get()))
         } else {
             None
         }
     }
 
-    /// Where it stands.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "half of a handle's hit path")]
+    /// The next id of the run in hand, or its end.
     pub(crate) fn next(&self) -> u64 {
-        self.next.get()
-    }
-
-    /// Moves on from `next`, where it stands and which is below its end.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "half of a handle's hit path")]
-    pub(crate) fn advance(&self, next: u64) {
-        debug_assert!(next == self.next.get() && next < self.end.get());
-        self.next.set(next + 1);
+        self.end() - self.left_of_own()
     }
 
     /// The first id that is not of the run in hand any more.
     pub(crate) fn end(&self) -> u64 {
-        self.end.get()
+        self.base.get().wrapping_add(u64::from(LONGEST))
+    }
+
+    /// The ids before `next` were used, by somebody who keeps count of them himself. Never goes back, nor beyond the
+    /// end: one of a run before this is none of its ids.
+    pub(crate) fn catch_up(&self, next: u64) {
+        if (self.next()..=self.end()).contains(&next) {
+            self.advance(next - self.next());
+        }
     }
 
     /// How many ids are left of a run of this epoch.
     pub(crate) fn left(&self, epoch: u64) -> u32 {
-        if self.has(self.next.get(), epoch) { self.held() } else { 0 }
+        #[cfg(test)]
+        let epoch = if Guard::EpochCompared.is_out() { self.epoch.get() } else { epoch };
+        if epoch == self.epoch.get() { self.held() } else { 0 }
     }
 
     /// How many ids are left of a run that was put in a moment ago, whatever its epoch.
     pub(crate) fn held(&self) -> u32 {
-        (self.end.get() - self.next.get()) as u32
+        self.left_of_own() as u32
+    }
+
+    fn left_of_own(&self) -> u64 {
+        u64::from(LONGEST) - (self.place.get() - self.epoch.get())
+    }
+
+    fn advance(&self, count: u64) {
+        assert!(count <= self.left_of_own(), "more than the hand holds");
+        self.place.set(self.place.get() + count);
     }
 
     /// Takes one id of a run that was put in a moment ago.
     pub(crate) fn take_one(&self) -> Id {
-        let first = self.next.get();
-        assert!(first != self.end.get(), "the hand is empty");
-        self.next.set(first + 1);
-        Id::new(first)
+        let id = self.next();
+        self.advance(1);
+        Id::new(id)
     }
 
     /// Takes `count` ids, at most what is left, and counts them at once: a call for several is not so hot that
     /// figures have to lag behind it.
     pub(crate) fn pull(&self, count: u32, counters: &ThreadCounters) -> Run {
-        let first = self.next.get();
-        assert!(u64::from(count) <= self.end.get() - first, "more than the hand holds");
-        self.next.set(first + u64::from(count));
+        let first = self.next();
+        self.advance(u64::from(count));
         self.len.set(self.len.get() - u64::from(count));
         counters.issued.add(u64::from(count));
         Run::new(first, count)
@@ -145,37 +158,33 @@ impl Hand {
 
     /// Counts what became of the run in hand, and empties it. `void`: the rest is waste.
     pub(crate) fn settle(&self, counters: &ThreadCounters) {
-        let left = self.end.get() - self.next.get();
+        let left = self.left_of_own();
         counters.issued.add(self.len.get() - left);
         counters.wasted.add(left);
-        self.len.set(0);
-        self.key.set(NOWHERE - 1);
-        self.end.set(NOWHERE);
-        self.next.set(NOWHERE);
+        Self::new().swap(self);
     }
 
     /// Puts a run into an empty, settled hand.
     pub(crate) fn fill(&self, epoch: u64, run: &Run) {
-        debug_assert!(self.next.get() == self.end.get() && self.len.get() == 0);
+        debug_assert!(self.held() == 0 && self.len.get() == 0);
         assert!(run.len() <= LONGEST && epoch.is_multiple_of(EPOCH_STEP), "I4: {run:?}, epoch {epoch}");
-        let end = run.raw() + u64::from(run.len());
-        self.key.set((end - 1).wrapping_add(epoch));
-        self.next.set(run.raw());
-        self.end.set(end);
-        self.len.set(u64::from(run.len()));
+        let len = u64::from(run.len());
+        self.place.set(epoch + (u64::from(LONGEST) - len));
+        self.base.set((run.raw() + len).wrapping_sub(u64::from(LONGEST)));
+        self.epoch.set(epoch);
+        self.len.set(len);
     }
 
-    /// The engine's epoch, or, for a negative control, the hand's own.
+    /// The distance from the engine's epoch, or, for a negative control, from the hand's own.
     #[cfg(test)]
-    fn epoch_as_compared(&self, epoch: u64) -> u64 {
-        let own = self.key.get().wrapping_sub(self.end.get() - 1);
-        if crate::guards::Guard::EpochCompared.is_out() { own } else { epoch }
+    fn distance_as_compared(&self, distance: u64) -> u64 {
+        if Guard::EpochCompared.is_out() { self.place.get() - self.epoch.get() } else { distance }
     }
 
     fn swap(&self, other: &Self) {
-        self.key.swap(&other.key);
-        self.next.swap(&other.next);
-        self.end.swap(&other.end);
+        self.place.swap(&other.place);
+        self.base.swap(&other.base);
+        self.epoch.swap(&other.epoch);
         self.len.swap(&other.len);
     }
 }
@@ -279,6 +288,11 @@ mod tests {
     const A: u64 = 11 * EPOCH_STEP;
     const B: u64 = 22 * EPOCH_STEP;
 
+    fn hit(hand: &Hand, epoch: u64) -> Option<Id> {
+        let place = hand.place.get();
+        hand.hit_at(place.wrapping_sub(epoch), place.wrapping_add(1))
+    }
+
     /// A naive model: an epoch, and a range.
     #[test]
     fn a_hit_needs_the_right_epoch_and_an_id_that_is_left() {
@@ -287,23 +301,59 @@ mod tests {
             for len in [1, 2, 1_024, LONGEST] {
                 for ours in epochs {
                     let (hand, counters) = (Hand::new(), ThreadCounters::default());
-                    assert!(epochs.iter().chain([&0]).all(|epoch| hand.hit(*epoch).is_none()), "empty");
-                    assert_eq!(hand.next(), NOWHERE, "no limit is above an empty hand");
+                    assert!(epochs.iter().chain([&0]).all(|epoch| hit(&hand, *epoch).is_none()), "empty");
                     hand.fill(ours, &Run::new(first, len));
-                    for _ in 1..len {
-                        assert!(hand.hit(ours).is_some());
+                    for offset in 1..u64::from(len) {
+                        assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + offset - 1));
                     }
                     // 0 is what a forked child reads.
                     let wrong = epochs.iter().chain([&0]).filter(|epoch| **epoch != ours);
-                    assert!(wrong.clone().all(|epoch| hand.hit(*epoch).is_none() && hand.left(*epoch) == 0));
-                    assert_eq!(hand.hit(ours).map(Id::raw), Some(first + u64::from(len) - 1));
-                    assert!(wrong.chain([&ours]).all(|epoch| hand.hit(*epoch).is_none()), "used up");
+                    assert!(
+                        wrong.clone().all(|epoch| hit(&hand, *epoch).is_none() && hand.left(*epoch) == 0)
+                    );
+                    assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + u64::from(len) - 1));
+                    assert!(wrong.chain([&ours]).all(|epoch| hit(&hand, *epoch).is_none()), "used up");
                     hand.settle(&counters);
                     assert_eq!((counters.issued.value(), counters.wasted.value()), (u64::from(len), 0));
-                    assert!(epochs.iter().chain([&0]).all(|epoch| hand.hit(*epoch).is_none()), "settled");
-                    assert_eq!(hand.next(), NOWHERE);
+                    assert!(epochs.iter().chain([&0]).all(|epoch| hit(&hand, *epoch).is_none()), "settled");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn several_at_once_are_of_the_right_epoch_and_no_more_than_are_left() {
+        for len in [1, 2, 1_024, LONGEST] {
+            for used in [0, 1, len / 2, len - 1, len] {
+                for count in [1, 2, len - used, len - used + 1, LONGEST, LONGEST + 1, u32::MAX] {
+                    let hand = Hand::new();
+                    assert_eq!(hand.hit_many(count, A), None, "empty");
+                    hand.fill(A, &Run::new(5_000, len));
+                    assert_eq!(hand.hit_many(used, A), Some(5_000));
+                    for wrong in [B, A - EPOCH_STEP, A + EPOCH_STEP, 0] {
+                        assert_eq!(hand.hit_many(count, wrong), None, "{count} of {wrong}");
+                    }
+                    let left = len - used;
+                    let first = (count <= left).then_some(5_000 + u64::from(used));
+                    assert_eq!(hand.hit_many(count, A), first, "{count} of {left}");
+                    assert_eq!(hand.held(), if first.is_some() { left - count } else { left });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_hand_catches_up_within_its_run_and_never_goes_back() {
+        let hand = Hand::new();
+        for next in [0, 1, u64::from(LONGEST), u64::MAX] {
+            hand.catch_up(next);
+            assert_eq!(hand.held(), 0, "an empty hand stays empty");
+        }
+        hand.fill(A, &Run::new(100, 10));
+        for (next, then) in [(100, 100), (99, 100), (0, 100), (103, 103), (102, 103), (111, 103), (110, 110)]
+        {
+            hand.catch_up(next);
+            assert_eq!((hand.next(), u64::from(hand.held())), (then, 110 - then), "told {next}");
         }
     }
 
@@ -319,7 +369,7 @@ mod tests {
                 if let Some(run) = run {
                     hand.fill(epoch, &run);
                 }
-                taken.extend(hand.hit(epoch).map(Id::raw));
+                taken.extend(hit(hand, epoch).map(Id::raw));
             });
         };
         call(1, A, Some(Run::new(100, 4)));
@@ -340,8 +390,8 @@ mod tests {
                 || Station { counters: theirs.clone(), cursor: Ring::new(4).cursor(0), scratch: Vec::new() };
             at_station(7, join, |hand, _| {
                 hand.fill(A, &Run::new(64, 10));
-                assert_eq!(hand.hit(A).map(Id::raw), Some(64));
-                assert_eq!(hand.hit(B), None, "another epoch is a miss");
+                assert_eq!(hit(hand, A).map(Id::raw), Some(64));
+                assert_eq!(hit(hand, B), None, "another epoch is a miss");
             });
         })
         .join()

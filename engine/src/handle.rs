@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::error::{IdError, Outcome};
-use crate::fork::{EpochWord, ForkWord};
+use crate::fork::{EpochWord, ForkWord, WithWord};
 use crate::guards::Guard;
 use crate::hand::{Hand, Station};
 use crate::id::Id;
@@ -29,8 +29,7 @@ use crate::sync::{Mutex, Ordering, lock, store_in_order};
 pub(crate) struct Limit(ForkWord);
 
 impl Limit {
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "part of a handle's hit path")]
+    #[cfg(test)]
     pub(crate) fn load(&self) -> u64 {
         self.0.word().load(Ordering::Relaxed)
     }
@@ -83,8 +82,16 @@ impl Limits {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Handle {
+    /// The next id of the run in hand, where the limit says that there is one. Here, and not in the hand behind a pointer:
+    /// in a handle that is a local variable of the thread's loop, it is a register.
+    next: u64,
+    rest: WithWord<Rest>,
+}
+
+/// What a hit has no use for.
+struct Rest {
+    /// Behind `next` by what was hit since the last miss.
     hand: Hand,
-    /// Apart from `shared`: what a hit reads must not lie beside what the producer writes.
     limit: Limit,
     station: Station,
     shared: Arc<Shared>,
@@ -102,13 +109,9 @@ impl std::fmt::Debug for Handle {
 impl Handle {
     /// # Panics
     /// If the process may not map another page.
-    pub(crate) fn new(engine: Engine, shared: Arc<Shared>) -> Self {
-        let (station, wait) = (shared.join(), shared.settings.wait);
-        let limit = match shared.limits.join() {
-            Ok(limit) => limit,
-            Err(error) => panic!("failed to map a handle's page: {error}"),
-        };
-        Self { hand: Hand::new(), limit, station, shared, wait, _engine: engine }
+    #[inline]
+    pub(crate) fn new(engine: &Engine) -> Self {
+        Self { next: 0, rest: Rest::new(engine.clone()) }
     }
 
     /// The next id of any age; waits as [`Engine::next_id`] does.
@@ -117,18 +120,38 @@ impl Handle {
     /// [`IdError`]; nothing was issued then.
     #[inline]
     pub fn next_id(&mut self) -> Result<Id, IdError> {
-        let next = self.hand.next();
-        if next < self.limit.load() {
-            self.hand.advance(next);
+        let next = self.next;
+        if self.rest.is_above(next) {
+            self.next = next + 1;
             Ok(Id::new(next))
         } else {
-            self.next_cold().result()
+            let (outcome, next) = self.rest.value().next_cold(next);
+            self.next = next;
+            outcome.result()
         }
     }
+}
 
+impl Rest {
+    #[inline(never)]
+    fn new(engine: Engine) -> WithWord<Self> {
+        let shared = engine.shared().clone();
+        let limit = match shared.limits.join() {
+            Ok(limit) => limit,
+            Err(error) => panic!("failed to map a handle's page: {error}"),
+        };
+        let (station, wait) = (shared.join(), shared.settings.wait);
+        WithWord::new(
+            limit.0.clone(),
+            Self { hand: Hand::new(), limit, station, shared, wait, _engine: engine },
+        )
+    }
+
+    /// An id for a handle that stands at `next`, and where it stands then.
     #[cold]
     #[inline(never)]
-    fn next_cold(&mut self) -> Outcome {
+    fn next_cold(&mut self, next: u64) -> (Outcome, u64) {
+        self.hand.catch_up(next);
         // Before the run is taken: one that is voided while it is on its way is not used beyond its first id.
         let epoch = self.shared.epoch.load();
         self.limit.clear();
@@ -136,13 +159,21 @@ impl Handle {
         if result.is_ok() {
             self.limit.set(self.hand.end(), epoch, &self.shared.epoch);
         }
-        result.into()
+        (result.into(), self.hand.next())
+    }
+
+    #[inline(never)]
+    fn settle(&mut self, next: u64) {
+        self.hand.catch_up(next);
+        self.hand.settle(&self.station.counters);
     }
 }
 
 impl Drop for Handle {
+    #[inline]
     fn drop(&mut self) {
-        self.hand.settle(&self.station.counters);
+        let next = self.next;
+        self.rest.value().settle(next);
     }
 }
 
@@ -173,6 +204,24 @@ mod tests {
         }
         engine.shutdown();
         assert!((0..10).all(|_| handle.next_id().is_err()), "the shutdown voids what it holds");
+    }
+
+    /// Hits are counted when the hand catches up with them: at a miss, and at the end.
+    #[test]
+    fn what_a_handle_used_and_what_it_left_is_counted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+        let mut total = 0;
+        for calls in [0, 1, 3, 511, 512, 513, 10_000] {
+            let mut handle = engine.handle();
+            let ids: std::collections::HashSet<_> = (0..calls).map(|_| handle.next_id().unwrap()).collect();
+            assert_eq!(ids.len(), calls as usize);
+            // Where it is moved to makes no difference.
+            drop(Box::new(handle));
+            total += calls;
+            assert_eq!(engine.stats().issued, total, "after {calls}");
+        }
+        engine.shutdown();
     }
 
     #[test]

@@ -74,3 +74,36 @@ fn a_request_that_waits_across_a_fork_is_answered_in_the_parent_only() {
     let both = ids.iter().filter(|id| child.split(' ').any(|text| text == id.to_string())).count();
     assert_eq!(both, 0, "{both} ids were issued in parent and child; the child got: {child:.60}");
 }
+
+/// The child runs on a copy of the thread that holds both runs, in the middle of either.
+#[test]
+fn a_forked_child_gets_nothing_of_the_runs_that_its_thread_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+    let mut handle = engine.handle();
+    let before = [engine.next_id().unwrap(), handle.next_id().unwrap()];
+    let file = folder.path().join("child");
+    let (theirs, theirs_handle, theirs_file) = (engine.clone(), Arc::new(Mutex::new(handle)), file.clone());
+    let ours = theirs_handle.clone();
+    let hook = move || {
+        let mut handle = theirs_handle.lock().unwrap();
+        let answers: Vec<_> = (0..3)
+            .flat_map(|_| [theirs.next_id(), theirs.try_next_id(), handle.next_id()])
+            .map(|answer| format!("{:?}", answer.map_err(|error| error.kind())))
+            .collect();
+        std::fs::write(&theirs_file, answers.join(" "))
+    };
+    let mut command = Command::new("true");
+    // SAFETY: as above; the lock is idle, and this thread is the only one that uses it.
+    unsafe { command.pre_exec(hook) };
+    assert!(command.status().unwrap().success());
+    let child = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(child, ["Err(Forked)"; 9].join(" "));
+    // The parent goes on where it was.
+    let after = [engine.next_id().unwrap(), ours.lock().unwrap().next_id().unwrap()];
+    for (before, after) in before.into_iter().zip(after) {
+        assert_eq!(after.raw(), before.raw() + 1);
+    }
+    drop(command);
+    engine.shutdown();
+}

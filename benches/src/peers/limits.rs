@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
@@ -42,34 +42,6 @@ pub(super) fn subjects() -> Vec<Subject> {
                 increment_outlined
             })
         }),
-        limit(
-            "limit/revocable",
-            "a thread's own range, each call compared with a word that takes it back: the limit of a handle",
-            1,
-            || {
-                let workers = Workers::default();
-                PerThread::new(move || {
-                    let range = Range::from((1 + workers.hire(1 << 20)) * APART);
-                    // On a line of its own, as whoever takes the range back would have it.
-                    let limit = Arc::new(CachePadded::new(AtomicU64::new(u64::MAX)));
-                    let own = Box::new((range, limit));
-                    move || own.0.below(&own.1)
-                })
-            },
-        ),
-        limit(
-            "limit/revocable-thread-local",
-            "the same in a thread-local: the limit of anything behind &self that may be taken back",
-            1,
-            || {
-                let (workers, word) = (Workers::default(), Arc::new(CachePadded::new(AtomicU64::new(WORD))));
-                PerThread::new(move || {
-                    let word = word.clone();
-                    IN_HAND.with(|range| range.begin((1 + workers.hire(1 << 20)) * APART));
-                    move || IN_HAND.with(|range| range.hit(&word))
-                })
-            },
-        ),
         limit("limit/fetch_add", "one AtomicU64 shared by all threads, Relaxed", 1, || {
             Shared::new(CachePadded::new(AtomicU64::new(0)), |counter| {
                 counter.fetch_add(1, Ordering::Relaxed)
@@ -122,63 +94,6 @@ fn increment() -> u64 {
 #[inline(never)]
 fn increment_outlined() -> u64 {
     increment()
-}
-
-/// Ids of a range, so many that its end costs nothing.
-const RANGE: u64 = 1 << 30;
-
-/// The word under which ranges are good.
-const WORD: u64 = 1 << 60;
-
-/// A range that a thread counts through until a word that others may write takes it back, and no more than that: no tier
-/// behind it, no counters, no errors.
-#[repr(align(64))]
-struct Range {
-    key: Cell<u64>,
-    next: Cell<u64>,
-}
-
-thread_local! {
-    static IN_HAND: Range = const { Range { key: Cell::new(0), next: Cell::new(0) } };
-}
-
-impl Range {
-    fn from(first: u64) -> Self {
-        Self { key: Cell::new(0), next: Cell::new(first) }
-    }
-
-    /// As a handle asks, whose word can be no other's: is the next id below the limit?
-    #[inline]
-    fn below(&self, limit: &AtomicU64) -> u64 {
-        let next = self.next.get();
-        if next < limit.load(Ordering::Relaxed) {
-            self.next.set(next + 1);
-            next
-        } else {
-            self.begin(next)
-        }
-    }
-
-    /// As a shared generator asks: is it of the word's range, and is an id left? Both in one comparison.
-    #[inline]
-    fn hit(&self, word: &AtomicU64) -> u64 {
-        let next = self.next.get();
-        if self.key.get().wrapping_sub(next).wrapping_sub(word.load(Ordering::Relaxed)) < RANGE {
-            self.next.set(next + 1);
-            next
-        } else {
-            self.begin(next)
-        }
-    }
-
-    /// The next range begins where the last one ended.
-    #[cold]
-    #[inline(never)]
-    fn begin(&self, first: u64) -> u64 {
-        self.key.set((first + RANGE - 1).wrapping_add(WORD));
-        self.next.set(first + 1);
-        first
-    }
 }
 
 /// A queue that stays half full: every id popped makes room for the one pushed.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xuid_engine::{Engine, Id, IdError, Order};
 
 use crate::land::{Farm, drain};
-use crate::subject::{Fixture, Kind, Sink, Subject, Supply, Worker, repeat};
+use crate::subject::{Fixture, Kind, Sink, Subject, Supply, Worker, local, repeat};
 
 /// Ids a call for a run asks for: a whole tick of the default layout.
 const RUN: u32 = 4_096;
@@ -24,7 +24,10 @@ pub(super) fn subjects() -> Vec<Subject> {
         ours("xuid/next_id-outlined", "next_id through a call that is not inlined", Burst, 1, || {
             declared(next_id_outlined)
         }),
-        ours("xuid/handle", "a handle owned by each thread", Burst, 1, || declared(handle)),
+        ours("xuid/handle", "a handle owned by each thread, a local variable of its loop", Burst, 1, || {
+            declared(handle)
+        }),
+        ours("xuid/handle-in-box", "a handle behind a pointer", Burst, 1, || declared(handle_in_box)),
         ours("xuid/fill-16", "fill a slice of 16", Burst, 16, || declared(|ours| fill(ours, 16))),
         ours("xuid/fill-1024", "fill a slice of 1,024", Burst, 1_024, || declared(|ours| fill(ours, 1_024))),
         ours("xuid/runs-4096", "runs of 4,096 ids in all, nothing copied", Burst, u64::from(RUN), || {
@@ -96,20 +99,24 @@ impl Fixture for Ours {
     }
 }
 
+fn single<'a>(ours: &'a Ours, call: impl FnMut() -> Result<Id, IdError> + 'a) -> Box<dyn Worker + 'a> {
+    Box::new(Single { ours, call: Some(call) })
+}
+
 fn next_id(ours: &Ours) -> Box<dyn Worker + '_> {
-    let engine = ours.farm.engine.clone();
-    Box::new(Single { ours, call: move || engine.next_id() })
+    let engine = &ours.farm.engine;
+    single(ours, || engine.next_id())
 }
 
 fn try_next_id(ours: &Ours) -> Box<dyn Worker + '_> {
-    let engine = ours.farm.engine.clone();
+    let engine = &ours.farm.engine;
     // A refused try brings the reserve in for the next one; as a caller would, it comes back, and here at once.
-    Box::new(Single { ours, call: move || engine.try_next_id().or_else(|_| engine.next_id()) })
+    single(ours, || engine.try_next_id().or_else(|_| engine.next_id()))
 }
 
 fn next_id_outlined(ours: &Ours) -> Box<dyn Worker + '_> {
     let engine = &ours.farm.engine;
-    Box::new(Single { ours, call: || outlined(engine) })
+    single(ours, || outlined(engine))
 }
 
 #[inline(never)]
@@ -119,7 +126,12 @@ fn outlined(engine: &Engine) -> Result<Id, IdError> {
 
 fn handle(ours: &Ours) -> Box<dyn Worker + '_> {
     let mut handle = ours.farm.engine.handle();
-    Box::new(Single { ours, call: move || handle.next_id() })
+    single(ours, move || handle.next_id())
+}
+
+fn handle_in_box(ours: &Ours) -> Box<dyn Worker + '_> {
+    let mut handle = Box::new(ours.farm.engine.handle());
+    single(ours, move || handle.next_id())
 }
 
 fn fill(ours: &Ours, count: usize) -> Box<dyn Worker + '_> {
@@ -129,25 +141,26 @@ fn fill(ours: &Ours, count: usize) -> Box<dyn Worker + '_> {
 /// Calls for one id.
 struct Single<'a, F> {
     ours: &'a Ours,
-    call: F,
+    /// Always there between batches.
+    call: Option<F>,
 }
 
 impl<F: FnMut() -> Result<Id, IdError>> Worker for Single<'_, F> {
     fn run(&mut self, calls: u64) {
         let (mut refused, mut sink) = (0, Sink::default());
-        repeat!(
+        local!(self.call, call => repeat!(
             calls,
-            match (self.call)() {
+            match call() {
                 Ok(id) => sink.take(id.raw()),
                 Err(_) => refused += 1,
             }
-        );
+        ));
         self.ours.refuse(refused);
     }
 
     fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {
         let before = ids.len();
-        ids.extend((0..calls).filter_map(|_| (self.call)().ok()).map(Id::raw));
+        local!(self.call, call => ids.extend((0..calls).filter_map(|_| call().ok()).map(Id::raw)));
         self.ours.refuse(calls - (ids.len() - before) as u64);
     }
 }

@@ -147,7 +147,7 @@ pub(super) fn call(shared: &Shared, calls: usize) -> Vec<u64> {
     let (mut station, hand) = (shared.join(), Hand::new());
     let mut ids = Vec::new();
     for _ in 0..calls {
-        let hit = hand.hit(shared.epoch.load());
+        let hit = hand.hit(&shared.epoch);
         let id = hit.or_else(|| shared.next_cold(&hand, &mut station, None).ok());
         ids.extend(id.map(crate::Id::raw));
     }

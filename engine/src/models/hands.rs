@@ -24,7 +24,7 @@ fn a_turn_over_while_a_thread_takes() -> Option<String> {
     let taken_before = bench.shared.ring.ids() == 0;
     bench.shared.void_hands();
     let (hand, station) = taker.join().unwrap();
-    let used = hand.hit(bench.shared.epoch.load()).is_some();
+    let used = hand.hit(&bench.shared.epoch).is_some();
     hand.settle(&station.counters);
     let (issued, wasted) = (station.counters.issued.value(), station.counters.wasted.value());
     if taken_before && used {
