@@ -166,7 +166,9 @@ fn what_an_idle_life_spilled_is_replayed_by_the_next_and_never_twice() {
     let mut seen = HashSet::new();
     let mut replayed = 0;
     for life in 0..4 {
-        let engine = Engine::builder().data_dir(folder.path()).registry(on(&registry)).build().unwrap();
+        // A grant of the spill waits for the disk, as long as that takes.
+        let builder = Engine::builder().wait(Duration::from_secs(10));
+        let engine = builder.data_dir(folder.path()).registry(on(&registry)).build().unwrap();
         if life % 2 == 0 {
             std::thread::park_timeout(Duration::from_millis(2_300));
             note(&mut seen, engine.runs(1_000, Order::Any).unwrap());
@@ -230,6 +232,13 @@ fn small_steps_back_are_waited_out_and_large_ones_change_the_worker() {
         std::thread::park_timeout(Duration::from_millis(5));
     }
     assert!(switched, "{:#?}", engine.status());
+    // The figures follow with the producer's next turn.
+    for _ in 0..400 {
+        if engine.stats().windows.switches.clock > 0 {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
     assert_eq!(engine.stats().windows.switches.clock, 1);
     for _ in 0..50 {
         note(&mut seen, engine.runs(1_000, Order::Any).unwrap());
