@@ -115,10 +115,9 @@ pub(crate) use repeat;
 /// in registers. What is shared, or lies behind a pointer, is in memory all the same.
 macro_rules! local {
     ($place:expr, $name:ident => $body:expr) => {
-        if let Some(mut $name) = $place.take() {
-            $body;
-            $place = Some($name);
-        }
+        let Some(mut $name) = $place.take() else { unreachable!("a batch that panicked was not the last") };
+        $body;
+        $place = Some($name);
     };
 }
 

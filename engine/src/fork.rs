@@ -46,7 +46,7 @@ mod page {
     /// Bytes mapped. The kernel rounds up to its page, of at least this size on every 64-bit Linux.
     const PAGE: usize = 4096;
 
-    /// The mapping. Unmapped when the last [`EpochWord`] of it is gone.
+    /// The mapping. Unmapped when the last [`ForkWord`] of it is gone.
     #[derive(Debug)]
     struct Page(NonNull<AtomicU64>);
 
@@ -57,7 +57,7 @@ mod page {
 
     impl Drop for Page {
         fn drop(&mut self) {
-            // SAFETY: the range is the whole mapping, and no `EpochWord` is left that could reach it.
+            // SAFETY: the range is the whole mapping, and no `ForkWord` is left that could reach it.
             let unmapped = unsafe { mm::munmap(self.0.as_ptr().cast(), PAGE) };
             debug_assert!(unmapped.is_ok());
         }
@@ -141,8 +141,8 @@ mod modelled {
 }
 
 /// A value on the heap, with a word that it keeps mapped, and the word's address here, beside it: one pointer leads to
-/// either. Whoever holds it in a local variable never lends that variable's address to anybody, not even when it is
-/// dropped, so that the compiler may keep it, and what lies beside it, in registers.
+/// either. What is not inlined never gets the address of the variable that holds it, not even when that is dropped, so
+/// that the compiler may keep it, and what lies beside it, in registers.
 pub(crate) struct WithWord<T> {
     word: NonNull<AtomicU64>,
     value: ManuallyDrop<Box<(ForkWord, T)>>,
@@ -178,6 +178,8 @@ impl<T> WithWord<T> {
     }
 
     /// Whether the word is above `place`.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a handle's hit path")]
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
     pub(crate) fn is_above(&self, place: u64) -> bool {
         // SAFETY: the word lies on its own page, wherever its `ForkWord` is moved, and stays there while that one lives.
@@ -225,7 +227,7 @@ impl EpochWord {
 
     /// How far `place` is beyond the epoch, and the place after it, both modulo 2^64: [`load`](Self::load), a subtraction and
     /// an addition, in the two instructions that they need. The compiler takes four: it never folds the load of an atomic
-    /// into what uses it, and puts the addition off until it needs a copy. A hit is nine instructions.
+    /// into what uses it, and puts the addition off until it needs a copy. A hit is eight instructions.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the hit path")]
     pub(crate) fn step(&self, place: u64) -> (u64, u64) {

@@ -1,8 +1,9 @@
-//! The run in a thread's hand: the innermost tier, and the only code on the path of a hit.
+//! The run in a thread's hand: the innermost tier, and with [`EpochWord::step`] the only code on the path of a hit.
 //!
 //! # Invariants
 //! - I1 only its own thread touches a hand;
-//! - I2 `next .. end` is owned by this thread; a hit moves `next` before it returns the id;
+//! - I2 from `next()` up to `end()` all is owned by this thread; a hit moves `place` before it returns the id. In a
+//!   handle's hand that is so once it has caught up: between misses the handle itself knows where it stands;
 //! - I3 a hand whose epoch is not its engine's is void: its rest is counted as waste, never used;
 //! - I4 `place` is `epoch + LONGEST - left`, so that `place - epoch` is below [`LONGEST`] exactly if the epoch is the
 //!   engine's and an id is left. Epochs are multiples of [`EPOCH_STEP`], far above any run's length, so that a wrong one
@@ -30,8 +31,9 @@ pub(crate) const LONGEST: u32 = 4 * LONGEST_BLOCK;
 
 const _: () = assert!((LONGEST as u64) < EPOCH_STEP - 1, "I4");
 
-/// The place of an empty hand: one that is used up, of an epoch that is no engine's (I4).
-const NOWHERE: u64 = u64::MAX;
+/// The place of an empty hand: one that is used up, of an epoch that is no engine's (I4). Its next id, too, which is above
+/// any limit.
+pub(crate) const NOWHERE: u64 = u64::MAX;
 
 /// The run in hand.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl Hand {
     pub(crate) const fn new() -> Self {
         Self {
             place: Cell::new(NOWHERE),
-            base: Cell::new(0),
+            base: Cell::new(NOWHERE - LONGEST as u64),
             epoch: Cell::new(NOWHERE - LONGEST as u64),
             len: Cell::new(0),
         }
@@ -156,7 +158,7 @@ impl Hand {
         Run::new(first, count)
     }
 
-    /// Counts what became of the run in hand, and empties it. `void`: the rest is waste.
+    /// Counts what became of the run in hand, its rest as waste, and empties it.
     pub(crate) fn settle(&self, counters: &ThreadCounters) {
         let left = self.left_of_own();
         counters.issued.add(self.len.get() - left);
@@ -167,7 +169,9 @@ impl Hand {
     /// Puts a run into an empty, settled hand.
     pub(crate) fn fill(&self, epoch: u64, run: &Run) {
         debug_assert!(self.held() == 0 && self.len.get() == 0);
-        assert!(run.len() <= LONGEST && epoch.is_multiple_of(EPOCH_STEP), "I4: {run:?}, epoch {epoch}");
+        // Zero is what a forked child reads.
+        let good = epoch != 0 && epoch.is_multiple_of(EPOCH_STEP);
+        assert!(run.len() <= LONGEST && good, "I4: {run:?}, epoch {epoch}");
         let len = u64::from(run.len());
         self.place.set(epoch + (u64::from(LONGEST) - len));
         self.base.set((run.raw() + len).wrapping_sub(u64::from(LONGEST)));
@@ -302,6 +306,7 @@ mod tests {
                 for ours in epochs {
                     let (hand, counters) = (Hand::new(), ThreadCounters::default());
                     assert!(epochs.iter().chain([&0]).all(|epoch| hit(&hand, *epoch).is_none()), "empty");
+                    assert_eq!((hand.next(), hand.end()), (NOWHERE, NOWHERE), "above any limit");
                     hand.fill(ours, &Run::new(first, len));
                     for offset in 1..u64::from(len) {
                         assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + offset - 1));
@@ -316,6 +321,7 @@ mod tests {
                     hand.settle(&counters);
                     assert_eq!((counters.issued.value(), counters.wasted.value()), (u64::from(len), 0));
                     assert!(epochs.iter().chain([&0]).all(|epoch| hit(&hand, *epoch).is_none()), "settled");
+                    assert_eq!((hand.next(), hand.end()), (NOWHERE, NOWHERE));
                 }
             }
         }

@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::error::{IdError, Outcome};
 use crate::fork::{EpochWord, ForkWord, WithWord};
 use crate::guards::Guard;
-use crate::hand::{Hand, Station};
+use crate::hand::{Hand, NOWHERE, Station};
 use crate::id::Id;
 use crate::shared::Shared;
 use crate::sync::{Mutex, Ordering, lock, store_in_order};
@@ -82,8 +82,8 @@ impl Limits {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Handle {
-    /// The next id of the run in hand, where the limit says that there is one. Here, and not in the hand behind a pointer:
-    /// in a handle that is a local variable of the thread's loop, it is a register.
+    /// The next id of the run in hand, where the limit is above it; else what the hand says. Here, and not in the hand behind
+    /// a pointer: in a handle that is a local variable of the thread's loop, it is a register.
     next: u64,
     rest: WithWord<Rest>,
 }
@@ -111,7 +111,7 @@ impl Handle {
     /// If the process may not map another page.
     #[inline]
     pub(crate) fn new(engine: &Engine) -> Self {
-        Self { next: 0, rest: Rest::new(engine.clone()) }
+        Self { next: NOWHERE, rest: Rest::new(engine.clone()) }
     }
 
     /// The next id of any age; waits as [`Engine::next_id`] does.
@@ -125,6 +125,8 @@ impl Handle {
             self.next = next + 1;
             Ok(Id::new(next))
         } else {
+            // Whatever becomes of the call, it stands below no limit that it does not know.
+            self.next = NOWHERE;
             let (outcome, next) = self.rest.value().next_cold(next);
             self.next = next;
             outcome.result()
@@ -156,10 +158,11 @@ impl Rest {
         let epoch = self.shared.epoch.load();
         self.limit.clear();
         let result = self.shared.next_cold(&self.hand, &mut self.station, Some(self.wait));
+        let next = self.hand.next();
         if result.is_ok() {
             self.limit.set(self.hand.end(), epoch, &self.shared.epoch);
         }
-        (result.into(), self.hand.next())
+        (result.into(), next)
     }
 
     #[inline(never)]
@@ -221,7 +224,9 @@ mod tests {
             total += calls;
             assert_eq!(engine.stats().issued, total, "after {calls}");
         }
-        engine.shutdown();
+        let stats = engine.shutdown();
+        let outgo = stats.issued + stats.spilled + stats.wasted.total() + stats.held.total();
+        assert_eq!(stats.minted + stats.replayed, outgo, "what was left is counted, and once: {stats:#?}");
     }
 
     #[test]

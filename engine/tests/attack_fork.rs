@@ -1,7 +1,8 @@
-//! A request that is done but unread when the process forks.
+//! What a forked child could get of its parent: a request that is done but unread, and the runs that its thread holds.
 
 #![expect(unsafe_code, reason = "only a hook between fork and exec runs code in a forked child without libc")]
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -80,30 +81,39 @@ fn a_request_that_waits_across_a_fork_is_answered_in_the_parent_only() {
 fn a_forked_child_gets_nothing_of_the_runs_that_its_thread_holds() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
-    let mut handle = engine.handle();
-    let before = [engine.next_id().unwrap(), handle.next_id().unwrap()];
+    let handle = Arc::new(Mutex::new(engine.handle()));
+    let next = || [engine.next_id().unwrap(), handle.lock().unwrap().next_id().unwrap()];
+    let mut seen = HashSet::new();
     let file = folder.path().join("child");
-    let (theirs, theirs_handle, theirs_file) = (engine.clone(), Arc::new(Mutex::new(handle)), file.clone());
-    let ours = theirs_handle.clone();
-    let hook = move || {
-        let mut handle = theirs_handle.lock().unwrap();
-        let answers: Vec<_> = (0..3)
-            .flat_map(|_| [theirs.next_id(), theirs.try_next_id(), handle.next_id()])
-            .map(|answer| format!("{:?}", answer.map_err(|error| error.kind())))
-            .collect();
-        std::fs::write(&theirs_file, answers.join(" "))
-    };
-    let mut command = Command::new("true");
-    // SAFETY: as above; the lock is idle, and this thread is the only one that uses it.
-    unsafe { command.pre_exec(hook) };
-    assert!(command.status().unwrap().success());
-    let child = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(child, ["Err(Forked)"; 9].join(" "));
-    // The parent goes on where it was.
-    let after = [engine.next_id().unwrap(), ours.lock().unwrap().next_id().unwrap()];
-    for (before, after) in before.into_iter().zip(after) {
-        assert_eq!(after.raw(), before.raw() + 1);
-    }
-    drop(command);
+    // A producer that voids what is in hands in the middle of it, as it does once a second, leaves nothing to be had.
+    let held_on = (0..20).any(|_| {
+        let before = next();
+        let (theirs, theirs_handle, theirs_file) = (engine.clone(), handle.clone(), file.clone());
+        let hook = move || {
+            let mut handle = theirs_handle.lock().unwrap();
+            let (mut ids, mut runs) = ([Id::default(); 2], Vec::new());
+            let answers = [
+                theirs.next_id().map(drop),
+                theirs.try_next_id().map(drop),
+                handle.next_id().map(drop),
+                theirs.fill(&mut ids, Order::Any),
+                theirs.runs(2, Order::Any).map(drop),
+                theirs.try_runs(2, Order::Any, &mut runs),
+                theirs.next_id().map(drop),
+                handle.next_id().map(drop),
+            ];
+            let answers = answers.map(|answer| format!("{:?}", answer.map_err(IdError::kind)));
+            std::fs::write(&theirs_file, answers.join(" "))
+        };
+        let mut command = Command::new("true");
+        // SAFETY: as above; the lock is idle, and this thread is the only one that uses it.
+        unsafe { command.pre_exec(hook) };
+        assert!(command.status().unwrap().success());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), ["Err(Forked)"; 8].join(" "));
+        let after = next();
+        assert!(before.into_iter().chain(after).all(|id| seen.insert(id)), "{before:?}, {after:?}");
+        before.into_iter().zip(after).all(|(before, after)| after.raw() == before.raw() + 1)
+    });
+    assert!(held_on, "the parent never went on where it was");
     engine.shutdown();
 }

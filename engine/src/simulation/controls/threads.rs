@@ -94,3 +94,27 @@ fn land_that_is_too_old_is_not_cut() {
         (age > max_age).then(|| format!("an id that is {age} ticks old, and {max_age} is the most"))
     });
 }
+
+/// The run in hand is counted before the clock is read: whatever becomes of the call, nothing is counted twice, and the handle
+/// neither goes back nor on with what it had.
+#[test]
+fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
+    for goes_on in [false, true] {
+        let (assembly, clock, _) = engine();
+        let engine = Engine::new(assembly.shared.clone(), Vec::new());
+        let mut handle = engine.handle();
+        let mut seen: std::collections::HashSet<_> = (0..3).map(|_| handle.next_id().unwrap()).collect();
+        assembly.shared.void_hands();
+        clock.breaks.store(true, Ordering::Relaxed);
+        let call = std::panic::AssertUnwindSafe(|| handle.next_id());
+        assert!(std::panic::catch_unwind(call).is_err());
+        if goes_on {
+            seen.extend((0..3).map(|_| handle.next_id().unwrap()));
+        }
+        drop(handle);
+        assert_eq!(seen.len(), if goes_on { 6 } else { 3 });
+        let stats = engine.stats();
+        assert_eq!(stats.issued, seen.len() as u64);
+        assert_eq!(stats.minted, stats.issued + stats.wasted.total(), "{stats:#?}");
+    }
+}
