@@ -19,8 +19,6 @@ use crossbeam_utils::CachePadded;
 
 use crate::counters::ThreadCounters;
 use crate::fork::{EPOCH_STEP, EpochWord};
-#[cfg(test)]
-use crate::guards::Guard;
 use crate::id::Id;
 use crate::ring::Cursor;
 use crate::run::Run;
@@ -89,17 +87,22 @@ impl Hand {
     /// is settled, as single ones are.
     #[inline]
     pub(crate) fn hit_many(&self, count: u32, epoch: u64) -> Option<u64> {
-        let place = self.place.get();
-        let distance = place.wrapping_sub(epoch);
-        #[cfg(test)]
-        let distance = self.distance_as_compared(distance);
-        let left = u64::from(LONGEST).checked_sub(distance)?;
+        let left = self.left_of(epoch)?;
         if u64::from(count) <= left {
-            self.place.set(place + u64::from(count));
-            Some(distance.wrapping_add(self.base.get()))
+            self.place.set(self.place.get() + u64::from(count));
+            Some(self.end() - left)
         } else {
             None
         }
+    }
+
+    /// How many ids are left, if the hand is of this epoch.
+    #[inline]
+    fn left_of(&self, epoch: u64) -> Option<u64> {
+        let distance = self.place.get().wrapping_sub(epoch);
+        #[cfg(test)]
+        let distance = self.distance_as_compared(distance);
+        u64::from(LONGEST).checked_sub(distance)
     }
 
     /// The next id of the run in hand, or its end.
@@ -108,6 +111,7 @@ impl Hand {
     }
 
     /// The first id that is not of the run in hand any more.
+    #[inline]
     pub(crate) fn end(&self) -> u64 {
         self.base.get().wrapping_add(u64::from(LONGEST))
     }
@@ -122,9 +126,7 @@ impl Hand {
 
     /// How many ids are left of a run of this epoch.
     pub(crate) fn left(&self, epoch: u64) -> u32 {
-        #[cfg(test)]
-        let epoch = if Guard::EpochCompared.is_out() { self.epoch.get() } else { epoch };
-        if epoch == self.epoch.get() { self.held() } else { 0 }
+        self.left_of(epoch).unwrap_or(0) as u32
     }
 
     /// How many ids are left of a run that was put in a moment ago, whatever its epoch.
@@ -182,7 +184,11 @@ impl Hand {
     /// The distance from the engine's epoch, or, for a negative control, from the hand's own.
     #[cfg(test)]
     fn distance_as_compared(&self, distance: u64) -> u64 {
-        if Guard::EpochCompared.is_out() { self.place.get() - self.epoch.get() } else { distance }
+        if crate::guards::Guard::EpochCompared.is_out() {
+            self.place.get() - self.epoch.get()
+        } else {
+            distance
+        }
     }
 
     fn swap(&self, other: &Self) {

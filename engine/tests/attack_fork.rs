@@ -1,6 +1,7 @@
 //! What a forked child could get of its parent: a request that is done but unread, and the runs that its thread holds.
 
 #![expect(unsafe_code, reason = "only a hook between fork and exec runs code in a forked child without libc")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -30,6 +31,19 @@ fn poll(pending: &mut Pending, woken: &Arc<Woken>) -> Poll<Result<Vec<u64>, IdEr
         .map(|result| result.map(|runs| runs.into_iter().flatten().map(Id::raw).collect()))
 }
 
+/// What `work` says in a forked child of this thread.
+fn in_a_child(mut work: impl FnMut() -> String + Send + Sync + 'static) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("child");
+    let theirs = file.clone();
+    let mut command = Command::new("true");
+    // SAFETY: the hook allocates and writes a file, which glibc allows in a forked child, and takes no lock that
+    // another thread may have held at the fork: what `work` locks is only used by this thread, and idle.
+    unsafe { command.pre_exec(move || std::fs::write(&theirs, work())) };
+    assert!(command.status().unwrap().success());
+    std::fs::read_to_string(&file).unwrap()
+}
+
 #[test]
 fn a_request_that_waits_across_a_fork_is_answered_in_the_parent_only() {
     let layout = Layout::default();
@@ -49,29 +63,15 @@ fn a_request_that_waits_across_a_fork_is_answered_in_the_parent_only() {
     while !woken.0.load(std::sync::atomic::Ordering::SeqCst) {
         std::thread::park_timeout(Duration::from_millis(1));
     }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("child");
     let shared = Arc::new(Mutex::new(pending));
-    let (theirs, theirs_woken, theirs_file) = (shared.clone(), woken.clone(), file.clone());
-    let hook = move || {
-        let text = match poll(&mut theirs.lock().unwrap(), &theirs_woken) {
-            Poll::Ready(Ok(ids)) => ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
-            Poll::Ready(Err(error)) => format!("refused: {error:?}"),
-            Poll::Pending => "pending".to_owned(),
-        };
-        std::fs::write(&theirs_file, text)
-    };
-    let mut command = Command::new("true");
-    // SAFETY: the hook allocates and writes a file, which glibc allows in a forked child, and takes no lock that
-    // another thread may have held at the fork but the ticket's own, which is idle.
-    unsafe { command.pre_exec(hook) };
-    assert!(command.status().unwrap().success());
-    pending = {
-        drop(command);
-        Arc::into_inner(shared).unwrap().into_inner().unwrap()
-    };
+    let (theirs, theirs_woken) = (shared.clone(), woken.clone());
+    let child = in_a_child(move || match poll(&mut theirs.lock().unwrap(), &theirs_woken) {
+        Poll::Ready(Ok(ids)) => ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
+        Poll::Ready(Err(error)) => format!("refused: {error:?}"),
+        Poll::Pending => "pending".to_owned(),
+    });
+    pending = Arc::into_inner(shared).unwrap().into_inner().unwrap();
     let Poll::Ready(Ok(ids)) = poll(&mut pending, &woken) else { panic!("the parent was not answered") };
-    let child = std::fs::read_to_string(&file).unwrap();
     let both = ids.iter().filter(|id| child.split(' ').any(|text| text == id.to_string())).count();
     assert_eq!(both, 0, "{both} ids were issued in parent and child; the child got: {child:.60}");
 }
@@ -84,12 +84,11 @@ fn a_forked_child_gets_nothing_of_the_runs_that_its_thread_holds() {
     let handle = Arc::new(Mutex::new(engine.handle()));
     let next = || [engine.next_id().unwrap(), handle.lock().unwrap().next_id().unwrap()];
     let mut seen = HashSet::new();
-    let file = folder.path().join("child");
     // A producer that voids what is in hands in the middle of it, as it does once a second, leaves nothing to be had.
     let held_on = (0..20).any(|_| {
         let before = next();
-        let (theirs, theirs_handle, theirs_file) = (engine.clone(), handle.clone(), file.clone());
-        let hook = move || {
+        let (theirs, theirs_handle) = (engine.clone(), handle.clone());
+        let child = in_a_child(move || {
             let mut handle = theirs_handle.lock().unwrap();
             let (mut ids, mut runs) = ([Id::default(); 2], Vec::new());
             let answers = [
@@ -102,14 +101,9 @@ fn a_forked_child_gets_nothing_of_the_runs_that_its_thread_holds() {
                 theirs.next_id().map(drop),
                 handle.next_id().map(drop),
             ];
-            let answers = answers.map(|answer| format!("{:?}", answer.map_err(IdError::kind)));
-            std::fs::write(&theirs_file, answers.join(" "))
-        };
-        let mut command = Command::new("true");
-        // SAFETY: as above; the lock is idle, and this thread is the only one that uses it.
-        unsafe { command.pre_exec(hook) };
-        assert!(command.status().unwrap().success());
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), ["Err(Forked)"; 8].join(" "));
+            answers.map(|answer| format!("{:?}", answer.map_err(IdError::kind))).join(" ")
+        });
+        assert_eq!(child, ["Err(Forked)"; 8].join(" "));
         let after = next();
         assert!(before.into_iter().chain(after).all(|id| seen.insert(id)), "{before:?}, {after:?}");
         before.into_iter().zip(after).all(|(before, after)| after.raw() == before.raw() + 1)

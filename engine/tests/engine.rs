@@ -188,6 +188,24 @@ fn what_an_idle_life_spilled_is_replayed_by_the_next_and_never_twice() {
     assert!(replayed > 4_000_000, "{replayed} ids were replayed");
 }
 
+/// Hits of a handle are counted when its hand catches up with them: at a miss, and at the end.
+#[test]
+fn what_a_handle_used_and_what_it_left_is_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+    let mut total = 0;
+    for calls in [0, 1, 3, 511, 512, 513, 10_000] {
+        let mut handle = engine.handle();
+        let ids: HashSet<_> = (0..calls).map(|_| handle.next_id().unwrap()).collect();
+        assert_eq!(ids.len(), calls as usize);
+        // Where it is moved to makes no difference.
+        drop(Box::new(handle));
+        total += calls;
+        assert_eq!(engine.stats().issued, total, "after {calls}");
+    }
+    balanced(&engine);
+}
+
 #[test]
 fn declared_land_is_served_without_waiting() {
     let registry = registry(0, 4);
