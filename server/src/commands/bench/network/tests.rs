@@ -202,9 +202,9 @@ fn refusals_are_counted_and_the_load_goes_on() {
     let total = load(&[server], &Args { rate: Some(500), ..small() }).unwrap().total;
     let (refused, answered) = (total.refusals["OVERLOADED"], total.requests);
     assert!((refused * 9).abs_diff(answered) <= 2 * 9, "{refused} refused, {answered} answered");
-    // What a slow host leaves unsent at the end belongs to the timetable as well.
+    // What a slow host leaves unsent at the end belongs to the timetable as well; up to eight are answered after it.
     let rest = total.unanswered + total.open.as_ref().unwrap().unsent;
-    assert!((refused + answered + rest).abs_diff(500) <= 2, "{refused} + {answered} + {rest}");
+    assert!((refused + answered + rest).abs_diff(500) <= 2 + 8, "{refused} + {answered} + {rest}");
     assert_eq!(total.refusal.as_deref(), Some("OVERLOADED: nothing left"));
 }
 
