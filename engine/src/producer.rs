@@ -76,6 +76,7 @@ impl Producer {
         for step in [Self::await_grant, Self::collect] {
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| step(self))).is_err() {
                 tracing::error!("the producer panicked over an answer at its stop; ids of it may be wasted");
+                self.shared.panics.add(1);
             }
         }
         self.finish();
@@ -113,6 +114,7 @@ impl Producer {
         let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.turn()));
         turn.unwrap_or_else(|_| {
             tracing::error!("the producer panicked and goes on; ids it held may be wasted");
+            self.shared.panics.add(1);
             self.stumbled()
         })
     }

@@ -1,12 +1,17 @@
 //! The thread that talks to the registry, so that a slow one delays nobody else.
 //!
-//! The producer sends jobs and collects what was done at its next turn; [`Registrar::run`] does one job without
-//! a thread, for whoever drives the engine by hand.
+//! The producer sends jobs and collects what was done at its next turn; [`Registrar::run`] does one job
+//! without a thread, for whoever drives the engine by hand.
 //!
 //! # Invariants
 //! - I1 the registry's time is handed on as of now, with a reading of ours from just after: an adaptor carries its last
-//!   sample on by boot time. While the registry does not answer it is not handed on.
+//!   sample on by boot time. While the registry does not answer it is not handed on;
+//! - I2 every job is answered, whatever becomes of it: a panic over one is a defect, of an adaptor or of ours, and must not
+//!   end the renewals of everybody. It costs what the job was to bring, which may have been stored: nobody is told, so
+//!   nobody issues from it, and what comes next reads the record again.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,10 +26,16 @@ use crate::wake::Wake;
 
 mod watched;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use watched::{Absence, Seen, Watched};
 
 /// A registry with a connection is looked after so often.
 const TEND: Duration = Duration::from_secs(1);
+
+/// What a job is answered with that had no end.
+const PANICKED: &str = "the thread that asks the registry panicked";
 
 /// Something to do.
 #[derive(Debug)]
@@ -43,6 +54,27 @@ pub(crate) enum Job {
     Disown,
     /// See whether the registry answers and what its clock shows, as every job does that asks it something.
     Look,
+}
+
+impl Job {
+    /// The answer if a panic ends it.
+    fn unanswered(&self) -> Done {
+        let why = || PANICKED.to_owned();
+        match *self {
+            Self::Take { reach, cause, .. } => {
+                Done::Taken { result: Err(TakeError::InDoubt { why: why() }), reach, cause }
+            }
+            Self::Extend { worker, reach, .. } => {
+                Done::Extended { worker, result: Err(ExtendError::Later { why: why() }), reach }
+            }
+            Self::Grant { from, .. } => Done::Granted { from, result: Err(GrantError::Later { why: why() }) },
+            Self::Release { worker, .. } | Self::Forget { worker } => {
+                Done::Released { worker, problem: Some(why()) }
+            }
+            Self::Disown => Done::Disowned,
+            Self::Look => Done::Looked,
+        }
+    }
 }
 
 /// Why a worker is taken.
@@ -71,6 +103,7 @@ pub(crate) struct Tally {
     /// The registry's wall clock, and a reading of ours from then, until the producer takes them.
     pub(crate) time: Option<(u64, Reading)>,
     pub(crate) reserved: u64,
+    pub(crate) panics: u64,
     conflicts: u64,
     unknown: Unknown,
     claims: Latency,
@@ -110,6 +143,42 @@ pub(crate) struct Registrar {
 impl Registrar {
     pub(crate) fn new(tenure: Tenure, tally: Arc<Mutex<Tally>>, clock: Arc<dyn Clock>) -> Self {
         Self { tenure, tally, clock, time: None }
+    }
+
+    /// Does one job, and answers it in any case (I2).
+    pub(crate) fn run_whatever_happens(&mut self, job: Job) -> Done {
+        self.unless_it_panics(job, |_| true)
+    }
+
+    /// As [`run_whatever_happens`](Self::run_whatever_happens) where `is_panic` says that the payload is one: a simulated
+    /// kill is none.
+    pub(crate) fn unless_it_panics(
+        &mut self,
+        job: Job,
+        is_panic: impl FnOnce(&(dyn Any + Send)) -> bool,
+    ) -> Done {
+        let unanswered = job.unanswered();
+        catch_unwind(AssertUnwindSafe(|| self.run(job))).unwrap_or_else(|payload| {
+            if !is_panic(&*payload) {
+                resume_unwind(payload);
+            }
+            tracing::error!(?unanswered, "{PANICKED}, and goes on; what it asked for may be wasted");
+            self.stumbled(&unanswered);
+            unanswered
+        })
+    }
+
+    fn stumbled(&mut self, unanswered: &Done) {
+        let boot = self.clock.read().boot;
+        {
+            let tally = &mut *lock(&self.tally);
+            tally.panics += 1;
+            tally.seen.brought_nothing(boot, PANICKED);
+        }
+        if matches!(unanswered, Done::Disowned) {
+            // This one must be done: if it panics again, so does this thread, and nothing is asked for any more.
+            self.tenure.disown();
+        }
     }
 
     /// Does one job.
@@ -195,11 +264,14 @@ impl Registrar {
             match job {
                 Ok(job) => {
                     // In a clean stop nobody waits for the answers any more, and every release is done all the same.
-                    let _ = done.send(self.run(job));
+                    let _ = done.send(self.run_whatever_happens(job));
                     producer.wake();
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    self.tend(producer);
+                    if catch_unwind(AssertUnwindSafe(|| self.tend(producer))).is_err() {
+                        tracing::error!("{PANICKED} over its connection, and goes on");
+                        lock(&self.tally).panics += 1;
+                    }
                     looked = self.clock.read().boot;
                 }
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -75,6 +75,8 @@ pub(crate) struct Shared {
     /// Somebody tried and got nothing.
     starved: AtomicBool,
     pub(crate) refills: crate::counters::Shared,
+    /// Panics of the producer.
+    pub(crate) panics: crate::counters::Shared,
 }
 
 /// What [`Shared`] is made of, besides what it makes itself.
@@ -117,6 +119,7 @@ impl Shared {
             closed: AtomicBool::new(false),
             starved: AtomicBool::new(false),
             refills: crate::counters::Shared::default(),
+            panics: crate::counters::Shared::default(),
         }
     }
 

@@ -43,6 +43,8 @@ pub struct Stats {
     pub refills: u64,
     /// Callers that are waiting for ids now.
     pub waiting: u64,
+    /// Panics of the engine's own threads, which went on: each is a bug, of the engine or of a registry's adaptor.
+    pub panics: u64,
 }
 
 /// Ids wasted, by cause.

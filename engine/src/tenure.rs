@@ -183,19 +183,19 @@ impl Tenure {
 
     /// Forgets everything and draws another token: a copy of this process, memory and all, may be at work.
     pub(crate) fn disown(&mut self) {
-        let claimed = self.claim.take().map(|claim| claim.worker);
-        let held: Vec<u32> = self.holds.keys().copied().chain(claimed).collect();
-        for worker in held {
-            self.drop_doubts(worker);
-            self.holds.remove(&worker);
-            self.registry.leave(worker);
-        }
-        self.unknown_theirs += u64::from(claimed.is_some()) + u64::from(self.grant.take().is_some());
         let mut token = [0; 16];
         match getrandom::fill(&mut token) {
             Ok(()) => self.token = Token(token),
             // The old one goes on: a write of the other copy could be taken for ours, if the answer to ours is lost.
             Err(error) => tracing::error!(%error, "no random token was drawn; restart this process"),
+        }
+        let claimed = self.claim.take().map(|claim| claim.worker);
+        self.unknown_theirs += u64::from(claimed.is_some()) + u64::from(self.grant.take().is_some());
+        let held: Vec<u32> = self.holds.keys().copied().chain(claimed).collect();
+        for worker in held {
+            self.drop_doubts(worker);
+            self.holds.remove(&worker);
+            self.registry.leave(worker);
         }
     }
 

@@ -19,9 +19,9 @@ pub(super) fn stats(shared: &Shared) -> Stats {
     let counters = &shared.counters;
     let threads = counters.totals();
     let gauges = lock(&shared.gauges);
-    let (reserved, registry) = {
+    let (reserved, registrar_panics, registry) = {
         let tally = lock(&shared.tally);
-        (tally.reserved, tally.stats(at_gate.boot))
+        (tally.reserved, tally.panics, tally.stats(at_gate.boot))
     };
     let reserve = &gauges.reserve;
     let tickets_held = counters.tickets_in.value().saturating_sub(counters.tickets_out.value());
@@ -69,6 +69,7 @@ pub(super) fn stats(shared: &Shared) -> Stats {
         registry,
         refills: shared.refills.value(),
         waiting,
+        panics: shared.panics.value() + registrar_panics,
     }
 }
 

@@ -44,6 +44,12 @@ impl Seen {
         self.contact = Some(contact);
     }
 
+    /// A call brought nothing, for this reason.
+    pub(super) fn brought_nothing(&mut self, boot: u64, why: &str) {
+        let since = self.silent.as_ref().map_or(boot, |(since, _)| *since);
+        self.silent = Some((since, why.to_owned()));
+    }
+
     /// Whether the registry has a connection of which its adaptor knows more.
     pub(crate) fn has_contact(&self) -> bool {
         self.contact.is_some()
@@ -104,12 +110,11 @@ impl Watched {
 
     /// A call was answered, or this is why not.
     fn heard(&self, silence: Option<&String>) {
-        let seen = &mut lock(&self.tally).seen;
         match silence {
-            None => seen.silent = None,
+            None => lock(&self.tally).seen.silent = None,
             Some(why) => {
-                let since = seen.silent.as_ref().map_or_else(|| self.clock.read().boot, |(since, _)| *since);
-                seen.silent = Some((since, why.clone()));
+                let boot = self.clock.read().boot;
+                lock(&self.tally).seen.brought_nothing(boot, why);
             }
         }
     }

@@ -25,6 +25,8 @@ pub enum Fault {
     LandsLate,
     /// The registry is away.
     Away,
+    /// The write lands, and the adaptor panics.
+    LandsAndPanics,
 }
 
 /// The records of a registry as they were once: [`MemoryRegistry::backup`].
@@ -202,6 +204,10 @@ impl MemoryRegistry {
             }
             Some(Fault::LostUnseen) => Err(SwapError::Unknown { why: "the request was lost".into() }),
             Some(Fault::Away) => Err(SwapError::Unavailable { why: "it is away".into() }),
+            Some(Fault::LandsAndPanics) => {
+                let _ = write(&mut store);
+                panic!("an adaptor that was told to panic");
+            }
         }
     }
 }

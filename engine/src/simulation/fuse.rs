@@ -24,7 +24,7 @@ use crate::sync::lock;
 /// What a kill unwinds with.
 pub(super) struct Killed;
 
-/// What a panic of the producer unwinds with.
+/// What a panic of the producer or of the registrar unwinds with.
 pub(super) struct Panicked;
 
 /// Where a blow can fall.
@@ -47,7 +47,8 @@ pub(super) enum Blow {
     Kill(u8),
     /// It is stopped for so many nanoseconds, before.
     Pause(u64),
-    /// The producer panics in the middle of a turn, and goes on with the next one: a defect, which may cost ids.
+    /// The producer panics in the middle of a turn, or the registrar in the middle of a job, and goes on with the next one: a
+    /// defect, which may cost ids.
     Panic,
     /// The write or sync fails. Of a write so many 256ths land.
     Fail(u8),
@@ -80,8 +81,8 @@ pub(super) struct Fuse {
     is_armed: AtomicBool,
     /// Whether anything fell since that was asked.
     has_fallen: AtomicBool,
-    /// The producer is in the middle of a turn.
-    turning: AtomicBool,
+    /// The producer is in the middle of a turn, or the registrar in that of a job.
+    working: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -89,8 +90,8 @@ impl Fuse {
     pub(super) fn new(time: Arc<Time>, armed: Option<Armed>) -> Arc<Self> {
         let is_armed = AtomicBool::new(armed.is_some());
         let state = Mutex::new(State { armed, ..State::default() });
-        let [dead, has_fallen, turning] = [const { AtomicBool::new(false) }; 3];
-        Arc::new(Self { time, dead, is_armed, has_fallen, turning, state })
+        let [dead, has_fallen, working] = [const { AtomicBool::new(false) }; 3];
+        Arc::new(Self { time, dead, is_armed, has_fallen, working, state })
     }
 
     /// A blow that was to come and did not is forgotten.
@@ -99,9 +100,9 @@ impl Fuse {
         self.is_armed.store(armed.is_some(), Ordering::Relaxed);
     }
 
-    /// Whether what follows is a turn of the producer.
-    pub(super) fn set_turning(&self, turning: bool) {
-        self.turning.store(turning, Ordering::Relaxed);
+    /// Whether what follows is a turn of the producer, or a job of the registrar.
+    pub(super) fn set_working(&self, working: bool) {
+        self.working.store(working, Ordering::Relaxed);
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -131,7 +132,7 @@ impl Fuse {
         }
         let mut state = lock(&self.state);
         let armed = state.armed.as_mut().filter(|armed| armed.point == point)?;
-        if armed.blow == Blow::Panic && !self.turning.load(Ordering::Relaxed) {
+        if armed.blow == Blow::Panic && !self.working.load(Ordering::Relaxed) {
             return None;
         }
         if armed.after > 0 {

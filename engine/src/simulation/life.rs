@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use xuid_spill::{MemoryStorage, SpillId, Storage};
 
 use super::clock::Time;
+use super::fuse::Panicked;
 use crate::builder::{Assembly, assemble};
 use crate::clock::Clock;
 use crate::error::BuildError;
@@ -77,6 +78,8 @@ pub(super) struct Life {
     /// Grants that its stop waited for and got, and did not get.
     pub(super) awaited: u64,
     pub(super) given_up: u64,
+    /// Panics over a job of its registrar, until somebody takes note of them.
+    pub(super) panics: u64,
     next_turn: u64,
     next_job: u64,
     wakes: u64,
@@ -117,6 +120,7 @@ impl Life {
             got: 0,
             awaited: 0,
             given_up: 0,
+            panics: 0,
             next_turn: time.now(),
             next_job: time.now(),
             wakes: 0,
@@ -154,7 +158,12 @@ impl Life {
             }
             Deed::Job => {
                 let Some(job) = self.queue.pop_front() else { return };
-                let done = self.registrar.run(job);
+                let panics = &mut self.panics;
+                let done = self.registrar.unless_it_panics(job, |payload| {
+                    let panicked = payload.is::<Panicked>();
+                    *panics += u64::from(panicked);
+                    panicked
+                });
                 let _ = self.done.send(done);
                 self.shared.producer.wake();
                 self.next_job = time.now();

@@ -148,7 +148,7 @@ impl Node {
     ) -> Option<T> {
         let mut life = self.life.take()?;
         let result = catch_unwind(AssertUnwindSafe(|| body(self, &mut life)));
-        self.fuse.set_turning(false);
+        self.fuse.set_working(false);
         let value = match result {
             Ok(value) => {
                 self.life = Some(life);
@@ -294,9 +294,10 @@ impl Node {
         let figure = if deed == Deed::Turn { &mut self.summary.turns } else { &mut self.summary.jobs };
         *figure += 1;
         self.within(what, |node, life| {
-            node.fuse.set_turning(deed == Deed::Turn);
+            node.fuse.set_working(matches!(deed, Deed::Turn | Deed::Job));
             let chance = &mut node.chance;
             life.act(deed, &node.exchange.time, || chance.magnitude(20_000, 3_000_000));
+            node.summary.trouble("panics of a registrar", std::mem::take(&mut life.panics));
             if deed == Deed::Turn {
                 node.look_at(life);
             }

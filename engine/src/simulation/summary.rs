@@ -33,7 +33,7 @@ pub(super) struct Summary {
 
 /// Each of these was met in a few thousand histories, so that the absence of failures means something. The first of them
 /// were in a few hundred.
-pub(super) const WANTED: [&str; 52] = [
+pub(super) const WANTED: [&str; 53] = [
     "switches of worker",
     "leaps",
     "steps back",
@@ -83,6 +83,7 @@ pub(super) const WANTED: [&str; 52] = [
     "handles made",
     "nodes without a worker",
     "panics of a producer",
+    "panics of a registrar",
     "grants awaited at a stop",
     "grants that a stop gave up",
     "extents left in a spill",

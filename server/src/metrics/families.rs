@@ -15,6 +15,12 @@ pub(super) fn families(node: &Node) -> Vec<Family> {
     all.extend(spill(&stats));
     all.extend(clock(&stats.clock));
     all.extend(traffic(&node.traffic));
+    all.push(counter_by(
+        "xuid_panics",
+        "Panics that the server survived, by where: each is a bug",
+        "where",
+        &[("request", node.traffic.panics()), ("engine", stats.panics)],
+    ));
     let (ready, _) = node.readiness();
     all.push(gauge("xuid_ready", "1 if the server wants requests", u64::from(ready)));
     all.push(gauge("xuid_uptime_seconds", "Seconds since it began to serve", node.uptime().as_secs()));
@@ -238,7 +244,6 @@ fn traffic(traffic: &Traffic) -> Vec<Family> {
         ),
         family("xuid_requests", "Requests that could be read", Kind::Counter, Samples::By("op", requests)),
         family("xuid_errors", "Requests refused", Kind::Counter, Samples::By("status", errors)),
-        counter("xuid_panics", "Requests that made the server panic: each is a bug", traffic.panics()),
     ]
 }
 

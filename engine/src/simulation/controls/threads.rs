@@ -70,6 +70,7 @@ fn a_panic_of_the_producer_takes_requests_down() {
         clock.breaks.store(true, Ordering::Relaxed);
         assembly.producer.turn_whatever_happens();
         assert!(!clock.breaks.load(Ordering::Relaxed), "it did break");
+        assert_eq!(assembly.shared.panics.value(), 1);
         let asked = ring.take(&mut ring.cursor(0)).asked;
         (!asked).then(|| "the next request wakes nobody".into())
     });
