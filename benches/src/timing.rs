@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use quanta::Clock;
 
 use crate::subject::Worker;
 
@@ -82,27 +83,68 @@ pub(crate) fn rate(mut run: impl FnMut(u64), interval: Interval, pace: &mut Pace
     }
 }
 
-/// The time of each `batch` of calls, in nanoseconds. The clock is read before and after each.
-pub(crate) fn times(worker: &mut dyn Worker, interval: Interval, batch: u64, times: &mut Histogram<u64>) {
-    begin_at(interval.start);
+/// Times calls by the processor's own counter: a reading of the system's clock takes longer than most of them. Where there
+/// is no such counter it is the system's clock.
+#[derive(Debug, Clone)]
+pub(crate) struct Stopwatch(Clock);
+
+impl Stopwatch {
+    /// The first one of a process takes up to 0.2 s to find out how fast the counter counts.
+    pub(crate) fn new() -> Self {
+        Self(Clock::new())
+    }
+
+    /// A reading. What stands before it is done then, and what stands after it not begun.
+    fn read(&self) -> u64 {
+        settle();
+        let now = self.0.raw();
+        settle();
+        now
+    }
+
+    fn ns_between(&self, start: u64, end: u64) -> u64 {
+        self.0.delta_as_nanos(start, end)
+    }
+}
+
+/// Waits for the instructions before it.
+#[expect(unsafe_code, reason = "there is no safe fence of instructions")]
+fn settle() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this architecture has it, and it touches neither registers nor memory.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+    }
+}
+
+/// The time of each `batch` of calls, in nanoseconds.
+pub(crate) fn times(
+    worker: &mut dyn Worker,
+    interval: Interval,
+    batch: u64,
+    watch: &Stopwatch,
+    times: &mut Histogram<u64>,
+) {
+    let span = interval.deadline.saturating_duration_since(begin_at(interval.start)).as_nanos() as u64;
+    let begin = watch.read();
     loop {
-        let before = now();
+        let before = watch.read();
         worker.run(batch);
-        let after = now();
-        times.saturating_record((after - before).as_nanos() as u64);
-        if after >= interval.deadline {
+        let after = watch.read();
+        times.saturating_record(watch.ns_between(before, after));
+        if watch.ns_between(begin, after) >= span {
             return;
         }
     }
 }
 
-/// The times of no call: two readings of the clock and what stands around a call.
-pub(crate) fn clock_times(worker: &mut dyn Worker, times: &mut Histogram<u64>) {
+/// The times of no call: two readings of the watch and what stands around a call.
+pub(crate) fn clock_times(worker: &mut dyn Worker, watch: &Stopwatch, times: &mut Histogram<u64>) {
     for _ in 0..CLOCK_READINGS {
-        let before = now();
+        let before = watch.read();
         worker.run(0);
-        let after = now();
-        times.saturating_record((after - before).as_nanos() as u64);
+        let after = watch.read();
+        times.saturating_record(watch.ns_between(before, after));
     }
 }
 
@@ -175,7 +217,8 @@ mod tests {
             0
         });
         let mut found = histogram().unwrap();
-        times(&mut *worker, Interval::soon(Duration::from_millis(20)), 2, &mut found);
+        let watch = Stopwatch::new();
+        times(&mut *worker, Interval::soon(Duration::from_millis(20)), 2, &watch, &mut found);
         assert!(found.min() >= 2 * pause.as_nanos() as u64 / 1_001 * 1_000, "{}", found.min());
         assert!(found.len() <= 34, "20 ms hold 33 batches of 0.6 ms, not {}", found.len());
     }

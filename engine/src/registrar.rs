@@ -162,23 +162,29 @@ impl Registrar {
             if !is_panic(&*payload) {
                 resume_unwind(payload);
             }
-            tracing::error!(?unanswered, "{PANICKED}, and goes on; what it asked for may be wasted");
             self.stumbled(&unanswered);
+            tracing::error!(?unanswered, "{PANICKED}, and goes on; what it asked for may be wasted");
             unanswered
         })
     }
 
     fn stumbled(&mut self, unanswered: &Done) {
-        let boot = self.clock.read().boot;
+        let boot = self.boot();
         {
             let tally = &mut *lock(&self.tally);
             tally.panics += 1;
             tally.seen.brought_nothing(boot, PANICKED);
         }
+        self.tenure.stumbled();
         if matches!(unanswered, Done::Disowned) {
-            // This one must be done: if it panics again, so does this thread, and nothing is asked for any more.
-            self.tenure.disown();
+            // This one must be done, and what it must do comes first in it.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.tenure.disown()));
         }
+    }
+
+    /// Boot time; 0 where even the clock panics.
+    fn boot(&self) -> u64 {
+        catch_unwind(AssertUnwindSafe(|| self.clock.read().boot)).unwrap_or(0)
     }
 
     /// Does one job.
@@ -248,14 +254,21 @@ impl Registrar {
         }
     }
 
+    fn tend_whatever_happens(&mut self, producer: &Wake) {
+        if catch_unwind(AssertUnwindSafe(|| self.tend(producer))).is_err() {
+            lock(&self.tally).panics += 1;
+            tracing::error!("{PANICKED} over its connection, and goes on");
+        }
+    }
+
     /// Does jobs until the sender is gone, then leaves the registry.
     pub(crate) fn serve(mut self, jobs: &Receiver<Job>, done: &Sender<Done>, producer: &Wake) {
         let tended = lock(&self.tally).seen.has_contact();
-        let mut looked = self.clock.read().boot;
+        let mut looked = self.boot();
         loop {
             let job = if tended {
                 // Jobs that come faster than that must not keep it from being looked after.
-                let since = Duration::from_nanos(self.clock.read().boot.saturating_sub(looked));
+                let since = Duration::from_nanos(self.boot().saturating_sub(looked));
                 jobs.recv_timeout(TEND.saturating_sub(since))
             } else {
                 // Nothing to look after: an idle engine costs this thread nothing.
@@ -268,11 +281,8 @@ impl Registrar {
                     producer.wake();
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if catch_unwind(AssertUnwindSafe(|| self.tend(producer))).is_err() {
-                        tracing::error!("{PANICKED} over its connection, and goes on");
-                        lock(&self.tally).panics += 1;
-                    }
-                    looked = self.clock.read().boot;
+                    self.tend_whatever_happens(producer);
+                    looked = self.boot();
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }

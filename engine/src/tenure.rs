@@ -192,11 +192,20 @@ impl Tenure {
         let claimed = self.claim.take().map(|claim| claim.worker);
         self.unknown_theirs += u64::from(claimed.is_some()) + u64::from(self.grant.take().is_some());
         let held: Vec<u32> = self.holds.keys().copied().chain(claimed).collect();
+        for worker in &held {
+            self.drop_doubts(*worker);
+        }
+        self.holds.clear();
         for worker in held {
-            self.drop_doubts(worker);
-            self.holds.remove(&worker);
             self.registry.leave(worker);
         }
+    }
+
+    /// After a panic in the middle of a write: it is one in doubt, if it is remembered at all.
+    pub(crate) fn stumbled(&mut self) {
+        let renewals: usize = self.holds.values().map(|hold| hold.in_doubt.len()).sum();
+        let doubts = renewals as u64 + u64::from(self.claim.is_some()) + u64::from(self.grant.is_some());
+        self.unknown = self.unknown.max(self.unknown_ours + self.unknown_theirs + doubts);
     }
 
     /// Lets the registry see to its connection.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use xuid_engine::clock::{Clock, Reading, SystemClock};
 use xuid_engine::registry::memory::MemoryRegistry;
 use xuid_engine::registry::{ClusterId, Genesis, Registry};
-use xuid_engine::{Engine, Floor, Id, IdErrorKind, Layout, Order, Run};
+use xuid_engine::{Engine, Floor, Id, IdError, IdErrorKind, Layout, Order, Run};
 
 /// The machine's clocks, the wall shifted as a test wants it.
 struct Shifted(Mutex<i64>);
@@ -152,9 +152,12 @@ fn a_burst_beyond_the_minted_land_waits_or_is_refused_and_repeats_nothing() {
         seen.len()
     );
     let mut out = Vec::new();
-    while engine.try_runs(4_096, Order::Any, &mut out).is_ok() {}
-    let refused = engine.try_runs(1 << 20, Order::Any, &mut Vec::new()).unwrap_err();
-    assert_eq!(refused.kind(), IdErrorKind::Overloaded);
+    // A process that was not run for a quarter of a second finds land for as many: it asks again.
+    let refused = (0..100).find_map(|_| {
+        while engine.try_runs(4_096, Order::Any, &mut out).is_ok() {}
+        engine.try_runs(1 << 20, Order::Any, &mut out).err()
+    });
+    assert_eq!(refused.map(IdError::kind), Some(IdErrorKind::Overloaded));
     note(&mut seen, out);
     balanced(&engine);
 }
@@ -351,7 +354,7 @@ fn a_fill_is_whole_and_counted_wherever_its_ids_come_from() {
     }
     let stats = engine.shutdown();
     // The rest of this thread's run is in its hand until its next call.
-    assert_eq!(engine.next_id().map_err(xuid_engine::IdError::kind), Err(IdErrorKind::ShuttingDown));
+    assert_eq!(engine.next_id().map_err(IdError::kind), Err(IdErrorKind::ShuttingDown));
     let settled = engine.stats();
     assert_eq!(settled.issued, seen.len() as u64);
     assert_eq!(

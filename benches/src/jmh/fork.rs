@@ -17,7 +17,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::plan::{ClockCost, Event, Figure, Mode, Plan};
 use crate::measure::duplicates;
 use crate::subject::{Fixture, Subject, Worker};
-use crate::timing::{self, Interval, Pace, now};
+use crate::timing::{self, Interval, Pace, Stopwatch, now};
 
 /// Ids that a thread collects for counting duplicates; two threads' are 6 MB and sorted in some 40 ms.
 const CHECKED_IDS: u64 = 400_000;
@@ -171,7 +171,7 @@ fn obey(
     tasks: &Receiver<Task>,
     answers: &Sender<anyhow::Result<Answer>>,
 ) -> anyhow::Result<()> {
-    let mut pace = Pace::new();
+    let (mut pace, watch) = (Pace::new(), Stopwatch::new());
     for task in tasks {
         let answer = match task {
             Task::Collect { want, deadline } => {
@@ -182,12 +182,12 @@ fn obey(
             }
             Task::Times(interval, batch) => {
                 let mut times = timing::histogram()?;
-                timing::times(worker, interval, batch, &mut times);
+                timing::times(worker, interval, batch, &watch, &mut times);
                 Answer::Times(times)
             }
             Task::Clock => {
                 let mut times = timing::histogram()?;
-                timing::clock_times(worker, &mut times);
+                timing::clock_times(worker, &watch, &mut times);
                 Answer::Times(times)
             }
         };

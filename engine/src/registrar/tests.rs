@@ -108,11 +108,35 @@ fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nob
 }
 
 #[test]
+fn a_look_at_the_connection_that_panics_is_counted_and_not_the_last() {
+    let (mut registrar, registry, _) = registrar();
+    for panics in 1..3 {
+        registry.fail(Fault::LandsAndPanics);
+        registrar.tend_whatever_happens(&Wake::default());
+        assert_eq!(lock(&registrar.tally).panics, panics);
+    }
+    assert!(taken(registrar.run_whatever_happens(take())).is_ok());
+}
+
+#[test]
+fn a_renewal_that_panicked_is_one_in_doubt_until_it_is_known() {
+    let (mut registrar, registry, _) = registrar();
+    let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
+    let unknown = |registrar: &Registrar| lock(&registrar.tally).stats(0).unknown;
+    registry.fail(Fault::LandsAndPanics);
+    assert!(extended(registrar.run_whatever_happens(extend(worker, 2_200))).is_err());
+    registrar.run_whatever_happens(Job::Look);
+    assert_eq!(unknown(&registrar), Unknown { ours: 0, not_ours: 0, doubt: 1 });
+    assert!(extended(registrar.run_whatever_happens(extend(worker, 2_300))).is_ok());
+    assert_eq!(unknown(&registrar), Unknown { ours: 1, not_ours: 0, doubt: 0 });
+}
+
+#[test]
 fn a_process_that_may_have_a_copy_is_somebody_else_also_after_a_panic() {
     let (mut registrar, mut registry, clock) = registrar();
     let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
     let before = registry.worker(worker).unwrap().record.token;
-    for job in [Job::Look, Job::Disown] {
+    for job in [Job::Look, Job::Forget { worker: 3 }, Job::Disown] {
         clock.breaks.store(true, Ordering::Relaxed);
         registrar.run_whatever_happens(job);
         assert!(!clock.breaks.load(Ordering::Relaxed), "it did break");

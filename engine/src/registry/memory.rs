@@ -25,7 +25,7 @@ pub enum Fault {
     LandsLate,
     /// The registry is away.
     Away,
-    /// The write lands, and the adaptor panics.
+    /// The write lands, and the adaptor panics; the next write, or before that a look at the connection.
     LandsAndPanics,
 }
 
@@ -239,6 +239,14 @@ impl Registry for MemoryRegistry {
 
     fn time(&mut self) -> Option<u64> {
         lock(&self.store).time
+    }
+
+    fn tend(&mut self) {
+        let faults = &mut lock(&self.store).faults;
+        if faults.first() == Some(&Fault::LandsAndPanics) {
+            faults.remove(0);
+            panic!("an adaptor that was told to panic");
+        }
     }
 
     fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {

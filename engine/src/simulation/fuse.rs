@@ -68,7 +68,7 @@ struct State {
     armed: Option<Armed>,
     /// The blows that fell, until somebody asks.
     fell: Vec<(Point, Blow)>,
-    /// A change of the registry's file was left half-way in this life, which therefore changes nothing in it any more.
+    /// The registry's file failed under this life, which therefore changes nothing in it any more.
     folder_failed: bool,
 }
 
@@ -142,7 +142,7 @@ impl Fuse {
         let blow = armed.blow;
         state.armed = None;
         state.fell.push((point, blow));
-        state.folder_failed |= point == Point::Folder && matches!(blow, Blow::Fail(_) | Blow::Panic);
+        state.folder_failed |= point == Point::Folder && matches!(blow, Blow::Fail(_));
         self.is_armed.store(false, Ordering::Relaxed);
         self.has_fallen.store(true, Ordering::Relaxed);
         Some(blow)

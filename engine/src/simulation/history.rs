@@ -126,6 +126,7 @@ fn exchange(store: Store, time: Arc<Time>, off: Option<i64>) -> Arc<Exchange> {
         late: Mutex::default(),
         down_until: AtomicU64::new(0),
         seats: Mutex::default(),
+        half_done: Mutex::default(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! A node's line to the registry that all share: what it carries, delays, loses, and what the oracle sees of it.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +9,7 @@ use xuid_spill::SpillId;
 
 use super::chance::Chance;
 use super::clock::Time;
-use super::fuse::{Fuse, Point};
+use super::fuse::{Fuse, Panicked, Point};
 use super::oracle::Oracle;
 use super::store::Store;
 use crate::registry::local::LocalError;
@@ -63,6 +64,17 @@ pub(super) struct Exchange {
     pub(super) down_until: AtomicU64,
     /// Which node's process holds which worker, where the registry is local: what seats would say.
     pub(super) seats: Mutex<BTreeMap<u32, usize>>,
+    /// Changes of a local registry that ended in a panic.
+    pub(super) half_done: Mutex<Vec<HalfDone>>,
+}
+
+/// A change of a local registry that ended in a panic, which its process survived.
+#[derive(Debug)]
+pub(super) struct HalfDone {
+    node: usize,
+    worker: u32,
+    from: u64,
+    record: WorkerRecord,
 }
 
 /// A write that was given up: of what, the version that it expects, and by whom.
@@ -96,21 +108,27 @@ impl Exchange {
     ///
     /// What is handed back is nobody's from the attempt on, whatever becomes of that: the one who tried counts on it. What
     /// is granted by a registry in memory is granted when it is stored. Of a local one it is when the change was confirmed:
-    /// what was not, the process that tried never believes.
+    /// what was not, the process that tried never believes, unless it panicked over it and [reads it](Self::believed) later.
     fn seen(
         &self,
         (node, worker): (usize, u32),
         expected: u64,
-        to: u64,
+        record: &WorkerRecord,
         write: impl FnOnce() -> Result<(), SwapError>,
     ) -> Result<(), SwapError> {
         let before = self.mark(worker).filter(|before| before.version == expected);
         let Some(from) = before.map(|before| before.record.reserved_until) else { return write() };
+        let to = record.reserved_until;
         if to < from {
             lock(&self.oracle).moved(node, worker, from, to);
             return write();
         }
-        let result = write();
+        let result = catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|payload| {
+            if self.store.is_local() && payload.is::<Panicked>() {
+                lock(&self.half_done).push(HalfDone { node, worker, from, record: record.clone() });
+            }
+            resume_unwind(payload)
+        });
         let stored = if self.store.is_local() {
             result.is_ok()
         } else {
@@ -120,6 +138,16 @@ impl Exchange {
             lock(&self.oracle).moved(node, worker, from, to);
         }
         result
+    }
+
+    /// A process was told a worker's record: what it wrote itself is granted then, if it had no answer to that.
+    fn believed(&self, node: usize, worker: u32, found: &WorkerRecord) {
+        let is_it = |half: &HalfDone| (half.node, half.worker, &half.record) == (node, worker, found);
+        let mut half_done = lock(&self.half_done);
+        if let Some(at) = half_done.iter().position(is_it) {
+            let HalfDone { from, .. } = half_done.swap_remove(at);
+            lock(&self.oracle).moved(node, worker, from, found.reserved_until);
+        }
     }
 
     /// No window ends beyond two minutes of the registry's time as it was told, and what a tick is rounded by.
@@ -157,8 +185,9 @@ impl Exchange {
         let Some(mut registry) = self.store.outsider() else { return false };
         let landed = match write {
             Late::Worker(worker, expected, record, node) => {
-                let to = record.reserved_until;
-                self.seen((node, worker), expected, to, || registry.swap_worker(worker, expected, &record))
+                self.seen((node, worker), expected, &record, || {
+                    registry.swap_worker(worker, expected, &record)
+                })
             }
             Late::Mark(spill, expected, record) => registry.swap_mark(spill, expected, &record),
         };
@@ -183,7 +212,7 @@ impl Exchange {
             owner: "rival".into(),
         };
         let Some(mut registry) = self.store.outsider() else { return };
-        let _ = self.seen((RIVAL, worker), found.version, end, || {
+        let _ = self.seen((RIVAL, worker), found.version, &record, || {
             registry.swap_worker(worker, found.version, &record)
         });
     }
@@ -221,6 +250,8 @@ impl Line {
         fuse: Arc<Fuse>,
     ) -> Result<Self, LocalError> {
         let registry = exchange.store.open(&fuse)?;
+        // What the process before this one did not know, nobody ever will.
+        lock(&exchange.half_done).retain(|half| half.node != node);
         Ok(Self { registry, exchange, node, end, fuse })
     }
 
@@ -298,7 +329,7 @@ impl Line {
         }
         let node = self.node;
         self.write(|exchange, registry| {
-            exchange.seen((node, worker), expected, record.reserved_until, || {
+            exchange.seen((node, worker), expected, record, || {
                 if claim {
                     registry.claim(worker, expected, record)
                 } else {
@@ -345,7 +376,9 @@ impl Registry for Line {
     }
 
     fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError> {
-        self.read()?.worker(worker)
+        let found = self.read()?.worker(worker)?;
+        self.exchange.believed(self.node, worker, &found.record);
+        Ok(found)
     }
 
     fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {

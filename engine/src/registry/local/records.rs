@@ -9,10 +9,12 @@
 //!   power cut leaves of the one, the other is intact;
 //! - I3 hence any intact copy is at least as new as the last confirmed change;
 //! - I4 after a failed write or sync this opening changes nothing any more, and does not tell what the record is
-//!   that was being changed: a reader would see what the disk may not hold;
+//!   that was being changed: a reader would see what the disk may not hold. After a panic in the middle of a change, which
+//!   is no failure of the disk, it tells that once a sync has made durable what can be read;
 //! - I5 a version that was seen is never followed by a lower one.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -149,9 +151,11 @@ impl<D: Disk> Records<D> {
             }
             Err(error) => return Err(unavailable("lock", &error).into()),
         }
-        let result = self.verify().map_err(E::from).and_then(|()| work(self));
+        // A panic must not keep others out: they wait for this lock, and the next one to take it here may come late.
+        let work = AssertUnwindSafe(|| self.verify().map_err(E::from).and_then(|()| work(self)));
+        let result = catch_unwind(work);
         self.disk.unlock();
-        result
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Changes something under the lock. What could not even be read is told apart from what was refused.
@@ -207,7 +211,7 @@ impl<D: Disk> Records<D> {
 
     /// What a pair says, unless it contradicts what was seen before (I5) or is in doubt (I4).
     fn believe(&mut self, place: Place, pair: Result<Pair, PairFlaw>) -> Result<Pair, ReadError> {
-        if self.doubtful.contains(&place) {
+        if self.doubtful.contains(&place) && !self.cleared() {
             let why = format!(
                 "a change of {place} failed half-way, and its outcome is not known: restart this process"
             );
@@ -217,6 +221,19 @@ impl<D: Disk> Records<D> {
         let pair = pair.map_err(|flaw| damaged(flaw.to_string()))?;
         self.recall.see(&pair.row).map_err(|back| damaged(back.to_string()))?;
         Ok(pair)
+    }
+
+    /// After a panic in the middle of a change: whether what was read meanwhile is durable now. After a failure of the disk no
+    /// sync tells that.
+    fn cleared(&mut self) -> bool {
+        if self.poison.is_some() {
+            return false;
+        }
+        match self.disk.sync() {
+            Ok(()) => self.doubtful.clear(),
+            Err(error) => drop(self.poison("a change was taken up that had not ended", &error)),
+        }
+        self.poison.is_none()
     }
 
     /// Both copies of all records of a kind, in order.
@@ -235,16 +252,16 @@ impl<D: Disk> Records<D> {
         let place = row.place;
         assert_eq!(place, base.row.place, "a record is stored where it was read");
         assert!(row.version > base.row.version, "each change raises the version");
+        self.doubtful.insert(place);
         let durable = base.is_whole() && self.recall.is_settled(&base.row);
         if !durable && !Guard::SyncBefore.is_out() {
             // Another process may have been killed between a write and its sync (I2).
             if let Err(error) = self.disk.sync() {
-                return Err(SwapError::Unavailable { why: self.poison(place, &error) });
+                return Err(SwapError::Unavailable { why: self.poison_over(place, &error) });
             }
         }
-        self.doubtful.insert(place);
         if let Err(error) = self.write_both(base, row) {
-            return Err(SwapError::Unknown { why: self.poison(place, &error) });
+            return Err(SwapError::Unknown { why: self.poison_over(place, &error) });
         }
         self.doubtful.remove(&place);
         self.recall.settle(row);
@@ -270,13 +287,19 @@ impl<D: Disk> Records<D> {
         Ok(())
     }
 
-    fn poison(&mut self, place: Place, error: &std::io::Error) -> String {
+    fn poison_over(&mut self, place: Place, error: &std::io::Error) -> String {
+        self.poison(&format!("{place} was changed"), error)
+    }
+
+    fn poison(&mut self, when: &str, error: &std::io::Error) -> String {
         let why = format!(
-            "the disk failed while {place} was changed ({error}); this process changes nothing any more, since it \
-             may read what the disk does not hold: check the disk, then restart"
+            "the disk failed while {when} ({error}); this process changes nothing any more, since it may read what \
+             the disk does not hold: check the disk, then restart"
         );
-        tracing::error!(%place, %error, "the registry's disk failed: no window can be reserved until a restart");
-        self.poison.get_or_insert(why).clone()
+        // Before it is told: a log may panic.
+        let why = self.poison.get_or_insert(why).clone();
+        tracing::error!(when, %error, "the registry's disk failed: no window can be reserved until a restart");
+        why
     }
 }
 

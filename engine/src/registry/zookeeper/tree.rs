@@ -172,6 +172,8 @@ impl Tree {
         let contact = self.link.contact();
         let now = (contact.sessions(), contact.disconnects());
         if self.looked != Some(now) || self.standing != Standing::Open {
+            // A look that does not come to its end has shown nothing, even if it began with one that found it open.
+            self.looked = None;
             self.look_around(&client)?;
             self.looked = Some(now);
         }

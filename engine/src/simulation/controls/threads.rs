@@ -8,6 +8,7 @@ use crate::builder::{Assembly, assemble};
 use crate::clock::{Clock, Reading, Supervisor};
 use crate::guards::Guard;
 use crate::minter::Minter;
+use crate::registrar::Job;
 use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::settings::Settings;
@@ -70,7 +71,9 @@ fn a_panic_of_the_producer_takes_requests_down() {
         clock.breaks.store(true, Ordering::Relaxed);
         assembly.producer.turn_whatever_happens();
         assert!(!clock.breaks.load(Ordering::Relaxed), "it did break");
-        assert_eq!(assembly.shared.panics.value(), 1);
+        clock.breaks.store(true, Ordering::Relaxed);
+        assembly.registrar.run_whatever_happens(Job::Look);
+        assert_eq!(Engine::new(assembly.shared.clone(), Vec::new()).stats().panics, 2);
         let asked = ring.take(&mut ring.cursor(0)).asked;
         (!asked).then(|| "the next request wakes nobody".into())
     });

@@ -4,6 +4,7 @@ mod damage;
 mod fence;
 mod folder;
 mod golden;
+mod panics;
 mod power;
 
 use std::path::{Path, PathBuf};
