@@ -1,7 +1,7 @@
 //! The thread that talks to the registry, so that a slow one delays nobody else.
 //!
-//! The producer sends jobs and collects what was done at its next turn; [`Registrar::run`] does one job
-//! without a thread, for whoever drives the engine by hand.
+//! The producer sends jobs and collects what was done at its next turn; [`Registrar::run`] does one job without
+//! a thread, for whoever drives the engine by hand.
 //!
 //! # Invariants
 //! - I1 the registry's time is handed on as of now, with a reading of ours from just after: an adaptor carries its last
@@ -27,6 +27,7 @@ use crate::wake::Wake;
 mod watched;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 pub(crate) use watched::{Absence, Seen, Watched};

@@ -49,6 +49,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use self::chance::Chance;
+pub(crate) use self::clock::{SimClock, Time};
+pub(crate) use self::fuse::{Armed, Blow, Fuse, FusedClock, FusedDisk, Point};
 use self::history::Plan;
 use self::script::Theme;
 use self::summary::Summary;

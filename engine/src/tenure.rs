@@ -189,23 +189,25 @@ impl Tenure {
             // The old one goes on: a write of the other copy could be taken for ours, if the answer to ours is lost.
             Err(error) => tracing::error!(%error, "no random token was drawn; restart this process"),
         }
+        self.unknown_theirs += self.doubts();
+        self.grant = None;
         let claimed = self.claim.take().map(|claim| claim.worker);
-        self.unknown_theirs += u64::from(claimed.is_some()) + u64::from(self.grant.take().is_some());
-        let held: Vec<u32> = self.holds.keys().copied().chain(claimed).collect();
-        for worker in &held {
-            self.drop_doubts(*worker);
-        }
-        self.holds.clear();
-        for worker in held {
+        // All of it, before a registry is asked that may panic.
+        let holds = std::mem::take(&mut self.holds);
+        for worker in holds.into_keys().chain(claimed) {
             self.registry.leave(worker);
         }
     }
 
+    /// Writes that are remembered since nobody knows whether they were stored.
+    fn doubts(&self) -> u64 {
+        let renewals: usize = self.holds.values().map(|hold| hold.in_doubt.len()).sum();
+        renewals as u64 + u64::from(self.claim.is_some()) + u64::from(self.grant.is_some())
+    }
+
     /// After a panic in the middle of a write: it is one in doubt, if it is remembered at all.
     pub(crate) fn stumbled(&mut self) {
-        let renewals: usize = self.holds.values().map(|hold| hold.in_doubt.len()).sum();
-        let doubts = renewals as u64 + u64::from(self.claim.is_some()) + u64::from(self.grant.is_some());
-        self.unknown = self.unknown.max(self.unknown_ours + self.unknown_theirs + doubts);
+        self.unknown = self.unknown.max(self.unknown_ours + self.unknown_theirs + self.doubts());
     }
 
     /// Lets the registry see to its connection.

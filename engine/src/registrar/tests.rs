@@ -1,38 +1,30 @@
 //! Panics over jobs: of the registry's adaptor, after its write has landed, and of the clock, before anything was done.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
 use super::*;
-use crate::clock::SystemClock;
 use crate::layout::Layout;
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::{ClusterId, Genesis, Registry, Token};
+use crate::simulation::{Armed, Blow, Fuse, FusedClock, Point, SimClock, Time};
 
 const SPILL: SpillId = SpillId::from_bytes([2; 16]);
 
-/// Panics at its next reading, if it is told to.
-#[derive(Debug, Default)]
-struct Fragile {
-    breaks: AtomicBool,
-}
+/// The next reading of the clock panics.
+const AT_THE_CLOCK: Armed = Armed { point: Point::Clock, after: 0, blow: Blow::Panic };
 
-impl Clock for Fragile {
-    fn read(&self) -> Reading {
-        assert!(!self.breaks.swap(false, Ordering::Relaxed), "a clock that was told to break");
-        SystemClock.read()
-    }
-}
-
-fn registrar() -> (Registrar, MemoryRegistry, Arc<Fragile>) {
+fn registrar() -> (Registrar, MemoryRegistry, Arc<Fuse>) {
     let cluster = ClusterId::from_bytes([1; 16]);
     let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 4 };
     let registry = MemoryRegistry::new(genesis);
-    let (tally, clock) = (Arc::<Mutex<Tally>>::default(), Arc::<Fragile>::default());
+    let (tally, time) = (Arc::<Mutex<Tally>>::default(), Time::new(0));
+    let fuse = Fuse::new(time.clone(), None);
+    fuse.set_working(true);
+    let clock = Arc::new(FusedClock { clock: SimClock::new(time, 1), fuse: fuse.clone() });
     let watched = Watched::new(Box::new(registry.clone()), tally.clone(), clock.clone());
     let mut tenure = Tenure::new(Box::new(watched), Token([1; 16]), "a test".into());
     assert_eq!(tenure.mark(SPILL, true).unwrap(), 0);
-    (Registrar::new(tenure, tally, clock.clone()), registry, clock)
+    (Registrar::new(tenure, tally, clock), registry, fuse)
 }
 
 fn take() -> Job {
@@ -133,13 +125,13 @@ fn a_renewal_that_panicked_is_one_in_doubt_until_it_is_known() {
 
 #[test]
 fn a_process_that_may_have_a_copy_is_somebody_else_also_after_a_panic() {
-    let (mut registrar, mut registry, clock) = registrar();
+    let (mut registrar, mut registry, fuse) = registrar();
     let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
     let before = registry.worker(worker).unwrap().record.token;
     for job in [Job::Look, Job::Forget { worker: 3 }, Job::Disown] {
-        clock.breaks.store(true, Ordering::Relaxed);
+        fuse.arm(Some(AT_THE_CLOCK));
         registrar.run_whatever_happens(job);
-        assert!(!clock.breaks.load(Ordering::Relaxed), "it did break");
+        assert!(!fuse.take_fallen().is_empty(), "it did panic");
     }
     let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
     assert_ne!(registry.worker(worker).unwrap().record.token, before);

@@ -8,10 +8,10 @@ use crate::sync::lock;
 
 /// The one true time, in Unix nanoseconds, that everybody lives in and nobody can read.
 #[derive(Debug)]
-pub(super) struct Time(AtomicU64);
+pub(crate) struct Time(AtomicU64);
 
 impl Time {
-    pub(super) fn new(unix_ns: u64) -> Arc<Self> {
+    pub(crate) fn new(unix_ns: u64) -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(unix_ns)))
     }
 
@@ -68,7 +68,7 @@ struct Face {
 
 /// The clocks of a machine.
 #[derive(Debug)]
-pub(super) struct SimClock {
+pub(crate) struct SimClock {
     time: Arc<Time>,
     face: Mutex<Face>,
 }
@@ -105,7 +105,7 @@ impl Face {
 }
 
 impl SimClock {
-    pub(super) fn new(time: Arc<Time>, boot: u64) -> Arc<Self> {
+    pub(crate) fn new(time: Arc<Time>, boot: u64) -> Arc<Self> {
         let at = time.now();
         let face = Face {
             at,

@@ -29,7 +29,7 @@ pub(super) struct Panicked;
 
 /// Where a blow can fall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Point {
+pub(crate) enum Point {
     /// A reading of the clock.
     Clock,
     /// Before or after an operation of the registry.
@@ -42,7 +42,7 @@ pub(super) enum Point {
 
 /// What falls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Blow {
+pub(crate) enum Blow {
     /// The process dies. Of a write so many 256ths land; a sync is done from one half on.
     Kill(u8),
     /// It is stopped for so many nanoseconds, before.
@@ -56,11 +56,11 @@ pub(super) enum Blow {
 
 /// A blow that is to come.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Armed {
-    pub(super) point: Point,
+pub(crate) struct Armed {
+    pub(crate) point: Point,
     /// Passes of such points before it falls.
-    pub(super) after: u32,
-    pub(super) blow: Blow,
+    pub(crate) after: u32,
+    pub(crate) blow: Blow,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ struct State {
 
 /// A life's fuse.
 #[derive(Debug)]
-pub(super) struct Fuse {
+pub(crate) struct Fuse {
     time: Arc<Time>,
     dead: AtomicBool,
     /// Whether `state` has anything armed: most passes look at nothing else.
@@ -87,7 +87,7 @@ pub(super) struct Fuse {
 }
 
 impl Fuse {
-    pub(super) fn new(time: Arc<Time>, armed: Option<Armed>) -> Arc<Self> {
+    pub(crate) fn new(time: Arc<Time>, armed: Option<Armed>) -> Arc<Self> {
         let is_armed = AtomicBool::new(armed.is_some());
         let state = Mutex::new(State { armed, ..State::default() });
         let [dead, has_fallen, working] = [const { AtomicBool::new(false) }; 3];
@@ -95,13 +95,13 @@ impl Fuse {
     }
 
     /// A blow that was to come and did not is forgotten.
-    pub(super) fn arm(&self, armed: Option<Armed>) {
+    pub(crate) fn arm(&self, armed: Option<Armed>) {
         lock(&self.state).armed = armed;
         self.is_armed.store(armed.is_some(), Ordering::Relaxed);
     }
 
     /// Whether what follows is a turn of the producer, or a job of the registrar.
-    pub(super) fn set_working(&self, working: bool) {
+    pub(crate) fn set_working(&self, working: bool) {
         self.working.store(working, Ordering::Relaxed);
     }
 
@@ -115,7 +115,7 @@ impl Fuse {
     }
 
     /// What fell since this was asked last.
-    pub(super) fn take_fallen(&self) -> Vec<(Point, Blow)> {
+    pub(crate) fn take_fallen(&self) -> Vec<(Point, Blow)> {
         if !self.has_fallen.swap(false, Ordering::Relaxed) {
             return Vec::new();
         }
@@ -218,9 +218,9 @@ impl Fuse {
 
 /// A machine's clocks, as one life reads them.
 #[derive(Debug)]
-pub(super) struct FusedClock {
-    pub(super) clock: Arc<SimClock>,
-    pub(super) fuse: Arc<Fuse>,
+pub(crate) struct FusedClock {
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) fuse: Arc<Fuse>,
 }
 
 impl Clock for FusedClock {
@@ -265,9 +265,9 @@ impl Storage for FusedStorage {
 
 /// The registry's disk, as one life uses it.
 #[derive(Debug)]
-pub(super) struct FusedDisk {
-    pub(super) disk: MemoryDisk,
-    pub(super) fuse: Arc<Fuse>,
+pub(crate) struct FusedDisk {
+    pub(crate) disk: MemoryDisk,
+    pub(crate) fuse: Arc<Fuse>,
 }
 
 impl Disk for FusedDisk {

@@ -211,7 +211,7 @@ impl<D: Disk> Records<D> {
 
     /// What a pair says, unless it contradicts what was seen before (I5) or is in doubt (I4).
     fn believe(&mut self, place: Place, pair: Result<Pair, PairFlaw>) -> Result<Pair, ReadError> {
-        if self.doubtful.contains(&place) && !self.cleared() {
+        if self.doubtful.contains(&place) && !self.cleared(place) {
             let why = format!(
                 "a change of {place} failed half-way, and its outcome is not known: restart this process"
             );
@@ -225,13 +225,13 @@ impl<D: Disk> Records<D> {
 
     /// After a panic in the middle of a change: whether what was read meanwhile is durable now. After a failure of the disk no
     /// sync tells that.
-    fn cleared(&mut self) -> bool {
+    fn cleared(&mut self, place: Place) -> bool {
         if self.poison.is_some() {
             return false;
         }
         match self.disk.sync() {
             Ok(()) => self.doubtful.clear(),
-            Err(error) => drop(self.poison("a change was taken up that had not ended", &error)),
+            Err(error) => drop(self.poison(place, &error)),
         }
         self.poison.is_none()
     }
@@ -257,11 +257,11 @@ impl<D: Disk> Records<D> {
         if !durable && !Guard::SyncBefore.is_out() {
             // Another process may have been killed between a write and its sync (I2).
             if let Err(error) = self.disk.sync() {
-                return Err(SwapError::Unavailable { why: self.poison_over(place, &error) });
+                return Err(SwapError::Unavailable { why: self.poison(place, &error) });
             }
         }
         if let Err(error) = self.write_both(base, row) {
-            return Err(SwapError::Unknown { why: self.poison_over(place, &error) });
+            return Err(SwapError::Unknown { why: self.poison(place, &error) });
         }
         self.doubtful.remove(&place);
         self.recall.settle(row);
@@ -287,18 +287,14 @@ impl<D: Disk> Records<D> {
         Ok(())
     }
 
-    fn poison_over(&mut self, place: Place, error: &std::io::Error) -> String {
-        self.poison(&format!("{place} was changed"), error)
-    }
-
-    fn poison(&mut self, when: &str, error: &std::io::Error) -> String {
+    fn poison(&mut self, place: Place, error: &std::io::Error) -> String {
         let why = format!(
-            "the disk failed while {when} ({error}); this process changes nothing any more, since it may read what \
-             the disk does not hold: check the disk, then restart"
+            "the disk failed while {place} was changed ({error}); this process changes nothing any more, since it \
+             may read what the disk does not hold: check the disk, then restart"
         );
         // Before it is told: a log may panic.
         let why = self.poison.get_or_insert(why).clone();
-        tracing::error!(when, %error, "the registry's disk failed: no window can be reserved until a restart");
+        tracing::error!(%place, %error, "the registry's disk failed: no window can be reserved until a restart");
         why
     }
 }

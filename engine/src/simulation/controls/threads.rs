@@ -1,11 +1,10 @@
 //! Hands, handles, and the producer between them: an engine whose threads do not run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::only_without;
 use crate::builder::{Assembly, assemble};
-use crate::clock::{Clock, Reading, Supervisor};
+use crate::clock::{Clock, Supervisor};
 use crate::guards::Guard;
 use crate::minter::Minter;
 use crate::registrar::Job;
@@ -13,40 +12,31 @@ use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::settings::Settings;
 use crate::simulation::clock::{SimClock, Time};
+use crate::simulation::fuse::{Armed, Blow, Fuse, FusedClock, Point};
 use crate::simulation::history::{BEGIN, MS, SECOND};
 use crate::tenure::Window;
 use crate::{Engine, Layout, stock};
 
-/// Panics at the next reading, if it is told to.
-#[derive(Debug)]
-struct Fragile {
-    clock: Arc<SimClock>,
-    breaks: AtomicBool,
-}
+/// The next reading of the clock panics.
+const AT_THE_CLOCK: Armed = Armed { point: Point::Clock, after: 0, blow: Blow::Panic };
 
-impl Clock for Fragile {
-    fn read(&self) -> Reading {
-        assert!(!self.breaks.swap(false, Ordering::Relaxed), "a clock that was told to break");
-        self.clock.read()
-    }
-}
-
-fn engine() -> (Assembly, Arc<Fragile>, Arc<Time>) {
+fn engine() -> (Assembly, Arc<Fuse>, Arc<Time>) {
     let time = Time::new(BEGIN);
     let layout = Layout::default();
     let floor = layout.tick_at_ns(BEGIN).unwrap();
     let genesis = Genesis { cluster: ClusterId::from_bytes([1; 16]), layout, floor, workers: 1 };
-    let clock =
-        Arc::new(Fragile { clock: SimClock::new(time.clone(), 77 * SECOND), breaks: AtomicBool::new(false) });
+    let fuse = Fuse::new(time.clone(), None);
+    fuse.set_working(true);
+    let clock = Arc::new(FusedClock { clock: SimClock::new(time.clone(), 77 * SECOND), fuse: fuse.clone() });
     let assembly = assemble(
         Box::new(MemoryRegistry::new(genesis)),
         (Token([1; 16]), "test".into()),
         |_, _| stock::none("there is none"),
         Settings { slots: 16, ..Settings::default() },
-        clock.clone(),
+        clock,
         |_| unreachable!("the worker is free"),
     );
-    (assembly.unwrap(), clock, time)
+    (assembly.unwrap(), fuse, time)
 }
 
 #[test]
@@ -64,14 +54,14 @@ fn a_handle_issues_nothing_after_the_shutdown() {
 #[test]
 fn a_panic_of_the_producer_takes_requests_down() {
     only_without(&[Guard::PanicAnswers], || {
-        let (mut assembly, clock, time) = engine();
+        let (mut assembly, fuse, time) = engine();
         time.pass(5 * MS);
         let ring = &assembly.shared.ring;
         assert!(ring.take(&mut ring.cursor(0)).asked, "an empty partition is asked for");
-        clock.breaks.store(true, Ordering::Relaxed);
+        fuse.arm(Some(AT_THE_CLOCK));
         assembly.producer.turn_whatever_happens();
-        assert!(!clock.breaks.load(Ordering::Relaxed), "it did break");
-        clock.breaks.store(true, Ordering::Relaxed);
+        assert!(!fuse.take_fallen().is_empty(), "it did panic");
+        fuse.arm(Some(AT_THE_CLOCK));
         assembly.registrar.run_whatever_happens(Job::Look);
         assert_eq!(Engine::new(assembly.shared.clone(), Vec::new()).stats().panics, 2);
         let asked = ring.take(&mut ring.cursor(0)).asked;
@@ -104,12 +94,12 @@ fn land_that_is_too_old_is_not_cut() {
 #[test]
 fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
     for goes_on in [false, true] {
-        let (assembly, clock, _) = engine();
+        let (assembly, fuse, _) = engine();
         let engine = Engine::new(assembly.shared.clone(), Vec::new());
         let mut handle = engine.handle();
         let mut seen: std::collections::HashSet<_> = (0..3).map(|_| handle.next_id().unwrap()).collect();
         assembly.shared.void_hands();
-        clock.breaks.store(true, Ordering::Relaxed);
+        fuse.arm(Some(AT_THE_CLOCK));
         let call = std::panic::AssertUnwindSafe(|| handle.next_id());
         assert!(std::panic::catch_unwind(call).is_err());
         if goes_on {

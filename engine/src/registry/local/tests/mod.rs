@@ -4,6 +4,7 @@ mod damage;
 mod fence;
 mod folder;
 mod golden;
+#[cfg(not(loom))]
 mod panics;
 mod power;
 
