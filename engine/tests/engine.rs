@@ -62,7 +62,9 @@ fn balanced(engine: &Engine) {
 fn ids_from_many_threads_and_all_calls_are_unique_and_accounted_for() {
     let folder = tempfile::tempdir().unwrap();
     let registry = registry(now_tick(), 16);
-    let engine = Engine::builder().data_dir(folder.path()).registry(on(&registry)).build().unwrap();
+    // A machine that is busy elsewhere keeps the producer from running for longer than calls wait by default.
+    let builder = Engine::builder().data_dir(folder.path()).wait(Duration::from_secs(10));
+    let engine = builder.registry(on(&registry)).build().unwrap();
     let seen: Vec<Vec<u64>> = std::thread::scope(|scope| {
         let work = |n: u32| {
             let engine = engine.clone();

@@ -4,6 +4,7 @@
 //! - [`Xuid`]: one call of a `xuid` command, with its exit code and both outputs
 //! - [`Client`]: a blocking client of the wire protocol, written from the specification alone
 //! - [`Load`]: threads that take ids until they are stopped or the connection dies
+//! - [`Lag`]: how late this machine runs a thread, for what a story demands of time
 //! - [`Timeline`], [`Told`]: connections that remember when each answer came
 //! - [`FakeClock`]: the wall clock of one server, stepped at will
 //! - [`Tape`], [`Ledger`]: what was received, and the oracle that finds any id that came twice
@@ -27,6 +28,7 @@ mod client;
 mod command;
 mod faketime;
 mod frame;
+mod lag;
 mod load;
 mod oracle;
 mod rng;
@@ -37,6 +39,7 @@ pub use client::{Client, ClientError, Decoded, Hello, Order, Refusal};
 pub use command::{Output, Xuid, binary};
 pub use faketime::FakeClock;
 pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
+pub use lag::Lag;
 pub use load::{HEAVY, Harvest, Job, Load, Work};
 pub use oracle::{Balance, Books, Ledger, Report, Run, Tape, read_issued};
 pub use rng::Rng;

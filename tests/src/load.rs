@@ -99,7 +99,8 @@ impl Harvest {
 #[derive(Debug)]
 pub struct Load {
     stop: Arc<AtomicBool>,
-    ids: Arc<AtomicU64>,
+    /// One a connection: ids received so far.
+    ids: Vec<Arc<AtomicU64>>,
     threads: Vec<JoinHandle<Harvest>>,
 }
 
@@ -107,19 +108,26 @@ impl Load {
     /// One thread and one connection a job.
     #[must_use]
     pub fn start(addr: SocketAddr, jobs: &[Job]) -> Self {
-        let (stop, ids) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let spawn = |job: &Job| {
-            let (job, stop, ids) = (*job, Arc::clone(&stop), Arc::clone(&ids));
+        let stop = Arc::new(AtomicBool::new(false));
+        let ids: Vec<Arc<AtomicU64>> = jobs.iter().map(|_| Arc::default()).collect();
+        let spawn = |(job, ids): (&Job, &Arc<AtomicU64>)| {
+            let (job, stop, ids) = (*job, Arc::clone(&stop), Arc::clone(ids));
             thread::spawn(move || reap(|harvest| take(addr, job, &stop, &ids, harvest)))
         };
-        let threads = jobs.iter().map(spawn).collect();
+        let threads = jobs.iter().zip(&ids).map(spawn).collect();
         Self { stop, ids, threads }
     }
 
     /// Ids received so far by all connections.
     #[must_use]
     pub fn ids(&self) -> u64 {
-        self.ids.load(Ordering::Relaxed)
+        self.ids.iter().map(|ids| ids.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Ids received so far by the connection that has the fewest.
+    #[must_use]
+    pub fn fewest(&self) -> u64 {
+        self.ids.iter().map(|ids| ids.load(Ordering::Relaxed)).min().unwrap_or(0)
     }
 
     /// Asks the connections to end after the request they wait for.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::http::Metrics;
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{Fared, Job, Ledger, Order, Serve, Told, Work, Xuid, clock};
+use xuid_tests::{Fared, Job, Lag, Ledger, Order, Serve, Told, Work, Xuid, clock};
 
 use scene::{Scene, Step};
 
@@ -26,10 +26,10 @@ const FORWARD_AGAIN: &str = "the hour forward again";
 const HOLD: Duration = Duration::from_secs(4);
 /// No record's end is further than this from the registry's time.
 const FURTHEST_MS: i64 = 120_000;
-/// From the verdict to the first id of another worker.
-const SWITCH_MS: f64 = 100.0;
-/// Nobody who is served all the way asks for longer: a whole second would be a defect, and half of one may be a machine
-/// that runs other stories beside.
+/// From the verdict to the first id of another worker, and what the machine was late.
+const SWITCH: Duration = Duration::from_millis(100);
+/// Nobody who is served all the way asks for longer, and what the machine was late: a whole second would be a defect, and
+/// half of one may be a machine that runs other stories beside.
 const LONGEST: Duration = Duration::from_millis(500);
 /// Fresh ids are stamped with the engine's clock; the test and the server read theirs at different moments.
 const STAMP_MS: i64 = 1_000;
@@ -75,22 +75,20 @@ fn steps_of_the_wall_clock_are_seen_for_what_they_are_and_no_id_comes_twice() ->
     let furthest = scene.furthest_record_ms()?;
     let page = scene.server.metrics()?;
     let mut ledger = Ledger::default();
-    let (told, log) = scene.finish(&mut ledger)?;
+    let (told, log, lag) = scene.finish(&mut ledger)?;
     println!("clock steps: {}", ledger.check()?);
     println!("clock steps: {} ordered answers ascend", told.ordered_ascend()?);
     println!("{}\n{}", page.show("xuid_worker_switches_total"), page.show("xuid_clock_verdicts_total"));
     for step in &steps {
         let of_hour = step.name.starts_with("an hour back");
-        served(&told, step, if of_hour { &[Order::Ordered] } else { &[] })?;
+        served(&told, &lag, step, if of_hour { &[Order::Ordered] } else { &[] })?;
     }
     ensure!(furthest <= FURTHEST_MS, "a record ends {furthest} ms after the registry's time");
     ensure!(switches_of(&page) == 1, "{}", page.show("switches"));
     // Each step was seen once, for what it was, and nothing else was taken for one.
     let verdicts = ["catch_up", "behind", "ahead"].map(|verdict| entered(&page, verdict));
     ensure!(verdicts == [1, 1, 3], "{}", page.show("xuid_clock_verdicts_total"));
-    let slowest = page.sum(&["xuid_worker_switch_max_ms"]);
-    println!("clock steps: the switch took {slowest} ms from the verdict to the first id");
-    ensure!(slowest < SWITCH_MS, "a switch took {slowest} ms");
+    println!("clock steps: the switch took {:?} from the verdict to the first id", switched(&page, &lag)?);
     for step in &steps {
         stamped(&told, step)?;
     }
@@ -118,18 +116,19 @@ fn without_a_second_clock_an_hour_back_is_a_switch_and_an_hour_forward_is_held_f
     let (forward, believed) = settled_after_a_minute(&mut scene)?;
     let page = scene.server.metrics()?;
     let mut ledger = Ledger::default();
-    let (told, log) = scene.finish(&mut ledger)?;
+    let (told, log, lag) = scene.finish(&mut ledger)?;
     println!("clock steps, local: {}", ledger.check()?);
     println!("clock steps, local: {} ordered answers ascend", told.ordered_ascend()?);
     // Until the true time is believed it is an hour ago, and ordered ids were issued since.
     for (step, refused) in [(&back, &[Order::Ordered][..]), (&forward, &[Order::Ordered]), (&believed, &[])] {
-        served(&told, step, refused)?;
+        served(&told, &lag, step, refused)?;
         stamped(&told, step)?;
     }
-    let slowest = page.sum(&["xuid_worker_switch_max_ms"]);
     println!("{}", page.show("xuid_worker_switches_total"));
-    println!("clock steps, local: the switch took {slowest} ms from the verdict to the first id");
-    ensure!(slowest < SWITCH_MS, "a switch took {slowest} ms");
+    println!(
+        "clock steps, local: the switch took {:?} from the verdict to the first id",
+        switched(&page, &lag)?
+    );
     ensure!(log.contains("went back far") && log.contains("not followed yet"), "{log}");
     Ok(())
 }
@@ -258,13 +257,20 @@ fn switches_of(page: &Metrics) -> u64 {
     count(page, &["xuid_worker_switches_total", "clock"])
 }
 
+/// How long the slowest switch took: not too long.
+fn switched(page: &Metrics, lag: &Lag) -> Result<Duration> {
+    let slowest = Duration::try_from_secs_f64(page.sum(&["xuid_worker_switch_max_ms"]) / 1e3)?;
+    ensure!(slowest < lag.allow(SWITCH), "a switch took {slowest:?}");
+    Ok(slowest)
+}
+
 #[expect(clippy::cast_sign_loss, reason = "counters are whole numbers from 0 on")]
 fn count(page: &Metrics, words: &[&str]) -> u64 {
     page.sum(words) as u64
 }
 
 /// All orders but those in `refused` were served all the way.
-fn served(told: &Told, step: &Step, refused: &[Order]) -> Result<()> {
+fn served(told: &Told, lag: &Lag, step: &Step, refused: &[Order]) -> Result<()> {
     println!("    {}:", step.name);
     for order in Order::ALL {
         // Until the hour is believed again, ordered calls are refused at once, as they were before.
@@ -280,7 +286,8 @@ fn served(told: &Told, step: &Step, refused: &[Order]) -> Result<()> {
             ensure!(refusals > 0, "{}: {order:?} ids were to be refused", step.name);
         } else {
             ensure!(refusals == 0, "{}: {refusals} requests of {order:?} were refused", step.name);
-            ensure!(served > 0 && longest < LONGEST, "{}: {order:?}: {longest:?} without ids", step.name);
+            let most = lag.allow(LONGEST);
+            ensure!(served > 0 && longest < most, "{}: {order:?}: {longest:?} without ids", step.name);
         }
     }
     Ok(())

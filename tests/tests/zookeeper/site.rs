@@ -10,10 +10,12 @@ use tempfile::TempDir;
 use xuid_tests::zookeeper::{Ensemble, Tamper};
 use xuid_tests::{ClientError, Job, Load, Order, Serve, Server, Work, Xuid, clock, http};
 
+use crate::cluster::WAIT;
+
 /// For everything that a server notices at its next need of the registry, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// Windows of a server of a [`Site`]: what is left of them after damage ends within this.
-pub(crate) const WINDOW_MAX: Duration = Duration::from_secs(4);
+pub(crate) const WINDOW_MAX: Duration = Duration::from_secs(6);
 /// A fence, and a registry made where one was, begin 125 s after the command; less what a story takes until it looks.
 pub(crate) const OUT_OF_REACH: Duration = Duration::from_secs(110);
 
@@ -114,7 +116,7 @@ impl Site {
     pub(crate) fn serve_at(&self, url: &str, folder: &str) -> Result<Serve> {
         let window_max = format!("{}s", WINDOW_MAX.as_secs());
         let serve = Serve::new(&self.folder(folder))?.arg("--registry").arg(url);
-        Ok(serve.arg("--session").arg("1s").arg("--window-max").arg(window_max))
+        Ok(serve.arg("--wait").arg(WAIT).arg("--session").arg("1s").arg("--window-max").arg(window_max))
     }
 
     /// A server that is ready.
@@ -139,15 +141,20 @@ impl Site {
     }
 }
 
-/// All orders, gently: requests are answered while others measure.
-pub(crate) fn load(server: &Server) -> Load {
+/// Ids that every connection of a load has got.
+pub(crate) const LOADED: u64 = 1_000;
+
+/// All orders, gently: requests are answered while others measure. Each order was served when it returns.
+pub(crate) fn load(server: &Server) -> Result<Load> {
     const PAUSE: Duration = Duration::from_millis(3);
     let jobs = [
         Job::gently(Work::Array(400), Order::Any, PAUSE),
         Job::gently(Work::Next(16), Order::Fresh, PAUSE),
         Job::gently(Work::Runs(2_000), Order::Ordered, PAUSE),
     ];
-    Load::start(server.addr, &jobs)
+    let load = Load::start(server.addr, &jobs);
+    clock::wait_until("every order is served", SOON, || Ok(load.fewest() > LOADED))?;
+    Ok(load)
 }
 
 /// The one worker that a server holds.
