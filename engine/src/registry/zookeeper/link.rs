@@ -8,8 +8,10 @@
 //!   later, though nobody waits for it any more;
 //! - I2 an answer that is certain (`Said`) is told from silence (`Lost`), after which the request may have been done
 //!   or may still be;
-//! - I3 every wait ends: a request's after [`Link::limit`], a leave-taking's after [`LEAVE`].
+//! - I3 every wait ends: a request's after [`Link::limit`], a leave-taking's after [`LEAVE`];
+//! - I4 a session whose client ended without a word is followed by another, like one that expired.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,11 +88,19 @@ pub(super) struct Link {
 }
 
 struct Session {
+    /// The client's own task for it ended (I4): its state stays what it was last, and nothing is answered any more.
+    is_dead: Cell<bool>,
     /// Of the whole ensemble.
     root: Client,
     /// Of what is below the registry's path.
     client: Client,
     watch: JoinHandle<()>,
+}
+
+impl Session {
+    fn is_connected(&self) -> bool {
+        !self.is_dead.get() && self.client.state() == SessionState::SyncConnected
+    }
 }
 
 impl Drop for Session {
@@ -139,7 +149,7 @@ impl Link {
 
     /// The client of a session that is connected now: the one there is, or a new one.
     pub(super) fn client(&mut self) -> Result<Client, Failure> {
-        if let Some(session) = &self.session {
+        if let Some(session) = self.session.as_ref().filter(|session| !session.is_dead.get()) {
             match session.client.state() {
                 SessionState::SyncConnected => return Ok(session.client.clone()),
                 SessionState::Disconnected if !self.is_given_up() => {
@@ -156,7 +166,7 @@ impl Link {
     /// The client of a session that is connected now, if there is one.
     pub(super) fn connected(&self) -> Option<Client> {
         let session = self.session.as_ref()?;
-        (session.client.state() == SessionState::SyncConnected).then(|| session.client.clone())
+        session.is_connected().then(|| session.client.clone())
     }
 
     /// The client of the whole ensemble, above the registry's path, of the session that there is.
@@ -191,7 +201,8 @@ impl Link {
         let states = client.state_watcher();
         let number = self.contact.begun();
         let watch = self.runtime().spawn(watch(states, self.contact.clone(), number));
-        self.session = Some(Session { root: connected, client: client.clone(), watch });
+        self.session =
+            Some(Session { is_dead: Cell::new(false), root: connected, client: client.clone(), watch });
         crash_point!(SessionNew);
         Ok(client)
     }
@@ -200,9 +211,19 @@ impl Link {
     pub(super) fn ask<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         let limit = self.limit();
         match self.runtime().block_on(async { timeout(limit, request).await }) {
-            Ok(answer) => answer.map_err(Failure::of),
+            Ok(answer) => answer.map_err(|error| self.failure(error)),
             Err(_) => Err(Failure::Lost(format!("no answer within {limit:?}"))),
         }
+    }
+
+    /// What an answer that is an error means, for whoever asked and for the session.
+    pub(super) fn failure(&self, error: Error) -> Failure {
+        // What the client answers in the name of a task that is gone (I4).
+        if let (Error::UnexpectedError(_), Some(session)) = (&error, &self.session) {
+            session.is_dead.set(true);
+            self.contact.told(&News::Lost("the ZooKeeper client ended, and another one is made"));
+        }
+        Failure::of(error)
     }
 
     fn runtime(&self) -> &Runtime {
@@ -214,7 +235,7 @@ impl Link {
     pub(super) fn leave(&mut self) {
         let Some(session) = self.session.take() else { return };
         let mut states = session.client.state_watcher();
-        let connected = states.state() == SessionState::SyncConnected;
+        let connected = session.is_connected();
         drop(session);
         if connected {
             let closed = async { while !states.changed().await.is_terminated() {} };
@@ -253,5 +274,82 @@ async fn watch(mut states: StateWatcher, contact: Arc<Contact>, session: u64) {
         if state.is_terminated() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::thread;
+
+    use super::*;
+
+    const PING: i32 = -2;
+    const NO_NODE: i32 = -101;
+
+    fn receive(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+        let mut len = [0; 4];
+        stream.read_exact(&mut len)?;
+        let mut body = vec![0; u32::from_be_bytes(len) as usize];
+        stream.read_exact(&mut body)?;
+        Ok(body)
+    }
+
+    fn send(stream: &mut TcpStream, parts: &[&[u8]]) -> std::io::Result<()> {
+        let body = parts.concat();
+        stream.write_all(&[&(body.len() as u32).to_be_bytes(), &body[..]].concat())
+    }
+
+    /// Grants every connection a session of its own; no node is there.
+    fn serve(mut stream: TcpStream, session: i64) -> std::io::Result<()> {
+        let (protocol, timeout, password_len, is_read_only) = (0i32, 4_000i32, 16i32, 0);
+        receive(&mut stream)?;
+        let granted = [&protocol.to_be_bytes()[..], &timeout.to_be_bytes(), &session.to_be_bytes()];
+        send(&mut stream, &[&granted.concat(), &password_len.to_be_bytes(), &[0; 16], &[is_read_only]])?;
+        loop {
+            let request = receive(&mut stream)?;
+            let (xid, zxid) = (&request[..4], 1i64.to_be_bytes());
+            let answer = if xid == PING.to_be_bytes() { 0 } else { NO_NODE };
+            send(&mut stream, &[xid, &zxid, &answer.to_be_bytes()])?;
+        }
+    }
+
+    fn ensemble() -> ZooKeeperUrl {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("zookeeper://{}/xuid", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for (stream, session) in listener.incoming().zip(1..) {
+                let stream = stream.unwrap();
+                let other = stream.try_clone().unwrap();
+                thread::spawn(move || {
+                    // The client went, which is the end of its connection only.
+                    drop(serve(stream, session));
+                    drop(other.shutdown(Shutdown::Both));
+                });
+            }
+        });
+        url.parse().unwrap()
+    }
+
+    fn look(link: &mut Link) -> Failure {
+        let client = link.client().unwrap();
+        link.ask(client.get_data("/genesis")).unwrap_err()
+    }
+
+    /// The runtime's end takes the client's task away as a panic of it would.
+    #[test]
+    fn a_session_whose_client_ended_without_a_word_is_followed_by_another() {
+        let mut link = Link::new(&ensemble(), &ZooKeeperOptions::default()).unwrap();
+        assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
+        let spare = Link::new(link.url(), &link.options).unwrap().runtime.take();
+        drop(std::mem::replace(&mut link.runtime, spare));
+        // It looks connected, so nobody knows before a request is lost.
+        assert_eq!(link.session.as_ref().unwrap().client.state(), SessionState::SyncConnected);
+        assert!(matches!(look(&mut link), Failure::Lost(_)));
+        assert!(link.connected().is_none());
+        assert!(link.contact().problem().unwrap().contains("the ZooKeeper client ended"));
+        assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
+        assert_eq!((link.contact().sessions(), link.contact().problem()), (2, None));
     }
 }

@@ -415,7 +415,9 @@ impl Tree {
             Ok(Err(MultiWriteError::OperationFailed { index, source })) => {
                 Err(self.refused(write, index, source))
             }
-            Ok(Err(MultiWriteError::RequestFailed { source })) => Err(unanswered(Failure::of(source)).into()),
+            Ok(Err(MultiWriteError::RequestFailed { source })) => {
+                Err(unanswered(self.link.failure(source)).into())
+            }
             Err(failure) => Err(unanswered(failure).into()),
         }
     }
@@ -439,7 +441,7 @@ impl Tree {
                 self.looked = None;
                 Err(SwapError::Unavailable { why: source.to_string() })
             }
-            Ok(Err(MultiWriteError::RequestFailed { source })) => Err(unanswered(Failure::of(source))),
+            Ok(Err(MultiWriteError::RequestFailed { source })) => Err(unanswered(self.link.failure(source))),
             Err(failure) => Err(unanswered(failure)),
         }
     }
