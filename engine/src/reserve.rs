@@ -295,16 +295,27 @@ impl Reserve {
             Ok(upto) => {
                 let mut found = Vec::new();
                 // What an append to a full log has overwritten meanwhile is gone, and counted there.
-                let read = log.read(from.max(log.tail())..upto.max(log.tail()), &mut found);
+                let readable = from.max(log.tail())..upto.max(log.tail());
+                let all = log.peek_stock(readable.clone());
+                let read = log.read(readable, &mut found);
                 crash_point!(ExtentsRead);
                 log.resume_at(upto);
                 self.mark = upto;
                 self.tally.granted_extents += upto - from;
                 let voided = std::mem::take(&mut self.void_grant);
-                match read {
-                    Ok(damage) => self.tally.damaged += damage.records,
-                    Err(error) => self.abandon(&format!("a read failed: {}", with_source(&error))),
-                }
+                let lost = match read {
+                    Ok(damage) => {
+                        self.tally.damaged += damage.records;
+                        damage.ids
+                    }
+                    Err(error) => {
+                        self.abandon(&format!("a read failed: {}", with_source(&error)));
+                        all.ids
+                    }
+                };
+                // Granted and not to be read: nobody else gets them either.
+                self.tally.replayed += lost;
+                self.tally.wasted_grant += lost;
                 for (_, extent) in found {
                     self.tally.replayed += extent.ids();
                     if voided {
@@ -387,3 +398,6 @@ pub(crate) fn with_source(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

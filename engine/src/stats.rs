@@ -59,7 +59,7 @@ pub struct Wasted {
     pub trimmed: u64,
     /// The spill could not take them: disk full, failed, or overwritten because it was full.
     pub spill: u64,
-    /// A grant whose outcome stayed unknown, or damaged records in it.
+    /// In records of a grant that could be read when they were written or found, and not any more.
     pub grant: u64,
     /// Dropped because the clock stepped as it does when a machine is resumed from a snapshot.
     pub step: u64,

@@ -1,0 +1,63 @@
+use xuid_spill::{Identity, MIN_BYTES, MemoryStorage, SpillId};
+
+use super::*;
+
+const SECONDS: u64 = 5;
+const FLOOR: u64 = 1_000_000;
+/// Where records begin, and how long one is (`docs/spill-format.md`).
+const RECORDS: usize = 8_192;
+const RECORD: usize = 32;
+
+/// An idle second, so many after the floor.
+fn second(number: u64) -> Extent {
+    Extent { first: (FLOOR + number * 1_000) * Layout::default().stride(), len: 4_096, ticks: 1_000 }
+}
+
+/// A reserve whose spill holds five idle seconds, and the disk below.
+fn spilled() -> (Reserve, MemoryStorage) {
+    let (layout, disk) = (Layout::default(), MemoryStorage::new());
+    let identity = Identity {
+        spill: SpillId::from_bytes([9; 16]),
+        cluster: [1; 16],
+        stride: layout.stride(),
+        layout: layout.to_bytes(),
+    };
+    let bytes = MIN_BYTES + 64 * RECORD as u64;
+    let mut log = Log::create(Box::new(disk.clone()), identity, bytes).unwrap();
+    log.resume_at(0);
+    log.append(&std::array::from_fn::<_, { SECONDS as usize }, _>(|number| second(number as u64))).unwrap();
+    (Reserve::new(layout, 3_600_000, Ok((log, 0))), disk)
+}
+
+/// All is granted, and what happens to the disk happens before it is read.
+fn granted_over(spoil: impl FnOnce(&mut Vec<u8>)) -> (Reserve, u64) {
+    let (mut reserve, disk) = spilled();
+    let ids = reserve.stock().ids;
+    let job = reserve.plan_grant(FLOOR + 9_000, 0, true);
+    let Some(Job::Grant { from, upto, .. }) = job else { panic!("no grant is wanted") };
+    assert_eq!((from, upto), (0, SECONDS));
+    disk.tamper(spoil);
+    reserve.granted(from, Ok(upto), 0);
+    (reserve, ids)
+}
+
+#[test]
+fn what_was_granted_is_held() {
+    let (reserve, ids) = granted_over(|_| {});
+    assert_eq!((reserve.held(), reserve.tally.replayed, reserve.tally.wasted_grant), (ids, ids, 0));
+}
+
+#[test]
+fn a_granted_record_that_rotted_is_waste_and_the_others_are_held() {
+    let (reserve, ids) = granted_over(|bytes| bytes[RECORDS + 2 * RECORD] ^= 1);
+    let lost = second(2).ids();
+    assert_eq!((reserve.held(), reserve.tally.replayed), (ids - lost, ids));
+    assert_eq!((reserve.tally.damaged, reserve.tally.wasted_grant), (1, lost));
+}
+
+#[test]
+fn a_grant_that_cannot_be_read_at_all_is_waste() {
+    let (reserve, ids) = granted_over(|bytes| bytes.truncate(RECORDS));
+    assert!(!reserve.has_spill(), "{:?}", reserve.why_not);
+    assert_eq!((reserve.held(), reserve.tally.replayed, reserve.tally.wasted_grant), (0, ids, ids));
+}
