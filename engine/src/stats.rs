@@ -17,7 +17,7 @@ pub use latency::{Latency, whole_ms};
 pub struct Stats {
     /// Ids cut out of granted windows.
     pub minted: u64,
-    /// Ids taken back out of the spill after their extents were granted.
+    /// Ids taken back out of the spill after their extents were granted, with those whose records cannot be read any more.
     pub replayed: u64,
     /// Ids returned to callers.
     pub issued: u64,
@@ -57,7 +57,7 @@ pub struct Wasted {
     pub expired: u64,
     /// Scraps too small to be worth a record in the spill.
     pub trimmed: u64,
-    /// The spill could not take them: disk full, failed, or overwritten because it was full.
+    /// The spill could not take them: disk full, or failed.
     pub spill: u64,
     /// In records of a grant that could be read when they were written or found, and not any more.
     pub grant: u64,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{Client, ClientError, Harvest, Job, Ledger, Load, Order, Server, Work, clock, http};
+use xuid_tests::{Client, ClientError, Harvest, Job, Lag, Ledger, Load, Order, Server, Work, clock, http};
 
 use crate::cluster::{self, Cluster};
 use crate::site::LOADED;
@@ -20,8 +20,11 @@ const WINDOW_MAX: Duration = Duration::from_secs(20);
 const HEALED: Duration = Duration::from_secs(5);
 /// What a probe allows a request to wait: a refusal that is not given at once takes all of it.
 const WAIT: Duration = Duration::from_secs(2);
-/// Nobody who asks for ids of any order waits so long: a stall of the server, not of a busy machine.
-const STALLED: Duration = Duration::from_secs(5);
+/// Of two processors that three servers of Java share, and what the machine was late.
+const MEDIAN: Duration = Duration::from_millis(5);
+const P99: Duration = Duration::from_millis(50);
+/// A fifth of what the load asks for on a machine of its own: with half of each processor it gets three quarters.
+const LEAST_RATE: f64 = 20_000.0;
 
 /// Some 35,000 ids a second of any order; with what is below, more than 100,000 over three servers.
 const ANY: [Job; 2] = [
@@ -121,12 +124,12 @@ fn a_minute_without_ensemble_is_bridged_for_any_order_and_refused_at_once_for_th
     let of_now = cluster::finish(now, &mut ledger)?;
     probes.iter().flat_map(|probe| &probe.ids).for_each(|id| ledger.add_id(*id));
     println!("ensemble down: {}", ledger.check()?);
-    check_probes(&probes, down, up)?;
+    check_probes(&probes, down, up, &cluster.lag)?;
     for watch in &readiness.1 {
         check_readiness(watch, up.duration_since(readiness.0))?;
     }
     ensure!(of_now.iter().all(|harvest| !harvest.broken), "a connection broke");
-    check_any(&of_any)?;
+    check_any(&of_any, &cluster.lag)?;
     cluster.stop()
 }
 
@@ -137,6 +140,8 @@ fn outage(ensemble: &mut Ensemble, one: &Server, any: &[Load], now: &[Load]) -> 
     let start = (ids(any) + ids(now), clock::now());
     clock::idle(Duration::from_secs(5));
     let before = rate(start, ids(any) + ids(now));
+    let fewest = any.iter().chain(now).map(Load::fewest).min();
+    ensure!(fewest > Some(LOADED), "a connection of the load got {fewest:?} ids");
     ensemble.kill_all()?;
     let (down, start) = (clock::now(), (ids(any), clock::now()));
     // What one server has left, now and then.
@@ -154,11 +159,7 @@ fn outage(ensemble: &mut Ensemble, one: &Server, any: &[Load], now: &[Load]) -> 
         "ensemble down: {before:.0} ids/s before, {:.0} of any order while it was down",
         rate(start, ids(any))
     );
-    let fewest = any.iter().chain(now).map(Load::fewest).min();
-    ensure!(
-        fewest > Some(LOADED),
-        "a connection of the load got {fewest:?} ids before the ensemble went down"
-    );
+    ensure!(before > LEAST_RATE, "a load of {before:.0} ids/s is none");
     ensemble.start_all()?;
     ensemble.wait_leader(Duration::from_secs(30))?;
     let up = clock::now();
@@ -170,7 +171,7 @@ fn outage(ensemble: &mut Ensemble, one: &Server, any: &[Load], now: &[Load]) -> 
 }
 
 /// Refusals came at once, from the window's end to soon after the leader was back, and not otherwise.
-fn check_probes(probes: &[Probe], down: Instant, up: Instant) -> Result<()> {
+fn check_probes(probes: &[Probe], down: Instant, up: Instant, lag: &Lag) -> Result<()> {
     let mut waits: Vec<Duration> =
         probes.iter().flat_map(|probe| &probe.refusals).map(|refusal| refusal.1).collect();
     waits.sort_unstable();
@@ -192,7 +193,7 @@ fn check_probes(probes: &[Probe], down: Instant, up: Instant) -> Result<()> {
         ensure!(healed < HEALED, "refused for {healed:?} after the leader was back");
         ensure!(probe.successes.last().is_some_and(|last| *last > up), "nothing was issued after the outage");
     }
-    ensure!(median < WAIT / 20 && p99 < WAIT / 2, "a refusal took {median:?}, p99 {p99:?}");
+    ensure!(median < lag.allow(MEDIAN) && p99 < lag.allow(P99), "a refusal took {median:?}, p99 {p99:?}");
     Ok(())
 }
 
@@ -212,9 +213,6 @@ fn check_readiness(watch: &[(Duration, u16, String)], up: Duration) -> Result<()
 }
 
 /// Requests of any order never noticed.
-fn check_any(harvests: &[Harvest]) -> Result<()> {
-    let longest = harvests.iter().map(|harvest| harvest.longest).max().context("no load")?;
-    println!("ensemble down: ids of any order came after {longest:?} at most");
-    ensure!(longest < STALLED, "a request of any order waited {longest:?}");
-    cluster::unharmed(harvests).context("requests of any order")
+fn check_any(harvests: &[Harvest], lag: &Lag) -> Result<()> {
+    cluster::unharmed(harvests, lag).context("requests of any order")
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 use xuid_tests::zookeeper::{Ensemble, Tamper};
-use xuid_tests::{ClientError, Job, Load, Order, Serve, Server, Work, Xuid, clock, http};
+use xuid_tests::{ClientError, Job, Lag, Load, Order, Serve, Server, Work, Xuid, clock, http};
 
 use crate::cluster::WAIT;
 
@@ -42,6 +42,7 @@ pub(crate) struct Site {
     pub(crate) tamper: Tamper,
     pub(crate) url: String,
     pub(crate) home: TempDir,
+    pub(crate) lag: Lag,
 }
 
 impl Site {
@@ -57,7 +58,7 @@ impl Site {
         let ensemble = Ensemble::start(1)?;
         let tamper = Tamper::connect(&ensemble.connect_string())?;
         let url = ensemble.url(PATH);
-        Ok(Self { ensemble, tamper, url, home: TempDir::new()? })
+        Ok(Self { ensemble, tamper, url, home: TempDir::new()?, lag: Lag::watch() })
     }
 
     /// The path of a node of the registry: `w/3`.

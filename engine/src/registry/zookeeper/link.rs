@@ -9,7 +9,8 @@
 //! - I2 an answer that is certain (`Said`) is told from silence (`Lost`), after which the request may have been done
 //!   or may still be;
 //! - I3 every wait ends: a request's after [`Link::limit`], a leave-taking's after [`LEAVE`];
-//! - I4 a session whose client ended without a word is followed by another, like one that expired.
+//! - I4 a session whose client ended without a word, or does not understand its server, is followed by another, like
+//!   one that expired.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ pub(super) struct Link {
 }
 
 struct Session {
-    /// The client's own task for it ended (I4): its state stays what it was last, and nothing is answered any more.
+    /// Given up (I4): if the client's own task for it ended, its state stays what it was last, and nothing is answered.
     is_dead: Cell<bool>,
     /// Of the whole ensemble.
     root: Client,
@@ -200,6 +201,10 @@ impl Link {
         self.session = None;
         let states = client.state_watcher();
         let number = self.contact.begun();
+        // What was lost before the watcher was there is not told by it.
+        if client.state() == SessionState::Disconnected {
+            self.contact.told(&News::Lost("the connection to ZooKeeper was lost"));
+        }
         let watch = self.runtime().spawn(watch(states, self.contact.clone(), number));
         self.session =
             Some(Session { is_dead: Cell::new(false), root: connected, client: client.clone(), watch });
@@ -218,10 +223,11 @@ impl Link {
 
     /// What an answer that is an error means, for whoever asked and for the session.
     pub(super) fn failure(&self, error: Error) -> Failure {
-        // What the client answers in the name of a task that is gone (I4).
-        if let (Error::UnexpectedError(_), Some(session)) = (&error, &self.session) {
+        // What the client answers in the name of a task that is gone, and to what it cannot read (I4).
+        if let (Error::UnexpectedError(why), Some(session)) = (&error, &self.session) {
+            tracing::error!(why, "the ZooKeeper client failed; another session is begun");
             session.is_dead.set(true);
-            self.contact.told(&News::Lost("the ZooKeeper client ended, and another one is made"));
+            self.contact.told(&News::Lost(&format!("the ZooKeeper client failed: {why}")));
         }
         Failure::of(error)
     }
@@ -348,7 +354,7 @@ mod tests {
         assert_eq!(link.session.as_ref().unwrap().client.state(), SessionState::SyncConnected);
         assert!(matches!(look(&mut link), Failure::Lost(_)));
         assert!(link.connected().is_none());
-        assert!(link.contact().problem().unwrap().contains("the ZooKeeper client ended"));
+        assert!(link.contact().problem().unwrap().contains("the ZooKeeper client failed"));
         assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
         assert_eq!((link.contact().sessions(), link.contact().problem()), (2, None));
     }

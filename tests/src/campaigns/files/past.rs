@@ -149,17 +149,22 @@ fn records(file: &[u8]) -> Vec<(u64, u64)> {
 /// Where the ids went that a server found in its spill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Spent {
+    /// Granted, whether they could be read or not.
     replayed: u64,
-    /// Overwritten before they could be granted, or in a grant that failed. Other waste is of ids that left the spill,
-    /// or were never in it.
+    /// Of these, those that could not.
+    unread: u64,
+    /// Overwritten before they could be granted. Other waste is of ids that left the spill, or were never in it.
     wasted: u64,
 }
 
 impl Spent {
     fn on(page: &Metrics) -> Self {
         let cause = |name: &str| whole(page, &["xuid_wasted_ids", name]);
-        let wasted = cause("\"spill\"") + cause("\"grant\"");
-        Self { replayed: whole(page, &["xuid_spill_replayed_ids"]), wasted }
+        Self {
+            replayed: whole(page, &["xuid_spill_replayed_ids"]),
+            unread: cause("\"grant\""),
+            wasted: cause("\"spill\""),
+        }
     }
 
     /// Whether nothing of it is in the spill any more: what was found is granted first.
@@ -169,7 +174,7 @@ impl Spent {
 
     /// Of the ids that should have been found, those that were not, or were and did not come back out.
     fn lost_of(self, expected: u64, found: u64) -> u64 {
-        expected.saturating_sub(found.min(self.replayed))
+        expected.saturating_sub(found.min(self.replayed.saturating_sub(self.unread)))
     }
 }
 
@@ -183,12 +188,16 @@ mod tests {
     use super::*;
 
     fn spent(replayed: u64, spill: u64, thread: u64) -> Spent {
+        spent_of(replayed, 0, spill, thread)
+    }
+
+    fn spent_of(replayed: u64, grant: u64, spill: u64, thread: u64) -> Spent {
         Spent::on(&Metrics::parse(&format!(
             "xuid_spill_replayed_ids_total {replayed}\n\
              xuid_wasted_ids_total{{cause=\"thread\"}} {thread}\n\
              xuid_wasted_ids_total{{cause=\"trimmed\"}} 7\n\
              xuid_wasted_ids_total{{cause=\"spill\"}} {spill}\n\
-             xuid_wasted_ids_total{{cause=\"grant\"}} 0\n"
+             xuid_wasted_ids_total{{cause=\"grant\"}} {grant}\n"
         )))
     }
 
@@ -197,6 +206,7 @@ mod tests {
         assert!(!spent(600, 0, 5_000).is_all_of(1_000));
         assert!(spent(1_000, 0, 0).is_all_of(1_000));
         assert!(spent(600, 400, 0).is_all_of(1_000));
+        assert!(!spent_of(600, 400, 0, 0).is_all_of(1_000));
     }
 
     #[test]
@@ -204,6 +214,7 @@ mod tests {
         assert_eq!(spent(1_000, 0, 9).lost_of(1_000, 1_000), 0);
         assert_eq!(spent(600, 400, 9).lost_of(1_000, 1_000), 400);
         assert_eq!(spent(900, 0, 9).lost_of(1_000, 900), 100);
+        assert_eq!(spent_of(1_000, 400, 0, 9).lost_of(1_000, 1_000), 400);
         // What this life itself spilled comes back, too.
         assert_eq!(spent(3_000, 0, 9).lost_of(1_000, 900), 100);
     }
