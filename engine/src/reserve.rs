@@ -296,8 +296,8 @@ impl Reserve {
                 let mut found = Vec::new();
                 // What an append to a full log has overwritten meanwhile is gone, and counted there.
                 let readable = from.max(log.tail())..upto.max(log.tail());
-                let all = log.peek_stock(readable.clone());
-                let read = log.read(readable, &mut found);
+                let read = log.read(readable.clone(), &mut found);
+                let read = read.map_err(|error| (error, log.peek_stock(readable).ids));
                 crash_point!(ExtentsRead);
                 log.resume_at(upto);
                 self.mark = upto;
@@ -308,9 +308,9 @@ impl Reserve {
                         self.tally.damaged += damage.records;
                         damage.ids
                     }
-                    Err(error) => {
+                    Err((error, unread)) => {
                         self.abandon(&format!("a read failed: {}", with_source(&error)));
-                        all.ids
+                        unread
                     }
                 };
                 // Granted and not to be read: nobody else gets them either.

@@ -6,12 +6,9 @@ use super::*;
 use crate::layout::Layout;
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::{ClusterId, Genesis, Registry, Token};
-use crate::simulation::{Armed, Blow, Fuse, FusedClock, Point, SimClock, Time};
+use crate::simulation::{Armed, Fuse, FusedClock, SimClock, Time};
 
 const SPILL: SpillId = SpillId::from_bytes([2; 16]);
-
-/// The next reading of the clock panics.
-const AT_THE_CLOCK: Armed = Armed { point: Point::Clock, after: 0, blow: Blow::Panic };
 
 fn registrar() -> (Registrar, MemoryRegistry, Arc<Fuse>) {
     let cluster = ClusterId::from_bytes([1; 16]);
@@ -129,7 +126,7 @@ fn a_process_that_may_have_a_copy_is_somebody_else_also_after_a_panic() {
     let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
     let before = registry.worker(worker).unwrap().record.token;
     for job in [Job::Look, Job::Forget { worker: 3 }, Job::Disown] {
-        fuse.arm(Some(AT_THE_CLOCK));
+        fuse.arm(Some(Armed::NEXT_READING_PANICS));
         registrar.run_whatever_happens(job);
         assert!(!fuse.take_fallen().is_empty(), "it did panic");
     }

@@ -63,6 +63,11 @@ pub(crate) struct Armed {
     pub(crate) blow: Blow,
 }
 
+impl Armed {
+    /// For tests of what a panic anywhere in the engine's own code leaves behind.
+    pub(crate) const NEXT_READING_PANICS: Self = Self { point: Point::Clock, after: 0, blow: Blow::Panic };
+}
+
 #[derive(Debug, Default)]
 struct State {
     armed: Option<Armed>,

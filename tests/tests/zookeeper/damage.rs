@@ -8,7 +8,7 @@ use xuid_tests::proxy::{Proxy, Way};
 use xuid_tests::{Harvest, Ledger, Load, Server, clock};
 
 use crate::cluster;
-use crate::site::{LOADED, SOON, Site, WINDOW_MAX, load, sum, wait_other_worker, worker};
+use crate::site::{SOON, Site, WINDOW_MAX, check_load, load, sum, wait_other_worker, worker};
 
 /// Enough of any order to be granted all that lies in a spill of some seconds.
 const MUCH: u64 = 25_000_000;
@@ -19,9 +19,7 @@ fn finish(story: &str, loads: Vec<Load>) -> Result<Vec<Harvest>> {
     let harvests = cluster::finish(loads, &mut ledger)?;
     let refusals: u64 = harvests.iter().map(|harvest| harvest.refusals).sum();
     println!("{story}: {}, {refusals} refusals", ledger.check()?);
-    let fewest = harvests.iter().map(|harvest| harvest.tape.ids()).min();
-    ensure!(fewest > Some(LOADED), "a connection got {fewest:?} ids");
-    ensure!(!harvests.iter().any(|harvest| harvest.broken), "a connection broke");
+    check_load(&harvests)?;
     Ok(harvests)
 }
 

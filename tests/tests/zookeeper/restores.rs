@@ -8,7 +8,7 @@ use xuid_tests::zookeeper::Backup;
 use xuid_tests::{Ledger, Load, Server, clock, folder};
 
 use crate::cluster;
-use crate::site::{LOADED, OUT_OF_REACH, SOON, Site, is_long, load, wait_refusing};
+use crate::site::{OUT_OF_REACH, SOON, Site, check_load, is_long, load, wait_refusing};
 
 /// A fenced registry serves again within this.
 const FENCED: Duration = Duration::from_secs(150);
@@ -62,9 +62,7 @@ fn serve_again(servers: &[&Server], ledger: &mut Ledger) -> Result<()> {
 
 fn finish(loads: Vec<Load>, ledger: &mut Ledger) -> Result<()> {
     let harvests = cluster::finish(loads, ledger)?;
-    let fewest = harvests.iter().map(|harvest| harvest.tape.ids()).min();
-    ensure!(fewest > Some(LOADED), "a connection got {fewest:?} ids");
-    ensure!(!harvests.iter().any(|harvest| harvest.broken), "a connection broke");
+    check_load(&harvests)?;
     ledger.check()?;
     Ok(())
 }

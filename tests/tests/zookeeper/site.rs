@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 use xuid_tests::zookeeper::{Ensemble, Tamper};
-use xuid_tests::{ClientError, Job, Lag, Load, Order, Serve, Server, Work, Xuid, clock, http};
+use xuid_tests::{ClientError, Harvest, Job, Lag, Load, Order, Serve, Server, Work, Xuid, clock, http};
 
 use crate::cluster::WAIT;
 
@@ -156,6 +156,14 @@ pub(crate) fn load(server: &Server) -> Result<Load> {
     let load = Load::start(server.addr, &jobs);
     clock::wait_until("every order is served", SOON, || Ok(load.fewest() > LOADED))?;
     Ok(load)
+}
+
+/// Fails if a connection of such a load got hardly anything, or broke.
+pub(crate) fn check_load(harvests: &[Harvest]) -> Result<()> {
+    let fewest = harvests.iter().map(|harvest| harvest.tape.ids()).min();
+    ensure!(fewest > Some(LOADED), "a connection got {fewest:?} ids");
+    ensure!(!harvests.iter().any(|harvest| harvest.broken), "a connection broke");
+    Ok(())
 }
 
 /// The one worker that a server holds.

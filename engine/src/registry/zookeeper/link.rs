@@ -38,6 +38,8 @@ const GIVE_UP_NS: u64 = 2_000_000_000;
 /// something to hand back for each worker, must not take one for each.
 const PATIENCE_NS: u64 = 500_000_000;
 
+const DISCONNECTED: News<'static> = News::Lost("the connection to ZooKeeper was lost");
+
 /// Why there is no answer.
 #[derive(Debug, Clone)]
 pub(super) enum Failure {
@@ -203,7 +205,7 @@ impl Link {
         let number = self.contact.begun();
         // What was lost before the watcher was there is not told by it.
         if client.state() == SessionState::Disconnected {
-            self.contact.told(&News::Lost("the connection to ZooKeeper was lost"));
+            self.contact.told(&DISCONNECTED);
         }
         let watch = self.runtime().spawn(watch(states, self.contact.clone(), number));
         self.session =
@@ -265,7 +267,7 @@ async fn watch(mut states: StateWatcher, contact: Arc<Contact>, session: u64) {
         let state = states.changed().await;
         let news = match state {
             SessionState::SyncConnected => News::Resumed,
-            SessionState::Disconnected => News::Lost("the connection to ZooKeeper was lost"),
+            SessionState::Disconnected => DISCONNECTED,
             SessionState::ConnectedReadOnly => {
                 News::Lost("the ZooKeeper server is read-only: it has no quorum")
             }

@@ -12,13 +12,10 @@ use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::settings::Settings;
 use crate::simulation::clock::{SimClock, Time};
-use crate::simulation::fuse::{Armed, Blow, Fuse, FusedClock, Point};
+use crate::simulation::fuse::{Armed, Fuse, FusedClock};
 use crate::simulation::history::{BEGIN, MS, SECOND};
 use crate::tenure::Window;
 use crate::{Engine, Layout, stock};
-
-/// The next reading of the clock panics.
-const AT_THE_CLOCK: Armed = Armed { point: Point::Clock, after: 0, blow: Blow::Panic };
 
 fn engine() -> (Assembly, Arc<Fuse>, Arc<Time>) {
     let time = Time::new(BEGIN);
@@ -58,10 +55,10 @@ fn a_panic_of_the_producer_takes_requests_down() {
         time.pass(5 * MS);
         let ring = &assembly.shared.ring;
         assert!(ring.take(&mut ring.cursor(0)).asked, "an empty partition is asked for");
-        fuse.arm(Some(AT_THE_CLOCK));
+        fuse.arm(Some(Armed::NEXT_READING_PANICS));
         assembly.producer.turn_whatever_happens();
         assert!(!fuse.take_fallen().is_empty(), "it did panic");
-        fuse.arm(Some(AT_THE_CLOCK));
+        fuse.arm(Some(Armed::NEXT_READING_PANICS));
         assembly.registrar.run_whatever_happens(Job::Look);
         assert_eq!(Engine::new(assembly.shared.clone(), Vec::new()).stats().panics, 2);
         let asked = ring.take(&mut ring.cursor(0)).asked;
@@ -99,7 +96,7 @@ fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
         let mut handle = engine.handle();
         let mut seen: std::collections::HashSet<_> = (0..3).map(|_| handle.next_id().unwrap()).collect();
         assembly.shared.void_hands();
-        fuse.arm(Some(AT_THE_CLOCK));
+        fuse.arm(Some(Armed::NEXT_READING_PANICS));
         let call = std::panic::AssertUnwindSafe(|| handle.next_id());
         assert!(std::panic::catch_unwind(call).is_err());
         if goes_on {
