@@ -3,9 +3,6 @@
 //! A [`Worker`] runs its calls in one loop of its own, so that a subject is measured as a caller would compile it,
 //! and one virtual call a batch is all that the measuring costs.
 
-use std::hint::black_box;
-use std::sync::atomic::{Ordering, compiler_fence};
-
 /// What a subject stands for in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -68,24 +65,19 @@ pub fn single<'a>(call: impl FnMut() -> u64 + 'a) -> Box<dyn Worker + 'a> {
     Box::new(Single(Some(call)))
 }
 
-/// Where measured ids go: cheaper than `black_box`, which writes each to memory, and as honest. Every id is used, and
-/// after each the compiler must assume that other code ran: what a subject keeps in memory is written and read again.
-#[derive(Debug, Default)]
-pub struct Sink(u64);
-
-impl Sink {
-    /// Uses an id.
-    #[inline]
-    pub fn take(&mut self, id: u64) {
-        self.0 ^= id;
-        compiler_fence(Ordering::SeqCst);
+/// Uses an id at the price of no instruction: it is in a register, and the compiler must assume that other code ran, so
+/// that what a subject keeps in memory is written and read again. `black_box` writes each id to memory, and a sum of the
+/// ids waits for itself: an id a cycle and no more, except where the compiler sees a way to add them up in pairs.
+#[inline]
+#[expect(unsafe_code, reason = "there is no safe way to use a value without an instruction")]
+pub(crate) fn consume(id: u64) {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    // SAFETY: it is empty.
+    unsafe {
+        std::arch::asm!("/* {id} */", id = in(reg) id, options(nostack, preserves_flags));
     }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        black_box(self.0);
-    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    std::hint::black_box(id);
 }
 
 /// Does `$body` so many times, eight in a row. The fastest subjects are loops of ten instructions, and whether those lie
@@ -128,8 +120,7 @@ struct Single<F>(Option<F>);
 
 impl<F: FnMut() -> u64> Worker for Single<F> {
     fn run(&mut self, calls: u64) {
-        let mut sink = Sink::default();
-        local!(self.0, call => repeat!(calls, sink.take(call())));
+        local!(self.0, call => repeat!(calls, consume(call())));
     }
 
     fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {

@@ -6,10 +6,13 @@
 //! # Invariants
 //! - I1 a connection never has more requests in flight than its window, and exactly that many while it is measured;
 //! - I2 a reply that is not the one hoped for ends the run: a figure never contains refusals;
-//! - I3 at the end every request was answered before the connection closes, so that nothing spills into the next run.
+//! - I3 at the end every request was answered before the connection closes, so that nothing spills into the next run;
+//! - I4 nobody waits for more than is in flight: a full window's replies come to the low water, and the last are taken
+//!   without one.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -41,6 +44,8 @@ pub struct Load {
     pub warm_up: Duration,
     /// Measured.
     pub span: Duration,
+    /// Bytes below which a connection's replies are not worth waking for; at most what a window's replies come to.
+    pub low_water: usize,
 }
 
 /// What came of it.
@@ -152,6 +157,7 @@ impl Driver {
             stream.set_nodelay(true)?;
             dialect.greet(&mut stream)?;
             stream.set_nonblocking(true)?;
+            set_low_water(&stream, load.low_water)?;
             epoll::add(&epoll, &stream, EventData::new_u64(index as u64), EventFlags::IN)?;
             lanes.push(Lane {
                 stream,
@@ -273,9 +279,25 @@ impl Driver {
     fn stop<D: Dialect>(&mut self, dialect: &mut D) -> Result<()> {
         self.refill = false;
         self.latency = None;
+        for lane in &self.lanes {
+            // I4
+            set_low_water(&lane.stream, 1)?;
+        }
         while self.lanes.iter().any(|lane| lane.in_flight > 0) {
             self.turn(dialect)?;
         }
         Ok(())
     }
+}
+
+/// Has a reader of the socket sleep until so many bytes are there. A thread that is woken for the first piece of a
+/// reply, and again for the rest, costs a server that shares a machine with it more than the server's own work.
+#[expect(unsafe_code, reason = "rustix has no SO_RCVLOWAT")]
+pub(super) fn set_low_water(stream: &TcpStream, bytes: usize) -> std::io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).map_err(std::io::Error::other)?;
+    let len = size_of_val(&bytes) as libc::socklen_t;
+    let (socket, value) = (stream.as_raw_fd(), (&raw const bytes).cast());
+    // SAFETY: the socket is open, and `value` points to as many bytes as are said.
+    let done = unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, value, len) };
+    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xuid_engine::{Engine, Id, IdError, Order};
 
 use crate::land::{Farm, drain};
-use crate::subject::{Fixture, Kind, Sink, Subject, Supply, Worker, local, repeat};
+use crate::subject::{Fixture, Kind, Subject, Supply, Worker, consume, local, repeat};
 
 /// Ids a call for a run asks for: a whole tick of the default layout.
 const RUN: u32 = 4_096;
@@ -147,11 +147,11 @@ struct Single<'a, F> {
 
 impl<F: FnMut() -> Result<Id, IdError>> Worker for Single<'_, F> {
     fn run(&mut self, calls: u64) {
-        let (mut refused, mut sink) = (0, Sink::default());
+        let mut refused = 0;
         local!(self.call, call => repeat!(
             calls,
             match call() {
-                Ok(id) => sink.take(id.raw()),
+                Ok(id) => consume(id.raw()),
                 Err(_) => refused += 1,
             }
         ));

@@ -1,6 +1,6 @@
 //! Ids of 128 bits, folded to 64 for counting duplicates.
 
-use crate::subject::{Fixture, Sink, Worker, repeat};
+use crate::subject::{Fixture, Worker, consume, repeat};
 
 /// An odd constant, so that multiplying by it is a bijection of 128 bits: the golden ratio's fraction.
 const MIX: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
@@ -40,10 +40,9 @@ struct Calls<C>(C);
 
 impl<C: FnMut() -> u128> Worker for Calls<C> {
     fn run(&mut self, calls: u64) {
-        let mut sink = Sink::default();
         repeat!(calls, {
             let id = (self.0)();
-            sink.take(id as u64 ^ (id >> 64) as u64);
+            consume(id as u64 ^ (id >> 64) as u64);
         });
     }
 

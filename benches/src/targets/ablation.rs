@@ -8,7 +8,7 @@ use xuid_engine::{Engine, Floor, Tiers};
 use super::{ROUNDS, figure};
 use crate::land::{Farm, drain};
 use crate::measure::rate;
-use crate::subject::{Sink, repeat};
+use crate::subject::{consume, repeat};
 
 /// One measurement.
 const SPAN: Duration = Duration::from_millis(250);
@@ -56,11 +56,10 @@ pub fn print() -> Result<()> {
 
 fn burst(engine: &Engine, threads: usize) -> f64 {
     let run = |engine: &mut Engine, calls| {
-        let mut sink = Sink::default();
         repeat!(
             calls,
             match engine.next_id() {
-                Ok(id) => sink.take(id.raw()),
+                Ok(id) => consume(id.raw()),
                 Err(error) => panic!("the figure is void: {error}"),
             }
         );
