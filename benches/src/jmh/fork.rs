@@ -8,9 +8,9 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -27,7 +27,7 @@ const CHECK_TIME: Duration = Duration::from_millis(400);
 /// What a measured thread does next.
 #[derive(Debug, Clone, Copy)]
 enum Task {
-    Collect { want: u64, deadline: Instant },
+    Collect { want: u64, at_most: Duration },
     Rate(Interval),
     Times(Interval, u64),
     Clock,
@@ -117,12 +117,16 @@ impl<'a> Crew<'a> {
 
     /// How many ids the threads collected together, and how many of them had come before.
     fn check(&self) -> anyhow::Result<(u64, u64)> {
-        let task = Task::Collect { want: CHECKED_IDS, deadline: now() + CHECK_TIME };
+        let task = Task::Collect { want: CHECKED_IDS, at_most: CHECK_TIME };
         let mut all = Vec::new();
         for answer in self.told(task)? {
             let Answer::Ids(mut ids) = answer else { bail!("a thread answered something else than ids") };
             all.append(&mut ids);
         }
+        ensure!(
+            !all.is_empty(),
+            "no id came within {CHECK_TIME:?}: there is nothing to look for duplicates in"
+        );
         Ok((all.len() as u64, duplicates(&mut all)))
     }
 
@@ -174,7 +178,9 @@ fn obey(
     let (mut pace, watch) = (Pace::new(), Stopwatch::new());
     for task in tasks {
         let answer = match task {
-            Task::Collect { want, deadline } => {
+            Task::Collect { want, at_most } => {
+                // From here: a worker may have taken a second to set up.
+                let deadline = now() + at_most;
                 Answer::Ids(timing::collect(worker, ids_per_call, want, deadline, &mut pace))
             }
             Task::Rate(interval) => {
