@@ -1,11 +1,11 @@
 //! What a child process of a benchmark does: an echo of NEXT's frame sizes, numbers in the frames of ARRAY, or a stream
 //! of bytes. Each stands for what any server could reach on this machine.
 
-use std::cell::RefCell;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 
 use anyhow::{Result, bail};
+use rustix::event::epoll::{self, EventData, EventFlags};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -53,19 +53,16 @@ pub fn serve_if_asked() -> Result<bool> {
         std::process::exit(0);
     });
     match role.to_str() {
-        Some("echo") => serve(echo_one)?,
-        Some("numbers") => serve(number_one)?,
+        Some("echo") => echo()?,
+        Some("numbers") => numbers()?,
         Some("stream") => stream()?,
         _ => bail!("{VARIABLE} is {}, and that is no role", role.display()),
     }
     Ok(true)
 }
 
-/// The runtime that the server uses where it has one core.
-fn serve<F>(one: fn(TcpStream) -> F) -> Result<()>
-where
-    F: Future<Output = std::io::Result<()>> + Send + 'static,
-{
+/// On the runtime that the server uses where it has one core.
+fn echo() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -73,7 +70,7 @@ where
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            tokio::spawn(one(stream));
+            tokio::spawn(echo_one(stream));
         }
     })
 }
@@ -96,40 +93,67 @@ async fn echo_one(mut stream: TcpStream) -> std::io::Result<()> {
 const ARRAY_REQUEST: usize = HEADER_LEN + 12;
 const ARRAY_REPLY: usize = ArraySlots::frame_len(ARRAY_COUNT);
 
-thread_local! {
-    /// One output for all connections, so that it stays in the cache.
-    static NUMBERS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+/// A loop without a runtime: what it cannot do no server can.
+fn numbers() -> Result<()> {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    announce(listener.local_addr()?)?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    let mut clients = Vec::<Counted>::new();
+    let (mut input, mut output, mut first) = (vec![0; 64 * 1024], Vec::new(), 1);
+    let mut events = Vec::with_capacity(64);
+    loop {
+        events.clear();
+        epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None)?;
+        for event in &events {
+            if event.data.u64() == LISTENER {
+                let client = Counted::greet(&listener, &mut input)?;
+                epoll::add(&epoll, &client.stream, EventData::new_u64(clients.len() as u64), EventFlags::IN)?;
+                clients.push(client);
+            } else {
+                let client = &mut clients[event.data.u64() as usize];
+                if !client.answer(&mut input, &mut output, &mut first) {
+                    epoll::delete(&epoll, &client.stream)?;
+                }
+            }
+        }
+    }
 }
 
-async fn number_one(mut stream: TcpStream) -> std::io::Result<()> {
-    let (mut input, mut at, mut first) = (vec![0; 64 * 1024], 0, 1);
-    // The greeting, whatever it says.
-    let _ = stream.read(&mut input).await?;
-    stream.write_all(&Header::reply(Op::Hello, 0, 0).encode()).await?;
-    loop {
-        let read = stream.read(&mut input[at..]).await?;
-        if read == 0 {
-            return Ok(());
+/// What the listener is called among the clients.
+const LISTENER: u64 = u64::MAX;
+
+/// A client that is sent numbers.
+struct Counted {
+    stream: std::net::TcpStream,
+    /// Bytes of a request that is not whole yet.
+    begun: usize,
+}
+
+impl Counted {
+    fn greet(listener: &std::net::TcpListener, input: &mut [u8]) -> Result<Self> {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        // The greeting, whatever it says.
+        let _ = stream.read(input)?;
+        stream.write_all(&Header::reply(Op::Hello, 0, 0).encode())?;
+        Ok(Self { stream, begun: 0 })
+    }
+
+    /// Answers what can be read now; false when the client is gone.
+    fn answer(&mut self, input: &mut [u8], output: &mut Vec<u8>, first: &mut u64) -> bool {
+        let read = self.stream.read(input).unwrap_or(0);
+        let frames = (self.begun + read) / ARRAY_REQUEST;
+        self.begun = (self.begun + read) % ARRAY_REQUEST;
+        let len = frames * ARRAY_REPLY;
+        output.resize(output.len().max(len), 0);
+        for frame in output[..len].chunks_mut(ARRAY_REPLY) {
+            let mut slots = ArraySlots::begin(frame, 0, ARRAY_COUNT);
+            slots.run(*first, ARRAY_COUNT);
+            slots.finish();
+            *first += u64::from(ARRAY_COUNT);
         }
-        let frames = (at + read) / ARRAY_REQUEST;
-        at = (at + read) % ARRAY_REQUEST;
-        // What the socket does not take at once, which is seldom, is copied and written later.
-        let rest = NUMBERS.with_borrow_mut(|output| {
-            let len = frames * ARRAY_REPLY;
-            output.resize(output.len().max(len), 0);
-            for frame in output[..len].chunks_mut(ARRAY_REPLY) {
-                let mut slots = ArraySlots::begin(frame, 0, ARRAY_COUNT);
-                slots.run(first, ARRAY_COUNT);
-                slots.finish();
-                first += u64::from(ARRAY_COUNT);
-            }
-            match stream.try_write(&output[..len]) {
-                Ok(written) => Ok(output[written..len].to_vec()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(output[..len].to_vec()),
-                Err(error) => Err(error),
-            }
-        })?;
-        stream.write_all(&rest).await?;
+        read > 0 && self.stream.write_all(&output[..len]).is_ok()
     }
 }
 

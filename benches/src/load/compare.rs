@@ -196,8 +196,8 @@ fn next_row(rounds: usize) -> Result<Row> {
     })
 }
 
-/// Against the stream, and beside a server on the same runtime that does nothing but write consecutive numbers: what
-/// any server could reach that answers requests with ids. The replies and the stream are read alike.
+/// Against the stream, and beside a bare loop that does nothing but write consecutive numbers: what any server could reach
+/// that answers requests with ids. The replies and the stream are read alike.
 fn array_row(rounds: usize, path: &str, low_water: usize) -> Result<Row> {
     let (xuid, stream) = (Server::xuid()?, Server::own(Role::Stream)?);
     let numbers = Server::own(Role::Numbers)?;
@@ -218,7 +218,7 @@ fn array_row(rounds: usize, path: &str, low_water: usize) -> Result<Row> {
     let figures = versus(&ours, &theirs, "the raw stream", ("GB/s", 1e9));
     Ok(Row {
         path: path.to_owned(),
-        figures: format!("{figures}; {} of a server that only writes numbers", bare.text(1e9)),
+        figures: format!("{figures}; {} of a bare loop that only writes numbers", bare.text(1e9)),
         ratio,
         target: "at least 0.9 x".to_owned(),
         met: ratio >= 0.9,
