@@ -67,21 +67,26 @@ impl Ring {
         Cursor(((n % PARTITIONS) * self.partition_len() + lap % self.partition_len()) % self.slots.len())
     }
 
-    /// Takes the next block on the way.
+    /// Takes the next block on the way. Who comes to the end of a partition asks for it, and who finds nothing: then
+    /// another walks just ahead, and the walk goes on in the next partition. Slots found empty before a full one are no
+    /// reason to ask: two threads that walk side by side find every second slot empty, and each request would have the
+    /// producer look at a whole partition for it.
     pub(crate) fn take(&self, cursor: &mut Cursor) -> Found {
-        let mut asked = false;
+        let (mut asked, mut partition) = (false, 0);
         for _ in 0..LOOK.min(self.slots.len()) {
             let at = cursor.0;
             cursor.0 = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+            partition = at / self.partition_len();
             let block = self.swap_out(at);
-            let end_of_partition = (at + 1).is_multiple_of(self.partition_len());
-            if end_of_partition || block.is_none() {
-                asked |= self.ask(at / self.partition_len());
+            if (at + 1).is_multiple_of(self.partition_len()) {
+                asked |= self.ask(partition);
             }
             if block.is_some() {
                 return Found { block, asked };
             }
         }
+        asked |= self.ask(partition);
+        cursor.0 = (partition + 1) % PARTITIONS * self.partition_len();
         Found { block: None, asked }
     }
 
@@ -215,6 +220,39 @@ mod tests {
         let nothing = ring.take(&mut cursor);
         assert!(nothing.block.is_none() && nothing.asked, "the next partition is asked for too");
         assert!(!ring.take(&mut ring.cursor(0)).asked, "asking twice is one task");
+    }
+
+    #[test]
+    fn threads_that_walk_side_by_side_ask_at_the_end_only() {
+        let ring = Ring::new(PARTITIONS * 2 * LOOK);
+        assert_eq!(ring.refill(0, blocks(99)).blocks, 2 * LOOK as u64);
+        let mut cursors = [ring.cursor(0), ring.cursor(0)];
+        let asked = |at: usize, cursors: &mut [Cursor; 2]| {
+            let found = ring.take(&mut cursors[at]);
+            assert!(found.block.is_some());
+            found.asked
+        };
+        for at in (0..LOOK - 1).flat_map(|_| [0, 1]) {
+            assert!(!asked(at, &mut cursors), "every second slot is empty, and nobody is to come for one");
+        }
+        assert!(!asked(0, &mut cursors));
+        assert!(asked(1, &mut cursors), "the last slot");
+    }
+
+    #[test]
+    fn a_walk_that_finds_nothing_asks_and_goes_on_in_the_next_partition() {
+        let ring = Ring::new(PARTITIONS * 2 * LOOK);
+        let mut next = blocks(99);
+        assert_eq!(ring.refill(1, &mut next).blocks, 2 * LOOK as u64);
+        let mut cursor = ring.cursor(0);
+        let nothing = ring.take(&mut cursor);
+        assert!(nothing.block.is_none() && nothing.asked && ring.is_asked(0));
+        let found = ring.take(&mut cursor);
+        assert_eq!(found.block.map(|block| block.into_run().raw()), Some(8), "the first slot of the next");
+        assert!(!found.asked);
+        let mut last = ring.cursor(PARTITIONS - 1);
+        assert!(ring.take(&mut last).asked && ring.is_asked(PARTITIONS - 1));
+        assert_eq!(last.0, 0, "after the last partition comes the first");
     }
 
     #[test]
