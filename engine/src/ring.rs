@@ -1,7 +1,7 @@
 //! Tier 1: padded slots in partitions, each slot a block of ids that is taken by one swap.
 //!
 //! Callers take; the producer refills and sweeps. There is no shared cursor: every thread walks from a place of
-//! its own, so threads meet on a slot's line only by chance.
+//! its own, so threads seldom meet on a slot's line.
 //!
 //! # Invariants
 //! - I1 a slot's word is zero or a whole [`Block`]; whoever swaps a non-zero word out owns all of it (U5);
@@ -68,9 +68,10 @@ impl Ring {
     }
 
     /// Takes the next block on the way. Who comes to the end of a partition asks for it, and who finds nothing: then
-    /// another walks just ahead, and the walk goes on in the next partition. Slots found empty before a full one are no
-    /// reason to ask: two threads that walk side by side find every second slot empty, and each request would have the
-    /// producer look at a whole partition for it.
+    /// another walks just ahead, or the ring runs dry, and the walk goes on as far into the next partition. That way who
+    /// finds nothing comes by every slot in the end. Slots found empty before a full one are no reason to ask: two threads
+    /// that walk side by side find every second slot empty, and each request would have the producer look at a whole
+    /// partition for it.
     pub(crate) fn take(&self, cursor: &mut Cursor) -> Found {
         let (mut asked, mut partition) = (false, 0);
         for _ in 0..LOOK.min(self.slots.len()) {
@@ -86,7 +87,7 @@ impl Ring {
             }
         }
         asked |= self.ask(partition);
-        cursor.0 = (partition + 1) % PARTITIONS * self.partition_len();
+        cursor.0 = (cursor.0 + self.partition_len()) % self.slots.len();
         Found { block: None, asked }
     }
 
@@ -242,17 +243,30 @@ mod tests {
     #[test]
     fn a_walk_that_finds_nothing_asks_and_goes_on_in_the_next_partition() {
         let ring = Ring::new(PARTITIONS * 2 * LOOK);
-        let mut next = blocks(99);
-        assert_eq!(ring.refill(1, &mut next).blocks, 2 * LOOK as u64);
+        assert_eq!(ring.refill(1, blocks(99)).blocks, 2 * LOOK as u64);
         let mut cursor = ring.cursor(0);
         let nothing = ring.take(&mut cursor);
         assert!(nothing.block.is_none() && nothing.asked && ring.is_asked(0));
         let found = ring.take(&mut cursor);
-        assert_eq!(found.block.map(|block| block.into_run().raw()), Some(8), "the first slot of the next");
+        assert_eq!(
+            found.block.map(|block| block.into_run().raw()),
+            Some(8 * (LOOK as u64 + 1)),
+            "as far into it"
+        );
         assert!(!found.asked);
-        let mut last = ring.cursor(PARTITIONS - 1);
-        assert!(ring.take(&mut last).asked && ring.is_asked(PARTITIONS - 1));
-        assert_eq!(last.0, 0, "after the last partition comes the first");
+    }
+
+    #[test]
+    fn who_finds_nothing_comes_by_every_slot() {
+        for place in 0..PARTITIONS {
+            let ring = Ring::new(SLOTS);
+            ring.refill(2, blocks(700));
+            // One block is left, far from where anybody begins.
+            let begin = 2 * ring.partition_len();
+            (begin..begin + 699).for_each(|at| drop(ring.swap_out(at)));
+            let mut cursor = ring.cursor(place);
+            assert!((0..SLOTS / LOOK).any(|_| ring.take(&mut cursor).block.is_some()), "from place {place}");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What a child process of a benchmark does: an echo of NEXT's frame sizes, numbers in the frames of ARRAY, or a stream
-//! of bytes. Each stands for what any server could reach on this machine.
+//! What a child process of a benchmark does: an echo of NEXT's frame sizes, numbers in the frames of ARRAY, the same
+//! frames with nothing written into them, or a stream of bytes.
 
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
@@ -26,6 +26,8 @@ pub(super) enum Role {
     Echo,
     /// Answers each ARRAY with the next 4,096 numbers, without looking at it.
     Numbers,
+    /// Answers each ARRAY with the same bytes, which are written once.
+    Copies,
     /// Writes a MB at a time to whoever connects.
     Stream,
 }
@@ -35,6 +37,7 @@ impl Role {
         match self {
             Self::Echo => "echo",
             Self::Numbers => "numbers",
+            Self::Copies => "copies",
             Self::Stream => "stream",
         }
     }
@@ -54,7 +57,8 @@ pub fn serve_if_asked() -> Result<bool> {
     });
     match role.to_str() {
         Some("echo") => echo()?,
-        Some("numbers") => numbers()?,
+        Some("numbers") => arrays(true)?,
+        Some("copies") => arrays(false)?,
         Some("stream") => stream()?,
         _ => bail!("{VARIABLE} is {}, and that is no role", role.display()),
     }
@@ -93,8 +97,8 @@ async fn echo_one(mut stream: TcpStream) -> std::io::Result<()> {
 const ARRAY_REQUEST: usize = HEADER_LEN + 12;
 const ARRAY_REPLY: usize = ArraySlots::frame_len(ARRAY_COUNT);
 
-/// A loop without a runtime: what it cannot do no server can.
-fn numbers() -> Result<()> {
+/// A loop without a runtime. With `count` it writes numbers into its replies, at its first reply of a length otherwise.
+fn arrays(count: bool) -> Result<()> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     announce(listener.local_addr()?)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -112,7 +116,7 @@ fn numbers() -> Result<()> {
                 clients.push(client);
             } else {
                 let client = &mut clients[event.data.u64() as usize];
-                if !client.answer(&mut input, &mut output, &mut first) {
+                if !client.answer(&mut input, &mut output, &mut first, count) {
                     epoll::delete(&epoll, &client.stream)?;
                 }
             }
@@ -141,13 +145,14 @@ impl Counted {
     }
 
     /// Answers what can be read now; false when the client is gone.
-    fn answer(&mut self, input: &mut [u8], output: &mut Vec<u8>, first: &mut u64) -> bool {
+    fn answer(&mut self, input: &mut [u8], output: &mut Vec<u8>, first: &mut u64, count: bool) -> bool {
         let read = self.stream.read(input).unwrap_or(0);
         let frames = (self.begun + read) / ARRAY_REQUEST;
         self.begun = (self.begun + read) % ARRAY_REQUEST;
         let len = frames * ARRAY_REPLY;
+        let written = if count { 0 } else { output.len().min(len) };
         output.resize(output.len().max(len), 0);
-        for frame in output[..len].chunks_mut(ARRAY_REPLY) {
+        for frame in output[written..len].chunks_mut(ARRAY_REPLY) {
             let mut slots = ArraySlots::begin(frame, 0, ARRAY_COUNT);
             slots.run(*first, ARRAY_COUNT);
             slots.finish();

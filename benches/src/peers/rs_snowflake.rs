@@ -4,7 +4,7 @@
 //! called a millisecond. A generator made anew soon after, as by a restart, repeats what the one before had issued
 //! ahead of the clock. It is a counter in a thread's hands, and how fast depends on where it lies: the compiler inlines it, and
 //! in a loop that owns the generator the count never leaves its register. Behind a pointer it is stored and loaded again
-//! with each id, at a sixth or a seventh of that. Both are measured. Its bucket keeps 4,091 such ids in a vector. Sustained it is
+//! with each id, at a tenth or an eleventh of that. Both are measured. Its bucket keeps 4,091 such ids in a vector. Sustained it is
 //! `generate`, which looks at the clock every 4,096 ids and waits for it, spinning.
 
 use std::sync::{Mutex, PoisonError};

@@ -34,7 +34,7 @@ fn drain(takers: usize, blocks: u64, out: &[Guard]) -> Ledger {
                         let over = filled.load(Ordering::Acquire);
                         match ring.take(&mut cursor).block {
                             Some(block) => mine.extend(block.into_run().into_iter().map(crate::Id::raw)),
-                            // Nothing was put in since the last refill, and a walk passes every slot.
+                            // Nothing was put in since the last refill, and a walk passes all of these few slots.
                             None if over => break,
                             None => std::thread::yield_now(),
                         }

@@ -159,7 +159,7 @@ impl<'o> ArraySlots<'o> {
     }
 }
 
-/// Bytes of a cache line. What is stored at once never lies across two of them, counted from the beginning of one.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
 /// `first` and what follows it, one a slot. Those before the first whole line by themselves: a frame's ids begin anywhere,
