@@ -8,7 +8,7 @@ use xuid_engine::Engine;
 use super::{ROUNDS, at_least, at_most, figure, median};
 use crate::land::{Farm, drain};
 use crate::measure::{Row, now};
-use crate::subject::consume;
+use crate::subject::{consume, repeat};
 
 /// Consecutive ticks that are looked at.
 const TICKS: u64 = 10_000;
@@ -109,9 +109,7 @@ pub(super) fn burst() -> Result<Vec<Row>> {
 fn one_burst(engine: &Engine) -> Result<Burst> {
     let extents = engine.stats().spill.extents;
     let begin = now();
-    for _ in 0..BURST {
-        consume(engine.next_id()?.raw());
-    }
+    repeat!(BURST, consume(engine.next_id()?.raw()));
     let took = begin.elapsed().as_secs_f64() * 1e3;
     // What is left of the minute.
     drain(engine);
