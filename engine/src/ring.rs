@@ -114,6 +114,11 @@ impl Ring {
         let slot = &self.slots[at];
         if Guard::TakeBySwap.is_out() {
             let word = slot.load(Ordering::Relaxed);
+            // Time for another to come by: few do so between two instructions.
+            #[cfg(not(loom))]
+            if word != 0 {
+                std::thread::sleep(std::time::Duration::from_micros(1));
+            }
             slot.store(0, Ordering::Relaxed);
             return Block::from_word(word);
         }

@@ -82,9 +82,9 @@ fn takers_of_a_ring_that_runs_empty_never_share_a_slot() {
 
 #[test]
 fn negative_control_a_slot_that_is_read_and_then_cleared_is_given_to_two() {
-    // Two steps, but of this ring's own, and in threads: it takes some tries to meet between them.
-    let repeats = |_| !drain(2, 5_000, &[Guard::TakeBySwap]).again.is_empty();
-    assert!((0..500).any(repeats), "five hundred rounds found nothing");
+    // Two steps, but of this ring's own, and in threads: it may take some tries to meet between them.
+    let repeats = |_| !drain(2, 500, &[Guard::TakeBySwap]).again.is_empty();
+    assert!((0..20).any(repeats), "twenty rounds found nothing");
 }
 
 /// The ring as it was written then, in the steps that each touch one word.
