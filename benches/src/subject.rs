@@ -85,7 +85,8 @@ pub(crate) fn consume(id: u64) {
 /// it is worth little. A macro: what a closure would wrap is too long to be inlined eight times where a call is long.
 macro_rules! repeat {
     ($calls:expr, $body:expr) => {
-        for _ in 0..$calls / 8 {
+        let calls: u64 = $calls;
+        for _ in 0..calls / 8 {
             $body;
             $body;
             $body;
@@ -95,7 +96,7 @@ macro_rules! repeat {
             $body;
             $body;
         }
-        for _ in 0..$calls % 8 {
+        for _ in 0..calls % 8 {
             $body;
         }
     };

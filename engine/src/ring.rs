@@ -101,7 +101,7 @@ impl Ring {
     fn pass_on(&self, cursor: &mut Cursor, partition: usize) {
         let place = cursor.vain / PARTITIONS * LOOK % self.partition_len();
         cursor.at = (partition + 1) % PARTITIONS * self.partition_len() + place;
-        cursor.vain = cursor.vain.wrapping_add(1);
+        cursor.vain += 1;
     }
 
     /// What a caller does who is to live without the ring: it only asks for the queue behind it to be topped up.

@@ -27,7 +27,7 @@ const CHECK_TIME: Duration = Duration::from_millis(400);
 /// What a measured thread does next.
 #[derive(Debug, Clone, Copy)]
 enum Task {
-    Collect { want: u64, at_most: Duration },
+    Collect,
     Rate(Interval),
     Times(Interval, u64),
     Clock,
@@ -117,9 +117,8 @@ impl<'a> Crew<'a> {
 
     /// How many ids the threads collected together, and how many of them had come before.
     fn check(&self) -> anyhow::Result<(u64, u64)> {
-        let task = Task::Collect { want: CHECKED_IDS, at_most: CHECK_TIME };
         let mut all = Vec::new();
-        for answer in self.told(task)? {
+        for answer in self.told(Task::Collect)? {
             let Answer::Ids(mut ids) = answer else { bail!("a thread answered something else than ids") };
             all.append(&mut ids);
         }
@@ -178,10 +177,10 @@ fn obey(
     let (mut pace, watch) = (Pace::new(), Stopwatch::new());
     for task in tasks {
         let answer = match task {
-            Task::Collect { want, at_most } => {
+            Task::Collect => {
                 // From here: a worker may have taken a second to set up.
-                let deadline = now() + at_most;
-                Answer::Ids(timing::collect(worker, ids_per_call, want, deadline, &mut pace))
+                let deadline = now() + CHECK_TIME;
+                Answer::Ids(timing::collect(worker, ids_per_call, CHECKED_IDS, deadline, &mut pace))
             }
             Task::Rate(interval) => {
                 Answer::Rate(timing::rate(|calls| worker.run(calls), interval, &mut pace))

@@ -27,7 +27,7 @@ pub(super) enum Role {
     /// Answers each ARRAY with the next 4,096 numbers, without looking at it.
     Numbers,
     /// Answers each ARRAY with the same bytes, which are written once.
-    Copies,
+    Blank,
     /// Writes a MB at a time to whoever connects.
     Stream,
 }
@@ -37,7 +37,7 @@ impl Role {
         match self {
             Self::Echo => "echo",
             Self::Numbers => "numbers",
-            Self::Copies => "copies",
+            Self::Blank => "blank",
             Self::Stream => "stream",
         }
     }
@@ -58,7 +58,7 @@ pub fn serve_if_asked() -> Result<bool> {
     match role.to_str() {
         Some("echo") => echo()?,
         Some("numbers") => arrays(true)?,
-        Some("copies") => arrays(false)?,
+        Some("blank") => arrays(false)?,
         Some("stream") => stream()?,
         _ => bail!("{VARIABLE} is {}, and that is no role", role.display()),
     }

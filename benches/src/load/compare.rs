@@ -201,28 +201,28 @@ fn next_row(rounds: usize) -> Result<Row> {
 /// read in pieces of one size, the stream from one connection and the others from eight.
 fn array_row(rounds: usize, path: &str, low_water: usize) -> Result<Row> {
     let (xuid, stream) = (Server::xuid()?, Server::own(Role::Stream)?);
-    let (numbers, blank) = (Server::own(Role::Numbers)?, Server::own(Role::Copies)?);
+    let (numbers, blank) = (Server::own(Role::Numbers)?, Server::own(Role::Blank)?);
     witness(xuid.address, array(WITNESSED))?;
     let measure = |outcome: super::Outcome| outcome.bytes_per_second();
     let load = Load { low_water, ..load(8, 4) };
     let arrays = |address| drive(&mut array(ARRAY_COUNT), address, load).map(measure);
-    let (mut written, mut sent) = (Vec::new(), Vec::new());
+    let (mut written, mut unwritten) = (Vec::new(), Vec::new());
     let (ours, theirs) = alternate(
         rounds,
         || arrays(xuid.address),
         || {
             written.push(arrays(numbers.address)?);
-            sent.push(arrays(blank.address)?);
+            unwritten.push(arrays(blank.address)?);
             stream_rate(stream.address, low_water)
         },
     )?;
     let ratio = ours.median / theirs.median;
-    let [written, sent] = [written, sent].map(|figures| Figures::of(figures).text(1e9));
+    let [written, unwritten] = [written, unwritten].map(|figures| Figures::of(figures).text(1e9));
     let figures = versus(&ours, &theirs, "the raw stream", ("GB/s", 1e9));
     Ok(Row {
         path: path.to_owned(),
         figures: format!(
-            "{figures}; {written} of a bare loop that only writes numbers, {sent} of one that writes nothing"
+            "{figures}; {written} of a bare loop that only writes numbers, {unwritten} of one that writes nothing"
         ),
         ratio,
         target: "at least 0.9 x".to_owned(),
