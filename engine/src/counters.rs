@@ -43,6 +43,20 @@ impl Shared {
     }
 }
 
+/// The last value of something.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// What one thread took, and what became of it. Taken = issued + wasted + returned + in its hand.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadCounters {

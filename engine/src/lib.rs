@@ -57,6 +57,7 @@ mod hand;
 mod handle;
 mod id;
 mod lane;
+mod later;
 mod layout;
 mod minter;
 #[cfg(test)]

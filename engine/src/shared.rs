@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) refills: crate::counters::Shared,
     /// Panics of the producer.
     pub(crate) panics: crate::counters::Shared,
+    /// Boot time at which the producer began its last turn; the end of time once it has stopped.
+    pub(crate) turned: crate::counters::Gauge,
 }
 
 /// What [`Shared`] is made of, besides what it makes itself.
@@ -96,6 +98,8 @@ impl Shared {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { genesis, registry, settings, clock, epoch, gate, tally, inherited, refused_spills } =
             parts;
+        let turned = crate::counters::Gauge::default();
+        turned.set(clock.read().boot);
         Self {
             // The first epoch is unique in the process, and so are engines that way.
             number: epoch.load(),
@@ -120,6 +124,7 @@ impl Shared {
             starved: AtomicBool::new(false),
             refills: crate::counters::Shared::default(),
             panics: crate::counters::Shared::default(),
+            turned,
         }
     }
 
@@ -211,6 +216,11 @@ impl Shared {
     pub(crate) fn join(&self) -> Station {
         let (counters, place) = self.counters.join();
         Station { counters, cursor: self.ring.cursor(place), scratch: Vec::new() }
+    }
+
+    /// A station that is counted nowhere.
+    pub(crate) fn pass_by(&self) -> Station {
+        Station { counters: Arc::default(), cursor: self.ring.cursor(0), scratch: Vec::new() }
     }
 
     pub(crate) fn at_station<T>(&self, work: impl FnOnce(&Hand, &mut Station) -> T) -> T {
@@ -439,7 +449,8 @@ impl Shared {
         Ok(hand.take_one())
     }
 
-    /// Waits for a ticket. Its deadline is kept by the producer; the margin is for a producer that is gone.
+    /// Waits for a ticket. Its deadline is kept by the producer; the margin is for a producer that is gone. On the
+    /// producer's own thread, in a waker's code or a log's, there is nobody to wait for.
     pub(crate) fn block_on(&self, ticket: &Ticket) -> Result<Vec<Run>, IdError> {
         let waker = unpark_current();
         loop {
@@ -448,7 +459,7 @@ impl Shared {
             }
             let boot = self.clock.read().boot;
             let last = ticket.deadline.saturating_add(MARGIN);
-            if boot >= last {
+            if boot >= last || self.producer.is_current() {
                 self.give_back(ticket.cancel());
                 return Err(IdError::overloaded(ticket.wait, Duration::from_millis(100)));
             }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use xuid_spill::{DEFAULT_BYTES, Expected, Identity, Log, MappedFile, OpenError, SpillId, Storage};
 
 use crate::guards::Guard;
+use crate::later;
 use crate::registry::Genesis;
 use crate::reserve::with_source;
 use crate::tenure::{GrantError, Tenure};
@@ -41,9 +42,15 @@ pub(crate) fn open(folder: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Sto
             Ok(Opened::Taken) => {}
             Ok(Opened::Refused(why)) => {
                 refused += 1;
-                tracing::error!(path = %path.display(), why, "the spill is refused and set aside; what it held is wasted");
+                let shown = path.display().to_string();
+                later::log(move || {
+                    tracing::error!(path = %shown, why, "the spill is refused and set aside; what it held is wasted");
+                });
                 if let Err(error) = set_aside(&path) {
-                    tracing::error!(path = %path.display(), %error, "it could not be renamed; the next number is used");
+                    let shown = path.display().to_string();
+                    later::log(move || {
+                        tracing::error!(path = %shown, %error, "it could not be renamed; the next number is used");
+                    });
                     continue;
                 }
                 return create(&path, genesis, tenure, refused);
@@ -117,29 +124,33 @@ pub(crate) fn open_log(
     let mark = if Guard::MarkOfRegistry.is_out() { 0 } else { mark };
     log.resume_at(mark);
     let stock = log.stock();
-    tracing::info!(
-        path = %path.display(), spill = %log.id(), head = report.head, mark, extents = stock.extents,
-        ids = stock.ids, damaged = report.damaged, stale = report.stale,
-        "spill opened: extents from the mark on will be replayed"
-    );
-    if report.head < mark {
-        tracing::warn!(
-            path = %path.display(), head = report.head, mark,
-            "the spill ends before what was already granted from it: it is an older copy, or lost its unsynced \
-             end; nothing below the mark is replayed"
+    let (spill, path) = (log.id(), path.display().to_string());
+    later::log(move || {
+        tracing::info!(
+            %path, %spill, head = report.head, mark, extents = stock.extents, ids = stock.ids,
+            damaged = report.damaged, stale = report.stale,
+            "spill opened: extents from the mark on will be replayed"
         );
-    }
-    if report.damaged > 0 || report.header_repaired {
-        tracing::warn!(path = %path.display(), damaged = report.damaged, header_repaired = report.header_repaired,
-            "the spill is damaged; damaged extents are skipped and wasted");
-    }
+        if report.head < mark {
+            tracing::warn!(
+                %path, head = report.head, mark,
+                "the spill ends before what was already granted from it: it is an older copy, or lost its unsynced \
+                 end; nothing below the mark is replayed"
+            );
+        }
+        if report.damaged > 0 || report.header_repaired {
+            tracing::warn!(%path, damaged = report.damaged, header_repaired = report.header_repaired,
+                "the spill is damaged; damaged extents are skipped and wasted");
+        }
+    });
     Ok(Opened::Log(log, mark))
 }
 
 fn create(path: &Path, genesis: &Genesis, tenure: &mut Tenure, refused: u64) -> Stock {
     let log = create_one(path, genesis, tenure).map(|log| (log, 0));
     if let Err(why) = &log {
-        tracing::error!(why, "no spill: unused ids will not survive a restart");
+        let why = why.clone();
+        later::log(move || tracing::error!(why, "no spill: unused ids will not survive a restart"));
     }
     Stock { log, inherited: 0, refused }
 }
@@ -176,7 +187,8 @@ pub(crate) fn create_log(
     match tenure.mark(log.id(), true) {
         Ok(_) => {
             crash_point!(SpillMarked);
-            tracing::info!(path = %path.display(), spill = %log.id(), "spill created");
+            let (spill, path) = (log.id(), path.display().to_string());
+            later::log(move || tracing::info!(%path, %spill, "spill created"));
             Ok(log)
         }
         Err(error) => Err(fail("get a mark for", error.to_string())),
