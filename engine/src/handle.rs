@@ -50,6 +50,11 @@ impl Limit {
 pub(crate) struct Limits(Mutex<Vec<ForkWord>>);
 
 impl Limits {
+    /// A limit that nobody voids: a forked child's, in which no run is ever in hand.
+    fn alone() -> std::io::Result<Limit> {
+        ForkWord::new().map(Limit)
+    }
+
     pub(crate) fn join(&self) -> std::io::Result<Limit> {
         let word = ForkWord::new()?;
         let mut words = lock(&self.0);
@@ -132,11 +137,13 @@ impl Rest {
     #[inline(never)]
     fn new(engine: Engine) -> WithWord<Self> {
         let shared = engine.shared();
-        let limit = match shared.limits.join() {
+        // A thread that a child does not have may have held what the other ways lock.
+        let forked = shared.epoch.forked();
+        let limit = match if forked { Limits::alone() } else { shared.limits.join() } {
             Ok(limit) => limit,
             Err(error) => panic!("failed to map a handle's page: {error}"),
         };
-        let station = shared.join();
+        let station = if forked { shared.pass_by() } else { shared.join() };
         WithWord::new(limit.0.clone(), Self { hand: Hand::new(), limit, station, engine })
     }
 

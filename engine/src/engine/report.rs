@@ -14,6 +14,10 @@ mod status;
 pub(super) use status::status;
 
 pub(super) fn stats(shared: &Shared) -> Stats {
+    // Any of the locks below may have been taken by a thread that a child does not have.
+    if shared.epoch.forked() {
+        return Stats::default();
+    }
     let at_gate = AtGate::of(shared);
     let AtGate { minted, expired, waiting, .. } = at_gate;
     let counters = &shared.counters;
