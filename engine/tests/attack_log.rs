@@ -1,9 +1,9 @@
 //! What a subscriber of the log may do: stand still, ask the engine, panic. It is a stranger's code, and runs on the
 //! engine's threads.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{sleep, spawn};
@@ -110,7 +110,7 @@ fn set(reader: Reader) {
 /// A wall clock that swings 0.8 s back and forth: two verdicts a swing, and a line a second.
 #[derive(Debug, Default)]
 struct Swinging {
-    back_ns: AtomicI64,
+    back_ns: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -133,7 +133,7 @@ impl Swinging {
 impl Clock for Swinging {
     fn read(&self) -> Reading {
         let mut reading = SystemClock.read();
-        reading.wall -= self.back_ns.load(Ordering::Relaxed) as u64;
+        reading.wall -= self.back_ns.load(Ordering::Relaxed);
         reading
     }
 }
