@@ -5,17 +5,25 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
+use tracing::warn;
 use xuid_engine::{Layout, Order};
 
 use crate::config::{DEFAULT_LISTEN, RegistrySetting, Settings};
 use crate::node::{Node, VERSION};
 use crate::proof;
 
-/// Prints the banner, flushed. Whoever started us may have closed standard output; then nobody wants it.
+/// Prints the banner, on a thread of its own: standard output may be a pipe that is full and not read, and the server
+/// serves all the same. Whoever started us may have closed it; then nobody wants the banner.
 pub(crate) fn print(node: &Node, settings: &Settings) {
     let text = text(node, settings, &program());
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let thread = std::thread::Builder::new().name("xuid-banner".to_owned());
+    let printing = thread.spawn(move || {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    });
+    if let Err(error) = printing {
+        warn!(%error, "no thread for the banner: it is not printed");
+    }
 }
 
 fn text(node: &Node, settings: &Settings, program: &str) -> String {

@@ -5,15 +5,19 @@
 //!   `max_in_flight`;
 //! - I2 it is woken by its socket, its waiting requests, one timer and the stop, and for a moment after a reply by
 //!   itself ([`Vigil`]): idle connections cost nothing;
-//! - I3 what was answered is written before the close, as far as the client reads it.
+//! - I3 what was answered is written before the close, as far as the client reads it;
+//! - I4 a deadline is over only if nothing lies in the socket: this process may have been stopped, and not the client;
+//! - I5 before HELLO was accepted one deadline holds, whatever is sent, and whether its replies are read or not.
 
 mod vigil;
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -30,7 +34,7 @@ use crate::session::{Inbox, Need, OUTBOX_HIGH, Outbox, Session};
 const INBOX_MOST: usize = 64 * 1024;
 
 /// What is read and dropped at once while a client is being closed.
-const FAREWELL_PIECE: usize = 4 * 1024;
+const FAREWELL_PIECE: usize = 1024;
 
 /// A client that is being closed and takes nothing of its last replies for so long is given up.
 const LAST_WRITE: Duration = Duration::from_secs(5);
@@ -45,16 +49,12 @@ pub(crate) async fn serve(mut stream: TcpStream, node: Arc<Node>) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    let mut inbox = Inbox::default();
     let ended = {
         let (reader, writer) = stream.split();
-        let mut connection = Connection::new(reader, writer, &node);
-        let ended = connection.run(&node).await;
-        std::mem::swap(&mut inbox, &mut connection.inbox);
-        ended
+        Connection::new(reader, writer, &node).run(&node).await
     };
     if ended == Ended::Orderly {
-        farewell(stream, inbox).await;
+        farewell(stream).await;
     }
 }
 
@@ -81,8 +81,8 @@ struct Connection<'s> {
     begun: Option<Instant>,
     /// When GOAWAY was written.
     sent_away: Option<Instant>,
-    /// Nothing more is read.
-    leaving: bool,
+    /// The deadline at which the socket was looked into.
+    looked: Option<Instant>,
     idle: Duration,
 }
 
@@ -101,7 +101,7 @@ impl<'s> Connection<'s> {
             active: now,
             begun: None,
             sent_away: None,
-            leaving: false,
+            looked: None,
             idle: node.limits.idle(),
         }
     }
@@ -139,7 +139,7 @@ impl<'s> Connection<'s> {
                     }
                     timer.as_mut().reset(self.due());
                 }
-                read = self.reader.read_buf(self.inbox.room(longest)), if self.need == Need::Input => match read {
+                read = read(&mut self.reader, &mut self.inbox, longest), if self.need == Need::Input => match read {
                     Ok(count) => self.was_read(count),
                     Err(_) => return Ended::Broken,
                 },
@@ -190,7 +190,7 @@ impl<'s> Connection<'s> {
 
     fn was_read(&mut self, count: usize) {
         if count == 0 {
-            self.leave();
+            self.session.input_ended();
             return;
         }
         self.active = Instant::now();
@@ -204,25 +204,18 @@ impl<'s> Connection<'s> {
         self.sent_away = Some(Instant::now());
     }
 
-    /// Reads no more. What waits is answered, then it closes.
-    fn leave(&mut self) {
-        self.session.input_ended();
-        self.leaving = true;
-    }
-
     /// When something is over if nothing happens until then.
     fn due(&self) -> Instant {
-        if self.need == Need::End {
+        let due = if self.need == Need::End {
             self.active + LAST_WRITE
-        } else if self.leaving {
+        } else if self.session.is_leaving() {
             self.active + WAIT_CAP + LAST_WRITE
         } else if let Some(sent) = self.sent_away {
             sent + GO_AWAY_GRACE
-        } else if self.session.is_greeting() {
-            self.opened + GREETING_DEADLINE
         } else {
             self.begun.map_or(self.active + self.idle, |begun| begun + FRAME_DEADLINE)
-        }
+        };
+        if self.session.was_greeted() { due } else { due.min(self.opened + GREETING_DEADLINE) }
     }
 
     /// Sets the timer, if it would be late. If it is early it will find that out by itself: a deadline moves with every
@@ -236,41 +229,85 @@ impl<'s> Connection<'s> {
 
     /// The timer rang. True: give the connection up at once.
     fn time_is_over(&mut self) -> bool {
-        let now = Instant::now();
-        if now < self.due() {
-            self.inbox.shrink(self.session.longest_frame());
+        let (now, due) = (Instant::now(), self.due());
+        if now < due {
             return false;
         }
-        if self.leaving || self.need == Need::End {
+        if self.need == Need::Input && self.looked.replace(due) != Some(due) {
+            match self.look() {
+                Ok(0) => {}
+                Ok(_) => return false,
+                Err(_) => return true,
+            }
+        }
+        if self.need == Need::End || self.session.is_leaving() || !self.session.was_greeted() {
             return true;
         }
-        let idle = self.sent_away.is_none() && !self.session.is_greeting() && self.begun.is_none();
-        if idle && !self.outbox.is_empty() {
+        if self.sent_away.is_some() {
+            if self.need == Need::Room && self.session.in_flight() > 0 {
+                // Requests that were read already have their turn as soon as some of those before them are answered.
+                self.sent_away = Some(now);
+            } else {
+                // What waits is answered, then it closes.
+                self.session.input_ended();
+            }
+            return false;
+        }
+        if self.begun.is_none() && !self.outbox.is_empty() {
             // It has read nothing of its replies for so long.
             return true;
         }
-        if idle && self.session.in_flight() > 0 {
+        if self.begun.is_none() && self.session.in_flight() > 0 {
             // It waits for us, and not the other way round.
             self.active = now;
             return false;
         }
-        if self.sent_away.is_none() {
-            self.send_away();
-        }
-        self.leave();
+        self.send_away();
         false
     }
+
+    /// Reads what lies in the socket, without asking the runtime whether something does: it may not have looked yet. A
+    /// deadline gets one look, which has room for all of a frame, so that nobody lives on by a byte at a time.
+    fn look(&mut self) -> io::Result<usize> {
+        let least = if self.sent_away.is_some() { INBOX_MOST } else { self.session.longest_frame() };
+        let room = self.inbox.room(least);
+        let read = rustix::io::read(self.reader.as_ref(), spare_capacity(room));
+        match read {
+            Ok(count) => {
+                self.was_read(count);
+                // The end of the input is something, too.
+                Ok(count.max(1))
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                self.inbox.leave();
+                Ok(0)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Reads into memory that the inbox has only while something comes, or is in it.
+async fn read(reader: &mut ReadHalf<'_>, inbox: &mut Inbox, least: usize) -> io::Result<usize> {
+    poll_fn(|context| {
+        let read = pin!(reader.read_buf(inbox.room(least))).poll(context);
+        if read.is_pending() {
+            inbox.leave();
+        }
+        read
+    })
+    .await
 }
 
 /// Closes so that the last words arrive: bytes left unread would make the kernel reset the connection, and a reset may
 /// overtake them.
-async fn farewell(mut stream: TcpStream, mut inbox: Inbox) {
+pub(crate) async fn farewell(mut stream: TcpStream) {
     let last_words = async {
         let mut left = LINGER_BYTES;
         let mut open = stream.shutdown().await.is_ok();
+        let mut piece = [0; FAREWELL_PIECE];
         while open && left > 0 {
-            inbox.clear();
-            let read = stream.read_buf(inbox.room(FAREWELL_PIECE)).await.unwrap_or(0);
+            let read = stream.read(&mut piece).await.unwrap_or(0);
             left = left.saturating_sub(read);
             open = read > 0;
         }

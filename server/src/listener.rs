@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
+use crate::connection::farewell;
 use crate::crew::Crew;
 use crate::failure::usage;
 use crate::node::Node;
@@ -20,12 +21,15 @@ use crate::session;
 const BACKLOG: u32 = 1024;
 
 /// Descriptors for everything that is no client: files, the admin port, epoll, standard streams.
-const OTHER_FILES: u64 = 128;
+const OTHER_FILES: u64 = 128 + FAREWELLS as u64;
 
-/// Descriptors without which there is no server: standard streams, signals, the first runtime, two ports, the files of the
-/// data folder and those that are open while they are made; and four for the runtime of each thread. Fewer would be found
-/// out in the middle of a start, and some libraries panic then.
-const LEAST_FILES: u64 = 24;
+/// Refused connections that are closed with care at a time. Those beyond are just closed: a flood of them costs no more.
+const FAREWELLS: usize = 64;
+
+/// Descriptors without which there is no server: standard streams, signals, their runtime and the first one, two ports, the
+/// files of the data folder and those that are open while they are made; and four for the runtime of each thread. Fewer
+/// would be found out in the middle of a start, and some libraries panic then.
+const LEAST_FILES: u64 = 28;
 const FILES_A_THREAD: u64 = 4;
 
 /// Binds `address`, an address or a name with a port.
@@ -80,6 +84,7 @@ pub(crate) fn allow_connections(connections: usize, threads: usize) -> Result<()
 /// Accepts until the server drains. Each connection holds one permit of `permits`.
 pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Semaphore>, crew: Arc<Crew>) {
     let mut draining = node.draining();
+    let farewells = Arc::new(Semaphore::new(FAREWELLS));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -91,7 +96,7 @@ pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Sem
                     debug!(%peer, "connected");
                     crew.serve(stream, Arc::clone(&node), permit);
                 }
-                Err(_) => refuse(&stream, peer, &node),
+                Err(_) => refuse(stream, peer, &node, &farewells),
             },
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
@@ -103,8 +108,9 @@ pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Sem
     }
 }
 
-/// One connection too many: it is told so, as well as one write without waiting can do it.
-fn refuse(stream: &TcpStream, peer: SocketAddr, node: &Node) {
+/// One connection too many: it is told so in one write, which a new socket has room for. Whatever the client has sent
+/// is still read for a moment, or a reset would overtake the text.
+fn refuse(stream: TcpStream, peer: SocketAddr, node: &Node, farewells: &Arc<Semaphore>) {
     let refused = node.traffic.connection_refused();
     // The first, and then ever fewer: somebody who opens connections in a loop must not fill the disk.
     if refused.is_power_of_two() {
@@ -112,5 +118,12 @@ fn refuse(stream: &TcpStream, peer: SocketAddr, node: &Node) {
     }
     let mut text = Vec::new();
     session::refuse_connection(&mut text);
-    let _ = stream.try_write(&text);
+    // The runtime's own write would not try before the runtime has looked at the socket.
+    let _ = rustix::io::write(&stream, &text);
+    if let Ok(permit) = Arc::clone(farewells).try_acquire_owned() {
+        tokio::spawn(async move {
+            farewell(stream).await;
+            drop(permit);
+        });
+    }
 }

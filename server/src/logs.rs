@@ -1,25 +1,121 @@
 //! Logs go to standard error, so that standard output stays what the caller asked for.
+//!
+//! A command writes its lines itself. A server gives them to a [`Spool`]: what reads standard error may stop to read, and
+//! a thread that serves must not wait for it.
 
-use std::io::IsTerminal;
+mod spool;
 
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::panic;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, poll};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::config;
+use spool::Spool;
 
-/// Logs what `filter` lets through; it was checked when the settings were read.
-pub(crate) fn init(filter: &str) {
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
-        .with_writer(std::io::stderr)
-        // Else a line that cannot be written is told to standard error in a way that panics where that cannot be written.
-        .log_internal_errors(false)
-        .with_ansi(std::io::stderr().is_terminal());
-    // Fails only if there is a subscriber already, which is as good.
-    let _ = subscriber.try_init();
+/// How long the end of a process waits for its last lines to be written.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// The lines of a server.
+static SPOOL: OnceLock<Arc<Spool>> = OnceLock::new();
+
+/// For a server: logs what `filter` lets through, and what a panic says. No thread waits for standard error, but the one
+/// that writes there. What waits is written when the guard is dropped, as far as that takes no time.
+///
+/// # Errors
+/// That thread can't be had.
+pub(crate) fn init_for_server(filter: &str) -> Result<Flush> {
+    let spool = Spool::start(Stderr).context("failed to start a thread")?;
+    let spool = Arc::clone(SPOOL.get_or_init(|| spool));
+    init(filter, Arc::clone(&spool));
+    panic::set_hook(Box::new(move |panic| spool.push(told(panic).as_bytes())));
+    Ok(Flush)
 }
 
 /// For commands that end by themselves: what they say is their output, so only warnings unless `RUST_LOG` asks for more.
 pub(crate) fn init_for_commands() {
     // What the client of an ensemble has to say about a failure is in the error that follows.
-    init(&config::log_of_environment("warn,zookeeper_client=error"));
+    init(&config::log_of_environment("warn,zookeeper_client=error"), io::stderr);
+}
+
+/// Logs what `filter` lets through; it was checked when the settings were read.
+fn init(filter: &str, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) {
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_writer(writer)
+        // Else a line that cannot be written is told to standard error in a way that panics where that cannot be written.
+        .log_internal_errors(false)
+        .with_ansi(io::stderr().is_terminal());
+    // Fails only if there is a subscriber already, which is as good.
+    let _ = subscriber.try_init();
+}
+
+/// The last line of a process that failed, behind what it logged.
+pub(crate) fn last_line(line: &str) {
+    let line = format!("{line}\n");
+    match SPOOL.get() {
+        Some(spool) => {
+            spool.push(line.as_bytes());
+            spool.flush(LAST_LINES);
+        }
+        // If standard error is gone too, the exit code has to say it alone.
+        None => _ = io::stderr().write_all(line.as_bytes()),
+    }
+}
+
+/// Lines that were dropped since the start, because standard error took none.
+pub(crate) fn dropped() -> u64 {
+    SPOOL.get().map_or(0, |spool| spool.dropped())
+}
+
+/// Writes what waits when it is dropped, and waits no longer than [`LAST_LINES`] for that.
+#[derive(Debug)]
+pub(crate) struct Flush;
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        if let Some(spool) = SPOOL.get() {
+            spool.flush(LAST_LINES);
+        }
+    }
+}
+
+/// What a panic says, as the standard library says it.
+fn told(panic: &panic::PanicHookInfo<'_>) -> String {
+    let thread = std::thread::current();
+    let mut text = format!("\nthread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        let _ = writeln!(text, "{backtrace}");
+    }
+    text
+}
+
+/// Standard error, past the standard library's handle: its lock would be held while a write waits, and a thread that
+/// says something there would wait for the lock.
+#[derive(Debug)]
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let stderr = io::stderr();
+        loop {
+            match rustix::io::write(&stderr, bytes) {
+                // It does not block, since somebody it is shared with wants it so.
+                Err(rustix::io::Errno::AGAIN) => _ = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None)?,
+                written => return Ok(written?),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

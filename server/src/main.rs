@@ -44,7 +44,6 @@ mod traffic;
 mod wall;
 mod wire;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -64,8 +63,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if !failure::is_broken_pipe(&error) {
-                // If standard error is gone too, the exit code has to say it alone.
-                let _ = writeln!(std::io::stderr(), "xuid: {error:#}");
+                logs::last_line(&format!("xuid: {error:#}"));
             }
             failure::exit_code(&error)
         }

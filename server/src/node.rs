@@ -15,6 +15,9 @@ use crate::traffic::Traffic;
 /// The version this binary tells to clients and people.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// A producer that has not turned for so long will not turn by itself: what it waits for never takes that long.
+const STALLED: Duration = Duration::from_secs(5);
+
 /// One server.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -88,6 +91,11 @@ impl Node {
         self.started.elapsed()
     }
 
+    /// Why the engine is as good as dead, if it is. It takes no lock, so that it can be asked then, too.
+    pub(crate) fn stalled(&self) -> Option<String> {
+        stalled(&self.engine).and_then(stall)
+    }
+
     /// Whether it wants requests, and a sentence about each thing that is not as it should be.
     pub(crate) fn readiness(&self) -> (bool, Vec<String>) {
         let status = self.engine.status();
@@ -96,7 +104,10 @@ impl Node {
         if draining {
             notes.insert(0, "the server is shutting down".to_owned());
         }
-        (status.ready && !draining, notes)
+        let stalled = self.stalled();
+        let ready = status.ready && !draining && stalled.is_none();
+        notes.extend(stalled);
+        (ready, notes)
     }
 
     /// What INFO answers. Ids are strings; nothing else here is one.
@@ -120,5 +131,34 @@ impl Node {
             "ready": ready,
             "notes": notes,
         })
+    }
+}
+
+/// How long the producer has not turned, where the engine can say it without a lock.
+fn stalled(_engine: &Engine) -> Option<Duration> {
+    None
+}
+
+/// The reason that a probe is told, if `silent` is too long.
+fn stall(silent: Duration) -> Option<String> {
+    let seconds = silent.as_secs();
+    (silent >= STALLED).then(|| {
+        format!(
+            "the engine's producer has not turned for {seconds} s: it waits for a disk that does not answer, or hangs; ids \
+             run out and only a restart helps"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_producer_is_stalled_after_some_seconds_and_the_reason_says_how_many() {
+        assert_eq!(stall(Duration::ZERO), None);
+        assert_eq!(stall(STALLED - Duration::from_millis(1)), None);
+        let why = stall(Duration::from_secs(17));
+        assert!(why.is_some_and(|why| why.contains("not turned for 17 s")));
     }
 }

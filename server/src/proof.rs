@@ -103,6 +103,7 @@ pub(crate) fn settle() {
         let written = log.file.lock().unwrap_or_else(PoisonError::into_inner).write(&bytes);
         if !matches!(written, Ok(length) if length == bytes.len()) {
             tracing::error!(?written, wanted = bytes.len(), "the log of the proof cannot be written");
+            drop(crate::logs::Flush);
             std::process::abort();
         }
         point(Point::ReplyLogged);

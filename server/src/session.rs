@@ -2,7 +2,7 @@
 //! no clock, so a test can cut its input anywhere.
 //!
 //! # Invariants
-//! - I1 each frame that was read is answered once, or closes the connection;
+//! - I1 each frame that was read is answered once; one that closes the connection takes no answer from those before it;
 //! - I2 nothing is read beyond a whole frame while the output is above [`OUTBOX_HIGH`] or `max_in_flight` requests wait:
 //!   what a client does not read costs it, and not us;
 //! - I3 ids that were copied into the output are spent, whatever becomes of the connection;
@@ -57,12 +57,11 @@ enum Stage {
     Preface,
     Greeting,
     Serving,
-    /// Nothing is read any more. What waits is answered, then BYE if it was that.
+    /// Nothing is read any more, be it after a BYE, an error that closes, or the end of the input. What waits is answered,
+    /// then BYE if it was that.
     Leaving {
         bye: Option<u64>,
     },
-    /// An error that closes was written: nothing else is answered.
-    Broken,
 }
 
 /// One conversation.
@@ -71,6 +70,9 @@ pub(crate) struct Session {
     node: Arc<Node>,
     limits: Limits,
     stage: Stage,
+    was_greeted: bool,
+    /// PINGs that came before HELLO.
+    early_pings: u32,
     waiting: FuturesUnordered<Waiting>,
     scratch: Vec<Run>,
     tally: Tally,
@@ -81,7 +83,7 @@ impl Session {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         let limits = node.limits.protocol;
         let (waiting, scratch) = (FuturesUnordered::new(), Vec::new());
-        Self { node, limits, stage: Stage::Preface, waiting, scratch, tally: Tally::default() }
+        Self { node, limits, stage: Stage::Preface, was_greeted: false, early_pings: 0, waiting, scratch, tally: Tally::default() }
     }
 
     /// The longest request: what an inbox must have room for.
@@ -89,9 +91,14 @@ impl Session {
         HEADER_LEN + self.limits.max_body as usize
     }
 
-    /// Whether preface and HELLO are still missing.
-    pub(crate) fn is_greeting(&self) -> bool {
-        matches!(self.stage, Stage::Preface | Stage::Greeting)
+    /// Whether HELLO was accepted.
+    pub(crate) fn was_greeted(&self) -> bool {
+        self.was_greeted
+    }
+
+    /// Whether nothing is read any more: what waits is answered, and then it ends.
+    pub(crate) fn is_leaving(&self) -> bool {
+        matches!(self.stage, Stage::Leaving { .. })
     }
 
     /// Requests that wait.
@@ -117,7 +124,6 @@ impl Session {
                     }
                     break Need::End;
                 }
-                Stage::Broken => break Need::End,
             };
             if !stepped {
                 break Need::Input;
@@ -149,7 +155,7 @@ impl Session {
 
     /// The client will not send any more: what waits is still answered.
     pub(crate) fn input_ended(&mut self) {
-        if !matches!(self.stage, Stage::Broken | Stage::Leaving { .. }) {
+        if !self.is_leaving() {
             self.stage = Stage::Leaving { bye: None };
         }
     }
@@ -173,7 +179,7 @@ impl Session {
                 let admin = admin.as_ref().map(|admin| admin as &dyn std::fmt::Display);
                 outbox.append(|out| foreign_line(out, foreign, admin));
                 self.node.traffic.foreign();
-                self.stage = Stage::Broken;
+                self.stage = Stage::Leaving { bye: None };
             }
         }
         true
@@ -249,7 +255,7 @@ impl Session {
             }
             Request::Hello(hello) => {
                 outbox.append(|out| answer::hello(&self.node, &self.limits, request_id, &hello, out))?;
-                self.stage = Stage::Serving;
+                (self.stage, self.was_greeted) = (Stage::Serving, true);
                 Ok(())
             }
             Request::Bye => {
@@ -257,6 +263,10 @@ impl Session {
                 Ok(())
             }
             other => {
+                if self.stage == Stage::Greeting {
+                    answer::check_early_pings(self.early_pings)?;
+                    self.early_pings += 1;
+                }
                 outbox.append(|out| answer::at_once(&self.node, request_id, other, out));
                 Ok(())
             }
@@ -307,9 +317,7 @@ impl Session {
         self.tally.error(refusal.status);
         outbox.append(|out| reply_error(out, request_id, op, refusal));
         if refusal.closes {
-            self.stage = Stage::Broken;
-            // Dropped, they give back what was gathered for them.
-            self.waiting.clear();
+            self.stage = Stage::Leaving { bye: None };
         }
     }
 

@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use xuid_engine::Engine;
 use xuid_engine::stats::Stats;
 
+use crate::commands::runtime;
 use crate::node::Node;
 
 /// How long requests in flight may take.
@@ -30,35 +31,48 @@ pub(crate) fn outlive_long_files() -> Result<()> {
     signal(kind).map(drop).context("failed to listen to signals")
 }
 
-/// SIGTERM and SIGINT.
+/// SIGTERM and SIGINT: the first one asks for an end, the second one is one.
 #[derive(Debug)]
-pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
+pub(crate) struct Signals(oneshot::Receiver<&'static str>);
 
 impl Signals {
-    /// From now on they do not end the process by themselves.
+    /// From now on the first signal is told, and does not end the process by itself.
+    ///
+    /// They have a thread of their own. Whatever the others wait for, the second signal ends the process at once: it asks
+    /// for nothing, logs nothing and waits for nothing. Nothing can repeat by it: it is a crash.
     pub(crate) fn new() -> Result<Self> {
-        let listen = |kind| signal(kind).context("failed to listen to signals");
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        let runtime = runtime(1)?;
+        let listen = |kind| {
+            let _in = runtime.enter();
+            signal(kind).context("failed to listen to signals")
+        };
+        let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        let (tell, first) = oneshot::channel();
+        let listening = async move {
+            // The receiver is gone only if everything ends by itself.
+            let _ = tell.send(next(&mut terminate, &mut interrupt).await);
+            next(&mut terminate, &mut interrupt).await;
+            std::process::exit(1)
+        };
+        let thread = std::thread::Builder::new().name("xuid-signals".to_owned());
+        thread.spawn(move || runtime.block_on(listening)).context("failed to start a thread")?;
+        Ok(Self(first))
     }
 
-    /// The next one.
-    pub(crate) async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+    /// The name of the first one. It comes once.
+    pub(crate) async fn first(&mut self) -> &'static str {
+        match (&mut self.0).await {
+            Ok(name) => name,
+            // Its thread ends with the process only.
+            Err(_) => std::future::pending().await,
         }
     }
+}
 
-    /// From now on a signal ends the process at once. Nothing can repeat by it: it is a crash.
-    pub(crate) fn exit_on_the_next(mut self) {
-        tokio::spawn(async move {
-            let name = self.next().await;
-            warn!("{name} again: ending at once; the rest of the window is wasted");
-            std::process::exit(1);
-        });
+async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
+    tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
     }
 }
 

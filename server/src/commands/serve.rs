@@ -31,7 +31,7 @@ pub(crate) struct Args {
 /// Serves until a signal.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let settings = Settings::load(&args.flags)?;
-    logs::init(&settings.log);
+    let _flush = logs::init_for_server(&settings.log)?;
     for warning in &settings.warnings {
         warn!("{warning}");
     }
@@ -70,7 +70,6 @@ impl Parts {
         // Nothing else runs here yet, and a signal still ends the process by itself.
         let engine = build_engine(settings)?;
         let crew = Arc::new(Crew::new(settings.threads)?);
-        let _in = runtime.enter();
         Ok(Self { clients, probes, engine, signals: Signals::new()?, crew })
     }
 }
@@ -102,9 +101,8 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
     banner::print(&node, settings);
     say(&node, settings);
 
-    let signal = signals.next().await;
+    let signal = signals.first().await;
     info!("{signal}: stopping; once more ends at once");
-    signals.exit_on_the_next();
     let stopped = shutdown::stop(&node, &permits, settings.max_connections).await;
     accepting.abort();
     #[cfg(feature = "proof")]

@@ -3,6 +3,7 @@
 use xuid_engine::stats::{ClockStats, ContactState, Latency, RegistryStats, Stats, Windows, whole_ms};
 
 use super::{Family, Kind, Samples};
+use crate::logs;
 use crate::node::Node;
 use crate::traffic::Traffic;
 
@@ -20,6 +21,11 @@ pub(super) fn families(node: &Node) -> Vec<Family> {
         "Panics that the server survived, by where: each is a bug",
         "where",
         &[("request", node.traffic.panics()), ("engine", stats.panics)],
+    ));
+    all.push(counter(
+        "xuid_log_dropped_lines",
+        "Lines of the log that were dropped, because what reads standard error was too slow",
+        logs::dropped(),
     ));
     let (ready, _) = node.readiness();
     all.push(gauge("xuid_ready", "1 if the server wants requests", u64::from(ready)));

@@ -6,7 +6,7 @@ use serde_json::Value;
 use subtle::ConstantTimeEq;
 use xuid_engine::{Id, IdError, IdErrorKind};
 use xuid_protocol::{
-    ClusterId, Decoded, Hello, HelloReply, Limits, Op, Order, Refusal, Request, Status, reply_decode,
+    ClusterId, Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, Order, Refusal, Request, Status, reply_decode,
     reply_error, reply_hello, reply_info, reply_ping, reply_stats,
 };
 
@@ -59,6 +59,15 @@ fn check_token(wanted: Option<&Token>, given: &[u8]) -> Result<(), Refusal> {
         "the token in HELLO is not this server's: check the client's token (XUID_TOKEN for xuid)"
     };
     Err(Refusal::new(Status::UNAUTHENTICATED, text))
+}
+
+/// A client that has said HELLO may send as many PINGs as it likes; one that has not proved its right yet may not.
+pub(super) fn check_early_pings(so_far: u32) -> Result<(), Refusal> {
+    if so_far < EARLY_PINGS {
+        return Ok(());
+    }
+    let text = format!("{EARLY_PINGS} PINGs may come before HELLO, and this is one more: say HELLO first");
+    Err(Refusal::new(Status::BAD_REQUEST, text).closing())
 }
 
 /// Answers what needs no ids.

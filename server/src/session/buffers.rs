@@ -1,15 +1,39 @@
 //! The two buffers of a connection. Both are bounded and reused.
 //!
 //! # Invariants
-//! - I1 an outbox in which nothing is has no memory: it took what its thread had to spare, and gave it back. Most
-//!   replies are written as soon as they are made, so all connections of a thread make them in the same few pages,
-//!   which stay in that core's cache, and a thousand quiet connections cost nothing.
+//! - I1 a buffer in which nothing is has no memory: it took what its thread had to spare, and gave it back. Most
+//!   requests are answered as soon as they are read, and most replies are written as soon as they are made. So all
+//!   connections of a thread use the same few pages, which stay in that core's cache, and a thousand quiet connections
+//!   cost nothing, whatever they did before.
 
 use std::cell::Cell;
+use std::thread::LocalKey;
+
+/// Memory of a thread that no buffer uses now.
+type Spare = LocalKey<Cell<Vec<u8>>>;
 
 thread_local! {
-    /// Memory for the next outbox of this thread in which something is.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// For the next inbox of this thread that is read into.
+    static SPARE_INBOX: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// For the next outbox of this thread in which something is.
+    static SPARE_OUTBOX: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Takes the thread's memory, if `mine` is none.
+fn borrow(mine: &mut Vec<u8>, spare: &'static Spare) {
+    if mine.capacity() == 0 {
+        // In a thread that is ending there is none.
+        *mine = spare.try_with(Cell::take).unwrap_or_default();
+    }
+}
+
+/// Gives the memory back. The larger one stays.
+fn give_back(mine: &mut Vec<u8>, spare: &'static Spare) {
+    let mine = std::mem::take(mine);
+    let _ = spare.try_with(|spare| {
+        let other = spare.take();
+        spare.set(if other.capacity() > mine.capacity() { other } else { mine });
+    });
 }
 
 /// Bytes that were read and not yet understood.
@@ -38,19 +62,21 @@ impl Inbox {
     pub(crate) fn consume(&mut self, count: usize) {
         self.at += count;
         debug_assert!(self.at <= self.bytes.len());
-        if self.at == self.bytes.len() {
-            self.clear();
-        }
+        self.leave();
     }
 
-    /// Nothing more is wanted of what is there.
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.at = 0;
+    /// Gives the memory back, unless something is there.
+    pub(crate) fn leave(&mut self) {
+        if self.at == self.bytes.len() {
+            self.at = 0;
+            self.bytes.clear();
+            give_back(&mut self.bytes, &SPARE_INBOX);
+        }
     }
 
     /// Room to read into, behind what is there: at least `least` bytes in all. What was consumed is dropped.
     pub(crate) fn room(&mut self, least: usize) -> &mut Vec<u8> {
+        borrow(&mut self.bytes, &SPARE_INBOX);
         if self.at > 0 {
             self.bytes.drain(..self.at);
             self.at = 0;
@@ -61,20 +87,21 @@ impl Inbox {
         &mut self.bytes
     }
 
-    /// Doubles the room, up to `most`, if the read before this filled it: an idle connection holds little that way,
-    /// and a busy one is read in large pieces.
+    /// Doubles the room, up to `most`, if the read before this filled it: a thread with little to do holds little that way,
+    /// and a busy one reads in large pieces.
     pub(crate) fn widen(&mut self, most: usize) {
         let capacity = self.bytes.capacity();
         if self.bytes.len() == capacity && capacity < most {
             self.bytes.reserve_exact(capacity.min(most - capacity));
         }
     }
+}
 
-    /// Gives memory back, if nothing is there.
-    pub(crate) fn shrink(&mut self, to: usize) {
-        if self.bytes.is_empty() {
-            self.bytes.shrink_to(to);
-        }
+impl Drop for Inbox {
+    /// What was not understood never will be; the memory is of use to others.
+    fn drop(&mut self) {
+        self.at = self.bytes.len();
+        self.leave();
     }
 }
 
@@ -94,28 +121,16 @@ impl Outbox {
         self.len() == 0
     }
 
-    /// Takes the thread's memory, if there is none yet.
-    fn settle(&mut self) {
-        if self.bytes.capacity() == 0 {
-            // In a thread that is ending there is none.
-            self.bytes = SPARE.try_with(Cell::take).unwrap_or_default();
-        }
-    }
-
-    /// Gives the memory back, once everything is written. The larger one stays.
+    /// Gives the memory back, once everything is written.
     fn leave(&mut self) {
         debug_assert!(self.is_empty());
         (self.at, self.end) = (0, 0);
-        let mine = std::mem::take(&mut self.bytes);
-        let _ = SPARE.try_with(|spare| {
-            let other = spare.take();
-            spare.set(if other.capacity() > mine.capacity() { other } else { mine });
-        });
+        give_back(&mut self.bytes, &SPARE_OUTBOX);
     }
 
     /// Appends what `write` appends. If it panics, nothing.
     pub(crate) fn append<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        self.settle();
+        borrow(&mut self.bytes, &SPARE_OUTBOX);
         self.bytes.truncate(self.end);
         let result = write(&mut self.bytes);
         self.end = self.bytes.len();
@@ -124,7 +139,7 @@ impl Outbox {
 
     /// Appends the first bytes of `most`, as many as `fill` says that it wrote. If it panics, nothing.
     pub(crate) fn put(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) {
-        self.settle();
+        borrow(&mut self.bytes, &SPARE_OUTBOX);
         let all = self.end + most;
         if self.bytes.len() < all {
             self.bytes.resize(all, 0);
@@ -179,8 +194,8 @@ mod tests {
             inbox.consume(whole);
         }
         assert_eq!(last, 65_536);
-        inbox.shrink(4_112);
-        assert_eq!(inbox.bytes.capacity(), 4_112);
+        assert_eq!(inbox.bytes.capacity(), 0, "an empty inbox holds nothing");
+        assert_eq!(Inbox::default().room(1).capacity(), 65_536, "its memory is there for the next one");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tokio::runtime::Builder;
 use xuid_engine::{Engine, Floor};
 use xuid_protocol::{
-    Bulk, Decoded, Hello, Limits as ProtocolLimits, Order, PREFACE, ParsedReply, Reply, Status, parse_reply,
+    Bulk, Decoded, EARLY_PINGS, Hello, Limits as ProtocolLimits, Order, PREFACE, ParsedReply, Reply, Status, parse_reply,
     request_array, request_bye, request_decode, request_hello, request_info, request_next, request_ping,
     request_runs, request_stats,
 };
@@ -447,4 +447,42 @@ fn a_client_is_told_to_go_only_once_it_was_greeted() {
     assert_eq!(talk.replies(), [(0, Said::GoAway)]);
     talk.say(&frame(|out| request_next(out, 5, Order::Any)));
     assert!(matches!(talk.replies()[..], [(5, Said::Ids(_))]), "what was on its way is still answered");
+}
+
+#[test]
+fn a_frame_that_closes_takes_no_answer_from_the_requests_before_it() {
+    let second_hello = greeting(&Hello::new("again")).split_off(PREFACE.len());
+    let too_large = [&[0xff; 4][..], &[0x10, 0, 0, 0], &1_u64.to_le_bytes()].concat();
+    for closing in [second_hello, too_large] {
+        let mut talk = Talk::greeted(Home::shared());
+        let mut input = Vec::new();
+        // Far more than a worker mints until the frame behind them is read: some have to wait.
+        for request_id in 10..90 {
+            request_runs(&mut input, request_id, Bulk::new(131_072, Order::Fresh, Duration::from_millis(100)));
+        }
+        input.extend_from_slice(&closing);
+        request_ping(&mut input, 100, b"too late");
+        assert_eq!(talk.say(&input), Need::Room, "something waits");
+        let mut replies = talk.replies();
+        assert!(matches!(replies.last(), Some((1, Said::Error(_)))), "the error is told at once: {replies:?}");
+        talk.settle();
+        assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox), Need::End);
+        replies.extend(talk.replies());
+        let mut answered: Vec<u64> = replies.iter().map(|(request_id, _)| *request_id).collect();
+        answered.sort_unstable();
+        assert!(answered.into_iter().eq([1].into_iter().chain(10..90)), "each is answered, and nothing behind");
+    }
+}
+
+#[test]
+fn a_few_pings_may_come_before_hello_and_no_more() {
+    let mut talk = Talk::new(Home::shared());
+    assert_eq!(talk.say(&PREFACE), Need::Input);
+    for request_id in 0..u64::from(EARLY_PINGS) {
+        assert_eq!(talk.say(&frame(|out| request_ping(out, request_id, b"here?"))), Need::Input);
+        assert_eq!(talk.replies(), [(request_id, Said::Ping(b"here?".to_vec()))]);
+    }
+    assert_eq!(talk.say(&frame(|out| request_ping(out, 99, b"here?"))), Need::End);
+    assert_eq!(talk.replies(), [(99, Said::Error(Status::BAD_REQUEST))]);
+    assert!(!talk.session.was_greeted());
 }

@@ -59,7 +59,7 @@ where
     debug_assert_eq!(loads.len(), plan.threads);
     // Signals first: from the first request on, an interrupted run is one to report.
     let runtime = runtime(1)?;
-    let signals = runtime.block_on(async { Signals::new() })?;
+    let signals = Signals::new()?;
     let progress = Arc::new(Progress::new(plan));
     let whole = progress.time();
     let open = |bytes| {
@@ -95,7 +95,7 @@ async fn watch(progress: &Progress, whole: Duration, signals: Signals) -> Result
     while progress.is_running() {
         let signal = async {
             match &mut signals {
-                Some(signals) => signals.next().await,
+                Some(signals) => signals.first().await,
                 None => std::future::pending().await,
             }
         };
@@ -103,9 +103,7 @@ async fn watch(progress: &Progress, whole: Duration, signals: Signals) -> Result
             _ = signal => {
                 progress.interrupt();
                 // What is in flight is awaited; whoever does not want that presses again.
-                if let Some(signals) = signals.take() {
-                    signals.exit_on_the_next();
-                }
+                signals = None;
             }
             _ = glance.tick() => glances += 1,
         }
