@@ -45,6 +45,7 @@ mod builder;
 pub mod clock;
 mod coalesce;
 mod counters;
+mod draft;
 mod engine;
 mod error;
 mod fork;

@@ -69,6 +69,7 @@ const POINTS: [Point; 35] = [
     both("spill-created", Reach::Fresh, 1),
     both("spill-laid-out", Reach::Fresh, 1),
     both("spill-marked", Reach::Fresh, 1),
+    both("spill-named", Reach::Fresh, 1),
     both("claimed", Reach::Start, 1),
     both("renewal-unsent", Reach::Live, 1),
     both("renewal-unsettled", Reach::Live, 1),
