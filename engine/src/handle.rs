@@ -133,6 +133,16 @@ impl Handle {
     }
 }
 
+impl Handle {
+    /// Counts what it issued so far, as [`Engine::publish`] does for a thread. It does so by itself when its run is used up,
+    /// at its first call after a second, and when it is dropped.
+    #[inline]
+    pub fn publish(&mut self) {
+        let next = self.next;
+        self.rest.value().publish(next);
+    }
+}
+
 impl Rest {
     #[inline(never)]
     fn new(engine: Engine) -> WithWord<Self> {
@@ -162,6 +172,13 @@ impl Rest {
             self.limit.set(self.hand.end(), epoch, &shared.epoch);
         }
         (result.into(), next)
+    }
+
+    /// The figures catch up; the hand, and the handle's place in it, stay as they are.
+    #[inline(never)]
+    fn publish(&mut self, next: u64) {
+        self.hand.catch_up(next);
+        self.hand.publish(&self.station.counters);
     }
 
     #[inline(never)]

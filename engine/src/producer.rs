@@ -16,6 +16,7 @@ use std::time::Duration;
 use xuid_spill::Extent;
 
 use crate::clock::Verdict;
+use crate::counters::Tier;
 use crate::gate::{Gate, Service, Trouble};
 use crate::guards::Guard;
 use crate::later;
@@ -224,12 +225,17 @@ impl Producer {
             }
         }
         let mut others = Vec::new();
+        let replayed = self.reserve.tally.replayed;
         for done in answers {
             match done {
                 // This reads the spill, and so comes before the lock.
                 Done::Granted { from, result } => self.reserve.granted(from, result, boot),
                 other => others.push(other),
             }
+        }
+        if self.reserve.tally.replayed > replayed {
+            // Before anybody can have them: what is issued was seen to come.
+            self.publish();
         }
         let mut gate = lock(&self.shared.gate);
         for done in others {
@@ -244,24 +250,20 @@ impl Producer {
         let stride = shared.layout.stride();
         let tick = now.tick.unwrap_or(0);
         let mut unswept = 0..PARTITIONS;
-        gate.serve(now, |minter, most| {
+        gate.serve(now, &shared.counters.tickets_in, |minter, most| {
             loop {
                 if let Some(run) = reserve.hand.take(most, stride) {
-                    shared.counters.tickets_queue.add(u64::from(run.len()));
-                    return Some(run);
+                    return Some((run, Tier::Queue));
                 }
                 if let Some(block) = shared.pop_queue() {
                     reserve.hand.push_run(block.into_run());
                 } else if let Some(run) = minter.any(now, most) {
-                    shared.counters.tickets_minter.add(u64::from(run.len()));
-                    return Some(run);
+                    return Some((run, Tier::Minter));
                 } else if let Some(partition) = unswept.next() {
                     // Blocks may lie where the walks of those who wait do not lead.
                     shared.ring.sweep(partition, |block| reserve.hand.push_run(block.into_run()));
                 } else {
-                    let run = reserve.run(tick, most)?;
-                    shared.counters.tickets_reserve.add(u64::from(run.len()));
-                    return Some(run);
+                    return Some((reserve.run(tick, most)?, Tier::Reserve));
                 }
             }
         })
@@ -269,7 +271,6 @@ impl Producer {
 
     /// Counts what a service did and takes back what came of it. Returns who is to be woken.
     fn account(&mut self, service: Service) -> Vec<Waker> {
-        self.shared.counters.tickets_in.add(service.given);
         self.shared.counters.tickets_out.add(service.out);
         for run in service.back {
             self.reserve.hand.push_run(run);
