@@ -51,7 +51,7 @@ const fn only(kind: Kind, name: &'static str, reach: Reach, most: u64) -> Point 
 }
 
 /// All of them, in the order of a life.
-const POINTS: [Point; 35] = [
+const POINTS: [Point; 36] = [
     only(Kind::Local, "genesis-allocated", Reach::Fresh, 1),
     only(Kind::Local, "genesis-written", Reach::Fresh, 1),
     only(Kind::Local, "genesis-synced", Reach::Fresh, 1),
