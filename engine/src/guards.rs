@@ -73,6 +73,10 @@ guards! {
     FileIdentity,
     /// What another process may have left unsynced is synced before a change.
     SyncBefore,
+    /// A registry that says less than its folder knew is refused (U2, U4).
+    HintCompared,
+    /// A hint says nothing that the registry did not: it is written after the record.
+    HintLast,
     /// What opening believes is durable by then.
     SyncAtOpening,
     /// The first copy of a record is durable before the second is touched.

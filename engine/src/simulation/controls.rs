@@ -92,6 +92,10 @@ mutants! {
         Test("simulation::controls::refusals::a_copied_registry_is_refused");
     "registry-made-over-another", [G::NamedOnce], "U2",
         Test("registry::local::tests::folder::a_registry_that_is_there_is_not_replaced_by_one_that_was_begun_before");
+    "restored-registry-opened", [G::HintCompared], "U2",
+        Test("registry::local::tests::restored::without_the_hints_what_was_granted_is_granted_again");
+    "hint-before-its-record", [G::HintLast], "liveness",
+        Test("registry::local::tests::power::a_hint_that_is_written_before_its_record_refuses_a_registry_that_only_met_a_power_cut");
     "no-sync-at-opening", [G::SyncAtOpening], "U2",
         Test("registry::local::tests::power::without_the_sync_at_opening_the_test_finds_a_record_lost");
     "no-sync-before-a-change", [G::SyncBefore], "U2",
