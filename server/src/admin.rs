@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const ASKING: usize = 2;
 
 /// What is told instead.
-const NO_ANSWER: &str = "the engine has not answered for 3 s: one of its threads holds a lock and stands still";
+const NO_ANSWER: &str =
+    "the engine has not answered for 3 s: one of its threads holds a lock and stands still";
 
 #[derive(Clone)]
 struct Shared {

@@ -83,7 +83,16 @@ impl Session {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         let limits = node.limits.protocol;
         let (waiting, scratch) = (FuturesUnordered::new(), Vec::new());
-        Self { node, limits, stage: Stage::Preface, was_greeted: false, early_pings: 0, waiting, scratch, tally: Tally::default() }
+        Self {
+            node,
+            limits,
+            stage: Stage::Preface,
+            was_greeted: false,
+            early_pings: 0,
+            waiting,
+            scratch,
+            tally: Tally::default(),
+        }
     }
 
     /// The longest request: what an inbox must have room for.

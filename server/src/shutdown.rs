@@ -46,7 +46,8 @@ impl Signals {
             let _in = runtime.enter();
             signal(kind).context("failed to listen to signals")
         };
-        let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        let (mut terminate, mut interrupt) =
+            (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
         let (tell, first) = oneshot::channel();
         let listening = async move {
             // The receiver is gone only if everything ends by itself.

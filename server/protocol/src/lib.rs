@@ -34,7 +34,8 @@ pub use cluster::{ClusterId, ParseClusterIdError};
 pub use greeting::{Hello, HelloReply, TooLong, VERSION};
 pub use header::{HEADER_LEN, Header, REPLY_BIT};
 pub use limits::{
-    COUNT_CEILING, EARLY_PINGS, FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, Limits, PING_MAX, WAIT_CAP,
+    COUNT_CEILING, EARLY_PINGS, FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, Limits,
+    PING_MAX, WAIT_CAP,
 };
 pub use op::Op;
 pub use order::Order;

@@ -119,7 +119,9 @@ impl Write for &Spool {
 /// What stands where lines are missing.
 fn gap(missing: u64) -> String {
     let now = rfc3339_ms(now_ns() / 1_000_000);
-    format!("{now}  WARN xuid::logs: {missing} lines are missing here: what reads standard error was too slow\n")
+    format!(
+        "{now}  WARN xuid::logs: {missing} lines are missing here: what reads standard error was too slow\n"
+    )
 }
 
 #[cfg(test)]
@@ -158,10 +160,17 @@ mod tests {
         let pushed: u32 = 2_000;
         (0..pushed).for_each(|number| spool.push(line(number).as_bytes()));
         let dropped = spool.dropped();
-        assert!(dropped > u64::from(pushed) - 2 * MOST as u64 / 1_024 - 2, "{dropped} dropped: memory is bounded");
+        assert!(
+            dropped > u64::from(pushed) - 2 * MOST as u64 / 1_024 - 2,
+            "{dropped} dropped: memory is bounded"
+        );
         let written = u64::from(pushed) - dropped;
         for number in 0..written {
-            assert_eq!(reader.recv_timeout(PATIENCE).unwrap(), line(number as u32), "in order, and none missing");
+            assert_eq!(
+                reader.recv_timeout(PATIENCE).unwrap(),
+                line(number as u32),
+                "in order, and none missing"
+            );
         }
         let told = reader.recv_timeout(PATIENCE).unwrap();
         assert!(told.contains(&format!(" {dropped} lines are missing here")), "{told}");

@@ -6,8 +6,8 @@ use serde_json::Value;
 use subtle::ConstantTimeEq;
 use xuid_engine::{Id, IdError, IdErrorKind};
 use xuid_protocol::{
-    ClusterId, Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, Order, Refusal, Request, Status, reply_decode,
-    reply_error, reply_hello, reply_info, reply_ping, reply_stats,
+    ClusterId, Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, Order, Refusal, Request, Status,
+    reply_decode, reply_error, reply_hello, reply_info, reply_ping, reply_stats,
 };
 
 use crate::config::Token;

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use tokio::runtime::Builder;
 use xuid_engine::{Engine, Floor};
 use xuid_protocol::{
-    Bulk, Decoded, EARLY_PINGS, Hello, Limits as ProtocolLimits, Order, PREFACE, ParsedReply, Reply, Status, parse_reply,
-    request_array, request_bye, request_decode, request_hello, request_info, request_next, request_ping,
-    request_runs, request_stats,
+    Bulk, Decoded, EARLY_PINGS, Hello, Limits as ProtocolLimits, Order, PREFACE, ParsedReply, Reply, Status,
+    parse_reply, request_array, request_bye, request_decode, request_hello, request_info, request_next,
+    request_ping, request_runs, request_stats,
 };
 
 use super::*;
@@ -458,19 +458,29 @@ fn a_frame_that_closes_takes_no_answer_from_the_requests_before_it() {
         let mut input = Vec::new();
         // Far more than a worker mints until the frame behind them is read: some have to wait.
         for request_id in 10..90 {
-            request_runs(&mut input, request_id, Bulk::new(131_072, Order::Fresh, Duration::from_millis(100)));
+            request_runs(
+                &mut input,
+                request_id,
+                Bulk::new(131_072, Order::Fresh, Duration::from_millis(100)),
+            );
         }
         input.extend_from_slice(&closing);
         request_ping(&mut input, 100, b"too late");
         assert_eq!(talk.say(&input), Need::Room, "something waits");
         let mut replies = talk.replies();
-        assert!(matches!(replies.last(), Some((1, Said::Error(_)))), "the error is told at once: {replies:?}");
+        assert!(
+            matches!(replies.last(), Some((1, Said::Error(_)))),
+            "the error is told at once: {replies:?}"
+        );
         talk.settle();
         assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox), Need::End);
         replies.extend(talk.replies());
         let mut answered: Vec<u64> = replies.iter().map(|(request_id, _)| *request_id).collect();
         answered.sort_unstable();
-        assert!(answered.into_iter().eq([1].into_iter().chain(10..90)), "each is answered, and nothing behind");
+        assert!(
+            answered.into_iter().eq([1].into_iter().chain(10..90)),
+            "each is answered, and nothing behind"
+        );
     }
 }
 
