@@ -12,6 +12,7 @@ use crate::error::BuildError;
 use crate::fork::EpochWord;
 use crate::gate::Gate;
 use crate::guards::Guard;
+use crate::later;
 use crate::layout::Layout;
 use crate::minter::Minter;
 use crate::node;
@@ -193,6 +194,10 @@ impl EngineBuilder {
     /// # Errors
     /// [`BuildError`] says what was found, what is allowed, and what to do.
     pub fn build(self) -> Result<Engine, BuildError> {
+        later::collected(|| self.open())
+    }
+
+    fn open(self) -> Result<Engine, BuildError> {
         self.settings.check()?;
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
         if let Some(folder) = &self.folder {

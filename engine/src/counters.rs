@@ -1,4 +1,8 @@
 //! Counting without contention: each thread writes counters of its own, and stats reads them all.
+//!
+//! # Invariants
+//! - I1 an id is counted into a place before it is counted out of it, and each count is seen together with those before
+//!   it: figures that are read against the stream, what went out before what came in, never show more out than in.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,23 +13,20 @@ use crate::error::{IdError, IdErrorKind};
 use crate::stats::{Refused, Served};
 use crate::sync::lock;
 
-/// A counter with one writer. Relaxed throughout: figures need no order among each other.
+/// A counter with one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
     /// Adds. Only the thread that owns the counter may.
     pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    /// Takes back what was added too much.
-    pub(crate) fn sub(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
+        // Release: pairs with the Acquire in `value` (I1).
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Release);
     }
 
     pub(crate) fn value(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        // Acquire: pairs with the Release in `add`.
+        self.0.load(Ordering::Acquire)
     }
 }
 
@@ -35,7 +36,62 @@ pub(crate) struct Shared(AtomicU64);
 
 impl Shared {
     pub(crate) fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `value` (I1).
+        self.0.fetch_add(n, Ordering::Release);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        // Acquire: pairs with the Release in `add`.
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Where a caller's ids came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Tier {
+    #[default]
+    Ring,
+    Queue,
+    Minter,
+    Reserve,
+}
+
+/// Ids by the tier that had them.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Sources {
+    ids: [u64; 4],
+    last: Tier,
+}
+
+impl Sources {
+    pub(crate) fn of(tier: Tier, ids: u64) -> Self {
+        let mut sources = Self::default();
+        sources.add(tier, ids);
+        sources
+    }
+
+    pub(crate) fn add(&mut self, tier: Tier, ids: u64) {
+        self.ids[tier as usize] += ids;
+        self.last = tier;
+    }
+
+    /// The tier of those that came last.
+    pub(crate) fn last(&self) -> Tier {
+        self.last
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.ids.iter().sum()
+    }
+}
+
+/// The last value of something.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
     }
 
     pub(crate) fn value(&self) -> u64 {
@@ -46,40 +102,60 @@ impl Shared {
 /// What one thread took, and what became of it. Taken = issued + wasted + returned + in its hand.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadCounters {
-    pub(crate) ring: Count,
-    pub(crate) queue: Count,
-    pub(crate) minter: Count,
-    pub(crate) reserve: Count,
-    pub(crate) issued: Count,
+    pub(crate) taken: Count,
+    /// By [`Tier`].
+    issued: [Count; 4],
     pub(crate) wasted: Count,
     pub(crate) returned: Count,
+    /// Of `taken`, out of the queue.
+    pub(crate) queue: Count,
+}
+
+impl ThreadCounters {
+    /// Ids of one tier became a caller's.
+    pub(crate) fn issue(&self, tier: Tier, ids: u64) {
+        self.issued[tier as usize].add(ids);
+    }
+
+    /// Ids of several tiers became a caller's.
+    pub(crate) fn issue_all(&self, sources: &Sources) {
+        for (count, ids) in self.issued.iter().zip(sources.ids).filter(|(_, ids)| *ids > 0) {
+            count.add(ids);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn issued(&self) -> u64 {
+        self.issued.iter().map(Count::value).sum()
+    }
 }
 
 /// Sums over threads.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct ThreadTotals {
-    pub(crate) served: Served,
-    pub(crate) issued: u64,
+    pub(crate) issued: [u64; 4],
+    pub(crate) taken: u64,
     pub(crate) wasted: u64,
     pub(crate) returned: u64,
+    pub(crate) queue: u64,
 }
 
 impl ThreadTotals {
     fn add(&mut self, thread: &ThreadCounters) {
-        self.served.ring = self.served.ring.wrapping_add(thread.ring.value());
-        self.served.queue = self.served.queue.wrapping_add(thread.queue.value());
-        self.served.minter = self.served.minter.wrapping_add(thread.minter.value());
-        self.served.reserve = self.served.reserve.wrapping_add(thread.reserve.value());
-        self.issued = self.issued.wrapping_add(thread.issued.value());
-        self.wasted = self.wasted.wrapping_add(thread.wasted.value());
-        self.returned = self.returned.wrapping_add(thread.returned.value());
+        // What went out first (I1).
+        for (total, count) in self.issued.iter_mut().zip(&thread.issued) {
+            *total += count.value();
+        }
+        self.wasted += thread.wasted.value();
+        self.returned += thread.returned.value();
+        self.queue += thread.queue.value();
+        self.taken += thread.taken.value();
     }
 
     /// Ids that threads have in their hands.
     pub(crate) fn in_hand(&self) -> u64 {
-        let Served { ring, queue, minter, reserve } = self.served;
-        let taken = ring.wrapping_add(queue).wrapping_add(minter).wrapping_add(reserve);
-        taken.wrapping_sub(self.issued).wrapping_sub(self.wasted).wrapping_sub(self.returned)
+        let gone = self.issued.iter().sum::<u64>() + self.wasted + self.returned;
+        self.taken.saturating_sub(gone)
     }
 }
 
@@ -97,12 +173,8 @@ pub(crate) struct Counters {
     /// Ids given to tickets, and out of them again.
     pub(crate) tickets_in: Shared,
     pub(crate) tickets_out: Shared,
-    /// Ids issued through tickets.
-    pub(crate) tickets_issued: Shared,
-    /// Ids that tickets got, by tier.
-    pub(crate) tickets_minter: Shared,
-    pub(crate) tickets_reserve: Shared,
-    pub(crate) tickets_queue: Shared,
+    /// Ids issued through tickets, by [`Tier`].
+    tickets_issued: [Shared; 4],
     /// Blocks' ids pushed into the queue, and popped by the producer.
     pub(crate) queue_in: Shared,
     pub(crate) queue_out: Shared,
@@ -137,6 +209,20 @@ impl Counters {
         totals
     }
 
+    /// Ids became the caller's who waited for them.
+    pub(crate) fn issue_of_ticket(&self, sources: &Sources) {
+        for (count, ids) in self.tickets_issued.iter().zip(sources.ids).filter(|(_, ids)| *ids > 0) {
+            count.add(ids);
+        }
+    }
+
+    /// Ids issued so far: what is issued is somebody's, so this is read before all that it came from.
+    pub(crate) fn served(&self, threads: &ThreadTotals) -> Served {
+        let [ring, queue, minter, reserve] =
+            std::array::from_fn(|tier| threads.issued[tier] + self.tickets_issued[tier].value());
+        Served { ring, queue, minter, reserve }
+    }
+
     /// Counts a refusal.
     pub(crate) fn refuse(&self, error: IdError) {
         let at = match error.kind() {
@@ -165,14 +251,14 @@ mod tests {
     fn what_an_ended_thread_counted_is_kept() {
         let counters = Counters::default();
         let (first, place) = counters.join();
-        first.ring.add(10);
-        first.issued.add(7);
+        first.taken.add(10);
+        first.issue(Tier::Ring, 7);
         assert_eq!(place, 0);
         drop(first);
         let (second, place) = counters.join();
-        second.ring.add(1);
+        second.taken.add(1);
         assert_eq!(place, 1);
         let totals = counters.totals();
-        assert_eq!((totals.served.ring, totals.issued, totals.in_hand()), (11, 7, 4));
+        assert_eq!((totals.taken, totals.issued, totals.in_hand()), (11, [7, 0, 0, 0], 4));
     }
 }

@@ -1,15 +1,16 @@
 //! The engine as callers see it.
 
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crate::builder::EngineBuilder;
 use crate::error::{IdError, Outcome};
 use crate::fork::{EpochWord, in_register};
-use crate::hand::HAND;
+use crate::hand::{HAND, publish};
 use crate::handle::Handle;
 use crate::id::Id;
+use crate::later;
 use crate::layout::Layout;
 use crate::order::Order;
 use crate::registry::Genesis;
@@ -50,6 +51,8 @@ fn write_runs(mut ids: &mut [Id], runs: impl IntoIterator<Item = Run>) {
 struct Inner {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The engine's own threads. They run strangers' code, too: wakers, and subscribers of the log.
+    own: Vec<ThreadId>,
 }
 
 impl Inner {
@@ -58,19 +61,17 @@ impl Inner {
         if self.shared.epoch.forked() {
             return;
         }
-        let mut threads = lock(&self.threads);
         self.shared.close();
-        // The last clone may end on one of the engine's own threads, in somebody's waker. They wait for each other then, and
-        // that one for nobody.
-        let current = std::thread::current().id();
-        if threads.iter().any(|thread| thread.thread().id() == current) {
-            threads.clear();
+        // On one of the engine's own threads there is nothing to wait for: it ends when this call is over.
+        if self.own.contains(&std::thread::current().id()) {
             return;
         }
-        for thread in threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the engine had panicked");
-            }
+        // Whoever comes second waits for the stop, too.
+        let mut threads = lock(&self.threads);
+        let panicked = threads.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
+        drop(threads);
+        for _ in 0..panicked {
+            later::log(|| tracing::error!("a thread of the engine had panicked"));
         }
     }
 }
@@ -113,7 +114,8 @@ impl std::fmt::Debug for Engine {
 
 impl Engine {
     pub(crate) fn new(shared: Arc<Shared>, threads: Vec<JoinHandle<()>>) -> Self {
-        let inner = Arc::new(Inner { shared: shared.clone(), threads: Mutex::new(threads) });
+        let own = threads.iter().map(|thread| thread.thread().id()).collect();
+        let inner = Arc::new(Inner { shared: shared.clone(), threads: Mutex::new(threads), own });
         Self { epoch: shared.epoch.clone(), shared, inner }
     }
 
@@ -212,7 +214,7 @@ impl Engine {
             Err(ticket) => ticket,
         };
         let outcome = shared.block_on(&ticket);
-        shared.count_outcome(&outcome);
+        shared.count_outcome(&ticket, &outcome);
         outcome
     }
 
@@ -245,10 +247,10 @@ impl Engine {
     #[inline(never)]
     fn fill_from_tiers(&self, ids: &mut [Id]) -> Result<bool, IdError> {
         let shared = &self.shared;
-        shared.check_open()?;
+        shared.check_open_to_wait()?;
         Ok(shared.at_station(|hand, station| {
             let mut scratch = std::mem::take(&mut station.scratch);
-            let whole = shared.gather_whole(ids.len() as u32, &mut scratch, hand, station);
+            let whole = shared.gather_whole(ids.len() as u32, &mut scratch, hand, station).is_ok();
             if whole {
                 write_runs(ids, scratch.drain(..));
             } else {
@@ -283,22 +285,54 @@ impl Engine {
         self.shared.settings.max_age
     }
 
-    /// Workers held now.
+    /// Workers held now; none in a forked child.
     #[must_use]
     pub fn workers(&self) -> Vec<u32> {
+        if self.shared.epoch.forked() {
+            return Vec::new();
+        }
         lock(&self.shared.gate).minter.lanes.iter().map(|lane| lane.worker).collect()
     }
 
-    /// Counters and gauges.
+    /// Counters and gauges; all zero in a forked child, whose parent has them.
     #[must_use]
     pub fn stats(&self) -> Stats {
         report::stats(&self.shared)
+    }
+
+    /// Counts what this thread was issued so far. A call of [`next_id`](Self::next_id) that finds its run in hand counts
+    /// nothing: what it returned is counted when the thread has used up its run, at its first call after a second, at
+    /// its end, and here. A thread that stops calling and lives on calls this where figures shall be exact without
+    /// waiting for its end. It costs some nanoseconds, and the rest of the run stays in hand, if it is not void.
+    ///
+    /// A [`Handle`] counts by itself: see [`Handle::publish`].
+    pub fn publish(&self) {
+        let epoch = self.epoch.load();
+        // In a forked child the figures are the parent's.
+        if epoch != 0 {
+            publish(self.shared.number, epoch);
+        }
     }
 
     /// Whether it can serve, and what is wrong.
     #[must_use]
     pub fn status(&self) -> Status {
         report::status(&self.shared)
+    }
+
+    /// How long ago the background producer began its last turn. It turns once a second at least: several seconds mean
+    /// that it stands still, in the disk or in a subscriber of the log, or that it gets no processor. Then calls
+    /// live on what is in memory, and after that wait in vain. Takes no lock. Zero after the clean stop, and in a
+    /// forked child.
+    #[must_use]
+    pub fn producer_silent(&self) -> Duration {
+        let shared = &self.shared;
+        if shared.epoch.forked() {
+            return Duration::ZERO;
+        }
+        // Before the clock is read: a turn in between is no time before the one that is known.
+        let turned = shared.turned.value();
+        Duration::from_nanos(shared.clock.read().boot.saturating_sub(turned))
     }
 
     /// The clean stop: refuses every caller, puts what is unspent into the spill, syncs it, and hands the rest of
@@ -309,6 +343,7 @@ impl Engine {
     )]
     pub fn shutdown(&self) -> Stats {
         self.inner.shutdown();
+        self.publish();
         self.stats()
     }
 }

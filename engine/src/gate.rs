@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use crate::counters::{Shared as Counter, Tier};
 use crate::error::IdError;
 use crate::guards::Guard;
 use crate::minter::{Minter, Now};
@@ -154,12 +155,13 @@ impl Gate {
         }
     }
 
-    /// Serves the lines with `any` runs from `supply` and all else from the minter, as far as both go. Returns
-    /// what expired or ended tickets gave back, and what was given.
+    /// Serves the lines with `any` runs from `supply` and all else from the minter, as far as both go, and counts in
+    /// `given` what they get. Returns what expired or ended tickets gave back.
     pub(crate) fn serve(
         &mut self,
         now: &Now,
-        mut supply: impl FnMut(&mut Minter, u32) -> Option<Run>,
+        given: &Counter,
+        mut supply: impl FnMut(&mut Minter, u32) -> Option<(Run, Tier)>,
     ) -> Service {
         let mut service = Service::default();
         self.expire(now, &mut service);
@@ -167,7 +169,7 @@ impl Gate {
             let mut progress = false;
             for _ in 0..self.lines.len() {
                 self.next_line = (self.next_line + 1) % self.lines.len();
-                progress |= self.serve_front(self.next_line, now, &mut supply, &mut service);
+                progress |= self.serve_front(self.next_line, now, given, &mut supply, &mut service);
             }
             if !progress {
                 return service;
@@ -179,7 +181,8 @@ impl Gate {
         &mut self,
         line: usize,
         now: &Now,
-        supply: &mut impl FnMut(&mut Minter, u32) -> Option<Run>,
+        given: &Counter,
+        supply: &mut impl FnMut(&mut Minter, u32) -> Option<(Run, Tier)>,
         service: &mut Service,
     ) -> bool {
         let Some(ticket) = self.lines[line].front().cloned() else { return false };
@@ -194,14 +197,16 @@ impl Gate {
             let most = if alone { ticket.wants() } else { missing.max(ticket.wants().min(16)) }.min(QUANTUM);
             let run = match ticket.order {
                 Order::Any => supply(&mut self.minter, most),
-                order => self.cut_in_line(order, ticket.least_tick, now, most),
+                order => {
+                    let run = self.cut_in_line(order, ticket.least_tick, now, most);
+                    run.map(|run| (run, Tier::Minter))
+                }
             };
-            let Some(run) = run else { return false };
+            let Some((run, tier)) = run else { return false };
             progress = true;
-            let len = u64::from(run.len());
-            match ticket.give(run) {
-                Ok(()) => service.given += len,
-                Err(run) => service.back.push(run),
+            given.add(u64::from(run.len()));
+            if let Err(run) = ticket.give(run, tier) {
+                service.give_back(vec![run]);
             }
         }
         if ticket.missing() == Some(0) {
@@ -242,9 +247,7 @@ impl Gate {
 /// What a round of service did.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
-    /// Ids given to tickets.
-    pub(crate) given: u64,
-    /// Ids that tickets had and gave back.
+    /// Ids that tickets had or were to have, and gave back.
     pub(crate) out: u64,
     /// Runs that belong to the producer again.
     pub(crate) back: Vec<Run>,
@@ -256,8 +259,12 @@ impl Service {
     /// Ends a ticket: with its ids if it has enough, else with an error.
     fn end(&mut self, ticket: &Ticket, error: impl FnOnce() -> IdError) {
         let (back, waker) = ticket.finish(error);
+        self.give_back(back);
+        self.woken.extend(waker);
+    }
+
+    fn give_back(&mut self, back: Vec<Run>) {
         self.out += back.iter().map(|run| u64::from(run.len())).sum::<u64>();
         self.back.extend(back);
-        self.woken.extend(waker);
     }
 }

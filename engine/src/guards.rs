@@ -59,10 +59,14 @@ guards! {
     /// The minter is sealed before the rest of its window is handed back (U2).
     SealFirst,
 
+    /// A file gets its name only where there is none: a registry that is there is not made again (U1, U2).
+    NamedOnce,
     /// A copied registry is told from the one that its header was written for.
     FileIdentity,
     /// What another process may have left unsynced is synced before a change.
     SyncBefore,
+    /// What opening believes is durable by then.
+    SyncAtOpening,
     /// The first copy of a record is durable before the second is touched.
     SyncBetween,
     /// A record is written twice.

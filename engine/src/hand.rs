@@ -9,7 +9,9 @@
 //!   engine's and an id is left. Epochs are multiples of [`EPOCH_STEP`], far above any run's length, so that a wrong one
 //!   lands above it. One comparison and one branch instead of two, and what it compares, with `base` added, is the id.
 //!   With two branches (`epoch == ..`, `next != end`) a loop over `next_id` does 1,789 M ids/s or 450, as the caller's
-//!   code happens to fall.
+//!   code happens to fall;
+//! - I5 a hit counts nothing. What was hit is counted from where the hand stands: when it is settled or published, and
+//!   each id once, since `len` is what was not counted yet.
 
 use std::cell::{Cell, RefCell};
 use std::hint::cold_path;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-use crate::counters::ThreadCounters;
+use crate::counters::{Sources, ThreadCounters, Tier};
 use crate::fork::{EPOCH_STEP, EpochWord};
 use crate::id::Id;
 use crate::ring::Cursor;
@@ -41,9 +43,10 @@ pub(crate) struct Hand {
     place: Cell<u64>,
     /// What makes an id of the distance from the epoch to `place`.
     base: Cell<u64>,
-    /// The run's own epoch, and its length, for all but a hit.
+    /// For all but a hit: the run's own epoch, how many of its ids are not counted yet (I5), and the tier that had it.
     epoch: Cell<u64>,
     len: Cell<u64>,
+    tier: Cell<Tier>,
 }
 
 impl Hand {
@@ -53,6 +56,7 @@ impl Hand {
             base: Cell::new(NOWHERE - LONGEST as u64),
             epoch: Cell::new(NOWHERE - LONGEST as u64),
             len: Cell::new(0),
+            tier: Cell::new(Tier::Ring),
         }
     }
 
@@ -150,26 +154,36 @@ impl Hand {
         Id::new(id)
     }
 
-    /// Takes `count` ids, at most what is left, and counts them at once: a call for several is not so hot that
-    /// figures have to lag behind it.
-    pub(crate) fn pull(&self, count: u32, counters: &ThreadCounters) -> Run {
+    /// Takes `count` ids, at most what is left. The caller counts them, by their tier in `sources`: they are issued only
+    /// if the call gets all that it asked for.
+    pub(crate) fn pull(&self, count: u32, sources: &mut Sources) -> Run {
         let first = self.next();
         self.advance(u64::from(count));
         self.len.set(self.len.get() - u64::from(count));
-        counters.issued.add(u64::from(count));
+        sources.add(self.tier.get(), u64::from(count));
         Run::new(first, count)
+    }
+
+    /// Counts what was hit so far (I5). The rest stays in hand.
+    pub(crate) fn publish(&self, counters: &ThreadCounters) {
+        let left = self.left_of_own();
+        counters.issue(self.tier.get(), self.len.replace(left) - left);
     }
 
     /// Counts what became of the run in hand, its rest as waste, and empties it.
     pub(crate) fn settle(&self, counters: &ThreadCounters) {
-        let left = self.left_of_own();
-        counters.issued.add(self.len.get() - left);
-        counters.wasted.add(left);
+        self.publish(counters);
+        counters.wasted.add(self.len.get());
         Self::new().swap(self);
     }
 
-    /// Puts a run into an empty, settled hand.
-    pub(crate) fn fill(&self, epoch: u64, run: &Run) {
+    /// Counts what was hit so far, and if the run is not of this epoch its rest as waste.
+    pub(crate) fn catch_up_figures(&self, epoch: u64, counters: &ThreadCounters) {
+        if self.epoch.get() == epoch { self.publish(counters) } else { self.settle(counters) }
+    }
+
+    /// Puts a run of a tier into an empty, settled hand.
+    pub(crate) fn fill(&self, epoch: u64, run: &Run, tier: Tier) {
         debug_assert!(self.held() == 0 && self.len.get() == 0);
         // Zero is what a forked child reads.
         let good = epoch != 0 && epoch.is_multiple_of(EPOCH_STEP);
@@ -179,6 +193,7 @@ impl Hand {
         self.base.set((run.raw() + len).wrapping_sub(u64::from(LONGEST)));
         self.epoch.set(epoch);
         self.len.set(len);
+        self.tier.set(tier);
     }
 
     /// The distance from the engine's epoch, or, for a negative control, from the hand's own.
@@ -196,6 +211,7 @@ impl Hand {
         self.base.swap(&other.base);
         self.epoch.swap(&other.epoch);
         self.len.swap(&other.len);
+        self.tier.swap(&other.tier);
     }
 }
 
@@ -250,6 +266,11 @@ impl Visits {
         }
     }
 
+    /// What this thread has at an engine that it has called.
+    fn find(&self, engine: u64) -> Option<&Visit> {
+        self.0.iter().find(|visit| visit.engine == engine)
+    }
+
     /// Makes `engine` the first, its hand the one in use.
     fn enter(&mut self, engine: u64, join: impl FnOnce() -> Station) -> &mut Station {
         if self.0.first().is_none_or(|visit| visit.engine != engine) {
@@ -290,6 +311,21 @@ pub(crate) fn at_station<T>(
     value
 }
 
+/// Counts what this thread was issued by `engine`, and if what it has in hand is void, that too: `epoch` is the engine's.
+/// A thread that never called it has nothing to count.
+pub(crate) fn publish(engine: u64, epoch: u64) {
+    // In a thread that is ending all was counted.
+    let _ = VISITS.try_with(|visits| {
+        let Ok(visits) = visits.try_borrow() else { return };
+        let Some(Visit { station, parked, .. }) = visits.find(engine) else { return };
+        let is_in_use = visits.0.first().is_some_and(|visit| visit.engine == engine);
+        HAND.with(|hand| {
+            let hand = if is_in_use { hand } else { parked };
+            hand.catch_up_figures(epoch, &station.counters);
+        });
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,7 +349,7 @@ mod tests {
                     let (hand, counters) = (Hand::new(), ThreadCounters::default());
                     assert!(epochs.iter().chain([&0]).all(|epoch| hit(&hand, *epoch).is_none()), "empty");
                     assert_eq!((hand.next(), hand.end()), (NOWHERE, NOWHERE), "above any limit");
-                    hand.fill(ours, &Run::new(first, len));
+                    hand.fill(ours, &Run::new(first, len), Tier::Ring);
                     for offset in 1..u64::from(len) {
                         assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + offset - 1));
                     }
@@ -325,7 +361,7 @@ mod tests {
                     assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + u64::from(len) - 1));
                     assert!(wrong.chain([&ours]).all(|epoch| hit(&hand, *epoch).is_none()), "used up");
                     hand.settle(&counters);
-                    assert_eq!((counters.issued.value(), counters.wasted.value()), (u64::from(len), 0));
+                    assert_eq!((counters.issued(), counters.wasted.value()), (u64::from(len), 0));
                     assert!(epochs.iter().chain([&0]).all(|epoch| hit(&hand, *epoch).is_none()), "settled");
                     assert_eq!((hand.next(), hand.end()), (NOWHERE, NOWHERE));
                 }
@@ -340,7 +376,7 @@ mod tests {
                 for count in [1, 2, len - used, len - used + 1, LONGEST, LONGEST + 1, u32::MAX] {
                     let hand = Hand::new();
                     assert_eq!(hand.hit_many(count, A), None, "empty");
-                    hand.fill(A, &Run::new(5_000, len));
+                    hand.fill(A, &Run::new(5_000, len), Tier::Ring);
                     assert_eq!(hand.hit_many(used, A), Some(5_000));
                     for wrong in [B, A - EPOCH_STEP, A + EPOCH_STEP, 0] {
                         assert_eq!(hand.hit_many(count, wrong), None, "{count} of {wrong}");
@@ -354,6 +390,60 @@ mod tests {
         }
     }
 
+    /// Whatever comes first, and however often it is asked.
+    #[test]
+    fn what_was_hit_is_counted_once_by_whoever_asks() {
+        let (hand, counters) = (Hand::new(), ThreadCounters::default());
+        let counted = || (counters.issued(), counters.wasted.value());
+        hand.publish(&counters);
+        hand.catch_up_figures(A, &counters);
+        assert_eq!(counted(), (0, 0), "an empty hand");
+        hand.fill(A, &Run::new(100, 10), Tier::Queue);
+        assert!(hit(&hand, A).is_some() && hit(&hand, A).is_some());
+        for _ in 0..2 {
+            hand.publish(&counters);
+            assert_eq!((counted(), hand.held()), ((2, 0), 8), "the rest stays in hand");
+        }
+        assert_eq!(hand.hit_many(3, A), Some(102));
+        let mut sources = Sources::default();
+        assert_eq!(hand.pull(1, &mut sources).raw(), 105, "its caller counts it");
+        hand.catch_up_figures(A, &counters);
+        assert_eq!((counted(), sources.total(), sources.last()), ((5, 0), 1, Tier::Queue));
+        assert!(hit(&hand, A).is_some());
+        hand.catch_up_figures(B, &counters);
+        assert_eq!((counted(), hand.held()), ((6, 3), 0), "the rest of a void run is waste");
+        hand.settle(&counters);
+        assert_eq!(counted(), (6, 3));
+    }
+
+    /// The hand of the engine in use, and one that is put by meanwhile; other threads' are left alone.
+    #[test]
+    fn a_thread_publishes_what_it_has_at_each_engine() {
+        let counters: [Arc<CachePadded<ThreadCounters>>; 2] = Default::default();
+        let at = |engine: usize| {
+            let counters = counters[engine].clone();
+            let join = || Station {
+                counters: counters.clone(),
+                cursor: Ring::new(4).cursor(0),
+                scratch: Vec::new(),
+            };
+            at_station(100 + engine as u64, join, |hand, _| {
+                hand.fill(A, &Run::new(64, 10), Tier::Ring);
+                assert!(hit(hand, A).is_some());
+            });
+        };
+        at(0);
+        at(1);
+        std::thread::spawn(|| publish(100, A)).join().unwrap();
+        assert_eq!([counters[0].issued(), counters[1].issued()], [0, 0]);
+        publish(100, A);
+        assert_eq!([counters[0].issued(), counters[1].issued()], [1, 0]);
+        publish(101, B);
+        publish(102, B);
+        assert_eq!([counters[0].issued(), counters[1].issued()], [1, 1]);
+        assert_eq!([counters[0].wasted.value(), counters[1].wasted.value()], [0, 9]);
+    }
+
     #[test]
     fn a_hand_catches_up_within_its_run_and_never_goes_back() {
         let hand = Hand::new();
@@ -361,7 +451,7 @@ mod tests {
             hand.catch_up(next);
             assert_eq!(hand.held(), 0, "an empty hand stays empty");
         }
-        hand.fill(A, &Run::new(100, 10));
+        hand.fill(A, &Run::new(100, 10), Tier::Ring);
         for (next, then) in [(100, 100), (99, 100), (0, 100), (103, 103), (102, 103), (111, 103), (110, 110)]
         {
             hand.catch_up(next);
@@ -379,7 +469,7 @@ mod tests {
         let mut call = |engine: u64, epoch: u64, run: Option<Run>| {
             at_station(engine, station, |hand, _| {
                 if let Some(run) = run {
-                    hand.fill(epoch, &run);
+                    hand.fill(epoch, &run, Tier::Ring);
                 }
                 taken.extend(hit(hand, epoch).map(Id::raw));
             });
@@ -401,13 +491,13 @@ mod tests {
             let join =
                 || Station { counters: theirs.clone(), cursor: Ring::new(4).cursor(0), scratch: Vec::new() };
             at_station(7, join, |hand, _| {
-                hand.fill(A, &Run::new(64, 10));
+                hand.fill(A, &Run::new(64, 10), Tier::Ring);
                 assert_eq!(hit(hand, A).map(Id::raw), Some(64));
                 assert_eq!(hit(hand, B), None, "another epoch is a miss");
             });
         })
         .join()
         .unwrap();
-        assert_eq!((counters.issued.value(), counters.wasted.value()), (1, 9));
+        assert_eq!((counters.issued(), counters.wasted.value()), (1, 9));
     }
 }

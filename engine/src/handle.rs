@@ -50,6 +50,11 @@ impl Limit {
 pub(crate) struct Limits(Mutex<Vec<ForkWord>>);
 
 impl Limits {
+    /// A limit that nobody voids: a forked child's, in which no run is ever in hand.
+    fn alone() -> std::io::Result<Limit> {
+        ForkWord::new().map(Limit)
+    }
+
     pub(crate) fn join(&self) -> std::io::Result<Limit> {
         let word = ForkWord::new()?;
         let mut words = lock(&self.0);
@@ -128,15 +133,27 @@ impl Handle {
     }
 }
 
+impl Handle {
+    /// Counts what it issued so far, as [`Engine::publish`] does for a thread. It does so by itself when its run is used up,
+    /// at its first call after a second, and when it is dropped.
+    #[inline]
+    pub fn publish(&mut self) {
+        let next = self.next;
+        self.rest.value().publish(next);
+    }
+}
+
 impl Rest {
     #[inline(never)]
     fn new(engine: Engine) -> WithWord<Self> {
         let shared = engine.shared();
-        let limit = match shared.limits.join() {
+        // A thread that a child does not have may have held what the other ways lock.
+        let forked = shared.epoch.forked();
+        let limit = match if forked { Limits::alone() } else { shared.limits.join() } {
             Ok(limit) => limit,
             Err(error) => panic!("failed to map a handle's page: {error}"),
         };
-        let station = shared.join();
+        let station = if forked { shared.pass_by() } else { shared.join() };
         WithWord::new(limit.0.clone(), Self { hand: Hand::new(), limit, station, engine })
     }
 
@@ -155,6 +172,13 @@ impl Rest {
             self.limit.set(self.hand.end(), epoch, &shared.epoch);
         }
         (result.into(), next)
+    }
+
+    /// The figures catch up; the hand, and the handle's place in it, stay as they are.
+    #[inline(never)]
+    fn publish(&mut self, next: u64) {
+        self.hand.catch_up(next);
+        self.hand.publish(&self.station.counters);
     }
 
     #[inline(never)]

@@ -45,6 +45,7 @@ mod builder;
 pub mod clock;
 mod coalesce;
 mod counters;
+mod draft;
 mod engine;
 mod error;
 mod fork;
@@ -57,6 +58,7 @@ mod hand;
 mod handle;
 mod id;
 mod lane;
+mod later;
 mod layout;
 mod minter;
 #[cfg(test)]

@@ -353,6 +353,11 @@ impl Minter {
         self.lanes.drain(..).map(|lane| (lane.worker, lane.untouched())).collect()
     }
 
+    /// How many ids were set aside and not collected yet.
+    pub(crate) fn aside_ids(&self) -> u64 {
+        self.aside.iter().map(Extent::ids).sum()
+    }
+
     /// What was set aside and not collected yet.
     pub(crate) fn take_aside(&mut self) -> Vec<Extent> {
         std::mem::take(&mut self.aside)

@@ -16,8 +16,10 @@ use std::time::Duration;
 use xuid_spill::Extent;
 
 use crate::clock::Verdict;
+use crate::counters::Tier;
 use crate::gate::{Gate, Service, Trouble};
 use crate::guards::Guard;
+use crate::later;
 use crate::minter::Now;
 use crate::registrar::{Done, Job};
 use crate::reserve::Reserve;
@@ -67,15 +69,27 @@ impl Producer {
     pub(crate) fn run(&mut self) {
         self.shared.producer.adopt_current();
         while !self.shared.is_closed() {
-            let pause = self.turn_whatever_happens();
+            // A line may take as long as its subscriber likes: the pause is of before it.
+            let (pause, unsaid) = later::collect(|| self.turn_whatever_happens());
+            unsaid.say();
             if !pause.is_zero() {
                 std::thread::park_timeout(pause);
             }
         }
+        later::collected(|| self.stop());
+        self.shared.turned.set(u64::MAX);
+    }
+
+    /// The clean stop, with what is still on its way.
+    fn stop(&mut self) {
         // A panic over an answer costs what that brought, and not the stop.
         for step in [Self::await_grant, Self::collect] {
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| step(self))).is_err() {
-                tracing::error!("the producer panicked over an answer at its stop; ids of it may be wasted");
+                later::log(|| {
+                    tracing::error!(
+                        "the producer panicked over an answer at its stop; ids of it may be wasted"
+                    );
+                });
                 self.shared.panics.add(1);
             }
         }
@@ -101,7 +115,9 @@ impl Producer {
         while self.reserve.is_granting() {
             let left = until.saturating_sub(self.shared.clock.read().boot);
             let Some(done) = next(&self.done, Duration::from_nanos(left)) else {
-                tracing::warn!("the registry has not answered a grant: its ids are lost if it was made");
+                later::log(|| {
+                    tracing::warn!("the registry has not answered a grant: its ids are lost if it was made");
+                });
                 return;
             };
             self.take_in(vec![done], until - GRANT_WAIT);
@@ -113,7 +129,7 @@ impl Producer {
     pub(crate) fn turn_whatever_happens(&mut self) -> Duration {
         let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.turn()));
         turn.unwrap_or_else(|_| {
-            tracing::error!("the producer panicked and goes on; ids it held may be wasted");
+            later::log(|| tracing::error!("the producer panicked and goes on; ids it held may be wasted"));
             self.shared.panics.add(1);
             self.stumbled()
         })
@@ -188,10 +204,11 @@ impl Producer {
         debug_assert!(sent.is_ok() || self.shared.is_closed());
     }
 
-    /// Takes in what the registrar has done.
+    /// Takes in what the registrar has done: what every turn begins with.
     pub(crate) fn collect(&mut self) {
         // Before they are taken: whatever may panic comes first.
         let boot = self.shared.clock.read().boot;
+        self.shared.turned.set(boot);
         let answers: Vec<Done> = self.done.try_iter().collect();
         if !answers.is_empty() {
             self.take_in(answers, boot);
@@ -208,12 +225,17 @@ impl Producer {
             }
         }
         let mut others = Vec::new();
+        let replayed = self.reserve.tally.replayed;
         for done in answers {
             match done {
                 // This reads the spill, and so comes before the lock.
                 Done::Granted { from, result } => self.reserve.granted(from, result, boot),
                 other => others.push(other),
             }
+        }
+        if self.reserve.tally.replayed > replayed {
+            // Before anybody can have them: what is issued was seen to come.
+            self.publish();
         }
         let mut gate = lock(&self.shared.gate);
         for done in others {
@@ -228,24 +250,20 @@ impl Producer {
         let stride = shared.layout.stride();
         let tick = now.tick.unwrap_or(0);
         let mut unswept = 0..PARTITIONS;
-        gate.serve(now, |minter, most| {
+        gate.serve(now, &shared.counters.tickets_in, |minter, most| {
             loop {
                 if let Some(run) = reserve.hand.take(most, stride) {
-                    shared.counters.tickets_queue.add(u64::from(run.len()));
-                    return Some(run);
+                    return Some((run, Tier::Queue));
                 }
                 if let Some(block) = shared.pop_queue() {
                     reserve.hand.push_run(block.into_run());
                 } else if let Some(run) = minter.any(now, most) {
-                    shared.counters.tickets_minter.add(u64::from(run.len()));
-                    return Some(run);
+                    return Some((run, Tier::Minter));
                 } else if let Some(partition) = unswept.next() {
                     // Blocks may lie where the walks of those who wait do not lead.
                     shared.ring.sweep(partition, |block| reserve.hand.push_run(block.into_run()));
                 } else {
-                    let run = reserve.run(tick, most)?;
-                    shared.counters.tickets_reserve.add(u64::from(run.len()));
-                    return Some(run);
+                    return Some((reserve.run(tick, most)?, Tier::Reserve));
                 }
             }
         })
@@ -253,7 +271,6 @@ impl Producer {
 
     /// Counts what a service did and takes back what came of it. Returns who is to be woken.
     fn account(&mut self, service: Service) -> Vec<Waker> {
-        self.shared.counters.tickets_in.add(service.given);
         self.shared.counters.tickets_out.add(service.out);
         for run in service.back {
             self.reserve.hand.push_run(run);
@@ -351,9 +368,12 @@ impl Producer {
 
     /// Everything granted may be in use in another copy of this machine: it is dropped, and new land is taken.
     fn void(&mut self, gate: &mut Gate) {
-        tracing::warn!(
-            "the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from a snapshot"
-        );
+        later::log(|| {
+            tracing::warn!(
+                "the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from a \
+                 snapshot"
+            );
+        });
         self.shared.void_hands();
         let reserve = &mut self.reserve;
         while let Some(block) = self.shared.pop_queue() {
@@ -440,7 +460,7 @@ impl Producer {
 fn wake(wakers: Vec<Waker>) {
     for waker in wakers {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake())).is_err() {
-            tracing::error!("a waker panicked");
+            later::log(|| tracing::error!("a waker panicked"));
         }
     }
 }

@@ -67,12 +67,14 @@ points! {
     MultiAnswered = "multi-answered",
     /// The connection or the session with the ensemble was lost, and nobody knows yet.
     SessionLost = "session-lost",
-    /// A spill's file is there, empty and locked.
+    /// A spill's file is there, empty and locked, under a name that nobody looks for.
     SpillCreated = "spill-created",
     /// Its header is written, and the registry knows nothing of it.
     SpillLaidOut = "spill-laid-out",
     /// The registry has a mark for it.
     SpillMarked = "spill-marked",
+    /// It has its name, which the folder may forget.
+    SpillNamed = "spill-named",
     /// A worker's first window is stored, and the minter does not have it.
     Claimed = "claimed",
     /// A renewal is about to be stored.

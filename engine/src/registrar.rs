@@ -19,6 +19,7 @@ use std::time::Duration;
 use xuid_spill::SpillId;
 
 use crate::clock::{Clock, Reading};
+use crate::later;
 use crate::stats::{Latency, RegistryStats, Unknown};
 use crate::sync::lock;
 use crate::tenure::{ExtendError, GrantError, TakeError, Tenure, Window, Wish};
@@ -164,7 +165,10 @@ impl Registrar {
                 resume_unwind(payload);
             }
             self.stumbled(&unanswered);
-            tracing::error!(?unanswered, "{PANICKED}, and goes on; what it asked for may be wasted");
+            let told = format!("{unanswered:?}");
+            later::log(move || {
+                tracing::error!(unanswered = %told, "{PANICKED}, and goes on; what it asked for may be wasted");
+            });
             unanswered
         })
     }
@@ -258,7 +262,7 @@ impl Registrar {
     fn tend_whatever_happens(&mut self, producer: &Wake) {
         if catch_unwind(AssertUnwindSafe(|| self.tend(producer))).is_err() {
             lock(&self.tally).panics += 1;
-            tracing::error!("{PANICKED} over its connection, and goes on");
+            later::log(|| tracing::error!("{PANICKED} over its connection, and goes on"));
         }
     }
 
@@ -277,18 +281,20 @@ impl Registrar {
             };
             match job {
                 Ok(job) => {
+                    let (answer, unsaid) = later::collect(|| self.run_whatever_happens(job));
                     // In a clean stop nobody waits for the answers any more, and every release is done all the same.
-                    let _ = done.send(self.run_whatever_happens(job));
+                    let _ = done.send(answer);
                     producer.wake();
+                    unsaid.say();
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    self.tend_whatever_happens(producer);
+                    later::collected(|| self.tend_whatever_happens(producer));
                     looked = self.boot();
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.close();
+        later::collected(|| self.close());
     }
 
     /// Leaves the registry.

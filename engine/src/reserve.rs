@@ -14,6 +14,7 @@ use xuid_spill::{AppendError, Extent, Log};
 
 use crate::coalesce::{Limits, coalesce};
 use crate::guards::Guard;
+use crate::later;
 use crate::layout::Layout;
 use crate::pieces::Pieces;
 use crate::registrar::Job;
@@ -243,7 +244,10 @@ impl Reserve {
 
     /// Goes on without a spill.
     pub(crate) fn abandon(&mut self, why: &str) {
-        tracing::error!(why, "the spill is given up; unused ids are kept in memory from now on");
+        let reason = why.to_owned();
+        later::log(move || {
+            tracing::error!(why = reason, "the spill is given up; unused ids are kept in memory from now on");
+        });
         self.log = None;
         self.why_not = Some(why.to_owned());
     }
@@ -326,15 +330,17 @@ impl Reserve {
                 }
             }
             Err(GrantError::Moved { granted_upto }) => {
-                tracing::warn!(
-                    granted_upto,
-                    "another process moved this spill's mark: a copy of it is in use"
-                );
+                later::log(move || {
+                    tracing::warn!(
+                        granted_upto,
+                        "another process moved this spill's mark: a copy of it is in use"
+                    );
+                });
                 log.resume_at(granted_upto);
                 self.mark = granted_upto;
             }
             Err(GrantError::Later { why }) => {
-                tracing::debug!(why, "no extents were granted");
+                later::log(move || tracing::debug!(why, "no extents were granted"));
                 self.grant_after = boot + 1_000_000_000;
             }
             Err(GrantError::Refused { why }) => {
@@ -372,7 +378,8 @@ impl Reserve {
             self.tally.failures += 1;
             self.tally.spilled = before;
             self.tally.wasted_spill += appended;
-            tracing::error!(error = with_source(&error), "the last sync of the spill failed");
+            let error = with_source(&error);
+            later::log(move || tracing::error!(error = %error, "the last sync of the spill failed"));
         }
     }
 }

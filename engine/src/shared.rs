@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use crate::clock::{Clock, nanos};
-use crate::counters::Counters;
+use crate::counters::{Counters, Sources, Tier};
 use crate::error::IdError;
 use crate::fork::EpochWord;
 use crate::gate::Gate;
@@ -40,7 +40,7 @@ const WELCOME: u32 = 64;
 const MARGIN: u64 = 2_000_000_000;
 
 /// What the producer publishes for stats.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Gauges {
     pub(crate) reserve: ReserveTally,
     pub(crate) held: u64,
@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) refills: crate::counters::Shared,
     /// Panics of the producer.
     pub(crate) panics: crate::counters::Shared,
+    /// Boot time at which the producer began its last turn; the end of time once it has stopped.
+    pub(crate) turned: crate::counters::Gauge,
 }
 
 /// What [`Shared`] is made of, besides what it makes itself.
@@ -96,6 +98,8 @@ impl Shared {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { genesis, registry, settings, clock, epoch, gate, tally, inherited, refused_spills } =
             parts;
+        let turned = crate::counters::Gauge::default();
+        turned.set(clock.read().boot);
         Self {
             // The first epoch is unique in the process, and so are engines that way.
             number: epoch.load(),
@@ -120,6 +124,7 @@ impl Shared {
             starved: AtomicBool::new(false),
             refills: crate::counters::Shared::default(),
             panics: crate::counters::Shared::default(),
+            turned,
         }
     }
 
@@ -154,11 +159,12 @@ impl Shared {
         if self.epoch.forked() {
             return Err(IdError::FORKED);
         }
-        if self.is_closed() {
-            self.counters.refuse(IdError::SHUTTING_DOWN);
-            return Err(IdError::SHUTTING_DOWN);
-        }
-        Ok(())
+        if self.is_closed() { Err(IdError::SHUTTING_DOWN) } else { Ok(()) }
+    }
+
+    /// The same for a call that may wait: its refusals are counted, and those of a try are not.
+    pub(crate) fn check_open_to_wait(&self) -> Result<(), IdError> {
+        self.check_open().inspect_err(|error| self.counters.refuse(*error))
     }
 
     pub(crate) fn count_refill(&self) {
@@ -179,10 +185,10 @@ impl Shared {
 
     /// The queue as the producer uses it, counted.
     pub(crate) fn push_queue(&self, block: Block) -> Result<(), Block> {
-        let len = block.len();
-        self.queue.push(block)?;
-        self.counters.queue_in.add(u64::from(len));
-        Ok(())
+        let len = u64::from(block.len());
+        // First: a caller may have it, and count that, before this thread goes on.
+        self.counters.queue_in.add(len);
+        self.queue.push(block).inspect_err(|_| self.counters.queue_out.add(len))
     }
 
     pub(crate) fn pop_queue(&self) -> Option<Block> {
@@ -197,12 +203,12 @@ impl Shared {
     }
 
     /// A ticket's ids became a caller's.
-    pub(crate) fn count_outcome(&self, result: &Result<Vec<Run>, IdError>) {
+    pub(crate) fn count_outcome(&self, ticket: &Ticket, result: &Result<Vec<Run>, IdError>) {
         match result {
-            Ok(runs) => {
-                let ids = runs.iter().map(|run| u64::from(run.len())).sum();
-                self.counters.tickets_out.add(ids);
-                self.counters.tickets_issued.add(ids);
+            Ok(_) => {
+                let sources = ticket.sources();
+                self.counters.tickets_out.add(sources.total());
+                self.counters.issue_of_ticket(&sources);
             }
             Err(error) => self.counters.refuse(*error),
         }
@@ -211,6 +217,11 @@ impl Shared {
     pub(crate) fn join(&self) -> Station {
         let (counters, place) = self.counters.join();
         Station { counters, cursor: self.ring.cursor(place), scratch: Vec::new() }
+    }
+
+    /// A station that is counted nowhere.
+    pub(crate) fn pass_by(&self) -> Station {
+        Station { counters: Arc::default(), cursor: self.ring.cursor(0), scratch: Vec::new() }
     }
 
     pub(crate) fn at_station<T>(&self, work: impl FnOnce(&Hand, &mut Station) -> T) -> T {
@@ -228,19 +239,19 @@ impl Shared {
         if found.asked {
             self.producer.wake();
         }
-        let counters = &station.counters;
         let (run, tier) = if let Some(block) = found.block {
-            (block.into_run(), &counters.ring)
+            (block.into_run(), Tier::Ring)
         } else if let Some(block) = if tiers.queue { self.queue.pop() } else { None } {
-            (block.into_run(), &counters.queue)
+            station.counters.queue.add(u64::from(block.len()));
+            (block.into_run(), Tier::Queue)
         } else if let Some(run) = self.cut_direct() {
-            (run, &counters.minter)
+            (run, Tier::Minter)
         } else {
             return false;
         };
         let epoch = if Guard::EpochBeforeTake.is_out() { self.epoch.load() } else { epoch };
-        tier.add(u64::from(run.len()));
-        hand.fill(epoch, &run);
+        station.counters.taken.add(u64::from(run.len()));
+        hand.fill(epoch, &run, tier);
         true
     }
 
@@ -257,9 +268,9 @@ impl Shared {
         gate.cut(Order::Any, 0, &now, share as u32)
     }
 
-    /// Gathers up to `count` ids of any age into `out`, through the thread's hand; returns how many.
-    fn gather(&self, count: u32, out: &mut Vec<Run>, hand: &Hand, station: &mut Station) -> u32 {
-        let (mut got, before) = (0, out.len());
+    /// Gathers up to `count` ids of any age into `out`, through the thread's hand.
+    fn gather(&self, count: u32, out: &mut Vec<Run>, hand: &Hand, station: &mut Station) -> Sources {
+        let (mut sources, mut got, before) = (Sources::default(), 0, out.len());
         while got < count {
             let mut left = hand.left(self.epoch.load());
             if left == 0 {
@@ -268,15 +279,15 @@ impl Shared {
                 }
                 left = hand.held();
             }
-            let run = hand.pull(left.min(count - got), &station.counters);
+            let run = hand.pull(left.min(count - got), &mut sources);
             got += run.len();
             push_run(out, before, run, self.layout.sequences());
         }
-        got
+        sources
     }
 
-    /// Gathers `count` ids of any age; if there are fewer, what was gathered is counted as returned, and false.
-    fn gather_any(&self, count: u32, out: &mut Vec<Run>) -> bool {
+    /// Gathers `count` ids of any age; if there are fewer, what was gathered is counted as returned, and is an error.
+    fn gather_any(&self, count: u32, out: &mut Vec<Run>) -> Result<(), Sources> {
         self.at_station(|hand, station| self.gather_whole(count, out, hand, station))
     }
 
@@ -286,13 +297,14 @@ impl Shared {
         out: &mut Vec<Run>,
         hand: &Hand,
         station: &mut Station,
-    ) -> bool {
-        let got = self.gather(count, out, hand, station);
-        if got < count {
-            station.counters.returned.add(u64::from(got));
-            station.counters.issued.sub(u64::from(got));
+    ) -> Result<(), Sources> {
+        let sources = self.gather(count, out, hand, station);
+        if sources.total() < u64::from(count) {
+            station.counters.returned.add(sources.total());
+            return Err(sources);
         }
-        got == count
+        station.counters.issue_all(&sources);
+        Ok(())
     }
 
     /// Cuts exactly `count` fresh or ordered ids, as far as there are any now; returns how many.
@@ -312,7 +324,7 @@ impl Shared {
         self.check_open()?;
         let before = out.len();
         if order == Order::Any {
-            if self.gather_any(count, out) {
+            if self.gather_any(count, out).is_ok() {
                 return Ok(());
             }
             self.returns.give(out.drain(before..));
@@ -338,9 +350,9 @@ impl Shared {
     fn count_direct<'a>(&self, runs: impl Iterator<Item = &'a Run>, returned: bool) {
         let ids = runs.map(|run| u64::from(run.len())).sum();
         self.at_station(|_, station| {
-            station.counters.minter.add(ids);
-            let fate = if returned { &station.counters.returned } else { &station.counters.issued };
-            fate.add(ids);
+            let counters = &station.counters;
+            counters.taken.add(ids);
+            if returned { counters.returned.add(ids) } else { counters.issue(Tier::Minter, ids) }
         });
     }
 
@@ -351,15 +363,19 @@ impl Shared {
         order: Order,
         wait: Duration,
     ) -> Result<Result<Vec<Run>, Arc<Ticket>>, IdError> {
-        self.check_open()?;
-        let mut runs = Vec::new();
-        if order == Order::Any && self.gather_any(count, &mut runs) {
-            return Ok(Ok(runs));
+        self.check_open_to_wait()?;
+        let (mut runs, mut sources) = (Vec::new(), Sources::default());
+        if order == Order::Any {
+            match self.gather_any(count, &mut runs) {
+                Ok(()) => return Ok(Ok(runs)),
+                Err(gathered) => sources = gathered,
+            }
         }
         let mut gate = lock(&self.gate);
         let now = self.instant(&mut gate);
         if order != Order::Any {
             let got = self.cut(&mut gate, &now, order, count, &mut runs);
+            sources = Sources::of(Tier::Minter, u64::from(got));
             self.count_direct(runs.iter(), got < count);
             if got == count {
                 return Ok(Ok(runs));
@@ -374,7 +390,7 @@ impl Shared {
                 return Err(error);
             }
         }
-        self.enqueue(&mut gate, &now, order, (count, count), wait, runs).map(Err)
+        self.enqueue(&mut gate, &now, order, (count, count), wait, (runs, sources)).map(Err)
     }
 
     fn enqueue(
@@ -384,12 +400,12 @@ impl Shared {
         order: Order,
         (count, welcome): (u32, u32),
         wait: Duration,
-        runs: Vec<Run>,
+        (runs, sources): (Vec<Run>, Sources),
     ) -> Result<Arc<Ticket>, IdError> {
         let deadline = now.reading.boot.saturating_add(nanos(wait));
         let least = gate.minter.least_fresh(now);
-        self.counters.tickets_in.add(runs.iter().map(|run| u64::from(run.len())).sum());
-        let ticket = Arc::new(Ticket::new(order, count, welcome, least, deadline, wait, runs));
+        self.counters.tickets_in.add(sources.total());
+        let ticket = Arc::new(Ticket::new(order, count, welcome, least, deadline, wait, (runs, sources)));
         if let Err(ticket) = gate.enqueue(ticket.clone()) {
             let error = gate.refusal(now, order, wait);
             self.give_back(ticket.cancel());
@@ -400,7 +416,7 @@ impl Shared {
         Ok(ticket)
     }
 
-    /// An id for a thread that may wait so long.
+    /// An id for a thread that may wait so long; one without a time only tries.
     #[cold]
     #[inline(never)]
     pub(crate) fn next_cold(
@@ -411,6 +427,7 @@ impl Shared {
     ) -> Result<Id, IdError> {
         if let Err(error) = self.check_open() {
             hand.settle(&station.counters);
+            self.count_refusal(wait, error);
             return Err(error);
         }
         // Before the wait: a run that comes after a shutdown, or a turn-over, is good for this one id.
@@ -421,25 +438,34 @@ impl Shared {
         let ticket = {
             let mut gate = lock(&self.gate);
             let now = self.instant(&mut gate);
-            let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
+            let Some(time) = wait.filter(|wait| !wait.is_zero()) else {
                 let error = gate.refusal(&now, Order::Any, Duration::ZERO);
                 drop(gate);
                 self.starve();
+                self.count_refusal(wait, error);
                 return Err(error);
             };
-            self.enqueue(&mut gate, &now, Order::Any, (1, WELCOME), wait, Vec::new())?
+            self.enqueue(&mut gate, &now, Order::Any, (1, WELCOME), time, (Vec::new(), Sources::default()))?
         };
         let mut runs = self.block_on(&ticket).inspect_err(|error| self.counters.refuse(*error))?;
         let last = runs.pop();
         self.give_back(runs);
         let Some(run) = last else { unreachable!("a ticket is done only with at least what was asked for") };
         self.counters.tickets_out.add(u64::from(run.len()));
-        station.counters.reserve.add(u64::from(run.len()));
-        hand.fill(epoch, &run);
+        station.counters.taken.add(u64::from(run.len()));
+        hand.fill(epoch, &run, ticket.sources().last());
         Ok(hand.take_one())
     }
 
-    /// Waits for a ticket. Its deadline is kept by the producer; the margin is for a producer that is gone.
+    /// Counts the refusal of a call that may wait.
+    fn count_refusal(&self, wait: Option<Duration>, error: IdError) {
+        if wait.is_some() {
+            self.counters.refuse(error);
+        }
+    }
+
+    /// Waits for a ticket. Its deadline is kept by the producer; the margin is for a producer that is gone. On the
+    /// producer's own thread, in a waker's code or a log's, there is nobody to wait for.
     pub(crate) fn block_on(&self, ticket: &Ticket) -> Result<Vec<Run>, IdError> {
         let waker = unpark_current();
         loop {
@@ -448,7 +474,7 @@ impl Shared {
             }
             let boot = self.clock.read().boot;
             let last = ticket.deadline.saturating_add(MARGIN);
-            if boot >= last {
+            if boot >= last || self.producer.is_current() {
                 self.give_back(ticket.cancel());
                 return Err(IdError::overloaded(ticket.wait, Duration::from_millis(100)));
             }

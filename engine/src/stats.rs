@@ -1,7 +1,17 @@
 //! What an engine has done since it was built, counted in ids.
 //!
-//! After a clean shutdown `minted + replayed == issued + spilled + wasted.total() + held.total()`, exactly;
-//! while it runs the figures are read one by one and may be a refill apart.
+//! An id comes once, `minted` or `replayed`, and goes once, `issued`, `spilled` or `wasted`; in between it is `held`. Each
+//! of these is counted for itself where it happens, and none is made of the others:
+//! `minted + replayed == issued + spilled + wasted.total() + held.total()` is a check of all of them. It holds to the id
+//! while nothing moves, so after a clean shutdown too. While ids move the figures are read one by one, from `issued`
+//! up to `minted`, and what moved meanwhile is seen twice or not at all: [`Stats::moving`] is that difference.
+//! `minted + replayed` is never less than `issued + spilled + wasted`.
+//!
+//! **What lags.** What a thread was given by [`Engine::next_id`](crate::Engine::next_id) is counted when its run is used up,
+//! at its first call after a second, when the thread ends, and when it calls
+//! [`Engine::publish`](crate::Engine::publish); until then it counts as held by a thread. A [`Handle`](crate::Handle)
+//! is the same, and is dropped instead of ending. So `issued` is exact once each thread that called has done one of
+//! these. All other calls are counted before they return. What the producer does is told at the end of each of its turns.
 
 mod latency;
 
@@ -19,17 +29,17 @@ pub struct Stats {
     pub minted: u64,
     /// Ids taken back out of the spill after their extents were granted, with those whose records cannot be read any more.
     pub replayed: u64,
-    /// Ids returned to callers.
+    /// Ids returned to callers: the sum of `served`.
     pub issued: u64,
-    /// Ids put into the spill.
+    /// Ids put into the spill, those among them that were overwritten there since.
     pub spilled: u64,
     /// Ids that nobody will ever get, by cause.
     pub wasted: Wasted,
     /// Ids that are on their way.
     pub held: Held,
-    /// Ids taken by callers, by the tier that had them.
+    /// Ids issued, by the tier that had them.
     pub served: Served,
-    /// Calls that got none.
+    /// Calls that may wait and got none. A call that only tries is not counted: it comes back.
     pub refused: Refused,
     /// Windows and workers.
     pub windows: Windows,
@@ -45,6 +55,17 @@ pub struct Stats {
     pub waiting: u64,
     /// Panics of the engine's own threads, which went on: each is a bug, of the engine or of a registry's adaptor.
     pub panics: u64,
+}
+
+impl Stats {
+    /// How far the figures were apart when they were read: ids that came and were found in no place, or, if negative,
+    /// in two. 0 while nothing moves.
+    #[must_use]
+    pub fn moving(&self) -> i64 {
+        let came = self.minted + self.replayed;
+        let found = self.issued + self.spilled + self.wasted.total() + self.held.total();
+        came.wrapping_sub(found).cast_signed()
+    }
 }
 
 /// Ids wasted, by cause.
@@ -73,7 +94,7 @@ impl Wasted {
     }
 }
 
-/// Ids minted or replayed and not yet issued.
+/// Ids minted or replayed and not yet issued, each place counted for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Held {
@@ -81,9 +102,10 @@ pub struct Held {
     pub ring: u64,
     /// In the queue.
     pub queue: u64,
-    /// In the producer's hands: extents of grants, backfilled land, what waits to be spilled.
+    /// With the producer, as of its last turn: extents of grants, backfilled land, what waits to be spilled. And on its way
+    /// there: what calls for fresh ids set aside, what failed calls give back.
     pub reserve: u64,
-    /// In threads' runs and gathered for waiting callers.
+    /// In threads' runs, those included that were hit and are not counted yet, and gathered for waiting callers.
     pub threads: u64,
 }
 
@@ -95,18 +117,26 @@ impl Held {
     }
 }
 
-/// Ids taken, by tier.
+/// Ids issued, by the tier that had them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Served {
     /// Out of the ring.
     pub ring: u64,
-    /// Out of the queue.
+    /// Out of the queue, or on their way there when a caller waited for them.
     pub queue: u64,
     /// Straight from the minter.
     pub minter: u64,
     /// Straight from the reserve, by a caller that waited.
     pub reserve: u64,
+}
+
+impl Served {
+    /// All tiers together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.ring + self.queue + self.minter + self.reserve
+    }
 }
 
 /// Calls refused, by reason.

@@ -1,18 +1,28 @@
 //! Opens this process's spill file: the first of `spill-0`, `spill-1`, ... that nobody else has, and that the
 //! registry has a mark for. A file that cannot be trusted is set aside as `spill-N.K.refused`.
+//!
+//! # Invariants
+//! - I1 a file gets the name of a spill when it is whole, locked and has a mark, and replaces none;
+//! - I2 a file is renamed only by a process that has it locked, and had made sure after locking it that it had its name:
+//!   so whoever was stopped in between finds out, and no process loses a spill that it goes on with.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use xuid_spill::{DEFAULT_BYTES, Expected, Identity, Log, MappedFile, OpenError, SpillId, Storage};
 
+use crate::draft;
 use crate::guards::Guard;
+use crate::later;
 use crate::registry::Genesis;
 use crate::reserve::with_source;
 use crate::tenure::{GrantError, Tenure};
 
 /// Processes that share a folder. More go without a spill.
 const MOST_FILES: u32 = 256;
+
+/// How spills begin, and their drafts: `spill.new-...`.
+const STEM: &str = "spill";
 
 /// The spill that was opened, or why there is none.
 pub(crate) struct Stock {
@@ -30,33 +40,29 @@ pub(crate) fn none(why: &str) -> Stock {
 
 /// Opens or creates.
 pub(crate) fn open(folder: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Stock {
+    draft::sweep(folder, STEM);
     let mut refused = 0;
     for number in 0..MOST_FILES {
-        let path = folder.join(format!("spill-{number}"));
-        match open_one(&path, genesis, tenure) {
+        match open_one(&numbered(folder, number), genesis, tenure, &mut refused) {
             Ok(Opened::Log(log, mark)) => {
                 let inherited = log.stock().ids;
                 return Stock { log: Ok((log, mark)), inherited, refused };
             }
-            Ok(Opened::Taken) => {}
-            Ok(Opened::Refused(why)) => {
-                refused += 1;
-                tracing::error!(path = %path.display(), why, "the spill is refused and set aside; what it held is wasted");
-                if let Err(error) = set_aside(&path) {
-                    tracing::error!(path = %path.display(), %error, "it could not be renamed; the next number is used");
-                    continue;
-                }
-                return create(&path, genesis, tenure, refused);
-            }
-            Ok(Opened::Absent) => return create(&path, genesis, tenure, refused),
+            // One that cannot be set aside is in the way.
+            Ok(Opened::Taken | Opened::Refused(_)) => {}
+            Ok(Opened::Absent) => return create(folder, genesis, tenure, refused),
             Err(why) => return Stock { log: Err(why), inherited: 0, refused },
         }
     }
-    Stock {
-        log: Err(format!("all of spill-0 to spill-{} are in use", MOST_FILES - 1)),
-        inherited: 0,
-        refused,
-    }
+    Stock { log: Err(all_in_use()), inherited: 0, refused }
+}
+
+fn numbered(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{STEM}-{number}"))
+}
+
+fn all_in_use() -> String {
+    format!("all of spill-0 to spill-{} are in use", MOST_FILES - 1)
 }
 
 /// What was found where a spill may be.
@@ -69,14 +75,49 @@ pub(crate) enum Opened {
     Absent,
 }
 
-fn open_one(path: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Result<Opened, String> {
+/// Opens the spill of that name. One that is refused is set aside, and is absent then.
+fn open_one(
+    path: &Path,
+    genesis: &Genesis,
+    tenure: &mut Tenure,
+    refused: &mut u64,
+) -> Result<Opened, String> {
+    let fail = |error: io::Error| format!("failed to open {}: {error}", path.display());
     let storage = match MappedFile::open(path) {
         Ok(storage) => storage,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Opened::Absent),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Opened::Taken),
-        Err(error) => return Err(format!("failed to open {}: {error}", path.display())),
+        Err(error) => return Err(fail(error)),
     };
-    open_log(Box::new(storage), path, genesis, tenure)
+    // Until the name is free: another process could have set the file aside by then, and named a spill of its own (I2).
+    let _lock = storage.lock_holder().map_err(fail)?;
+    let opened = open_log(Box::new(storage), path, genesis, tenure)?;
+    if let Opened::Refused(why) = &opened {
+        *refused += 1;
+        let (shown, why) = (path.display().to_string(), why.clone());
+        later::log(move || {
+            tracing::error!(path = %shown, why, "the spill is refused and set aside; what it held is wasted");
+        });
+        meanwhile();
+        match set_aside(path) {
+            Ok(_) => return Ok(Opened::Absent),
+            Err(error) => {
+                let shown = path.display().to_string();
+                later::log(move || {
+                    tracing::error!(path = %shown, %error, "it could not be renamed; the next number is used");
+                });
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// A moment at which another process may come: in tests one does.
+fn meanwhile() {
+    #[cfg(test)]
+    if let Some(other) = tests::OTHER.take() {
+        other();
+    }
 }
 
 /// For a negative control: what the file says of its cluster, instead of what is expected.
@@ -117,41 +158,81 @@ pub(crate) fn open_log(
     let mark = if Guard::MarkOfRegistry.is_out() { 0 } else { mark };
     log.resume_at(mark);
     let stock = log.stock();
-    tracing::info!(
-        path = %path.display(), spill = %log.id(), head = report.head, mark, extents = stock.extents,
-        ids = stock.ids, damaged = report.damaged, stale = report.stale,
-        "spill opened: extents from the mark on will be replayed"
-    );
-    if report.head < mark {
-        tracing::warn!(
-            path = %path.display(), head = report.head, mark,
-            "the spill ends before what was already granted from it: it is an older copy, or lost its unsynced \
-             end; nothing below the mark is replayed"
+    let (spill, path) = (log.id(), path.display().to_string());
+    later::log(move || {
+        tracing::info!(
+            %path, %spill, head = report.head, mark, extents = stock.extents, ids = stock.ids,
+            damaged = report.damaged, stale = report.stale,
+            "spill opened: extents from the mark on will be replayed"
         );
-    }
-    if report.damaged > 0 || report.header_repaired {
-        tracing::warn!(path = %path.display(), damaged = report.damaged, header_repaired = report.header_repaired,
-            "the spill is damaged; damaged extents are skipped and wasted");
-    }
+        if report.head < mark {
+            tracing::warn!(
+                %path, head = report.head, mark,
+                "the spill ends before what was already granted from it: it is an older copy, or lost its unsynced \
+                 end; nothing below the mark is replayed"
+            );
+        }
+        if report.damaged > 0 || report.header_repaired {
+            tracing::warn!(%path, damaged = report.damaged, header_repaired = report.header_repaired,
+                "the spill is damaged; damaged extents are skipped and wasted");
+        }
+    });
     Ok(Opened::Log(log, mark))
 }
 
-fn create(path: &Path, genesis: &Genesis, tenure: &mut Tenure, refused: u64) -> Stock {
-    let log = create_one(path, genesis, tenure).map(|log| (log, 0));
+fn create(folder: &Path, genesis: &Genesis, tenure: &mut Tenure, refused: u64) -> Stock {
+    let log = create_one(folder, genesis, tenure).map(|log| (log, 0));
     if let Err(why) = &log {
-        tracing::error!(why, "no spill: unused ids will not survive a restart");
+        let why = why.clone();
+        later::log(move || tracing::error!(why, "no spill: unused ids will not survive a restart"));
     }
     Stock { log, inherited: 0, refused }
 }
 
-fn create_one(path: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Result<Log, String> {
-    let fail = |what: &str, error: String| format!("failed to {what} {}: {error}", path.display());
+/// Makes a spill, and names it when it is whole: with the first number that is free by then.
+fn create_one(folder: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Result<Log, String> {
+    let fail =
+        |what: &str, error: String| format!("failed to {what} a spill in {}: {error}", folder.display());
     let mut uuid = [0; 16];
     getrandom::fill(&mut uuid).map_err(|error| fail("draw an id for", error.to_string()))?;
-    let storage = MappedFile::create(path).map_err(|error| fail("create", error.to_string()))?;
+    let (storage, draft) = draft::make_by(folder, STEM, MappedFile::create)
+        .map_err(|error| fail("create", error.to_string()))?;
     crash_point!(SpillCreated);
-    create_log(Box::new(storage), DEFAULT_BYTES, SpillId::from_bytes(uuid), path, genesis, tenure)
-        .inspect_err(|_| drop(std::fs::remove_file(path)))
+    let spill = SpillId::from_bytes(uuid);
+    let made = create_log(Box::new(storage), DEFAULT_BYTES, spill, &draft, genesis, tenure)
+        .and_then(|log| Ok((publish(folder, &draft)?, log)));
+    match made {
+        Ok((path, log)) => {
+            crash_point!(SpillNamed);
+            // A name that a power cut takes back costs what a clean stop has left there.
+            let synced = draft::sync_folder(folder);
+            later::log(move || {
+                let path = path.display();
+                if let Err(error) = synced {
+                    tracing::warn!(%path, %error, "the spill's name may not survive a power cut");
+                }
+                tracing::info!(%path, %spill, "spill created");
+            });
+            Ok(log)
+        }
+        Err(why) => {
+            let _ = std::fs::remove_file(&draft);
+            Err(why)
+        }
+    }
+}
+
+/// Gives a spill the first name that is free.
+fn publish(folder: &Path, draft: &Path) -> Result<PathBuf, String> {
+    for number in 0..MOST_FILES {
+        let path = numbered(folder, number);
+        match draft::publish(draft, &path) {
+            Ok(true) => return Ok(path),
+            Ok(false) => {}
+            Err(error) => return Err(format!("failed to name {}: {error}", path.display())),
+        }
+    }
+    Err(all_in_use())
 }
 
 /// Lays a log of so many bytes out in an empty storage and has a mark made for it.
@@ -176,23 +257,24 @@ pub(crate) fn create_log(
     match tenure.mark(log.id(), true) {
         Ok(_) => {
             crash_point!(SpillMarked);
-            tracing::info!(path = %path.display(), spill = %log.id(), "spill created");
             Ok(log)
         }
         Err(error) => Err(fail("get a mark for", error.to_string())),
     }
 }
 
-/// Renames a refused file to the first free `spill-N.K.refused`.
+/// Renames a refused file, which is locked, to the first free `spill-N.K.refused`.
 fn set_aside(path: &Path) -> io::Result<PathBuf> {
     for number in 0.. {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{number}.refused"));
         let aside = PathBuf::from(name);
-        if !aside.try_exists()? {
-            std::fs::rename(path, &aside)?;
+        if draft::publish(path, &aside)? {
             return Ok(aside);
         }
     }
     unreachable!("the numbers do not end before the disk does")
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,7 @@ pub(crate) use self::grants::GrantError;
 use self::choice::{check_pinned, choose};
 use self::grants::Grant;
 use crate::guards::Guard;
+use crate::later;
 use crate::registry::{ReadError, Registry, SwapError, Token, WorkerEntry, WorkerRecord, reach};
 
 /// Ticks of one worker, owned by whoever holds this value.
@@ -187,7 +188,11 @@ impl Tenure {
         match getrandom::fill(&mut token) {
             Ok(()) => self.token = Token(token),
             // The old one goes on: a write of the other copy could be taken for ours, if the answer to ours is lost.
-            Err(error) => tracing::error!(%error, "no random token was drawn; restart this process"),
+            Err(error) => {
+                later::log(
+                    move || tracing::error!(%error, "no random token was drawn; restart this process"),
+                );
+            }
         }
         self.unknown_theirs += self.doubts();
         self.grant = None;

@@ -7,11 +7,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+// What is read for figures only is no part of loom's models.
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as PlainMutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::counters::{Sources, Tier};
 use crate::error::IdError;
 use crate::guards::Guard;
 use crate::order::Order;
@@ -33,6 +35,8 @@ pub(crate) struct Ticket {
     pub(crate) deadline: u64,
     pub(crate) wait: Duration,
     state: Mutex<State>,
+    /// Where all that it has came from.
+    sources: PlainMutex<Sources>,
 }
 
 #[derive(Debug)]
@@ -50,11 +54,12 @@ impl Ticket {
         least_tick: u64,
         deadline: u64,
         wait: Duration,
-        runs: Vec<Run>,
+        (runs, sources): (Vec<Run>, Sources),
     ) -> Self {
         let got = runs.iter().map(Run::len).sum();
         let state = Mutex::new(State::Waiting { runs, got, waker: None });
-        Self { order, count, welcome: welcome.max(count), least_tick, deadline, wait, state }
+        let sources = PlainMutex::new(sources);
+        Self { order, count, welcome: welcome.max(count), least_tick, deadline, wait, state, sources }
     }
 
     /// How many ids it still needs; `None` when it is over.
@@ -73,11 +78,17 @@ impl Ticket {
         }
     }
 
-    /// Adds a run. Gives it back if the ticket is over.
-    pub(crate) fn give(&self, run: Run) -> Result<(), Run> {
+    /// Where its ids came from: all of them, once it is done.
+    pub(crate) fn sources(&self) -> Sources {
+        *lock(&self.sources)
+    }
+
+    /// Adds a run of a tier. Gives it back if the ticket is over.
+    pub(crate) fn give(&self, run: Run, tier: Tier) -> Result<(), Run> {
         match &mut *lock(&self.state) {
             State::Waiting { runs, got, .. } => {
                 *got += run.len();
+                lock(&self.sources).add(tier, u64::from(run.len()));
                 runs.push(run);
                 Ok(())
             }
@@ -220,7 +231,7 @@ impl Future for Pending {
         };
         let polled = ticket.poll(context.waker());
         if let Poll::Ready(result) = &polled {
-            self.shared.count_outcome(result);
+            self.shared.count_outcome(ticket, result);
             self.stage = Stage::Over;
             if result.is_ok() {
                 crash_point!(TicketAnswered);

@@ -19,6 +19,11 @@ impl Wake {
         let _ = self.thread.set(std::thread::current());
     }
 
+    /// Whether the calling thread is the one.
+    pub(crate) fn is_current(&self) -> bool {
+        self.thread.get().is_some_and(|thread| thread.id() == std::thread::current().id())
+    }
+
     /// Wakes it. Cheap where it runs already; never lost, since a thread that is woken before it parks does not.
     pub(crate) fn wake(&self) {
         #[cfg(test)]

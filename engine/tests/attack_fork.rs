@@ -3,10 +3,13 @@
 #![expect(unsafe_code, reason = "only a hook between fork and exec runs code in a forked child without libc")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::future::Future;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -14,13 +17,13 @@ use std::time::Duration;
 use xuid_engine::clock::{Clock, SystemClock};
 use xuid_engine::registry::memory::MemoryRegistry;
 use xuid_engine::registry::{ClusterId, Genesis};
-use xuid_engine::{Engine, Id, IdError, Layout, Order, Pending};
+use xuid_engine::{Engine, Handle, Id, IdError, IdErrorKind, Layout, Order, Pending};
 
 #[derive(Default)]
-struct Woken(std::sync::atomic::AtomicBool);
+struct Woken(AtomicBool);
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.0.store(true, SeqCst);
     }
 }
 
@@ -60,7 +63,7 @@ fn a_request_that_waits_across_a_fork_is_answered_in_the_parent_only() {
             break pending;
         }
     };
-    while !woken.0.load(std::sync::atomic::Ordering::SeqCst) {
+    while !woken.0.load(SeqCst) {
         std::thread::park_timeout(Duration::from_millis(1));
     }
     let shared = Arc::new(Mutex::new(pending));
@@ -74,6 +77,119 @@ fn a_request_that_waits_across_a_fork_is_answered_in_the_parent_only() {
     let Poll::Ready(Ok(ids)) = poll(&mut pending, &woken) else { panic!("the parent was not answered") };
     let both = ids.iter().filter(|id| child.split(' ').any(|text| text == id.to_string())).count();
     assert_eq!(both, 0, "{both} ids were issued in parent and child; the child got: {child:.60}");
+}
+
+/// Whether a call answered as it should.
+type Check = fn(&Parents) -> bool;
+
+/// What each public call of an engine, of a handle and of a request does in a forked child.
+const CALLS: &[(&str, Check)] = &[
+    ("next_id", |of| is_forked(of.engine.next_id())),
+    ("try_next_id", |of| is_forked(of.engine.try_next_id())),
+    ("handle", |of| is_forked(of.engine.handle().next_id())),
+    ("a parent's handle", |of| is_forked(of.handle.borrow_mut().next_id())),
+    ("fill", |of| ORDERS.iter().all(|order| is_forked(of.engine.fill(&mut [Id::default(); 100], *order)))),
+    ("runs", |of| ORDERS.iter().all(|order| is_forked(of.engine.runs(100, *order)))),
+    ("try_runs", |of| ORDERS.iter().all(|order| is_forked(of.engine.try_runs(100, *order, &mut Vec::new())))),
+    ("request", |of| {
+        let mut pending = of.engine.request(100, Order::Fresh, Duration::from_secs(1));
+        matches!(poll(&mut pending, &Arc::default()), Poll::Ready(Err(error)) if error.kind() == IdErrorKind::Forked)
+    }),
+    ("a parent's request", |of| {
+        let mut pending = of.pending.borrow_mut().take().unwrap();
+        matches!(poll(&mut pending, &Arc::default()), Poll::Ready(Err(error)) if error.kind() == IdErrorKind::Forked)
+    }),
+    ("stats", |of| of.engine.stats() == xuid_engine::stats::Stats::default()),
+    ("status", |of| !of.engine.status().ready && of.engine.status().notes[0].contains("forked")),
+    ("workers", |of| of.engine.workers().is_empty()),
+    ("producer_silent", |of| of.engine.producer_silent().is_zero()),
+    ("what never changes", |of| {
+        of.engine.layout() == of.engine.genesis().layout
+            && !of.engine.registry().is_empty()
+            && !of.engine.max_age().is_zero()
+            && !format!("{:?}", of.engine).is_empty()
+    }),
+    ("shutdown", |of| of.engine.clone().shutdown() == xuid_engine::stats::Stats::default()),
+    ("drop", |of| {
+        drop(of.engine.handle());
+        drop(of.engine.clone());
+        true
+    }),
+];
+
+fn is_forked<T>(answer: Result<T, IdError>) -> bool {
+    answer.is_err_and(|error| error.kind() == IdErrorKind::Forked)
+}
+
+const ORDERS: [Order; 3] = [Order::Any, Order::Fresh, Order::Ordered];
+
+/// What a child has of its parent.
+struct Parents {
+    engine: Engine,
+    handle: RefCell<Handle>,
+    pending: RefCell<Option<Pending>>,
+}
+
+/// Forks; the child makes all calls and ends with the number of the first one that answered wrongly, or with how many there
+/// are. What hangs is ended by an alarm.
+fn first_wrong_in_a_child(of: &Parents) -> Option<&'static str> {
+    // SAFETY: the child is a copy of this thread alone. It allocates, which glibc allows in a child, and ends by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: it only sets what the kernel does with this process.
+        unsafe { libc::alarm(20) };
+        let wrong = CALLS.iter().position(|(_, call)| !call(of)).unwrap_or(CALLS.len());
+        // SAFETY: ends the child without running what belongs to the parent.
+        unsafe { libc::_exit(i32::try_from(wrong).unwrap_or(-1)) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child made above, and writes into a variable of this frame.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    if !libc::WIFEXITED(status) {
+        return Some("a call hangs");
+    }
+    let ended = usize::try_from(libc::WEXITSTATUS(status)).unwrap();
+    (ended != CALLS.len()).then(|| CALLS.get(ended).map_or("a call ends the child", |(name, _)| *name))
+}
+
+/// Any lock of the engine may be held by another thread at the fork, and stays so in the child for ever.
+#[test]
+fn every_call_answers_in_a_child_that_was_forked_under_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::builder().data_dir(folder.path()).wait(Duration::from_millis(1)).build().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy: Vec<_> = (0..3)
+        .map(|thread| {
+            let (engine, stop) = (engine.clone(), stop.clone());
+            std::thread::spawn(move || {
+                while !stop.load(SeqCst) {
+                    match thread {
+                        0 => drop((engine.stats(), engine.status(), engine.workers())),
+                        1 => drop((
+                            engine.handle().next_id(),
+                            engine.try_runs(8_192, Order::Any, &mut Vec::new()),
+                        )),
+                        _ => drop((engine.runs(3_000, Order::Fresh), engine.runs(1, Order::Ordered))),
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut handle = engine.handle();
+    let _ = handle.next_id();
+    let of = Parents { engine: engine.clone(), handle: RefCell::new(handle), pending: RefCell::default() };
+    for fork in 0..60 {
+        let mut pending = engine.request(100_000, Order::Fresh, Duration::from_secs(1));
+        let _ = poll(&mut pending, &Arc::default());
+        of.pending.replace(Some(pending));
+        assert_eq!(first_wrong_in_a_child(&of), None, "fork {fork}");
+    }
+    stop.store(true, SeqCst);
+    for thread in busy {
+        thread.join().unwrap();
+    }
+    engine.shutdown();
 }
 
 /// The child runs on a copy of the thread that holds both runs, in the middle of either.

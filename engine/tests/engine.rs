@@ -53,9 +53,8 @@ fn note(seen: &mut HashSet<u64>, runs: Vec<Run>) {
 
 fn balanced(engine: &Engine) {
     let stats = engine.shutdown();
-    let income = stats.minted + stats.replayed;
-    let outgo = stats.issued + stats.spilled + stats.wasted.total() + stats.held.total();
-    assert_eq!(income, outgo, "every id is accounted for: {stats:#?}");
+    assert_eq!(stats.moving(), 0, "every id is accounted for: {stats:#?}");
+    assert_eq!(stats.served.total(), stats.issued, "{stats:#?}");
 }
 
 #[test]
@@ -96,6 +95,9 @@ fn ids_from_many_threads_and_all_calls_are_unique_and_accounted_for() {
     assert_eq!(unique.len(), total, "an id came twice");
     assert!(total > 4 * 300 * 100);
     balanced(&engine);
+    // Its threads ended, and nobody else called.
+    let stats = engine.stats();
+    assert_eq!((stats.issued, stats.held.total()), (total as u64, 0), "{stats:#?}");
 }
 
 #[test]
@@ -355,14 +357,112 @@ fn a_fill_is_whole_and_counted_wherever_its_ids_come_from() {
         assert!(ids.iter().all(|id| seen.insert(*id)), "an id came twice in round {round}");
     }
     let stats = engine.shutdown();
-    // The rest of this thread's run is in its hand until its next call.
+    assert_eq!((stats.issued, stats.held.total(), stats.moving()), (seen.len() as u64, 0, 0), "{stats:#?}");
     assert_eq!(engine.next_id().map_err(IdError::kind), Err(IdErrorKind::ShuttingDown));
-    let settled = engine.stats();
-    assert_eq!(settled.issued, seen.len() as u64);
-    assert_eq!(
-        stats.minted + stats.replayed,
-        settled.issued + settled.wasted.total() + settled.held.total() + settled.spilled
-    );
+}
+
+/// A hit counts nothing. What a thread had counts once it has used up its run, asks for that, or stops the engine.
+#[test]
+fn what_a_thread_was_given_is_counted_when_it_publishes_and_when_it_stops_the_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+    let theirs = engine.clone();
+    let (published, go_on) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    let thread = std::thread::spawn(move || {
+        let mut handle = theirs.handle();
+        for _ in 0..140 {
+            theirs.next_id().unwrap();
+            handle.next_id().unwrap();
+        }
+        theirs.publish();
+        handle.publish();
+        published.0.send(()).unwrap();
+        // Lives on, and never calls again.
+        let _ = go_on.1.recv();
+    });
+    published.1.recv().unwrap();
+    assert_eq!(engine.stats().issued, 280);
+    for _ in 0..3 {
+        engine.next_id().unwrap();
+    }
+    let stats = engine.shutdown();
+    assert_eq!((stats.issued, stats.served.total()), (283, 283), "{stats:#?}");
+    assert_eq!(stats.moving(), 0, "what the other thread has left is held: {stats:#?}");
+    drop(go_on.0);
+    thread.join().unwrap();
+    assert_eq!(engine.stats().held.total(), 0);
+}
+
+/// Each figure is counted for itself, so they agree only if none lags and nothing is counted twice.
+#[test]
+fn the_figures_of_a_running_engine_add_up_whenever_nothing_moves() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+    let (mut got, mut failed, mut issued) = (0, 0, 0);
+    for round in 0..400_u32 {
+        let order = [Order::Any, Order::Fresh, Order::Ordered][(round % 3) as usize];
+        let mut runs = Vec::new();
+        // More than the land of a second is more than there is.
+        let count = if round % 40 == 7 { 40_000_000 } else { 1 + round * 7 % 900 };
+        match engine.try_runs(count, order, &mut runs) {
+            Ok(()) => got += u64::from(count),
+            Err(_) => failed += 1,
+        }
+        if round % 40 == 9 {
+            let call = engine.request(1 << 30, order, Duration::from_millis(1));
+            assert!(pollster(call, Duration::from_secs(5)).is_err());
+            failed += 1;
+        }
+        got += u64::from(engine.next_id().is_ok());
+        engine.publish();
+        let stats = engine.stats();
+        assert_eq!((stats.issued, stats.served.total()), (got, got), "round {round}: {stats:#?}");
+        assert!(stats.issued >= issued, "a counter falls");
+        issued = stats.issued;
+    }
+    assert!(failed >= 20, "{failed}");
+    // Now and then the producer is in the middle of a turn.
+    eventually_quiet(&engine);
+    assert_eq!(engine.stats().issued, got);
+    balanced(&engine);
+}
+
+/// Polls a future until it is ready.
+fn pollster<T>(future: impl Future<Output = T>, limit: Duration) -> T {
+    let (mut future, begin) = (std::pin::pin!(future), SystemClock.read().boot);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        assert!(u128::from(SystemClock.read().boot - begin) < limit.as_nanos(), "not ready within {limit:?}");
+        std::thread::park_timeout(Duration::from_micros(200));
+    }
+}
+
+/// Until the figures of an engine that nobody calls agree.
+fn eventually_quiet(engine: &Engine) {
+    let begin = SystemClock.read().boot;
+    while engine.stats().moving() != 0 {
+        assert!(SystemClock.read().boot - begin < 20_000_000_000, "{:#?}", engine.stats());
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// Who only tries comes back, and is counted by whoever counts tries.
+#[test]
+fn a_call_that_may_wait_is_counted_as_refused_once_and_a_try_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+    engine.shutdown();
+    let refused = || engine.stats().refused.shutting_down;
+    assert!(engine.try_next_id().is_err() && engine.try_runs(5, Order::Fresh, &mut Vec::new()).is_err());
+    assert_eq!(refused(), 0);
+    let mut handle = engine.handle();
+    assert!(engine.next_id().is_err() && handle.next_id().is_err());
+    assert!(engine.runs(5, Order::Any).is_err() && engine.fill(&mut [Id::default(); 9], Order::Any).is_err());
+    assert!(pollster(engine.request(1, Order::Any, Duration::ZERO), Duration::from_secs(5)).is_err());
+    assert_eq!(refused(), 5);
 }
 
 #[test]

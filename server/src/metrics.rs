@@ -41,6 +41,8 @@ enum Samples {
     One(u64),
     /// A label, and a value for each of what it may say.
     By(&'static str, Vec<(String, u64)>),
+    /// A gauge that may be negative, by what a label says.
+    SignedBy(&'static str, Vec<(&'static str, i64)>),
     /// Times, and how often there were which.
     Times(Latency),
     /// The same for each value of a label.
@@ -89,6 +91,9 @@ fn encode(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fm
             let labels = [(*label, of.as_str())];
             encode_one(family.kind, *value, metric.encode_family(&labels)?)
         }),
+        Samples::SignedBy(label, samples) => samples.iter().try_for_each(|(of, value)| {
+            ConstGauge::new(*value).encode(metric.encode_family(&[(*label, *of)])?)
+        }),
         Samples::Times(times) => encode_times(times, metric),
         Samples::TimesBy(label, samples) => samples.iter().try_for_each(|(of, times)| {
             let labels = [(*label, *of)];
@@ -128,6 +133,9 @@ pub(crate) fn as_json(node: &Node) -> Map<String, Value> {
         let value = match family.samples {
             Samples::One(value) => json!(value),
             Samples::By(_, samples) => samples.into_iter().map(|(of, value)| (of, json!(value))).collect(),
+            Samples::SignedBy(_, samples) => {
+                samples.into_iter().map(|(of, value)| (of.to_owned(), json!(value))).collect()
+            }
             Samples::Times(each) => times(&each),
             Samples::TimesBy(_, samples) => {
                 samples.into_iter().map(|(of, each)| (of.to_owned(), times(&each))).collect()

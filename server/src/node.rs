@@ -93,7 +93,7 @@ impl Node {
 
     /// Why the engine is as good as dead, if it is. It takes no lock, so that it can be asked then, too.
     pub(crate) fn stalled(&self) -> Option<String> {
-        stalled(&self.engine).and_then(stall)
+        stall(self.engine.producer_silent())
     }
 
     /// Whether it wants requests, and a sentence about each thing that is not as it should be.
@@ -134,11 +134,6 @@ impl Node {
     }
 }
 
-/// How long the producer has not turned, where the engine can say it without a lock.
-fn stalled(_engine: &Engine) -> Option<Duration> {
-    None
-}
-
 /// The reason that a probe is told, if `silent` is too long.
 fn stall(silent: Duration) -> Option<String> {
     let seconds = silent.as_secs();
@@ -157,7 +152,7 @@ mod tests {
     #[test]
     fn a_producer_is_stalled_after_some_seconds_and_the_reason_says_how_many() {
         assert_eq!(stall(Duration::ZERO), None);
-        assert_eq!(stall(STALLED - Duration::from_millis(1)), None);
+        assert_eq!(stall(Duration::from_millis(4_999)), None);
         let why = stall(Duration::from_secs(17));
         assert!(why.is_some_and(|why| why.contains("not turned for 17 s")));
     }

@@ -218,11 +218,15 @@ impl Session {
                 answered * ID_REPLY_LEN
             });
         };
-        if catch_unwind(AssertUnwindSafe(answer)).is_err() {
+        let answering = catch_unwind(AssertUnwindSafe(answer));
+        // Before a byte of them is written: what a client has was counted.
+        engine.publish();
+        if answering.is_err() {
             // Nothing was put; the ids are spent. The frame that did it is tried by itself, and answered.
             return false;
         }
         self.tally.requests(Op::Next, answered as u32);
+        self.tally.ids(Op::Next, answered as u64);
         inbox.consume(answered * HEADER_LEN);
         answered > 0
     }
@@ -295,6 +299,7 @@ impl Session {
         match self.node.engine.try_runs(count, order, &mut self.scratch) {
             Ok(()) => {
                 shape.write(self.scratch.drain(..), outbox);
+                self.tally.ids(shape.op(), shape.ids());
                 self.scratch.shrink_to(SCRATCH_KEPT);
                 Ok(())
             }
@@ -310,7 +315,10 @@ impl Session {
     fn finish_one(&mut self, done: Done, outbox: &mut Outbox) {
         let Done { shape, result } = done;
         match result {
-            Some(Ok(runs)) => shape.write(runs.into_iter(), outbox),
+            Some(Ok(runs)) => {
+                shape.write(runs.into_iter(), outbox);
+                self.tally.ids(shape.op(), shape.ids());
+            }
             Some(Err(error)) => {
                 let refusal = answer::refusal(&self.node, error);
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);

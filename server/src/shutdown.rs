@@ -88,39 +88,42 @@ pub(crate) async fn stop(node: &Arc<Node>, permits: &Semaphore, connections: usi
             "some connections did not finish within {DRAIN:?}: their requests are refused"
         );
     }
-    let stats = stop_engine(&node.engine).await?;
+    stop_engine(&node.engine).await?;
     // Those that still waited were refused by that, and are told so.
     let _ = timeout(LAST_WORDS, gone()).await;
-    say(&stats);
     Ok(())
 }
 
 /// The engine's clean stop, beside the connections that it answers.
-async fn stop_engine(engine: &Engine) -> Result<Stats> {
+async fn stop_engine(engine: &Engine) -> Result<()> {
     let (done, stopped) = oneshot::channel();
     let beside = engine.clone();
     let thread = std::thread::Builder::new().name("xuid-stop".to_owned());
     let begun = thread.spawn(move || {
         // The receiver waits for it; it is gone only if everything ends at once.
-        let _ = done.send(beside.shutdown());
+        beside.shutdown();
+        let _ = done.send(());
     });
     match begun {
         Ok(_) => stopped.await.context("the engine's stop failed"),
         // Out of memory or threads: what is unused must not be lost for that.
         Err(error) => {
             warn!(%error, "no thread for the engine's stop: connections wait for it");
-            Ok(engine.shutdown())
+            engine.shutdown();
+            Ok(())
         }
     }
 }
 
-fn say(stats: &Stats) {
+/// The last line, after every thread that served has ended: each counted what it had in hand.
+pub(crate) fn say(stats: &Stats) {
     info!(
         issued = stats.issued,
         minted = stats.minted,
         replayed = stats.replayed,
         spilled = stats.spilled,
         wasted = stats.wasted.total(),
+        held = stats.held.total(),
         left_for_the_next_start = stats.spill.ids,
         "stopped"
     );

@@ -13,6 +13,7 @@ const STATUSES: usize = Status::NAMED.len();
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     requests: [AtomicU64; OPS],
+    ids: [AtomicU64; OPS],
     errors: [AtomicU64; STATUSES],
     accepted: AtomicU64,
     closed: AtomicU64,
@@ -25,6 +26,7 @@ pub(crate) struct Traffic {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     requests: [u32; OPS],
+    ids: [u64; OPS],
     errors: [u32; STATUSES],
     dirty: bool,
 }
@@ -38,6 +40,12 @@ impl Tally {
     /// Requests that could be read.
     pub(crate) fn requests(&mut self, op: Op, count: u32) {
         self.requests[index_of(op)] += count;
+        self.dirty = true;
+    }
+
+    /// Ids that were copied into replies.
+    pub(crate) fn ids(&mut self, op: Op, count: u64) {
+        self.ids[index_of(op)] += count;
         self.dirty = true;
     }
 
@@ -77,6 +85,9 @@ impl Traffic {
                 total.fetch_add(u64::from(std::mem::take(part)), Relaxed);
             }
         }
+        for (total, part) in self.ids.iter().zip(&mut tally.ids).filter(|(_, part)| **part > 0) {
+            total.fetch_add(std::mem::take(part), Relaxed);
+        }
     }
 
     /// A connection begins; it ends when the guard is dropped.
@@ -103,6 +114,12 @@ impl Traffic {
     /// Requests so far, by op.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (Op, u64)> + '_ {
         Op::ALL.into_iter().zip(self.requests.iter().map(|count| count.load(Relaxed)))
+    }
+
+    /// Ids copied into replies so far, by op, of those that ask for ids.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = (Op, u64)> + '_ {
+        let count = |op: Op| (op, self.ids[index_of(op)].load(Relaxed));
+        [Op::Next, Op::Array, Op::Runs].into_iter().map(count)
     }
 
     /// Errors so far, by status; success is none.
@@ -157,9 +174,11 @@ mod tests {
         let (traffic, mut tally) = (Traffic::default(), Tally::default());
         tally.request(Op::Next);
         tally.error(Status::COUNT);
+        tally.ids(Op::Runs, 1 << 40);
         traffic.add(&mut tally);
         traffic.add(&mut tally);
         assert_eq!(traffic.requests().map(|(_, count)| count).sum::<u64>(), 1);
+        assert_eq!(traffic.ids().last(), Some((Op::Runs, 1 << 40)));
         assert_eq!(traffic.errors().find(|(_, count)| *count > 0), Some((Status::COUNT, 1)));
     }
 }

@@ -11,12 +11,14 @@
 //! - **M3** No byte is read through the map that was not within the file's length a moment before. (A file that is
 //!   shortened between the check and the copy still ends the process with SIGBUS: whoever truncates files in use has to
 //!   win that race first.)
+//! - **M4** A file that was locked still had its name then. One that was renamed or removed between its opening and its
+//!   lock is let go: another process has decided over it.
 
 #![expect(unsafe_code, reason = "reading a memory map is a copy from a raw pointer")]
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -24,6 +26,10 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::storage::{Shortened, Storage};
+
+/// How often opening begins again because the file lost its name meanwhile. Another process renames a file that it
+/// refuses once; more than that is somebody's loop.
+const OPENING_TRIES: u32 = 8;
 
 /// A spill file, locked for this process.
 #[derive(Debug)]
@@ -39,11 +45,24 @@ impl MappedFile {
     /// Creates the file, which must not exist, and locks it. It is empty until a log allocates it.
     ///
     /// A file that is dropped before its first successful sync is removed again, so that a creation that failed (a
-    /// full disk, say) leaves nothing behind.
+    /// full disk, say) leaves nothing behind. Only the file itself is: one that has its name by then stays.
+    ///
+    /// [`io::ErrorKind::WouldBlock`] and [`io::ErrorKind::NotFound`] say that another process took the file before it was
+    /// locked. A file that others look for is therefore made under another name, and renamed when it is whole.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        let created = Self { file, path: path.to_owned(), map: None, unfinished: true };
+        Self::created(file, path)
+    }
+
+    /// Locks a file that was just created.
+    fn created(file: File, path: &Path) -> io::Result<Self> {
+        let mut created = Self { file, path: path.to_owned(), map: None, unfinished: false };
         created.lock()?;
+        if !created.in_place()? {
+            let gone = format!("{} was renamed or removed before it was locked", path.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, gone));
+        }
+        created.unfinished = true;
         Ok(created)
     }
 
@@ -51,7 +70,18 @@ impl MappedFile {
     ///
     /// [`io::ErrorKind::WouldBlock`] says that another process holds it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        for _ in 0..OPENING_TRIES {
+            let file = OpenOptions::new().read(true).write(true).open(path)?;
+            if let Some(opened) = Self::opened(file, path)? {
+                return Ok(opened);
+            }
+        }
+        let why = format!("{} is replaced again and again", path.display());
+        Err(io::Error::new(io::ErrorKind::WouldBlock, why))
+    }
+
+    /// Locks a file that was just opened. None if it has lost its name meanwhile (M4).
+    fn opened(file: File, path: &Path) -> io::Result<Option<Self>> {
         let mut opened = Self { file, path: path.to_owned(), map: None, unfinished: false };
         if !opened.file.metadata()?.is_file() {
             return Err(io::Error::new(
@@ -60,8 +90,27 @@ impl MappedFile {
             ));
         }
         opened.lock()?;
+        if !opened.in_place()? {
+            return Ok(None);
+        }
         opened.remap()?;
-        Ok(opened)
+        Ok(Some(opened))
+    }
+
+    /// Another handle of the same lock: the file stays locked until both are dropped. For whoever has to rename a file
+    /// that a log refused, before another process decides over it.
+    pub fn lock_holder(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Whether the path still leads to this file.
+    fn in_place(&self) -> io::Result<bool> {
+        let open = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn lock(&self) -> io::Result<()> {
@@ -149,9 +198,71 @@ impl Storage for MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        if self.unfinished {
+        if self.unfinished && self.in_place().unwrap_or(false) {
             // Best effort: what is left over is refused as "not a spill" or is empty of records.
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(path: &Path) -> File {
+        OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap()
+    }
+
+    #[test]
+    fn a_file_renamed_between_its_creation_and_its_lock_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, aside) = (folder.path().join("spill-0"), folder.path().join("aside"));
+        let stopped = make(&path);
+        fs::rename(&path, &aside).unwrap();
+        let error = MappedFile::created(stopped.try_clone().unwrap(), &path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");
+        // Another file has the name by now.
+        drop(make(&path));
+        let error = MappedFile::created(stopped, &path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");
+        assert!(path.exists() && aside.exists(), "neither is this one's to remove");
+    }
+
+    #[test]
+    fn a_file_replaced_between_its_opening_and_its_lock_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spill-0");
+        let stopped = make(&path);
+        fs::rename(&path, folder.path().join("aside")).unwrap();
+        assert!(MappedFile::opened(stopped.try_clone().unwrap(), &path).unwrap().is_none());
+        drop(make(&path));
+        assert!(MappedFile::opened(stopped, &path).unwrap().is_none());
+        assert!(MappedFile::open(&path).is_ok());
+    }
+
+    #[test]
+    fn an_unfinished_file_that_is_dropped_removes_itself_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spill-0");
+        drop(MappedFile::create(&path).unwrap());
+        assert!(!path.exists());
+        let unfinished = MappedFile::create(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "another process made it").unwrap();
+        drop(unfinished);
+        assert_eq!(fs::read(&path).unwrap(), b"another process made it");
+    }
+
+    #[test]
+    fn a_file_is_locked_until_the_last_holder_of_its_lock_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spill-0");
+        drop(make(&path));
+        let opened = MappedFile::open(&path).unwrap();
+        let holder = opened.lock_holder().unwrap();
+        drop(opened);
+        assert_eq!(MappedFile::open(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(holder);
+        assert!(MappedFile::open(&path).is_ok());
     }
 }

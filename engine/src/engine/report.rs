@@ -2,34 +2,42 @@
 
 use std::time::Duration;
 
+use crate::counters::ThreadTotals;
 use crate::gate::Gate;
 use crate::minter::Now;
 use crate::producer::{UpkeepTally, days_left};
-use crate::shared::Shared;
-use crate::stats::{ClockStats, Held, Served, SpillStats, Stats, Wasted, Windows};
+use crate::shared::{Gauges, Shared};
+use crate::stats::{ClockStats, Held, SpillStats, Stats, Wasted, Windows};
 use crate::sync::lock;
 
 mod status;
 
 pub(super) use status::status;
 
+/// All of them, read against the stream: what was issued first, what was minted last. An id that moves on meanwhile may be
+/// seen in two places or in none, but never among those that are gone without being among those that came.
 pub(super) fn stats(shared: &Shared) -> Stats {
-    let at_gate = AtGate::of(shared);
-    let AtGate { minted, expired, waiting, .. } = at_gate;
+    // Any of the locks below may have been taken by a thread that a child does not have.
+    if shared.epoch.forked() {
+        return Stats::default();
+    }
     let counters = &shared.counters;
     let threads = counters.totals();
-    let gauges = lock(&shared.gauges);
+    let served = counters.served(&threads);
+    let held = held(shared, &threads);
+    // A copy: neither waits for the other's lock.
+    let gauges = lock(&shared.gauges).clone();
+    let at_gate = AtGate::of(shared);
+    let AtGate { minted, expired, aside, waiting, .. } = at_gate;
     let (reserved, registrar_panics, registry) = {
         let tally = lock(&shared.tally);
         (tally.reserved, tally.panics, tally.stats(at_gate.boot))
     };
     let reserve = &gauges.reserve;
-    let tickets_held = counters.tickets_in.value().saturating_sub(counters.tickets_out.value());
-    let queue = counters.queue_in.value().saturating_sub(counters.queue_out.value() + threads.served.queue);
     Stats {
         minted,
         replayed: reserve.replayed,
-        issued: threads.issued + counters.tickets_issued.value(),
+        issued: served.total(),
         spilled: reserve.spilled,
         wasted: Wasted {
             thread: threads.wasted,
@@ -39,31 +47,10 @@ pub(super) fn stats(shared: &Shared) -> Stats {
             grant: reserve.wasted_grant,
             step: reserve.wasted_step,
         },
-        held: Held {
-            ring: shared.ring.ids(),
-            queue,
-            reserve: gauges.held + shared.returns.held(),
-            threads: threads.in_hand() + tickets_held,
-        },
-        served: Served {
-            ring: threads.served.ring,
-            queue: threads.served.queue + counters.tickets_queue.value(),
-            minter: threads.served.minter + counters.tickets_minter.value(),
-            reserve: counters.tickets_reserve.value(),
-        },
+        held: Held { reserve: gauges.held + aside + held.reserve, ..held },
+        served,
         refused: counters.refused(),
-        spill: SpillStats {
-            active: gauges.spill_active,
-            why_not: gauges.why_not.clone(),
-            extents: gauges.stock.extents,
-            ids: gauges.stock.ids,
-            inherited: shared.inherited,
-            granted: reserve.granted_extents,
-            damaged: reserve.damaged,
-            overwritten: reserve.overwritten,
-            refused: reserve.refused + shared.refused_spills,
-            failures: reserve.failures,
-        },
+        spill: spill(&gauges, shared),
         clock: at_gate.clock(&gauges.upkeep),
         windows: at_gate.windows(reserved, &gauges.upkeep),
         registry,
@@ -73,10 +60,40 @@ pub(super) fn stats(shared: &Shared) -> Stats {
     }
 }
 
+/// What callers and producer hold between them, and what is on its way back.
+fn held(shared: &Shared, threads: &ThreadTotals) -> Held {
+    let counters = &shared.counters;
+    let out_of_tickets = counters.tickets_out.value();
+    let out_of_queue = counters.queue_out.value() + threads.queue;
+    Held {
+        threads: threads.in_hand() + counters.tickets_in.value().saturating_sub(out_of_tickets),
+        queue: counters.queue_in.value().saturating_sub(out_of_queue),
+        ring: shared.ring.ids(),
+        reserve: shared.returns.held(),
+    }
+}
+
+fn spill(gauges: &Gauges, shared: &Shared) -> SpillStats {
+    let reserve = &gauges.reserve;
+    SpillStats {
+        active: gauges.spill_active,
+        why_not: gauges.why_not.clone(),
+        extents: gauges.stock.extents,
+        ids: gauges.stock.ids,
+        inherited: shared.inherited,
+        granted: reserve.granted_extents,
+        damaged: reserve.damaged,
+        overwritten: reserve.overwritten,
+        refused: reserve.refused + shared.refused_spills,
+        failures: reserve.failures,
+    }
+}
+
 /// What is read under the gate's lock.
 struct AtGate {
     minted: u64,
     expired: u64,
+    aside: u64,
     waiting: u64,
     boot: u64,
     clock: ClockStats,
@@ -100,10 +117,11 @@ impl AtGate {
         Self {
             minted: gate.minter.minted,
             expired: gate.minter.expired,
+            aside: gate.minter.aside_ids(),
             waiting: gate.waiting() as u64,
             boot: now.reading.boot,
             clock,
-            held: held(shared, &gate, &now),
+            held: windows_left(shared, &gate, &now),
         }
     }
 
@@ -127,7 +145,7 @@ impl AtGate {
     }
 }
 
-fn held(shared: &Shared, gate: &Gate, now: &Now) -> Vec<(u32, u64)> {
+fn windows_left(shared: &Shared, gate: &Gate, now: &Now) -> Vec<(u32, u64)> {
     let layout = &shared.layout;
     let left = |end: Option<u64>| {
         let ns = end.map_or(0, |end| layout.tick_to_ns(end).saturating_sub(now.ns));

@@ -26,7 +26,7 @@ fn a_turn_over_while_a_thread_takes() -> Option<String> {
     let (hand, station) = taker.join().unwrap();
     let used = hand.hit(&bench.shared.epoch).is_some();
     hand.settle(&station.counters);
-    let (issued, wasted) = (station.counters.issued.value(), station.counters.wasted.value());
+    let (issued, wasted) = (station.counters.issued(), station.counters.wasted.value());
     if taken_before && used {
         return Some("a run of before the turn-over is used after it".into());
     }

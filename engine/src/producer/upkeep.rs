@@ -11,6 +11,7 @@ use xuid_spill::Extent;
 use super::SECOND;
 use crate::clock::{Verdict, nanos};
 use crate::gate::{Gate, Trouble};
+use crate::later;
 use crate::layout::Layout;
 use crate::minter::{Minter, Now, Steps};
 use crate::registrar::{Cause, Done, Job, Tally};
@@ -326,7 +327,9 @@ impl Upkeep {
                 Vec::new()
             }
             Done::Released { worker, problem: Some(problem) } => {
-                tracing::warn!(worker, problem, "the rest of the window was not handed back");
+                later::log(move || {
+                    tracing::warn!(worker, problem, "the rest of the window was not handed back");
+                });
                 Vec::new()
             }
             Done::Released { .. } | Done::Granted { .. } | Done::Looked | Done::Disowned => Vec::new(),
@@ -362,9 +365,15 @@ impl Upkeep {
         if cause == Cause::Behind {
             let took = Duration::from_nanos(gate.minter.now().reading.boot.saturating_sub(behind_since));
             self.tally.switched.record(took);
-            tracing::info!(worker, ?took, "worker taken, since the clock is behind the ones that were held");
+            later::log(move || {
+                tracing::info!(
+                    worker,
+                    ?took,
+                    "worker taken, since the clock is behind the ones that were held"
+                );
+            });
         } else {
-            tracing::info!(worker, "worker taken");
+            later::log(move || tracing::info!(worker, "worker taken"));
         }
         past
     }
@@ -400,22 +409,28 @@ impl Upkeep {
         }
         let why = explain(error, &gate.minter);
         // While it is away it was said once that it is.
-        if self.standing == Standing::Answers {
-            tracing::warn!(why, "no worker was taken");
-        } else {
-            tracing::debug!(why, "no worker was taken");
-        }
+        let (answers, reason) = (self.standing == Standing::Answers, why.clone());
+        later::log(move || {
+            if answers {
+                tracing::warn!(why = reason, "no worker was taken");
+            } else {
+                tracing::debug!(why = reason, "no worker was taken");
+            }
+        });
         if gate.minter.lanes.is_empty() && !matches!(gate.trouble, Some(Trouble::Behind { .. })) {
             gate.trouble = Some(Trouble::NoWindow { why });
         }
     }
 
     fn not_extended(&mut self, worker: u32, error: &ExtendError, gate: &mut Gate, boot: u64) {
-        if self.standing == Standing::Answers {
-            tracing::warn!(%error, "a window was not renewed");
-        } else {
-            tracing::debug!(%error, "a window was not renewed");
-        }
+        let (answers, reason) = (self.standing == Standing::Answers, error.to_string());
+        later::log(move || {
+            if answers {
+                tracing::warn!(error = %reason, "a window was not renewed");
+            } else {
+                tracing::debug!(error = %reason, "a window was not renewed");
+            }
+        });
         self.pace.renewal_failed(worker, boot);
         let Some(lane) = gate.minter.lanes.iter_mut().find(|lane| lane.worker == worker) else { return };
         lane.renewing = false;

@@ -81,6 +81,10 @@ mutants! {
 
     "copied-registry-opened", [G::FileIdentity], "U2",
         Test("simulation::controls::refusals::a_copied_registry_is_refused");
+    "registry-made-over-another", [G::NamedOnce], "U2",
+        Test("registry::local::tests::folder::a_registry_that_is_there_is_not_replaced_by_one_that_was_begun_before");
+    "no-sync-at-opening", [G::SyncAtOpening], "U2",
+        Test("registry::local::tests::power::without_the_sync_at_opening_the_test_finds_a_record_lost");
     "no-sync-before-a-change", [G::SyncBefore], "U2",
         Test("registry::local::tests::power::without_the_sync_before_a_change_the_test_finds_a_record_lost");
     "no-sync-between-copies", [G::SyncBetween], "U2",

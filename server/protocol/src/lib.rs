@@ -35,7 +35,7 @@ pub use greeting::{Hello, HelloReply, TooLong, VERSION};
 pub use header::{HEADER_LEN, Header, REPLY_BIT};
 pub use limits::{
     COUNT_CEILING, EARLY_PINGS, FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, Limits,
-    PING_MAX, WAIT_CAP,
+    PING_MAX, REPLY_ROOM, WAIT_CAP, reply_max,
 };
 pub use op::Op;
 pub use order::Order;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::op::Op;
 use crate::refusal::Refusal;
 use crate::status::Status;
 
@@ -24,6 +25,26 @@ pub const EARLY_PINGS: u32 = 16;
 /// The most that any server may set `max_count` to: the runs of one reply, 16 bytes each, behind 8 bytes, must not
 /// exceed the 32 bits of a frame's length.
 pub const COUNT_CEILING: u32 = (u32::MAX - 8) / 16;
+
+/// What a client is ready for in a reply beside ids and JSON: an error's text of 65,535 bytes, and what a later server
+/// may add.
+pub const REPLY_ROOM: u32 = 128 * 1_024;
+
+/// The longest JSON of INFO and STATS.
+const JSON_MAX: u32 = 1 << 20;
+
+/// The longest body of the reply to a request of `op` for `count` ids. A client that refuses a longer one by its header
+/// ([`parse_reply`](crate::parse_reply)) never holds more than it asked for, whatever the server claims.
+#[must_use]
+pub const fn reply_max(op: Op, count: u32) -> u32 {
+    let expected = match op {
+        Op::Array => count.saturating_mul(8),
+        Op::Runs => count.saturating_mul(16),
+        Op::Info | Op::Stats => JSON_MAX,
+        _ => 0,
+    };
+    expected.saturating_add(REPLY_ROOM)
+}
 
 /// After an error that closes, a server reads and drops this many bytes, or for [`LINGER_TIME`], before it closes:
 /// bytes left unread would make the kernel reset the connection, and the reset can overtake the error's text.
@@ -75,6 +96,15 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reply_may_be_as_long_as_what_was_asked_for_whatever_that_is() {
+        assert_eq!(reply_max(Op::Next, 0), REPLY_ROOM);
+        assert_eq!(reply_max(Op::Array, 1_000), 8_000 + REPLY_ROOM);
+        assert_eq!(reply_max(Op::Runs, 1_000), 16_000 + REPLY_ROOM);
+        assert_eq!(reply_max(Op::Info, 0), JSON_MAX + REPLY_ROOM);
+        assert_eq!(reply_max(Op::Array, u32::MAX), u32::MAX);
+    }
 
     #[test]
     fn a_count_is_refused_at_zero_and_above_the_limit_only() {

@@ -18,7 +18,7 @@ pub enum Reply<'a> {
     Hello(HelloReply<'a>),
     /// To PING: the same bytes.
     Ping(&'a [u8]),
-    /// To NEXT: an id.
+    /// To NEXT: an id, below 2^63.
     Next(u64),
     /// To ARRAY.
     Array(Ids<'a>),
@@ -100,7 +100,7 @@ pub enum BadReply {
     },
 }
 
-/// The ids of an ARRAY reply.
+/// The ids of an ARRAY reply, each below 2^63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ids<'a>(pub(crate) &'a [[u8; 8]]);
 
@@ -124,7 +124,7 @@ impl<'a> Ids<'a> {
     }
 }
 
-/// The runs of a RUNS reply. Their counts add up to [`Runs::ids`], and none is empty or leaves 64 bits.
+/// The runs of a RUNS reply. Their counts add up to [`Runs::ids`], none is empty, and all of their ids are below 2^63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Runs<'a> {
     pub(crate) ids: u32,

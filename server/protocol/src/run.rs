@@ -18,6 +18,9 @@ pub struct Run {
 }
 
 impl Run {
+    /// No id is above: ids have 63 bits.
+    pub(crate) const LARGEST_ID: u64 = u64::MAX >> 1;
+
     /// The last id; `None` if there is none, or if it does not fit 64 bits.
     #[must_use]
     pub fn last(self) -> Option<u64> {

@@ -105,16 +105,17 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
     info!("{signal}: stopping; once more ends at once");
     let stopped = shutdown::stop(&node, &permits, settings.max_connections).await;
     accepting.abort();
-    #[cfg(feature = "proof")]
-    {
-        // Until it is gone it has its share of the crew; then the threads end here, and each counts what it had in hand.
-        let _ = accepting.await;
-        drop(crew);
-        crate::proof::account(&node.engine.stats())?;
-    }
-    #[cfg(not(feature = "proof"))]
+    // Until it is gone it has its share of the crew; then the threads end here, and each counts what it had in hand. If there
+    // are none, it is this one that served.
+    let _ = accepting.await;
     drop(crew);
-    stopped
+    node.engine.publish();
+    stopped?;
+    let stats = node.engine.stats();
+    shutdown::say(&stats);
+    #[cfg(feature = "proof")]
+    crate::proof::account(&stats)?;
+    Ok(())
 }
 
 /// What the banner says, for those who read logs.

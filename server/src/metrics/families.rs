@@ -37,9 +37,22 @@ fn ids(stats: &Stats) -> Vec<Family> {
     let (wasted, held, served, refused) = (&stats.wasted, &stats.held, &stats.served, &stats.refused);
     vec![
         counter("xuid_minted_ids", "Ids cut out of granted windows", stats.minted),
-        counter("xuid_issued_ids", "Ids returned to callers", stats.issued),
-        counter("xuid_spilled_ids", "Ids put into the spill", stats.spilled),
-        counter("xuid_spill_replayed_ids", "Ids taken back out of the spill", stats.replayed),
+        counter(
+            "xuid_issued_ids",
+            "Ids returned to callers: copied into replies, read or not, and the one of the banner. The sum of \
+             xuid_served_ids_total",
+            stats.issued,
+        ),
+        counter(
+            "xuid_spilled_ids",
+            "Ids put into the spill, those included that were overwritten there unused",
+            stats.spilled,
+        ),
+        counter(
+            "xuid_spill_replayed_ids",
+            "Ids taken back out of the spill, those of records included that could not be read any more",
+            stats.replayed,
+        ),
         counter_by(
             "xuid_wasted_ids",
             "Ids that nobody will ever get",
@@ -53,20 +66,26 @@ fn ids(stats: &Stats) -> Vec<Family> {
                 ("step", wasted.step),
             ],
         ),
-        gauge_by(
+        family(
             "xuid_held_ids",
-            "Ids on their way to callers",
-            "tier",
-            &[
-                ("ring", held.ring),
-                ("queue", held.queue),
-                ("reserve", held.reserve),
-                ("threads", held.threads),
-            ],
+            "Ids between: minted + replayed = issued + spilled + wasted + the sum of these. ring, queue, reserve and threads \
+             are counted; moving is the difference, what moved while they were read: 0 at rest, negative for ids \
+             seen twice",
+            Kind::Gauge,
+            Samples::SignedBy(
+                "tier",
+                vec![
+                    ("ring", held.ring.cast_signed()),
+                    ("queue", held.queue.cast_signed()),
+                    ("reserve", held.reserve.cast_signed()),
+                    ("threads", held.threads.cast_signed()),
+                    ("moving", stats.moving()),
+                ],
+            ),
         ),
         counter_by(
             "xuid_served_ids",
-            "Ids taken by callers, by the tier that had them",
+            "Ids issued, by the tier that had them",
             "tier",
             &[
                 ("ring", served.ring),
@@ -77,7 +96,7 @@ fn ids(stats: &Stats) -> Vec<Family> {
         ),
         counter_by(
             "xuid_refused_calls",
-            "Calls that got no ids",
+            "Calls that could wait for ids and got none; xuid_errors_total counts what clients were told, tries included",
             "reason",
             &[
                 ("not_ready", refused.not_ready),
@@ -197,6 +216,11 @@ fn spill(stats: &Stats) -> Vec<Family> {
         gauge("xuid_spill_extents", "Extents in the file that may still be granted", spill.extents),
         gauge("xuid_spill_ids", "Ids in them", spill.ids),
         gauge("xuid_spill_inherited_ids", "Ids found at the start, left by an earlier life", spill.inherited),
+        counter(
+            "xuid_spill_overwritten_ids",
+            "Ids overwritten there unused because the file was full",
+            spill.overwritten,
+        ),
         counter("xuid_spill_granted_extents", "Extents granted since the start", spill.granted),
         counter("xuid_spill_damaged_records", "Records found damaged and skipped", spill.damaged),
         counter(
@@ -238,18 +262,31 @@ fn clock(clock: &ClockStats) -> Vec<Family> {
 fn traffic(traffic: &Traffic) -> Vec<Family> {
     let requests = traffic.requests().filter(|(op, _)| *op != xuid_protocol::Op::GoAway);
     let requests = requests.map(|(op, count)| (op.name().to_ascii_lowercase(), count)).collect();
+    let ids = traffic.ids().map(|(op, count)| (op.name().to_ascii_lowercase(), count)).collect();
     let errors = traffic.errors();
     let errors = errors.map(|(status, count)| (status.to_string().to_ascii_lowercase(), count)).collect();
     vec![
         gauge("xuid_connections_open", "Connections open now", traffic.open()),
         counter_by(
             "xuid_connections",
-            "Connections so far, by what became of them",
+            "Connections so far: accepted, those included that turned out foreign, which speak another protocol; and refused, \
+             beyond max_connections",
             "kind",
             &traffic.connections(),
         ),
         family("xuid_requests", "Requests that could be read", Kind::Counter, Samples::By("op", requests)),
-        family("xuid_errors", "Requests refused", Kind::Counter, Samples::By("status", errors)),
+        family(
+            "xuid_replied_ids",
+            "Ids copied into replies, by what they were asked by",
+            Kind::Counter,
+            Samples::By("op", ids),
+        ),
+        family(
+            "xuid_errors",
+            "Error replies, by status, those included to what could not be read",
+            Kind::Counter,
+            Samples::By("status", errors),
+        ),
     ]
 }
 

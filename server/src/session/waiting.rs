@@ -35,6 +35,14 @@ impl Shape {
         }
     }
 
+    /// How many ids its reply holds.
+    pub(super) fn ids(self) -> u64 {
+        match self {
+            Self::Next { .. } => 1,
+            Self::Array { count, .. } | Self::Runs { count, .. } => u64::from(count),
+        }
+    }
+
     /// Copies the ids into the output: from here on they are spent.
     pub(super) fn write(self, runs: impl Iterator<Item = Run>, outbox: &mut Outbox) {
         let runs = runs.inspect(|run| proof::issued(run.first().raw(), run.len()));

@@ -32,6 +32,11 @@ impl View {
 }
 
 pub(crate) fn status(shared: &Shared) -> Status {
+    // Before any lock: a thread that a child does not have may have held it.
+    if shared.epoch.forked() {
+        let note = "this process was forked from the engine's, which has its threads and its ids: build another engine here";
+        return Status { ready: false, notes: vec![note.to_owned()] };
+    }
     let view = View::of(shared);
     let registry = lock(&shared.tally).stats(view.now.reading.boot);
     let mut status = Status { ready: true, notes: Vec::new() };

@@ -2,6 +2,7 @@
 
 use super::super::SECOND;
 use crate::clock::{Course, Verdict};
+use crate::later;
 use crate::layout::Layout;
 use crate::registrar::Absence;
 
@@ -36,11 +37,10 @@ impl News {
         let Some(changes) = self.changes(course, boot) else { return };
         let verdict = course.verdict.name();
         let ms = |ns: u64| ns / 1_000_000;
-        match course.verdict {
-            Verdict::Steady => {
-                let after_ms = ms(course.since.saturating_sub(course.unsteady_since));
-                tracing::info!(verdict, after_ms, changes, "the clock is steady again");
-            }
+        let after_ms = ms(course.since.saturating_sub(course.unsteady_since));
+        let now = course.verdict;
+        later::log(move || match now {
+            Verdict::Steady => tracing::info!(verdict, after_ms, changes, "the clock is steady again"),
             Verdict::Stand { lead } => tracing::warn!(
                 verdict,
                 lead_ms = ms(lead),
@@ -65,7 +65,7 @@ impl News {
                 changes,
                 "the wall clock is ahead of what boot time or the registry's clock explains: it is not followed yet"
             ),
-        }
+        });
     }
 
     /// How often the verdict changed since the last line, if it is time for another.
@@ -82,14 +82,15 @@ impl News {
     pub(super) fn registry(&mut self, absence: Option<&Absence>, boot: u64) {
         match (absence, self.absent) {
             (Some(absence), None) => {
-                tracing::warn!(
-                    why = absence.why,
-                    "the registry is away: windows that are held go on to their ends"
-                );
+                let why = absence.why.clone();
+                later::log(move || {
+                    tracing::warn!(why, "the registry is away: windows that are held go on to their ends");
+                });
                 self.absent = Some(absence.since);
             }
             (None, Some(since)) => {
-                tracing::info!(after_ms = boot.saturating_sub(since) / 1_000_000, "the registry is back");
+                let after_ms = boot.saturating_sub(since) / 1_000_000;
+                later::log(move || tracing::info!(after_ms, "the registry is back"));
                 self.absent = None;
             }
             _ => {}
@@ -101,10 +102,12 @@ impl News {
         if (ns > most) != self.behind_registry {
             self.behind_registry = ns > most;
             if ns > most {
-                tracing::warn!(
-                    behind_ms = ns / 1_000_000,
-                    "the wall clock is behind the registry's: ids are stamped too early; check both clocks"
-                );
+                later::log(move || {
+                    tracing::warn!(
+                        behind_ms = ns / 1_000_000,
+                        "the wall clock is behind the registry's: ids are stamped too early; check both clocks"
+                    );
+                });
             }
         }
     }
@@ -116,7 +119,10 @@ impl News {
             return;
         }
         self.days_said = Some(boot);
-        tracing::warn!(days, %layout, "the layout's time bits run out; plan for another layout, or a later epoch");
+        let layout = *layout;
+        later::log(move || {
+            tracing::warn!(days, %layout, "the layout's time bits run out; plan for another layout, or a later epoch");
+        });
     }
 }
 

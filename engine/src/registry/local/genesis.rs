@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use super::disk::FileIdentity;
@@ -12,12 +12,10 @@ use super::error::LocalError;
 use super::file::identity_of;
 use super::format::{Geometry, Kind, MARK_SLOTS, PAGE, Place, Row, Side};
 use super::header::Header;
+use crate::draft;
 use crate::registry::{ClusterId, Genesis};
 
 const NAME: &str = "registry";
-/// A file that is being made. It is removed by whoever opens the registry next, should its maker die.
-const NEW_PREFIX: &str = "registry.new-";
-
 /// The registry's file in a data folder.
 pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join(NAME)
@@ -41,13 +39,10 @@ pub(super) fn create(folder: &Path, genesis: &Genesis) -> Result<(), LocalError>
     if path.symlink_metadata().is_ok() {
         return Err(LocalError::Exists { path });
     }
-    let new = build(folder, genesis, |place| Row::genesis(place, genesis.floor))?;
+    sweep(folder);
+    let new = Draft::build(folder, genesis, |place| Row::genesis(place, genesis.floor))?;
     crash_point!(GenesisSynced);
-    let published = publish(&new, &path);
-    if published.is_err() {
-        let _ = std::fs::remove_file(&new);
-    }
-    published?;
+    new.publish(&path)?;
     crash_point!(GenesisNamed);
     sync_folder(folder)
 }
@@ -58,50 +53,70 @@ pub(super) fn replace(
     genesis: &Genesis,
     row: impl Fn(Place) -> Row,
 ) -> Result<(), LocalError> {
-    let (new, path) = (build(folder, genesis, row)?, path(folder));
-    if let Err(source) = std::fs::rename(&new, &path) {
-        let _ = std::fs::remove_file(&new);
-        return Err(LocalError::io("replace", path)(source));
-    }
+    Draft::build(folder, genesis, row)?.replace(&path(folder))?;
     sync_folder(folder)
 }
 
-/// Removes what makers left behind that died. Called under the lock of the registry, when whoever may still be
-/// making one has lost the race for the name.
+/// Removes what makers left behind that died.
 pub(super) fn sweep(folder: &Path) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(NEW_PREFIX) {
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
+    draft::sweep(folder, NAME);
 }
 
-/// Writes a whole registry to a new file and syncs it.
-fn build(folder: &Path, genesis: &Genesis, row: impl Fn(Place) -> Row) -> Result<PathBuf, LocalError> {
-    let random = getrandom::u64().map_err(|error| LocalError::Random(io::Error::other(error)))?;
-    let new = folder.join(format!("{NEW_PREFIX}{random:016x}"));
-    let bytes = Geometry { workers: genesis.workers, marks: MARK_SLOTS }.bytes();
-    let write = || {
-        let file = File::options().write(true).create_new(true).open(&new)?;
-        // A filesystem that cannot set room aside still gets every byte written, and tells then.
-        match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
-            Err(error) => return Err(error.into()),
+/// A whole registry, synced, under a name that nobody looks for. Locked, so that it is not swept away.
+pub(super) struct Draft {
+    at: PathBuf,
+    _lock: File,
+}
+
+impl Draft {
+    /// Writes a whole registry to a new file and syncs it.
+    pub(super) fn build(
+        folder: &Path,
+        genesis: &Genesis,
+        row: impl Fn(Place) -> Row,
+    ) -> Result<Self, LocalError> {
+        let bytes = Geometry { workers: genesis.workers, marks: MARK_SLOTS }.bytes();
+        let storing = || LocalError::storing("write", path(folder), bytes);
+        let (file, at) = draft::make(folder, NAME).map_err(storing())?;
+        let write = || {
+            // A filesystem that cannot set room aside still gets every byte written, and tells then.
+            match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
+                Err(error) => return Err(error.into()),
+            }
+            crash_point!(GenesisAllocated);
+            let mut writer = BufWriter::with_capacity(64 * 1024, &file);
+            write_image(&mut writer, genesis, identity_of(&file)?, &row)?;
+            writer.flush()?;
+            drop(writer);
+            crash_point!(GenesisWritten);
+            file.sync_all()
+        };
+        if let Err(source) = write() {
+            let _ = std::fs::remove_file(&at);
+            return Err(storing()(source));
         }
-        crash_point!(GenesisAllocated);
-        let mut writer = BufWriter::with_capacity(64 * 1024, &file);
-        write_image(&mut writer, genesis, identity_of(&file)?, &row)?;
-        writer.flush()?;
-        drop(writer);
-        crash_point!(GenesisWritten);
-        file.sync_all()
-    };
-    write().map_err(|source| {
-        let _ = std::fs::remove_file(&new);
-        LocalError::storing("write", path(folder), bytes)(source)
-    })?;
-    Ok(new)
+        Ok(Self { at, _lock: file })
+    }
+
+    /// Gives it its name, unless there is a file of that name: of several makers one wins.
+    pub(super) fn publish(self, path: &Path) -> Result<(), LocalError> {
+        let published = match draft::publish(&self.at, path) {
+            Ok(true) => return Ok(()),
+            Ok(false) => Err(LocalError::Exists { path: path.to_owned() }),
+            Err(source) => Err(LocalError::io("name", path)(source)),
+        };
+        let _ = std::fs::remove_file(&self.at);
+        published
+    }
+
+    /// Puts it in the place of the file of that name.
+    fn replace(self, path: &Path) -> Result<(), LocalError> {
+        std::fs::rename(&self.at, path).map_err(|source| {
+            let _ = std::fs::remove_file(&self.at);
+            LocalError::io("replace", path)(source)
+        })
+    }
 }
 
 /// All bytes of a registry.
@@ -140,27 +155,9 @@ fn pad(to: &mut impl Write, written: u64) -> io::Result<()> {
     to.write_all(&[0; PAGE as usize][..missing as usize])
 }
 
-/// Gives the new file its name, unless there is one of that name: of several makers one wins.
-fn publish(new: &Path, path: &Path) -> Result<(), LocalError> {
-    let exists = || LocalError::Exists { path: path.to_owned() };
-    match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
-        Ok(()) => return Ok(()),
-        Err(Errno::EXIST) => return Err(exists()),
-        // Swept away by somebody who opened the winner's.
-        Err(Errno::NOENT) if path.exists() => return Err(exists()),
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
-        Err(error) => return Err(LocalError::io("name", path)(error.into())),
-    }
-    match std::fs::hard_link(new, path) {
-        Ok(()) => std::fs::remove_file(new).map_err(LocalError::io("remove", new)),
-        Err(_) if path.exists() => Err(exists()),
-        Err(source) => Err(LocalError::io("name", path)(source)),
-    }
-}
-
 /// Makes the names in a folder durable.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), LocalError> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(LocalError::io("sync", folder))
+    draft::sync_folder(folder).map_err(LocalError::io("sync", folder))
 }
 
 /// Makes a folder and what leads to it, durably.

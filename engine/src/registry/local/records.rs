@@ -25,6 +25,7 @@ use super::header::{Header, HeaderPair};
 use super::recall::Recall;
 use crate::clock::Clock;
 use crate::guards::Guard;
+use crate::later;
 use crate::registry::{Genesis, ReadError, SwapError};
 
 /// The records, and what this opening knows of them.
@@ -71,10 +72,13 @@ impl<D: Disk> Records<D> {
         records.renew_header(&found, now, path)?;
         let healed = records.heal().map_err(LocalError::io("repair", path))?;
         if healed != Healed::default() {
-            tracing::warn!(
-                path = %path.display(), repaired = healed.repaired, damaged = healed.damaged,
-                "the registry had damaged records: `repaired` had one good copy, `damaged` have none and stay unusable"
-            );
+            let path = path.to_owned();
+            later::log(move || {
+                tracing::warn!(
+                    path = %path.display(), repaired = healed.repaired, damaged = healed.damaged,
+                    "the registry had damaged records: `repaired` had one good copy, `damaged` have none and stay unusable"
+                );
+            });
         }
         Ok(Some(records))
     }
@@ -99,12 +103,16 @@ impl<D: Disk> Records<D> {
     fn renew_header(&mut self, found: &HeaderPair, now: FileIdentity, path: &Path) -> Result<(), LocalError> {
         let then = found.header.identity;
         if then != now {
-            tracing::warn!(
-                path = %path.display(),
-                machine_changed = then.machine != now.machine,
-                device_changed = then.device != now.device,
-                "the registry's volume was moved; make sure that nobody uses a copy of it elsewhere"
-            );
+            let (path, machine_changed, device_changed) =
+                (path.to_owned(), then.machine != now.machine, then.device != now.device);
+            later::log(move || {
+                tracing::warn!(
+                    path = %path.display(),
+                    machine_changed,
+                    device_changed,
+                    "the registry's volume was moved; make sure that nobody uses a copy of it elsewhere"
+                );
+            });
             self.header.identity = now;
             self.header.generation += 1;
         } else if found.sound == [true, true] {
@@ -116,7 +124,9 @@ impl<D: Disk> Records<D> {
     /// Writes each copy again that is damaged or behind, from the other one. The first sync makes durable what a
     /// killed process had written (I2), and everything that was found whole with it.
     fn heal(&mut self) -> std::io::Result<Healed> {
-        self.disk.sync()?;
+        if !Guard::SyncAtOpening.is_out() {
+            self.disk.sync()?;
+        }
         let mut healed = Healed::default();
         for kind in [Kind::Worker, Kind::Mark] {
             for pair in self.pairs(kind) {
@@ -292,10 +302,11 @@ impl<D: Disk> Records<D> {
             "the disk failed while {place} was changed ({error}); this process changes nothing any more, since it \
              may read what the disk does not hold: check the disk, then restart"
         );
-        // Before it is told: a log may panic.
-        let why = self.poison.get_or_insert(why).clone();
-        tracing::error!(%place, %error, "the registry's disk failed: no window can be reserved until a restart");
-        why
+        let error = error.to_string();
+        later::log(move || {
+            tracing::error!(%place, %error, "the registry's disk failed: no window can be reserved until a restart");
+        });
+        self.poison.get_or_insert(why).clone()
     }
 }
 

@@ -24,6 +24,7 @@ use zookeeper_client::{Acls, Client, Error, SessionState, StateWatcher};
 use super::error::ZooKeeperError;
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::clock::boot_ns;
+use crate::later;
 use crate::registry::Contact;
 use crate::registry::contact::News;
 
@@ -227,7 +228,10 @@ impl Link {
     pub(super) fn failure(&self, error: Error) -> Failure {
         // What the client answers in the name of a task that is gone, and to what it cannot read (I4).
         if let (Error::UnexpectedError(why), Some(session)) = (&error, &self.session) {
-            tracing::error!(why, "the ZooKeeper client failed; another session is begun");
+            let reason = why.clone();
+            later::log(move || {
+                tracing::error!(why = reason, "the ZooKeeper client failed; another session is begun");
+            });
             session.is_dead.set(true);
             self.contact.told(&News::Lost(&format!("the ZooKeeper client failed: {why}")));
         }

@@ -5,6 +5,7 @@ use zookeeper_client::{Client, Stat};
 
 use super::link::Link;
 use super::node::{MARK, SPILLS};
+use crate::later;
 use crate::registry::MarkRecord;
 use crate::registry::record::{Place, Row};
 
@@ -48,7 +49,9 @@ pub(super) fn make_room(link: &Link, client: &Client) {
     let Some((path, stat)) = oldest(stats) else { return };
     // At the version that was old, so that a mark that moves meanwhile stays.
     if link.ask(client.delete(&path, Some(stat.version))).is_ok() {
-        tracing::info!(path, "an old spill's mark made room; that spill is refused from now on");
+        later::log(move || {
+            tracing::info!(path, "an old spill's mark made room; that spill is refused from now on");
+        });
     }
 }
 

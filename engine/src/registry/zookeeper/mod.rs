@@ -52,6 +52,7 @@ use self::node::{MARK, live_path, spill_path, worker_path};
 use self::past::Memory;
 use self::tree::{Announce, OLD_SAMPLE_NS, StoreError, Tree, Write};
 use crate::clock::boot_ns;
+use crate::later;
 use crate::registry::local::{LocalError, Seat};
 use crate::registry::record::{NO_SPILL, Place, Row};
 use crate::registry::{
@@ -172,7 +173,8 @@ impl ZooKeeperRegistry {
             }
             let made = self.tree.link.ask(client.create(&path, owner.as_bytes(), &ours));
             if let Err(failure) = made {
-                tracing::debug!(worker, why = failure.why(), "a worker was not announced");
+                let (worker, why) = (*worker, failure.why().clone());
+                later::log(move || tracing::debug!(worker, why, "a worker was not announced"));
                 return Ok(());
             }
         }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use zookeeper_client::Stat;
 
 use super::inspect::Era;
+use crate::later;
 use crate::registry::ClusterId;
 
 const PREFIX: &str = "registry.zookeeper-";
@@ -194,8 +195,11 @@ impl Memory {
             std::fs::rename(&beside, path)
         };
         if let Err(error) = write() {
-            let path = path.display();
-            tracing::warn!(%path, %error, "what was written to the registry could not be remembered");
+            let path = path.clone();
+            later::log(move || {
+                let path = path.display();
+                tracing::warn!(%path, %error, "what was written to the registry could not be remembered");
+            });
         }
     }
 }

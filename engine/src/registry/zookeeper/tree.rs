@@ -20,6 +20,7 @@ use super::link::{Failure, Link};
 use super::node::{self, CLOCK, GENESIS, era_path};
 use super::past::{Look, Memory, Past, Sight};
 use crate::clock::boot_ns;
+use crate::later;
 use crate::registry::contact::News;
 use crate::registry::record::{Kind, NO_SPILL, Place, Row, SECTOR};
 use crate::registry::{Genesis, ReadError, SwapError};
@@ -236,7 +237,14 @@ impl Tree {
                 Ok(self.close(client, &era.name, "it is in an era that a fence had ended"))
             }
             Ok(era) => {
-                tracing::warn!(%url, era = era.name, "the registry was fenced: windows of before are left at their ends");
+                let (url, name) = (url.to_string(), era.name.clone());
+                later::log(move || {
+                    tracing::warn!(
+                        url,
+                        era = name,
+                        "the registry was fenced: windows of before are left at their ends"
+                    );
+                });
                 self.eras += 1;
                 self.past.clear();
                 self.memory.begin(&era);
@@ -308,12 +316,14 @@ impl Tree {
             "the registry at {url} was restored from a backup ({what}): what was granted since is not in it, so nobody may use \
              it until `xuid registry fence {url}`"
         );
-        tracing::error!(%why, "the registry is closed");
+        let reason = why.clone();
+        later::log(move || tracing::error!(why = %reason, "the registry is closed"));
         let closed = self.link.ask(client.delete(&era_path(era), None));
         if let Err(failure) = closed
             && !matches!(failure, Failure::Said(Error::NoNode))
         {
-            tracing::error!(why = failure.why(), "it could not be closed for others");
+            let why = failure.why().clone();
+            later::log(move || tracing::error!(why, "it could not be closed for others"));
         }
         self.link.contact().told(&News::Refused(&why));
         Standing::Closed(why)

@@ -9,7 +9,12 @@ use crate::header::{HEADER_LEN, Header, REPLY_BIT};
 use crate::limits::Limits;
 use crate::op::Op;
 use crate::reply::{BadReply, Decoded, ErrorReply, Ids, Reply, Runs};
+use crate::run::Run;
 use crate::status::Status;
+
+const SHORT: &str = "it ends before its fields do";
+
+const NO_ID: &str = "it holds a number of 2^63 or more, which is no id";
 
 /// What lies at the front of the input.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +74,7 @@ pub fn parse_reply(buf: &[u8], max_body: u32) -> Result<ParsedReply<'_>, BadRepl
 
 fn parse_body(header: Header, body: &[u8]) -> Result<Reply<'_>, BadReply> {
     let malformed = |what| BadReply::Malformed { op: header.op, body_len: body.len(), what };
-    let short = || malformed("it ends before its fields do");
+    let short = || malformed(SHORT);
     let fields = Fields::new(body);
     if header.status != 0 {
         let error = parse_error(Status::from_code(header.status), fields).ok_or_else(short)?;
@@ -79,8 +84,8 @@ fn parse_body(header: Header, body: &[u8]) -> Result<Reply<'_>, BadReply> {
     Ok(match Op::from_code(header.op & !REPLY_BIT) {
         Some(Op::Hello) => Reply::Hello(parse_hello(fields).ok_or_else(short)?),
         Some(Op::Ping) => Reply::Ping(body),
-        Some(Op::Next) => Reply::Next({ fields }.u64().ok_or_else(short)?),
-        Some(Op::Array) => Reply::Array(parse_array(fields).ok_or_else(short)?),
+        Some(Op::Next) => Reply::Next(parse_id(fields).map_err(malformed)?),
+        Some(Op::Array) => Reply::Array(parse_array(fields).map_err(malformed)?),
         Some(Op::Runs) => Reply::Runs(parse_runs(fields).map_err(malformed)?),
         Some(Op::Decode) => Reply::Decode(parse_decoded(fields).ok_or_else(short)?),
         Some(Op::Info) => Reply::Info(text()?),
@@ -125,20 +130,26 @@ fn parse_hello(mut fields: Fields<'_>) -> Option<HelloReply<'_>> {
     })
 }
 
-fn parse_array(mut fields: Fields<'_>) -> Option<Ids<'_>> {
-    let count = fields.u32()? as usize;
-    let _reserved = fields.u32()?;
+fn parse_id(mut fields: Fields<'_>) -> Result<u64, &'static str> {
+    let id = fields.u64().ok_or(SHORT)?;
+    if id > Run::LARGEST_ID { Err(NO_ID) } else { Ok(id) }
+}
+
+fn parse_array(mut fields: Fields<'_>) -> Result<Ids<'_>, &'static str> {
+    let (Some(count), Some(_reserved)) = (fields.u32(), fields.u32()) else { return Err(SHORT) };
     let (ids, _) = fields.rest().as_chunks::<8>();
-    ids.get(..count).map(Ids)
+    let ids = Ids(ids.get(..count as usize).ok_or(SHORT)?);
+    // Without a branch an id, which the compiler makes many ids at once of.
+    let all_bits = ids.iter().fold(0, |bits, id| bits | id);
+    if all_bits > Run::LARGEST_ID { Err(NO_ID) } else { Ok(ids) }
 }
 
 fn parse_runs(mut fields: Fields<'_>) -> Result<Runs<'_>, &'static str> {
-    let short = "it ends before its fields do";
-    let (Some(ids), Some(len)) = (fields.u32(), fields.u32()) else { return Err(short) };
+    let (Some(ids), Some(len)) = (fields.u32(), fields.u32()) else { return Err(SHORT) };
     let (runs, _) = fields.rest().as_chunks::<16>();
-    let runs = Runs { ids, runs: runs.get(..len as usize).ok_or(short)? };
-    if runs.iter().any(|run| run.last().is_none()) {
-        return Err("a run is empty, or leaves 64 bits");
+    let runs = Runs { ids, runs: runs.get(..len as usize).ok_or(SHORT)? };
+    if runs.iter().any(|run| run.last().is_none_or(|last| last > Run::LARGEST_ID)) {
+        return Err("a run is empty, or leaves the 63 bits of an id");
     }
     // Else one id would come as often as it counts.
     if runs.iter().any(|run| run.stride == 0 && run.count > 1) {

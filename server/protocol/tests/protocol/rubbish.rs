@@ -163,3 +163,48 @@ fn runs_that_would_hold_one_id_several_times_are_no_reply() {
         assert_eq!(parse_reply(&bytes, 1 << 20).is_ok(), fits, "{count} ids with a stride of {stride}");
     }
 }
+
+/// The reply of that op with ids in it: NEXT, ARRAY of two, RUNS of one run.
+fn reply_with(op: u8, first: u64, count: u32, stride: u32) -> Vec<u8> {
+    let mut body = Vec::new();
+    match op {
+        0x90 => body.extend(first.to_le_bytes()),
+        0x91 => {
+            body.extend([2_u32, 0].map(u32::to_le_bytes).as_flattened());
+            body.extend([7, first].map(u64::to_le_bytes).as_flattened());
+        }
+        _ => {
+            body.extend([count, 1_u32].map(u32::to_le_bytes).as_flattened());
+            body.extend(first.to_le_bytes());
+            body.extend([count, stride].map(u32::to_le_bytes).as_flattened());
+        }
+    }
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend([op, 0, 0, 0]);
+    bytes.extend(7_u64.to_le_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+#[test]
+fn a_number_of_64_bits_is_no_id_wherever_it_stands_in_a_reply() {
+    const LARGEST: u64 = (1 << 63) - 1;
+    for op in [0x90, 0x91, 0x92] {
+        for (first, fits) in [(0, true), (LARGEST, true), (LARGEST + 1, false), (u64::MAX, false)] {
+            let reply = reply_with(op, first, 1, 1);
+            assert_eq!(parse_reply(&reply, 1 << 20).is_ok(), fits, "{first} in op {op:02x}");
+        }
+    }
+    // The last id of a run counts.
+    for (first, count, stride, fits) in [
+        (LARGEST - 1, 2, 1, true),
+        (LARGEST - 1, 3, 1, false),
+        (LARGEST - 4_096, 2, 4_096, true),
+        (LARGEST - 4_095, 2, 4_096, false),
+        (1, u32::MAX, u32::MAX, false),
+    ] {
+        let reply = reply_with(0x92, first, count, stride);
+        let parsed = parse_reply(&reply, 1 << 20);
+        assert_eq!(parsed.is_ok(), fits, "{count} ids from {first} on, {stride} apart: {parsed:?}");
+    }
+}

@@ -112,8 +112,10 @@ impl Part {
         let heir = Plan { is_proof: true, end, jobs: LIGHT, has_company: false, trouble: Trouble::None };
         self.was_killed = true;
         self.live(name, &heir, &mut rng).context("the life after it")?;
-        let left = folder::files(&self.place.folder(name), "registry.new")?;
-        ensure!(left.is_empty(), "{left:?} is left behind by a start that died");
+        for draft in ["registry.new", "spill.new", "node.json.new"] {
+            let left = folder::files(&self.place.folder(name), draft)?;
+            ensure!(left.is_empty(), "{left:?} is left behind by a start that died");
+        }
         std::fs::remove_dir_all(self.place.folder(name)).context("removing a folder")
     }
 

@@ -51,7 +51,7 @@ const fn only(kind: Kind, name: &'static str, reach: Reach, most: u64) -> Point 
 }
 
 /// All of them, in the order of a life.
-const POINTS: [Point; 35] = [
+const POINTS: [Point; 36] = [
     only(Kind::Local, "genesis-allocated", Reach::Fresh, 1),
     only(Kind::Local, "genesis-written", Reach::Fresh, 1),
     only(Kind::Local, "genesis-synced", Reach::Fresh, 1),
@@ -69,6 +69,7 @@ const POINTS: [Point; 35] = [
     both("spill-created", Reach::Fresh, 1),
     both("spill-laid-out", Reach::Fresh, 1),
     both("spill-marked", Reach::Fresh, 1),
+    both("spill-named", Reach::Fresh, 1),
     both("claimed", Reach::Start, 1),
     both("renewal-unsent", Reach::Live, 1),
     both("renewal-unsettled", Reach::Live, 1),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Barrier, Mutex};
 
 use super::*;
+use crate::guards::Guard;
 
 #[test]
 fn a_registry_is_made_once_and_found_again() {
@@ -43,6 +44,41 @@ fn of_several_that_begin_at_once_one_makes_the_registry() {
             std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 1 + STARTERS, "{left:?}");
     }
+}
+
+/// Two processes have each a registry ready for its name. What the first one is granted, and the second one then, if it
+/// gets a registry of its own.
+fn two_makers(left_out: Option<Guard>) -> Option<[bool; 2]> {
+    let (folder, path) = (folder(), |folder: &tempfile::TempDir| registry_of(folder.path()));
+    let build = |cluster| {
+        let genesis = Genesis { cluster: ClusterId::from_bytes([cluster; 16]), ..some_genesis(1) };
+        genesis::Draft::build(folder.path(), &genesis, |place| Row::genesis(place, genesis.floor)).unwrap()
+    };
+    let [first, second] = [1, 2].map(build);
+    first.publish(&path(&folder)).unwrap();
+    let mut one = LocalRegistry::open(folder.path()).unwrap();
+    let granted = one.claim(0, 1, &claim_of(5_000, 1)).is_ok();
+    match Guard::without(left_out.as_slice(), || second.publish(&path(&folder))) {
+        Ok(()) => {
+            let mut other = LocalRegistry::open(folder.path()).unwrap();
+            Some([granted, other.claim(0, 1, &claim_of(5_000, 2)).is_ok()])
+        }
+        Err(error) => {
+            assert!(matches!(error, LocalError::Exists { .. }), "{error}");
+            assert_eq!(one.worker(0).unwrap().record.reserved_until, 5_000);
+            let left = std::fs::read_dir(folder.path()).unwrap().flatten();
+            let drafts = left.filter(|entry| entry.file_name().to_string_lossy().contains(".new-"));
+            assert_eq!(drafts.count(), 0, "the loser removes its own");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_registry_that_is_there_is_not_replaced_by_one_that_was_begun_before() {
+    assert_eq!(two_makers(None), None);
+    // Ticks 1000 to 5000 of worker 0, granted twice.
+    assert_eq!(two_makers(Some(Guard::NamedOnce)), Some([true, true]));
 }
 
 #[test]

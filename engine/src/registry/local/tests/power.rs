@@ -298,6 +298,29 @@ fn without_the_sync_before_a_change_the_test_finds_a_record_lost() {
     assert!(matches!(killed_then_cut(Some(Guard::SyncBefore)), Err(ReadError::Damaged { .. })));
 }
 
+/// One process is killed after its last write and before the sync of it; the next start reads both copies, and meets a power
+/// cut in its first write. Both copies are in the air unless opening synced what it read.
+fn killed_then_opened_then_cut(left_out: Option<Guard>) -> Result<Versioned<WorkerRecord>, ReadError> {
+    let disk = memory(WORKERS);
+    let mut killed = on(&disk);
+    disk.stop_after(Some(3));
+    assert!(killed.swap_worker(0, 1, &claim_of(5_000, 1)).is_err());
+    drop(killed);
+    disk.stop_after(None);
+    let mut next = Guard::without(left_out.as_slice(), || on(&disk));
+    disk.stop_after(Some(0));
+    assert!(next.swap_worker(0, 2, &claim_of(6_000, 2)).is_err());
+    disk.cut_power(|n| if n == 512 { 300 } else { 1 });
+    on(&disk).worker(0)
+}
+
+#[test]
+fn without_the_sync_at_opening_the_test_finds_a_record_lost() {
+    assert_eq!(killed_then_opened_then_cut(None).unwrap().record.reserved_until, 5_000);
+    let lost = killed_then_opened_then_cut(Some(Guard::SyncAtOpening));
+    assert!(matches!(lost, Err(ReadError::Damaged { .. })), "{lost:?}");
+}
+
 #[test]
 fn every_single_cut_of_a_change_leaves_the_old_or_the_new_record() {
     // A change of a settled record is four operations: write, sync, write, sync.
