@@ -8,6 +8,7 @@ mod disk;
 mod foreign_folders;
 mod last_words;
 mod lives;
+mod memory;
 mod other_language;
 mod quick_start;
 mod registry_damage;

@@ -185,3 +185,19 @@ fn a_second_signal_ends_a_server_whose_log_is_not_read() -> Result<()> {
     ensure!(status.code() == Some(1), "a second signal ended it with {status:?}");
     Ok(())
 }
+
+#[test]
+fn a_server_that_was_stopped_for_long_is_alive_when_it_goes_on() -> Result<()> {
+    let home = TempDir::new()?;
+    let server = Server::start(&home.path().join("data"))?;
+    ensure!(http::get(server.admin, "/livez")? == (200, "alive\n".to_owned()));
+    process::freeze(server.child())?;
+    let admin = server.admin;
+    let probe = thread::spawn(move || http::get(admin, "/livez"));
+    // Longer than a producer may stand still.
+    clock::idle(Duration::from_secs(7));
+    process::thaw(server.child())?;
+    let (status, text) = probe.join().map_err(|_| anyhow!("the probe panicked"))??;
+    ensure!(status == 200, "{status}: {text}");
+    Ok(())
+}
