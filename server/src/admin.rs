@@ -13,7 +13,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::metrics::Page;
 use crate::node::{Node, VERSION};
@@ -26,6 +26,9 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// still says so, and collects no threads over it.
 const PATIENCE: Duration = Duration::from_secs(3);
 const ASKING: usize = 2;
+
+/// How long a producer that seems to stand still has to turn after all, before a probe is told.
+const SECOND_LOOK: Duration = Duration::from_millis(300);
 
 /// What is told instead.
 const NO_ANSWER: &str =
@@ -73,6 +76,10 @@ pub(crate) async fn run(listener: TcpListener, node: Arc<Node>) -> Result<()> {
 
 /// 200, or 503 and why nothing but a new process helps. It takes no lock.
 async fn livez(State(Shared { node, .. }): State<Shared>) -> impl IntoResponse {
+    if node.stalled().is_some() {
+        // A process that was stopped, or its machine, goes on with the probe and the producer at the same time.
+        sleep(SECOND_LOOK).await;
+    }
     alive(node.stalled())
 }
 

@@ -139,8 +139,8 @@ fn stall(silent: Duration) -> Option<String> {
     let seconds = silent.as_secs();
     (silent >= STALLED).then(|| {
         format!(
-            "the engine's producer has not turned for {seconds} s: it waits for a disk that does not answer, or hangs; ids \
-             run out and only a restart helps"
+            "the engine's producer has not turned for {seconds} s: it waits for a disk that does not answer, gets no \
+             processor, or hangs; ids run out soon, and only a restart may help"
         )
     })
 }

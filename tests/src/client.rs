@@ -196,6 +196,18 @@ impl Client {
         Ok(frame)
     }
 
+    /// Waits for a GOAWAY, which must be what comes next.
+    pub fn goaway(&mut self) -> Result<()> {
+        self.fill_frame()?;
+        let frame = parse_frame(&self.inbox[self.consumed..]).ok_or(ClientError::Broken("half a frame"))?;
+        if frame.op != op::GOAWAY || frame.request_id != 0 || !frame.body.is_empty() {
+            return Err(ClientError::Broken("a GOAWAY was to come"));
+        }
+        self.consumed += HEADER_LEN;
+        self.going_away = true;
+        Ok(())
+    }
+
     /// One request, one reply: the body, or the refusal.
     pub fn call(&mut self, op: u8, body: &[u8]) -> Result<Vec<u8>> {
         let request_id = self.push(op, body);

@@ -6,6 +6,7 @@
 //! - [`Load`]: threads that take ids until they are stopped or the connection dies
 //! - [`Lag`]: how late this machine runs a thread, for what a story demands of time
 //! - [`Timeline`], [`Told`]: connections that remember when each answer came
+//! - [`LogPipe`]: a log that is not read for a while
 //! - [`FakeClock`]: the wall clock of one server, stepped at will
 //! - [`Tape`], [`Ledger`]: what was received, and the oracle that finds any id that came twice
 //! - [`Books`]: the same, held against what servers logged before they sent it
@@ -30,6 +31,7 @@ mod faketime;
 mod frame;
 mod lag;
 mod load;
+mod log_pipe;
 mod oracle;
 mod rng;
 mod server;
@@ -41,6 +43,7 @@ pub use faketime::FakeClock;
 pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
 pub use lag::Lag;
 pub use load::{HEAVY, Harvest, Job, Load, Work};
+pub use log_pipe::LogPipe;
 pub use oracle::{Balance, Books, Ledger, Report, Run, Tape, read_issued};
 pub use rng::Rng;
 pub use server::{Serve, Server};

@@ -46,12 +46,25 @@ pub fn terminate(child: &Child) -> Result<()> {
     signal(child, Signal::TERM)
 }
 
-/// Stops the process where it stands.
+/// Stops the process where it stands; none of its threads runs when this returns.
 ///
 /// # Errors
 /// The process is gone.
 pub fn freeze(child: &Child) -> Result<()> {
-    signal(child, Signal::STOP)
+    signal(child, Signal::STOP)?;
+    clock::wait_until("every thread is stopped", Duration::from_secs(5), || is_stopped(child)).map(drop)
+}
+
+fn is_stopped(child: &Child) -> Result<bool> {
+    for task in fs::read_dir(format!("/proc/{}/task", child.id()))? {
+        // A thread that ended meanwhile does not run either.
+        let stat = fs::read_to_string(task?.path().join("stat")).unwrap_or_default();
+        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+        if state.is_some_and(|state| !"TtZX".contains(state)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Lets a stopped process go on.

@@ -28,6 +28,8 @@ const DRAIN_COUNT: u32 = 100_000;
 #[derive(Debug)]
 pub struct Serve {
     command: Command,
+    /// Where its log goes, if not into a file.
+    log: Option<Stdio>,
 }
 
 impl Serve {
@@ -58,7 +60,7 @@ impl Serve {
 
     fn with(mut command: Command) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-        Self { command }
+        Self { command, log: None }
     }
 
     /// Adds an argument.
@@ -90,7 +92,14 @@ impl Serve {
         if let Some(dir) = inner.get_current_dir() {
             command.current_dir(dir);
         }
-        Self { command }
+        Self { command, log: self.log }
+    }
+
+    /// Sends its log there, and [`Server::log`] stays empty.
+    #[must_use]
+    pub fn log_into(mut self, log: Stdio) -> Self {
+        self.log = Some(log);
+        self
     }
 
     /// Runs it in this folder.
@@ -143,9 +152,15 @@ impl Serve {
     /// It can't be started.
     pub fn spawn(mut self) -> Result<Server> {
         let log = NamedTempFile::new()?;
-        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.reopen()?);
+        let stderr = match self.log.take() {
+            Some(elsewhere) => elsewhere,
+            None => log.reopen()?.into(),
+        };
+        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let born = clock::now();
         let mut child = self.command.spawn().with_context(|| format!("starting {:?}", self.command))?;
+        // The command has its own copies of what the child got: a pipe that only the child holds ends with it.
+        drop(self.command);
         let banner = Arc::new(Mutex::new(String::new()));
         let reader = child.stdout.take().map(|pipe| collect(pipe, Arc::clone(&banner)));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -232,6 +247,11 @@ impl Server {
     #[must_use]
     pub fn child(&self) -> &Child {
         &self.child
+    }
+
+    /// Its process, to wait for.
+    pub fn child_mut(&mut self) -> &mut Child {
+        &mut self.child
     }
 
     /// What it printed to standard output so far.
