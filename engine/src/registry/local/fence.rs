@@ -166,7 +166,7 @@ fn raise(
 /// Writes the cluster into the folder's `node.json`, if there is one, and keeps what else it says.
 fn tell_node(folder: &Path, cluster: ClusterId) -> Result<(), LocalError> {
     let path = folder.join("node.json");
-    let old = match std::fs::read(&path) {
+    let old = match xuid_spill::read_regular(&path, crate::node::MOST_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(source) => return Err(LocalError::io("read", path)(source)),
