@@ -71,6 +71,12 @@ guards! {
     NamedOnce,
     /// A copied registry is told from the one that its header was written for.
     FileIdentity,
+    /// A write to an ensemble names the era that it was begun in (U2).
+    EraNamed,
+    /// After a connection to an ensemble a sync comes before everything else.
+    SyncFirst,
+    /// What a folder remembers of an ensemble counts only with its checksum.
+    HintChecked,
     /// What another process may have left unsynced is synced before a change.
     SyncBefore,
     /// A registry that says less than its folder knew is refused (U2, U4).

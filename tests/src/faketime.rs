@@ -39,14 +39,22 @@ impl FakeClock {
     /// Starts a server under this clock.
     #[must_use]
     pub fn over(&self, serve: Serve) -> Serve {
-        serve
-            .env("LD_PRELOAD", &self.library.to_string_lossy())
-            .env("FAKETIME_TIMESTAMP_FILE", &self.file().to_string_lossy())
+        self.variables().into_iter().fold(serve, |serve, (name, value)| serve.env(name, &value))
+    }
+
+    /// What a process needs in its environment to have this clock.
+    #[must_use]
+    pub fn variables(&self) -> [(&'static str, String); 5] {
+        let shown = |path: &Path| path.to_string_lossy().into_owned();
+        [
+            ("LD_PRELOAD", shown(&self.library)),
+            ("FAKETIME_TIMESTAMP_FILE", shown(&self.file())),
             // A step is seen by the next reading.
-            .env("FAKETIME_NO_CACHE", "1")
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            ("FAKETIME_NO_CACHE", "1".to_owned()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
             // Times of files are the kernel's.
-            .env("NO_FAKE_STAT", "1")
+            ("NO_FAKE_STAT", "1".to_owned()),
+        ]
     }
 
     /// From now on the wall is the machine's plus `by_ms`. Returns when that was.

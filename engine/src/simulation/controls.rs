@@ -96,6 +96,12 @@ mutants! {
         Test("registry::local::tests::restored::without_the_hints_what_was_granted_is_granted_again");
     "hint-before-its-record", [G::HintLast], "liveness",
         Test("registry::local::tests::power::a_hint_that_is_written_before_its_record_refuses_a_registry_that_only_met_a_power_cut");
+    "write-without-its-era", [G::EraNamed], "U2",
+        Test("registry::zookeeper::tests::without_the_era_in_a_write_one_of_before_a_fence_is_stored_after_it");
+    "ensemble-not-synced-with", [G::SyncFirst], "liveness",
+        Test("registry::zookeeper::tests::without_the_sync_a_server_is_believed_that_may_lag_behind");
+    "memory-without-checksum", [G::HintChecked], "liveness",
+        Test("registry::zookeeper::past::tests::without_its_checksum_a_memory_with_a_flipped_bit_is_believed");
     "no-sync-at-opening", [G::SyncAtOpening], "U2",
         Test("registry::local::tests::power::without_the_sync_at_opening_the_test_finds_a_record_lost");
     "no-sync-before-a-change", [G::SyncBefore], "U2",

@@ -48,7 +48,14 @@ impl Campaign for Mutants {
     }
 
     fn needs(&self) -> &'static [Need] {
-        &[Need::Installed("setpriv"), Need::EngineTests, Need::LoomTests, Need::SpillTests]
+        &[
+            Need::Installed("setpriv"),
+            Need::Installed("java"),
+            Need::Installed("zookeeper"),
+            Need::EngineTests,
+            Need::LoomTests,
+            Need::SpillTests,
+        ]
     }
 
     fn run(&self, trials: Range<u64>, progress: &Progress) -> Result<Tally> {

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
 use super::{java, ports, spawner};
-use crate::{clock, folder, process};
+use crate::{FakeClock, clock, folder, process};
 
 /// A healthy start takes 0.4 s alone and 1.8 s as three; a busy machine takes longer.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -54,6 +54,8 @@ pub struct Backup {
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<Server>,
+    /// The wall clock of nodes that are started from now on.
+    clock: Option<FakeClock>,
     // Last, so that the processes are gone before their folder is.
     home: TempDir,
 }
@@ -88,7 +90,21 @@ impl Ensemble {
             java::prepare(&dir, number, port, &members)?;
             servers.push(Server { dir, addr: SocketAddr::from(([127, 0, 0, 1], port)), child: None });
         }
-        Ok(Self { servers, home })
+        Ok(Self { servers, clock: None, home })
+    }
+
+    /// Nodes that are started from now on have a clock of their own, which this returns.
+    ///
+    /// # Errors
+    /// There is no libfaketime on this machine.
+    pub fn with_clock(&mut self) -> Result<&FakeClock> {
+        Ok(self.clock.insert(FakeClock::new()?))
+    }
+
+    /// The clock of such nodes.
+    #[must_use]
+    pub fn clock(&self) -> Option<&FakeClock> {
+        self.clock.as_ref()
     }
 
     /// How many nodes it has, up or down.
@@ -141,7 +157,9 @@ impl Ensemble {
     pub fn restart(&mut self, node: usize) -> Result<()> {
         let server = &mut self.servers[node];
         ensure!(server.child.is_none(), "node {node} runs already");
-        server.child = Some(spawner::start(java::command(&server.dir)?)?);
+        let mut command = java::command(&server.dir)?;
+        command.envs(self.clock.iter().flat_map(FakeClock::variables));
+        server.child = Some(spawner::start(command)?);
         Ok(())
     }
 

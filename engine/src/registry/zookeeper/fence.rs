@@ -11,7 +11,7 @@ use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, Stat};
 
 use super::AT_ONCE;
 use super::error::ZooKeeperError;
-use super::genesis::{draw_cluster, draw_era, ensemble_ns, make};
+use super::genesis::{draw_cluster, draw_era, ensemble_ns, make, wall_ms};
 use super::inspect::{broken, children, connected, read_all, read_genesis};
 use super::link::{Failure, Link};
 use super::node::{
@@ -89,8 +89,8 @@ impl Fence {
         let era = era_path(&draw_era()?);
         let options = CreateMode::Persistent.with_acls(self.link.acls());
         // Last, so that it is younger than every node that was made again.
-        let opened =
-            self.link.ask(self.client.create(&era, &node::encode_era(self.genesis_stat.czxid), &options));
+        let data = node::encode_era(self.genesis_stat.czxid, wall_ms());
+        let opened = self.link.ask(self.client.create(&era, &data, &options));
         opened.map_err(|failure| broken(&self.link, action, &failure))?;
         let _ = remove(&self.link, &self.client, FENCE);
         // A session ends with the last of its clients.

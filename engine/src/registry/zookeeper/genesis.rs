@@ -11,6 +11,7 @@ use super::link::{Failure, Link};
 use super::node::{self, CLOCK, ERA, FOLDERS, GENESIS, WORKERS, era_path, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::builder::Floor;
+use crate::clock::{Clock, SystemClock};
 use crate::layout::Layout;
 use crate::registry::reach::beyond;
 use crate::registry::record::{Place, Row};
@@ -92,7 +93,8 @@ pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Resu
         Err(failure) => return Err(fail(failure)),
     };
     make_workers(&link, &client, &genesis, &dirs).map_err(fail)?;
-    make(&link, &client, &era_path(&draw_era()?), &node::encode_era(birth), &dirs).map_err(fail)?;
+    make(&link, &client, &era_path(&draw_era()?), &node::encode_era(birth, wall_ms()), &dirs)
+        .map_err(fail)?;
     // A session ends with the last of its clients.
     drop((root, client));
     link.leave();
@@ -182,6 +184,11 @@ fn make_workers(
         link.ask(async { commit.await.map_err(Error::from) })?;
     }
     Ok(())
+}
+
+/// The time of this host.
+pub(super) fn wall_ms() -> u64 {
+    SystemClock.read().wall / 1_000_000
 }
 
 /// The ensemble's time of a change.

@@ -182,15 +182,8 @@ pub(super) struct Era {
     pub(super) birth: i64,
     /// When that was, by the ensemble's clock, in Unix milliseconds.
     pub(super) made_ms: i64,
-}
-
-impl Era {
-    /// Whether it was over before `known` began: then the ensemble's data was put back to before a fence. An era that a
-    /// fence began is born after the one that it ended. Only where the data was put back may it be born earlier, and there
-    /// the ensemble's clock tells a fence since then from none.
-    pub(super) fn is_before(&self, known: &Self) -> bool {
-        self.birth < known.birth && self.made_ms < known.made_ms
-    }
+    /// The same by the clock of the process that made it.
+    pub(super) begun_ms: u64,
 }
 
 /// The era of a registry whose genesis has that birth, or why it is closed.
@@ -207,10 +200,12 @@ pub(super) fn read_era(
         }));
     };
     match link.ask(client.get_data(&era_path(name))) {
-        Ok((data, stat)) if data == node::encode_era(genesis_birth) => {
-            Ok(Ok(Era { name: name.clone(), birth: stat.czxid, made_ms: stat.ctime }))
-        }
-        Ok(_) => Ok(Err("its nodes were deleted and made again, with what they held at some time".into())),
+        Ok((data, stat)) => Ok(match node::decode_era(&data, &stat) {
+            Some((birth, begun_ms)) if birth == genesis_birth => {
+                Ok(Era { name: name.clone(), birth: stat.czxid, made_ms: stat.ctime, begun_ms })
+            }
+            _ => Err("its nodes were deleted and made again, with what they held at some time".into()),
+        }),
         Err(Failure::Said(Error::NoNode)) => Ok(Err("it is being fenced".into())),
         Err(failure) => Err(failure),
     }

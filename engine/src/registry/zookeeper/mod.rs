@@ -31,6 +31,9 @@ mod marks;
 mod node;
 mod past;
 mod target;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -49,7 +52,7 @@ pub use target::{Credentials, ParseUrlError, ZooKeeperOptions, ZooKeeperUrl};
 use self::inspect::Listing;
 use self::link::{Failure, Link};
 use self::node::{MARK, live_path, spill_path, worker_path};
-use self::past::Memory;
+use self::past::{Learnt, Memory};
 use self::tree::{Announce, OLD_SAMPLE_NS, StoreError, Tree, Write};
 use crate::clock::boot_ns;
 use crate::later;
@@ -105,14 +108,14 @@ impl ZooKeeperRegistry {
         let seat = options.folder.as_deref().map(take_seat).transpose()?;
         let mut tree = if let (Some(folder), Some(seat)) = (&options.folder, &seat) {
             let known = Memory::of_folder(folder, genesis.cluster);
-            let era = Memory::latest(&known, found);
-            let memory = Memory::of_seat(folder, seat.number(), genesis.cluster, &era);
-            let others = Memory::all(known, &era);
-            let mut tree = Tree::new(link, genesis, era, memory);
+            let latest = Memory::latest(&known, found);
+            let memory = Memory::of_seat(folder, seat.number(), genesis.cluster, &latest);
+            let others = Memory::all(known, &latest.era);
+            let mut tree = Tree::new(link, genesis, latest.era, memory);
             tree.know(others);
             tree
         } else {
-            let memory = Memory::new(genesis.cluster, &found);
+            let memory = Memory::new(genesis.cluster, &Learnt::now(found.clone()));
             Tree::new(link, genesis, found, memory)
         };
         // Looks at genesis and era once more, now beside what is known, as after every connection.

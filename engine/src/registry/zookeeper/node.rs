@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   PATH/genesis      what the registry was made with; 64 bytes
-//!       /era/HEX      one child: while it exists the registry is open; 8 bytes, the birth of genesis
+//!       /era/HEX      one child: while it exists the registry is open; 16 bytes, the birth of genesis and the time
+//!                     of who began it
+//!       /ended/HEX    an era that was over when the registry was found restored; empty
 //!       /w/N          a worker's record, 512 bytes as in a local registry
 //!       /s/UUID       a spill's mark, the same
 //!       /live/N       ephemeral: who seems to be alive with worker N; a text for people
@@ -26,6 +28,7 @@ use crate::registry::{ClusterId, Genesis};
 
 pub(super) const GENESIS: &str = "/genesis";
 pub(super) const ERA: &str = "/era";
+pub(super) const ENDED: &str = "/ended";
 pub(super) const WORKERS: &str = "/w";
 pub(super) const SPILLS: &str = "/s";
 pub(super) const LIVE: &str = "/live";
@@ -34,7 +37,7 @@ pub(super) const CLOCK: &str = "/clock";
 pub(super) const FENCE: &str = "/fencing";
 
 /// All that have children, or are written later.
-pub(super) const FOLDERS: [&str; 5] = [ERA, WORKERS, SPILLS, LIVE, CLOCK];
+pub(super) const FOLDERS: [&str; 6] = [ERA, ENDED, WORKERS, SPILLS, LIVE, CLOCK];
 
 pub(super) fn worker_path(worker: u32) -> String {
     format!("{WORKERS}/{worker}")
@@ -52,9 +55,26 @@ pub(super) fn era_path(era: &str) -> String {
     format!("{ERA}/{era}")
 }
 
-/// What stands in an era's node (I2).
-pub(super) fn encode_era(genesis_birth: i64) -> [u8; 8] {
-    genesis_birth.to_le_bytes()
+pub(super) fn ended_path(era: &str) -> String {
+    format!("{ENDED}/{era}")
+}
+
+/// What stands in an era's node (I2), and the wall clock of the process that began it, in Unix milliseconds.
+pub(super) fn encode_era(genesis_birth: i64, begun_ms: u64) -> [u8; 16] {
+    let mut data = [0; 16];
+    data[..8].copy_from_slice(&genesis_birth.to_le_bytes());
+    data[8..].copy_from_slice(&begun_ms.to_le_bytes());
+    data
+}
+
+/// The two of an era's node. One of an earlier program says no time: there the ensemble's counts.
+pub(super) fn decode_era(data: &[u8], stat: &Stat) -> Option<(i64, u64)> {
+    let (birth, begun) = data.split_first_chunk()?;
+    let begun_ms = match *begun {
+        [] => u64::try_from(stat.ctime).unwrap_or(0),
+        _ => u64::from_le_bytes(begun.try_into().ok()?),
+    };
+    Some((i64::from_le_bytes(*birth), begun_ms))
 }
 
 /// The place of every mark: its path has the spill.
@@ -202,7 +222,12 @@ mod tests {
 
     #[test]
     fn an_era_is_written_as_specified_and_what_is_younger_was_made_again() {
-        assert_eq!(encode_era(0x1_0203), [3, 2, 1, 0, 0, 0, 0, 0]);
+        let data = encode_era(0x1_0203, 0x4_0506);
+        assert_eq!(data, [3, 2, 1, 0, 0, 0, 0, 0, 6, 5, 4, 0, 0, 0, 0, 0]);
+        let decode = |len: usize| decode_era(&data[..len], &stat(0));
+        assert_eq!((decode(16), decode(8)), (Some((0x1_0203, 0x4_0506)), Some((0x1_0203, 3))));
+        assert!([0, 7, 9, 15].into_iter().all(|len| decode(len).is_none()));
+        assert_eq!(decode_era(&[0; 17], &stat(0)), None);
         assert!(is_made_again(&stat(0), 0) && !is_made_again(&stat(0), 1) && !is_made_again(&stat(0), 2));
     }
 

@@ -4,8 +4,13 @@
 //! of the same birth was never this ensemble's present since: the ensemble's data was put back. So it was if an era is found
 //! that was over before the known one began.
 //!
-//! The memory outlives the process in `registry.zookeeper-K` of the data folder, K being the seat's number. It is a
-//! hint: what cannot be read is as if it were not there, and it is not synced.
+//! The memory outlives the process in `registry.zookeeper-K` of the data folder, K being the seat's number: a checksum of
+//! eight hexadecimal digits, and behind it JSON. It is a hint, and it is not synced.
+//!
+//! # Invariants
+//! - I1 what cannot be read, or has another checksum, is as if it were not there;
+//! - I2 what was read from a file refuses this process alone. For others the registry is closed only by what this
+//!   process saw itself.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,14 +18,19 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use zookeeper_client::Stat;
 
+use super::genesis::wall_ms;
 use super::inspect::Era;
+use crate::guards::Guard;
 use crate::later;
 use crate::registry::ClusterId;
 
 const PREFIX: &str = "registry.zookeeper-";
 
 /// Of a memory's form.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+
+/// Hexadecimal digits before the rest of the file.
+const CHECKSUM_DIGITS: usize = 8;
 
 /// Nodes remembered in a folder: those that this process wrote last. A process writes to its workers and its spill's
 /// mark, and changes a worker rarely.
@@ -69,10 +79,11 @@ pub(super) enum Look {
     Older,
 }
 
-/// What this process saw.
+/// What this process saw, and what others of its folder did.
 #[derive(Debug, Default)]
 pub(super) struct Past {
-    seen: HashMap<String, Sight>,
+    /// Each node, and whether this process saw it so itself (I2).
+    seen: HashMap<String, (Sight, bool)>,
 }
 
 impl Past {
@@ -80,15 +91,26 @@ impl Past {
         self.sight(path).map_or(Look::Fine, |known| known.look(found))
     }
 
+    /// This process saw the node itself.
     pub(super) fn note(&mut self, path: &str, sight: Sight) {
         match self.seen.get_mut(path) {
-            Some(known) => *known = sight,
-            None => _ = self.seen.insert(path.to_owned(), sight),
+            Some(known) => *known = (sight, true),
+            None => _ = self.seen.insert(path.to_owned(), (sight, true)),
         }
     }
 
+    /// A file says how the node was.
+    pub(super) fn inherit(&mut self, path: &str, sight: Sight) {
+        self.seen.insert(path.to_owned(), (sight, false));
+    }
+
     pub(super) fn sight(&self, path: &str) -> Option<Sight> {
-        self.seen.get(path).copied()
+        self.seen.get(path).map(|(sight, _)| *sight)
+    }
+
+    /// Whether this process saw the node itself.
+    pub(super) fn is_own(&self, path: &str) -> bool {
+        self.seen.get(path).is_some_and(|(_, own)| *own)
     }
 
     pub(super) fn clear(&mut self) {
@@ -99,6 +121,46 @@ impl Past {
 /// Eras remembered that are over: there is one more with each fence.
 const MOST_ENDED: usize = 64;
 
+/// An era, and when a process learnt of it, by the clock of its host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Learnt {
+    pub(super) era: Era,
+    learnt_ms: u64,
+}
+
+impl Learnt {
+    /// Learnt just now.
+    pub(super) fn now(era: Era) -> Self {
+        Self { era, learnt_ms: wall_ms() }
+    }
+
+    /// How an era that is found stands to this one. A fence's era is born after the one that it ended. Only where the
+    /// data was put back may it be born earlier, and there it is told by its time: an era that was begun after this one
+    /// was learnt of is none of before it, whatever the ensemble's clock said of either.
+    fn relation(&self, found: &Era) -> Relation {
+        if found.birth >= self.era.birth || found.begun_ms > self.learnt_ms {
+            Relation::After
+        } else if found.made_ms < self.era.made_ms {
+            Relation::Before
+        } else {
+            Relation::Unclear
+        }
+    }
+}
+
+/// How an era that is found stands to the one that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// A fence began it since.
+    After,
+    /// It was seen to end: the ensemble's data was put back to before a fence.
+    Over,
+    /// It was over, as all clocks say.
+    Before,
+    /// It was over, as the hosts' clocks say, and not the ensemble's.
+    Unclear,
+}
+
 /// What one process wrote last: in its file, where it has a folder.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Memory {
@@ -107,7 +169,7 @@ pub(super) struct Memory {
     path: Option<PathBuf>,
     version: u32,
     cluster: String,
-    era: Era,
+    known: Learnt,
     /// The names of those that a fence had ended, the latest last: whatever a clock says, none of them is the present.
     #[serde(default)]
     ended: Vec<String>,
@@ -117,23 +179,28 @@ pub(super) struct Memory {
 
 impl Memory {
     /// A memory that ends with the process.
-    pub(super) fn new(cluster: ClusterId, era: &Era) -> Self {
-        let (cluster, era) = (cluster.to_string(), era.clone());
-        Self { path: None, version: VERSION, cluster, era, ended: Vec::new(), nodes: Vec::new() }
+    pub(super) fn new(cluster: ClusterId, known: &Learnt) -> Self {
+        let (cluster, known) = (cluster.to_string(), known.clone());
+        Self { path: None, version: VERSION, cluster, known, ended: Vec::new(), nodes: Vec::new() }
     }
 
     /// The memory of the process in that seat; what an earlier one knew is kept while the registry is the same. It is written
     /// down at once: the process may write nothing to the registry for minutes, and end.
-    pub(super) fn of_seat(folder: &Path, seat: u32, cluster: ClusterId, era: &Era) -> Self {
+    pub(super) fn of_seat(folder: &Path, seat: u32, cluster: ClusterId, known: &Learnt) -> Self {
         let path = folder.join(format!("{PREFIX}{seat}"));
-        let known = read(&path).filter(|known| known.is_of(cluster));
-        let mut memory = Self { path: Some(path), ..known.unwrap_or_else(|| Self::new(cluster, era)) };
-        if memory.era.name == era.name {
+        let before = read(&path).filter(|before| before.is_of(cluster));
+        let mut memory = Self { path: Some(path), ..before.unwrap_or_else(|| Self::new(cluster, known)) };
+        if memory.known.era.name == known.era.name {
             memory.keep();
         } else {
-            memory.begin(era);
+            memory.begin(known.clone());
         }
         memory
+    }
+
+    /// Where it is kept, for people.
+    pub(super) fn place(&self) -> Option<String> {
+        self.path.as_ref()?.parent().map(|folder| format!("{}/{PREFIX}*", folder.display()))
     }
 
     /// What it knows.
@@ -151,19 +218,22 @@ impl Memory {
 
     /// Every node that any of these knew in this era.
     pub(super) fn all(known: Vec<Self>, era: &Era) -> Vec<(String, Sight)> {
-        known.into_iter().filter(|known| known.era.name == era.name).flat_map(|known| known.nodes).collect()
+        let of_era = known.into_iter().filter(|known| known.known.era.name == era.name);
+        of_era.flat_map(|known| known.nodes).collect()
     }
 
-    /// The era that was found, or one after it that one of these knew.
-    pub(super) fn latest(known: &[Self], found: Era) -> Era {
-        let later =
-            |latest: Era, known: &Self| if known.is_after(&latest) { known.era.clone() } else { latest };
-        known.iter().fold(found, later)
+    /// The era that was found, or one after it that one of these knew; when that was learnt of first.
+    pub(super) fn latest(known: &[Self], found: Era) -> Learnt {
+        known.iter().fold(Learnt::now(found), |latest, memory| {
+            let is_known = memory.known.era == latest.era && memory.known.learnt_ms < latest.learnt_ms;
+            let is_later = || memory.relation(&latest.era) != Relation::After;
+            if is_known || is_later() { memory.known.clone() } else { latest }
+        })
     }
 
-    /// Whether that era was over before the one that is remembered.
-    pub(super) fn is_after(&self, era: &Era) -> bool {
-        self.ended.contains(&era.name) || era.is_before(&self.era)
+    /// How an era stands to the one that is remembered.
+    pub(super) fn relation(&self, era: &Era) -> Relation {
+        if self.ended.contains(&era.name) { Relation::Over } else { self.known.relation(era) }
     }
 
     fn is_of(&self, cluster: ClusterId) -> bool {
@@ -171,10 +241,10 @@ impl Memory {
     }
 
     /// The registry was fenced: of what was before, only that it is over is of use.
-    pub(super) fn begin(&mut self, era: &Era) {
-        let before = std::mem::replace(&mut self.era, era.clone());
-        self.ended.retain(|name| *name != before.name && *name != era.name);
-        self.ended.push(before.name);
+    pub(super) fn begin(&mut self, known: Learnt) {
+        let before = std::mem::replace(&mut self.known, known).era.name;
+        self.ended.retain(|name| *name != before && *name != self.known.era.name);
+        self.ended.push(before);
         let surplus = self.ended.len().saturating_sub(MOST_ENDED);
         self.ended.drain(..surplus);
         self.nodes.clear();
@@ -194,7 +264,9 @@ impl Memory {
         let Some(path) = &self.path else { return };
         let write = || {
             let beside = path.with_added_extension("new");
-            std::fs::write(&beside, serde_json::to_vec(self)?)?;
+            let json = serde_json::to_vec(self)?;
+            let checksum = format!("{:08x}\n", crc32c::crc32c(&json));
+            std::fs::write(&beside, [checksum.into_bytes(), json].concat())?;
             std::fs::rename(&beside, path)
         };
         if let Err(error) = write() {
@@ -207,8 +279,13 @@ impl Memory {
     }
 }
 
+/// What a file says, if that is what was written (I1).
 fn read(path: &Path) -> Option<Memory> {
-    serde_json::from_slice(&xuid_spill::read_regular(path, MOST_BYTES).ok()?).ok()
+    let bytes = xuid_spill::read_regular(path, MOST_BYTES).ok()?;
+    let (checksum, json) = bytes.split_at_checked(CHECKSUM_DIGITS)?;
+    let json = json.strip_prefix(b"\n")?;
+    let sound = *checksum == *format!("{:08x}", crc32c::crc32c(json)).as_bytes();
+    if sound || Guard::HintChecked.is_out() { serde_json::from_slice(json).ok() } else { None }
 }
 
 #[cfg(test)]
@@ -227,72 +304,134 @@ mod tests {
     }
 
     #[test]
+    fn what_a_file_says_of_a_node_is_not_this_process_s_own_until_it_sees_the_node() {
+        let mut past = Past::default();
+        let sight = Sight { birth: 1, version: 5 };
+        past.inherit("/w/1", sight);
+        assert_eq!((past.sight("/w/1"), past.is_own("/w/1")), (Some(sight), false));
+        past.note("/w/1", sight.at(6));
+        assert_eq!((past.sight("/w/1"), past.is_own("/w/1")), (Some(sight.at(6)), true));
+        assert!(!past.is_own("/w/2"));
+    }
+
+    const OURS: ClusterId = ClusterId::from_bytes([1; 16]);
+
+    /// Made by a clock of the ensemble and begun by a clock of a host, in milliseconds.
+    fn era(name: &str, birth: i64, made_ms: i64, begun_ms: u64) -> Era {
+        Era { name: name.into(), birth, made_ms, begun_ms }
+    }
+
+    fn learnt(era: &Era, learnt_ms: u64) -> Learnt {
+        Learnt { era: era.clone(), learnt_ms }
+    }
+
+    #[test]
     fn a_folder_remembers_the_nodes_of_its_cluster_and_era_only() {
         let folder = tempfile::tempdir().unwrap();
-        let (ours, other) = (ClusterId::from_bytes([1; 16]), ClusterId::from_bytes([2; 16]));
+        let other = ClusterId::from_bytes([2; 16]);
         let sight = Sight { birth: 1, version: 5 };
-        let (era, later) = (era("a", 7, 100), era("b", 9, 200));
-        let mut memory = Memory::of_seat(folder.path(), 0, ours, &era);
+        let (era, later) = (era("a", 7, 100, 100), era("b", 9, 200, 200));
+        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &learnt(&era, 110));
         (0..100).for_each(|worker| memory.note(&format!("/w/{worker}"), sight));
         memory.note("/w/99", sight.at(7));
-        let known = Memory::all(Memory::of_folder(folder.path(), ours), &era);
+        let known = Memory::all(Memory::of_folder(folder.path(), OURS), &era);
         assert_eq!((known.len(), known[0].clone()), (MOST, ("/w/99".to_owned(), sight.at(7))));
         assert!(Memory::all(Memory::of_folder(folder.path(), other), &era).is_empty());
-        assert!(Memory::all(Memory::of_folder(folder.path(), ours), &later).is_empty());
+        assert!(Memory::all(Memory::of_folder(folder.path(), OURS), &later).is_empty());
         std::fs::write(folder.path().join("registry.zookeeper-1"), b"{").unwrap();
         assert_eq!(
-            Memory::all(Memory::of_folder(folder.path(), ours), &era).len(),
+            Memory::all(Memory::of_folder(folder.path(), OURS), &era).len(),
             MOST,
             "a damaged memory is none"
         );
-        assert_eq!(Memory::of_seat(folder.path(), 0, ours, &later).nodes.len(), 0);
+        assert_eq!(Memory::of_seat(folder.path(), 0, OURS, &learnt(&later, 210)).nodes.len(), 0);
     }
 
-    fn era(name: &str, birth: i64, made_ms: i64) -> Era {
-        Era { name: name.into(), birth, made_ms }
+    /// What is read of a file with a bit flipped, for every bit: nothing, or what was written.
+    fn flipped_bits_that_are_believed() -> usize {
+        let folder = tempfile::tempdir().unwrap();
+        let known = learnt(&era("a", 7, 100, 100), 110);
+        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &known);
+        memory.note("/w/1", Sight { birth: 1, version: 18 });
+        let path = folder.path().join("registry.zookeeper-0");
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(read(&path).unwrap().nodes(), memory.nodes());
+        (0..bytes.len() * 8)
+            .filter(|bit| {
+                let mut flipped = bytes.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                std::fs::write(&path, flipped).unwrap();
+                read(&path).is_some_and(|read| read.nodes() != memory.nodes())
+            })
+            .count()
+    }
+
+    #[test]
+    fn a_memory_with_a_flipped_bit_is_none() {
+        assert_eq!(flipped_bits_that_are_believed(), 0);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("registry.zookeeper-0");
+        for text in ["", "00000000", "00000000\n", "00000000\n{}", "{\"version\":2}"] {
+            std::fs::write(&path, text).unwrap();
+            assert!(read(&path).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn without_its_checksum_a_memory_with_a_flipped_bit_is_believed() {
+        assert!(Guard::without(&[Guard::HintChecked], flipped_bits_that_are_believed) > 0);
     }
 
     #[test]
     fn an_era_of_before_the_one_a_folder_knew_is_told_from_one_that_a_fence_began_since() {
         let folder = tempfile::tempdir().unwrap();
-        let (ours, other) = (ClusterId::from_bytes([1; 16]), ClusterId::from_bytes([2; 16]));
-        let known = era("b", 9, 200);
-        let mut memory = Memory::of_seat(folder.path(), 0, ours, &known);
+        let other = ClusterId::from_bytes([2; 16]);
+        let known = learnt(&era("b", 9, 200, 201), 250);
+        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &known);
         memory.note("/w/1", Sight { birth: 1, version: 5 });
-        let latest =
-            |cluster, found: &Era| Memory::latest(&Memory::of_folder(folder.path(), cluster), found.clone());
-        assert_eq!(latest(ours, &era("a", 7, 100)), known, "put back to before the fence");
-        for found in [era("c", 12, 300), era("c", 12, 150), era("c", 8, 300), known.clone()] {
-            assert_eq!(latest(ours, &found), found, "fenced since then");
+        let latest = |cluster, found: &Era| {
+            Memory::latest(&Memory::of_folder(folder.path(), cluster), found.clone()).era
+        };
+        let before = era("a", 7, 100, 101);
+        assert_eq!(latest(OURS, &before), known.era, "put back to before the fence");
+        assert_eq!(memory.relation(&before), Relation::Before);
+        let fenced = [
+            (era("c", 12, 300, 301), "later by everything"),
+            (era("c", 12, 150, 151), "born later, whatever the clocks say"),
+            (era("c", 8, 300, 301), "put back, and fenced since"),
+            (era("c", 8, 150, 301), "while the ensemble's clock was fast when the known one was made"),
+        ];
+        for (found, what) in fenced {
+            assert_eq!(latest(OURS, &found), found, "{what}");
         }
-        assert_eq!(latest(other, &era("a", 7, 100)).name, "a", "the memory is of another cluster");
+        assert_eq!(latest(OURS, &known.era), known.era);
+        assert_eq!(memory.relation(&era("c", 8, 300, 249)), Relation::Unclear, "the clocks disagree");
+        assert_eq!(latest(other, &before).name, "a", "the memory is of another cluster");
+        // Another seat of the folder learns of the era later: what was learnt first counts.
+        let second = Memory::latest(&Memory::of_folder(folder.path(), OURS), known.era.clone());
+        assert_eq!(second, known);
+        let second = Memory::of_seat(folder.path(), 1, OURS, &second);
+        assert_eq!(second.relation(&era("c", 8, 150, 260)), Relation::After);
     }
 
     #[test]
-    fn an_era_that_was_seen_to_end_is_not_the_present_again_whatever_the_clock_says() {
+    fn an_era_that_was_seen_to_end_is_not_the_present_again_whatever_the_clocks_say() {
         let folder = tempfile::tempdir().unwrap();
-        let cluster = ClusterId::from_bytes([1; 16]);
-        // It was begun while the ensemble's clock was an hour fast.
-        let (first, second) = (era("a", 7, 3_600_000), era("b", 9, 200));
-        let mut memory = Memory::of_seat(folder.path(), 0, cluster, &first);
-        memory.begin(&second);
-        assert!(!first.is_before(&second) && memory.is_after(&first));
-        assert_eq!(
-            Memory::latest(&Memory::of_folder(folder.path(), cluster), first.clone()),
-            second,
-            "at once, and in the file"
-        );
+        // It was begun while all clocks were an hour fast.
+        let (first, second) = (era("a", 7, 3_600_000, 3_600_000), era("b", 9, 200, 200));
+        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &learnt(&first, 3_600_001));
+        memory.begin(learnt(&second, 210));
+        assert_eq!(learnt(&second, 210).relation(&first), Relation::After, "going by clocks alone");
+        assert_eq!(memory.relation(&first), Relation::Over);
+        let latest = |found: &Era| Memory::latest(&Memory::of_folder(folder.path(), OURS), found.clone()).era;
+        assert_eq!(latest(&first), second, "at once, and in the file");
 
         // Fenced while nobody ran: the next process learns it from the file of the one before.
-        let third = era("c", 11, 100);
-        drop(Memory::of_seat(folder.path(), 0, cluster, &third));
+        let third = era("c", 11, 100, 100);
+        drop(Memory::of_seat(folder.path(), 0, OURS, &learnt(&third, 110)));
         for ended in [&first, &second] {
-            assert_eq!(Memory::latest(&Memory::of_folder(folder.path(), cluster), ended.clone()), third);
+            assert_eq!(latest(ended), third);
         }
-        assert_eq!(
-            Memory::latest(&Memory::of_folder(folder.path(), cluster), era("d", 13, 50)).name,
-            "d",
-            "fenced once more"
-        );
+        assert_eq!(latest(&era("d", 13, 50, 50)).name, "d", "fenced once more");
     }
 }

@@ -4,8 +4,8 @@
 //! # Invariants
 //! - I1 every write names the era's node and the version of what it replaces, in one transaction: it succeeds only in the
 //!   era it was begun in, so that a fence ends every right that was there before it;
-//! - I2 a registry that is found restored from a backup, be it to before a fence, is closed for everybody, by deleting the
-//!   era's node, and stays closed until it is fenced;
+//! - I2 a registry that this process sees restored from a backup, be it to before a fence, is closed for everybody, by
+//!   deleting the era's node, and stays closed until it is fenced. What only a file remembers refuses this process alone;
 //! - I3 after each reconnection the nodes that are relied upon are looked at before anything else is done: an ensemble
 //!   is restored only while it is stopped.
 
@@ -17,9 +17,10 @@ use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, MultiWriteErr
 use super::error::ZooKeeperError;
 use super::inspect::{Era, read_all, read_era};
 use super::link::{Failure, Link};
-use super::node::{self, CLOCK, GENESIS, era_path};
-use super::past::{Look, Memory, Past, Sight};
+use super::node::{self, CLOCK, GENESIS, ended_path, era_path};
+use super::past::{Learnt, Look, Memory, Past, Relation, Sight};
 use crate::clock::boot_ns;
+use crate::guards::Guard;
 use crate::later;
 use crate::registry::contact::News;
 use crate::registry::record::{Kind, NO_SPILL, Place, Row, SECTOR};
@@ -50,6 +51,10 @@ pub(super) struct Tree {
     pub(super) link: Link,
     pub(super) genesis: Genesis,
     era: Era,
+    /// Whether this process saw the registry open in that era itself.
+    witnessed: bool,
+    /// What was refused last for this process alone: it is looked at again and again, and said once.
+    refused: Option<String>,
     standing: Standing,
     /// The link's sessions and disconnections as of the last look.
     looked: Option<(u64, u64)>,
@@ -97,12 +102,14 @@ impl Tree {
     pub(super) fn new(link: Link, genesis: Genesis, era: Era, memory: Memory) -> Self {
         let mut past = Past::default();
         for (path, sight) in memory.nodes() {
-            past.note(path, *sight);
+            past.inherit(path, *sight);
         }
         Self {
             link,
             genesis,
             era,
+            witnessed: false,
+            refused: None,
             standing: Standing::Open,
             looked: None,
             past,
@@ -119,7 +126,7 @@ impl Tree {
         // As with our own: a node that was made again since is told, too.
         for (path, sight) in &nodes {
             if self.past.look(path, *sight) == Look::Fine {
-                self.past.note(path, *sight);
+                self.past.inherit(path, *sight);
             }
         }
         self.inherited = nodes.into_iter().map(|(path, _)| path).collect();
@@ -188,7 +195,9 @@ impl Tree {
     /// Looks whether the registry is still the one it was, open, and not older than it was.
     fn look_around(&mut self, client: &Client) -> Result<(), ReadError> {
         // A server that lags behind would look like a restored one.
-        self.link.ask(client.sync("/")).map_err(|failure| unavailable(&failure))?;
+        if !Guard::SyncFirst.is_out() {
+            self.link.ask(client.sync("/")).map_err(|failure| unavailable(&failure))?;
+        }
         self.look_at_genesis(client)?;
         if self.standing == Standing::Open {
             self.look_at_what_is_known(client)?;
@@ -228,13 +237,19 @@ impl Tree {
         let found = read_era(&self.link, client, genesis_birth).map_err(|failure| unavailable(&failure))?;
         let url = self.link.url();
         match found {
-            Ok(era) if era == self.era => Ok(Standing::Open),
+            Ok(era) if era == self.era => {
+                self.witnessed = true;
+                self.refused = None;
+                Ok(Standing::Open)
+            }
             Ok(era) if era.name == self.era.name => Ok(Standing::Closed(format!(
                 "the era of the registry at {url} was deleted and made again by hand: run `xuid registry fence {url}`"
             ))),
-            Ok(era) if self.memory.is_after(&era) => {
+            Ok(era) if self.is_past(client, &era)? => {
                 // By its name: were it only a server that lags behind, the ensemble would have nothing of that name to delete.
-                Ok(self.close(client, &era.name, "it is in an era that a fence had ended"))
+                let what = "it is in an era that a fence had ended";
+                let certain = self.witnessed && self.memory.relation(&era) != Relation::Unclear;
+                Ok(if certain { self.close(client, &era.name, what) } else { self.refuse(what) })
             }
             Ok(era) => {
                 let (url, name) = (url.to_string(), era.name.clone());
@@ -247,14 +262,28 @@ impl Tree {
                 });
                 self.eras += 1;
                 self.past.clear();
-                self.memory.begin(&era);
+                self.memory.begin(Learnt::now(era.clone()));
                 self.inherited.clear();
                 self.era = era;
+                self.witnessed = true;
                 Ok(Standing::Open)
             }
             Err(why) => Ok(Standing::Closed(format!(
                 "the registry at {url} is closed, because {why}: unless a fence is at work, run `xuid registry fence {url}`"
             ))),
+        }
+    }
+
+    /// Whether an era was over before the known one began. Where only clocks say so, the registry may know better: that the
+    /// known one was over before the last fence.
+    fn is_past(&self, client: &Client, era: &Era) -> Result<bool, ReadError> {
+        match self.memory.relation(era) {
+            Relation::After => Ok(false),
+            Relation::Over => Ok(true),
+            Relation::Before | Relation::Unclear => {
+                let told = self.link.ask(client.check_stat(&ended_path(&self.era.name)));
+                Ok(told.map_err(|failure| unavailable(&failure))?.is_none())
+            }
         }
     }
 
@@ -292,8 +321,7 @@ impl Tree {
         paths.into_iter().filter_map(|path| Some((path.clone(), self.past.sight(path)?))).collect()
     }
 
-    /// A node looks older than it was. If that stays so after a write that a quorum has taken, the data was put back:
-    /// the registry is closed for everybody (I2).
+    /// A node looks older than it was. If that stays so after a write that a quorum has taken, the data was put back (I2).
     pub(super) fn close_if_restored(
         &mut self,
         client: &Client,
@@ -306,24 +334,74 @@ impl Tree {
             return Ok(());
         }
         let what = format!("its node {path} is older than it was");
-        self.standing = self.close(client, &self.era.name, &what);
+        self.standing = if self.past.is_own(path) {
+            self.close(client, &self.era.name, &what)
+        } else {
+            self.refuse(&what)
+        };
         Ok(())
     }
 
+    /// Closes the registry for everybody, by what this process saw itself.
     fn close(&self, client: &Client, era: &str, what: &str) -> Standing {
         let url = self.link.url();
         let why = format!(
             "the registry at {url} was restored from a backup ({what}): what was granted since is not in it, so nobody may use \
-             it until `xuid registry fence {url}`"
+             it until `xuid registry fence {url}`; if it was fenced since the restore, the fence was made by a clock that \
+             was behind: fence it once more"
         );
         let reason = why.clone();
         later::log(move || tracing::error!(why = %reason, "the registry is closed"));
-        let closed = self.link.ask(client.delete(&era_path(era), None));
-        if let Err(failure) = closed
-            && !matches!(failure, Failure::Said(Error::NoNode))
-        {
+        if let Err(failure) = self.end(client, era) {
             let why = failure.why().clone();
             later::log(move || tracing::error!(why, "it could not be closed for others"));
+        }
+        self.link.contact().told(&News::Refused(&why));
+        Standing::Closed(why)
+    }
+
+    /// Ends an era. The era that is known is named in the same transaction as one that is over: by that the next fence's is
+    /// told from one of before, whatever the clocks say.
+    fn end(&self, client: &Client, era: &str) -> Result<(), Failure> {
+        let options = CreateMode::Persistent.with_acls(self.link.acls());
+        let mut writer = client.new_multi_writer();
+        let built = writer
+            .add_delete(&era_path(era), None)
+            .and_then(|()| writer.add_create(&ended_path(&self.era.name), b"", &options));
+        built.map_err(Failure::of)?;
+        let commit = writer.commit();
+        let alone = match self.link.ask(async { Ok(commit.await) })? {
+            Ok(_) => return Ok(()),
+            // Another process closed it, or it was a server that lags behind.
+            Err(MultiWriteError::OperationFailed { index: 0, source: Error::NoNode }) => return Ok(()),
+            // It is named already, or there is no place for the name in a registry of an earlier program.
+            Err(MultiWriteError::OperationFailed { .. }) => {
+                self.link.ask(client.delete(&era_path(era), None))
+            }
+            Err(MultiWriteError::RequestFailed { source }) => Err(self.link.failure(source)),
+        };
+        match alone {
+            Err(Failure::Said(Error::NoNode)) => Ok(()),
+            alone => alone,
+        }
+    }
+
+    /// Refuses the registry for this process alone: others may know better.
+    fn refuse(&mut self, what: &str) -> Standing {
+        let url = self.link.url();
+        let forget = self
+            .memory
+            .place()
+            .map_or_else(String::new, |files| format!(", or stop this process and remove {files}"));
+        let why = format!(
+            "the registry at {url} was restored from a backup ({what}, as this process remembers it): what was granted since is \
+             not in it, so this process does not use it until `xuid registry fence {url}`; if it was fenced since the \
+             restore, fence it once more by a host with a right clock{forget}"
+        );
+        if self.refused.as_ref() != Some(&why) {
+            self.refused = Some(why.clone());
+            let reason = why.clone();
+            later::log(move || tracing::error!(why = %reason, "the registry is refused by this process"));
         }
         self.link.contact().told(&News::Refused(&why));
         Standing::Closed(why)
@@ -464,7 +542,11 @@ impl Tree {
         expected: i32,
     ) -> Result<(), Error> {
         // Any version of it: its name is what counts.
-        writer.add_check_version(&era_path(&self.era.name), -1)?;
+        if Guard::EraNamed.is_out() {
+            writer.add_check_version(GENESIS, -1)?;
+        } else {
+            writer.add_check_version(&era_path(&self.era.name), -1)?;
+        }
         writer.add_set_data(write.path, data, Some(expected))?;
         if let Some((live, announce)) = &write.announce {
             if *announce == Announce::Instead {
