@@ -1,7 +1,7 @@
 //! Data folders: copies, their spill files, and small file systems to put them on.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process;
 
-/// Copies a folder with everything in it; `to` must not exist.
+/// Copies a folder with everything in it; `to` must not exist. What loses its name meanwhile is left out, as a hot backup
+/// does.
 ///
 /// # Errors
 /// Reading or writing failed.
@@ -23,7 +24,11 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
         if entry.file_type()?.is_dir() {
             copy(&entry.path(), &target)?;
         } else {
-            fs::copy(entry.path(), &target)?;
+            match fs::copy(entry.path(), &target) {
+                // A file may get another name meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                copied => drop(copied?),
+            }
         }
     }
     Ok(())

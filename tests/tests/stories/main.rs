@@ -14,6 +14,7 @@ mod other_language;
 mod quick_start;
 mod registry_damage;
 mod restored_files;
+mod restored_registry;
 mod rubbish;
 mod silence;
 mod stuck_log;

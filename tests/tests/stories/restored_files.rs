@@ -117,42 +117,6 @@ fn a_spill_overwritten_under_a_running_server_replays_nothing_twice() -> Result<
 }
 
 #[test]
-fn a_registry_restored_in_place_is_safe_after_a_fence_and_only_then() -> Result<()> {
-    let home = TempDir::new()?;
-    let (data, backup) = (home.path().join("data"), home.path().join("backup"));
-    let mut ledger = Ledger::default();
-    let spill = leave_land(&data)?;
-    folder::copy(&data, &backup)?;
-    // The content of both files goes back, and the files stay the same: nothing in the folder can tell.
-    let name = spill.file_name().context("a name")?.to_owned();
-    let restore = || -> Result<()> {
-        folder::overwrite(&backup.join("registry"), &data.join("registry"))?;
-        folder::overwrite(&backup.join(&name), &spill)
-    };
-    let server = Server::start(&data)?;
-    server.drain(25_000_000, &mut ledger)?;
-    server.kill()?;
-    ledger.check()?;
-    // The control: without the fence the same land is replayed once more, and the oracle must see it.
-    restore()?;
-    let server = Server::start(&data)?;
-    server.drain(25_000_000, &mut ledger)?;
-    server.kill()?;
-    let known = ledger.report().duplicates;
-    println!("restored registry: {known} duplicates without a fence");
-    ensure!(known > 1_000_000, "this attack repeats no id even unfenced, so its tests prove nothing");
-    restore()?;
-    Xuid::new(["registry", "fence", "--yes"])?.arg(&data).run()?.ok()?;
-    let server = Server::start(&data)?;
-    // A fence reaches two minutes ahead, past every window that may have been granted.
-    server.wait_ready(Duration::from_secs(150))?;
-    server.drain(10_000_000, &mut ledger)?;
-    println!("restored registry: {} after a fence, {} replayed", ledger.report(), server.replayed()?);
-    ensure!(ledger.report().duplicates == known, "ids came twice after a fence: {}", ledger.report());
-    Ok(())
-}
-
-#[test]
 fn a_copied_folder_is_refused_until_it_is_adopted_and_then_repeats_nothing() -> Result<()> {
     let home = TempDir::new()?;
     let (data, hot, cold) = (home.path().join("data"), home.path().join("hot"), home.path().join("cold"));
