@@ -50,6 +50,14 @@ guards! {
     OwnToken,
     /// The re-read compares the operation.
     OwnOperation,
+    /// The re-read compares the end: a copy of this machine counts its operations as this process does.
+    OwnEnd,
+    /// A claim in doubt is ours only if the record shows its operation and its end (U2).
+    ClaimCompared,
+    /// Of several renewals in doubt, the one whose operation the record shows is the one that was stored (U2).
+    RenewalCompared,
+    /// A window that comes back for a worker which was left is dropped (U2).
+    RenewalOfLane,
     /// A worker whose record went back is left for good (U2).
     RecordWentBack,
     /// What is handed back begins after the last tick of which a plot was cut.
@@ -65,6 +73,10 @@ guards! {
     FileIdentity,
     /// What another process may have left unsynced is synced before a change.
     SyncBefore,
+    /// A registry that says less than its folder knew is refused (U2, U4).
+    HintCompared,
+    /// A hint says nothing that the registry did not: it is written after the record.
+    HintLast,
     /// What opening believes is durable by then.
     SyncAtOpening,
     /// The first copy of a record is durable before the second is touched.
@@ -72,6 +84,8 @@ guards! {
     /// A record is written twice.
     SecondCopy,
 
+    /// The frontier passes all of a run before the run is handed out (U3).
+    FrontierFirst,
     /// What a failed append may have written is waste (U3).
     FailedAppendWasted,
     /// A run that comes to a ticket which is over goes back (U3).
@@ -102,8 +116,14 @@ guards! {
     EpochCompared,
     /// The epoch is read before the run is taken (U7).
     EpochBeforeTake,
+    /// A turn-over voids what threads and handles hold (U7).
+    TurnOverVoids,
+    /// A stop voids it once more after its sweeps: a thread may have taken a block between the two.
+    StopVoidsAgain,
     /// A shutdown or turn-over voids what handles hold (U7).
     LimitVoided,
+    /// The epoch is over before a limit is zeroed.
+    EpochThenLimits,
     /// A handle looks at the epoch again after it set its limit.
     LimitLooksAgain,
     /// These four accesses have one order.
@@ -123,17 +143,44 @@ guards! {
     OrderedRises,
     /// The last ordered id is remembered over lanes and switches.
     OrderedAboveLast,
+    /// The last id of an ordered run is remembered, and not its first.
+    OrderedRunWhole,
 
     /// What is too old when it leaves a window is wasted (U7).
     AgeOfWindow,
     /// What is too old when it leaves the spill is wasted (U7).
     AgeOfSpill,
+
+    /// A leap of the clock voids what threads and handles hold.
+    LeapDropsHands,
+    /// It drops the queue.
+    LeapDropsQueue,
+    /// It drops the ring.
+    LeapDropsRing,
+    /// It drops what calls gave back.
+    LeapDropsReturns,
+    /// It drops what the minter set aside.
+    LeapDropsAside,
+    /// It drops what the producer has in its hands, grants included.
+    LeapDropsReserve,
+    /// It drops the windows.
+    LeapDropsWindows,
+    /// It drops a claim whose answer is under way.
+    LeapDropsClaim,
+    /// It drops a grant whose answer is under way.
+    LeapDropsGrant,
+    /// It draws another token, and forgets the writes in doubt.
+    LeapDisowns,
+    /// A worker that comes under a leap which no turn has dealt with is left: no other one is handed back for it.
+    LeapBeforeAnswers,
+    /// A stop looks for a leap that no turn has seen.
+    LeapAtStop,
 }
 
 #[cfg(test)]
 thread_local! {
     /// A bit for each guard that is out.
-    static OUT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static OUT: std::cell::Cell<u128> = const { std::cell::Cell::new(0) };
 }
 
 impl Guard {
@@ -143,22 +190,22 @@ impl Guard {
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "it names the guard"))]
     pub(crate) fn is_out(self) -> bool {
         #[cfg(test)]
-        return OUT.get() >> self as u64 & 1 == 1;
+        return OUT.get() >> self as u32 & 1 == 1;
         #[cfg(not(test))]
         false
     }
 
-    /// Does something without these guards.
+    /// Does something without these guards, and without those that are out already.
     #[cfg(test)]
     pub(crate) fn without<T>(guards: &[Self], body: impl FnOnce() -> T) -> T {
         /// Puts them back, whatever happens.
-        struct Back(u64);
+        struct Back(u128);
         impl Drop for Back {
             fn drop(&mut self) {
                 OUT.set(self.0);
             }
         }
-        let out = guards.iter().fold(0, |out, guard| out | 1 << *guard as u64);
+        let out = guards.iter().fold(OUT.get(), |out, guard| out | 1 << *guard as u32);
         let _back = Back(OUT.replace(out));
         body()
     }

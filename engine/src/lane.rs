@@ -129,10 +129,11 @@ impl Lane {
         let (tick, sequence) = (self.tick, self.sequence);
         let left = layout.sequences() - sequence;
         let len = if Guard::SequenceEnd.is_out() { most } else { most.min(left) };
-        if len >= left {
+        let passed = if Guard::FrontierFirst.is_out() { 1 } else { len };
+        if passed >= left {
             self.advance_to(tick + 1, 0);
         } else {
-            self.advance_to(tick, sequence + len);
+            self.advance_to(tick, sequence + passed);
         }
         Some(Run::new(layout.encode(tick, self.worker, sequence).raw(), len))
     }

@@ -13,6 +13,9 @@ use crate::registry::ClusterId;
 
 const NAME: &str = "node.json";
 
+/// What is longer is no `node.json`: it has a line.
+pub(crate) const MOST_BYTES: usize = 64 * 1024;
+
 #[derive(Serialize, Deserialize)]
 struct Node {
     version: u32,
@@ -42,7 +45,7 @@ pub(crate) fn remembered(folder: &Path) -> Result<Option<ClusterId>, BuildError>
         let path = path.clone();
         move |source| BuildError::Folder { action, path, source }
     };
-    match fs::read(&path) {
+    match xuid_spill::read_regular(&path, MOST_BYTES) {
         Ok(bytes) => {
             let damaged = |why: String| {
                 let todo = "it names the folder's cluster and is damaged; if the registry is still the one it has always \

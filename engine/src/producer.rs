@@ -281,7 +281,9 @@ impl Producer {
     /// Once a second: what is older than a second makes way for what is fresh.
     /// `keep`: what leaves ring and queue stays in memory.
     fn turn_over(&mut self, fresh: Vec<Extent>, tick: u64, keep: bool) {
-        self.shared.void_hands();
+        if !Guard::TurnOverVoids.is_out() {
+            self.shared.void_hands();
+        }
         let layout = self.shared.layout;
         let mut all: Vec<Extent> = fresh;
         all.extend(self.reserve.hand.drain());
@@ -374,19 +376,23 @@ impl Producer {
                  snapshot"
             );
         });
-        self.shared.void_hands();
+        if !Guard::LeapDropsHands.is_out() {
+            self.shared.void_hands();
+        }
         let reserve = &mut self.reserve;
-        while let Some(block) = self.shared.pop_queue() {
+        while !Guard::LeapDropsQueue.is_out()
+            && let Some(block) = self.shared.pop_queue()
+        {
             reserve.hand.push_run(block.into_run());
         }
-        for partition in 0..PARTITIONS {
+        for partition in (0..PARTITIONS).filter(|_| !Guard::LeapDropsRing.is_out()) {
             self.shared.ring.sweep(partition, |block| reserve.hand.push_run(block.into_run()));
         }
-        for run in self.shared.returns.take() {
-            reserve.hand.push_run(run);
+        if !Guard::LeapDropsReturns.is_out() {
+            self.shared.returns.take().into_iter().for_each(|run| reserve.hand.push_run(run));
         }
-        for extent in gate.minter.take_aside() {
-            reserve.hand.push(extent);
+        if !Guard::LeapDropsAside.is_out() {
+            gate.minter.take_aside().into_iter().for_each(|extent| reserve.hand.push(extent));
         }
         reserve.void();
         self.upkeep.abandon(gate, &self.jobs);
@@ -425,7 +431,7 @@ impl Producer {
         // After the collecting: a switch of worker moves the clock, and nothing is cut above it.
         let now = gate.minter.now();
         // As in a turn: what is held may be held by another copy of this machine too, so nothing of it is handed back.
-        if gate.minter.take_steps().jumps > 0 {
+        if gate.minter.take_steps().jumps > 0 && !Guard::LeapAtStop.is_out() {
             self.void(&mut gate);
         }
         let service = gate.close();
@@ -444,7 +450,9 @@ impl Producer {
             shared.ring.sweep(partition, |block| keep(block.into_run()));
         }
         // After the sweeps: whoever was quick enough to take a block since the close has one id of it.
-        shared.void_hands();
+        if !Guard::StopVoidsAgain.is_out() {
+            shared.void_hands();
+        }
         crash_point!(StopSwept);
         self.reserve.seal(pieces, now.tick.unwrap_or(0));
         crash_point!(StopSynced);

@@ -352,7 +352,10 @@ impl Reserve {
 
     /// What is in memory and shall not be used: the clock stepped as it does after a resume from a snapshot.
     pub(crate) fn void(&mut self) {
-        self.void_grant = self.granting;
+        self.void_grant = self.granting && !Guard::LeapDropsGrant.is_out();
+        if Guard::LeapDropsReserve.is_out() {
+            return;
+        }
         self.tally.wasted_step += self.held();
         for pieces in [&mut self.hand, &mut self.granted, &mut self.backlog] {
             pieces.drain();

@@ -135,8 +135,13 @@ impl Shared {
 
     /// Voids what threads and handles have in hand; each finds out at its next call.
     pub(crate) fn void_hands(&self) {
+        if Guard::EpochThenLimits.is_out() {
+            self.limits.void();
+        }
         self.epoch.renew();
-        self.limits.void();
+        if !Guard::EpochThenLimits.is_out() {
+            self.limits.void();
+        }
     }
 
     pub(crate) fn close(&self) {

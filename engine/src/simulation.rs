@@ -42,6 +42,7 @@ mod store;
 mod stories;
 mod summary;
 mod teeth;
+mod twins;
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -317,8 +317,8 @@ impl Tenure {
         match self.registry.worker(worker) {
             Ok(found)
                 if found.record.token == self.token
-                    && found.record.operation == operation
-                    && found.record.reserved_until == span.end =>
+                    && ((found.record.operation == operation && found.record.reserved_until == span.end)
+                        || Guard::ClaimCompared.is_out()) =>
             {
                 self.unknown_ours += 1;
                 let wanted = !wish.except.contains(&worker)
@@ -440,7 +440,10 @@ impl Tenure {
                 let in_doubt = hold.map(|hold| hold.in_doubt).unwrap_or_default();
                 self.unknown_theirs += in_doubt.len() as u64;
                 let mut in_doubt = in_doubt.into_iter();
-                let landed = in_doubt.find(|(operation, _)| *operation == found.record.operation);
+                let landed = in_doubt.find(|(operation, span)| {
+                    *operation == found.record.operation
+                        || (Guard::RenewalCompared.is_out() && span.end == reserved_until)
+                });
                 if let Some((_, span)) = landed.filter(|(_, span)| span.end == reserved_until) {
                     self.unknown_ours += 1;
                     self.unknown_theirs -= 1;
@@ -480,7 +483,7 @@ impl Tenure {
             (found.token == record.token || Guard::OwnToken.is_out())
                 && (found.operation == record.operation || Guard::OwnOperation.is_out())
                 // A copy of this machine counts its operations as we do.
-                && (found.reserved_until == record.reserved_until || !alone)
+                && (found.reserved_until == record.reserved_until || !alone || Guard::OwnEnd.is_out())
         };
         match outcome {
             Ok(()) => match self.registry.worker(worker) {

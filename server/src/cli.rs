@@ -1,10 +1,13 @@
 //! The command line: one subcommand a file of [`commands`](crate::commands).
 
+use std::io::{self, IsTerminal};
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{bench, decode, inspect, next, registry, serve, workers};
 use crate::logs;
+use crate::stdout::Printer;
 
 /// Unique 64-bit ids, ordered by time, over TCP.
 #[derive(Debug, Parser)]
@@ -48,6 +51,17 @@ impl Cli {
             Command::Bench(args) => bench::run(&args),
         }
     }
+}
+
+/// What clap has to say instead of a command: wrong usage, which ends with 2, or what --help and --version ask for.
+pub(crate) fn answer(said: &clap::Error) -> Result<()> {
+    // On a terminal it has colours, which clap knows about.
+    if said.use_stderr() || io::stdout().is_terminal() {
+        said.exit();
+    }
+    let mut out = Printer::new()?;
+    out.part(said.render())?;
+    out.flush()
 }
 
 #[cfg(test)]

@@ -8,10 +8,15 @@ pub(crate) mod registry;
 pub(crate) mod serve;
 pub(crate) mod workers;
 
+use std::env;
+
 use clap::ValueEnum;
 use tokio::runtime::{Builder, Runtime};
 
 use anyhow::{Context, Result};
+
+use crate::config::DEFAULT_LISTEN;
+use crate::failure::{Usage, usage};
 
 /// What a caller asks of an id's age and order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -43,6 +48,35 @@ impl From<OrderArg> for xuid_engine::Order {
             OrderArg::Ordered => Self::Ordered,
         }
     }
+}
+
+/// The servers of a command: those of its flag, else of the variable, else the default one. Each is an address and a port.
+pub(crate) fn servers(given: &[String]) -> Result<Vec<String>, Usage> {
+    if !given.is_empty() {
+        return addresses("--server", given.iter().map(String::as_str));
+    }
+    match env::var_os(SERVERS) {
+        None => Ok(vec![DEFAULT_LISTEN.to_owned()]),
+        // What is not UTF-8 is no address either.
+        Some(text) => addresses(SERVERS, text.to_string_lossy().split(',')),
+    }
+}
+
+/// Names the servers where no flag does.
+const SERVERS: &str = "XUID_SERVER";
+
+fn addresses<'t>(origin: &str, given: impl Iterator<Item = &'t str>) -> Result<Vec<String>, Usage> {
+    given.map(str::trim).map(|server| address(origin, server)).collect()
+}
+
+fn address(origin: &str, server: &str) -> Result<String, Usage> {
+    let is_one =
+        server.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if is_one {
+        return Ok(server.to_owned());
+    }
+    let allowed = format!("addresses and ports with commas between them, as in {DEFAULT_LISTEN}");
+    Err(usage(format!("{origin} has {server:?}; allowed are {allowed}")))
 }
 
 /// A runtime of `threads` threads; one thread is the caller's own.

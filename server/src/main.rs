@@ -58,8 +58,7 @@ fn main() -> ExitCode {
     if let Some(code) = proof::begin() {
         return code;
     }
-    // clap itself ends with 2 after wrong usage, and with 0 after --help and --version.
-    match cli::Cli::parse().run() {
+    match cli::Cli::try_parse().map_or_else(|said| cli::answer(&said), cli::Cli::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if !failure::is_broken_pipe(&error) {

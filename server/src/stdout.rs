@@ -1,18 +1,23 @@
 //! Standard output of the commands: buffered, and a reader that had enough is no failure.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 
 use anyhow::Result;
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::Errno;
 
 use crate::failure::Stdout;
 
-/// Locked and buffered standard output.
-pub(crate) struct Printer(BufWriter<StdoutLock<'static>>);
+/// Buffered standard output. Not the standard library's, which takes every byte for written where the descriptor may not be
+/// written to.
+pub(crate) struct Printer(BufWriter<File>);
 
 impl Printer {
-    /// Takes standard output.
-    pub(crate) fn new() -> Self {
-        Self(BufWriter::new(io::stdout().lock()))
+    /// Takes standard output. To be called before a command does anything: where nothing can be told, nothing is done.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(BufWriter::new(writable().map_err(Stdout)?)))
     }
 
     /// Prints a line.
@@ -29,4 +34,12 @@ impl Printer {
     pub(crate) fn flush(&mut self) -> Result<()> {
         Ok(self.0.flush().map_err(Stdout)?)
     }
+}
+
+fn writable() -> io::Result<File> {
+    let out = io::stdout().as_fd().try_clone_to_owned()?;
+    if fcntl_getfl(&out)? & OFlags::RWMODE == OFlags::RDONLY {
+        return Err(Errno::BADF.into());
+    }
+    Ok(out.into())
 }

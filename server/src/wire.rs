@@ -1,5 +1,16 @@
 //! One connection to a server, as the commands need it: no pool, no reconnecting. Programs use the client crate.
+//!
+//! # Invariants
+//! - I1 a reply is read into no more memory than the request gave reason for, whatever the server claims in HELLO or in the
+//!   reply's header;
+//! - I2 ids are as many as were asked for, and each is one that XUID/1 knows.
 
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -16,11 +27,17 @@ use crate::session::Inbox;
 /// No server is that far away.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// A server that answers HELLO later than this is none.
+const GREETING: Duration = Duration::from_secs(5);
+
 /// How long ids may take that a person waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes beyond the ids that any reply may have: INFO and STATS are some kilobytes.
-const REPLY_ROOM: u32 = 1 << 20;
+/// Bytes beyond the ids that a reply may have: the text of an error is 64 KiB at most.
+const REPLY_ROOM: u32 = 128 * 1024;
+
+/// The highest id that there is: its top bit is 0.
+pub(crate) const LAST_ID: u64 = i64::MAX.cast_unsigned();
 
 /// A connection that said HELLO.
 #[derive(Debug)]
@@ -45,11 +62,33 @@ pub(crate) struct Greeted {
     pub(crate) cluster: ClusterId,
 }
 
+/// The server ended the connection, or it broke. Another one may serve.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    address: String,
+    source: Option<io::Error>,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            None => write!(f, "{} closed the connection", self.address),
+            Some(_) => write!(f, "the connection to {} broke", self.address),
+        }
+    }
+}
+
+impl Error for Ended {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}
+
 impl Wire {
     /// Connects and greets, with the token in `XUID_TOKEN` if there is one.
     pub(crate) async fn connect(address: &str) -> Result<Self> {
         let connecting = timeout(CONNECT, TcpStream::connect(address)).await;
-        let connected = connecting.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        let connected = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let stream = connected.with_context(|| {
             format!("failed to connect to {address} (is a server there? start one with `xuid serve`)")
         })?;
@@ -58,7 +97,11 @@ impl Wire {
         let address = address.to_owned();
         let (limits, cluster) = (Limits::default(), ClusterId::ANY);
         let mut wire = Self { stream, inbox, outbox, last_request: 0, address, limits, cluster };
-        wire.greet().await?;
+        let greeted = timeout(GREETING, wire.greet()).await;
+        greeted.with_context(|| {
+            let address = &wire.address;
+            format!("{address} did not answer HELLO within {GREETING:?}: does it speak XUID/1 (is that the port of `--listen`?)")
+        })??;
         Ok(wire)
     }
 
@@ -69,12 +112,17 @@ impl Wire {
         request_hello(&mut self.outbox, request_id, &hello)?;
         self.flush().await?;
         (self.limits, self.cluster) = self
-            .receive(|_, reply| match reply {
+            .receive(REPLY_ROOM, |_, reply| match reply {
                 Reply::Hello(hello) => Ok((hello.limits, hello.cluster)),
                 other => Err(unexpected(&other)),
             })
             .await??;
         Ok(())
+    }
+
+    /// Whose ids come from it.
+    pub(crate) fn cluster(&self) -> ClusterId {
+        self.cluster
     }
 
     /// Takes the connection out of this runtime.
@@ -84,21 +132,24 @@ impl Wire {
     }
 
     /// A number for the next request.
-    pub(crate) fn next_request(&mut self) -> u64 {
+    fn next_request(&mut self) -> u64 {
         self.last_request += 1;
         self.last_request
     }
 
     /// Sends what was appended.
-    pub(crate) async fn flush(&mut self) -> Result<()> {
+    async fn flush(&mut self) -> Result<()> {
         let sent = self.stream.write_all(&self.outbox).await;
         self.outbox.clear();
-        sent.with_context(|| format!("the connection to {} broke", self.address))
+        Ok(sent.map_err(|error| self.ended(Some(error)))?)
     }
 
-    /// The next reply. GOAWAY is one too, of request 0.
-    pub(crate) async fn receive<T>(&mut self, take: impl FnOnce(u64, Reply<'_>) -> T) -> Result<T> {
-        let most = REPLY_ROOM + 16 * self.limits.max_count;
+    fn ended(&self, source: Option<io::Error>) -> Ended {
+        Ended { address: self.address.clone(), source }
+    }
+
+    /// The next reply, whose body is at most `most` bytes. GOAWAY is one too, of request 0.
+    async fn receive<T>(&mut self, most: u32, take: impl FnOnce(u64, Reply<'_>) -> T) -> Result<T> {
         loop {
             let need = match parse_reply(self.inbox.rest(), most) {
                 Ok(ParsedReply::Incomplete { need }) => need,
@@ -110,10 +161,8 @@ impl Wire {
             let read = self.stream.read_buf(self.inbox.room(need.max(64 * 1024))).await;
             match read {
                 Ok(1..) => {}
-                Ok(_) => bail!("{} closed the connection", self.address),
-                Err(error) => {
-                    return Err(error).with_context(|| format!("the connection to {} broke", self.address));
-                }
+                Ok(_) => return Err(self.ended(None).into()),
+                Err(error) => return Err(self.ended(Some(error)).into()),
             }
         }
         // Parsed a second time, because the borrow checker cannot see that the loop ends with the frame it found.
@@ -126,23 +175,39 @@ impl Wire {
         Ok(taken)
     }
 
-    /// So many ids, or why not.
+    /// So many ids, or as many as the server gives at a time, or why not.
     pub(crate) async fn ids(&mut self, count: u32, order: Order) -> Result<Vec<u64>> {
         let count = count.min(self.limits.max_count);
+        if count == 0 {
+            bail!("{} says that it gives 0 ids a request: it is no server of XUID/1", self.address);
+        }
         let request_id = self.next_request();
         request_array(&mut self.outbox, request_id, Bulk::new(count, order, PATIENCE));
         self.flush().await?;
+        let most = count.saturating_mul(8).saturating_add(REPLY_ROOM);
         loop {
-            let reply = self.receive(|id, reply| match reply {
+            let reply = self.receive(most, |id, reply| match reply {
                 Reply::GoAway => None,
                 Reply::Array(ids) if id == request_id => Some(Ok(ids.iter().collect())),
                 other => Some(Err(unexpected(&other))),
             });
             let reply = timeout(PATIENCE * 2, reply).await;
             if let Some(ids) = reply.with_context(|| format!("{} does not answer", self.address))?? {
-                return ids;
+                return self.checked(count, ids?);
             }
         }
+    }
+
+    /// The ids of a reply, if they are what was asked for.
+    fn checked(&self, count: u32, ids: Vec<u64>) -> Result<Vec<u64>> {
+        let (server, came) = (&self.address, ids.len());
+        if came != count as usize {
+            bail!("{server} was asked for {count} ids and answered {came}");
+        }
+        if let Some(id) = ids.iter().find(|id| **id > LAST_ID) {
+            bail!("{server} answered {id}, which is no id: the highest is {LAST_ID}");
+        }
+        Ok(ids)
     }
 }
 

@@ -50,7 +50,9 @@ pub enum HeaderError {
         found: u32,
     },
     /// Both copies fail their checksum or hold impossible values.
-    #[error("both copies of the spill's header ({HEADER_BYTES} bytes each) are damaged: set the file aside")]
+    #[error(
+        "both copies of the spill's header ({HEADER_BYTES} bytes each) are damaged, or hold what no spill has: set the file aside"
+    )]
     Damaged,
     /// Both copies are intact and say different things, which no crash causes: the file is patched together.
     #[error("the two copies of the spill's header are intact and contradict each other: set the file aside")]

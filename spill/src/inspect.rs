@@ -1,6 +1,5 @@
 //! Looking at a file without opening it as a log: no lock, no write, no map.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -10,6 +9,7 @@ use crate::extent::{Extent, Sum};
 use crate::header::Header;
 use crate::identity::Identity;
 use crate::record::Content;
+use crate::regular::open_regular;
 use crate::scan::{scan, window_start};
 
 /// What a spill file holds.
@@ -83,7 +83,7 @@ impl Inspection {
 /// Reads a spill file: takes no lock and writes nothing, so it works while a server runs.
 pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     let failed = |source: io::Error| InspectError::Io { path: path.to_owned(), source };
-    let file = File::open(path).map_err(failed)?;
+    let file = open_regular(path).map_err(failed)?;
     let file_bytes = file.metadata().map_err(failed)?.len();
     let read = |offset, buf: &mut [u8]| file.read_exact_at(buf, offset);
     let found = Header::find(&read, file_bytes).map_err(failed)??;

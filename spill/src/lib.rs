@@ -28,6 +28,7 @@ mod log;
 mod mapped;
 mod memory;
 mod record;
+mod regular;
 mod scan;
 mod storage;
 
@@ -39,4 +40,5 @@ pub use inspect::{Holdings, Inspection, inspect};
 pub use log::{Appended, Damage, Log, Report};
 pub use mapped::MappedFile;
 pub use memory::MemoryStorage;
+pub use regular::{open_regular, read_regular};
 pub use storage::{Shortened, Storage};

@@ -69,6 +69,18 @@ impl Metrics {
         self.samples.iter().filter(mine).map(|sample| sample.value).sum()
     }
 
+    /// The samples that only rise, by their names with labels.
+    pub fn counters(&self) -> impl Iterator<Item = (&str, f64)> {
+        let only_rises = |sample: &&Sample| sample.name.contains("_total");
+        self.samples.iter().filter(only_rises).map(|sample| (sample.name.as_str(), sample.value))
+    }
+
+    /// The sample of this name with labels.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.samples.iter().find(|sample| sample.name == name).map(|sample| sample.value)
+    }
+
     /// The samples whose name with labels contains `word`, a line each: for the output of a test.
     #[must_use]
     pub fn show(&self, word: &str) -> String {
@@ -90,6 +102,8 @@ mod tests {
         assert!((metrics.sum(&["a_total"]) - 12.0).abs() < 1e-9);
         assert!((metrics.sum(&["a_total", "spill"]) - 7.0).abs() < 1e-9);
         assert!((metrics.sum(&["b"]) - 1.5).abs() < 1e-9);
+        assert_eq!(metrics.counters().map(|(_, value)| value).sum::<f64>().to_string(), "12");
+        assert_eq!((metrics.value("b"), metrics.value("a_total")), (Some(1.5), None));
         assert_eq!(metrics.show("ring"), "    a_total{tier=\"ring\",x=\"y z\"} 5");
     }
 }

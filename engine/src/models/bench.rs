@@ -10,7 +10,7 @@ use xuid_spill::{Extent, MemoryStorage, SpillId};
 use crate::Engine;
 use crate::builder::{Assembly, assemble};
 use crate::clock::{Clock, Reading};
-use crate::hand::Hand;
+use crate::hand::{Hand, Station};
 use crate::layout::{DEFAULT_EPOCH_MS, Layout};
 use crate::producer::Producer;
 use crate::registrar::{Job, Registrar};
@@ -141,18 +141,38 @@ impl Bench {
     }
 }
 
-/// A caller without a thread-local, which all threads of a model would have in common: it takes `calls` ids as it can get
-/// them, without waiting, and says which.
-pub(super) fn call(shared: &Shared, calls: usize) -> Vec<u64> {
-    let (mut station, hand) = (shared.join(), Hand::new());
-    let mut ids = Vec::new();
-    for _ in 0..calls {
-        let hit = hand.hit(&shared.epoch);
-        let id = hit.or_else(|| shared.next_cold(&hand, &mut station, None).ok());
-        ids.extend(id.map(crate::Id::raw));
+/// A caller without a thread-local, which all threads of a model would have in common.
+pub(super) struct Caller {
+    station: Station,
+    hand: Hand,
+    ids: Vec<u64>,
+}
+
+impl Caller {
+    /// Takes `calls` ids as it can get them, without waiting.
+    pub(super) fn call(shared: &Shared, calls: usize) -> Self {
+        let (mut station, hand) = (shared.join(), Hand::new());
+        let mut ids = Vec::new();
+        for _ in 0..calls {
+            let hit = hand.hit(&shared.epoch);
+            let id = hit.or_else(|| shared.next_cold(&hand, &mut station, None).ok());
+            ids.extend(id.map(crate::Id::raw));
+        }
+        Self { station, hand, ids }
     }
-    hand.settle(&station.counters);
-    ids
+
+    /// Takes another one if it has it in hand; says which.
+    pub(super) fn hit(&mut self, shared: &Shared) -> Option<u64> {
+        let id = self.hand.hit(&shared.epoch).map(crate::Id::raw);
+        self.ids.extend(id);
+        id
+    }
+
+    /// Ends, and says which ids it got.
+    pub(super) fn end(self) -> Vec<u64> {
+        self.hand.settle(&self.station.counters);
+        self.ids
+    }
 }
 
 /// What a clean stop left.

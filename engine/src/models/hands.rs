@@ -1,13 +1,9 @@
 //! Runs in hands while a turn-over or a shutdown voids them (U3, U7).
 
-use loom::sync::Arc;
-
-use super::bench::{Bench, MS, call};
+use super::bench::{Bench, Caller, MS};
 use super::{every, finds};
-use crate::fork::EpochWord;
 use crate::guards::Guard;
 use crate::hand::Hand;
-use crate::handle::Limits;
 
 /// The producer's side of a turn-over meets a thread that takes a run. A run that was taken before it is used no more
 /// after it, and of a run no id is both used and counted as waste.
@@ -44,19 +40,16 @@ fn loom_an_epoch_read_after_the_take_keeps_a_void_run() {
     finds(Guard::EpochBeforeTake, None, a_turn_over_while_a_thread_takes);
 }
 
-/// A handle that sets its limit meets a producer that ends the epoch: the limit ends at zero.
+/// A handle that sets its limit meets a producer that voids hands: the limit ends at zero.
 fn a_limit_set_while_the_epoch_ends() -> Option<String> {
-    let (limits, epoch) = (Arc::new(Limits::default()), EpochWord::new().unwrap());
-    let limit = limits.join().unwrap();
-    let before = epoch.load();
+    let shared = Bench::new().shared;
+    let limit = shared.limits.join().unwrap();
+    let before = shared.epoch.load();
     let ends = {
-        let (limits, epoch) = (limits.clone(), epoch.clone());
-        loom::thread::spawn(move || {
-            epoch.renew();
-            limits.void();
-        })
+        let shared = shared.clone();
+        loom::thread::spawn(move || shared.void_hands())
     };
-    limit.set(100, before, &epoch);
+    limit.set(100, before, &shared.epoch);
     ends.join().unwrap();
     let left = limit.load();
     (left != 0).then(|| format!("the limit is {left}, and the epoch is over"))
@@ -78,6 +71,11 @@ fn loom_a_limit_without_one_order_is_found_out() {
 }
 
 #[test]
+fn loom_a_limit_that_is_zeroed_before_the_epoch_is_over_is_found_out() {
+    finds(Guard::EpochThenLimits, None, a_limit_set_while_the_epoch_ends);
+}
+
+#[test]
 fn loom_a_limit_that_nobody_voids_is_found_out() {
     finds(Guard::LimitVoided, None, a_limit_set_while_the_epoch_ends);
 }
@@ -87,10 +85,10 @@ fn a_run_used_up_while_the_epoch_ends() -> Option<String> {
     let bench = Bench::new();
     bench.time.pass(MS);
     let shared = bench.shared.clone();
-    let user = loom::thread::spawn(move || call(&shared, 3));
+    let user = loom::thread::spawn(move || Caller::call(&shared, 3));
     bench.shared.void_hands();
     bench.shared.void_hands();
-    bench.stop(|| user.join().unwrap())
+    bench.stop(|| user.join().unwrap().end())
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! The clean stop, and the turn-over of a second, while callers call: every id in exactly one place, and none issued of
 //! what was handed back.
 
-use super::bench::{Bench, MS, call};
+use super::bench::{Bench, Caller, MS};
 use super::{every, finds};
 use crate::guards::Guard;
 use crate::ring::PARTITIONS;
 
 /// Callers take what they get, so many times each, of ring, queue and minter: `blocks` lie in ring and queue. Meanwhile the
-/// producer turns, if it is told to, and stops.
+/// producer turns, if it is told to, and stops. The callers stay, and get nothing of what they have in hand after that.
 fn callers_and_a_stop<const N: usize>(blocks: u64, calls: [usize; N], turns_over: bool) -> Option<String> {
     let mut bench = Bench::new();
     // A tick is a block; the begun one is cut by callers, or by the seal.
@@ -19,13 +19,19 @@ fn callers_and_a_stop<const N: usize>(blocks: u64, calls: [usize; N], turns_over
     }
     let caller = |calls: usize| {
         let shared = bench.shared.clone();
-        loom::thread::spawn(move || call(&shared, calls))
+        loom::thread::spawn(move || Caller::call(&shared, calls))
     };
     let callers: Vec<_> = calls.into_iter().map(caller).collect();
     if turns_over {
         bench.turn();
     }
-    bench.stop(|| callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect())
+    let (shared, mut late) = (bench.shared.clone(), Vec::new());
+    let mut stays = |mut caller: Caller| {
+        late.extend(caller.hit(&shared));
+        caller.end()
+    };
+    let wrong = bench.stop(|| callers.into_iter().flat_map(|caller| stays(caller.join().unwrap())).collect());
+    wrong.or_else(|| late.first().map(|id| format!("{id} was issued after the stop")))
 }
 
 #[test]
@@ -46,6 +52,11 @@ fn loom_a_turn_over_leaves_every_id_in_one_place() {
 #[test]
 fn loom_an_unsealed_minter_is_found_out() {
     finds(Guard::SealFirst, Some(3), || callers_and_a_stop(2, [3], false));
+}
+
+#[test]
+fn loom_a_stop_that_voids_hands_before_its_sweeps_only_is_found_out() {
+    finds(Guard::StopVoidsAgain, Some(3), || callers_and_a_stop(2, [3], false));
 }
 
 #[test]

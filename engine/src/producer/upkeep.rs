@@ -11,6 +11,7 @@ use xuid_spill::Extent;
 use super::SECOND;
 use crate::clock::{Verdict, nanos};
 use crate::gate::{Gate, Trouble};
+use crate::guards::Guard;
 use crate::later;
 use crate::layout::Layout;
 use crate::minter::{Minter, Now, Steps};
@@ -290,8 +291,11 @@ impl Upkeep {
     pub(crate) fn take_in(&mut self, done: Done, gate: &mut Gate, jobs: &Sender<Job>) -> Vec<Extent> {
         self.hear_second_clock(gate);
         let now = gate.minter.now();
+        // A copy of this machine may have the same answer: nothing of it is used, and nothing is handed back for it. The
+        // next turn drops the rest.
+        let leapt = gate.minter.has_leapt() && !Guard::LeapBeforeAnswers.is_out();
         match done {
-            Done::Taken { result: Ok(window), .. } if self.void_take => {
+            Done::Taken { result: Ok(window), .. } if self.void_take || leapt => {
                 self.void_take = false;
                 let _ = jobs.send(Job::Forget { worker: window.worker() });
                 Vec::new()
@@ -391,10 +395,14 @@ impl Upkeep {
     /// Leaves every worker without handing anything back, one that is being taken included: all of them may be in
     /// use in another copy of this machine.
     pub(super) fn abandon(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
-        self.void_take = self.taking;
+        self.void_take = self.taking && !Guard::LeapDropsClaim.is_out();
         self.tally.switches.resumed += u64::from(!gate.minter.lanes.is_empty());
-        let _ = jobs.send(Job::Disown);
-        gate.minter.abandon();
+        if !Guard::LeapDisowns.is_out() {
+            let _ = jobs.send(Job::Disown);
+        }
+        if !Guard::LeapDropsWindows.is_out() {
+            gate.minter.abandon();
+        }
     }
 
     fn not_taken(&mut self, error: &TakeError, gate: &mut Gate, now: &Now) {

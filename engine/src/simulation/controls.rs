@@ -2,11 +2,12 @@
 //!
 //! [`MUTANTS`] is the one table of them. Where the histories of the simulator can catch one, they must: within
 //! [`MOST`] of their theme here, and within 5,000 of any in the campaign `mutants`. What no history meets has a named
-//! test: in [`records`], [`refusals`] and [`threads`], or beside the code that it is about. Models of loom are in
-//! `crate::models`, which is another build.
+//! test: in [`doubts`], [`records`], [`refusals`] and [`threads`], in [`twins`](super::twins), or beside the code that it
+//! is about. Models of loom are in `crate::models`, which is another build.
 //!
 //! Two guards that stand in for each other are taken out together.
 
+mod doubts;
 mod records;
 mod refusals;
 mod threads;
@@ -73,6 +74,14 @@ mutants! {
     "unknown-taken-for-ours", [G::UnknownIsNotOurs], "U2", History(Theme::Faults, TWICE);
     "token-not-compared", [G::OwnToken], "U2", History(Theme::Faults, TWICE);
     "operation-not-compared", [G::OwnOperation], "U2", History(Theme::Faults, TWICE);
+    "end-not-compared", [G::OwnEnd], "U2",
+        Test("simulation::controls::doubts::a_renewal_of_a_copy_with_the_same_operation_number_is_told_by_its_end");
+    "claim-not-compared", [G::ClaimCompared], "U2",
+        Test("simulation::controls::doubts::a_claim_that_was_lost_is_not_taken_for_an_earlier_write_of_this_process");
+    "renewal-not-compared", [G::RenewalCompared], "U2",
+        Test("simulation::controls::doubts::a_renewal_of_a_copy_is_not_taken_for_one_that_is_in_doubt");
+    "renewal-makes-a-lane", [G::RenewalOfLane], "U2",
+        Test("simulation::twins::a_leap_that_leaves_a_renewal_under_way_is_found_out");
     "record-went-back", [G::RecordWentBack], "U2",
         Test("simulation::controls::records::a_record_that_went_back_is_left");
     "hand-back-inside-a-tick", [G::HandBackWholeTicks], "U2", History(Theme::Crashes, TWICE);
@@ -83,6 +92,10 @@ mutants! {
         Test("simulation::controls::refusals::a_copied_registry_is_refused");
     "registry-made-over-another", [G::NamedOnce], "U2",
         Test("registry::local::tests::folder::a_registry_that_is_there_is_not_replaced_by_one_that_was_begun_before");
+    "restored-registry-opened", [G::HintCompared], "U2",
+        Test("registry::local::tests::restored::without_the_hints_what_was_granted_is_granted_again");
+    "hint-before-its-record", [G::HintLast], "liveness",
+        Test("registry::local::tests::power::a_hint_that_is_written_before_its_record_refuses_a_registry_that_only_met_a_power_cut");
     "no-sync-at-opening", [G::SyncAtOpening], "U2",
         Test("registry::local::tests::power::without_the_sync_at_opening_the_test_finds_a_record_lost");
     "no-sync-before-a-change", [G::SyncBefore], "U2",
@@ -92,6 +105,7 @@ mutants! {
     "one-copy-only", [G::SecondCopy], "U2",
         Test("registry::local::tests::power::without_the_second_copy_the_test_finds_a_confirmed_value_lost");
 
+    "frontier-behind", [G::FrontierFirst], "U3", History(Theme::Calm, TWICE);
     "failed-append-kept", [G::FailedAppendWasted], "U3",
         Test("simulation::controls::records::what_a_failed_append_may_have_written_is_waste");
     "run-lost-in-a-ticket", [G::TicketReturns], "U3",
@@ -122,6 +136,12 @@ mutants! {
         Model("models::hands::loom_an_epoch_read_after_the_take_keeps_a_void_run");
     "limit-not-voided", [G::LimitVoided], "U3",
         Test("simulation::controls::threads::a_handle_issues_nothing_after_the_shutdown");
+    "turn-over-voids-no-run", [G::TurnOverVoids], "U7",
+        Test("simulation::controls::threads::a_turn_over_voids_what_threads_and_handles_have_in_hand");
+    "stop-voids-once", [G::StopVoidsAgain], "U3",
+        Model("models::shutdown::loom_a_stop_that_voids_hands_before_its_sweeps_only_is_found_out");
+    "limit-before-epoch", [G::EpochThenLimits], "U7",
+        Model("models::hands::loom_a_limit_that_is_zeroed_before_the_epoch_is_over_is_found_out");
     "limit-not-looked-at-again", [G::LimitLooksAgain], "U7",
         Model("models::hands::loom_a_limit_that_is_not_looked_at_again_is_found_out");
     "limit-without-one-order", [G::LimitInOrder], "U7",
@@ -134,11 +154,27 @@ mutants! {
     "sequence-overflows", [G::SequenceEnd], "U6", History(Theme::Calm, TWICE);
     "ordered-does-not-wait", [G::OrderedRises], "U6", History(Theme::Far, &["not recovered"]);
     "ordered-forgets", [G::OrderedAboveLast], "U6", History(Theme::Faults, &["issued the ordered id"]);
+    "ordered-remembers-the-first", [G::OrderedRunWhole], "U6", Test(
+        "simulation::controls::threads::ordered_ids_rise_above_the_whole_of_the_last_run_whatever_the_frontier_says",
+    );
 
     "old-land-of-a-window", [G::AgeOfWindow], "U7",
         Test("simulation::controls::threads::land_that_is_too_old_is_not_cut");
     "old-land-of-the-spill", [G::AgeOfSpill], "U7",
         Test("simulation::controls::records::land_that_is_too_old_does_not_leave_the_reserve");
+
+    "leap-keeps-hands", [G::LeapDropsHands], "copies", Test("simulation::twins::a_leap_that_leaves_threads_their_runs_is_found_out");
+    "leap-keeps-queue", [G::LeapDropsQueue], "copies", Test("simulation::twins::a_leap_that_leaves_the_queue_is_found_out");
+    "leap-keeps-ring", [G::LeapDropsRing], "copies", Test("simulation::twins::a_leap_that_leaves_the_ring_is_found_out");
+    "leap-keeps-returns", [G::LeapDropsReturns], "copies", Test("simulation::twins::a_leap_that_leaves_what_calls_gave_back_is_found_out");
+    "leap-keeps-what-is-aside", [G::LeapDropsAside], "copies", Test("simulation::twins::a_leap_that_leaves_what_was_set_aside_is_found_out");
+    "leap-keeps-reserve", [G::LeapDropsReserve], "copies", Test("simulation::twins::a_leap_that_leaves_what_the_producer_holds_is_found_out");
+    "leap-keeps-windows", [G::LeapDropsWindows], "copies", Test("simulation::twins::a_leap_that_leaves_the_windows_is_found_out");
+    "leap-keeps-claim", [G::LeapDropsClaim], "copies", Test("simulation::twins::a_leap_that_leaves_a_claim_under_way_is_found_out");
+    "leap-keeps-grant", [G::LeapDropsGrant], "copies", Test("simulation::twins::a_leap_that_leaves_a_grant_under_way_is_found_out");
+    "leap-keeps-doubts", [G::LeapDisowns], "copies", Test("simulation::twins::a_leap_that_leaves_the_token_is_found_out");
+    "leap-after-answers", [G::LeapBeforeAnswers], "copies", Test("simulation::twins::a_leap_that_is_dealt_with_after_the_answers_is_found_out");
+    "leap-unseen-by-stop", [G::LeapAtStop], "copies", Test("simulation::twins::a_stop_that_does_not_look_for_a_leap_is_found_out");
 }
 
 impl Mutant {

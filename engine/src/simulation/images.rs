@@ -137,6 +137,11 @@ mod controls {
     }
 
     #[test]
+    fn a_hint_that_is_written_before_its_record_refuses_a_start_after_a_cut() {
+        shows(&[Guard::HintLast], Fault::default(), &["was restored from a backup"]);
+    }
+
+    #[test]
     fn extents_used_before_their_mark_moved_come_twice_after_a_cut() {
         shows(&[Guard::MarkFirst], Fault::default(), &["an id came twice"]);
     }

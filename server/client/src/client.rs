@@ -4,14 +4,15 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use xuid_protocol::{Bulk, Decoded, Order, PING_MAX, Request, Run};
 
 use crate::answer::Answer;
 use crate::backoff::Backoff;
 use crate::error::{Breach, ClientError};
 use crate::fleet::Fleet;
-use crate::options::Options;
+use crate::link::Link;
+use crate::options::{Options, later};
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::retries::Retries;
 use crate::served::Served;
@@ -146,7 +147,7 @@ impl Client {
     pub async fn close(&self) {
         if let Ok(Ok(link)) = self.fleet.current() {
             let bye = async {
-                if let Ok(reply) = link.submit(&Request::Bye).await {
+                if let Ok(reply) = link.submit(&Request::Bye, Instant::now()).await {
                     // The answer changes nothing: closed it is in any case.
                     let _ = reply.await;
                 }
@@ -179,7 +180,7 @@ impl Client {
         if options.retry_for.is_zero() {
             return self.attempt(request, options.timeout).await;
         }
-        let deadline = Instant::now() + options.retry_for;
+        let deadline = later(Instant::now(), options.retry_for);
         let mut retries = self.retries();
         loop {
             let error = match self.attempt(request, options.timeout).await {
@@ -195,48 +196,69 @@ impl Client {
         }
     }
 
-    /// One request on one link, answered within `patience` beyond the wait that it asks for itself.
+    /// One request, answered within `patience` beyond the wait that it asks for itself. It is repeated on another link, at
+    /// once, if it could not be sent, or if the server said GOAWAY and closed without an answer.
     async fn attempt(&self, request: &Request<'_>, patience: Duration) -> Result<Answer, ClientError> {
         let options = &self.fleet.options;
-        let limit = patience + asked_wait(request);
         let mut backoff = Backoff::new(options.first_pause, options.longest_pause);
         // A link can end between getting it and using it, but a server that always does so is as good as lost.
-        for round in 0..options.rounds {
+        for round in 0..=options.rounds {
             if round > 1 {
                 sleep(backoff.pause()).await;
             }
             let link = self.fleet.link().await?;
-            let server = &link.served.server;
-            let heard = link.heard();
-            let exchange = async {
-                match link.submit(request).await {
-                    Ok(reply) => Some(reply.await.unwrap_or_else(|_| Err(ClientError::lost(server, None)))),
-                    Err(_not_serving) => None,
+            match self.exchange(&link, request, patience).await {
+                None => {}
+                Some(Err(ClientError::Lost { .. })) if link.was_sent_away() => {
+                    tracing::debug!(server = %link.served.server, "left without an answer: asking elsewhere");
                 }
-            };
-            match timeout(limit, exchange).await {
-                Ok(Some(outcome)) => {
-                    if let Err(error) = &outcome
-                        && error.leads_elsewhere()
-                        && self.fleet.servers() > 1
-                    {
-                        tracing::debug!(%error, "leaving for another server");
-                        link.retire();
-                    }
-                    return outcome;
-                }
-                Ok(None) => {}
-                Err(_) => {
-                    let error = ClientError::Timeout { server: Arc::clone(server), limit };
-                    // Slow is one thing. Silence for so long means that nobody is there.
-                    if link.heard() == heard {
-                        link.end(&error);
-                    }
-                    return Err(error);
-                }
+                Some(outcome) => return outcome,
             }
         }
         Err(ClientError::lost(&self.served().server, None))
+    }
+
+    /// One request on one link; `None`: the link does not serve, and nothing was sent.
+    async fn exchange(
+        &self,
+        link: &Link,
+        request: &Request<'_>,
+        patience: Duration,
+    ) -> Option<Result<Answer, ClientError>> {
+        let server = &link.served.server;
+        let wait = asked_wait(request);
+        let (begin, limit) = (Instant::now(), patience.saturating_add(wait));
+        let end = later(begin, limit);
+        let late = || Some(Err(ClientError::Timeout { server: Arc::clone(server), limit }));
+        // The time spent waiting for room counts. It is no reason to think ill of the link.
+        let Ok(submitted) = timeout_at(end, link.submit(request, later(begin, wait))).await else {
+            return late();
+        };
+        let reply = submitted.ok()?;
+        let Ok(outcome) = timeout_at(end, reply).await else {
+            self.give_up(link, begin);
+            return late();
+        };
+        let outcome = outcome.unwrap_or_else(|_| Err(ClientError::lost(server, None)));
+        if let Err(error) = &outcome
+            && error.leads_elsewhere()
+            && self.fleet.servers() > 1
+        {
+            tracing::debug!(%error, "leaving for another server");
+            link.retire();
+        }
+        Some(outcome)
+    }
+
+    /// After a request that was not answered in time: its caller ends alone. The link ends if it was silent for as long as
+    /// any call would wait; if it was silent since the request, and there are other servers, they are asked from now on,
+    /// and what is in flight here is still answered.
+    fn give_up(&self, link: &Link, begin: Instant) {
+        link.end_if_silent();
+        if self.fleet.servers() > 1 && link.is_silent_since(begin) {
+            tracing::debug!(server = %link.served.server, "silent: leaving for another server");
+            link.retire();
+        }
     }
 
     /// Replies are checked when they are read, so this is not reached.

@@ -51,7 +51,7 @@ impl Fleet {
             return Err(ClientError::Invalid { name: "servers", found: 0, allowed: "one address or more" });
         }
         let (at, greeted) = greet_all(&servers, &options).await?;
-        let link = Link::start(greeted, options.max_in_flight);
+        let link = Link::start(greeted, &options);
         let pinned = Arc::clone(&link.served);
         let current = Current { link, pinned, at, failures: 0, last_failure: None, closed: false };
         Ok(Self { servers, options, current: Mutex::new(current), dialing: tokio::sync::Mutex::new(()) })
@@ -134,7 +134,7 @@ impl Fleet {
             let mut hopeless = None;
             for at in (from..from + self.servers.len()).map(|at| at % self.servers.len()) {
                 match self.dial_pinned(&self.servers[at], &pinned).await {
-                    Ok(greeted) => return Ok((at, Link::start(greeted, self.options.max_in_flight))),
+                    Ok(greeted) => return Ok((at, Link::start(greeted, &self.options))),
                     Err(error) => {
                         tracing::warn!(server = %self.servers[at], %error, "cannot connect");
                         let kind = if error.is_retryable() { &mut worth_waiting } else { &mut hopeless };

@@ -3,26 +3,30 @@
 //! # Invariants
 //! - I1 whoever is in `pending` is told an outcome: by a reply, or by the end of the link;
 //! - I2 permits left + requests in flight = the bound of requests in flight, until the link ends;
-//! - I3 after the end, or after GOAWAY, no request is taken; after GOAWAY those in flight are still answered.
+//! - I3 after the end, or after GOAWAY, no request is taken; after GOAWAY those in flight are still answered;
+//! - I4 a caller that gives up leaves its request in flight, with the room that it takes: the reply, or the end of the link,
+//!   gives both back. No caller's patience ends the link; a silence does, when it has lasted [`Options::timeout`] beyond
+//!   the time at which a reply was due.
 
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use xuid_protocol::{
-    ParsedReply, Reply, Request, WAIT_CAP, parse_reply, request_array, request_bye, request_decode,
-    request_info, request_next, request_ping, request_runs, request_stats,
+    Header, ParsedReply, REPLY_ROOM, Reply, Request, WAIT_CAP, parse_reply, reply_max, request_array,
+    request_bye, request_decode, request_info, request_next, request_ping, request_runs, request_stats,
 };
 
 use crate::answer;
 use crate::dial::Greeted;
 use crate::error::{Breach, ClientError};
+use crate::options::{Options, later};
 use crate::pending::{Expected, Outcome, Pending, Waiter};
 use crate::served::Served;
 
@@ -32,7 +36,7 @@ const READ_ROOM: usize = 64 * 1_024;
 /// How long the read side may go on when writing failed: the server may have said why before it closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How long a link may live after GOAWAY: the longest wait of a request, and some.
+/// How long a link may live after GOAWAY, besides the timeout of its calls: the longest wait of a request, and some.
 const LEAVING_MAX: Duration = WAIT_CAP.saturating_add(Duration::from_secs(5));
 
 /// A greeted connection.
@@ -46,10 +50,12 @@ pub(crate) struct Link {
     wake: Notify,
     /// GOAWAY came.
     leave: Notify,
-    /// Reads that brought something. Relaxed: it is only compared with an earlier value of itself.
-    heard: AtomicU64,
-    /// The longest reply that can have been asked for.
-    max_reply: u32,
+    /// A request is in flight where there was none.
+    busy: Notify,
+    /// The server said GOAWAY. Relaxed: read by those who were told of the end, which comes after.
+    sent_away: AtomicBool,
+    /// The silence that ends it ([`Options::timeout`]).
+    timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -57,6 +63,8 @@ struct Inner {
     state: State,
     outbox: Vec<u8>,
     pending: Pending,
+    /// When something was received last.
+    heard: Instant,
 }
 
 #[derive(Debug)]
@@ -72,23 +80,23 @@ pub(crate) struct NotServing;
 
 impl Link {
     /// Starts the task of a greeted connection.
-    pub(crate) fn start(greeted: Greeted, max_in_flight: u32) -> Arc<Self> {
+    pub(crate) fn start(greeted: Greeted, options: &Options) -> Arc<Self> {
         let Greeted { stream, served, inbox } = greeted;
-        let limits = served.limits;
-        let in_flight = limits.max_in_flight.clamp(1, max_in_flight);
+        let in_flight = served.limits.max_in_flight.clamp(1, options.max_in_flight);
         let link = Arc::new(Self {
             served: Arc::new(served),
             inner: Mutex::new(Inner {
                 state: State::Serving,
                 outbox: Vec::new(),
                 pending: Pending::default(),
+                heard: Instant::now(),
             }),
             permits: Semaphore::new(in_flight as usize),
             wake: Notify::new(),
             leave: Notify::new(),
-            heard: AtomicU64::new(0),
-            // Runs of one id each, or a JSON text, and room for what a later server may add.
-            max_reply: limits.max_count.saturating_mul(16).saturating_add(1 << 20),
+            busy: Notify::new(),
+            sent_away: AtomicBool::new(false),
+            timeout: options.timeout,
         });
         let (read, write) = stream.into_split();
         tokio::spawn(drive(Ending(Arc::clone(&link)), read, write, inbox));
@@ -100,18 +108,20 @@ impl Link {
         matches!(self.lock().state, State::Serving)
     }
 
-    /// Appends a request when there is room for one more in flight.
+    /// Appends a request when there is room for one more in flight. The server may wait with the reply until `due`.
     pub(crate) async fn submit(
         &self,
         request: &Request<'_>,
+        due: Instant,
     ) -> Result<oneshot::Receiver<Outcome>, NotServing> {
         let permit = self.permits.acquire().await.map_err(|_| NotServing)?;
         let (reply, receiver) = oneshot::channel();
-        let waiter = Waiter { expected: Expected::of(request), reply };
+        let waiter = Waiter { expected: Expected::of(request), due, reply };
         let mut inner = self.lock();
         if !matches!(inner.state, State::Serving) {
             return Err(NotServing);
         }
+        let was_idle = inner.pending.is_empty();
         let request_id = inner.pending.insert(waiter);
         let was_empty = inner.outbox.is_empty();
         encode(&mut inner.outbox, request_id, request);
@@ -120,6 +130,9 @@ impl Link {
         permit.forget();
         if was_empty {
             self.wake.notify_one();
+        }
+        if was_idle {
+            self.busy.notify_one();
         }
         Ok(receiver)
     }
@@ -142,9 +155,51 @@ impl Link {
         }
     }
 
-    /// How often something was received.
-    pub(crate) fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+    /// Whether the server said GOAWAY.
+    pub(crate) fn was_sent_away(&self) -> bool {
+        self.sent_away.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing was received after that time.
+    pub(crate) fn is_silent_since(&self, time: Instant) -> bool {
+        self.lock().heard <= time
+    }
+
+    /// When the silence has lasted too long, if it goes on. `None`: nothing is in flight.
+    fn end_of_silence(&self) -> Option<Instant> {
+        let inner = self.lock();
+        let due = inner.pending.first_due()?;
+        Some(later(due.max(inner.heard), self.timeout))
+    }
+
+    /// Ends the link if the silence has lasted too long (I4).
+    pub(crate) fn end_if_silent(&self) {
+        if self.end_of_silence().is_some_and(|end| end <= Instant::now()) {
+            self.end(&self.silence());
+        }
+    }
+
+    fn silence(&self) -> ClientError {
+        ClientError::Timeout { server: Arc::clone(&self.served.server), limit: self.timeout }
+    }
+
+    /// Ends when the silence has lasted too long: requests whose callers gave up, or are gone, count as well.
+    async fn silent(&self) -> ClientError {
+        let mut has_read = false;
+        loop {
+            match self.end_of_silence() {
+                None => self.busy.notified().await,
+                Some(end) if Instant::now() < end => sleep_until(end).await,
+                Some(_) if has_read => return self.silence(),
+                Some(_) => {
+                    // A process that was stopped wakes with replies in its socket. They come before the verdict.
+                    has_read = true;
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            }
+            has_read = false;
+        }
     }
 
     /// Ends the link: whoever waits is told `error`. The first end counts.
@@ -164,7 +219,7 @@ impl Link {
     /// Ends when GOAWAY came and the time after it is over.
     async fn leaving(&self) {
         self.leave.notified().await;
-        tokio::time::sleep(LEAVING_MAX).await;
+        tokio::time::sleep(LEAVING_MAX.saturating_add(self.timeout)).await;
     }
 
     /// Writes the outbox whenever there is something in it; `Ok` when the link was ended.
@@ -205,17 +260,28 @@ impl Link {
             inbox.reserve(READ_ROOM);
             match read.read_buf(&mut inbox).await {
                 Ok(0) => return ClientError::lost(server, None),
-                Ok(_) => self.heard.fetch_add(1, Ordering::Relaxed),
+                Ok(_) => self.lock().heard = Instant::now(),
                 Err(error) => return ClientError::lost(server, Some(error)),
-            };
+            }
         }
+    }
+
+    /// How long the frame at the front may be: as long as what its request asked for.
+    fn longest(&self, front: &[u8]) -> u32 {
+        let Some(header) = front.first_chunk().map(|head| Header::decode(*head)) else { return REPLY_ROOM };
+        // Most are short, and cost no look at what they answer.
+        if header.body_len <= REPLY_ROOM || header.status != 0 {
+            return REPLY_ROOM;
+        }
+        let expected = self.lock().pending.expected(header.request_id);
+        expected.map_or(REPLY_ROOM, |expected| reply_max(expected.op, expected.count))
     }
 
     /// Hands out every whole reply; returns their length. An error ends the link.
     fn deliver(&self, inbox: &[u8]) -> Result<usize, ClientError> {
         let (mut at, mut answered) = (0, 0);
         let outcome = loop {
-            match parse_reply(&inbox[at..], self.max_reply) {
+            match parse_reply(&inbox[at..], self.longest(&inbox[at..])) {
                 Err(bad) => break Err(self.breach(bad)),
                 Ok(ParsedReply::Incomplete { .. }) => break Ok(at),
                 Ok(ParsedReply::Frame { consumed, request_id, op, reply }) => {
@@ -235,6 +301,7 @@ impl Link {
     fn hand_out(&self, request_id: u64, op: u8, reply: &Reply<'_>) -> Result<usize, ClientError> {
         if let Reply::GoAway = reply {
             tracing::debug!(server = %self.served.server, "told to go away");
+            self.sent_away.store(true, Ordering::Relaxed);
             self.retire();
             return Ok(0);
         }
@@ -283,6 +350,8 @@ async fn drive(ending: Ending, read: OwnedReadHalf, write: OwnedWriteHalf, inbox
     let server = &link.served.server;
     let mut reading = pin!(link.read_loop(read, inbox));
     let error = tokio::select! {
+        // Reading first: what has arrived is heard before the silence is judged.
+        biased;
         end = &mut reading => end,
         end = link.write_loop(write) => match end {
             Ok(()) => ClientError::Closed,
@@ -292,6 +361,7 @@ async fn drive(ending: Ending, read: OwnedReadHalf, write: OwnedWriteHalf, inbox
             },
         },
         () = link.leaving() => ClientError::lost(server, None),
+        error = link.silent() => error,
     };
     tracing::debug!(%server, %error, "the connection is over");
     link.end(&error);

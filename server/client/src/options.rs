@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use xuid_protocol::{ClusterId, Hello, request_hello};
 
 use crate::error::ClientError;
@@ -90,8 +91,10 @@ impl Options {
         self
     }
 
-    /// How long a reply may take beyond the wait that the request itself allows. When nothing at all came in that time,
-    /// the connection is given up with it. Defaults to 10 s.
+    /// How long a reply may take beyond the wait that the request itself allows. A call that gives up ends alone. When
+    /// nothing at all came for so long, though a reply was due, the connection ends, and with it what else is in flight.
+    /// Too short, and a pause of the server ends connections; too long, and a server that is gone without a word is
+    /// waited for. Defaults to 10 s.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = limit;
@@ -138,6 +141,11 @@ impl Options {
     pub(crate) fn hello(&self) -> Hello<'_> {
         Hello { cluster: self.cluster, token: &self.token, ..Hello::new(&self.client_name) }
     }
+}
+
+/// So long after `time`; "for ever" is far away.
+pub(crate) fn later(time: Instant, span: Duration) -> Instant {
+    time.checked_add(span).unwrap_or_else(|| time + Duration::from_hours(24 * 365 * 30))
 }
 
 impl std::fmt::Debug for Options {

@@ -5,6 +5,7 @@
 //! - I2 a waiter is taken once.
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use xuid_protocol::{Op, Request};
 
 use crate::answer::Answer;
@@ -34,6 +35,8 @@ pub(crate) type Outcome = Result<Answer, ClientError>;
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) expected: Expected,
+    /// The server may take its time until then, because the request says so.
+    pub(crate) due: Instant,
     pub(crate) reply: oneshot::Sender<Outcome>,
 }
 
@@ -75,6 +78,18 @@ impl Pending {
         Some(waiter)
     }
 
+    /// What the reply to that request must be, while it is in flight.
+    pub(crate) fn expected(&self, request_id: u64) -> Option<Expected> {
+        let slot = self.slots.get(request_id as u32 as usize)?;
+        let waiter = slot.waiter.as_ref()?;
+        (u64::from(slot.serial) == request_id >> 32).then_some(waiter.expected)
+    }
+
+    /// When the first reply of those in flight is due.
+    pub(crate) fn first_due(&self) -> Option<Instant> {
+        self.slots.iter().filter_map(|slot| slot.waiter.as_ref()).map(|waiter| waiter.due).min()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }
@@ -91,7 +106,8 @@ mod tests {
     use super::*;
 
     fn waiter() -> Waiter {
-        Waiter { expected: Expected { op: Op::Next, count: 0 }, reply: oneshot::channel().0 }
+        let expected = Expected { op: Op::Next, count: 0 };
+        Waiter { expected, due: Instant::now(), reply: oneshot::channel().0 }
     }
 
     #[test]
@@ -105,8 +121,8 @@ mod tests {
             open.push(id);
             if round % 3 != 0 {
                 let id = open.swap_remove((round as usize * 7) % open.len());
-                assert!(pending.take(id).is_some());
-                assert!(pending.take(id).is_none(), "{id:x} twice");
+                assert!(pending.expected(id).is_some() && pending.take(id).is_some());
+                assert!(pending.expected(id).is_none() && pending.take(id).is_none(), "{id:x} twice");
             }
         }
         assert!(pending.take(0).is_none() && pending.take(u64::MAX).is_none());

@@ -6,6 +6,10 @@ use crate::backoff::Backoff;
 use crate::error::ClientError;
 use crate::options::Options;
 
+/// The longest that a server's word is believed. Asking once more a minute harms no server, and a wrong number of
+/// milliseconds would stop a client for weeks.
+const LONGEST_WORD: Duration = Duration::from_mins(1);
+
 /// The pauses between the attempts of one caller.
 #[derive(Debug)]
 pub(crate) struct Retries {
@@ -31,7 +35,7 @@ impl Retries {
         }
         self.left = self.others;
         // The server's word, and a random part on top, so that not everybody comes back at once.
-        error.retry_after() + self.backoff.pause()
+        error.retry_after().min(LONGEST_WORD) + self.backoff.pause()
     }
 }
 
@@ -57,6 +61,14 @@ mod tests {
             assert_eq!(retries.pause(&ClientError::lost(&Arc::from("b"), None)), Duration::ZERO);
             assert!(retries.pause(&refused(Status::WINDOW_LOST)) >= ms(500));
         }
+    }
+
+    #[test]
+    fn a_server_that_names_a_pause_of_weeks_is_asked_again_in_a_minute() {
+        let error = ErrorReply { status: Status::OVERLOADED, retry_after_ms: u32::MAX, text: "".into() };
+        let error = ClientError::refused(&Arc::from("a"), &error);
+        let pause = Retries::new(&Options::new(), 1).pause(&error);
+        assert!((LONGEST_WORD..LONGEST_WORD * 2).contains(&pause), "{pause:?}");
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod schedule;
 use anyhow::Result;
 
 use super::OrderArg;
+use crate::stdout::Printer;
 use plan::{Plan, Target};
 use report::Report;
 
@@ -91,6 +92,7 @@ pub(crate) struct Args {
 /// Runs the load and reports.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let plan = Plan::new(args)?;
+    let out = Printer::new()?;
     let (source, outcome) = match &plan.target {
         Target::Embedded => (None, embedded::run(&plan)?),
         Target::Network(net) => {
@@ -98,5 +100,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             (Some(source), outcome)
         }
     };
-    Report::new(&plan, source, outcome).finish(args.json)
+    Report::new(&plan, source, outcome).finish(out, args.json)
 }

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let layout = config::layout(args.layout, args.epoch).unwrap_or_default();
     let now_ms = now_ns() / 1_000_000;
-    let mut out = Printer::new();
+    let mut out = Printer::new()?;
     for id in &args.ids {
         let Parts { unix_ms, worker, sequence, .. } = layout.decode(*id);
         let time = rfc3339_ms(unix_ms);

@@ -1,9 +1,10 @@
-//! `xuid inspect`: what lies in a data folder. It reads and takes no lock, also while a server runs.
+//! `xuid inspect`: what lies in a data folder. It reads and takes no lock, also while a server runs. Whatever it cannot read
+//! is told with the rest, and makes the command fail.
 
 mod home;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -60,6 +61,7 @@ enum Mark {
 
 /// Looks and tells.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut out = Printer::new()?;
     let folder = &args.folder;
     let found =
         std::fs::read_dir(folder).with_context(|| format!("failed to look into {}", folder.display()))?;
@@ -71,22 +73,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     home.ask(args)?;
     let spills: Vec<Spill> = spills.into_iter().map(|path| look(path, home.registry.as_ref())).collect();
-    let mut out = Printer::new();
-    if args.json {
-        out.line(as_json(&home, &spills, &refused))?;
+    let told = if args.json {
+        out.line(as_json(&home, &spills, &refused))
     } else {
-        home.tell(&mut out, folder)?;
-        for spill in &spills {
-            tell_spill(&mut out, spill)?;
-        }
-        for path in &refused {
-            out.line(format_args!(
-                "{}: set aside, because it could not be trusted; never read again",
-                path.display()
-            ))?;
-        }
+        tell(&mut out, folder, &home, &spills, &refused)
+    };
+    let told = told.and_then(|()| out.flush());
+    match home.unread() + spills.iter().filter(|spill| spill.seen.is_err()).count() {
+        0 => told,
+        1 => bail!("1 file or registry of {} could not be read, see above", folder.display()),
+        many => bail!("{many} files or registries of {} could not be read, see above", folder.display()),
     }
-    out.flush()
 }
 
 /// The spill files in the order of their numbers, and those that were set aside.
@@ -147,6 +144,18 @@ impl Seen {
     }
 }
 
+fn tell(out: &mut Printer, folder: &Path, home: &Home, spills: &[Spill], refused: &[PathBuf]) -> Result<()> {
+    home.tell(out, folder)?;
+    for spill in spills {
+        tell_spill(out, spill)?;
+    }
+    for path in refused {
+        let path = path.display();
+        out.line(format_args!("{path}: set aside, because it could not be trusted; never read again"))?;
+    }
+    Ok(())
+}
+
 fn tell_spill(out: &mut Printer, spill: &Spill) -> Result<()> {
     let path = spill.path.display();
     let seen = match &spill.seen {
@@ -182,7 +191,8 @@ fn tell_spill(out: &mut Printer, spill: &Spill) -> Result<()> {
 
 fn as_json(home: &Home, spills: &[Spill], refused: &[PathBuf]) -> Value {
     let spills: Vec<Value> = spills.iter().map(spill_json).collect();
-    json!({ "cluster": home.cluster, "registry": home.as_json(), "spills": spills, "refused": refused })
+    let node = home.node_error();
+    json!({ "cluster": home.cluster(), "node_error": node, "registry": home.as_json(), "spills": spills, "refused": refused })
 }
 
 fn spill_json(spill: &Spill) -> Value {

@@ -1,11 +1,11 @@
 //! `xuid next`.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use xuid_protocol::Order;
 
-use super::{OrderArg, runtime};
-use crate::config::DEFAULT_LISTEN;
+use super::{OrderArg, runtime, servers};
 use crate::stdout::Printer;
-use crate::wire::Wire;
+use crate::wire::{Ended, Wire};
 
 /// Ids of one request: some ten milliseconds of one worker's land, so that a long list comes steadily.
 const PIECE: u32 = 32_768;
@@ -16,9 +16,9 @@ pub(crate) struct Args {
     /// How many
     #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 1)]
     count: u64,
-    /// The server
-    #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN, env = "XUID_SERVER", hide_env_values = true)]
-    server: String,
+    /// The servers; the first one that can be reached is asked [env: `XUID_SERVER`] [default: 127.0.0.1:7654]
+    #[arg(long, value_name = "ADDR,ADDR", value_delimiter = ',')]
+    server: Vec<String>,
     /// What they must be like
     #[arg(long, value_enum, default_value_t)]
     order: OrderArg,
@@ -29,19 +29,21 @@ pub(crate) struct Args {
 
 /// Gets the ids and prints them as they come.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    runtime(1)?.block_on(next(args))
+    let servers = servers(&args.server)?;
+    let out = Printer::new()?;
+    runtime(1)?.block_on(next(args, servers, out))
 }
 
-async fn next(args: &Args) -> Result<()> {
-    let mut wire = Wire::connect(&args.server).await?;
-    let mut out = Printer::new();
+async fn next(args: &Args, servers: Vec<String>, mut out: Printer) -> Result<()> {
+    let mut source = Source::connect(servers).await?;
     let (mut left, mut first) = (args.count, true);
     if args.json {
         out.part("[")?;
     }
     while left > 0 {
-        let piece = left.min(u64::from(PIECE)) as u32;
-        for id in wire.ids(piece, args.order.into()).await? {
+        let ids = source.ids(left.min(u64::from(PIECE)) as u32, args.order.into()).await?;
+        left -= ids.len() as u64;
+        for id in ids {
             if args.json {
                 out.part(format_args!("{}\"{id}\"", if first { "" } else { ", " }))?;
                 first = false;
@@ -49,10 +51,67 @@ async fn next(args: &Args) -> Result<()> {
                 out.line(id)?;
             }
         }
-        left -= u64::from(piece);
     }
     if args.json {
         out.line("]")?;
     }
     out.flush()
+}
+
+/// Servers of one cluster, and a connection to one of them. It connects again where the connection ended: a server ends one
+/// that is idle, as it is while a slow reader of standard output takes its time.
+struct Source {
+    servers: Vec<String>,
+    /// The server of the connection.
+    at: usize,
+    wire: Wire,
+    /// Whether this connection has answered: one that ends before it does is not made again.
+    answered: bool,
+}
+
+impl Source {
+    async fn connect(servers: Vec<String>) -> Result<Self> {
+        let (at, wire) = reach(&servers, 0).await?;
+        Ok(Self { servers, at, wire, answered: false })
+    }
+
+    /// At most so many ids. The ids of a request whose reply was lost are wasted, and others are asked for.
+    async fn ids(&mut self, count: u32, order: Order) -> Result<Vec<u64>> {
+        loop {
+            match self.wire.ids(count, order).await {
+                Ok(ids) => {
+                    self.answered = true;
+                    return Ok(ids);
+                }
+                Err(error) if self.answered && error.is::<Ended>() => self.reconnect().await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn reconnect(&mut self) -> Result<()> {
+        let (at, wire) = reach(&self.servers, self.at).await?;
+        let (before, now) = (self.wire.cluster(), wire.cluster());
+        if before != now {
+            let (old, new) = (&self.servers[self.at], &self.servers[at]);
+            bail!(
+                "{old} was of cluster {before} and {new} is of cluster {now}: ids of two clusters may be equal"
+            );
+        }
+        (self.at, self.wire, self.answered) = (at, wire, false);
+        Ok(())
+    }
+}
+
+/// A connection to the first server from `from` on that can be reached, each tried once; else why the last one can't.
+async fn reach(servers: &[String], from: usize) -> Result<(usize, Wire)> {
+    let mut tries = (from..from + servers.len()).map(|at| at % servers.len());
+    loop {
+        let Some(at) = tries.next() else { bail!("no server is named") };
+        match Wire::connect(&servers[at]).await {
+            Ok(wire) => return Ok((at, wire)),
+            Err(error) if tries.len() == 0 => return Err(error),
+            Err(_) => {}
+        }
+    }
 }

@@ -11,7 +11,7 @@ use xuid_engine::registry::{Fenced, Genesis};
 use crate::config::{self, AccessArgs, DEFAULT_DATA_DIR};
 use crate::failure::usage;
 use crate::stdout::Printer;
-use crate::target::Target;
+use crate::target::{Created, Target};
 use crate::wall::{distance, now_ns, rfc3339_ms};
 
 /// `xuid registry`.
@@ -98,10 +98,14 @@ fn create(init: &Init) -> Result<()> {
         })
     });
     let layout = config::layout(init.layout, init.epoch).unwrap_or_default();
+    let mut out = Printer::new()?;
     let created = target.create(layout, asserted.transpose()?, init.workers)?;
-    let mut out = Printer::new();
+    tell_created(&mut out, &target, &created).with_context(|| format!("{target} has a new registry"))
+}
+
+fn tell_created(out: &mut Printer, target: &Target, created: &Created) -> Result<()> {
     out.line(format_args!("created a registry in {target}"))?;
-    tell(&mut out, &created.genesis)?;
+    tell(out, &created.genesis)?;
     if created.again {
         out.line(
             "It serves from its floor on: there are signs that a registry was here before, whose servers may still hold \
@@ -113,8 +117,8 @@ fn create(init: &Init) -> Result<()> {
 
 fn show(which: &Which) -> Result<()> {
     let target = which.target()?;
+    let mut out = Printer::new()?;
     let found = target.look()?;
-    let mut out = Printer::new();
     out.line(&found.place)?;
     tell(&mut out, &found.genesis)?;
     let live = found.live();
@@ -151,11 +155,11 @@ fn fence(Dangerous { which, yes }: &Dangerous) -> Result<()> {
          - no change that was begun before can succeed any more\n\
          The clock of {clock} must be right, and {servers}."
     );
+    let mut out = Printer::new()?;
     confirm(&plan, *yes)?;
     let fenced = target.fence()?;
-    let mut out = Printer::new();
-    out.line(format_args!("fenced: {}", told(&fenced)))?;
-    out.flush()
+    let told = out.line(format_args!("fenced: {}", told(&fenced))).and_then(|()| out.flush());
+    told.with_context(|| format!("{target} is fenced"))
 }
 
 fn told(fenced: &Fenced) -> String {
@@ -183,19 +187,16 @@ fn adopt(Dangerous { which, yes }: &Dangerous) -> Result<()> {
          - every id in the spill files of its servers is given up{servers}\n\
          If the original goes on, the two must not be used for one namespace: nobody watches that their ids differ."
     );
+    let mut out = Printer::new()?;
     confirm(&plan, *yes)?;
     let adopted = target.adopt()?;
     let (before, cluster) = (adopted.before, adopted.cluster);
-    let mut out = Printer::new();
-    match &adopted.fenced {
-        None => {
-            out.line(format_args!("nothing to adopt: this is the registry that was created, {cluster}"))?;
-        }
-        Some(fenced) => {
-            out.line(format_args!("adopted: cluster {cluster}, before {before}; {}", told(fenced)))?;
-        }
-    }
-    out.flush()
+    let line = match &adopted.fenced {
+        None => format!("nothing to adopt: this is the registry that was created, {cluster}"),
+        Some(fenced) => format!("adopted: cluster {cluster}, before {before}; {}", told(fenced)),
+    };
+    let told = out.line(&line).and_then(|()| out.flush());
+    told.with_context(|| format!("{target} is of cluster {cluster}"))
 }
 
 /// Says what will be done and asks. Without a person to ask, only `--yes` will do.

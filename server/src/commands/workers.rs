@@ -37,9 +37,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn print(target: &Target, all: bool, json: bool) -> Result<()> {
+    let mut out = Printer::new()?;
     let View { genesis, open, workers, .. } = target.look()?;
     let now_ms = now_ns() / 1_000_000;
-    let mut out = Printer::new();
     let mut left_out = 0;
     if !json {
         out.line(format_args!("{:<8}{:<37}{:<38}OWNER", "WORKER", "RESERVED UNTIL", "LIVE"))?;

@@ -1,6 +1,6 @@
 //! As whom an ensemble is used: `user:password`, said in a variable, in the file of settings, or in a file of its own.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use anyhow::Result;
 use tracing::warn;
 
 use super::keys::Key;
-use super::sources::{Flags, Merged, variables};
+use super::sources::{Flags, Merged, read_text, variables};
 use super::values::between;
 use crate::ensemble::Credentials;
 use crate::failure::{Usage, usage};
@@ -70,7 +70,7 @@ impl Access {
     /// What is wrong with the file of the credentials, if anything is.
     pub(crate) fn warning(&self) -> Option<String> {
         let path = self.auth_file.as_deref()?;
-        let mode = File::open(path).and_then(|file| file.metadata()).ok()?.permissions().mode() & 0o777;
+        let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
         let shown = path.display();
         (mode & 0o007 != 0).then(|| {
             format!("{shown} holds a password and has mode {mode:03o}, so everybody here may read it: `chmod 600 {shown}`")
@@ -79,7 +79,7 @@ impl Access {
 }
 
 fn credentials_in(path: &Path) -> Result<Credentials, Usage> {
-    let text = fs::read_to_string(path).map_err(|error| {
+    let text = read_text(path).map_err(|error| {
         usage(format!("failed to read the file {} of registry_auth_file: {error}", path.display()))
     })?;
     // The file of a secret: what is in it is not shown.
@@ -161,6 +161,26 @@ mod tests {
         };
         assert!(warning(0o644).is_some_and(|text| text.contains("chmod 600") && text.contains("644")));
         assert_eq!((warning(0o640), warning(0o600)), (None, None));
+    }
+
+    #[test]
+    fn credentials_may_come_through_a_pipe_and_never_without_an_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let (writer, told) = (path.clone(), std::sync::mpsc::channel());
+        std::thread::spawn(move || fs::write(writer, "a:b"));
+        let reader = path.clone();
+        std::thread::spawn(move || {
+            let found = access(&[("XUID_REGISTRY_AUTH_FILE", reader.to_str().unwrap())]).unwrap();
+            // The writer is gone by now: whatever opens the pipe again waits for ever.
+            let _ = told.0.send((found.credentials.clone(), found.warning()));
+        });
+        let (found, warning) = told.1.recv_timeout(Duration::from_secs(30)).expect("it waits for ever");
+        assert_eq!((found, warning), (Credentials::new("a:b"), None));
+        let error = access(&[("XUID_REGISTRY_AUTH_FILE", "/dev/zero")]).unwrap_err();
+        assert!(error.is::<Usage>() && error.to_string().contains("longer than"), "{error}");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -179,8 +180,24 @@ pub(super) fn strangers(variables: &BTreeMap<String, String>) -> Vec<String> {
     variables.keys().filter(|name| !known(name)).cloned().collect()
 }
 
+/// What is longer is neither settings nor a secret. A device has no end.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The text of a file that somebody named. It may be a pipe, as in `--config <(sops -d xuid.toml)`.
+pub(super) fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it is longer than {MOST_BYTES} bytes"),
+        ));
+    }
+    Ok(text)
+}
+
 fn read_file(path: &Path) -> Result<BTreeMap<String, String>> {
-    let text = fs::read_to_string(path)
+    let text = read_text(path)
         .map_err(|error| usage(format!("failed to read the settings in {}: {error}", path.display())))?;
     parse_file(path, &text)
 }
@@ -216,7 +233,7 @@ mod tests {
     fn merged(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) -> Result<Merged> {
         let folder = tempfile::tempdir()?;
         let config = folder.path().join("xuid.toml");
-        fs::write(&config, file)?;
+        std::fs::write(&config, file)?;
         let given = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let variables =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

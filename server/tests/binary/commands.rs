@@ -1,9 +1,12 @@
 //! Commands that need no server, or end with one.
 
-use std::io::{BufRead, BufReader};
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
-use crate::support::{Server, failure, get, run, stdout, until, xuid};
+use crate::support::{Server, failure, get, run, shell, stdout, until, xuid};
 
 #[test]
 fn an_id_is_decoded_to_the_millisecond_in_both_forms() {
@@ -75,6 +78,192 @@ fn a_reader_that_has_enough_is_no_failure() {
 }
 
 #[test]
+fn a_command_that_cannot_write_its_output_fails_and_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, new) = (home.path().join("data"), home.path().join("new"));
+    let server = Server::start(&data, &[], &[]);
+    let (address, data) = (server.addr.to_string(), data.to_str().unwrap());
+    let load = ["--seconds", "1", "--warmup", "0"];
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["registry", "fence", "--help"],
+        &["decode", "1128275363336683521"],
+        &["next", "--server", &address],
+        &["inspect", data],
+        &["workers", "--data-dir", data],
+        &["registry", "show", data],
+        &["registry", "init", new.to_str().unwrap()],
+        &[&["bench", "--server", &address][..], &load].concat(),
+        &[&["bench", "--embedded"][..], &load].concat(),
+    ] {
+        // For reading only, and on a full disk.
+        for script in ["exec \"$@\" 1</dev/null", "exec \"$@\" >/dev/full"] {
+            let (code, said) = failure(&shell(script, args));
+            assert!(
+                code == Some(1) && said.contains("standard output"),
+                "{args:?} {script}: {code:?}, {said}"
+            );
+            if script.ends_with("full") {
+                // It was done, and that is told too.
+                assert!(!args.contains(&"init") || said.contains("has a new registry"), "{said}");
+            } else {
+                assert!(!new.exists(), "nothing is done where nothing can be told");
+            }
+        }
+        // Where nobody wants it, nothing is missed.
+        for script in ["exec \"$@\" >/dev/null", "exec \"$@\" 1<>/dev/null", "\"$@\" | true"] {
+            let _ = std::fs::remove_dir_all(&new);
+            let (code, said) = failure(&shell(script, args));
+            assert_eq!(code, Some(0), "{args:?} {script}: {said}");
+        }
+        let _ = std::fs::remove_dir_all(&new);
+    }
+}
+
+#[test]
+fn a_bench_that_fails_does_so_also_where_its_reader_had_enough() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = Server::start(home.path(), &[], &[]);
+    let address = server.addr.to_string();
+    let mut command = xuid(&["bench", "--server", &address, "--warmup", "0", "--seconds", "600"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    until("the load is on", || get(server.admin, "/metrics").1.lines().any(is_loaded));
+    server.signal("KILL");
+    server.exit_code();
+    let (code, said) = failure(&child.wait_with_output().unwrap());
+    assert!(code == Some(1) && said.contains(&address), "{code:?}: {said}");
+}
+
+/// Whether a server's metrics show in this line that it has issued ids to somebody.
+fn is_loaded(line: &str) -> bool {
+    let issued = line.strip_prefix("xuid_issued_ids_total ").and_then(|count| count.parse::<u64>().ok());
+    issued.is_some_and(|count| count > 100)
+}
+
+#[test]
+fn a_list_that_is_read_slowly_outlives_the_servers_idle_end() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &["--idle", "1s"], &[]);
+    let address = server.addr.to_string();
+    let mut command = xuid(&["next", "-n", "200000", "--server", &address]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut all = String::new();
+    let is_gone = |line: &str| line == "xuid_connections_open 0";
+    for _ in 0..2 {
+        out.read_line(&mut all).unwrap();
+        until("the server has ended the connection", || get(server.admin, "/metrics").1.lines().any(is_gone));
+    }
+    out.read_to_string(&mut all).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let ids: HashSet<u64> = all.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!((ids.len(), all.lines().count()), (200_000, 200_000));
+}
+
+#[test]
+fn a_server_that_is_gone_for_good_ends_a_list_with_a_reason() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = Server::start(home.path(), &[], &[]);
+    let address = server.addr.to_string();
+    let mut command = xuid(&["next", "-n", "200000", "--server", &address]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    server.signal("KILL");
+    server.exit_code();
+    out.read_to_string(&mut String::new()).unwrap();
+    let (code, said) = failure(&child.wait_with_output().unwrap());
+    assert!(
+        code == Some(1) && said.contains("failed to connect") && said.contains(&address),
+        "{code:?}: {said}"
+    );
+}
+
+#[test]
+fn servers_are_named_alike_for_every_command_that_takes_them() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[], &[]);
+    let twice = format!("{0}, {0}", server.addr);
+    let commands = [&["next"][..], &["bench", "--seconds", "1", "--warmup", "0"]];
+    for args in commands {
+        stdout(&xuid(args).env("XUID_SERVER", &twice).output().unwrap());
+        stdout(&run(&[args, &["--server", &twice]].concat()));
+        for bad in ["", "nowhere", "127.0.0.1:1,", ":7", "a:99999"] {
+            let (code, said) = failure(&xuid(args).env("XUID_SERVER", bad).output().unwrap());
+            assert!(code == Some(2) && said.contains("XUID_SERVER"), "{args:?} {bad:?}: {code:?}, {said}");
+            let (code, said) = failure(&run(&[args, &["--server", bad]].concat()));
+            assert!(code == Some(2) && said.contains("--server"), "{args:?} {bad:?}: {code:?}, {said}");
+        }
+    }
+    // The first that can be reached is asked, and one that says nothing cannot.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for unreachable in ["127.0.0.1:1", &silent.local_addr().unwrap().to_string()] {
+        let servers = format!("{unreachable},{}", server.addr);
+        stdout(&xuid(&["next"]).env("XUID_SERVER", servers).output().unwrap());
+        let (code, said) = failure(&xuid(&["next"]).env("XUID_SERVER", unreachable).output().unwrap());
+        assert!(code == Some(1) && said.contains(unreachable), "{code:?}: {said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_of_a_data_folder_is_told_with_the_rest_and_fails() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = |name: &str| {
+        let data = home.path().join(name);
+        stdout(&run(&["registry", "init", data.to_str().unwrap()]));
+        data
+    };
+    let fifo = |path: &std::path::Path| {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    let healthy = folder("healthy");
+    stdout(&shell("exec \"$@\"", &["inspect", healthy.to_str().unwrap()]));
+
+    let (spill, node, link, socket) = (folder("fifo"), folder("node"), folder("link"), folder("socket"));
+    fifo(&spill.join("spill-0"));
+    fifo(&node.join("node.json"));
+    symlink(spill.join("spill-0"), link.join("spill-7")).unwrap();
+    let _socket = UnixListener::bind(socket.join("spill-0")).unwrap();
+    let (device, deep, absent, noise) = (folder("device"), folder("deep"), folder("absent"), folder("noise"));
+    symlink("/dev/zero", device.join("spill-0")).unwrap();
+    std::fs::create_dir(deep.join("spill-0")).unwrap();
+    symlink("nothing", absent.join("spill-0")).unwrap();
+    std::fs::write(noise.join("spill-0"), "noise").unwrap();
+    for data in [&spill, &node, &link, &socket, &device, &deep, &absent, &noise] {
+        for form in [&["inspect"][..], &["inspect", "--json"]] {
+            let output = shell("exec \"$@\"", &[form, &[data.to_str().unwrap()]].concat());
+            let (code, said) = failure(&output);
+            assert!(code == Some(1) && said.contains("1 file"), "{data:?} {form:?}: {code:?}, {said}");
+            let told = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                told.contains("41/10/12")
+                    && told.contains(if *data == node { "node.json" } else { "spill-" }),
+                "{told}"
+            );
+        }
+    }
+    let registry = folder("registry");
+    std::fs::remove_file(registry.join("registry")).unwrap();
+    fifo(&registry.join("registry"));
+    let registry = registry.to_str().unwrap();
+    for args in [
+        &["inspect", registry][..],
+        &["workers", "--data-dir", registry],
+        &["registry", "show", registry],
+        &["registry", "fence", registry, "--yes"],
+        &["registry", "adopt", registry, "--yes"],
+        &["registry", "init", registry],
+        &["serve", "--data-dir", registry, "--listen", "127.0.0.1:0", "--admin", "off"],
+    ] {
+        let (code, said) = failure(&shell("exec \"$@\"", args));
+        assert_eq!(code, Some(1), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn a_bench_finds_no_duplicate_and_says_how_fast_it_was() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &[], &[]);
@@ -142,10 +331,6 @@ fn a_bench_that_is_interrupted_tells_what_it_measured() {
     let address = server.addr.to_string();
     let mut command = xuid(&["bench", "--server", &address, "--warmup", "0", "--seconds", "600", "--json"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let is_loaded = |line: &str| {
-        let issued = line.strip_prefix("xuid_issued_ids_total ").and_then(|count| count.parse::<u64>().ok());
-        issued.is_some_and(|count| count > 100)
-    };
     until("the load is on", || get(server.admin, "/metrics").1.lines().any(is_loaded));
     let id = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());

@@ -163,6 +163,12 @@ fn a_spill_is_shown_though_its_ensemble_does_not_answer() {
     assert_eq!(server.exit_code(), Some(0));
     std::fs::remove_file(home.path().join("registry")).unwrap();
     let url = format!("zookeeper://{NOBODY}/xuid");
-    let text = stdout(&run(&["inspect", home.path().to_str().unwrap(), "--registry", &url]));
+    let output = run(&["inspect", home.path().to_str().unwrap(), "--registry", &url]);
+    let (code, said) = failure(&output);
+    assert!(
+        code == Some(1) && said.contains("could not be read"),
+        "the registry is a part of it: {code:?}, {said}"
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains(NOBODY) && text.contains("are they up") && text.contains("unknown"), "{text}");
 }

@@ -26,6 +26,17 @@ pub(crate) fn run(args: &[&str]) -> Output {
     xuid(args).output().unwrap()
 }
 
+/// Runs a command by the shell, which gets it as `"$@"`: `"$@" >&-`. One that hangs ends with 124.
+pub(crate) fn shell(script: &str, args: &[&str]) -> Output {
+    let command = xuid(args);
+    let mut shell = Command::new("timeout");
+    shell.args([&LIMIT.as_secs().to_string(), "sh", "-c", script, "sh"]).arg(command.get_program());
+    for (name, _) in command.get_envs() {
+        shell.env_remove(name);
+    }
+    shell.args(command.get_args()).stdin(Stdio::null()).output().unwrap()
+}
+
 /// What it wrote to standard output.
 pub(crate) fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");

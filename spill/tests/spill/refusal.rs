@@ -1,8 +1,8 @@
 //! What a log refuses to do, and what it says then.
 
 use xuid_spill::{
-    AppendError, CreateError, Expected, Extent, HeaderError, Identity, LAST_ID, Log, MAX_BYTES, MIN_BYTES,
-    MemoryStorage, OpenError, ReadError, Stock,
+    AppendError, CreateError, Expected, Extent, HeaderError, Identity, InspectError, LAST_ID, Log, MAX_BYTES,
+    MIN_BYTES, MemoryStorage, OpenError, ReadError, Stock,
 };
 
 use crate::support::{STRIDE, bytes_for, create, expected, extents, identity};
@@ -54,6 +54,32 @@ fn a_size_or_stride_that_cannot_be_is_refused() {
     assert!(matches!(create(identity(), MAX_BYTES + 1), Err(CreateError::Size { .. })));
     assert!(matches!(create(Identity { stride: 0, ..identity() }, MIN_BYTES), Err(CreateError::Stride)));
     assert_eq!(create(identity(), MIN_BYTES + 31).unwrap().capacity(), 1);
+}
+
+#[test]
+fn a_capacity_that_no_spill_has_is_refused_before_a_slot_is_read() {
+    let (disk, _log) = create(8);
+    let claim = |capacity: u64| {
+        disk.tamper(|bytes| {
+            for copy in [0, 4096] {
+                bytes[copy + 72..copy + 80].copy_from_slice(&capacity.to_le_bytes());
+                let checksum = crc32c::crc32c(&bytes[copy..copy + 124]);
+                bytes[copy + 124..copy + 128].copy_from_slice(&checksum.to_le_bytes());
+            }
+        });
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spill-0");
+    // Sparse: it takes no room on the disk, and to read its slots takes ten seconds.
+    claim(((4 << 30) - 8192) / 32);
+    std::fs::write(&path, disk.bytes()).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4 << 30).unwrap();
+    let refused = xuid_spill::inspect(&path);
+    assert!(matches!(refused, Err(InspectError::Header(HeaderError::Damaged))), "{refused:?}");
+    assert!(matches!(refusal(&disk, &expected()), OpenError::Header(HeaderError::Damaged)));
+    // The highest capacity that a header may have, in a file that is too short for it.
+    claim((MAX_BYTES - 8192) / 32);
+    assert!(matches!(refusal(&disk, &expected()), OpenError::Header(HeaderError::Shortened(_))));
 }
 
 #[test]

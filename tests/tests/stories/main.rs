@@ -5,6 +5,7 @@
 mod bench;
 mod burst_after_idle;
 mod disk;
+mod figures;
 mod foreign_folders;
 mod last_words;
 mod lives;

@@ -100,6 +100,21 @@ pub enum LocalError {
         /// What it is.
         found: FileIdentity,
     },
+    /// The file says less than the processes of its folder knew: an old content was put back into it.
+    #[error(
+        "{} was restored from a backup, or edited: {what} {how}, as this folder knows; ids that were issued since would come \
+         again, so run `xuid registry fence {}`", path.display(), folder.display()
+    )]
+    Restored {
+        /// The file.
+        path: PathBuf,
+        /// The folder it is in.
+        folder: PathBuf,
+        /// Which record: `worker 7`, `mark slot 3`.
+        what: String,
+        /// What was known of it, and what it says.
+        how: String,
+    },
     /// A process uses the registry.
     #[error("process {pid} on {host} uses the registry ({} is locked): stop it first", seat.display())]
     InUse {

@@ -16,6 +16,7 @@ use super::error::LocalError;
 use super::file::FileDisk;
 use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
 use super::header::Header;
+use super::hints::{self, FolderHints};
 use super::records::{all_pairs, check_identity, read_header};
 use super::{OPENING_TRIES, genesis, seat};
 use crate::registry::reach::beyond;
@@ -25,8 +26,8 @@ use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token};
 /// takes 13 years), and room for four thousand million fences.
 const LEAP: u64 = 1 << 32;
 
-/// Raises every worker's record to 125 s past `now_ns` (Unix nanoseconds) or to the highest of them, whichever is
-/// later, every mark to its maximum, and every version by 2^32 or to `now_ns`, whichever is more. Unreadable records become usable again.
+/// Raises every worker's record to 125 s past `now_ns` (Unix nanoseconds) or to the highest of them and of those that the
+/// folder's processes knew, whichever is later, every mark to its maximum, and every version by 2^32 or to `now_ns`, whichever is more. Unreadable records become usable again.
 ///
 /// For a registry whose content was restored from a backup in place, and after damage. It needs a right clock: if
 /// the clock was once further ahead than it is now and no record shows it, what was granted then is not covered.
@@ -98,30 +99,34 @@ impl Held {
     }
 
     fn raise(&self, folder: &Path, now_ns: u64, cluster: ClusterId) -> Result<Fenced, LocalError> {
-        let (fenced, raised) = raised(&self.disk, &self.header, now_ns, cluster);
+        let known = hints::known(&FolderHints::of(folder), &self.header.genesis);
+        let (fenced, raised) = raised(&self.disk, &self.header, &known, now_ns, cluster);
         genesis::replace(folder, &fenced.genesis, raised)?;
         Ok(fenced)
     }
 }
 
-/// What a fence makes of the registry on a disk: a summary, and the record for each place.
+/// What a fence makes of the registry on a disk, and of what its folder knew: a summary, and the record for each place.
 pub(super) fn raised<D: Disk>(
     disk: &D,
     header: &Header,
+    known: &[Row],
     now_ns: u64,
     cluster: ClusterId,
 ) -> (Fenced, impl Fn(Place) -> Row + use<D>) {
     let genesis = Genesis { cluster, ..header.genesis };
     let workers = all_pairs(disk, header, Kind::Worker);
     let marks = all_pairs(disk, header, Kind::Mark);
-    let readable = || workers.iter().chain(&marks).flatten();
-    let highest = workers.iter().flatten().map(|pair| pair.row.value).max().unwrap_or(0);
+    // What was put back says less than what the folder knew, and a later hint must not refuse what the fence makes of it.
+    let readable = || workers.iter().chain(&marks).flatten().map(|pair| &pair.row).chain(known);
+    let of_workers = readable().filter(|row| row.place.kind == Kind::Worker);
+    let highest = of_workers.map(|row| row.value).max().unwrap_or(0);
     // A clock before the epoch says nothing; the records then have to.
     let reach = beyond(&genesis.layout, now_ns).unwrap_or(0);
     let reserved_until = reach.max(highest).max(genesis.floor);
     // One version for all: above each one that was ever seen, also of a record that cannot be read; and, where what was put
     // back is from before another fence, above those that came after that one: nobody writes once a nanosecond.
-    let highest_version = readable().map(|pair| pair.row.version).max().unwrap_or(0);
+    let highest_version = readable().map(|row| row.version).max().unwrap_or(0);
     let version = highest_version.saturating_add(LEAP).max(now_ns);
     let fenced = Fenced {
         genesis,
@@ -161,7 +166,7 @@ fn raise(
 /// Writes the cluster into the folder's `node.json`, if there is one, and keeps what else it says.
 fn tell_node(folder: &Path, cluster: ClusterId) -> Result<(), LocalError> {
     let path = folder.join("node.json");
-    let old = match std::fs::read(&path) {
+    let old = match xuid_spill::read_regular(&path, crate::node::MOST_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(source) => return Err(LocalError::io("read", path)(source)),

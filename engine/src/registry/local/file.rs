@@ -30,7 +30,8 @@ impl FileDisk {
 
     /// Opens an existing file to look at it; nothing can be written.
     pub(super) fn open_to_read(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: File::open(path)?, path: path.to_owned(), pid: std::process::id(), locked: false })
+        let file = xuid_spill::open_regular(path)?;
+        Ok(Self { file, path: path.to_owned(), pid: std::process::id(), locked: false })
     }
 }
 

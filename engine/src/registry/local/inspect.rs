@@ -1,5 +1,6 @@
 //! Looking at a registry without using it: nothing is written, and nobody waits for it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,8 @@ use super::disk::{Disk, FileIdentity};
 use super::error::LocalError;
 use super::file::FileDisk;
 use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
+use super::hints::{self, FolderHints};
+use super::recall::Recall;
 use super::records::{all_pairs, read_header};
 use super::{genesis, seat, versioned};
 use crate::registry::{Genesis, MarkRecord, ReadError, WorkerEntry};
@@ -45,6 +48,13 @@ pub enum Finding {
         /// What is wrong with it.
         why: String,
     },
+    /// A record says less than the folder's processes knew: an old content was put back, and will not be opened.
+    Restored {
+        /// Which record.
+        what: String,
+        /// What was known of it, and what it says.
+        how: String,
+    },
     /// The file is a copy and will not be opened.
     Copied {
         /// What its header says it is.
@@ -62,6 +72,9 @@ impl fmt::Display for Finding {
             }
             Self::Unreadable { what, why } => {
                 write!(f, "{what} is unreadable ({why}) and stays unused until `xuid registry fence`")
+            }
+            Self::Restored { what, how } => {
+                write!(f, "{what} {how}, as its folder knows: it was restored; see `xuid registry fence`")
             }
             Self::Copied { recorded, found } => {
                 write!(
@@ -93,6 +106,8 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     if !recorded.same_file(&found) {
         findings.push(Finding::Copied { recorded, found });
     }
+    // Before the records, which a process may change meanwhile.
+    let known = hints::known(&FolderHints::of(folder), &pair.header.genesis);
     let look = |kind| {
         let mut pairs = Vec::new();
         for _ in 0..LOOKS {
@@ -105,6 +120,7 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     };
     let (workers, marks) = (look(Kind::Worker), look(Kind::Mark));
     findings.extend(strange(Kind::Worker, &workers).chain(strange(Kind::Mark, &marks)));
+    findings.extend(went_back(&known, workers.iter().chain(&marks)));
     let mut live = seat::live(folder, None);
     let workers = (0..).zip(workers).map(|(worker, pair)| WorkerEntry {
         worker,
@@ -119,6 +135,21 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     marks.sort_by_key(|pair| std::cmp::Reverse(pair.row.updated_ms));
     let marks = marks.iter().map(|pair| (pair.row.spill, pair.row.mark_record())).collect();
     Ok(Inspection { path, genesis: pair.header.genesis, workers, marks, findings })
+}
+
+/// The records that say less than was known of them.
+fn went_back<'a>(
+    known: &[Row],
+    pairs: impl Iterator<Item = &'a Result<Pair, PairFlaw>>,
+) -> impl Iterator<Item = Finding> {
+    let mut recall = Recall::default();
+    pairs.flatten().for_each(|pair| recall.settle(&pair.row));
+    // Several processes may have known the same.
+    let found: BTreeMap<String, String> = known
+        .iter()
+        .filter_map(|row| Some((row.place.to_string(), recall.compare(row).err()?.found())))
+        .collect();
+    found.into_iter().map(|(what, how)| Finding::Restored { what, how })
 }
 
 fn strange(kind: Kind, pairs: &[Result<Pair, PairFlaw>]) -> impl Iterator<Item = Finding> {

@@ -57,6 +57,12 @@ impl MemoryDisk {
         Self { shared: Arc::clone(&self.shared), opening: OPENINGS.fetch_add(1, Ordering::Relaxed) }
     }
 
+    /// Whether both are openings of one disk.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// What a reader sees now.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {

@@ -6,6 +6,7 @@
 //!   Records   Seat        registry.seat-K: locked while its process lives; a hint of who holds which worker
 //!     |
 //!   Disk                  registry: each record a sector, twice | MemoryDisk for simulations
+//!   Hints                 registry.known-...: what a process knew, so that an old content put back is refused
 //! ```
 //!
 //! The bytes, and what a change, a crash, a copy and a restore do to them, are described in `docs/registry.md`.
@@ -19,6 +20,7 @@ mod format;
 pub(crate) mod fuzzing;
 mod genesis;
 mod header;
+pub(crate) mod hints;
 mod inspect;
 mod marks;
 mod memory;
@@ -43,6 +45,7 @@ pub use inspect::{Finding, Inspection, inspect};
 pub use memory::MemoryDisk;
 
 use self::format::{Kind, NO_SPILL, Pair, Place, Row, short_owner};
+use self::hints::{FolderHints, Hints};
 use self::records::Records;
 #[cfg(feature = "zookeeper")]
 pub(in crate::registry) use self::seat::Seat;
@@ -130,6 +133,7 @@ impl LocalRegistry {
             let Some(mut records) = Records::open(open_file(&path)?, &path, Arc::new(SystemClock))? else {
                 continue;
             };
+            records.keep_hints(Box::new(FolderHints::of(folder)), &path)?;
             genesis::sweep(folder);
             let seat = Some(Seat::take(folder)?);
             // The name may not be durable yet, if whoever made the file was killed just then.
@@ -147,10 +151,22 @@ impl<D: Disk> LocalRegistry<D> {
     /// # Errors
     /// See [`LocalError`].
     pub fn on(disk: D, clock: Arc<dyn Clock>) -> Result<Self, LocalError> {
+        Self::on_with(disk, None, clock)
+    }
+
+    /// The same, with hints.
+    pub(crate) fn on_with(
+        disk: D,
+        hints: Option<Box<dyn Hints>>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LocalError> {
         let path = Path::new("memory");
         let Some(mut records) = Records::open(disk, path, clock)? else {
             return Err(LocalError::Unsettled { path: path.to_owned() });
         };
+        if let Some(hints) = hints {
+            records.keep_hints(hints, path)?;
+        }
         records.unlock();
         Ok(Self { seat: None, records, folder: path.to_owned(), created: false })
     }
@@ -272,6 +288,7 @@ impl<D: Disk> Registry for LocalRegistry<D> {
     }
 
     fn close(&mut self) {
+        self.records.sync_hints();
         self.seat = None;
     }
 }

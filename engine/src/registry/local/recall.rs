@@ -24,6 +24,17 @@ pub(super) enum Back {
     Mark { from: u64, to: u64 },
 }
 
+impl Back {
+    /// What was found, beside what was known.
+    pub(super) fn found(self) -> String {
+        match self {
+            Self::Version { from, to } => format!("was at version {from} and is at {to}"),
+            Self::Content { version } => format!("says something else at version {version}"),
+            Self::Mark { from, to } => format!("was at {from} and is at {to}"),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     version: u64,
@@ -51,9 +62,7 @@ impl Recall {
                 return Err(Back::Version { from: seen.version, to: row.version });
             }
             if row.version == seen.version {
-                let same =
-                    (row.value, row.token.0, row.operation) == (seen.value, seen.token, seen.operation);
-                return if same { Ok(()) } else { Err(Back::Content { version: row.version }) };
+                return if seen.is(row) { Ok(()) } else { Err(Back::Content { version: row.version }) };
             }
         }
         if row.place.kind == Kind::Mark && row.spill != NO_SPILL {
@@ -65,6 +74,19 @@ impl Recall {
         }
         self.seen.insert(row.place, Seen::of(row, false));
         Ok(())
+    }
+
+    /// Whether what was seen says less than a record that was known before. Of a record that could not be read: no.
+    pub(super) fn compare(&self, known: &Row) -> Result<(), Back> {
+        match self.seen.get(&known.place) {
+            Some(seen) if seen.version < known.version => {
+                Err(Back::Version { from: known.version, to: seen.version })
+            }
+            Some(seen) if seen.version == known.version && !seen.is(known) => {
+                Err(Back::Content { version: known.version })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes note of a record of which both copies are durable.
@@ -86,5 +108,10 @@ impl Seen {
     fn of(row: &Row, settled: bool) -> Self {
         let Row { version, value, token, operation, .. } = *row;
         Self { version, value, token: token.0, operation, settled }
+    }
+
+    /// Whether this row of the same version is what was seen.
+    fn is(&self, row: &Row) -> bool {
+        (row.value, row.token.0, row.operation) == (self.value, self.token, self.operation)
     }
 }

@@ -22,6 +22,7 @@ use super::disk::{Disk, FileIdentity, LOCK_WAIT, lock};
 use super::error::LocalError;
 use super::format::{Flaw, Geometry, Kind, Pair, PairFlaw, Place, Row, SECTOR, Side};
 use super::header::{Header, HeaderPair};
+use super::hints::{self, Hints};
 use super::recall::Recall;
 use crate::clock::Clock;
 use crate::guards::Guard;
@@ -34,6 +35,8 @@ pub(super) struct Records<D: Disk> {
     header: Header,
     clock: Arc<dyn Clock>,
     pub(super) recall: Recall,
+    /// What this process knows, for those after it.
+    hints: Option<Box<dyn Hints>>,
     /// Why nothing can be changed any more (I4).
     poison: Option<String>,
     /// Records of which a change was begun and never confirmed.
@@ -66,6 +69,7 @@ impl<D: Disk> Records<D> {
             header: found.header,
             clock,
             recall: Recall::default(),
+            hints: None,
             poison: None,
             doubtful: HashSet::new(),
         };
@@ -93,6 +97,53 @@ impl<D: Disk> Records<D> {
 
     pub(super) fn now_ms(&self) -> u64 {
         self.clock.read().wall / 1_000_000
+    }
+
+    /// Refuses a registry that says less than the processes of its folder knew; of one that does not, keeps what this
+    /// process knows. Called with the lock that opening took.
+    pub(super) fn keep_hints(&mut self, mut hints: Box<dyn Hints>, path: &Path) -> Result<(), LocalError> {
+        let genesis = *self.genesis();
+        let mut known = hints::known(hints.as_ref(), &genesis);
+        known.sort_by_key(|row| row.version);
+        for row in &known {
+            if let Err(back) = self.recall.compare(row)
+                && !Guard::HintCompared.is_out()
+            {
+                let (path, folder) = (path.to_owned(), path.parent().unwrap_or(path).to_owned());
+                return Err(LocalError::Restored {
+                    path,
+                    folder,
+                    what: row.place.to_string(),
+                    how: back.found(),
+                });
+            }
+        }
+        let pairs = [Kind::Worker, Kind::Mark].into_iter().flat_map(|kind| self.pairs(kind));
+        let changed = pairs.flatten().map(|pair| pair.row).filter(|row| row.version > 1);
+        // Of a record that cannot be read, what was known of it.
+        let rows: Vec<Row> = known.into_iter().chain(changed).collect();
+        match hints::begin(hints.as_mut(), &genesis, &rows) {
+            Ok(()) => self.hints = Some(hints),
+            Err(error) => tracing::warn!(
+                path = %path.display(), %error,
+                "what this process knows of the registry cannot be kept beside it: should an old content be put back into \
+                 the same file, only a person can tell"
+            ),
+        }
+        Ok(())
+    }
+
+    /// Makes what this process knows durable, at its clean stop.
+    pub(super) fn sync_hints(&mut self) {
+        if let Some(hints) = &mut self.hints {
+            hints.sync();
+        }
+    }
+
+    fn note(&mut self, row: &Row) {
+        if let Some(hints) = &mut self.hints {
+            hints::note(hints.as_mut(), &self.header.genesis, row);
+        }
     }
 
     pub(super) fn unlock(&mut self) {
@@ -270,11 +321,15 @@ impl<D: Disk> Records<D> {
                 return Err(SwapError::Unavailable { why: self.poison(place, &error) });
             }
         }
+        if Guard::HintLast.is_out() {
+            self.note(row);
+        }
         if let Err(error) = self.write_both(base, row) {
             return Err(SwapError::Unknown { why: self.poison(place, &error) });
         }
         self.doubtful.remove(&place);
         self.recall.settle(row);
+        self.note(row);
         Ok(())
     }
 

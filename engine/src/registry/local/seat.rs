@@ -155,7 +155,7 @@ fn read(file: &File) -> Option<Line> {
 pub(super) fn live(folder: &Path, except: Option<u32>) -> HashMap<u32, String> {
     let mut live = HashMap::new();
     for number in numbers(folder).unwrap_or_default() {
-        let Ok(file) = File::open(path(folder, number)) else { continue };
+        let Ok(file) = xuid_spill::open_regular(&path(folder, number)) else { continue };
         if Some(number) == except || !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
             continue;
         }

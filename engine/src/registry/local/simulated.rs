@@ -1,11 +1,14 @@
 //! What simulations do to a registry's disk besides writing to it: they look at it from outside, and fence it.
 
+use std::io;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::{Disk, FileIdentity};
 use super::fence::raised;
 use super::format::{Geometry, Kind, MARK_SLOTS, Pair, Place, Row, SECTOR, Side};
 use super::genesis::write_image;
+use super::hints::Hints;
 use super::memory::MemoryDisk;
 use super::records::read_header;
 use crate::registry::{Fenced, Genesis, Versioned, WorkerRecord};
@@ -43,9 +46,88 @@ impl MemoryDisk {
     /// The file that a fence puts in the place of this one, which nobody may use any more.
     pub(crate) fn fenced(&self, now_ns: u64, identity: FileIdentity) -> Option<(Self, Fenced)> {
         let header = read_header(self, Path::new("memory")).ok()?.header;
-        let (fenced, row) = raised(self, &header, now_ns, header.genesis.cluster);
+        let (fenced, row) = raised(self, &header, &[], now_ns, header.genesis.cluster);
         let mut image = Vec::new();
         write_image(&mut image, &fenced.genesis, identity, &row).ok()?;
         Some((Self::new(image, identity), fenced))
+    }
+}
+
+/// The hints of a simulated folder.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MemoryHints(Arc<Mutex<Vec<Kept>>>);
+
+/// Those of one process.
+#[derive(Debug)]
+struct Kept {
+    disk: MemoryDisk,
+    ended: bool,
+}
+
+impl MemoryHints {
+    /// What an image of the power cut left.
+    pub(crate) fn of(images: &[Vec<u8>]) -> Self {
+        let kept = |image: &Vec<u8>| {
+            let disk = MemoryDisk::new(image.clone(), FileIdentity::default());
+            Kept { disk, ended: true }
+        };
+        Self(Arc::new(Mutex::new(images.iter().map(kept).collect())))
+    }
+
+    /// A process's.
+    pub(crate) fn process(&self) -> Box<dyn Hints> {
+        Box::new(Process { folder: self.clone(), own: None })
+    }
+
+    /// What a power cut at this moment would leave. See [`MemoryDisk::image`].
+    pub(crate) fn image(&self, mut choose: impl FnMut(usize) -> usize) -> Vec<Vec<u8>> {
+        self.kept().iter().map(|kept| kept.disk.image(&mut choose)).collect()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Process {
+    folder: MemoryHints,
+    own: Option<MemoryDisk>,
+}
+
+impl Hints for Process {
+    fn all(&self, _most: u64) -> Vec<Vec<u8>> {
+        self.folder.kept().iter().map(|kept| kept.disk.bytes()).collect()
+    }
+
+    fn begin(&mut self, image: &[u8]) -> io::Result<()> {
+        let mut disk = MemoryDisk::new(vec![0; image.len()], FileIdentity::default());
+        disk.write_at(image, 0)?;
+        disk.sync()?;
+        self.own = Some(disk.open_again());
+        let mut others = self.folder.kept();
+        others.retain(|kept| !kept.ended);
+        others.push(Kept { disk, ended: false });
+        Ok(())
+    }
+
+    fn note(&mut self, part: &[u8], offset: u64) {
+        if let Some(own) = &mut self.own {
+            let _ = own.write_at(part, offset);
+        }
+    }
+
+    fn sync(&mut self) {
+        if let Some(own) = &mut self.own {
+            let _ = own.sync();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let own = self.own.take();
+        for kept in self.folder.kept().iter_mut() {
+            kept.ended |= own.as_ref().is_some_and(|own| own.is_same(&kept.disk));
+        }
     }
 }

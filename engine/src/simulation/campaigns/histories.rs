@@ -1,8 +1,9 @@
-//! The campaign of simulated histories.
+//! The campaign of simulated histories. Each trial copies a machine's memory as well, of the same seed.
 
 use super::campaign;
 use crate::simulation::history::Plan;
 use crate::simulation::summary::WANTED;
+use crate::simulation::twins::resumed_twice;
 use crate::simulation::{LONG, seed, whole};
 
 /// Of so many histories, each kind of trouble is in one at least.
@@ -20,6 +21,10 @@ pub(super) fn run() {
             tally.failures.push(format!("XUID_HISTORY={seed} XUID_STEPS={LONG}: {why}"));
             tally.note("histories that failed", 1);
         }
+        if let Err(why) = resumed_twice(seed) {
+            tally.failures.push(format!("XUID_TWIN={seed}: {why}"));
+        }
+        tally.note("memories copied", 1);
         Ok(tally)
     });
     if total.trials >= MANY {

@@ -49,6 +49,24 @@ fn a_handle_issues_nothing_after_the_shutdown() {
 }
 
 #[test]
+fn a_turn_over_voids_what_threads_and_handles_have_in_hand() {
+    only_without(&[Guard::TurnOverVoids], || {
+        let (mut assembly, _, time) = engine();
+        let engine = Engine::new(assembly.shared.clone(), Vec::new());
+        let mut handle = engine.handle();
+        time.pass(5 * MS);
+        let mut call = || [engine.try_next_id(), handle.next_id()].map(|id| id.unwrap().raw());
+        let (before, next) = (call(), call());
+        assert_eq!(before.map(|id| id + 1), next, "each goes on with its run");
+        time.pass(SECOND);
+        assembly.producer.turn();
+        let after = call();
+        let kept = next.iter().zip(after).find(|(id, after)| *id + 1 == *after);
+        kept.map(|(id, _)| format!("the run of {id} is in use after the turn-over"))
+    });
+}
+
+#[test]
 fn a_panic_of_the_producer_takes_requests_down() {
     only_without(&[Guard::PanicAnswers], || {
         let (mut assembly, fuse, time) = engine();
@@ -66,18 +84,38 @@ fn a_panic_of_the_producer_takes_requests_down() {
     });
 }
 
+/// One with three times as much land as may be used, and its time.
+fn minter() -> (Minter, Arc<Time>) {
+    let (layout, settings) = (Layout::default(), Settings::default());
+    let time = Time::new(BEGIN);
+    let clock = SimClock::new(time.clone(), 77 * SECOND);
+    let supervisor = Supervisor::new(settings.thresholds(), clock.read());
+    let mut minter = Minter::new(layout, clock, supervisor, settings.ages(&layout));
+    let now = minter.now();
+    let begin = now.tick.unwrap();
+    drop(minter.add(&now, Window::new(0, begin..begin + 3 * minter.ages.max), 1));
+    (minter, time)
+}
+
+/// Were a frontier behind what it was cut to, ordered ids would wait for the next tick.
+#[test]
+fn ordered_ids_rise_above_the_whole_of_the_last_run_whatever_the_frontier_says() {
+    only_without(&[Guard::OrderedRunWhole], || {
+        let (mut minter, _) = minter();
+        Guard::without(&[Guard::FrontierFirst], || {
+            let now = minter.now();
+            let first = minter.ordered(&now, 8).unwrap();
+            let next = minter.ordered(&now, 8)?;
+            Some(format!("{next:?} after {first:?}"))
+        })
+    });
+}
+
 #[test]
 fn land_that_is_too_old_is_not_cut() {
     only_without(&[Guard::AgeOfWindow], || {
-        let (layout, settings) = (Layout::default(), Settings::default());
-        let time = Time::new(BEGIN);
-        let clock = SimClock::new(time.clone(), 77 * SECOND);
-        let supervisor = Supervisor::new(settings.thresholds(), clock.read());
-        let mut minter = Minter::new(layout, clock, supervisor, settings.ages(&layout));
-        let now = minter.now();
-        let begin = now.tick.unwrap();
-        let max_age = minter.ages.max;
-        drop(minter.add(&now, Window::new(0, begin..begin + 3 * max_age), 1));
+        let (mut minter, time) = minter();
+        let (layout, max_age) = (Layout::default(), minter.ages.max);
         time.pass(2 * layout.tick_to_ns(max_age).saturating_sub(layout.tick_to_ns(0)));
         let now = minter.now();
         let run = minter.any(&now, 1).unwrap();

@@ -6,6 +6,7 @@ use super::known::Known;
 use super::land::Span;
 use super::power::{Fault, Image, PROCESSES};
 use crate::layout::{DEFAULT_EPOCH_MS, Layout};
+use crate::registry::local::simulated::MemoryHints;
 use crate::registry::local::{FileIdentity, MemoryDisk};
 use crate::registry::{ClusterId, Genesis};
 use crate::settings::Settings;
@@ -43,6 +44,7 @@ pub(super) fn run(seed: u64, images: usize, fault: Fault) -> Result<Course, Stri
     let genesis = Genesis { cluster: ClusterId::from_bytes([7; 16]), layout, floor, workers: WORKERS };
     let disks = Disks {
         registry: MemoryDisk::with_registry(&genesis, FILE),
+        hints: MemoryHints::default(),
         spills: [const { None }; PROCESSES],
         known: Known::default(),
     };

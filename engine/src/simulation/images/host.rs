@@ -13,6 +13,7 @@ use super::power::{Fault, PROCESSES, Power, Wired};
 use crate::id::Id;
 use crate::layout::Layout;
 use crate::registry::Token;
+use crate::registry::local::simulated::MemoryHints;
 use crate::registry::local::{LocalRegistry, MemoryDisk};
 use crate::settings::Settings;
 use crate::simulation::chance::Chance;
@@ -28,6 +29,7 @@ const QUIET: u32 = 20;
 /// The disks of a machine.
 pub(super) struct Disks {
     pub(super) registry: MemoryDisk,
+    pub(super) hints: MemoryHints,
     pub(super) spills: [Option<MemoryStorage>; PROCESSES],
     pub(super) known: Known,
 }
@@ -58,13 +60,13 @@ impl Host {
         chance: &mut Chance,
     ) -> Self {
         let time = Time::new(now);
-        let Disks { registry, spills, known } = disks;
+        let Disks { registry, hints, spills, known } = disks;
         let mut chance = chance.fork();
         crate::simulation::seed_draws(chance.next());
         Self {
             layout,
             clock: SimClock::new(time.clone(), chance.magnitude(1 << 30, 1 << 40)),
-            power: Power::new(time.clone(), registry, spills, known, images, &mut chance),
+            power: Power::new(time.clone(), (registry, hints), spills, known, images, &mut chance),
             time,
             settings,
             fault,
@@ -95,7 +97,8 @@ impl Host {
         let (power, fault) = (self.power.clone(), self.fault);
         power.begin(process);
         let wired = Wired { disk: power.registry(), power: power.clone(), fault };
-        let opened = power.doing("opening", || LocalRegistry::on(wired, self.clock.clone()));
+        let hints = Some(power.hints().process());
+        let opened = power.doing("opening", || LocalRegistry::on_with(wired, hints, self.clock.clone()));
         let mut registry = opened.map_err(|error| format!("the registry was not opened: {error}"))?;
         if first {
             power.known(|known| known.survey(&mut registry))?;

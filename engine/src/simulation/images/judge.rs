@@ -17,6 +17,7 @@ use crate::Order;
 use crate::clock::nanos;
 use crate::id::Id;
 use crate::registry::local::MemoryDisk;
+use crate::registry::local::simulated::MemoryHints;
 use crate::simulation::campaigns::Tally;
 use crate::simulation::chance::Chance;
 use crate::simulation::history::{MS, SECOND};
@@ -96,6 +97,7 @@ fn switch_on(case: &Case, nested: usize, chance: &mut Chance) -> Host {
     let spill = |bytes: &Option<Vec<u8>>| bytes.clone().map(MemoryStorage::from_bytes);
     let disks = Disks {
         registry: MemoryDisk::new(image.registry.clone(), FILE),
+        hints: MemoryHints::of(&image.hints),
         spills: image.spills.each_ref().map(spill),
         known: image.known.clone(),
     };

@@ -16,6 +16,7 @@ use xuid_spill::{MemoryStorage, Storage};
 
 use super::known::{Known, What};
 use super::land::{self, Span};
+use crate::registry::local::simulated::MemoryHints;
 use crate::registry::local::{Disk, FileIdentity, MemoryDisk};
 use crate::simulation::chance::Chance;
 use crate::simulation::clock::Time;
@@ -41,6 +42,8 @@ pub(super) struct Image {
     /// In the course of what, and after how many writes and syncs of that.
     pub(super) point: String,
     pub(super) registry: Vec<u8>,
+    /// What is beside it of what its processes knew.
+    pub(super) hints: Vec<Vec<u8>>,
     pub(super) spills: [Option<Vec<u8>>; PROCESSES],
     pub(super) known: Known,
     /// The mark of each process's spill when it began.
@@ -60,6 +63,7 @@ struct Machine {
     chance: Chance,
     time: Arc<Time>,
     registry: MemoryDisk,
+    hints: MemoryHints,
     spills: [Option<MemoryStorage>; PROCESSES],
     known: Known,
     /// Processes that were stopped cleanly and not begun again.
@@ -83,7 +87,7 @@ impl Power {
     /// A machine with these disks, of which so many images shall be made.
     pub(super) fn new(
         time: Arc<Time>,
-        registry: MemoryDisk,
+        (registry, hints): (MemoryDisk, MemoryHints),
         spills: [Option<MemoryStorage>; PROCESSES],
         known: Known,
         wanted: usize,
@@ -95,6 +99,7 @@ impl Power {
             chance,
             time,
             registry,
+            hints,
             spills,
             known,
             stopped: [false; PROCESSES],
@@ -133,6 +138,10 @@ impl Power {
 
     pub(super) fn registry(&self) -> MemoryDisk {
         lock(&self.0).registry.open_again()
+    }
+
+    pub(super) fn hints(&self) -> MemoryHints {
+        lock(&self.0).hints.clone()
     }
 
     pub(super) fn spill(&self, process: usize) -> Option<MemoryStorage> {
@@ -197,7 +206,7 @@ impl Machine {
     }
 
     fn image(&mut self) -> Image {
-        let Self { chance, registry, spills, known, stopped, .. } = self;
+        let Self { chance, registry, hints, spills, known, stopped, .. } = self;
         // All, none and some are all worth their while.
         let percent = chance.pick(&[0, 20, 50, 50, 80, 100]);
         let mut left = |spill: &MemoryStorage| spill.image(|_| chance.chance(percent));
@@ -214,6 +223,7 @@ impl Machine {
         Image {
             point: format!("{doing}_{done}"),
             registry: registry.image(|n| chance.below(n as u64) as usize),
+            hints: hints.image(|n| chance.below(n as u64) as usize),
             spills: images,
             known: known.clone(),
             begun: self.begun,

@@ -46,8 +46,8 @@ impl PrefetchOptions {
     }
 
     /// How long after it was asked for an id may still be handed out, besides the age it has at the server. Older ones
-    /// are wasted. Too short, and much is; too long, and ids look older than the rows they name. A server that takes
-    /// longer than this to answer a refill is given up. Defaults to 1 s.
+    /// are wasted. Too short, and much is; too long, and ids look older than the rows they name. A refill
+    /// that takes longer than this is given up; the connection and other calls go on. Defaults to 1 s.
     #[must_use]
     pub fn max_age(mut self, limit: Duration) -> Self {
         self.max_age = limit;

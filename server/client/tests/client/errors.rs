@@ -51,6 +51,46 @@ async fn an_array_of_another_length_ends_the_connection() {
 }
 
 #[tokio::test]
+async fn a_reply_longer_than_what_was_asked_for_is_refused_by_its_header() {
+    const ROOM: u32 = xuid_protocol::REPLY_ROOM;
+    for (op, longest) in [(0x90, ROOM), (0x91, 80 + ROOM), (0x92, 160 + ROOM)] {
+        let mut fake = Fake::start(1).await;
+        fake.limits.max_count = u32::MAX;
+        let (client, mut peer) = fake.pair(quick()).await;
+        let script = async {
+            // The header of a longer one, to the call and then to nobody, and not a byte of the body.
+            let (request_id, _) = peer.ask().await.unwrap();
+            peer.send(|out| {
+                out.extend((longest + 1).to_le_bytes());
+                out.extend([op, 0, 0, 0]);
+                out.extend(request_id.to_le_bytes());
+            })
+            .await;
+            peer.expect_end().await;
+        };
+        let call = async {
+            match op {
+                0x90 => client.next(Order::Any).await.map(drop),
+                0x91 => client.array(10, Order::Any, Duration::ZERO).await.map(drop),
+                _ => client.runs(10, Order::Any, Duration::ZERO).await.map(drop),
+            }
+        };
+        let (outcome, ()) = soon(async { tokio::join!(call, script) }).await;
+        let text = format!("{outcome:?}");
+        assert!(matches!(outcome, Err(ClientError::Protocol { .. })), "{op:x}: {text}");
+        assert!(text.contains(&longest.to_string()), "{op:x}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_number_of_64_bits_is_no_id() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(1 << 63)) }).await;
+    assert!(matches!(next, Err(ClientError::Protocol { source: Breach::Bytes(_), .. })), "{next:?}");
+}
+
+#[tokio::test]
 async fn replies_to_nobody_or_of_another_op_end_the_connection() {
     for case in 0..3 {
         let fake = Fake::start(1).await;

@@ -120,6 +120,58 @@ async fn after_goaway_what_is_in_flight_is_finished_and_the_rest_goes_elsewhere(
 }
 
 #[tokio::test]
+async fn a_request_that_crosses_a_goaway_and_is_not_answered_is_repeated_at_once_without_retries() {
+    let fake = Fake::start(1).await;
+    // An hour's pause would show, and one round of connecting is enough.
+    let hour = Duration::from_hours(1);
+    let (client, mut old) = fake.pair(Options::new().backoff(hour, hour).reconnect_rounds(1)).await;
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.next(Order::Any).await })
+        })
+        .collect();
+    // One is answered, the others are read, and the connection ends.
+    old.serve(100).await;
+    for _ in 1..20 {
+        old.expect(Asked::Next(Order::Any)).await;
+    }
+    old.goaway().await;
+    drop(old);
+    let mut new = fake.greet().await;
+    for id in 1..20 {
+        new.serve(id).await;
+    }
+    let mut ids = Vec::new();
+    for call in calls {
+        ids.push(soon(call).await.unwrap().unwrap());
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, (1..20).chain([100]).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_server_that_always_leaves_without_an_answer_is_an_error_after_the_rounds_allowed() {
+    let fake = Fake::start(1).await;
+    let (client, peer) = fake.pair(quick().reconnect_rounds(2)).await;
+    let script = async {
+        let mut peer = peer;
+        for links in 1.. {
+            peer.expect(Asked::Next(Order::Any)).await;
+            peer.goaway().await;
+            drop(peer);
+            if links == 3 {
+                break;
+            }
+            peer = fake.greet().await;
+        }
+    };
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
+    assert!(matches!(next, Err(ClientError::Lost { .. })), "{next:?}");
+    assert!(!fake.has_caller().await, "three links were enough");
+}
+
+#[tokio::test]
 async fn an_idle_connection_told_to_go_is_closed_and_another_made_only_when_needed() {
     let fake = Fake::start(1).await;
     let (client, mut peer) = fake.pair(quick()).await;

@@ -11,6 +11,7 @@ mod failover;
 mod fake;
 mod leaving;
 mod mill;
+mod patience;
 mod pipeline;
 mod prefetch;
 mod prefetch_failover;

@@ -1,14 +1,13 @@
 //! What was asked for, checked and with its defaults.
 
-use std::env;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{Args, memory};
-use crate::commands::OrderArg;
-use crate::config::{DEFAULT_LISTEN, cores};
+use crate::commands::{OrderArg, servers};
+use crate::config::cores;
 use crate::failure::usage;
 
 /// One load.
@@ -117,21 +116,7 @@ impl Plan {
 
 impl Net {
     fn new(args: &Args) -> Result<Self> {
-        let given = if args.server.is_empty() {
-            let variable = env::var("XUID_SERVER").unwrap_or_else(|_| DEFAULT_LISTEN.to_owned());
-            variable.split(',').map(str::to_owned).collect()
-        } else {
-            args.server.clone()
-        };
-        let servers: Vec<String> = given.iter().map(|server| server.trim().to_owned()).collect();
-        let is_address = |server: &&String| {
-            server.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
-        };
-        if let Some(server) = servers.iter().find(is_address) {
-            let text =
-                format!("--server is {server:?}; allowed is an address and a port, as in {DEFAULT_LISTEN}");
-            return Err(usage(text).into());
-        }
+        let servers = servers(&args.server)?;
         let connections = args.connections.unwrap_or(8);
         if servers.len() > connections as usize {
             let text = format!("--connections is {connections}, too few for {} servers", servers.len());

@@ -73,9 +73,14 @@ impl Report {
         }
     }
 
-    /// Prints it, and fails if the run did.
-    pub(super) fn finish(self, as_json: bool) -> Result<()> {
-        let mut out = Printer::new();
+    /// Prints it, and fails if the run did, also where its reader had enough.
+    pub(super) fn finish(self, mut out: Printer, as_json: bool) -> Result<()> {
+        let told = self.tell(&mut out, as_json);
+        self.judge()?;
+        told
+    }
+
+    fn tell(&self, out: &mut Printer, as_json: bool) -> Result<()> {
         if as_json {
             out.line(self.json())?;
         } else {
@@ -83,8 +88,7 @@ impl Report {
                 out.line(line)?;
             }
         }
-        out.flush()?;
-        self.judge()
+        out.flush()
     }
 
     fn text(&self) -> Vec<String> {

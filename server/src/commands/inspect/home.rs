@@ -1,20 +1,22 @@
 //! Which cluster a data folder belongs to, and what its registry says, wherever that is.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Error, Result};
+use anyhow::{Context, Error, Result};
 use serde_json::{Value, json};
 use xuid_engine::registry::local::{self, LocalError};
 
 use super::Args;
+use crate::failure::usage;
 use crate::stdout::Printer;
 use crate::target::{Target, View, is_of_ensemble};
 use crate::wall::rfc3339_ms;
 
 /// What a data folder is part of.
 pub(super) struct Home {
-    /// What `node.json` says.
-    pub(super) cluster: Option<String>,
+    /// What `node.json` says, if it is there.
+    node: Option<Result<String>>,
     /// Its servers left notes about an ensemble here.
     is_of_ensemble: bool,
     /// `None` if it is not here and nobody said where it is.
@@ -30,7 +32,7 @@ impl Home {
             Err(error) => Some(Err(Error::from(error))),
         };
         Self {
-            cluster: cluster_in(&folder.join("node.json")),
+            node: cluster_in(&folder.join("node.json")).transpose(),
             is_of_ensemble: is_of_ensemble(folder),
             registry,
         }
@@ -38,12 +40,33 @@ impl Home {
 
     /// Whether the folder says nothing that only a data folder says.
     pub(super) fn is_nothing(&self) -> bool {
-        self.registry.is_none() && self.cluster.is_none() && !self.is_of_ensemble
+        self.registry.is_none() && self.node.is_none() && !self.is_of_ensemble
+    }
+
+    /// The cluster that the folder belongs to, as far as it says.
+    pub(super) fn cluster(&self) -> Option<&str> {
+        self.node.as_ref()?.as_deref().ok()
+    }
+
+    /// Why `node.json` does not say it, if it is there.
+    pub(super) fn node_error(&self) -> Option<String> {
+        self.node.as_ref()?.as_ref().err().map(|error| format!("{error:#}"))
+    }
+
+    /// How much of what is there could not be read.
+    pub(super) fn unread(&self) -> usize {
+        usize::from(matches!(self.node, Some(Err(_)))) + usize::from(matches!(self.registry, Some(Err(_))))
     }
 
     /// Asks the ensemble that was named. A registry in the folder goes before: a server would not share it with one.
     pub(super) fn ask(&mut self, args: &Args) -> Result<()> {
         let target = Target::named(&args.registry, &args.folder, &args.access)?;
+        if let Target::Folder(other) = &target
+            && *other != args.folder
+        {
+            let text = "allowed is local, or zookeeper://host:port,host:port/path";
+            return Err(usage(format!("--registry is {:?}; {text}", args.registry)).into());
+        }
         if let (None, Target::Ensemble(_)) = (&self.registry, &target) {
             self.registry = Some(target.look());
         }
@@ -51,7 +74,10 @@ impl Home {
     }
 
     pub(super) fn tell(&self, out: &mut Printer, folder: &Path) -> Result<()> {
-        let cluster = self.cluster.as_deref();
+        if let Some(error) = self.node_error() {
+            out.line(format_args!("{}: {error}", folder.display()))?;
+        }
+        let cluster = self.cluster();
         if let Some(Ok(registry)) = &self.registry {
             return tell(out, registry, cluster);
         }
@@ -83,10 +109,18 @@ impl Home {
     }
 }
 
-/// The cluster in a `node.json`.
-fn cluster_in(path: &Path) -> Option<String> {
-    let node: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-    Some(node.get("cluster")?.as_str()?.to_owned())
+/// What is longer is no `node.json`: it has a line.
+const NODE_BYTES: usize = 64 * 1024;
+
+/// The cluster in a `node.json`, if there is one.
+fn cluster_in(path: &Path) -> Result<Option<String>> {
+    let bytes = match xuid_spill::read_regular(path, NODE_BYTES) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        read => read.context("node.json could not be read")?,
+    };
+    let node: Value = serde_json::from_slice(&bytes).context("node.json is damaged")?;
+    let cluster = node.get("cluster").and_then(Value::as_str).context("node.json names no cluster")?;
+    Ok(Some(cluster.to_owned()))
 }
 
 fn tell(out: &mut Printer, registry: &View, folder: Option<&str>) -> Result<()> {

@@ -68,21 +68,6 @@ fn a_fence_is_refused_while_a_process_is_at_work() {
 }
 
 #[test]
-fn a_restore_in_place_is_safe_after_a_fence() {
-    let folder = folder();
-    let mut registry = made_in(folder.path(), 4);
-    let backup = std::fs::read(registry_of(folder.path())).unwrap();
-    registry.claim(1, 1, &claim_of(NOW_TICK, 1)).unwrap();
-    drop(registry);
-    std::fs::write(registry_of(folder.path()), backup).unwrap();
-    let went_back = LocalRegistry::open(folder.path()).unwrap().worker(1).unwrap();
-    assert_eq!(went_back.record.reserved_until, 1_000, "a restored file alone cannot tell");
-    fence(folder.path(), NOW_NS).unwrap();
-    let fenced = LocalRegistry::open(folder.path()).unwrap().worker(1).unwrap();
-    assert!(fenced.record.reserved_until > NOW_TICK + 120_000);
-}
-
-#[test]
 fn adopting_a_copy_makes_another_cluster_of_it_and_fences_it() {
     let (original, copy) = (folder(), folder());
     let mut registry = made_in(original.path(), 4);

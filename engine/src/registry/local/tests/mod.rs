@@ -7,6 +7,7 @@ mod golden;
 #[cfg(not(loom))]
 mod panics;
 mod power;
+mod restored;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::guards::Guard;
 use crate::registry::local::format::Side;
+#[cfg(not(loom))]
+use crate::registry::local::simulated::MemoryHints;
 
 const WORKERS: u32 = 2;
 const SPILLS: u8 = 2;
@@ -50,6 +52,8 @@ impl Known {
 
 struct World {
     disk: MemoryDisk,
+    /// What the folder knew must refuse no registry that only met power cuts and kills.
+    hints: MemoryHints,
     processes: [Option<LocalRegistry<MemoryDisk>>; 2],
     workers: Vec<Known>,
     marks: Vec<Known>,
@@ -66,6 +70,7 @@ impl World {
         let known = || Known { confirmed: Some(first), attempts: Vec::new() };
         Self {
             disk: memory(WORKERS),
+            hints: MemoryHints::default(),
             processes: [None, None],
             workers: (0..WORKERS).map(|_| known()).collect(),
             marks: (0..SPILLS).map(|_| Known::default()).collect(),
@@ -78,7 +83,8 @@ impl World {
 
     fn start(&mut self, process: usize) -> Result<(), LocalError> {
         self.processes[process] = None;
-        self.processes[process] = Some(LocalRegistry::on(self.disk.open_again(), clock())?);
+        let hints = Some(self.hints.process());
+        self.processes[process] = Some(LocalRegistry::on_with(self.disk.open_again(), hints, clock())?);
         Ok(())
     }
 
@@ -107,8 +113,9 @@ impl World {
             return Ok(());
         }
         self.processes = [None, None];
-        let Self { disk, bits, .. } = self;
+        let Self { disk, hints, bits, .. } = self;
         disk.cut_power(|n| bits.below(n));
+        *hints = MemoryHints::of(&hints.image(|n| bits.below(n)));
         self.start(process).map_err(|error| format!("a start after a failure: {error}"))?;
         self.survey(process)
     }
@@ -274,6 +281,11 @@ fn without_the_second_copy_the_test_finds_a_confirmed_value_lost() {
 #[test]
 fn without_the_sync_between_the_copies_the_test_finds_a_record_lost() {
     assert!(caught(Some(Guard::SyncBetween)));
+}
+
+#[test]
+fn a_hint_that_is_written_before_its_record_refuses_a_registry_that_only_met_a_power_cut() {
+    assert!(caught(Some(Guard::HintLast)));
 }
 
 /// One process is killed after its last write and before the sync of it; another one, at work all the while, then

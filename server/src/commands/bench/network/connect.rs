@@ -1,10 +1,7 @@
 //! Connections to all servers, dealt to all threads, before any load begins.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::time::timeout;
 use xuid_protocol::ClusterId;
 
 use super::link::{Link, Share};
@@ -12,9 +9,6 @@ use crate::commands::bench::plan::{Net, Plan};
 use crate::commands::runtime;
 use crate::failure::usage;
 use crate::wire::{Greeted, Wire};
-
-/// A server that answers HELLO later than this is none.
-const GREETING: Duration = Duration::from_secs(5);
 
 /// Files beside the connections.
 const OTHER_FILES: u64 = 64;
@@ -46,11 +40,7 @@ pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link
 }
 
 async fn greet(server: &str) -> Result<Greeted> {
-    let connecting = timeout(GREETING, Wire::connect(server)).await;
-    let wire = connecting.with_context(|| {
-        format!("{server} did not answer HELLO within {GREETING:?}: does it speak XUID/1 (is that the port of `--listen`?)")
-    })?;
-    wire.with_context(|| format!("no load on {server}"))?.into_greeted()
+    Wire::connect(server).await.with_context(|| format!("no load on {server}"))?.into_greeted()
 }
 
 fn check_count(plan: &Plan, server: &str, greeted: &Greeted) -> Result<()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use xuid_protocol::{Bulk, ParsedReply, Reply, parse_reply, request_array, request_next, request_runs};
+use xuid_protocol::{Bulk, ParsedReply, Reply, Run, parse_reply, request_array, request_next, request_runs};
 
 use super::flight::{Flight, Sent};
 use crate::commands::bench::census::{Recorder, Tail};
@@ -15,7 +15,7 @@ use crate::commands::bench::plan::{Ask, Shape};
 use crate::commands::bench::progress::Progress;
 use crate::commands::bench::schedule::Schedule;
 use crate::session::Inbox;
-use crate::wire::Greeted;
+use crate::wire::{Greeted, LAST_ID};
 
 /// What a connection's buffer begins with. Most replies of many connections fit, and stay in the cache.
 const INBOX_LEAST: usize = 16 * 1024;
@@ -255,6 +255,11 @@ impl Link {
                 }
                 continue;
             }
+            if books.recorder.is_some()
+                && let Some(id) = impossible(&reply)
+            {
+                return Err(format!("{server} answered {id}, which is no id: the highest is {LAST_ID}"));
+            }
             let ids = brought(&reply, tail, books.recorder.as_deref_mut());
             if ids != Some(u64::from(self.ask.count)) {
                 return Err(format!("{server} answered another question: {}", brief(&reply)));
@@ -290,6 +295,21 @@ impl Link {
         if let Some(recorder) = &mut books.recorder {
             recorder.end(&mut self.tail);
         }
+    }
+}
+
+/// An id of a reply that no server may answer, if there is one: a census would count it for an id like others.
+fn impossible(reply: &Reply<'_>) -> Option<u64> {
+    let beyond = |id: &u64| *id > LAST_ID;
+    match reply {
+        Reply::Next(id) => Some(*id).filter(beyond),
+        Reply::Array(ids) => {
+            // All of them in one go, without a branch each.
+            let any = ids.iter().fold(0, |bits, id| bits | id);
+            if beyond(&any) { ids.iter().find(beyond) } else { None }
+        }
+        Reply::Runs(runs) => runs.iter().filter_map(Run::last).find(beyond),
+        _ => None,
     }
 }
 

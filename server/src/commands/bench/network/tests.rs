@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use xuid_protocol::{
-    ClusterId, HelloReply, Limits, PREFACE, ParsedRequest, Phase, Refusal, Request, Status, goaway,
-    parse_request, reply_error, reply_hello, reply_id,
+    ClusterId, Header, HelloReply, Limits, Op, PREFACE, ParsedRequest, Phase, Refusal, Request, Status,
+    goaway, parse_request, reply_error, reply_hello, reply_id,
 };
 
 use crate::commands::bench::drive::Outcome;
@@ -33,6 +33,10 @@ struct Manner {
     leaves_after: Option<u64>,
     /// After so many replies it answers nothing more.
     mute_after: Option<u64>,
+    /// Every so many replies, an id comes that has this bit set too.
+    beyond: Option<(u64, u64)>,
+    /// Every so many replies claim a body of 1 GiB.
+    claims: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -73,7 +77,7 @@ impl Fake {
                     phase = Phase::Serving;
                     self.greet(&mut output, request_id);
                 } else {
-                    self.answer(&mut output, request_id);
+                    self.answer(&mut output, request_id, request.as_ref().ok());
                 }
             }
             input.drain(..used);
@@ -100,8 +104,9 @@ impl Fake {
         reply_hello(output, request_id, &reply);
     }
 
-    fn answer(&self, output: &mut Vec<u8>, request_id: u64) {
-        let Manner { stalls_at, repeats, refuses, leaves_after, mute_after, .. } = self.manner;
+    fn answer(&self, output: &mut Vec<u8>, request_id: u64, request: Option<&Request<'_>>) {
+        let Manner { stalls_at, repeats, refuses, leaves_after, mute_after, beyond, claims, .. } =
+            self.manner;
         let number = self.replies.fetch_add(1, Relaxed);
         let every = |period: Option<u64>| period.is_some_and(|period| number % period == period - 1);
         if stalls_at == Some(number) {
@@ -118,11 +123,26 @@ impl Fake {
         if leaves_after == Some(number) {
             goaway(output);
         }
-        if every(refuses) {
+        let bit = beyond.filter(|(period, _)| every(Some(*period))).map_or(0, |(_, bit)| bit);
+        if every(claims) {
+            output.extend(Header::reply(Op::Next, 1 << 30, request_id).encode());
+        } else if let Some(Request::Array(bulk)) = request {
+            let ids = (0..u64::from(bulk.count))
+                .map(|place| (number * u64::from(bulk.count) + place) | if place == 1 { bit } else { 0 });
+            output.extend(Header::reply(Op::Array, 8 + 8 * bulk.count, request_id).encode());
+            output.extend(u64::from(bulk.count).to_le_bytes());
+            output.extend(ids.flat_map(u64::to_le_bytes));
+        } else if let Some(Request::Runs(bulk)) = request {
+            let run =
+                u128::from((number * u64::from(bulk.count)) | bit) | u128::from(bulk.count) << 64 | 1 << 96;
+            output.extend(Header::reply(Op::Runs, 24, request_id).encode());
+            output.extend((u64::from(bulk.count) | 1 << 32).to_le_bytes());
+            output.extend(run.to_le_bytes());
+        } else if every(refuses) {
             let refusal = Refusal::new(Status::OVERLOADED, "nothing left");
-            reply_error(output, request_id, xuid_protocol::Op::Next.code(), &refusal);
+            reply_error(output, request_id, Op::Next.code(), &refusal);
         } else {
-            reply_id(output, request_id, number - u64::from(every(repeats)));
+            reply_id(output, request_id, (number - u64::from(every(repeats))) | bit);
         }
     }
 }
@@ -183,6 +203,36 @@ fn a_closed_loop_gets_different_ids_and_finds_those_that_came_twice() {
     assert!(outcome.total.received >= 24 * outcome.total.ids && outcome.total.sent > 0);
     let verdict = load(&[bad], &small()).unwrap().verdict.unwrap();
     assert!(verdict.duplicates > 0 && !verdict.shown.is_empty(), "{verdict:?}");
+}
+
+#[test]
+fn an_id_of_2_to_the_63_and_above_ends_the_connection_and_is_told() {
+    for (count, runs) in [(1, false), (100, false), (100, true)] {
+        let ask =
+            Args { connections: Some(1), pipeline: Some(1), count: Some(count), runs, ..Args::default() };
+        let good = load(&[fake(Manner::default())], &ask).unwrap();
+        assert!(good.total.failures.is_empty() && good.total.requests > 100, "{ask:?}: {good:?}");
+        let outcome =
+            load(&[fake(Manner { beyond: Some((50, 1 << 63)), ..Manner::default() })], &ask).unwrap();
+        let (failures, verdict) = (&outcome.total.failures, outcome.verdict.as_ref().unwrap());
+        assert!(
+            failures.len() == 1 && failures.keys().all(|why| why.contains("9223372036854775")),
+            "{failures:?}"
+        );
+        // The 49 replies before it, and none of it.
+        assert_eq!(
+            (outcome.total.requests, verdict.ids),
+            (49, 49 * u64::from(count)),
+            "{ask:?}: {verdict:?}"
+        );
+    }
+}
+
+#[test]
+fn a_reply_longer_than_what_was_asked_for_ends_the_connection() {
+    let outcome = load(&[fake(Manner { claims: Some(50), ..Manner::default() })], &small()).unwrap();
+    let failures = &outcome.total.failures;
+    assert!(!failures.is_empty() && failures.keys().all(|why| why.contains("1073741824")), "{failures:?}");
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! What the processes of a folder last knew of its registry, beside the registry: so that one whose old content was put
+//! back into the same file is refused, although nothing in the file itself can tell.
+//!
+//! Each process keeps a file `registry.known-...` of its own, locked while it lives: the records that it found changed when
+//! it opened the registry, and those that it changed since, in the registry's own form. Each change gives the file another
+//! name, so that a copy of the folder which is put back over it lies beside the file and does not replace it.
+//!
+//! # Invariants
+//! - H1 a hint says nothing that the registry did not: a record is noted when both of its copies are durable;
+//! - H2 hints are read, noted, named and removed under the lock of the registry;
+//! - H3 a hint only ever refuses: an opening, or with a fence ticks and versions. What cannot be read of it is as if it were
+//!   not there, and so is what is of another cluster;
+//! - H4 what a process knew that ended is removed when another one has it on disk.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::format::{Geometry, Kind, MARK_SLOTS, Place, Row, SECTOR};
+use crate::registry::Genesis;
+
+const PREFIX: &str = "registry.known-";
+
+/// Where a folder keeps them: files, or what a simulation has for files.
+pub(crate) trait Hints: Send {
+    /// What each process of the folder knew: images of so many bytes at most.
+    fn all(&self, most: u64) -> Vec<Vec<u8>>;
+
+    /// Begins those of this process with an image, durably, in the place of those of processes that ended.
+    fn begin(&mut self, image: &[u8]) -> io::Result<()>;
+
+    /// Writes a part of them, and syncs nothing.
+    fn note(&mut self, part: &[u8], offset: u64);
+
+    /// Makes them durable, at a clean stop.
+    fn sync(&mut self);
+}
+
+/// How long an image is.
+fn image_bytes(genesis: &Genesis) -> u64 {
+    (u64::from(genesis.workers) + u64::from(MARK_SLOTS)) * SECTOR as u64
+}
+
+/// Where a record lies in an image: the workers' first, then the marks'.
+fn offset(genesis: &Genesis, place: Place) -> u64 {
+    let before = if place.kind == Kind::Worker { 0 } else { genesis.workers };
+    (u64::from(before) + u64::from(place.slot)) * SECTOR as u64
+}
+
+/// The records that an image has.
+fn rows(genesis: &Genesis, image: &[u8]) -> Vec<Row> {
+    let geometry = Geometry { workers: genesis.workers, marks: MARK_SLOTS };
+    let places = [Kind::Worker, Kind::Mark]
+        .into_iter()
+        .flat_map(|kind| (0..geometry.slots(kind)).map(move |slot| Place { kind, slot }));
+    let (sectors, _) = image.as_chunks::<SECTOR>();
+    // What was cut off, torn or never written has no sound checksum.
+    sectors
+        .iter()
+        .zip(places)
+        .filter_map(|(sector, place)| Row::decode(sector, genesis.cluster, place).ok())
+        .collect()
+}
+
+/// All records that the processes of a folder knew.
+pub(super) fn known(hints: &dyn Hints, genesis: &Genesis) -> Vec<Row> {
+    hints.all(image_bytes(genesis)).iter().flat_map(|image| rows(genesis, image)).collect()
+}
+
+/// Begins a process's own with these records; of several in a place, the last one.
+pub(super) fn begin(hints: &mut dyn Hints, genesis: &Genesis, rows: &[Row]) -> io::Result<()> {
+    let mut image = vec![0; usize::try_from(image_bytes(genesis)).map_err(io::Error::other)?];
+    for row in rows {
+        let at = offset(genesis, row.place) as usize;
+        image[at..at + SECTOR].copy_from_slice(&row.encode(genesis.cluster));
+    }
+    hints.begin(&image)
+}
+
+/// Notes a record.
+pub(super) fn note(hints: &mut dyn Hints, genesis: &Genesis, row: &Row) {
+    hints.note(&row.encode(genesis.cluster), offset(genesis, row.place));
+}
+
+/// Those of a data folder.
+#[derive(Debug)]
+pub(super) struct FolderHints {
+    folder: PathBuf,
+    own: Option<Own>,
+    /// Whose they are: a forked child leaves them alone.
+    pid: u32,
+}
+
+#[derive(Debug)]
+struct Own {
+    file: File,
+    path: PathBuf,
+}
+
+impl FolderHints {
+    pub(super) fn of(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), own: None, pid: std::process::id() }
+    }
+
+    /// A name that was never used before.
+    fn fresh(&self) -> io::Result<PathBuf> {
+        let random = getrandom::u64().map_err(io::Error::other)?;
+        Ok(self.folder.join(format!("{PREFIX}{random:016x}")))
+    }
+
+    /// The files that there are.
+    fn paths(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let ours = |entry: &std::fs::DirEntry| {
+            entry.file_name().to_string_lossy().starts_with(PREFIX)
+                && entry.file_type().is_ok_and(|kind| kind.is_file())
+        };
+        entries.filter(ours).map(|entry| entry.path()).collect()
+    }
+
+    /// Removes those of processes that ended.
+    fn sweep(&self) {
+        let own = self.own.as_ref().map(|own| &own.path);
+        for path in self.paths() {
+            if Some(&path) == own {
+                continue;
+            }
+            let Ok(file) = File::open(&path) else { continue };
+            if file.try_lock().is_ok() {
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+    }
+
+    fn own(&mut self) -> Option<&mut Own> {
+        self.own.as_mut().filter(|_| self.pid == std::process::id())
+    }
+}
+
+/// Bytes between two holes of an image: a filesystem's block.
+const BLOCK: usize = 4096;
+
+impl Hints for FolderHints {
+    fn all(&self, most: u64) -> Vec<Vec<u8>> {
+        let read = |path: PathBuf| {
+            let mut image = Vec::new();
+            File::open(path).and_then(|file| file.take(most).read_to_end(&mut image)).ok().map(|_| image)
+        };
+        self.paths().into_iter().filter_map(read).collect()
+    }
+
+    fn begin(&mut self, image: &[u8]) -> io::Result<()> {
+        let path = self.fresh()?;
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        file.try_lock()?;
+        file.set_len(image.len() as u64)?;
+        for (offset, block) in (0..).step_by(BLOCK).zip(image.chunks(BLOCK)) {
+            if block.iter().any(|byte| *byte != 0) {
+                file.write_all_at(block, offset)?;
+            }
+        }
+        file.sync_all()?;
+        self.own = Some(Own { file, path });
+        self.sweep();
+        Ok(())
+    }
+
+    fn note(&mut self, part: &[u8], offset: u64) {
+        let renamed = self.fresh();
+        let Some(own) = self.own() else { return };
+        // A hint, so whether it can be written or renamed does not matter.
+        let _ = own.file.write_all_at(part, offset);
+        if let Ok(path) = renamed
+            && std::fs::rename(&own.path, &path).is_ok()
+        {
+            own.path = path;
+        }
+    }
+
+    fn sync(&mut self) {
+        if let Some(own) = self.own() {
+            let _ = own.file.sync_data();
+        }
+    }
+}

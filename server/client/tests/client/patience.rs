@@ -1,0 +1,145 @@
+//! A call that gives up, and what goes on without it.
+
+use std::time::Duration;
+
+use xuid_client::{Client, ClientError, Options, Order, PrefetchOptions, PrefetchStats};
+use xuid_protocol::{Bulk, reply_id, reply_ping};
+
+use crate::fake::{Asked, Fake, Peer, quick, soon};
+use crate::mill::until;
+
+const HOUR: Duration = Duration::from_hours(1);
+
+type Call = tokio::task::JoinHandle<Result<u64, ClientError>>;
+
+/// A call in flight, and its request.
+async fn in_flight(client: &Client, peer: &mut Peer) -> (Call, u64) {
+    let client = client.clone();
+    let call = tokio::spawn(async move { client.next(Order::Fresh).await });
+    (call, peer.expect(Asked::Next(Order::Fresh)).await)
+}
+
+/// Ids may be this old, which is what a refill waits for.
+fn hasty() -> PrefetchOptions {
+    PrefetchOptions::new().max_age(Duration::from_millis(20)).wait(HOUR)
+}
+
+/// Several refills were given up.
+fn gave_up(stats: PrefetchStats) -> bool {
+    stats.failed_refills >= 5
+}
+
+#[tokio::test]
+async fn the_impatience_of_a_prefetch_ends_no_call_but_its_own() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let (call, request_id) = in_flight(&client, &mut peer).await;
+    let source = client.prefetch(hasty()).unwrap();
+    // Nothing is answered for many times the age.
+    until(|| gave_up(source.stats())).await;
+    assert!(client.is_connected() && !fake.has_caller().await);
+    peer.send(|out| reply_id(out, request_id, 1)).await;
+    assert_eq!(soon(call).await.unwrap().unwrap(), 1);
+    // Late runs find nobody, and the next calls their own replies.
+    let script = async {
+        loop {
+            let (request_id, asked) = peer.ask().await.unwrap();
+            match asked {
+                Asked::Runs(bulk) => peer.send_runs(request_id, 1_000, bulk.count).await.unwrap(),
+                Asked::Next(_) => return peer.send(|out| reply_id(out, request_id, 2)).await,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
+    assert_eq!(next.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_only_waited_for_room_ends_alone() {
+    let fake = Fake::start(1).await;
+    let options = quick().max_in_flight(1).timeout(Duration::from_millis(50));
+    let (client, mut peer) = fake.pair(options).await;
+    let minute = Duration::from_mins(1);
+    let long = tokio::spawn({
+        let client = client.clone();
+        async move { client.array(1, Order::Any, minute).await }
+    });
+    let request_id = peer.expect(Asked::Array(Bulk::new(1, Order::Any, minute))).await;
+    for _ in 0..3 {
+        let error = soon(client.next(Order::Any)).await.unwrap_err();
+        assert!(matches!(error, ClientError::Timeout { .. }), "{error:?}");
+    }
+    peer.send(|out| {
+        let mut writer = xuid_protocol::ArrayWriter::begin(out, request_id, 1);
+        writer.run(7, 1);
+        writer.finish();
+    })
+    .await;
+    assert_eq!(soon(long).await.unwrap().unwrap(), [7]);
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(8)) }).await;
+    assert_eq!(next.unwrap(), 8, "what was never sent is not asked for");
+}
+
+#[tokio::test]
+async fn a_reply_that_comes_after_its_call_gave_up_finds_nobody_and_gives_its_room_back() {
+    let fake = Fake::start(1).await;
+    let options = quick().max_in_flight(2).timeout(Duration::from_millis(300));
+    let (client, mut peer) = fake.pair(options).await;
+    let (late, request_id) = in_flight(&client, &mut peer).await;
+    // The server is slow with one and quick with others: that is no silence.
+    while !late.is_finished() {
+        let script = async {
+            let ping = peer.expect(Asked::Ping(vec![1])).await;
+            peer.send(|out| reply_ping(out, ping, &[1])).await;
+        };
+        let (pong, ()) = soon(async { tokio::join!(client.ping(&[1]), script) }).await;
+        pong.unwrap();
+    }
+    assert!(matches!(late.await.unwrap(), Err(ClientError::Timeout { .. })));
+    peer.send(|out| reply_id(out, request_id, 1_000)).await;
+    let ((a, one), (b, two)) = (in_flight(&client, &mut peer).await, in_flight(&client, &mut peer).await);
+    peer.send(|out| reply_id(out, two, 2)).await;
+    peer.send(|out| reply_id(out, one, 1)).await;
+    assert_eq!((soon(a).await.unwrap().unwrap(), soon(b).await.unwrap().unwrap()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_silent_server_is_left_even_if_no_caller_had_the_patience_to_find_out() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick().timeout(Duration::from_millis(100))).await;
+    let (call, _) = in_flight(&client, &mut peer).await;
+    call.abort();
+    peer.expect_end().await;
+    assert!(!client.is_connected());
+}
+
+#[tokio::test]
+async fn a_connection_without_requests_may_be_silent_for_as_long_as_it_likes() {
+    let fake = Fake::start(1).await;
+    let timeout = Duration::from_millis(150);
+    let (client, mut peer) = fake.pair(quick().timeout(timeout)).await;
+    for id in 0..3 {
+        let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(id)) }).await;
+        assert_eq!(next.unwrap(), id);
+        tokio::time::sleep(timeout * 2).await;
+        assert!(client.is_connected());
+    }
+    assert!(!fake.has_caller().await);
+}
+
+#[tokio::test]
+async fn a_prefetch_leaves_a_silent_server_for_another_one_and_calls_in_flight_are_still_answered() {
+    let (a, b) = (Fake::start(1).await, Fake::start(1).await);
+    let connect = Client::connect_any([a.addr, b.addr], Options::new());
+    let (client, mut at_a, _) = soon(async { tokio::join!(connect, a.greet(), b.greet()) }).await;
+    let client = client.unwrap();
+    let (call, request_id) = in_flight(&client, &mut at_a).await;
+    let source = client.prefetch(hasty()).unwrap();
+    let mut ids = source.ids();
+    let script = async { b.greet().await.serve_runs(500).await };
+    let (next, _) = soon(async { tokio::join!(ids.next(), script) }).await;
+    assert_eq!(next.unwrap(), 500);
+    at_a.send(|out| reply_id(out, request_id, 1)).await;
+    assert_eq!(soon(call).await.unwrap().unwrap(), 1);
+}
