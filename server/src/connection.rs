@@ -279,7 +279,7 @@ impl<'s> Connection<'s> {
                 Ok(count.max(1))
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
-                self.inbox.leave();
+                self.inbox.park();
                 Ok(0)
             }
             Err(error) => Err(error.into()),
@@ -292,7 +292,7 @@ async fn read(reader: &mut ReadHalf<'_>, inbox: &mut Inbox, least: usize) -> io:
     poll_fn(|context| {
         let read = pin!(reader.read_buf(inbox.room(least))).poll(context);
         if read.is_pending() {
-            inbox.leave();
+            inbox.park();
         }
         read
     })

@@ -1,10 +1,10 @@
 //! The two buffers of a connection. Both are bounded and reused.
 //!
 //! # Invariants
-//! - I1 a buffer in which nothing is has no memory: it took what its thread had to spare, and gave it back. Most
-//!   requests are answered as soon as they are read, and most replies are written as soon as they are made. So all
-//!   connections of a thread use the same few pages, which stay in that core's cache, and a thousand quiet connections
-//!   cost nothing, whatever they did before.
+//! - I1 a buffer in which nothing is has no memory: it took what its thread had to spare, and gave it back. Half a frame
+//!   that waits for its other half has as many bytes as it needs. Most requests are answered as soon as they are read,
+//!   and most replies are written as soon as they are made. So all connections of a thread use the same few pages, which
+//!   stay in that core's cache, and a thousand quiet connections cost nothing, whatever they did before.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
@@ -62,21 +62,35 @@ impl Inbox {
     pub(crate) fn consume(&mut self, count: usize) {
         self.at += count;
         debug_assert!(self.at <= self.bytes.len());
-        self.leave();
+        if self.at == self.bytes.len() {
+            self.leave();
+        }
     }
 
-    /// Gives the memory back, unless something is there.
-    pub(crate) fn leave(&mut self) {
-        if self.at == self.bytes.len() {
-            self.at = 0;
-            self.bytes.clear();
-            give_back(&mut self.bytes, &SPARE_INBOX);
+    /// Gives the memory back. What is there is lost.
+    fn leave(&mut self) {
+        self.at = 0;
+        self.bytes.clear();
+        give_back(&mut self.bytes, &SPARE_INBOX);
+    }
+
+    /// Nothing comes for the time being: gives the memory back, and keeps half a frame in as many bytes as it has.
+    pub(crate) fn park(&mut self) {
+        let rest = self.rest().to_vec();
+        if rest.len() < self.bytes.capacity() {
+            self.leave();
+            self.bytes = rest;
         }
     }
 
     /// Room to read into, behind what is there: at least `least` bytes in all. What was consumed is dropped.
     pub(crate) fn room(&mut self, least: usize) -> &mut Vec<u8> {
-        borrow(&mut self.bytes, &SPARE_INBOX);
+        if self.bytes.capacity() < least {
+            let parked = std::mem::take(&mut self.bytes);
+            borrow(&mut self.bytes, &SPARE_INBOX);
+            self.bytes.extend_from_slice(&parked[self.at..]);
+            self.at = 0;
+        }
         if self.at > 0 {
             self.bytes.drain(..self.at);
             self.at = 0;
@@ -100,7 +114,6 @@ impl Inbox {
 impl Drop for Inbox {
     /// What was not understood never will be; the memory is of use to others.
     fn drop(&mut self) {
-        self.at = self.bytes.len();
         self.leave();
     }
 }
@@ -205,6 +218,20 @@ mod tests {
         inbox.consume(6);
         inbox.room(64).extend_from_slice(b"-rest");
         assert_eq!(inbox.rest(), b"half-rest");
+    }
+
+    #[test]
+    fn half_a_frame_that_waits_keeps_no_more_memory_than_it_has_bytes() {
+        let mut inbox = Inbox::default();
+        inbox.room(65_536).extend_from_slice(b"whole-half");
+        inbox.consume(6);
+        inbox.park();
+        assert_eq!((inbox.rest(), inbox.bytes.capacity()), (&b"half"[..], 4));
+        let mut other = Inbox::default();
+        assert_eq!(other.room(64).capacity(), 65_536, "the memory is there for others");
+        other.park();
+        inbox.room(64).extend_from_slice(b"-rest");
+        assert_eq!((inbox.rest(), inbox.bytes.capacity()), (&b"half-rest"[..], 65_536));
     }
 
     #[test]

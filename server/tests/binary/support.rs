@@ -68,6 +68,11 @@ impl Server {
         Self { child, addr, admin }
     }
 
+    /// One that was started elsewhere, and is where it was told to be.
+    pub(crate) fn of(child: Child, addr: SocketAddr, admin: SocketAddr) -> Self {
+        Self { child, addr, admin }
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(status.unwrap().success());

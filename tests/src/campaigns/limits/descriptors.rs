@@ -13,7 +13,7 @@ use crate::{Client, Ledger, Order, Rng, clock};
 const WORDS: &[&str] = &["oo many open files", "os error 24"];
 /// The server looks again for a free descriptor every 200 ms.
 const RECOVERED: Duration = Duration::from_secs(5);
-/// A start takes some 24 of them.
+/// A start takes some 28 of them.
 const FEWEST: u64 = 6;
 const MORE: u64 = 50;
 
