@@ -84,13 +84,15 @@ pub struct Wasted {
     pub grant: u64,
     /// Dropped because the clock stepped as it does when a machine is resumed from a snapshot.
     pub step: u64,
+    /// In the hands of the producer when it panicked.
+    pub panic: u64,
 }
 
 impl Wasted {
     /// All causes together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.thread + self.expired + self.trimmed + self.spill + self.grant + self.step
+        self.thread + self.expired + self.trimmed + self.spill + self.grant + self.step + self.panic
     }
 }
 
