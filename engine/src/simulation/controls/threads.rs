@@ -18,7 +18,7 @@ use crate::simulation::fuse::{Armed, Blow, Fuse, FusedClock, FusedStorage, Point
 use crate::simulation::history::{BEGIN, MS, SECOND};
 use crate::simulation::life::open_spill;
 use crate::tenure::Window;
-use crate::{Engine, Layout, stock};
+use crate::{Engine, Layout, Order, stock};
 
 fn engine() -> (Assembly, Arc<Fuse>, Arc<Time>) {
     let time = Time::new(BEGIN);
@@ -157,4 +157,17 @@ fn what_a_turn_had_in_its_hands_when_it_panicked_is_waste_and_is_counted() {
     engine.publish();
     let after = figures("after the stop");
     assert_eq!((after.wasted.panic, after.held.total()), (stats.wasted.panic, 0), "{after:#?}");
+}
+
+/// What a call for fresh ids passes by is set aside, and waits there for the producer.
+#[test]
+fn what_a_fresh_call_passes_by_is_held_at_once() {
+    let (assembly, _, time) = engine();
+    let engine = Engine::new(assembly.shared.clone(), Vec::new());
+    time.pass(300 * MS);
+    let mut runs = Vec::new();
+    engine.try_runs(5, Order::Fresh, &mut runs).unwrap();
+    let stats = engine.stats();
+    assert!(stats.held.reserve >= 280 * 4_096, "{stats:#?}");
+    assert_eq!((stats.issued, stats.served.minter, stats.moving()), (5, 5, 0), "{stats:#?}");
 }
