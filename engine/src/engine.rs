@@ -300,10 +300,10 @@ impl Engine {
         report::stats(&self.shared)
     }
 
-    /// Counts what this thread was issued so far. A call of [`next_id`](Self::next_id) that finds its run in hand counts
-    /// nothing: what it returned is counted when the thread has used up its run, at its first call after a second, at
-    /// its end, and here. A thread that stops calling and lives on calls this where figures shall be exact without
-    /// waiting for its end. It costs some nanoseconds, and the rest of the run stays in hand, if it is not void.
+    /// Counts what this thread was issued so far. A call that finds its ids in the thread's run counts nothing: what it
+    /// returned is counted when the thread has used up its run, at its first call after a second, at its end, and here. A
+    /// thread that stops calling and lives on calls this where figures shall be exact without waiting for its end. It costs
+    /// some nanoseconds, and the rest of the run stays in hand, if it is not void.
     ///
     /// A [`Handle`] counts by itself: see [`Handle::publish`].
     pub fn publish(&self) {

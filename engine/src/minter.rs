@@ -79,6 +79,8 @@ pub(crate) struct Minter {
     pub(crate) minted: u64,
     /// Of those, ids that were too old.
     pub(crate) expired: u64,
+    /// Of those, ids that were passed to the producer, callers' cuts being the rest.
+    pub(crate) passed: u64,
 }
 
 /// What is left to do after the seal.
@@ -106,6 +108,7 @@ impl Minter {
             ages,
             minted: 0,
             expired: 0,
+            passed: 0,
         }
     }
 
@@ -174,7 +177,7 @@ impl Minter {
         }
         self.count(&past);
         self.lanes.push(lane);
-        past
+        self.pass(past)
     }
 
     /// A further window of a lane that is held.
@@ -192,7 +195,13 @@ impl Minter {
     }
 
     fn count(&mut self, extents: &[Extent]) {
-        self.minted += extents.iter().map(Extent::ids).sum::<u64>();
+        self.minted += ids(extents);
+    }
+
+    /// Land goes to the producer.
+    fn pass(&mut self, extents: Vec<Extent>) -> Vec<Extent> {
+        self.passed += ids(&extents);
+        extents
     }
 
     /// Land that may be cut now, in ids.
@@ -337,14 +346,14 @@ impl Minter {
     /// All land that elapsed (every tick before now) and all that was set aside. For the producer.
     pub(crate) fn elapsed(&mut self, now: &Now) -> Vec<Extent> {
         let mut out = std::mem::take(&mut self.aside);
-        let Some(tick) = now.tick.filter(|_| !self.sealed) else { return out };
+        let Some(tick) = now.tick.filter(|_| !self.sealed) else { return self.pass(out) };
         let before = out.len();
         self.drop_stale(tick);
         for lane in &mut self.lanes {
             lane.skip_to(&self.layout, tick, 0, |extent| out.push(extent));
         }
         self.count(&out[before..]);
-        out
+        self.pass(out)
     }
 
     /// The clock went back and windows of other workers were taken: E goes to the wall, every lane ends. Returns
@@ -362,12 +371,13 @@ impl Minter {
 
     /// How many ids were set aside and not collected yet.
     pub(crate) fn aside_ids(&self) -> u64 {
-        self.aside.iter().map(Extent::ids).sum()
+        ids(&self.aside)
     }
 
     /// What was set aside and not collected yet.
     pub(crate) fn take_aside(&mut self) -> Vec<Extent> {
-        std::mem::take(&mut self.aside)
+        let aside = std::mem::take(&mut self.aside);
+        self.pass(aside)
     }
 
     /// Ends every lane without handing anything back: what was granted may be in another copy of this process.
@@ -392,6 +402,10 @@ impl Minter {
         self.count(&extents[before..]);
         self.sealed = true;
         let release = self.lanes.drain(..).map(|lane| (lane.worker, lane.untouched())).collect();
-        Sealed { extents, release }
+        Sealed { extents: self.pass(extents), release }
     }
+}
+
+fn ids(extents: &[Extent]) -> u64 {
+    extents.iter().map(Extent::ids).sum()
 }

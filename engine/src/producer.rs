@@ -29,8 +29,10 @@ use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK};
 use crate::shared::Shared;
 use crate::sync::lock;
 
+mod ledger;
 mod upkeep;
 
+use ledger::Ledger;
 pub(crate) use upkeep::{FEW_DAYS, Upkeep, UpkeepTally, days_left, explain};
 
 const SECOND: u64 = 1_000_000_000;
@@ -49,6 +51,7 @@ pub(crate) struct Producer {
     jobs: Sender<Job>,
     done: Receiver<Done>,
     upkeep: Upkeep,
+    ledger: Ledger,
     next_turnover: u64,
     burst_until: u64,
 }
@@ -62,7 +65,8 @@ impl Producer {
         upkeep: Upkeep,
     ) -> Self {
         let boot = shared.clock.read().boot;
-        Self { shared, reserve, jobs, done, upkeep, next_turnover: boot + SECOND, burst_until: 0 }
+        let ledger = Ledger::default();
+        Self { shared, reserve, jobs, done, upkeep, ledger, next_turnover: boot + SECOND, burst_until: 0 }
     }
 
     /// Turns until the engine closes, then does the clean stop.
@@ -91,6 +95,7 @@ impl Producer {
                     );
                 });
                 self.shared.panics.add(1);
+                self.count_lost();
             }
         }
         self.finish();
@@ -135,8 +140,10 @@ impl Producer {
         })
     }
 
-    /// After a panic in a turn: who had asked may ask again, and what the turn counted is told. Returns when to go on.
-    pub(crate) fn stumbled(&self) -> Duration {
+    /// After a panic in a turn: who had asked may ask again, and what the turn counted, and lost, is told. Returns when to
+    /// go on.
+    pub(crate) fn stumbled(&mut self) -> Duration {
+        self.count_lost();
         self.publish();
         if !Guard::PanicAnswers.is_out() {
             (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
@@ -156,7 +163,7 @@ impl Producer {
         }
         self.upkeep.watch(&mut gate, &now, steps, &self.jobs);
         gate.coming = self.upkeep.is_asking(&gate);
-        for run in shared.returns.take() {
+        for run in self.ledger.returned(shared.returns.take()) {
             self.reserve.hand.push_run(run);
         }
         let mut woken = Vec::new();
@@ -195,6 +202,7 @@ impl Producer {
             self.send(job);
         }
         self.publish();
+        self.check_ledger();
         self.pause(&now, waiting)
     }
 
@@ -246,14 +254,14 @@ impl Producer {
 
     /// Gives ids to those who wait: fresh land first, then the reserve.
     fn serve(&mut self, gate: &mut Gate, now: &Now) -> Service {
-        let (shared, reserve) = (&self.shared, &mut self.reserve);
+        let (shared, reserve, ledger) = (&self.shared, &mut self.reserve, &self.ledger);
         let stride = shared.layout.stride();
         let tick = now.tick.unwrap_or(0);
         let mut unswept = 0..PARTITIONS;
         gate.serve(now, &shared.counters.tickets_in, |minter, most| {
             loop {
                 if let Some(run) = reserve.hand.take(most, stride) {
-                    return Some((run, Tier::Queue));
+                    return Some((ledger.to_ticket(run), Tier::Queue));
                 }
                 if let Some(block) = shared.pop_queue() {
                     reserve.hand.push_run(block.into_run());
@@ -261,9 +269,9 @@ impl Producer {
                     return Some((run, Tier::Minter));
                 } else if let Some(partition) = unswept.next() {
                     // Blocks may lie where the walks of those who wait do not lead.
-                    shared.ring.sweep(partition, |block| reserve.hand.push_run(block.into_run()));
+                    ledger.sweep(&shared.ring, partition, |run| reserve.hand.push_run(run));
                 } else {
-                    return Some((reserve.run(tick, most)?, Tier::Reserve));
+                    return Some((ledger.to_ticket(reserve.run(tick, most)?), Tier::Reserve));
                 }
             }
         })
@@ -272,6 +280,7 @@ impl Producer {
     /// Counts what a service did and takes back what came of it. Returns who is to be woken.
     fn account(&mut self, service: Service) -> Vec<Waker> {
         self.shared.counters.tickets_out.add(service.out);
+        self.ledger.from_tickets.add(service.out);
         for run in service.back {
             self.reserve.hand.push_run(run);
         }
@@ -292,7 +301,7 @@ impl Producer {
             sweep(block.into_run());
         }
         for partition in 0..PARTITIONS {
-            self.shared.ring.sweep(partition, |block| sweep(block.into_run()));
+            self.ledger.sweep(&self.shared.ring, partition, &mut sweep);
         }
         // The newest second stays in memory, as far as the ring holds it.
         let youngest = tick.saturating_sub(layout.ticks_in_ns(SECOND)) * layout.stride();
@@ -334,18 +343,19 @@ impl Producer {
             if !Guard::AnswerFirst.is_out() {
                 shared.ring.answer(partition);
             }
-            let reserve = &mut self.reserve;
+            let (reserve, ledger) = (&mut self.reserve, &self.ledger);
             // In a burst past the queue, which then is there for those who find the ring empty: going through it, each
             // block would meet them at both its ends.
             let refilled = shared.ring.refill(partition, || {
                 let direct = if burst { reserve.block(tick, burst, longest) } else { None };
-                direct.or_else(|| shared.pop_queue())
+                direct.or_else(|| shared.pop_queue()).map(|block| ledger.to_ring(block))
             });
             if Guard::AnswerFirst.is_out() {
                 shared.ring.answer(partition);
             }
             if let Some(block) = refilled.left_over {
-                self.reserve.hand.push_run(block.into_run());
+                ledger.from_ring.add(u64::from(block.len()));
+                reserve.hand.push_run(block.into_run());
             }
             if refilled.blocks > 0 {
                 shared.count_refill();
@@ -379,17 +389,20 @@ impl Producer {
         if !Guard::LeapDropsHands.is_out() {
             self.shared.void_hands();
         }
-        let reserve = &mut self.reserve;
+        let (reserve, ledger) = (&mut self.reserve, &self.ledger);
         while !Guard::LeapDropsQueue.is_out()
             && let Some(block) = self.shared.pop_queue()
         {
             reserve.hand.push_run(block.into_run());
         }
         for partition in (0..PARTITIONS).filter(|_| !Guard::LeapDropsRing.is_out()) {
-            self.shared.ring.sweep(partition, |block| reserve.hand.push_run(block.into_run()));
+            ledger.sweep(&self.shared.ring, partition, |run| reserve.hand.push_run(run));
         }
         if !Guard::LeapDropsReturns.is_out() {
-            self.shared.returns.take().into_iter().for_each(|run| reserve.hand.push_run(run));
+            ledger
+                .returned(self.shared.returns.take())
+                .into_iter()
+                .for_each(|run| reserve.hand.push_run(run));
         }
         if !Guard::LeapDropsAside.is_out() {
             gate.minter.take_aside().into_iter().for_each(|extent| reserve.hand.push(extent));
@@ -442,12 +455,12 @@ impl Producer {
         let woken = self.account(service);
         let mut pieces = sealed.extents;
         let mut keep = |run: Run| pieces.push(run.into_extent());
-        shared.returns.close().into_iter().for_each(&mut keep);
+        self.ledger.returned(shared.returns.close()).into_iter().for_each(&mut keep);
         while let Some(block) = shared.pop_queue() {
             keep(block.into_run());
         }
         for partition in 0..PARTITIONS {
-            shared.ring.sweep(partition, |block| keep(block.into_run()));
+            self.ledger.sweep(&shared.ring, partition, &mut keep);
         }
         // After the sweeps: whoever was quick enough to take a block since the close has one id of it.
         if !Guard::StopVoidsAgain.is_out() {
@@ -460,6 +473,7 @@ impl Producer {
             self.send(Job::Release { worker, from });
         }
         self.publish();
+        self.check_ledger();
         wake(woken);
     }
 }

@@ -58,6 +58,7 @@ pub(crate) struct ReserveTally {
     pub(crate) wasted_spill: u64,
     pub(crate) wasted_grant: u64,
     pub(crate) wasted_step: u64,
+    pub(crate) wasted_panic: u64,
     pub(crate) granted_extents: u64,
     pub(crate) damaged: u64,
     pub(crate) refused: u64,

@@ -7,11 +7,12 @@
 //! up to `minted`, and what moved meanwhile is seen twice or not at all: [`Stats::moving`] is that difference.
 //! `minted + replayed` is never less than `issued + spilled + wasted`.
 //!
-//! **What lags.** What a thread was given by [`Engine::next_id`](crate::Engine::next_id) is counted when its run is used up,
-//! at its first call after a second, when the thread ends, and when it calls
-//! [`Engine::publish`](crate::Engine::publish); until then it counts as held by a thread. A [`Handle`](crate::Handle)
-//! is the same, and is dropped instead of ending. So `issued` is exact once each thread that called has done one of
-//! these. All other calls are counted before they return. What the producer does is told at the end of each of its turns.
+//! **What lags.** What a thread was given out of the run in its hand (by `next_id`, `try_next_id` and `fill`) is counted when
+//! the run is used up, at the thread's first call after a second, when it ends, when it calls
+//! [`Engine::publish`](crate::Engine::publish), and when it stops the engine; until then it counts as held by a thread. A
+//! [`Handle`](crate::Handle) is the same, and is dropped instead of ending. So `issued` is exact once each thread that
+//! called has done one of these. All else is counted before the call returns. What the producer does is told at the end
+//! of each of its turns.
 
 mod latency;
 
@@ -84,13 +85,15 @@ pub struct Wasted {
     pub grant: u64,
     /// Dropped because the clock stepped as it does when a machine is resumed from a snapshot.
     pub step: u64,
+    /// In the hands of the producer when it panicked.
+    pub panic: u64,
 }
 
 impl Wasted {
     /// All causes together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.thread + self.expired + self.trimmed + self.spill + self.grant + self.step
+        self.thread + self.expired + self.trimmed + self.spill + self.grant + self.step + self.panic
     }
 }
 

@@ -154,6 +154,7 @@ pub(crate) fn account(stats: &Stats) -> Result<()> {
             "spill": wasted.spill,
             "grant": wasted.grant,
             "step": wasted.step,
+            "panic": wasted.panic,
         },
         "held": stats.held.total(),
     });

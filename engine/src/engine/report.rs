@@ -46,6 +46,7 @@ pub(super) fn stats(shared: &Shared) -> Stats {
             spill: reserve.wasted_spill + shared.returns.wasted(),
             grant: reserve.wasted_grant,
             step: reserve.wasted_step,
+            panic: reserve.wasted_panic,
         },
         held: Held { reserve: gauges.held + aside + held.reserve, ..held },
         served,

@@ -51,8 +51,6 @@ pub(super) struct Node {
     pub(super) closing: bool,
     /// A process was killed in the middle of a write or sync, and the machine runs on.
     pub(super) cut_off: bool,
-    /// The producer panicked in this life, and what it had in its hands is lost and not counted.
-    unaccounted: bool,
     pub(super) chance: Chance,
 }
 
@@ -92,7 +90,6 @@ impl Node {
             drained: 0,
             closing: false,
             cut_off: false,
-            unaccounted: false,
             chance: chance.fork(),
         }
     }
@@ -104,7 +101,7 @@ impl Node {
     /// A process begins. It may be killed while it does, or find a registry that cannot be opened.
     pub(super) fn start(&mut self) {
         // Whoever begins again does so on a machine that ran on.
-        (self.unaccounted, self.cut_off) = (false, false);
+        self.cut_off = false;
         self.fuse = Fuse::new(self.exchange.time.clone(), self.next_blow.take());
         let identity = (Token(self.chance.bytes()), format!("node {}", self.number));
         let (disk, spill) = (RefCell::new(self.disk.take()), SpillId::from_bytes(self.chance.bytes()));
@@ -156,7 +153,6 @@ impl Node {
             }
             Err(payload) if payload.is::<Panicked>() => {
                 life.stumble(&self.exchange.time);
-                self.unaccounted = true;
                 self.life = Some(life);
                 self.summary.trouble("panics of a producer", 1);
                 None
@@ -267,11 +263,8 @@ impl Node {
         self.leave_seats();
     }
 
-    /// Its sums, which do not add up where an id that came is known to be missing from them.
+    /// Its sums, what a panic cost among them.
     fn check_account(&mut self, life: &Life) {
-        if self.unaccounted {
-            return;
-        }
         if let Err(why) = life.account() {
             let node = self.number;
             lock(&self.exchange.oracle).wrong(|| format!("node {node} {why}"));

@@ -136,6 +136,7 @@ impl Summary {
             ("spill", wasted.spill),
             ("grant", wasted.grant),
             ("step", wasted.step),
+            ("panic", wasted.panic),
         ] {
             self.waste(cause, ids);
         }

@@ -55,7 +55,8 @@ fn ids(stats: &Stats) -> Vec<Family> {
         ),
         counter_by(
             "xuid_wasted_ids",
-            "Ids that nobody will ever get",
+            "Ids that nobody will ever get, by cause: the rest of a thread's run, too old, scraps, a spill that failed, granted and \
+             not to be read, a leap of the clock, a panic",
             "cause",
             &[
                 ("thread", wasted.thread),
@@ -64,6 +65,7 @@ fn ids(stats: &Stats) -> Vec<Family> {
                 ("spill", wasted.spill),
                 ("grant", wasted.grant),
                 ("step", wasted.step),
+                ("panic", wasted.panic),
             ],
         ),
         family(

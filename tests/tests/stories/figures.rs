@@ -20,7 +20,12 @@ const SECOND: u64 = 4_096_000;
 
 /// The sum of the samples of one name.
 fn sum(page: &Metrics, name: &str) -> i64 {
-    page.sum(&[name]) as i64
+    sum_of(page, &[name])
+}
+
+/// The sum of the samples with all of these words. Sums of ids are exact up to 2^53.
+fn sum_of(page: &Metrics, words: &[&str]) -> i64 {
+    page.sum(words) as i64
 }
 
 /// What a client got.
@@ -199,7 +204,7 @@ impl Watch<'_> {
             let held = page.sum(&["xuid_held_ids", tier]);
             ensure!(held >= 0.0 && held <= most as f64, "{tier} holds {held}");
         }
-        let moving = page.sum(&["xuid_held_ids", "moving"]).abs() as u64;
+        let moving = sum_of(&page, &["xuid_held_ids", "moving"]).unsigned_abs();
         ensure!(moving <= 4 * SECOND, "{moving} moved while they were read:\n{}", page.show("_ids"));
         for (name, value) in page.counters() {
             let was = before.as_ref().and_then(|before| before.value(name)).unwrap_or(0.0);
@@ -259,7 +264,7 @@ fn every_id_is_accounted_for(threads: &str) -> Result<()> {
     let server = serve.arg("--threads").arg(threads).env("XUID_WAIT", "5ms").start()?;
     let watch = Watch { server: &server, pages: AtomicU64::new(0), most_moving: AtomicU64::new(0) };
     let (over, mut ledger) = (AtomicBool::new(false), Ledger::default());
-    let (mixed, resets, lost) = thread::scope(|scope| {
+    let (mixed, resets, unread) = thread::scope(|scope| {
         let watching = scope.spawn(|| {
             let mut before = None;
             while !over.load(Relaxed) {
@@ -275,7 +280,7 @@ fn every_id_is_accounted_for(threads: &str) -> Result<()> {
             let before = watch.at_rest()?;
             let counted = sum(&before, "xuid_replied_ids_total");
             ensure!(
-                counted as u64 == mixed.received + mixed.on_way,
+                counted.cast_unsigned() == mixed.received + mixed.on_way,
                 "{counted} in replies: {}",
                 mixed.said()
             );
@@ -286,9 +291,9 @@ fn every_id_is_accounted_for(threads: &str) -> Result<()> {
                 Ok(server.metrics()?.sum(&["xuid_connections_open"]) == 0.0)
             })?;
             let after = sum(&watch.at_rest()?, "xuid_replied_ids_total");
-            let lost = u64::try_from(after - counted - resets.received as i64)?;
-            ensure!(resets.received + lost <= asked, "{lost} of {asked} on their way: {}", resets.said());
-            anyhow::Ok((mixed, resets, lost))
+            let unread = u64::try_from(after - counted - resets.received.cast_signed())?;
+            ensure!(resets.received + unread <= asked, "{unread} of {asked} on their way: {}", resets.said());
+            anyhow::Ok((mixed, resets, unread))
         })();
         over.store(true, Relaxed);
         let watched = watching.join().map_err(|_| anyhow::anyhow!("the watch panicked"))?;
@@ -303,16 +308,16 @@ fn every_id_is_accounted_for(threads: &str) -> Result<()> {
     let of = |key: &str| of_last_line(&log, key);
     let got = [&mixed, &resets, &last].map(|got| got.received + got.on_way).iter().sum::<u64>();
     println!(
-        "figures: {threads} threads: mixed {}; reset {}, and {lost} unread; at the stop {}; {pages} pages, at most {moving} \
+        "figures: {threads} threads: mixed {}; reset {}, and {unread} unread; at the stop {}; {pages} pages, at most {moving} \
          moving",
         mixed.said(),
         resets.said(),
         last.said()
     );
     ensure!(
-        mixed.refusals > 0 && mixed.on_way > 0 && last.on_way + last.refusals > 0 && lost > 0 && pages > 20
+        mixed.refusals > 0 && mixed.on_way > 0 && last.on_way + last.refusals > 0 && unread > 0 && pages > 20
     );
-    ensure!(of("issued")? == (got + lost + 1) as i64, "{got} and {lost} and the banner's\n{log}");
+    ensure!(of("issued")? == (got + unread + 1).cast_signed(), "{got} and {unread} and the banner's\n{log}");
     let (came, gone) = (of("minted")? + of("replayed")?, of("issued")? + of("spilled")? + of("wasted")?);
     ensure!(came == gone && of("held")? == 0, "came {came}, gone {gone}\n{log}");
     Ok(())

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use xuid_spill::{MemoryStorage, SpillId, Storage};
+
 use super::only_without;
 use crate::builder::{Assembly, assemble};
 use crate::clock::{Clock, Supervisor};
@@ -12,10 +14,11 @@ use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::settings::Settings;
 use crate::simulation::clock::{SimClock, Time};
-use crate::simulation::fuse::{Armed, Fuse, FusedClock};
+use crate::simulation::fuse::{Armed, Blow, Fuse, FusedClock, FusedStorage, Point};
 use crate::simulation::history::{BEGIN, MS, SECOND};
+use crate::simulation::life::open_spill;
 use crate::tenure::Window;
-use crate::{Engine, Layout, stock};
+use crate::{Engine, Layout, Order, stock};
 
 fn engine() -> (Assembly, Arc<Fuse>, Arc<Time>) {
     let time = Time::new(BEGIN);
@@ -146,4 +149,63 @@ fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
         assert_eq!(stats.issued, seen.len() as u64);
         assert_eq!(stats.minted, stats.issued + stats.wasted.total(), "{stats:#?}");
     }
+}
+
+/// A turn that appends to the spill has the land of a second in its hands.
+#[test]
+fn what_a_turn_had_in_its_hands_when_it_panicked_is_waste_and_is_counted() {
+    let (time, layout) = (Time::new(BEGIN), Layout::default());
+    let floor = layout.tick_at_ns(BEGIN).unwrap();
+    let genesis = Genesis { cluster: ClusterId::from_bytes([1; 16]), layout, floor, workers: 1 };
+    let fuse = Fuse::new(time.clone(), None);
+    let clock = Arc::new(FusedClock { clock: SimClock::new(time.clone(), 77 * SECOND), fuse: fuse.clone() });
+    let wire = |storage: &MemoryStorage| -> Box<dyn Storage> {
+        Box::new(FusedStorage { storage: storage.clone(), fuse: fuse.clone() })
+    };
+    let assembly = assemble(
+        Box::new(MemoryRegistry::new(genesis)),
+        (Token([1; 16]), "test".into()),
+        |genesis, tenure| {
+            open_spill(&mut Some(MemoryStorage::new()), wire, SpillId::from_bytes([2; 16]), genesis, tenure)
+        },
+        Settings { slots: 16, ..Settings::default() },
+        clock,
+        |_| unreachable!("the worker is free"),
+    );
+    let Assembly { shared, mut producer, jobs: _jobs, .. } = assembly.unwrap();
+    let engine = Engine::new(shared.clone(), Vec::new());
+    let figures = |what: &str| {
+        let stats = engine.stats();
+        assert_eq!(stats.moving(), 0, "{what}: {stats:#?}");
+        stats
+    };
+    time.pass(1_500 * MS);
+    fuse.set_working(true);
+    fuse.arm(Some(Armed { point: Point::Spill, after: 0, blow: Blow::Panic }));
+    producer.turn_whatever_happens();
+    assert!(!fuse.take_fallen().is_empty(), "it did panic");
+    let stats = figures("after the panic");
+    assert!(stats.panics == 1 && stats.wasted.panic >= 400 * 4_096, "{stats:#?}");
+    assert_eq!(stats.spilled, 0);
+    time.pass(20 * MS);
+    producer.turn_whatever_happens();
+    assert!(engine.try_next_id().is_ok(), "it goes on");
+    shared.close();
+    producer.finish();
+    engine.publish();
+    let after = figures("after the stop");
+    assert_eq!((after.wasted.panic, after.held.total()), (stats.wasted.panic, 0), "{after:#?}");
+}
+
+/// What a call for fresh ids passes by is set aside, and waits there for the producer.
+#[test]
+fn what_a_fresh_call_passes_by_is_held_at_once() {
+    let (assembly, _, time) = engine();
+    let engine = Engine::new(assembly.shared.clone(), Vec::new());
+    time.pass(300 * MS);
+    let mut runs = Vec::new();
+    engine.try_runs(5, Order::Fresh, &mut runs).unwrap();
+    let stats = engine.stats();
+    assert!(stats.held.reserve >= 280 * 4_096, "{stats:#?}");
+    assert_eq!((stats.issued, stats.served.minter, stats.moving()), (5, 5, 0), "{stats:#?}");
 }

@@ -9,7 +9,7 @@
 pub struct PrefetchStats {
     /// Ids that came from servers.
     pub received: u64,
-    /// Ids handed out.
+    /// Ids handed out. What a handle hands out of a run is counted when it takes another run or is dropped.
     pub issued: u64,
     /// Ids that grew older than `max_age` before anybody wanted them.
     pub wasted_by_age: u64,
