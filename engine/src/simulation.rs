@@ -4,9 +4,9 @@
 //! one, whose nodes are processes of one host. Clocks step, stand, swing, drift and leap to 2040 and back; processes are
 //! stopped or killed between any two actions, and in the middle of any: at the nth reading of the clock, operation of the
 //! registry, or write or sync of a disk; disks fail, tear and rot, and lose what was not synced; answers and requests to the
-//! registry get lost, take long, or land late; it restarts, forgets who is alive, or is put back to an older copy of itself
-//! and fenced; nodes start again on the disk they left, or on an older copy of it, or of another's. Then clocks are right
-//! and faults end, and at the end everything is judged.
+//! registry get lost, take long, or land late, a claim and the look at what became of it, too; it restarts, forgets who is
+//! alive, or is put back to an older copy of itself and fenced; nodes start again on the disk they left, or on an older copy
+//! of it, or of another's. Then clocks are right and faults end, and at the end everything is judged.
 //!
 //! # What is checked
 //! - no id comes twice, over all nodes and lives, and neither is one issued from land that its node was not granted, nor

@@ -324,7 +324,7 @@ impl History {
             let node = &mut self.nodes[at];
             {
                 let mut end = lock(&node.end);
-                (end.state, end.ambush) = (State::Up, None);
+                (end.state, end.ambush, end.unread) = (State::Up, None, 0);
             }
             node.clock.disarm();
             node.clock.change(Change::Right);

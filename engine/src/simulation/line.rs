@@ -48,6 +48,8 @@ pub(super) enum Ambush {
     Rival,
     /// The node is stopped for so many nanoseconds.
     Stop(u64),
+    /// The next claim is lost, and so are so many readings after it.
+    Doubt(u32),
 }
 
 /// What the nodes' lines have in common.
@@ -223,6 +225,8 @@ impl Exchange {
 pub(super) struct End {
     pub(super) state: State,
     pub(super) ambush: Option<Ambush>,
+    /// So many readings get lost.
+    pub(super) unread: u32,
     /// The worker held last, which a process in the same place prefers.
     pub(super) last: Option<u32>,
     /// Workers this node announced as its own and has not taken back.
@@ -270,8 +274,12 @@ impl Line {
     fn read(&mut self) -> Result<&mut dyn Registry, ReadError> {
         self.fuse.pass(Point::Registry);
         self.travel();
+        let lost = {
+            let unread = &mut lock(&self.end).unread;
+            std::mem::replace(unread, unread.saturating_sub(1)) > 0
+        };
         match self.state() {
-            State::Up | State::Slow => Ok(self.registry.as_mut()),
+            State::Up | State::Slow if !lost => Ok(self.registry.as_mut()),
             _ => Err(ReadError::Unavailable { why: "the line is down".into() }),
         }
     }
@@ -313,8 +321,13 @@ impl Line {
         record: &WorkerRecord,
         claim: bool,
     ) -> Result<(), SwapError> {
-        let ambush = lock(&self.end).ambush.take();
+        // One that is for a claim waits for it.
+        let ambush = lock(&self.end).ambush.take_if(|ambush| claim || !matches!(ambush, Ambush::Doubt(_)));
         match ambush {
+            Some(Ambush::Doubt(unread)) => {
+                lock(&self.end).unread = unread;
+                return Err(SwapError::Unknown { why: "the claim was lost".into() });
+            }
             Some(Ambush::Rival) => self.exchange.rival(worker, &mut lock(&self.end).chance),
             Some(Ambush::Stop(ns)) => self.exchange.time.pass(ns),
             None => {}

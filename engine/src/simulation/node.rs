@@ -66,6 +66,7 @@ impl Node {
         let end = End {
             state: State::Up,
             ambush: None,
+            unread: 0,
             last: None,
             announced: Vec::new(),
             sample: None,

@@ -115,6 +115,12 @@ impl History {
             Theme::SmallSteps => {
                 let step = self.step(MS, 3 * SECOND);
                 self.change(node, Change::Step(step));
+                if self.chance.chance(20) {
+                    // The claim that a step back may bring is in doubt, maybe of a worker that was held before.
+                    let unread = self.chance.within(1, 3) as u32;
+                    lock(&self.nodes[node].end).ambush = Some(Ambush::Doubt(unread));
+                    self.summary.trouble("claims to be lost", 1);
+                }
             }
             Theme::LargeSteps => {
                 let step = self.step(10 * MS, 20 * YEAR);

@@ -33,7 +33,7 @@ pub(super) struct Summary {
 
 /// Each of these was met in a few thousand histories, so that the absence of failures means something. The first of them
 /// were in a few hundred.
-pub(super) const WANTED: [&str; 53] = [
+pub(super) const WANTED: [&str; 54] = [
     "switches of worker",
     "leaps",
     "steps back",
@@ -87,6 +87,7 @@ pub(super) const WANTED: [&str; 53] = [
     "grants awaited at a stop",
     "grants that a stop gave up",
     "extents left in a spill",
+    "claims to be lost",
 ];
 
 /// So many of [`WANTED`] are frequent.

@@ -371,9 +371,10 @@ impl Tree {
         built.map_err(Failure::of)?;
         let commit = writer.commit();
         let alone = match self.link.ask(async { Ok(commit.await) })? {
-            Ok(_) => return Ok(()),
-            // Another process closed it, or it was a server that lags behind.
-            Err(MultiWriteError::OperationFailed { index: 0, source: Error::NoNode }) => return Ok(()),
+            // The latter: another process closed it, or it was a server that lags behind.
+            Ok(_) | Err(MultiWriteError::OperationFailed { index: 0, source: Error::NoNode }) => {
+                return Ok(());
+            }
             // It is named already, or there is no place for the name in a registry of an earlier program.
             Err(MultiWriteError::OperationFailed { .. }) => {
                 self.link.ask(client.delete(&era_path(era), None))
