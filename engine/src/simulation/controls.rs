@@ -87,6 +87,8 @@ mutants! {
         Test("registry::local::tests::restored::without_the_hints_what_was_granted_is_granted_again");
     "hint-before-its-record", [G::HintLast], "liveness",
         Test("registry::local::tests::power::a_hint_that_is_written_before_its_record_refuses_a_registry_that_only_met_a_power_cut");
+    "believed-after-a-failed-sync", [G::WrittenAgain], "U2",
+        Test("registry::local::tests::power::what_is_not_written_again_after_a_failed_sync_goes_back_with_a_power_cut");
     "no-sync-at-opening", [G::SyncAtOpening], "U2",
         Test("registry::local::tests::power::without_the_sync_at_opening_the_test_finds_a_record_lost");
     "no-sync-before-a-change", [G::SyncBefore], "U2",
