@@ -79,6 +79,8 @@ guards! {
     HintChecked,
     /// What another process may have left unsynced is synced before a change.
     SyncBefore,
+    /// After a failed sync everything is written again before it is believed.
+    WrittenAgain,
     /// A registry that says less than its folder knew is refused (U2, U4).
     HintCompared,
     /// A hint says nothing that the registry did not: it is written after the record.

@@ -31,6 +31,8 @@ struct Shared {
     /// Writes and syncs until everything fails.
     countdown: Option<u32>,
     failing_syncs: u32,
+    /// Syncs that succeed before those.
+    sound_syncs: u32,
 }
 
 impl MemoryDisk {
@@ -47,6 +49,7 @@ impl MemoryDisk {
             holder: None,
             countdown: None,
             failing_syncs: 0,
+            sound_syncs: 0,
         };
         Self { shared: Arc::new(Mutex::new(shared)), opening: OPENINGS.fetch_add(1, Ordering::Relaxed) }
     }
@@ -99,6 +102,16 @@ impl MemoryDisk {
     /// Makes the next syncs fail as disks do: readers go on seeing what was written, and it is never durable.
     pub fn fail_syncs(&self, count: u32) {
         self.shared().failing_syncs = count;
+    }
+
+    /// The `nth` sync from now fails so, counted from 1.
+    ///
+    /// # Panics
+    /// There is no sync 0.
+    pub fn fail_sync(&self, nth: u32) {
+        let mut shared = self.shared();
+        shared.sound_syncs = nth.checked_sub(1).unwrap_or_else(|| panic!("syncs are counted from 1"));
+        shared.failing_syncs = 1;
     }
 
     /// What a power cut at this moment would leave: each sector that was not synced is what it was, one of what it was to
@@ -183,7 +196,9 @@ impl Disk for MemoryDisk {
         if shared.stops() {
             return Err(stopped());
         }
-        if shared.failing_syncs > 0 {
+        if shared.sound_syncs > 0 {
+            shared.sound_syncs -= 1;
+        } else if shared.failing_syncs > 0 {
             shared.failing_syncs -= 1;
             shared.unsynced.clear();
             return Err(io::Error::other("the disk refused to sync"));

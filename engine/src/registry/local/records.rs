@@ -8,9 +8,9 @@
 //! - I2 the copy that is relied upon is durable before the other one is touched, and is written last: whatever a
 //!   power cut leaves of the one, the other is intact;
 //! - I3 hence any intact copy is at least as new as the last confirmed change;
-//! - I4 after a failed write or sync this opening changes nothing any more, and does not tell what the record is
-//!   that was being changed: a reader would see what the disk may not hold. After a panic in the middle of a change, which
-//!   is no failure of the disk, it tells that once a sync has made durable what can be read;
+//! - I4 after a failed write or sync this opening changes nothing, and does not tell what the record is that was being
+//!   changed, until all that can be read was written once more and synced: a reader would see what the disk may not hold.
+//!   After a panic in the middle of a change, which is no failure of the disk, a sync alone is enough;
 //! - I5 a version that was seen is never followed by a lower one.
 
 use std::collections::HashSet;
@@ -37,11 +37,22 @@ pub(super) struct Records<D: Disk> {
     pub(super) recall: Recall,
     /// What this process knows, for those after it.
     hints: Option<Box<dyn Hints>>,
-    /// Why nothing can be changed any more (I4).
-    poison: Option<String>,
+    /// Why nothing can be changed for now (I4).
+    poison: Option<Poison>,
     /// Records of which a change was begun and never confirmed.
     doubtful: HashSet<Place>,
 }
+
+/// A failure of the disk.
+struct Poison {
+    why: String,
+    /// The instant of boot time from which on the disk is tried again, and the pause after that in ns.
+    retry: u64,
+    pause: u64,
+}
+
+/// Between two tries of a disk that failed: from a second, doubling, up to half a minute, in ns.
+const DISK_PAUSES: (u64, u64) = (1_000_000_000, 30_000_000_000);
 
 /// What opening made good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,11 +135,16 @@ impl<D: Disk> Records<D> {
         let rows: Vec<Row> = known.into_iter().chain(changed).collect();
         match hints::begin(hints.as_mut(), &genesis, &rows) {
             Ok(()) => self.hints = Some(hints),
-            Err(error) => tracing::warn!(
-                path = %path.display(), %error,
-                "what this process knows of the registry cannot be kept beside it: should an old content be put back into \
-                 the same file, only a person can tell"
-            ),
+            Err(error) => {
+                let path = path.to_owned();
+                later::log(move || {
+                    tracing::warn!(
+                        path = %path.display(), %error,
+                        "what this process knows of the registry cannot be kept beside it: should an old content be put \
+                         back into the same file, only a person can tell"
+                    );
+                });
+            }
         }
         Ok(())
     }
@@ -224,9 +240,13 @@ impl<D: Disk> Records<D> {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<(), SwapError>,
     ) -> Result<(), SwapError> {
-        if let Some(why) = &self.poison {
-            return Err(SwapError::Unavailable { why: why.clone() });
+        if let Some(poison) = self.poison.as_ref().filter(|poison| self.clock.read().boot < poison.retry) {
+            return Err(SwapError::Unavailable { why: poison.why.clone() });
         }
+        let work = |records: &mut Self| {
+            records.cure()?;
+            work(records)
+        };
         self.locked(work).map_err(|error| match error {
             SwapError::Read(ReadError::Unavailable { why }) => SwapError::Unavailable { why },
             other => other,
@@ -274,7 +294,7 @@ impl<D: Disk> Records<D> {
     fn believe(&mut self, place: Place, pair: Result<Pair, PairFlaw>) -> Result<Pair, ReadError> {
         if self.doubtful.contains(&place) && !self.cleared(place) {
             let why = format!(
-                "a change of {place} failed half-way, and its outcome is not known: restart this process"
+                "a change of {place} failed half-way, and its outcome is not known until the disk works again"
             );
             return Err(ReadError::Unavailable { why });
         }
@@ -282,6 +302,49 @@ impl<D: Disk> Records<D> {
         let pair = pair.map_err(|flaw| damaged(flaw.to_string()))?;
         self.recall.see(&pair.row).map_err(|back| damaged(back.to_string()))?;
         Ok(pair)
+    }
+
+    /// After a failure of the disk: makes it hold what can be read, or tells that it does not. Called under the lock.
+    fn cure(&mut self) -> Result<(), SwapError> {
+        let Some(Poison { why, pause, .. }) = &self.poison else { return Ok(()) };
+        let (why, pause) = (why.clone(), *pause);
+        if let Err(error) = self.write_again() {
+            later::log(move || tracing::warn!(%error, "the registry's disk fails still"));
+            let retry = self.clock.read().boot.saturating_add(pause);
+            let pause = (2 * pause).min(DISK_PAUSES.1);
+            self.poison = Some(Poison { why: why.clone(), retry, pause });
+            return Err(SwapError::Unavailable { why });
+        }
+        self.poison = None;
+        self.doubtful.clear();
+        later::log(|| {
+            tracing::info!(
+                "the registry's disk holds again what can be read of it: windows are reserved again"
+            );
+        });
+        Ok(())
+    }
+
+    /// Writes all records once more, each copy as it is relied upon first, and then the other: a kernel that failed to write
+    /// a page takes it for written, and a sync alone would pass it over.
+    fn write_again(&mut self) -> std::io::Result<()> {
+        let pairs = [Kind::Worker, Kind::Mark].into_iter().flat_map(|kind| self.pairs(kind));
+        let pairs: Vec<Pair> = pairs.flatten().collect();
+        for is_first in [true, false] {
+            for pair in pairs.iter().filter(|_| !Guard::WrittenAgain.is_out()) {
+                let copy = if is_first { pair.spare().other() } else { pair.spare() };
+                let offset = self.geometry().offset(pair.row.place, copy);
+                self.disk.write_at(&pair.row.encode(self.genesis().cluster), offset)?;
+            }
+            self.disk.sync()?;
+        }
+        for pair in &pairs {
+            // What went back meanwhile stays remembered, and is told by the next read (I5).
+            if self.recall.see(&pair.row).is_ok() {
+                self.recall.settle(&pair.row);
+            }
+        }
+        Ok(())
     }
 
     /// After a panic in the middle of a change: whether what was read meanwhile is durable now. After a failure of the disk no
@@ -354,14 +417,18 @@ impl<D: Disk> Records<D> {
 
     fn poison(&mut self, place: Place, error: &std::io::Error) -> String {
         let why = format!(
-            "the disk failed while {place} was changed ({error}); this process changes nothing any more, since it \
-             may read what the disk does not hold: check the disk, then restart"
+            "the disk failed while {place} was changed ({error}); this process changes nothing until all records could be \
+             written again, since it may read what the disk does not hold: check the disk"
         );
+        let retry = self.clock.read().boot.saturating_add(DISK_PAUSES.0);
         let error = error.to_string();
         later::log(move || {
-            tracing::error!(%place, %error, "the registry's disk failed: no window can be reserved until a restart");
+            tracing::error!(
+                %place, %error,
+                "the registry's disk failed: no window can be reserved until it is tried again"
+            );
         });
-        self.poison.get_or_insert(why).clone()
+        self.poison.get_or_insert(Poison { why, retry, pause: 2 * DISK_PAUSES.0 }).why.clone()
     }
 }
 
