@@ -126,6 +126,8 @@ impl Engine {
 
     /// The next id of [any age](Order::Any). Waits up to the builder's `wait` where everything is spent.
     ///
+    /// Never call it, or anything else of an engine, in a signal handler: [ids can repeat](crate#signal-handlers).
+    ///
     /// # Errors
     /// [`IdError`]; nothing was issued then.
     #[inline]

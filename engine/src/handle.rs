@@ -74,6 +74,8 @@ impl Limits {
 
 /// A run of its own beside the engine's shared tiers. Move-only; its rest is wasted when it is dropped.
 ///
+/// Like the engine's, its calls are not for [signal handlers](crate#signal-handlers).
+///
 /// ```
 /// # use xuid_engine::Engine;
 /// # let folder = tempfile::tempdir().unwrap();

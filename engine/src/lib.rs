@@ -23,6 +23,15 @@
 //! - [`clock`] supervises time. Uniqueness never rests on it.
 //! - [`stats`] counts every id: minted, issued, spilled, wasted by cause, held.
 //!
+//! # Signal handlers
+//!
+//! No call of this crate is async-signal-safe. A handler that calls [`Engine::next_id`] on a thread which it interrupted in
+//! [`Engine::next_id`] can return an id that this thread returns too: a hit loads its place and stores the next one, and a
+//! handler between the two finds the same place. A handler that interrupts a miss can wait for ever for a lock that its own
+//! thread holds, or panic. Let the handler leave a note (an atomic, a byte in a pipe, a `signalfd`), and let a thread ask.
+//!
+//! # Runtimes
+//!
 //! No async runtime is needed: [`Engine::request`] is a plain future. Linux, 64-bit.
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

@@ -1,5 +1,7 @@
 //! Standard output of the commands: buffered, and a reader that had enough is no failure.
 
+mod closed;
+
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
@@ -38,7 +40,7 @@ impl Printer {
 
 fn writable() -> io::Result<File> {
     let out = io::stdout().as_fd().try_clone_to_owned()?;
-    if fcntl_getfl(&out)? & OFlags::RWMODE == OFlags::RDONLY {
+    if closed::was_closed() || fcntl_getfl(&out)? & OFlags::RWMODE == OFlags::RDONLY {
         return Err(Errno::BADF.into());
     }
     Ok(out.into())

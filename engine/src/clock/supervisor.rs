@@ -75,7 +75,8 @@ pub struct Observation {
     pub verdict: Verdict,
     /// In this very reading the believed time was seen to step back, by more than noise and slewing explain.
     pub rollback: bool,
-    /// In this very reading the wall was seen to leap forward by more than is followed.
+    /// In this very reading the wall was seen to leap forward, against boot time, by more than is followed. A second clock
+    /// that says the wall is ahead is no such leap: nothing happened to this machine.
     pub jump: bool,
     /// The verdict is of another kind than that of the reading before.
     pub changed: bool,
@@ -152,11 +153,13 @@ impl Supervisor {
         let elapsed = reading.boot.saturating_sub(self.last.boot);
         let lead = self.now.saturating_sub(self.believed);
         let expected = self.believed.saturating_add(elapsed);
+        let steady = self.last.wall.saturating_add(elapsed).saturating_add(elapsed / SLEW);
+        let leapt = reading.wall > steady.saturating_add(self.thresholds.max_forward);
         self.last = reading;
         self.ran = self.ran.saturating_add(elapsed);
         self.ceiling = self.ceiling.saturating_add(elapsed).saturating_add(elapsed / SLEW);
 
-        let jump = self.judge(reading.wall);
+        let jump = self.judge(reading.wall) && leapt;
         self.believed = if self.leap.is_some() { expected } else { reading.wall };
         let rollback = self.believed < expected.saturating_sub(NOISE + elapsed / SLEW);
         let verdict = self.advance(lead, elapsed);

@@ -97,8 +97,8 @@ fn a_command_that_cannot_write_its_output_fails_and_says_so() {
         &[&["bench", "--server", &address][..], &load].concat(),
         &[&["bench", "--embedded"][..], &load].concat(),
     ] {
-        // For reading only, and on a full disk.
-        for script in ["exec \"$@\" 1</dev/null", "exec \"$@\" >/dev/full"] {
+        // Closed, for reading only, and on a full disk.
+        for script in ["exec \"$@\" >&-", "exec \"$@\" 1</dev/null", "exec \"$@\" >/dev/full"] {
             let (code, said) = failure(&shell(script, args));
             assert!(
                 code == Some(1) && said.contains("standard output"),
