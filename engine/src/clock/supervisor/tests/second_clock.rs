@@ -36,7 +36,7 @@ fn a_wall_ahead_of_the_second_clock_is_held_from_the_start() {
     bench.supervisor.second_clock(START, at);
     let seen = bench.look();
     assert_eq!(seen.verdict, Verdict::Behind { lead: 14 * YEAR as u64 });
-    assert!(seen.jump);
+    assert!(!seen.jump, "nothing happened to this machine");
     bench.switch();
     assert_eq!(bench.supervisor.now(), START + 3 * SECOND);
     let seen = bench.run(HOUR, SECOND);
@@ -66,6 +66,25 @@ fn a_second_clock_that_falls_back_later_does_not_stop_the_engine() {
     assert_eq!((seen.now, ahead(&seen)), (START + 2 * SECOND, true));
     bench.supervisor.second_clock(START + 2 * SECOND, bench.at);
     assert_eq!(bench.run(MS, MS).verdict, Verdict::Steady);
+}
+
+/// A new leader of an ensemble brings its own clock, to all nodes at once: none of them was resumed from a snapshot.
+#[test]
+fn a_second_clock_that_steps_is_no_leap_of_this_machine() {
+    let mut bench = Bench::new();
+    bench.supervisor.second_clock(START, bench.at);
+    bench.run(SECOND, MS);
+    for off in [-6 * SECOND as i64, 0, -6 * SECOND as i64, 3 * HOUR as i64, -3 * HOUR as i64] {
+        bench.supervisor.second_clock(bench.at.wall.saturating_add_signed(off), bench.at);
+        for _ in 0..2_000 {
+            assert!(!bench.pass(MS).look().jump, "{off}");
+        }
+    }
+    // A leap of this machine beside it is one.
+    assert!(bench.step(6 * SECOND as i64).look().jump);
+    bench.supervisor.second_clock(bench.at.wall, bench.at);
+    bench.run(SECOND, MS);
+    assert!(bench.step(6 * SECOND as i64).look().jump);
 }
 
 proptest! {
