@@ -13,8 +13,8 @@ use xuid_tests::{Client, ClientError, FakeClock, LogPipe, Order, Serve, Server, 
 const WAIT: Duration = Duration::from_millis(50);
 /// How much later an answer may come on a busy machine. One that waits for the log comes never.
 const SLACK: Duration = Duration::from_secs(3);
-/// A drain, what connections have to say last, and the log's last lines.
-const STOP: Duration = Duration::from_secs(5 + 1 + 1);
+/// A drain of 5 s, a second for what connections have to say last, and one for the log's last lines.
+const STOP: Duration = Duration::from_secs(7);
 /// More short connections than the server keeps lines for: each makes two.
 const CALLERS: usize = 2_500;
 
