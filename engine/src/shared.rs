@@ -440,6 +440,7 @@ impl Shared {
         let Some(run) = last else { unreachable!("a ticket is done only with at least what was asked for") };
         self.counters.tickets_out.add(u64::from(run.len()));
         station.counters.reserve.add(u64::from(run.len()));
+        let epoch = if Guard::EpochBeforeWait.is_out() { self.epoch.load() } else { epoch };
         hand.fill(epoch, &run);
         Ok(hand.take_one())
     }
