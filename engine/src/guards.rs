@@ -128,10 +128,14 @@ guards! {
     TurnOverVoids,
     /// A stop voids it once more after its sweeps: a thread may have taken a block between the two.
     StopVoidsAgain,
+    /// A thread that waits reads the epoch before: of a run that comes after a voiding it uses one id (U3, U7).
+    EpochBeforeWait,
     /// A shutdown or turn-over voids what handles hold (U7).
     LimitVoided,
     /// The epoch is over before a limit is zeroed.
     EpochThenLimits,
+    /// A handle reads the epoch before it takes the run that its limit is for.
+    EpochBeforeLimit,
     /// A handle looks at the epoch again after it set its limit.
     LimitLooksAgain,
     /// These four accesses have one order.
@@ -177,8 +181,14 @@ guards! {
     LeapDropsClaim,
     /// It drops a grant whose answer is under way.
     LeapDropsGrant,
-    /// It draws another token, and forgets the writes in doubt.
+    /// It has the registrar forget who it was.
     LeapDisowns,
+    /// The registrar draws another token then.
+    LeapDrawsToken,
+    /// It forgets a claim in doubt.
+    LeapForgetsClaim,
+    /// It forgets a grant in doubt.
+    LeapForgetsGrant,
     /// A worker that comes under a leap which no turn has dealt with is left: no other one is handed back for it.
     LeapBeforeAnswers,
     /// A stop looks for a leap that no turn has seen.

@@ -170,6 +170,7 @@ impl Rest {
         self.limit.clear();
         let result = shared.next_cold(&self.hand, &mut self.station, Some(shared.settings.wait));
         let next = self.hand.next();
+        let epoch = if Guard::EpochBeforeLimit.is_out() { shared.epoch.load() } else { epoch };
         if result.is_ok() {
             self.limit.set(self.hand.end(), epoch, &shared.epoch);
         }

@@ -458,6 +458,7 @@ impl Shared {
         let Some(run) = last else { unreachable!("a ticket is done only with at least what was asked for") };
         self.counters.tickets_out.add(u64::from(run.len()));
         station.counters.taken.add(u64::from(run.len()));
+        let epoch = if Guard::EpochBeforeWait.is_out() { self.epoch.load() } else { epoch };
         hand.fill(epoch, &run, ticket.sources().last());
         Ok(hand.take_one())
     }

@@ -186,6 +186,7 @@ impl Tenure {
     pub(crate) fn disown(&mut self) {
         let mut token = [0; 16];
         match getrandom::fill(&mut token) {
+            Ok(()) if Guard::LeapDrawsToken.is_out() => {}
             Ok(()) => self.token = Token(token),
             // The old one goes on: a write of the other copy could be taken for ours, if the answer to ours is lost.
             Err(error) => {
@@ -195,8 +196,8 @@ impl Tenure {
             }
         }
         self.unknown_theirs += self.doubts();
-        self.grant = None;
-        let claimed = self.claim.take().map(|claim| claim.worker);
+        self.grant.take_if(|_| !Guard::LeapForgetsGrant.is_out());
+        let claimed = self.claim.take_if(|_| !Guard::LeapForgetsClaim.is_out()).map(|claim| claim.worker);
         // All of it, before a registry is asked that may panic.
         let holds = std::mem::take(&mut self.holds);
         for worker in holds.into_keys().chain(claimed) {

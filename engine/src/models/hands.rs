@@ -2,6 +2,7 @@
 
 use super::bench::{Bench, Caller, MS};
 use super::{every, finds};
+use crate::Engine;
 use crate::guards::Guard;
 use crate::hand::Hand;
 
@@ -38,6 +39,33 @@ fn loom_a_run_taken_before_a_turn_over_is_not_used_after_it() {
 #[test]
 fn loom_an_epoch_read_after_the_take_keeps_a_void_run() {
     finds(Guard::EpochBeforeTake, None, a_turn_over_while_a_thread_takes);
+}
+
+/// The same for a handle, whose hits know no epoch but only its limit.
+fn a_turn_over_while_a_handle_takes() -> Option<String> {
+    let bench = Bench::new();
+    bench.fill_ring();
+    let engine = Engine::new(bench.shared.clone(), Vec::new());
+    let taker = loom::thread::spawn(move || {
+        let mut handle = engine.handle();
+        let first = handle.next_id().unwrap().raw();
+        (handle, first)
+    });
+    let taken_before = bench.shared.ring.ids() == 0;
+    bench.shared.void_hands();
+    let (mut handle, first) = taker.join().unwrap();
+    let next = handle.next_id().ok().map(crate::Id::raw);
+    (taken_before && next == Some(first + 1)).then(|| "a run of before the turn-over is used after it".into())
+}
+
+#[test]
+fn loom_a_run_that_a_handle_took_before_a_turn_over_is_not_used_after_it() {
+    every(Some(3), a_turn_over_while_a_handle_takes);
+}
+
+#[test]
+fn loom_a_handle_that_reads_the_epoch_after_the_take_keeps_a_void_run() {
+    finds(Guard::EpochBeforeLimit, Some(3), a_turn_over_while_a_handle_takes);
 }
 
 /// A handle that sets its limit meets a producer that voids hands: the limit ends at zero.

@@ -61,3 +61,13 @@ fn a_grant_that_cannot_be_read_at_all_is_waste() {
     assert!(!reserve.has_spill(), "{:?}", reserve.why_not);
     assert_eq!((reserve.held(), reserve.tally.replayed, reserve.tally.wasted_grant), (0, ids, ids));
 }
+
+#[test]
+fn where_somebody_else_moved_the_mark_the_next_grant_begins_there() {
+    let (mut reserve, _disk) = spilled();
+    assert!(matches!(reserve.plan_grant(FLOOR + 9_000, 0, true), Some(Job::Grant { from: 0, .. })));
+    reserve.granted(0, Err(GrantError::Moved { granted_upto: 3 }), 0);
+    let job = reserve.plan_grant(FLOOR + 9_000, 0, true);
+    assert!(matches!(job, Some(Job::Grant { from: 3, upto: SECONDS, .. })), "{job:?}");
+    assert_eq!(reserve.held(), 0, "what was granted to somebody else is not read");
+}

@@ -141,6 +141,8 @@ mutants! {
     "epoch-not-compared", [G::EpochCompared], "U3", History(Theme::Calm, TWICE);
     "epoch-after-take", [G::EpochBeforeTake], "U7",
         Model("models::hands::loom_an_epoch_read_after_the_take_keeps_a_void_run");
+    "epoch-after-wait", [G::EpochBeforeWait], "U3",
+        Test("simulation::controls::threads::of_a_run_that_comes_after_a_voiding_a_thread_that_waited_uses_one_id");
     "limit-not-voided", [G::LimitVoided], "U3",
         Test("simulation::controls::threads::a_handle_issues_nothing_after_the_shutdown");
     "turn-over-voids-no-run", [G::TurnOverVoids], "U7",
@@ -149,6 +151,8 @@ mutants! {
         Model("models::shutdown::loom_a_stop_that_voids_hands_before_its_sweeps_only_is_found_out");
     "limit-before-epoch", [G::EpochThenLimits], "U7",
         Model("models::hands::loom_a_limit_that_is_zeroed_before_the_epoch_is_over_is_found_out");
+    "limit-of-a-later-epoch", [G::EpochBeforeLimit], "U7",
+        Model("models::hands::loom_a_handle_that_reads_the_epoch_after_the_take_keeps_a_void_run");
     "limit-not-looked-at-again", [G::LimitLooksAgain], "U7",
         Model("models::hands::loom_a_limit_that_is_not_looked_at_again_is_found_out");
     "limit-without-one-order", [G::LimitInOrder], "U7",
@@ -179,7 +183,12 @@ mutants! {
     "leap-keeps-windows", [G::LeapDropsWindows], "copies", Test("simulation::twins::a_leap_that_leaves_the_windows_is_found_out");
     "leap-keeps-claim", [G::LeapDropsClaim], "copies", Test("simulation::twins::a_leap_that_leaves_a_claim_under_way_is_found_out");
     "leap-keeps-grant", [G::LeapDropsGrant], "copies", Test("simulation::twins::a_leap_that_leaves_a_grant_under_way_is_found_out");
-    "leap-keeps-doubts", [G::LeapDisowns], "copies", Test("simulation::twins::a_leap_that_leaves_the_token_is_found_out");
+    "leap-keeps-doubts", [G::LeapDisowns], "copies", Test("simulation::twins::a_leap_that_leaves_the_registrar_who_it_was_is_found_out");
+    // Of the two either is enough, but a token is not always to be had.
+    "leap-keeps-claim-in-doubt", [G::LeapDrawsToken, G::LeapForgetsClaim], "copies",
+        Test("simulation::twins::a_leap_that_leaves_a_claim_in_doubt_is_found_out");
+    "leap-keeps-grant-in-doubt", [G::LeapForgetsGrant], "copies",
+        Test("simulation::twins::a_leap_that_leaves_a_grant_in_doubt_is_found_out");
     "leap-after-answers", [G::LeapBeforeAnswers], "copies", Test("simulation::twins::a_leap_that_is_dealt_with_after_the_answers_is_found_out");
     "leap-unseen-by-stop", [G::LeapAtStop], "copies", Test("simulation::twins::a_stop_that_does_not_look_for_a_leap_is_found_out");
 }

@@ -186,6 +186,18 @@ fn a_grant_in_doubt_is_ours_once_the_mark_shows_it_and_only_once() {
 }
 
 #[test]
+fn a_grant_in_doubt_that_ended_before_what_is_wanted_now_is_told_to_nobody() {
+    let registry = registry(1);
+    let mut tenure = tenure(&registry, 1);
+    tenure.mark(spill(), true).unwrap();
+    registry.fail(Fault::LandsLate);
+    assert!(tenure.grant(spill(), 0, 5).is_err());
+    registry.land();
+    // The five became too old meanwhile.
+    assert_eq!(tenure.grant(spill(), 7, 9).unwrap(), 9);
+}
+
+#[test]
 fn who_drew_another_token_takes_nothing_that_was_in_doubt() {
     let registry = registry(1);
     let mut tenure = tenure(&registry, 1);

@@ -1,6 +1,9 @@
 //! Hands, handles, and the producer between them: an engine whose threads do not run.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
 
 use xuid_spill::{MemoryStorage, SpillId, Storage};
 
@@ -17,6 +20,7 @@ use crate::simulation::clock::{SimClock, Time};
 use crate::simulation::fuse::{Armed, Blow, Fuse, FusedClock, FusedStorage, Point};
 use crate::simulation::history::{BEGIN, MS, SECOND};
 use crate::simulation::life::open_spill;
+use crate::sync::lock;
 use crate::tenure::Window;
 use crate::{Engine, Layout, Order, stock};
 
@@ -67,6 +71,50 @@ fn a_turn_over_voids_what_threads_and_handles_have_in_hand() {
         let kept = next.iter().zip(after).find(|(id, after)| *id + 1 == *after);
         kept.map(|(id, _)| format!("the run of {id} is in use after the turn-over"))
     });
+}
+
+/// Fetches an id and, when it is told, another one, in a thread that has to wait for the first; meanwhile hands are voided.
+#[test]
+fn of_a_run_that_comes_after_a_voiding_a_thread_that_waited_uses_one_id() {
+    // Guards are a thread's own.
+    let wrong = |out: &'static [Guard]| {
+        let (mut assembly, _, time) = engine();
+        let engine = &Engine::new(assembly.shared.clone(), Vec::new());
+        // All there is.
+        while engine.try_next_id().is_ok() {}
+        let ids = std::thread::scope(|scope| {
+            let call = |_| engine.next_id().unwrap().raw();
+            let waiting = scope.spawn(move || Guard::without(out, || [0, 1].map(call)));
+            while lock(&assembly.shared.gate).waiting() == 0 {
+                std::thread::yield_now();
+            }
+            assembly.shared.void_hands();
+            time.pass(5 * MS);
+            assembly.producer.turn();
+            waiting.join().unwrap()
+        });
+        (ids[1] == ids[0] + 1).then(|| format!("{} was issued of a run that is void", ids[1]))
+    };
+    assert_eq!(wrong(&[]), None, "with every guard in place");
+    assert!(wrong(&[Guard::EpochBeforeWait]).is_some(), "without it nothing is wrong");
+}
+
+#[test]
+fn what_a_call_leaves_unread_after_the_stop_is_waste() {
+    let (mut assembly, _, time) = engine();
+    let engine = Engine::new(assembly.shared.clone(), Vec::new());
+    // More than a tick has.
+    let mut call = Box::pin(engine.request(5_000, Order::Fresh, Duration::from_secs(1)));
+    assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    time.pass(2 * MS);
+    assembly.producer.turn();
+    assert_eq!(lock(&assembly.shared.gate).waiting(), 0, "it is done, and nobody read it");
+    assembly.shared.close();
+    assembly.producer.finish();
+    drop(call);
+    let stats = engine.stats();
+    assert_eq!((stats.held.total(), stats.issued), (0, 0), "{stats:#?}");
+    assert_eq!(stats.minted, stats.spilled + stats.wasted.total(), "{stats:#?}");
 }
 
 #[test]
