@@ -21,6 +21,11 @@ use crate::served::Served;
 pub(crate) type Ahead = Result<(Instant, Vec<Run>), ClientError>;
 
 /// A connection to one of the servers of a cluster. Clones share it; the last one closes it.
+///
+/// # Fork
+/// In a forked child every call answers [`ClientError::Forked`], and what was made for a reply before the fork is the
+/// parent's: connect again. The runtime is the parent's as well, and Tokio's do not survive a fork: a child must neither
+/// go on in it nor drop it. Best fork before the runtime is made, or exec in the child.
 #[derive(Debug, Clone)]
 pub struct Client {
     fleet: Arc<Fleet>,
@@ -92,12 +97,13 @@ impl Client {
     /// trip, and for hot loops.
     ///
     /// # Errors
-    /// [`ClientError::Invalid`] for an option out of range. That no server answers is told by the first
+    /// [`ClientError::Invalid`] for an option out of range; [`ClientError::NoThread`]. That no server answers is told by the first
     /// [`Ids::next`](crate::Ids::next).
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time and I/O, as connecting does.
     pub fn prefetch(&self, options: PrefetchOptions) -> Result<Prefetch, ClientError> {
+        self.fleet.process.check_closely()?;
         Prefetch::start(self.clone(), options)
     }
 
@@ -143,7 +149,7 @@ impl Client {
     }
 
     /// Says BYE, waits for the answer and closes, for all clones. Whoever waits for a reply gets
-    /// [`ClientError::Closed`].
+    /// [`ClientError::Closed`]. In a forked child it does nothing: the connection is the parent's.
     pub async fn close(&self) {
         if let Ok(Ok(link)) = self.fleet.current() {
             let bye = async {
@@ -239,6 +245,10 @@ impl Client {
             self.give_up(link, begin);
             return late();
         };
+        // A reply that lay here at a fork is the parent's.
+        if let Err(forked) = self.fleet.process.check() {
+            return Some(Err(forked));
+        }
         let outcome = outcome.unwrap_or_else(|_| Err(ClientError::lost(server, None)));
         if let Err(error) = &outcome
             && error.leads_elsewhere()

@@ -91,13 +91,21 @@ pub enum ClientError {
         /// How long it had.
         limit: Duration,
     },
-    /// The ids were prefetched by the process that this one is a fork of.
-    #[error("these ids belong to process {owner}, and this is {found}: connect again after a fork")]
+    /// The client, or the prefetched ids, are of the process that this one is a fork of.
+    #[error(
+        "this belongs to process {owner}, and this process ({found}) is a fork of it: connect again after a fork"
+    )]
     Forked {
-        /// The process that prefetched them.
+        /// The process that connected.
         owner: u32,
-        /// The process that asked.
+        /// The process that asked; the same number, in a pid namespace of its own.
         found: u32,
+    },
+    /// The thread that ends the ids that grew old could not be started.
+    #[error("no thread can be started for prefetching: raise the limit of processes")]
+    NoThread {
+        /// Why not.
+        source: Arc<io::Error>,
     },
 }
 
@@ -146,7 +154,8 @@ impl ClientError {
             | Self::Protocol { .. }
             | Self::Invalid { .. }
             | Self::Closed
-            | Self::Forked { .. } => false,
+            | Self::Forked { .. }
+            | Self::NoThread { .. } => false,
         }
     }
 

@@ -15,6 +15,7 @@ use crate::dial::{Greeted, dial};
 use crate::error::ClientError;
 use crate::link::Link;
 use crate::options::Options;
+use crate::process::Process;
 use crate::served::Served;
 
 /// How long the other servers may still take to answer when the first connection stands. Who is later is checked when
@@ -24,6 +25,10 @@ const STRAGGLERS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Fleet {
     servers: Vec<Arc<str>>,
+    /// Whose connection it is. Asked for before a lock is taken: in a forked child no thread is left to release it.
+    pub(crate) process: Process,
+    /// The first server that answered, for those who may take no lock; it made the cluster ours (I1).
+    pinned: Arc<Served>,
     pub(crate) options: Options,
     current: Mutex<Current>,
     /// Held while dialing (I2).
@@ -33,8 +38,6 @@ pub(crate) struct Fleet {
 #[derive(Debug)]
 struct Current {
     link: Arc<Link>,
-    /// Who made the cluster ours (I1).
-    pinned: Arc<Served>,
     /// Index of the server of `link`.
     at: usize,
     /// Dials that failed, and how the last one did.
@@ -53,12 +56,16 @@ impl Fleet {
         let (at, greeted) = greet_all(&servers, &options).await?;
         let link = Link::start(greeted, &options);
         let pinned = Arc::clone(&link.served);
-        let current = Current { link, pinned, at, failures: 0, last_failure: None, closed: false };
-        Ok(Self { servers, options, current: Mutex::new(current), dialing: tokio::sync::Mutex::new(()) })
+        let current = Mutex::new(Current { link, at, failures: 0, last_failure: None, closed: false });
+        let (process, dialing) = (Process::this(), tokio::sync::Mutex::new(()));
+        Ok(Self { servers, process, pinned, options, current, dialing })
     }
 
-    /// What the server of the last link said about itself.
+    /// What the server of the last link said about itself; in a forked child, of the first one.
     pub(crate) fn served(&self) -> Arc<Served> {
+        if self.process.check().is_err() {
+            return Arc::clone(&self.pinned);
+        }
         Arc::clone(&self.lock().link.served)
     }
 
@@ -103,8 +110,11 @@ impl Fleet {
         self.servers.len()
     }
 
-    /// No more links.
+    /// No more links. In a forked child nothing: the connection is the parent's.
     pub(crate) fn close(&self) {
+        if self.process.check_closely().is_err() {
+            return;
+        }
         let mut current = self.lock();
         current.closed = true;
         let link = Arc::clone(&current.link);
@@ -114,6 +124,7 @@ impl Fleet {
 
     /// The link if it serves, else the number of failed dials.
     pub(crate) fn current(&self) -> Result<Result<Arc<Link>, u64>, ClientError> {
+        self.process.check()?;
         let current = self.lock();
         if current.closed {
             return Err(ClientError::Closed);
@@ -123,17 +134,14 @@ impl Fleet {
 
     /// Tries the servers in turn, from the one after the last used, for as many rounds as allowed.
     async fn redial(&self) -> Result<(usize, Arc<Link>), ClientError> {
-        let (from, pinned) = {
-            let current = self.lock();
-            (current.at + 1, Arc::clone(&current.pinned))
-        };
+        let from = self.lock().at + 1;
         let mut backoff = Backoff::new(self.options.first_pause, self.options.longest_pause);
         let mut round = 1;
         loop {
             let mut worth_waiting = None;
             let mut hopeless = None;
             for at in (from..from + self.servers.len()).map(|at| at % self.servers.len()) {
-                match self.dial_pinned(&self.servers[at], &pinned).await {
+                match self.dial_pinned(&self.servers[at]).await {
                     Ok(greeted) => return Ok((at, Link::start(greeted, &self.options))),
                     Err(error) => {
                         tracing::warn!(server = %self.servers[at], %error, "cannot connect");
@@ -152,9 +160,9 @@ impl Fleet {
         }
     }
 
-    async fn dial_pinned(&self, server: &Arc<str>, pinned: &Served) -> Result<Greeted, ClientError> {
+    async fn dial_pinned(&self, server: &Arc<str>) -> Result<Greeted, ClientError> {
         let greeted = dial(server, &self.options).await?;
-        same_cluster(pinned, &greeted.served)?;
+        same_cluster(&self.pinned, &greeted.served)?;
         Ok(greeted)
     }
 

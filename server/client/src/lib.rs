@@ -76,6 +76,7 @@ mod link;
 mod options;
 mod pending;
 mod prefetch;
+mod process;
 mod retries;
 mod served;
 

@@ -2,26 +2,29 @@
 //!
 //! ```text
 //!   server --- RUNS, several in flight ---> refiller (a task)
-//!                                             |  dates what came, drops what grew old, sizes the next refill
-//!                                           stock: runs, oldest first, behind a lock
-//!                                             |  a run is taken: one lock, one look at the clock
-//!                                           Ids: the rest of a run, owned by one thread or task
-//!                                             |  one load, two comparisons
+//!                                             |  dates what came, sizes the next refill
+//!                                           stock: runs, oldest first, behind a lock   <--- ager (a thread): calls off
+//!                                             |  a run is taken: one lock                    what grew old, here and
+//!                                           Ids: the rest of a run, owned by one thread      in handles
+//!                                             |  or task, opened a piece at a time: one look at clock and process
+//!                                             |  a hit: one load, two comparisons
 //!                                           caller
 //! ```
 //!
 //! # Invariants
 //! - P1 an id is in one place: in flight, in the stock, in one handle, issued or wasted. Runs are moved, by a type
 //!   that cannot be copied, and never given back but by the handle that held them;
-//! - P2 nothing is taken from the stock at `max_age` or later after it was asked for; what is in a handle then is voided
-//!   by the refiller, as soon as it runs;
+//! - P2 nothing is taken from the stock, and no piece of a run is opened, at `max_age` or later after it was asked for; what
+//!   is open in a handle then is voided by the ager, which aims a few milliseconds before that;
 //! - P3 received = issued + wasted by age + wasted at the end + held by stock and handles;
 //! - P4 nobody takes from a stock of another process.
 
+mod ager;
 mod held;
 mod ids;
 mod options;
 mod pace;
+mod piece;
 mod refiller;
 mod shared;
 mod stats;
@@ -52,10 +55,13 @@ use shared::Shared;
 /// [`max_age`](PrefetchOptions::max_age) takes a round trip.
 ///
 /// # Fork
-/// A child process would hold the same ids as its parent, so handles refuse with [`ClientError::Forked`] there. They
-/// look when they take a run, not at every id: the rest of a run that a handle held at the moment of the fork would
-/// still come out of it, in the child as in the parent. **Do not use a handle made before a fork in the child**: drop
-/// it, or better exec, and connect again.
+/// A child process would hold the same ids as its parent, so handles refuse with [`ClientError::Forked`] there. A handle
+/// does not look at its process for every id. In a hot loop it looks once in up to 1,024 ids: the ids up to its next look
+/// come out of it in the child as in the parent. A handle looks at each id that comes more than 50 us after the one
+/// before. It compares process ids. The first process of a pid namespace has the same id as the first process of another
+/// one; such a child is told by its namespace, which a handle looks up when it takes a run, at most once a millisecond:
+/// the rest of the run that it had, and the ids of a millisecond, would come out of both. **Do not use a handle made
+/// before a fork in the child**: exec, or leave it alone, and connect again.
 #[derive(Debug)]
 #[must_use = "dropping the source ends its handles"]
 pub struct Prefetch {
@@ -67,6 +73,7 @@ impl Prefetch {
     pub(crate) fn start(client: Client, options: PrefetchOptions) -> Result<Self, ClientError> {
         options.check()?;
         let shared = Arc::new(Shared::new(options));
+        ager::start(&shared).map_err(|source| ClientError::NoThread { source: Arc::new(source) })?;
         let refiller = Refiller::new(Arc::clone(&shared), client);
         let refiller = tokio::spawn(refiller.run()).abort_handle();
         Ok(Self { shared, refiller })
@@ -78,23 +85,26 @@ impl Prefetch {
         Ids::new(Arc::clone(&self.shared))
     }
 
-    /// What was counted so far.
+    /// What was counted so far; nothing in a forked child.
     #[must_use]
     pub fn stats(&self) -> PrefetchStats {
-        self.shared.lock().stats()
+        self.shared
+            .process
+            .check_closely()
+            .map_or_else(|_| PrefetchStats::default(), |()| self.shared.lock().stats())
     }
 
-    /// Why the last refill failed, if none succeeded since.
+    /// Why the last refill failed, if none succeeded since; [`ClientError::Forked`] in a forked child.
     #[must_use]
     pub fn failure(&self) -> Option<ClientError> {
-        self.shared.lock().failure()
+        self.shared.process.check_closely().map_or_else(Some, |()| self.shared.lock().failure())
     }
 }
 
 impl Drop for Prefetch {
     fn drop(&mut self) {
         // A copy dropped in a forked child ends nothing.
-        if self.shared.check_process().is_ok() {
+        if self.shared.process.check_closely().is_ok() {
             self.shared.close();
             self.refiller.abort();
         }

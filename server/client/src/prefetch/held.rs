@@ -1,18 +1,23 @@
 //! A run on its way from a reply to a caller.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 use xuid_protocol::Run;
 
 use super::vintage::Vintage;
 
 /// Consecutive ids, or ids at equal distances, that nobody else has. Neither `Clone` nor `Copy`: what leaves it has
-/// left it (P1).
+/// left it (P1). Its front is open: ids come out of it one by one, without a look at the clock.
 #[derive(Debug)]
 pub(super) struct Held {
     next: u64,
-    left: u32,
+    open: u32,
+    /// Ids behind the open ones.
+    closed: u32,
     stride: u32,
     vintage: Vintage,
+    /// Its ids may be that old, and not older by the server's own account of now.
     asked: Instant,
 }
 
@@ -20,46 +25,55 @@ impl Held {
     /// Takes over a run of a reply, which is not looked at again.
     pub(super) fn new(run: Run, vintage: Vintage, asked: Instant) -> Self {
         let Run { first, count, stride } = run;
-        Self { next: first, left: count, stride, vintage, asked }
+        Self { next: first, open: 0, closed: count, stride, vintage, asked }
     }
 
     /// Nothing.
     pub(super) fn nothing(now: Instant) -> Self {
-        Self { next: 0, left: 0, stride: 0, vintage: Vintage::default(), asked: now }
+        Self { next: 0, open: 0, closed: 0, stride: 0, vintage: Vintage::default(), asked: now }
     }
 
-    /// The next id, if there is one and nobody called this vintage off.
+    /// Opens so many more, or all if there are fewer.
+    pub(super) fn open(&mut self, count: u32) {
+        let count = count.min(self.closed);
+        self.open += count;
+        self.closed -= count;
+    }
+
+    /// The next id, if one is open and nobody called this vintage off.
     #[inline]
     pub(super) fn take_one(&mut self, oldest: Vintage) -> Option<u64> {
-        if self.left == 0 || self.vintage < oldest {
+        if self.open == 0 || self.vintage < oldest {
             return None;
         }
         let id = self.next;
         self.next = id.wrapping_add(u64::from(self.stride));
-        self.left -= 1;
+        self.open -= 1;
         Some(id)
     }
 
-    /// Moves the first `count` ids out, or all if there are fewer.
+    /// Moves the first `count` ids out, or all if there are fewer. Neither part is open then.
     pub(super) fn take_front(&mut self, count: u64) -> Self {
-        let count = count.min(u64::from(self.left)) as u32;
-        let front = Self { left: count, ..*self };
+        let left = self.open + self.closed;
+        let count = count.min(u64::from(left)) as u32;
+        let front = Self { open: 0, closed: count, ..*self };
         self.next = self.next.wrapping_add(u64::from(count) * u64::from(self.stride));
-        self.left -= count;
+        (self.open, self.closed) = (0, left - count);
         front
     }
 
+    /// All of them.
     pub(super) fn left(&self) -> u64 {
-        u64::from(self.left)
+        u64::from(self.open) + u64::from(self.closed)
+    }
+
+    /// Whether there is something that may still be handed out: not called off, and asked for less than `max_age` ago.
+    pub(super) fn is_good(&self, now: Instant, max_age: Duration, oldest: Vintage) -> bool {
+        self.left() > 0 && self.vintage >= oldest && now.saturating_duration_since(self.asked) < max_age
     }
 
     pub(super) fn vintage(&self) -> Vintage {
         self.vintage
-    }
-
-    /// When it was asked for: its ids may be that old, and not older by the server's own account of now.
-    pub(super) fn asked(&self) -> Instant {
-        self.asked
     }
 }
 
@@ -73,11 +87,15 @@ mod tests {
         let run = Run { first: 100, count: 50, stride: 4_096 };
         for part in 0..60 {
             let mut rest = Held::new(run, Vintage::default(), now);
+            assert_eq!(rest.take_one(Vintage::default()), None, "nothing is open yet");
+            rest.open(3);
             let mut ids = Vec::new();
             ids.extend(rest.take_one(Vintage::default()));
             let mut front = rest.take_front(part);
             assert_eq!(front.left(), part.min(49));
             for held in [&mut front, &mut rest] {
+                held.open(1);
+                held.open(u32::MAX);
                 while let Some(id) = held.take_one(Vintage::default()) {
                     ids.push(id);
                 }
@@ -90,6 +108,7 @@ mod tests {
     fn a_vintage_that_was_called_off_gives_no_id() {
         let now = Instant::now();
         let mut held = Held::new(Run { first: 1, count: 2, stride: 1 }, Vintage::default(), now);
+        held.open(2);
         assert_eq!(held.take_one(Vintage::default()), Some(1));
         assert_eq!(held.take_one(Vintage::default().next()), None);
         assert_eq!((held.left(), Held::nothing(now).take_one(Vintage::default())), (1, None));

@@ -2,19 +2,26 @@
 
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 use super::held::Held;
+use super::piece::Piece;
 use super::shared::Shared;
 use crate::error::ClientError;
 
+/// A close look at the process costs 2 us, as much as hundreds of ids. A handle takes one when it takes a run, and not
+/// again within this time.
+const CLOSE_LOOK: Duration = Duration::from_millis(1);
+
 /// Prefetched ids, for one thread or task at a time: a handle made by [`Prefetch::ids`](crate::Prefetch::ids).
 ///
-/// As long as the run in its hand lasts, an id costs two comparisons and one load of a word that is rarely written: no
-/// lock, no read-modify-write, no clock. The next run costs a lock and a look at the clock.
+/// In a hot loop an id costs two comparisons and one load of a word that is rarely written: no lock, no
+/// read-modify-write, no clock. Clock and process are looked at each 1,024 ids, and at each id if a caller takes its time.
+/// The next run costs a lock.
 ///
 /// While the servers are away it goes on with what is held, as long as that is not older than
 /// [`max_age`](crate::PrefetchOptions::max_age). Dropping it gives the rest of its run back.
@@ -23,15 +30,19 @@ pub struct Ids {
     hand: Held,
     /// How many ids the hand was given.
     had: u64,
+    piece: Piece,
+    /// When the process was looked at closely, and was the right one.
+    looked: Option<Instant>,
     shared: Arc<Shared>,
 }
 
 impl Ids {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        if shared.check_process().is_ok() {
+        if shared.process.check_closely().is_ok() {
             shared.lock().join();
         }
-        Self { hand: Held::nothing(Instant::now()), had: 0, shared }
+        let now = Instant::now();
+        Self { hand: Held::nothing(now), had: 0, piece: Piece::new(now), looked: None, shared }
     }
 
     /// An id if one is held, without waiting. `None` asks for more in the background; why there is none,
@@ -41,7 +52,7 @@ impl Ids {
     pub fn try_next(&mut self) -> Option<u64> {
         match self.hit() {
             Some(id) => Some(id),
-            None => self.miss().ok().flatten(),
+            None => self.open_or_miss().ok().flatten(),
         }
     }
 
@@ -81,12 +92,33 @@ impl Ids {
         self.hand.take_one(self.shared.oldest.vintage())
     }
 
-    /// Settles the run in hand and takes another one, if there is one.
+    /// An id from the next piece of the run in hand, if that is good still.
+    fn open(&mut self) -> Option<u64> {
+        if self.shared.process.check().is_err() {
+            return None;
+        }
+        let now = Instant::now();
+        if !self.hand.is_good(now, self.shared.options.max_age, self.shared.oldest.vintage()) {
+            return None;
+        }
+        self.hand.open(self.piece.next(now));
+        self.hit()
+    }
+
     #[cold]
     #[inline(never)]
+    fn open_or_miss(&mut self) -> Result<Option<u64>, ClientError> {
+        match self.open() {
+            None => self.miss(),
+            id => Ok(id),
+        }
+    }
+
+    /// Settles the run in hand and takes another one, if there is one.
+    #[inline(never)]
     fn miss(&mut self) -> Result<Option<u64>, ClientError> {
-        self.shared.check_process()?;
         let now = Instant::now();
+        self.check_process(now)?;
         let rest = self.hand.take_front(u64::MAX);
         let had = std::mem::take(&mut self.had);
         let shared = Arc::clone(&self.shared);
@@ -106,12 +138,22 @@ impl Ids {
             let Some(run) = run else { return Ok(None) };
             self.had = run.left();
             self.hand = run;
+            self.hand.open(self.piece.next(now));
             if let Some(id) = self.hit() {
                 return Ok(Some(id));
             }
             let rest = self.hand.take_front(u64::MAX);
             stock.settle(std::mem::take(&mut self.had), &rest);
         }
+    }
+
+    fn check_process(&mut self, now: Instant) -> Result<(), ClientError> {
+        if self.looked.is_some_and(|looked| now.saturating_duration_since(looked) < CLOSE_LOOK) {
+            return self.shared.process.check();
+        }
+        self.shared.process.check_closely()?;
+        self.looked = Some(now);
+        Ok(())
     }
 
     /// One look of a caller who waits; `first`: it has only begun to.
@@ -131,6 +173,9 @@ impl Ids {
 
     #[cold]
     async fn wait_for_next(&mut self) -> Result<u64, ClientError> {
+        if let Some(id) = self.open() {
+            return Ok(id);
+        }
         // A loop that always finds something must let the refiller run now and then, on a runtime of one thread.
         consume_budget().await;
         let shared = Arc::clone(&self.shared);
@@ -151,12 +196,15 @@ impl Ids {
 
     #[cold]
     fn block_for_next(&mut self) -> Result<u64, ClientError> {
+        if let Some(id) = self.open() {
+            return Ok(id);
+        }
         // Panics in a task, with a text that says so.
         if let Ok(runtime) = Handle::try_current() {
             runtime.block_on(async {});
         }
         // Before the lock, as everywhere.
-        self.shared.check_process()?;
+        self.shared.process.check_closely()?;
         let shared = Arc::clone(&self.shared);
         let mut deadline = None;
         loop {
@@ -187,7 +235,7 @@ impl Ids {
 
 impl Drop for Ids {
     fn drop(&mut self) {
-        if self.shared.check_process().is_err() {
+        if self.shared.process.check_closely().is_err() {
             return;
         }
         let rest = self.hand.take_front(u64::MAX);
@@ -207,13 +255,17 @@ mod tests {
 
     /// A stock of the process with that id, with `count` ids in it.
     fn stocked(process: u32, count: u32) -> Shared {
-        let mut shared = Shared::new(PrefetchOptions::new());
-        shared.process = process;
+        stocked_for(PrefetchOptions::new(), process, count)
+    }
+
+    fn stocked_for(options: PrefetchOptions, process: u32, count: u32) -> Shared {
+        let mut shared = Shared::new(options);
+        shared.process.id = process;
         let now = Instant::now();
         let vintage = Cellar::new(shared.options.max_age).date(now);
         let mut stock = shared.lock();
         stock.ask(u64::from(count), 0);
-        stock.put(u64::from(count), vec![Run { first: 0, count, stride: 1 }], vintage, now);
+        stock.put(u64::from(count), vec![Run { first: 0, count, stride: 1 }], vintage, now, vintage);
         drop(stock);
         shared
     }
@@ -252,8 +304,9 @@ mod tests {
         assert!(first < later);
         let mut stock = shared.lock();
         stock.ask(10, 0);
-        stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now);
-        assert!(stock.call_off(later));
+        stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);
+        stock.call_off(later);
+        assert_eq!((stock.take_grown_old(), stock.take_grown_old()), (50, 0));
         drop(stock);
         shared.oldest.raise(later);
         assert_eq!(ids.try_next(), Some(500));
@@ -267,15 +320,31 @@ mod tests {
         let shared = Arc::new(stocked(std::process::id(), 100));
         let now = Instant::now();
         let mut cellar = Cellar::new(shared.options.max_age);
-        let (_, later) = (cellar.date(now), cellar.date(now + shared.options.max_age));
+        let (first, later) = (cellar.date(now), cellar.date(now + shared.options.max_age));
         let mut stock = shared.lock();
         stock.ask(10, 0);
-        stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now);
+        stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);
         drop(stock);
         // The refiller stands between the word and the lock.
         shared.oldest.raise(later);
         assert_eq!(Ids::new(Arc::clone(&shared)).try_next(), Some(500));
         let stats = shared.lock().stats();
         assert_eq!((stats.issued, stats.wasted_by_age), (1, 100), "{stats:?}");
+    }
+
+    #[test]
+    fn a_caller_that_takes_its_time_gets_nothing_too_old_though_the_ager_sleeps_on() {
+        // As in a process that was stopped, and whose caller wakes first. This stock has no ager at all.
+        let age = Duration::from_millis(40);
+        let shared = Arc::new(stocked_for(PrefetchOptions::new().max_age(age), std::process::id(), 100));
+        let mut ids = Ids::new(Arc::clone(&shared));
+        assert!(ids.try_next().is_some());
+        let begin = Instant::now();
+        while begin.elapsed() < age {
+            std::thread::sleep(age / 10);
+        }
+        assert_eq!(ids.try_next(), None);
+        let stats = shared.lock().stats();
+        assert_eq!((stats.issued, stats.wasted_by_age), (1, 99), "{stats:?}");
     }
 }

@@ -46,7 +46,15 @@ impl PrefetchOptions {
     }
 
     /// How long after it was asked for an id may still be handed out, besides the age it has at the server. Older ones
-    /// are wasted. Too short, and much is; too long, and ids look older than the rows they name. A refill
+    /// are wasted. A thread of the source sees to that, whatever the caller's runtime does; a handle looks at the clock
+    /// besides, once in 1,024 ids at most, and at each id that comes more than 50 us after the one before.
+    ///
+    /// What this does not cover is a time in which the process or the machine is stopped, or in which the thread is not
+    /// given a processor. If such a time begins after a handle's look at the clock, the ids up to its next look may come
+    /// out older by that time: at most 1,023 of a handle in a hot loop, until the thread has run, and the one id that a
+    /// slower caller was taking.
+    ///
+    /// Too short, and much is; too long, and ids look older than the rows they name. A refill
     /// that takes longer than this is given up; the connection and other calls go on. Defaults to 1 s.
     #[must_use]
     pub fn max_age(mut self, limit: Duration) -> Self {

@@ -9,7 +9,6 @@ use xuid_protocol::Status;
 
 use super::pace::Pace;
 use super::shared::Shared;
-use super::vintage::Cellar;
 use crate::client::{Ahead, Client};
 use crate::error::ClientError;
 use crate::retries::Retries;
@@ -35,7 +34,6 @@ pub(super) struct Refiller {
     shared: Arc<Shared>,
     client: Client,
     pace: Pace,
-    cellar: Cellar,
     refills: JoinSet<Refill>,
     retries: Retries,
     failures: u64,
@@ -49,7 +47,6 @@ impl Refiller {
         let options = &shared.options;
         Self {
             pace: Pace::new(options.least, options.most, options.max_age, now),
-            cellar: Cellar::new(options.max_age),
             refills: JoinSet::new(),
             retries: client.retries(),
             failures: 0,
@@ -64,18 +61,15 @@ impl Refiller {
         let shared = Arc::clone(&self.shared);
         loop {
             let now = Instant::now();
-            self.call_off(now);
             let is_paused = now < self.resume;
             if !is_paused {
                 self.ask(now);
             }
             // Each branch only says that something is to be done; what, the next turn finds out.
-            let age = self.cellar.next_end();
             tokio::select! {
                 Some(ended) = self.refills.join_next() => self.take_in(ended),
                 () = shared.wanted.notified() => {}
                 () = sleep_until(self.resume), if is_paused => {}
-                () = sleep_until(age.unwrap_or(now)), if age.is_some() => {}
             }
         }
     }
@@ -83,6 +77,9 @@ impl Refiller {
     /// Asks for as much as is missing, if somebody takes.
     fn ask(&mut self, now: Instant) {
         let mut stock = self.shared.lock();
+        if stock.take_grown_old() > 0 {
+            self.pace.wasted();
+        }
         let Some((there, taken)) = stock.demanded() else { return };
         let level = self.pace.look(now, taken);
         let mut missing = level.saturating_sub(there);
@@ -116,8 +113,9 @@ impl Refiller {
                 let round_trip = Instant::now().saturating_duration_since(asked);
                 self.pace.answered(round_trip);
                 self.retries = self.client.retries();
-                let vintage = self.cellar.date(asked);
-                self.shared.lock().put(count, runs, vintage, asked);
+                let vintage = self.shared.date(asked);
+                let mut stock = self.shared.lock();
+                stock.put(count, runs, vintage, asked, self.shared.oldest.vintage());
             }
             Err(error) => {
                 let is_first = failures == self.failures;
@@ -143,20 +141,13 @@ impl Refiller {
         }
         self.shared.lock().fail(count, error, stop);
     }
-
-    fn call_off(&mut self, now: Instant) {
-        if let Some(oldest) = self.cellar.call_off(now) {
-            self.shared.oldest.raise(oldest);
-            if self.shared.lock().call_off(oldest) {
-                self.pace.wasted();
-            }
-        }
-    }
 }
 
 impl Drop for Refiller {
-    /// Handles are told even when the runtime ends: nobody would call off what they hold.
+    /// Handles are told even when the runtime ends. A copy dropped in a forked child ends nothing.
     fn drop(&mut self) {
-        self.shared.close();
+        if self.shared.process.check_closely().is_ok() {
+            self.shared.close();
+        }
     }
 }

@@ -1,21 +1,30 @@
 //! What handles and refiller share.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::options::PrefetchOptions;
 use super::stock::Stock;
-use super::vintage::Oldest;
-use crate::error::ClientError;
+use super::vintage::{Cellar, Oldest, Vintage};
+use crate::process::Process;
+
+/// So much before its age is over a vintage is called off, since a thread does not wake on the spot. A thirty-second of
+/// short ages.
+const EARLY: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) oldest: Oldest,
     pub(super) options: PrefetchOptions,
     /// Whose ids they are (P4).
-    pub(super) process: u32,
+    pub(super) process: Process,
     stock: Mutex<Stock>,
+    cellar: Mutex<Cellar>,
+    /// A vintage ends earlier than all others did, or everything does.
+    pub(super) aging: Condvar,
     /// The refiller is wanted.
     pub(super) wanted: Notify,
     /// There is news for tasks that wait, and for threads that do.
@@ -27,8 +36,10 @@ impl Shared {
     pub(super) fn new(options: PrefetchOptions) -> Self {
         Self {
             oldest: Oldest::default(),
-            process: std::process::id(),
+            process: Process::this(),
             stock: Mutex::new(Stock::new(options.max_age)),
+            cellar: Mutex::new(Cellar::new(options.max_age.saturating_sub(EARLY.min(options.max_age / 32)))),
+            aging: Condvar::new(),
             options,
             wanted: Notify::new(),
             arrived: Notify::new(),
@@ -36,16 +47,26 @@ impl Shared {
         }
     }
 
-    /// Refuses a forked child. Before anything else: the lock may have been held at the fork, and nobody is left there
-    /// to release it.
-    pub(super) fn check_process(&self) -> Result<(), ClientError> {
-        let found = std::process::id();
-        if found == self.process { Ok(()) } else { Err(ClientError::Forked { owner: self.process, found }) }
-    }
-
+    /// In a forked child never taken: it may have been held at the fork, and no thread is left there to release it. So
+    /// the process is asked for first ([`Process::check_closely`]).
     pub(super) fn lock(&self) -> MutexGuard<'_, Stock> {
         // Nothing in the locked sections panics half way.
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn cellar(&self) -> MutexGuard<'_, Cellar> {
+        self.cellar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The vintage of what was asked for at that time.
+    pub(super) fn date(&self, asked: Instant) -> Vintage {
+        let mut cellar = self.cellar();
+        let before = cellar.next_end();
+        let vintage = cellar.date(asked);
+        if before.is_none() || cellar.next_end() < before {
+            self.aging.notify_one();
+        }
+        vintage
     }
 
     /// Tells all who wait that it is worth looking.
@@ -58,6 +79,9 @@ impl Shared {
     pub(super) fn close(&self) {
         self.lock().close();
         self.oldest.end();
+        // Under its lock, so that the ager is either before its look at the word, or asleep.
+        drop(self.cellar());
+        self.aging.notify_one();
         self.tell();
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Stock {
     /// Refilling has stopped until somebody asks again, for the failure will not pass by itself.
     stopped: bool,
     closed: bool,
+    /// Ids that grew old here, and that the refiller was not told of.
+    grown_old: u64,
     stats: PrefetchStats,
 }
 
@@ -54,6 +56,7 @@ impl Stock {
             failure: None,
             stopped: false,
             closed: false,
+            grown_old: 0,
             stats: PrefetchStats::default(),
         }
     }
@@ -63,7 +66,7 @@ impl Stock {
     pub(super) fn take(&mut self, now: Instant, oldest: Vintage) -> Option<Held> {
         loop {
             let run = self.runs.front_mut()?;
-            if run.vintage() < oldest || now.saturating_duration_since(run.asked()) >= self.max_age {
+            if !run.is_good(now, self.max_age, oldest) {
                 let run = self.runs.pop_front()?;
                 self.held -= run.left();
                 self.stats.wasted_by_age += run.left();
@@ -124,8 +127,16 @@ impl Stock {
         self.demand = false;
     }
 
-    /// A refill came, asked for with `count`.
-    pub(super) fn put(&mut self, count: u64, runs: Vec<Run>, vintage: Vintage, asked: Instant) {
+    /// A refill came, asked for with `count`. `oldest` is what was called off before the lock was taken: that is not looked
+    /// for again.
+    pub(super) fn put(
+        &mut self,
+        count: u64,
+        runs: Vec<Run>,
+        vintage: Vintage,
+        asked: Instant,
+        oldest: Vintage,
+    ) {
         self.asked -= count;
         self.failure = None;
         self.stopped = false;
@@ -135,6 +146,8 @@ impl Stock {
             self.stats.received += u64::from(run.count);
             if self.closed {
                 self.stats.wasted_at_end += u64::from(run.count);
+            } else if vintage < oldest {
+                self.stats.wasted_by_age += u64::from(run.count);
             } else if run.count > 0 {
                 self.held += u64::from(run.count);
                 self.runs.push_back(Held::new(run, vintage, asked));
@@ -152,8 +165,8 @@ impl Stock {
         self.news += 1;
     }
 
-    /// Drops what is of a vintage called off; whether there was something.
-    pub(super) fn call_off(&mut self, oldest: Vintage) -> bool {
+    /// Drops what is of a vintage called off.
+    pub(super) fn call_off(&mut self, oldest: Vintage) {
         let before = self.held;
         self.runs.retain(|run| {
             let keep = run.vintage() >= oldest;
@@ -161,7 +174,12 @@ impl Stock {
             keep
         });
         self.stats.wasted_by_age += before - self.held;
-        self.held < before
+        self.grown_old += before - self.held;
+    }
+
+    /// How many ids grew old here since the last call.
+    pub(super) fn take_grown_old(&mut self) -> u64 {
+        std::mem::take(&mut self.grown_old)
     }
 
     /// Somebody found nothing and begins to wait: what was given up is tried again.

@@ -41,6 +41,11 @@ impl Oldest {
         self.0.fetch_max(vintage.0, Ordering::Relaxed);
     }
 
+    /// Whether everything there will be is called off.
+    pub(super) fn is_over(&self) -> bool {
+        self.vintage() == Vintage(u64::MAX)
+    }
+
     /// Calls off everything there is and will be.
     pub(super) fn end(&self) {
         self.raise(Vintage(u64::MAX));
@@ -142,7 +147,9 @@ mod tests {
         oldest.raise(Vintage(5));
         oldest.raise(Vintage(3));
         assert_eq!(oldest.vintage(), Vintage(5));
+        assert!(!oldest.is_over());
         oldest.end();
+        assert!(oldest.is_over());
         assert_eq!(oldest.vintage(), Vintage(u64::MAX));
     }
 }

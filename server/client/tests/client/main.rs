@@ -9,6 +9,8 @@
 mod errors;
 mod failover;
 mod fake;
+#[cfg(target_os = "linux")]
+mod forked;
 mod leaving;
 mod mill;
 mod patience;

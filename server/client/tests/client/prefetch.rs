@@ -85,6 +85,29 @@ async fn what_grew_old_is_wasted_in_the_hand_and_in_the_stock_and_never_comes_ou
 }
 
 #[tokio::test]
+async fn a_runtime_that_is_never_yielded_to_hands_out_nothing_that_grew_old() {
+    let mill = Mill::start(0).await;
+    let age = Duration::from_millis(300);
+    let source = source(&mill, PrefetchOptions::new().max_age(age).wait(LONG).ahead(50_000, 50_000)).await;
+    let mut ids = source.ids();
+    soon(ids.next()).await.unwrap();
+    // A hot loop, so that many ids lie open in the hand.
+    let mut last = None;
+    for _ in 0..10_000 {
+        last = ids.try_next();
+    }
+    assert!(last.is_some());
+    // From here on no task runs: nothing new comes, and what is held was asked for before.
+    let since = now();
+    while since.elapsed() < age {
+        std::thread::sleep(age / 50);
+    }
+    assert_eq!(ids.try_next(), None, "asked for more than {:?} ago", since.elapsed());
+    let stats = source.stats();
+    assert_eq!((stats.held, stats.received), (0, stats.issued + stats.wasted_by_age), "{stats:?}");
+}
+
+#[tokio::test]
 async fn nobody_who_takes_nothing_is_refilled() {
     let mill = Mill::start(0).await;
     let age = Duration::from_millis(20);

@@ -1,0 +1,137 @@
+//! What a forked child gets of its parent's client: an error at once, whatever the parent's threads were doing.
+
+#![expect(unsafe_code, reason = "only a hook between fork and exec runs code in a forked child without libc")]
+
+use std::os::unix::process::CommandExt;
+use std::pin::pin;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use xuid_client::{Client, ClientError, Order, Prefetch, PrefetchOptions, PrefetchStats};
+use xuid_protocol::reply_ping;
+
+use crate::fake::{Asked, Fake, quick, soon};
+use crate::mill::Mill;
+
+/// The outcome of a future that has it at once.
+fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
+    match pin!(what).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the end of an outcome")]
+fn is_forked<T>(outcome: Option<Result<T, ClientError>>) -> bool {
+    matches!(outcome, Some(Err(ClientError::Forked { .. })))
+}
+
+/// Every call of a child; the names of those that did not refuse.
+fn calls(client: &Client, source: &Prefetch) -> Vec<&'static str> {
+    let wait = Duration::from_millis(50);
+    let (mut ids, blocking) = (source.ids(), &mut source.ids());
+    let outcomes = [
+        ("next", is_forked(at_once(client.next(Order::Any)))),
+        ("array", is_forked(at_once(client.array(1, Order::Any, wait)))),
+        ("runs", is_forked(at_once(client.runs(1, Order::Any, wait)))),
+        ("decode", is_forked(at_once(client.decode(1)))),
+        ("info", is_forked(at_once(client.info()))),
+        ("stats", is_forked(at_once(client.stats()))),
+        ("ping", is_forked(at_once(client.ping(b"")))),
+        ("prefetch", is_forked(Some(client.prefetch(PrefetchOptions::new())))),
+        ("is_connected", !client.is_connected()),
+        ("served", client.served().limits.max_count > 0),
+        ("close", at_once(client.close()).is_some()),
+        ("Ids::next", is_forked(at_once(ids.next()))),
+        ("Ids::try_next", ids.try_next().is_none()),
+        ("Ids::blocking_next", is_forked(Some(blocking.blocking_next()))),
+        ("Prefetch::stats", source.stats() == PrefetchStats::default()),
+        ("Prefetch::failure", matches!(source.failure(), Some(ClientError::Forked { .. }))),
+    ];
+    outcomes.into_iter().filter(|(_, refuses)| !refuses).map(|(name, _)| name).collect()
+}
+
+/// What `work` says in a forked child.
+fn in_a_child(mut work: impl FnMut() -> String + Send + Sync + 'static) -> String {
+    static FORKS: AtomicU32 = AtomicU32::new(0);
+    let name = format!("xuid-client-forked-{}-{}", std::process::id(), FORKS.fetch_add(1, Ordering::Relaxed));
+    let file = std::env::temp_dir().join(name);
+    let theirs = file.clone();
+    let mut command = Command::new("true");
+    // SAFETY: the hook allocates and writes a file, which glibc allows in a forked child. That it takes no lock of the
+    // client, which another thread may have held at the fork, is what the tests are about.
+    unsafe { command.pre_exec(move || std::fs::write(&theirs, work())) };
+    assert!(command.status().unwrap().success());
+    let said = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(file).unwrap();
+    said
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_that_lay_there_unread_at_a_fork_is_the_parents() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let call = Arc::new(Mutex::new(Box::pin({
+        let client = client.clone();
+        async move { client.next(Order::Any).await }
+    })));
+    assert!(at_once(call.lock().unwrap().as_mut()).is_none());
+    peer.serve(7).await;
+    // Its answer comes behind the other's.
+    let (pong, ()) = soon(async {
+        tokio::join!(client.ping(&[1]), async {
+            let request_id = peer.expect(Asked::Ping(vec![1])).await;
+            peer.send(|out| reply_ping(out, request_id, &[1])).await;
+        })
+    })
+    .await;
+    pong.unwrap();
+    let theirs = Arc::clone(&call);
+    let child = in_a_child(move || format!("{:?}", at_once(theirs.lock().unwrap().as_mut())));
+    assert!(child.contains("Forked"), "the child got {child}");
+    assert_eq!(at_once(call.lock().unwrap().as_mut()).unwrap().unwrap(), 7);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_call_in_a_child_forked_under_load_refuses_at_once_and_harms_no_call_of_the_parent() {
+    let mill = Mill::start(0).await;
+    let client = soon(Client::connect(mill.addr, quick())).await.unwrap();
+    let options = PrefetchOptions::new().max_age(Duration::from_mins(1)).wait(Duration::from_mins(1));
+    let source = Arc::new(client.prefetch(options).unwrap());
+    let over = Arc::new(AtomicBool::new(false));
+    // They hold the locks of client and stock most of the time.
+    let load: Vec<_> = (0..2)
+        .map(|_| {
+            let (client, source, over) = (client.clone(), Arc::clone(&source), Arc::clone(&over));
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = (client.is_connected(), client.served(), source.stats(), source.failure());
+                    drop(source.ids());
+                }
+            })
+        })
+        .collect();
+    let forks = tokio::task::spawn_blocking({
+        let (client, source) = (client.clone(), Arc::clone(&source));
+        move || {
+            let fork = |_| {
+                let (client, source) = (client.clone(), Arc::clone(&source));
+                in_a_child(move || calls(&client, &source).join(" "))
+            };
+            (0..60).map(fork).collect::<Vec<_>>()
+        }
+    });
+    // A child that hangs keeps the parent in its fork.
+    let forks = soon(forks).await;
+    over.store(true, Ordering::Relaxed);
+    for thread in load {
+        thread.join().unwrap();
+    }
+    let forks = forks.unwrap();
+    assert!(forks.iter().all(String::is_empty), "did not refuse: {forks:?}");
+    let mut ids = source.ids();
+    assert!(soon(ids.next()).await.is_ok() && soon(client.runs(5, Order::Any, Duration::ZERO)).await.is_ok());
+}
