@@ -59,8 +59,8 @@ use shared::Shared;
 /// does not look at its process for every id. In a hot loop it looks once in up to 1,024 ids: the ids up to its next look
 /// come out of it in the child as in the parent. A handle looks at each id that comes more than 50 us after the one
 /// before. It compares process ids. The first process of a pid namespace has the same id as the first process of another
-/// one; such a child is told by its namespace, which a handle looks up when it takes a run, at most once a millisecond:
-/// the rest of the run that it had, and the ids of a millisecond, would come out of both. **Do not use a handle made
+/// one; such a child is told by its namespace, which a handle looks up at most once a millisecond: the ids of up to a
+/// millisecond would come out of both. **Do not use a handle made
 /// before a fork in the child**: exec, or leave it alone, and connect again.
 #[derive(Debug)]
 #[must_use = "dropping the source ends its handles"]

@@ -13,8 +13,8 @@ use super::piece::Piece;
 use super::shared::Shared;
 use crate::error::ClientError;
 
-/// A close look at the process costs 2 us, as much as hundreds of ids. A handle takes one when it takes a run, and not
-/// again within this time.
+/// A close look at the process costs 2 us, as much as hundreds of ids. A handle takes no other one within
+/// this time.
 const CLOSE_LOOK: Duration = Duration::from_millis(1);
 
 /// Prefetched ids, for one thread or task at a time: a handle made by [`Prefetch::ids`](crate::Prefetch::ids).
@@ -94,10 +94,10 @@ impl Ids {
 
     /// An id from the next piece of the run in hand, if that is good still.
     fn open(&mut self) -> Option<u64> {
-        if self.shared.process.check().is_err() {
+        let now = Instant::now();
+        if self.check_process(now).is_err() {
             return None;
         }
-        let now = Instant::now();
         if !self.hand.is_good(now, self.shared.options.max_age, self.shared.oldest.vintage()) {
             return None;
         }
