@@ -139,7 +139,7 @@ mod tests {
     fn each_kind_of_registry_has_some_thirty_points_of_its_own() {
         let names = |kind| of(kind).iter().map(|point| point.name).collect::<BTreeSet<_>>();
         let (local, ensemble) = (names(Kind::Local), names(Kind::ZooKeeper));
-        assert_eq!((local.len(), ensemble.len()), (31, 27));
+        assert_eq!((local.len(), ensemble.len()), (32, 28));
         assert!(local.contains("genesis-named") && !ensemble.contains("genesis-named"));
         assert!(ensemble.contains("session-lost") && !local.contains("session-lost"));
     }
