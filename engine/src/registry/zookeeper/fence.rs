@@ -15,7 +15,8 @@ use super::genesis::{draw_cluster, draw_era, ensemble_ns, make, wall_ms};
 use super::inspect::{broken, children, connected, read_all, read_genesis};
 use super::link::{Failure, Link};
 use super::node::{
-    self, CLOCK, ERA, FENCE, FOLDERS, GENESIS, LIVE, MARK, SPILLS, era_path, spill_path, worker_path,
+    self, CLOCK, ENDED, ERA, FENCE, FOLDERS, GENESIS, KNOWN, LIVE, MARK, SPILLS, ended_path, era_path,
+    spill_path, worker_path,
 };
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::registry::reach::beyond;
@@ -86,18 +87,32 @@ impl Fence {
     fn run(self, adopted: Option<ClusterId>) -> Result<Fenced, ZooKeeperError> {
         let action = if adopted.is_some() { "adopt the registry" } else { "fence the registry" };
         let fenced = self.raise_all(adopted).map_err(|failure| broken(&self.link, action, &failure))?;
-        let era = era_path(&draw_era()?);
-        let options = CreateMode::Persistent.with_acls(self.link.acls());
-        // Last, so that it is younger than every node that was made again.
-        let data = node::encode_era(self.genesis_stat.czxid, wall_ms());
-        let opened = self.link.ask(self.client.create(&era, &data, &options));
-        opened.map_err(|failure| broken(&self.link, action, &failure))?;
+        self.open(&era_path(&draw_era()?)).map_err(|failure| broken(&self.link, action, &failure))?;
         let _ = remove(&self.link, &self.client, FENCE);
         // A session ends with the last of its clients.
         let Self { mut link, client, .. } = self;
         drop(client);
         link.leave();
         Ok(fenced)
+    }
+
+    /// Begins the new era. Last, so that it is younger than every node that was made again. In the same transaction each era
+    /// that a process knew and did not find is named as over: only an era of after this fence has such a name beside it.
+    fn open(&self, era: &str) -> Result<(), Failure> {
+        let Self { link, client, .. } = self;
+        let options = CreateMode::Persistent.with_acls(link.acls());
+        let ended = children(link, client, ENDED)?;
+        let mut known = children(link, client, KNOWN)?;
+        known.retain(|name| !ended.contains(name));
+        known.truncate(AT_ONCE);
+        let data = node::encode_era(self.genesis_stat.czxid, wall_ms());
+        let mut writer = client.new_multi_writer();
+        for name in &known {
+            writer.add_create(&ended_path(name), b"", &options).map_err(Failure::of)?;
+        }
+        writer.add_create(era, &data, &options).map_err(Failure::of)?;
+        let commit = writer.commit();
+        link.ask(async { commit.await.map_err(Error::from) }).map(drop)
     }
 
     fn raise_all(&self, adopted: Option<ClusterId>) -> Result<Fenced, Failure> {

@@ -109,7 +109,8 @@ impl ZooKeeperRegistry {
         let mut tree = if let (Some(folder), Some(seat)) = (&options.folder, &seat) {
             let known = Memory::of_folder(folder, genesis.cluster);
             let latest = Memory::latest(&known, found);
-            let memory = Memory::of_seat(folder, seat.number(), genesis.cluster, &latest);
+            let ended = Memory::all_ended(&known);
+            let memory = Memory::of_seat(folder, seat.number(), genesis.cluster, &latest, ended);
             let others = Memory::all(known, &latest.era);
             let mut tree = Tree::new(link, genesis, latest.era, memory);
             tree.know(others);

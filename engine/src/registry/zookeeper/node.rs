@@ -4,7 +4,8 @@
 //!   PATH/genesis      what the registry was made with; 64 bytes
 //!       /era/HEX      one child: while it exists the registry is open; 16 bytes, the birth of genesis and the time
 //!                     of who began it
-//!       /ended/HEX    an era that was over when the registry was found restored; empty
+//!       /known/HEX    an era that a process knew and did not find; empty
+//!       /ended/HEX    one of those that was over when a later era began; empty
 //!       /w/N          a worker's record, 512 bytes as in a local registry
 //!       /s/UUID       a spill's mark, the same
 //!       /live/N       ephemeral: who seems to be alive with worker N; a text for people
@@ -28,6 +29,7 @@ use crate::registry::{ClusterId, Genesis};
 
 pub(super) const GENESIS: &str = "/genesis";
 pub(super) const ERA: &str = "/era";
+pub(super) const KNOWN: &str = "/known";
 pub(super) const ENDED: &str = "/ended";
 pub(super) const WORKERS: &str = "/w";
 pub(super) const SPILLS: &str = "/s";
@@ -37,7 +39,7 @@ pub(super) const CLOCK: &str = "/clock";
 pub(super) const FENCE: &str = "/fencing";
 
 /// All that have children, or are written later.
-pub(super) const FOLDERS: [&str; 6] = [ERA, ENDED, WORKERS, SPILLS, LIVE, CLOCK];
+pub(super) const FOLDERS: [&str; 7] = [ERA, KNOWN, ENDED, WORKERS, SPILLS, LIVE, CLOCK];
 
 pub(super) fn worker_path(worker: u32) -> String {
     format!("{WORKERS}/{worker}")
@@ -53,6 +55,10 @@ pub(super) fn spill_path(spill: SpillId) -> String {
 
 pub(super) fn era_path(era: &str) -> String {
     format!("{ERA}/{era}")
+}
+
+pub(super) fn known_path(era: &str) -> String {
+    format!("{KNOWN}/{era}")
 }
 
 pub(super) fn ended_path(era: &str) -> String {

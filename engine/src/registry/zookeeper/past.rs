@@ -29,6 +29,9 @@ const PREFIX: &str = "registry.zookeeper-";
 /// Of a memory's form.
 const VERSION: u32 = 3;
 
+/// So far a host's clock and the ensemble's may be apart for an era's time to count. Two fences are further apart.
+const AGREED_MS: u64 = 2_000;
+
 /// Hexadecimal digits before the rest of the file.
 const CHECKSUM_DIGITS: usize = 8;
 
@@ -136,9 +139,12 @@ impl Learnt {
 
     /// How an era that is found stands to this one. A fence's era is born after the one that it ended. Only where the
     /// data was put back may it be born earlier, and there it is told by its time: an era that was begun after this one
-    /// was learnt of is none of before it, whatever the ensemble's clock said of either.
+    /// was begun and learnt of is none of before it, whatever the ensemble's clock said of this one. The time of the host
+    /// that began it counts only where the ensemble's clock said the same.
     fn relation(&self, found: &Era) -> Relation {
-        if found.birth >= self.era.birth || found.begun_ms > self.learnt_ms {
+        let agreed = found.begun_ms.abs_diff(u64::try_from(found.made_ms).unwrap_or(0)) <= AGREED_MS;
+        if found.birth >= self.era.birth || (agreed && found.begun_ms > self.learnt_ms.max(self.era.begun_ms))
+        {
             Relation::After
         } else if found.made_ms < self.era.made_ms {
             Relation::Before
@@ -186,10 +192,22 @@ impl Memory {
 
     /// The memory of the process in that seat; what an earlier one knew is kept while the registry is the same. It is written
     /// down at once: the process may write nothing to the registry for minutes, and end.
-    pub(super) fn of_seat(folder: &Path, seat: u32, cluster: ClusterId, known: &Learnt) -> Self {
+    /// What any process of the folder saw end has ended for this one, too.
+    pub(super) fn of_seat(
+        folder: &Path,
+        seat: u32,
+        cluster: ClusterId,
+        known: &Learnt,
+        ended: Vec<String>,
+    ) -> Self {
         let path = folder.join(format!("{PREFIX}{seat}"));
         let before = read(&path).filter(|before| before.is_of(cluster));
         let mut memory = Self { path: Some(path), ..before.unwrap_or_else(|| Self::new(cluster, known)) };
+        let news = ended.into_iter().filter(|name| *name != known.era.name);
+        let news: Vec<_> = news.filter(|name| !memory.ended.contains(name)).collect();
+        // The latest last: its own are of the seat's last life.
+        memory.ended.splice(..0, news);
+        memory.forget_surplus();
         if memory.known.era.name == known.era.name {
             memory.keep();
         } else {
@@ -214,6 +232,14 @@ impl Memory {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let files = entries.filter(|entry| ours(&entry.file_name()));
         files.filter_map(|entry| read(&entry.path())).filter(|known| known.is_of(cluster)).collect()
+    }
+
+    /// The eras that any of these saw end.
+    pub(super) fn all_ended(known: &[Self]) -> Vec<String> {
+        let mut ended: Vec<_> = known.iter().flat_map(|known| known.ended.iter().cloned()).collect();
+        ended.sort_unstable();
+        ended.dedup();
+        ended
     }
 
     /// Every node that any of these knew in this era.
@@ -245,10 +271,14 @@ impl Memory {
         let before = std::mem::replace(&mut self.known, known).era.name;
         self.ended.retain(|name| *name != before && *name != self.known.era.name);
         self.ended.push(before);
-        let surplus = self.ended.len().saturating_sub(MOST_ENDED);
-        self.ended.drain(..surplus);
+        self.forget_surplus();
         self.nodes.clear();
         self.keep();
+    }
+
+    fn forget_surplus(&mut self) {
+        let surplus = self.ended.len().saturating_sub(MOST_ENDED);
+        self.ended.drain(..surplus);
     }
 
     /// Remembers a node that was written just now.
@@ -331,7 +361,7 @@ mod tests {
         let other = ClusterId::from_bytes([2; 16]);
         let sight = Sight { birth: 1, version: 5 };
         let (era, later) = (era("a", 7, 100, 100), era("b", 9, 200, 200));
-        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &learnt(&era, 110));
+        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &learnt(&era, 110), Vec::new());
         (0..100).for_each(|worker| memory.note(&format!("/w/{worker}"), sight));
         memory.note("/w/99", sight.at(7));
         let known = Memory::all(Memory::of_folder(folder.path(), OURS), &era);
@@ -344,14 +374,14 @@ mod tests {
             MOST,
             "a damaged memory is none"
         );
-        assert_eq!(Memory::of_seat(folder.path(), 0, OURS, &learnt(&later, 210)).nodes.len(), 0);
+        assert_eq!(Memory::of_seat(folder.path(), 0, OURS, &learnt(&later, 210), Vec::new()).nodes.len(), 0);
     }
 
     /// What is read of a file with a bit flipped, for every bit: nothing, or what was written.
     fn flipped_bits_that_are_believed() -> usize {
         let folder = tempfile::tempdir().unwrap();
         let known = learnt(&era("a", 7, 100, 100), 110);
-        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &known);
+        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &known, Vec::new());
         memory.note("/w/1", Sight { birth: 1, version: 18 });
         let path = folder.path().join("registry.zookeeper-0");
         let bytes = std::fs::read(&path).unwrap();
@@ -386,32 +416,46 @@ mod tests {
     fn an_era_of_before_the_one_a_folder_knew_is_told_from_one_that_a_fence_began_since() {
         let folder = tempfile::tempdir().unwrap();
         let other = ClusterId::from_bytes([2; 16]);
-        let known = learnt(&era("b", 9, 200, 201), 250);
-        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &known);
+        let known = learnt(&era("b", 9, 20_000, 20_001), 20_050);
+        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &known, Vec::new());
         memory.note("/w/1", Sight { birth: 1, version: 5 });
         let latest = |cluster, found: &Era| {
             Memory::latest(&Memory::of_folder(folder.path(), cluster), found.clone()).era
         };
-        let before = era("a", 7, 100, 101);
+        let before = era("a", 7, 10_000, 10_001);
         assert_eq!(latest(OURS, &before), known.era, "put back to before the fence");
         assert_eq!(memory.relation(&before), Relation::Before);
         let fenced = [
-            (era("c", 12, 300, 301), "later by everything"),
-            (era("c", 12, 150, 151), "born later, whatever the clocks say"),
-            (era("c", 8, 300, 301), "put back, and fenced since"),
-            (era("c", 8, 150, 301), "while the ensemble's clock was fast when the known one was made"),
+            (era("c", 12, 30_000, 30_001), "later by everything"),
+            (era("c", 12, 15_000, 15_001), "born later, whatever the clocks say"),
+            (era("c", 8, 30_000, 30_001), "put back, and fenced since"),
         ];
         for (found, what) in fenced {
             assert_eq!(latest(OURS, &found), found, "{what}");
         }
         assert_eq!(latest(OURS, &known.era), known.era);
-        assert_eq!(memory.relation(&era("c", 8, 300, 249)), Relation::Unclear, "the clocks disagree");
+        assert_eq!(memory.relation(&era("c", 8, 30_000, 20_049)), Relation::Unclear, "the clocks disagree");
+        let fast = learnt(&era("b", 9, 86_400_000, 20_001), 20_050);
+        assert_eq!(
+            fast.relation(&era("c", 8, 30_000, 30_001)),
+            Relation::After,
+            "the ensemble's clock was fast"
+        );
+        // One clock that was wrong once must not make an era of before look like one of after.
+        let slow = learnt(&known.era, 5);
+        assert_eq!(
+            slow.relation(&before),
+            Relation::Before,
+            "this host's clock was slow when it learnt of it"
+        );
+        let by_a_fast_host = era("a", 7, 10_000, 3_600_000);
+        assert_eq!(known.relation(&by_a_fast_host), Relation::Before, "the host that began it was fast");
         assert_eq!(latest(other, &before).name, "a", "the memory is of another cluster");
         // Another seat of the folder learns of the era later: what was learnt first counts.
         let second = Memory::latest(&Memory::of_folder(folder.path(), OURS), known.era.clone());
         assert_eq!(second, known);
-        let second = Memory::of_seat(folder.path(), 1, OURS, &second);
-        assert_eq!(second.relation(&era("c", 8, 150, 260)), Relation::After);
+        let second = Memory::of_seat(folder.path(), 1, OURS, &second, Vec::new());
+        assert_eq!(second.relation(&era("c", 8, 20_100, 20_060)), Relation::After);
     }
 
     #[test]
@@ -419,7 +463,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // It was begun while all clocks were an hour fast.
         let (first, second) = (era("a", 7, 3_600_000, 3_600_000), era("b", 9, 200, 200));
-        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &learnt(&first, 3_600_001));
+        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &learnt(&first, 3_600_001), Vec::new());
         memory.begin(learnt(&second, 210));
         assert_eq!(learnt(&second, 210).relation(&first), Relation::After, "going by clocks alone");
         assert_eq!(memory.relation(&first), Relation::Over);
@@ -428,10 +472,15 @@ mod tests {
 
         // Fenced while nobody ran: the next process learns it from the file of the one before.
         let third = era("c", 11, 100, 100);
-        drop(Memory::of_seat(folder.path(), 0, OURS, &learnt(&third, 110)));
+        drop(Memory::of_seat(folder.path(), 0, OURS, &learnt(&third, 110), Vec::new()));
         for ended in [&first, &second] {
             assert_eq!(latest(ended), third);
         }
+        // And so does a process in another seat.
+        let known = Memory::of_folder(folder.path(), OURS);
+        let other = Memory::of_seat(folder.path(), 1, OURS, &learnt(&third, 110), Memory::all_ended(&known));
+        assert!([&first, &second].into_iter().all(|era| other.relation(era) == Relation::Over));
+        assert_ne!(other.relation(&third), Relation::Over);
         assert_eq!(latest(&era("d", 13, 50, 50)).name, "d", "fenced once more");
     }
 }

@@ -17,7 +17,7 @@ use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, MultiWriteErr
 use super::error::ZooKeeperError;
 use super::inspect::{Era, read_all, read_era};
 use super::link::{Failure, Link};
-use super::node::{self, CLOCK, GENESIS, ended_path, era_path};
+use super::node::{self, CLOCK, GENESIS, ended_path, era_path, known_path};
 use super::past::{Learnt, Look, Memory, Past, Relation, Sight};
 use crate::clock::boot_ns;
 use crate::guards::Guard;
@@ -249,7 +249,7 @@ impl Tree {
                 // By its name: were it only a server that lags behind, the ensemble would have nothing of that name to delete.
                 let what = "it is in an era that a fence had ended";
                 let certain = self.witnessed && self.memory.relation(&era) != Relation::Unclear;
-                Ok(if certain { self.close(client, &era.name, what) } else { self.refuse(what) })
+                Ok(if certain { self.close(client, &era.name, what) } else { self.refuse(client, what) })
             }
             Ok(era) => {
                 let (url, name) = (url.to_string(), era.name.clone());
@@ -337,7 +337,7 @@ impl Tree {
         self.standing = if self.past.is_own(path) {
             self.close(client, &self.era.name, &what)
         } else {
-            self.refuse(&what)
+            self.refuse(client, &what)
         };
         Ok(())
     }
@@ -360,35 +360,26 @@ impl Tree {
         Standing::Closed(why)
     }
 
-    /// Ends an era. The era that is known is named in the same transaction as one that is over: by that the next fence's is
-    /// told from one of before, whatever the clocks say.
+    /// Ends an era, and says which one is known instead.
     fn end(&self, client: &Client, era: &str) -> Result<(), Failure> {
-        let options = CreateMode::Persistent.with_acls(self.link.acls());
-        let mut writer = client.new_multi_writer();
-        let built = writer
-            .add_delete(&era_path(era), None)
-            .and_then(|()| writer.add_create(&ended_path(&self.era.name), b"", &options));
-        built.map_err(Failure::of)?;
-        let commit = writer.commit();
-        let alone = match self.link.ask(async { Ok(commit.await) })? {
+        match self.link.ask(client.delete(&era_path(era), None)) {
             // The latter: another process closed it, or it was a server that lags behind.
-            Ok(_) | Err(MultiWriteError::OperationFailed { index: 0, source: Error::NoNode }) => {
-                return Ok(());
-            }
-            // It is named already, or there is no place for the name in a registry of an earlier program.
-            Err(MultiWriteError::OperationFailed { .. }) => {
-                self.link.ask(client.delete(&era_path(era), None))
-            }
-            Err(MultiWriteError::RequestFailed { source }) => Err(self.link.failure(source)),
-        };
-        match alone {
-            Err(Failure::Said(Error::NoNode)) => Ok(()),
-            alone => alone,
+            Ok(()) | Err(Failure::Said(Error::NoNode)) => self.tell_known(client),
+            Err(failure) => return Err(failure),
         }
+        Ok(())
+    }
+
+    /// Leaves the name of the known era for the next fence: an era of that fence is after it, whatever the clocks say. By itself
+    /// the name allows nothing.
+    fn tell_known(&self, client: &Client) {
+        let options = CreateMode::Persistent.with_acls(self.link.acls());
+        // There already, or no place for it in a registry of an earlier program: then a person has to help.
+        let _ = self.link.ask(client.create(&known_path(&self.era.name), b"", &options));
     }
 
     /// Refuses the registry for this process alone: others may know better.
-    fn refuse(&mut self, what: &str) -> Standing {
+    fn refuse(&mut self, client: &Client, what: &str) -> Standing {
         let url = self.link.url();
         let forget = self
             .memory
@@ -397,10 +388,11 @@ impl Tree {
         let why = format!(
             "the registry at {url} was restored from a backup ({what}, as this process remembers it): what was granted since is \
              not in it, so this process does not use it until `xuid registry fence {url}`; if it was fenced since the \
-             restore, fence it once more by a host with a right clock{forget}"
+             restore, fence it once more: that fence knows of this{forget}"
         );
         if self.refused.as_ref() != Some(&why) {
             self.refused = Some(why.clone());
+            self.tell_known(client);
             let reason = why.clone();
             later::log(move || tracing::error!(why = %reason, "the registry is refused by this process"));
         }
