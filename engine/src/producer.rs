@@ -77,7 +77,7 @@ impl Producer {
             let (pause, unsaid) = later::collect(|| self.turn_whatever_happens());
             unsaid.say();
             if !pause.is_zero() {
-                std::thread::park_timeout(pause);
+                self.shared.producer.wait(pause);
             }
         }
         later::collected(|| self.stop());

@@ -109,11 +109,12 @@ impl Ticket {
     }
 
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<Vec<Run>, IdError>> {
+        // A waker is a stranger's code, its clone and its drop as well: the old one goes after the lock.
+        let mut waker = Some(waker.clone());
         let mut state = lock(&self.state);
         if let State::Waiting { waker: kept, .. } = &mut *state {
-            if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
-                *kept = Some(waker.clone());
-            }
+            std::mem::swap(kept, &mut waker);
+            drop(state);
             return Poll::Pending;
         }
         match std::mem::replace(&mut *state, State::Over) {
@@ -124,7 +125,9 @@ impl Ticket {
 
     /// Ends it for a caller that went away; whatever it had is returned.
     pub(crate) fn cancel(&self) -> Vec<Run> {
-        match std::mem::replace(&mut *lock(&self.state), State::Over) {
+        // Taken out first: its waker is dropped after the lock.
+        let before = std::mem::replace(&mut *lock(&self.state), State::Over);
+        match before {
             State::Waiting { runs, .. } | State::Done(Ok(runs)) => runs,
             _ => Vec::new(),
         }
@@ -251,5 +254,47 @@ impl Drop for Pending {
                 self.shared.give_back(back);
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::task::Wake;
+
+    use super::*;
+
+    /// A waker whose end asks the ticket something, as one may that holds an engine's last clone.
+    struct Asks(Arc<Ticket>);
+
+    impl Wake for Asks {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            let _ = self.0.missing();
+        }
+    }
+
+    #[test]
+    fn a_waker_is_dropped_under_no_lock() {
+        let (done, ended) = channel();
+        std::thread::spawn(move || {
+            let nothing = (Vec::new(), Sources::default());
+            let ticket =
+                Arc::new(Ticket::new(Order::Any, 1, 1, 0, u64::MAX, Duration::from_secs(1), nothing));
+            for _ in 0..2 {
+                let waker = Waker::from(Arc::new(Asks(ticket.clone())));
+                assert!(ticket.poll(&waker).is_pending());
+            }
+            assert!(ticket.cancel().is_empty());
+            let waker = Waker::from(Arc::new(Asks(ticket.clone())));
+            assert!(ticket.poll(&waker).is_ready());
+            drop(waker);
+            let _ = done.send(());
+        });
+        assert!(ended.recv_timeout(Duration::from_secs(30)).is_ok(), "it waits for its own lock");
     }
 }

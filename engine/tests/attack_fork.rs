@@ -102,6 +102,11 @@ const CALLS: &[(&str, Check)] = &[
     ("stats", |of| of.engine.stats() == xuid_engine::stats::Stats::default()),
     ("status", |of| !of.engine.status().ready && of.engine.status().notes[0].contains("forked")),
     ("workers", |of| of.engine.workers().is_empty()),
+    ("publish", |of| {
+        of.engine.publish();
+        of.handle.borrow_mut().publish();
+        true
+    }),
     ("producer_silent", |of| of.engine.producer_silent().is_zero()),
     ("what never changes", |of| {
         of.engine.layout() == of.engine.genesis().layout

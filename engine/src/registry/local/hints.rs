@@ -141,6 +141,18 @@ impl FolderHints {
 /// Bytes between two holes of an image: a filesystem's block.
 const BLOCK: usize = 4096;
 
+/// Locks a new file, and writes an image into it, durably.
+fn fill(file: &File, image: &[u8]) -> io::Result<()> {
+    file.try_lock()?;
+    file.set_len(image.len() as u64)?;
+    for (offset, block) in (0..).step_by(BLOCK).zip(image.chunks(BLOCK)) {
+        if block.iter().any(|byte| *byte != 0) {
+            file.write_all_at(block, offset)?;
+        }
+    }
+    file.sync_all()
+}
+
 impl Hints for FolderHints {
     fn all(&self, most: u64) -> Vec<Vec<u8>> {
         let read = |path: PathBuf| {
@@ -153,14 +165,8 @@ impl Hints for FolderHints {
     fn begin(&mut self, image: &[u8]) -> io::Result<()> {
         let path = self.fresh()?;
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        file.try_lock()?;
-        file.set_len(image.len() as u64)?;
-        for (offset, block) in (0..).step_by(BLOCK).zip(image.chunks(BLOCK)) {
-            if block.iter().any(|byte| *byte != 0) {
-                file.write_all_at(block, offset)?;
-            }
-        }
-        file.sync_all()?;
+        // One that says nothing is of no use, and would pile up where the disk is full.
+        fill(&file, image).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         self.own = Some(Own { file, path });
         self.sweep();
         Ok(())

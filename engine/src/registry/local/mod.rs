@@ -53,6 +53,7 @@ pub(in crate::registry) use self::seat::Seat;
 use self::seat::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::guards::Guard;
+use crate::later;
 use crate::layout::Layout;
 use crate::registry::{
     Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord,
@@ -128,6 +129,11 @@ impl LocalRegistry {
     /// # Errors
     /// [`LocalError::Absent`] if there is none; see [`LocalError`].
     pub fn open(folder: &Path) -> Result<Self, LocalError> {
+        // Nothing is said under the file's lock.
+        later::collected(|| Self::open_now(folder))
+    }
+
+    fn open_now(folder: &Path) -> Result<Self, LocalError> {
         let path = genesis::path(folder);
         for _ in 0..OPENING_TRIES {
             let Some(mut records) = Records::open(open_file(&path)?, &path, Arc::new(SystemClock))? else {
@@ -180,6 +186,7 @@ impl<D: Disk> LocalRegistry<D> {
     /// Reads without the lock, as nothing is changed. What looks wrong may have been read in the middle of
     /// somebody's change, so it is read again under the lock.
     fn read(&mut self, look: impl Fn(&mut Records<D>) -> Result<Pair, ReadError>) -> Result<Pair, ReadError> {
+        self.records.recover();
         match self.records.verify().and_then(|()| look(&mut self.records)) {
             Err(ReadError::Damaged { .. } | ReadError::Foreign { .. }) => self.records.locked(look),
             other => other,
@@ -221,6 +228,7 @@ impl<D: Disk> Registry for LocalRegistry<D> {
 
     fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
         let (folder, seat) = (&self.folder, &self.seat);
+        self.records.recover();
         self.records.locked(|records| {
             let mut live = seat.as_ref().map(|seat| seat.live(folder)).unwrap_or_default();
             let pairs = records.believed(Kind::Worker);

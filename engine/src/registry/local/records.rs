@@ -235,6 +235,15 @@ impl<D: Disk> Records<D> {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
+    /// Tries a disk that failed again, if it is time for that. A process that only reads needs it as well: a change of its own
+    /// is in doubt until the disk works.
+    pub(super) fn recover(&mut self) {
+        if self.poison.as_ref().is_some_and(|poison| self.clock.read().boot >= poison.retry) {
+            // What fails says so itself, and is tried again later.
+            let _: Result<(), SwapError> = self.locked(Self::cure);
+        }
+    }
+
     /// Changes something under the lock. What could not even be read is told apart from what was refused.
     pub(super) fn change(
         &mut self,

@@ -7,6 +7,7 @@ use crate::guards::Guard;
 use crate::registry::local::format::Side;
 #[cfg(not(loom))]
 use crate::registry::local::simulated::MemoryHints;
+use crate::tenure::{Tenure, Wish};
 
 const WORKERS: u32 = 2;
 const SPILLS: u8 = 2;
@@ -454,4 +455,20 @@ fn a_record_that_a_failed_disk_took_back_is_not_believed_after_it_works_again() 
     registry.create_mark(spill(1), &mark_of(0, 3)).unwrap();
     let found = registry.worker(1);
     assert!(matches!(found, Err(ReadError::Damaged { .. })), "{found:?}");
+}
+
+/// A claim whose first sync failed is in doubt, and there is no worker by which anything would be changed.
+#[test]
+fn a_claim_in_doubt_is_settled_when_the_disk_works_again() {
+    let (disk, clock) = (memory(WORKERS), Arc::new(Hands(AtomicU64::new(0))));
+    let registry = LocalRegistry::on(disk.open_again(), clock.clone()).unwrap();
+    let mut tenure = Tenure::new(Box::new(registry), Token([1; 16]), "host pid 1".into());
+    let wish = |now: u64| Wish { now, start: now, end: now + 100, pinned: None, except: Vec::new() };
+    disk.fail_sync(1);
+    assert!(tenure.take(&wish(2_000)).is_err());
+    let taken = (0..5).find_map(|second| {
+        clock.pass(1_000);
+        tenure.take(&wish(2_000 + second)).ok()
+    });
+    assert!(taken.is_some(), "no worker, five seconds after the disk worked again");
 }
