@@ -6,7 +6,8 @@
 //! - I2 it is woken by its socket, its waiting requests, one timer and the stop, and for a moment after a reply by
 //!   itself ([`Vigil`]): idle connections cost nothing;
 //! - I3 what was answered is written before the close, as far as the client reads it;
-//! - I4 a deadline is over only if nothing lies in the socket: this process may have been stopped, and not the client;
+//! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this process may
+//!   have been stopped, and not the client;
 //! - I5 before HELLO was accepted one deadline holds, whatever is sent, and whether its replies are read or not.
 
 mod vigil;
@@ -81,8 +82,9 @@ struct Connection<'s> {
     begun: Option<Instant>,
     /// When GOAWAY was written.
     sent_away: Option<Instant>,
-    /// The deadline at which the socket was looked into.
+    /// The deadline at which the socket was looked into, and the one at which it was written to directly.
     looked: Option<Instant>,
+    pushed: Option<Instant>,
     idle: Duration,
 }
 
@@ -102,6 +104,7 @@ impl<'s> Connection<'s> {
             begun: None,
             sent_away: None,
             looked: None,
+            pushed: None,
             idle: node.limits.idle(),
         }
     }
@@ -209,7 +212,8 @@ impl<'s> Connection<'s> {
         let due = if self.need == Need::End {
             self.active + LAST_WRITE
         } else if self.session.is_leaving() {
-            self.active + WAIT_CAP + LAST_WRITE
+            let waits = if self.outbox.is_empty() { WAIT_CAP } else { Duration::ZERO };
+            self.active + waits + LAST_WRITE
         } else if let Some(sent) = self.sent_away {
             sent + GO_AWAY_GRACE
         } else {
@@ -233,6 +237,13 @@ impl<'s> Connection<'s> {
         if now < due {
             return false;
         }
+        if !self.outbox.is_empty() && self.pushed.replace(due) != Some(due) {
+            match self.push() {
+                Ok(0) => {}
+                Ok(_) => return false,
+                Err(_) => return true,
+            }
+        }
         if self.need == Need::Input && self.looked.replace(due) != Some(due) {
             match self.look() {
                 Ok(0) => {}
@@ -244,8 +255,10 @@ impl<'s> Connection<'s> {
             return true;
         }
         if self.sent_away.is_some() {
-            if self.need == Need::Room && self.session.in_flight() > 0 {
-                // Requests that were read already have their turn as soon as some of those before them are answered.
+            let reads_on = now < self.active + LAST_WRITE;
+            if self.need == Need::Room && (self.session.in_flight() > 0 || reads_on) {
+                // Requests that were read already have their turn as soon as some of those before them are answered, or
+                // their replies are read.
                 self.sent_away = Some(now);
             } else {
                 // What waits is answered, then it closes.
@@ -264,6 +277,18 @@ impl<'s> Connection<'s> {
         }
         self.send_away();
         false
+    }
+
+    /// Writes what the socket takes, without asking the runtime whether it takes anything: it may not have looked yet.
+    fn push(&mut self) -> io::Result<usize> {
+        match rustix::io::write(self.writer.as_ref(), proof::portion(self.outbox.rest())) {
+            Ok(count) => {
+                self.was_written(count);
+                Ok(count)
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Reads what lies in the socket, without asking the runtime whether something does: it may not have looked yet. A

@@ -140,7 +140,7 @@ fn stall(silent: Duration) -> Option<String> {
     (silent >= STALLED).then(|| {
         format!(
             "the engine's producer has not turned for {seconds} s: it waits for a disk that does not answer, gets no \
-             processor, or hangs; ids run out soon, and only a restart may help"
+             processor, or hangs; ids run out if it does not go on"
         )
     })
 }

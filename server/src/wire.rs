@@ -185,17 +185,21 @@ impl Wire {
         request_array(&mut self.outbox, request_id, Bulk::new(count, order, PATIENCE));
         self.flush().await?;
         let most = count.saturating_mul(8).saturating_add(REPLY_ROOM);
-        loop {
-            let reply = self.receive(most, |id, reply| match reply {
-                Reply::GoAway => None,
-                Reply::Array(ids) if id == request_id => Some(Ok(ids.iter().collect())),
-                other => Some(Err(unexpected(&other))),
-            });
-            let reply = timeout(PATIENCE * 2, reply).await;
-            if let Some(ids) = reply.with_context(|| format!("{} does not answer", self.address))?? {
-                return self.checked(count, ids?);
+        // One limit, however many frames come instead.
+        let answered = timeout(PATIENCE * 2, async {
+            loop {
+                let reply = self.receive(most, |id, reply| match reply {
+                    Reply::GoAway => None,
+                    Reply::Array(ids) if id == request_id => Some(Ok(ids.iter().collect())),
+                    other => Some(Err(unexpected(&other))),
+                });
+                if let Some(ids) = reply.await? {
+                    return ids;
+                }
             }
-        }
+        });
+        let ids = answered.await.with_context(|| format!("{} does not answer", self.address))??;
+        self.checked(count, ids)
     }
 
     /// The ids of a reply, if they are what was asked for.
@@ -215,9 +219,15 @@ impl Wire {
 fn unexpected(reply: &Reply<'_>) -> anyhow::Error {
     match reply {
         Reply::Error(error) if error.retry_after_ms > 0 => {
-            anyhow::anyhow!("{}: {} (try again in {:?})", error.status, error.text, error.retry_after())
+            let text = printable(&error.text);
+            anyhow::anyhow!("{}: {text} (try again in {:?})", error.status, error.retry_after())
         }
-        Reply::Error(error) => anyhow::anyhow!("{}: {}", error.status, error.text),
-        other => anyhow::anyhow!("the server answered another question: {other:?}"),
+        Reply::Error(error) => anyhow::anyhow!("{}: {}", error.status, printable(&error.text)),
+        _ => anyhow::anyhow!("the server answered another question"),
     }
+}
+
+/// A stranger's text as it may stand on a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
 }

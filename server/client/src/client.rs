@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use xuid_protocol::{Bulk, Decoded, Order, PING_MAX, Request, Run};
 
@@ -13,6 +14,7 @@ use crate::error::{Breach, ClientError};
 use crate::fleet::Fleet;
 use crate::link::Link;
 use crate::options::{Options, later};
+use crate::pending::Outcome;
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::retries::Retries;
 use crate::served::Served;
@@ -240,8 +242,12 @@ impl Client {
         let Ok(submitted) = timeout_at(end, link.submit(request, later(begin, wait))).await else {
             return late();
         };
-        let reply = submitted.ok()?;
-        let Ok(outcome) = timeout_at(end, reply).await else {
+        let mut reply = submitted.ok()?;
+        let outcome = if let Ok(outcome) = timeout_at(end, &mut reply).await {
+            outcome
+        } else if let Some(outcome) = lying_there(&mut reply).await {
+            Ok(outcome)
+        } else {
             self.give_up(link, begin);
             return late();
         };
@@ -260,11 +266,10 @@ impl Client {
         Some(outcome)
     }
 
-    /// After a request that was not answered in time: its caller ends alone. The link ends if it was silent for as long as
-    /// any call would wait; if it was silent since the request, and there are other servers, they are asked from now on,
+    /// After a request that was not answered in time: its caller ends alone. Whether the link was silent for too long the link
+    /// judges for itself. If it was silent since the request, and there are other servers, they are asked from now on,
     /// and what is in flight here is still answered.
     fn give_up(&self, link: &Link, begin: Instant) {
-        link.end_if_silent();
         if self.fleet.servers() > 1 && link.is_silent_since(begin) {
             tracing::debug!(server = %link.served.server, "silent: leaving for another server");
             link.retire();
@@ -276,6 +281,15 @@ impl Client {
         tracing::error!(?answer, "an answer that was not asked for");
         ClientError::lost(&self.served().server, None)
     }
+}
+
+/// A reply that came with its end: a process that was stopped wakes with both, and the reply counts. Its link has read it when
+/// the runtime has looked at its sockets and has had a turn for all that were ready.
+async fn lying_there(reply: &mut oneshot::Receiver<Outcome>) -> Option<Outcome> {
+    for _ in 0..2 {
+        tokio::task::yield_now().await;
+    }
+    reply.try_recv().ok()
 }
 
 /// How long the server may take because the request says so.

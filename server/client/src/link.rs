@@ -172,13 +172,6 @@ impl Link {
         Some(later(due.max(inner.heard), self.timeout))
     }
 
-    /// Ends the link if the silence has lasted too long (I4).
-    pub(crate) fn end_if_silent(&self) {
-        if self.end_of_silence().is_some_and(|end| end <= Instant::now()) {
-            self.end(&self.silence());
-        }
-    }
-
     fn silence(&self) -> ClientError {
         ClientError::Timeout { server: Arc::clone(&self.served.server), limit: self.timeout }
     }

@@ -103,15 +103,17 @@ impl Source {
     }
 }
 
-/// A connection to the first server from `from` on that can be reached, each tried once; else why the last one can't.
+/// A connection to the first server from `from` on that can be reached, each tried once; else why none can.
 async fn reach(servers: &[String], from: usize) -> Result<(usize, Wire)> {
     let mut tries = (from..from + servers.len()).map(|at| at % servers.len());
+    let mut before = Vec::new();
     loop {
         let Some(at) = tries.next() else { bail!("no server is named") };
         match Wire::connect(&servers[at]).await {
             Ok(wire) => return Ok((at, wire)),
-            Err(error) if tries.len() == 0 => return Err(error),
-            Err(_) => {}
+            Err(error) if tries.len() == 0 && before.is_empty() => return Err(error),
+            Err(error) if tries.len() == 0 => bail!("{error:#}; before that: {}", before.join("; ")),
+            Err(error) => before.push(format!("{error:#}")),
         }
     }
 }

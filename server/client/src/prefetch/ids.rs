@@ -123,6 +123,8 @@ impl Ids {
         let had = std::mem::take(&mut self.had);
         let shared = Arc::clone(&self.shared);
         let mut stock = shared.lock();
+        // After the lock: what is young enough is so now.
+        let now = Instant::now();
         stock.settle(had, &rest);
         if stock.is_closed() {
             return Err(ClientError::Closed);

@@ -6,6 +6,7 @@ mod folder;
 mod golden;
 #[cfg(not(loom))]
 mod panics;
+#[cfg(not(loom))]
 mod power;
 mod restored;
 

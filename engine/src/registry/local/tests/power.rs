@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::guards::Guard;
 use crate::registry::local::format::Side;
-#[cfg(not(loom))]
 use crate::registry::local::simulated::MemoryHints;
 use crate::tenure::{Tenure, Wish};
 
