@@ -66,11 +66,11 @@ pub(super) struct Exchange {
     pub(super) down_until: AtomicU64,
     /// Which node's process holds which worker, where the registry is local: what seats would say.
     pub(super) seats: Mutex<BTreeMap<u32, usize>>,
-    /// Changes of a local registry that ended in a panic.
+    /// Changes of a local registry that had no end.
     pub(super) half_done: Mutex<Vec<HalfDone>>,
 }
 
-/// A change of a local registry that ended in a panic, which its process survived.
+/// A change of a local registry that ended in a panic, which its process survived, or in a failure of the disk.
 #[derive(Debug)]
 pub(super) struct HalfDone {
     node: usize,
@@ -110,7 +110,8 @@ impl Exchange {
     ///
     /// What is handed back is nobody's from the attempt on, whatever becomes of that: the one who tried counts on it. What
     /// is granted by a registry in memory is granted when it is stored. Of a local one it is when the change was confirmed:
-    /// what was not, the process that tried never believes, unless it panicked over it and [reads it](Self::believed) later.
+    /// what was not, the process that tried believes when it [reads it](Self::believed) later, after a panic or when the
+    /// disk that failed has taken it after all.
     fn seen(
         &self,
         (node, worker): (usize, u32),
@@ -125,12 +126,17 @@ impl Exchange {
             lock(&self.oracle).moved(node, worker, from, to);
             return write();
         }
+        let half_done =
+            || lock(&self.half_done).push(HalfDone { node, worker, from, record: record.clone() });
         let result = catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|payload| {
             if self.store.is_local() && payload.is::<Panicked>() {
-                lock(&self.half_done).push(HalfDone { node, worker, from, record: record.clone() });
+                half_done();
             }
             resume_unwind(payload)
         });
+        if self.store.is_local() && matches!(result, Err(SwapError::Unknown { .. })) {
+            half_done();
+        }
         let stored = if self.store.is_local() {
             result.is_ok()
         } else {
