@@ -309,7 +309,8 @@ async fn a_connection_ends_with_the_runtime_that_made_it_and_the_next_call_knows
     .join()
     .unwrap();
     drop(peer);
-    // Not a timeout: nobody waits for a task that is gone.
+    // Not a timeout: nobody waits for a task that is gone. The port may be another test's by now, which hangs up.
     let error = soon(client.next(Order::Any)).await.unwrap_err();
-    assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?} of {addr}");
+    let is_away = matches!(error, ClientError::Unreachable { .. } | ClientError::Lost { .. });
+    assert!(is_away, "{error:?} of {addr}");
 }
