@@ -75,6 +75,10 @@ guards! {
     EraNamed,
     /// After a connection to an ensemble a sync comes before everything else.
     SyncFirst,
+    /// An answer of an ensemble counts only over the connection that was looked around in (U2).
+    SameConnection,
+    /// An era that the registry, or another process of the folder, knows to be over is over for this process, too (U2).
+    EndedLearnt,
     /// What a folder remembers of an ensemble counts only with its checksum.
     HintChecked,
     /// What another process may have left unsynced is synced before a change.

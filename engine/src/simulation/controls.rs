@@ -97,6 +97,10 @@ mutants! {
         Test("registry::local::tests::power::a_hint_that_is_written_before_its_record_refuses_a_registry_that_only_met_a_power_cut");
     "write-without-its-era", [G::EraNamed], "U2",
         Test("registry::zookeeper::tests::without_the_era_in_a_write_one_of_before_a_fence_is_stored_after_it");
+    "answer-over-another-connection", [G::SameConnection], "U2",
+        Test("registry::zookeeper::tests::without_a_look_at_the_connection_an_answer_over_the_next_one_is_believed");
+    "ended-eras-not-learnt", [G::EndedLearnt], "U2",
+        Test("registry::zookeeper::tests::without_the_names_of_ended_eras_one_that_is_put_back_is_taken_for_a_fence_s");
     "ensemble-not-synced-with", [G::SyncFirst], "liveness",
         Test("registry::zookeeper::tests::without_the_sync_a_server_is_believed_that_may_lag_behind");
     "memory-without-checksum", [G::HintChecked], "liveness",

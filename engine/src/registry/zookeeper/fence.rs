@@ -16,7 +16,7 @@ use super::inspect::{broken, children, connected, read_all, read_genesis};
 use super::link::{Failure, Link};
 use super::node::{
     self, CLOCK, ENDED, ERA, FENCE, FOLDERS, GENESIS, KNOWN, LIVE, MARK, SPILLS, ended_path, era_path,
-    spill_path, worker_path,
+    known_path, spill_path, worker_path,
 };
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::registry::reach::beyond;
@@ -79,6 +79,9 @@ impl Fence {
         // Only now: after our own write the server that we ask cannot lag behind.
         let (genesis, genesis_stat) = read_genesis(&link, &client)?;
         for era in children(&link, &client, ERA).map_err(fail)? {
+            // Its name goes first: whoever begins the next era, this fence or one after it, says that this one is over.
+            let persistent = CreateMode::Persistent.with_acls(link.acls());
+            make(&link, &client, &known_path(&era), &[], &persistent).map_err(fail)?;
             remove(&link, &client, &era_path(&era)).map_err(fail)?;
         }
         Ok(Self { client, link, genesis, genesis_stat })
@@ -97,7 +100,8 @@ impl Fence {
     }
 
     /// Begins the new era. Last, so that it is younger than every node that was made again. In the same transaction each era
-    /// that a process knew and did not find is named as over: only an era of after this fence has such a name beside it.
+    /// that this fence ended, or that a process knew and did not find, is named as over: only an era of after this fence has such
+    /// a name beside it.
     fn open(&self, era: &str) -> Result<(), Failure> {
         let Self { link, client, .. } = self;
         let options = CreateMode::Persistent.with_acls(link.acls());

@@ -215,6 +215,17 @@ impl Link {
         Ok(client)
     }
 
+    /// Keeps the client busy for so long, from now on, so that it notices nothing meanwhile.
+    #[cfg(test)]
+    pub(super) fn hold_up(&self, time: Duration) {
+        let (begun, begins) = std::sync::mpsc::channel();
+        self.runtime().spawn(async move {
+            let _ = begun.send(());
+            std::thread::sleep(time);
+        });
+        let _ = begins.recv();
+    }
+
     /// Waits for an answer.
     pub(super) fn ask<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         let limit = self.limit();

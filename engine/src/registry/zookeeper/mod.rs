@@ -228,6 +228,7 @@ impl Registry for ZooKeeperRegistry {
         let unavailable = |failure: Failure| ReadError::Unavailable { why: failure.why() };
         let tree = &mut self.tree;
         let listing = Listing::read(&tree.link, &client, tree.genesis.workers).map_err(unavailable)?;
+        tree.still_connected()?;
         let entries = listing.entries(|place, data, stat| {
             let row = tree.believe(&client, &worker_path(place.slot), (data, stat), place, NO_SPILL)?;
             Ok(Versioned { version: tree.tagged(row.version), record: row.worker_record() })

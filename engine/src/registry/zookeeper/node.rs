@@ -4,7 +4,7 @@
 //!   PATH/genesis      what the registry was made with; 64 bytes
 //!       /era/HEX      one child: while it exists the registry is open; 16 bytes, the birth of genesis and the time
 //!                     of who began it
-//!       /known/HEX    an era that a process knew and did not find; empty
+//!       /known/HEX    an era that a fence ended, or that a process knew and did not find; empty
 //!       /ended/HEX    one of those that was over when a later era began; empty
 //!       /w/N          a worker's record, 512 bytes as in a local registry
 //!       /s/UUID       a spill's mark, the same

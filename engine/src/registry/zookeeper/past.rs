@@ -121,8 +121,8 @@ impl Past {
     }
 }
 
-/// Eras remembered that are over: there is one more with each fence.
-const MOST_ENDED: usize = 64;
+/// Eras remembered that are over: there is one more with each fence. So many take 36 KiB of a file.
+const MOST_ENDED: usize = 1_024;
 
 /// An era, and when a process learnt of it, by the clock of its host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -203,17 +203,29 @@ impl Memory {
         let path = folder.join(format!("{PREFIX}{seat}"));
         let before = read(&path).filter(|before| before.is_of(cluster));
         let mut memory = Self { path: Some(path), ..before.unwrap_or_else(|| Self::new(cluster, known)) };
-        let news = ended.into_iter().filter(|name| *name != known.era.name);
-        let news: Vec<_> = news.filter(|name| !memory.ended.contains(name)).collect();
-        // The latest last: its own are of the seat's last life.
-        memory.ended.splice(..0, news);
-        memory.forget_surplus();
         if memory.known.era.name == known.era.name {
             memory.keep();
         } else {
             memory.begin(known.clone());
         }
+        memory.learn_of_ended(ended);
         memory
+    }
+
+    /// Others know that those eras are over; the known one is none of them.
+    pub(super) fn learn_of_ended(&mut self, names: Vec<String>) {
+        if Guard::EndedLearnt.is_out() {
+            return;
+        }
+        let news = names.into_iter().filter(|name| *name != self.known.era.name);
+        let news: Vec<_> = news.filter(|name| !self.ended.contains(name)).collect();
+        if news.is_empty() {
+            return;
+        }
+        // The latest last: its own are of the seat's last life.
+        self.ended.splice(..0, news);
+        self.forget_surplus();
+        self.keep();
     }
 
     /// Where it is kept, for people.

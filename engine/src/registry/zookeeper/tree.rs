@@ -6,7 +6,7 @@
 //!   era it was begun in, so that a fence ends every right that was there before it;
 //! - I2 a registry that this process sees restored from a backup, be it to before a fence, is closed for everybody, by
 //!   deleting the era's node, and stays closed until it is fenced. What only a file remembers refuses this process alone;
-//! - I3 after each reconnection the nodes that are relied upon are looked at before anything else is done: an ensemble
+//! - I3 after each reconnection the nodes that are relied upon are looked at before anything is believed: an ensemble
 //!   is restored only while it is stopped.
 
 use std::collections::BTreeSet;
@@ -15,9 +15,9 @@ use xuid_spill::SpillId;
 use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, MultiWriteError, MultiWriter, Stat};
 
 use super::error::ZooKeeperError;
-use super::inspect::{Era, read_all, read_era};
+use super::inspect::{Era, children, read_all, read_era};
 use super::link::{Failure, Link};
-use super::node::{self, CLOCK, GENESIS, ended_path, era_path, known_path};
+use super::node::{self, CLOCK, ENDED, GENESIS, ended_path, era_path, known_path};
 use super::past::{Learnt, Look, Memory, Past, Relation, Sight};
 use crate::clock::boot_ns;
 use crate::guards::Guard;
@@ -177,8 +177,7 @@ impl Tree {
     /// A client that is connected to a registry that may be used (I3).
     pub(super) fn client(&mut self) -> Result<Client, ReadError> {
         let client = self.link.client().map_err(|failure| unavailable(&failure))?;
-        let contact = self.link.contact();
-        let now = (contact.sessions(), contact.disconnects());
+        let now = self.connection();
         if self.looked != Some(now) || self.standing != Standing::Open {
             // A look that does not come to its end has shown nothing, even if it began with one that found it open.
             self.looked = None;
@@ -190,6 +189,21 @@ impl Tree {
             Standing::Closed(why) => Err(ReadError::Unavailable { why: why.clone() }),
             Standing::Foreign(why) => Err(ReadError::Foreign { why: why.clone() }),
         }
+    }
+
+    /// The link's sessions and disconnections.
+    fn connection(&self) -> (u64, u64) {
+        let contact = self.link.contact();
+        (contact.sessions(), contact.disconnects())
+    }
+
+    /// After an answer: whether it came over the connection that was looked around in (I3). What was asked while the client
+    /// had not noticed a disconnection is answered over the next one.
+    pub(super) fn still_connected(&self) -> Result<(), ReadError> {
+        if self.looked == Some(self.connection()) || Guard::SameConnection.is_out() {
+            return Ok(());
+        }
+        Err(ReadError::Unavailable { why: "the answer came over another connection".into() })
     }
 
     /// Looks whether the registry is still the one it was, open, and not older than it was.
@@ -238,6 +252,9 @@ impl Tree {
         let url = self.link.url();
         match found {
             Ok(era) if era == self.era => {
+                if !self.witnessed {
+                    self.memory.learn_of_ended(self.ended(client)?);
+                }
                 self.witnessed = true;
                 self.refused = None;
                 Ok(Standing::Open)
@@ -252,6 +269,7 @@ impl Tree {
                 Ok(if certain { self.close(client, &era.name, what) } else { self.refuse(client, what) })
             }
             Ok(era) => {
+                let ended = self.ended(client)?;
                 let (url, name) = (url.to_string(), era.name.clone());
                 later::log(move || {
                     tracing::warn!(
@@ -263,6 +281,7 @@ impl Tree {
                 self.eras += 1;
                 self.past.clear();
                 self.memory.begin(Learnt::now(era.clone()));
+                self.memory.learn_of_ended(ended);
                 self.inherited.clear();
                 self.era = era;
                 self.witnessed = true;
@@ -272,6 +291,11 @@ impl Tree {
                 "the registry at {url} is closed, because {why}: unless a fence is at work, run `xuid registry fence {url}`"
             ))),
         }
+    }
+
+    /// The eras that the registry names as over. What had ended when an era began is among them once that era was read.
+    fn ended(&self, client: &Client) -> Result<Vec<String>, ReadError> {
+        children(&self.link, client, ENDED).map_err(|failure| unavailable(&failure))
     }
 
     /// Whether an era was over before the known one began. Where only clocks say so, the registry may know better: that the
@@ -424,6 +448,7 @@ impl Tree {
         let what = || name(place, spill);
         match self.link.ask(client.get_data(path)) {
             Ok((data, stat)) => {
+                self.still_connected()?;
                 self.believe(&client, path, (&data, &stat), place, spill).map(|row| (row, stat))
             }
             Err(Failure::Said(Error::NoNode)) => Err(ReadError::Absent { what: what() }),
@@ -488,10 +513,14 @@ impl Tree {
         let answer = self.link.ask(async { Ok(commit.await) });
         crash_point!(MultiAnswered);
         match answer {
-            Ok(Ok(_)) => {
-                self.stored(write.path, row.version);
-                Ok(())
-            }
+            Ok(Ok(_)) => match self.still_connected() {
+                Ok(()) => {
+                    self.stored(write.path, row.version);
+                    Ok(())
+                }
+                // Stored, and perhaps in a registry that was put back: the next look tells, and the next reading.
+                Err(error) => Err(SwapError::Unknown { why: error.to_string() }.into()),
+            },
             // Answered: a transaction of which one part fails does nothing.
             Ok(Err(MultiWriteError::OperationFailed { index, source })) => {
                 Err(self.refused(write, index, source))

@@ -102,6 +102,15 @@ impl Ensemble {
         });
     }
 
+    pub(super) fn create(&self, path: &str, data: &[u8]) {
+        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        self.with(async |client| client.create(path, data, &options).await.map(drop));
+    }
+
+    pub(super) fn delete(&self, path: &str) {
+        self.with(async |client| client.delete(path, None).await);
+    }
+
     pub(super) fn children(&self, path: &str) -> Vec<String> {
         self.with(async |client| client.list_children(path).await)
     }

@@ -65,38 +65,70 @@ fn without_the_era_in_a_write_one_of_before_a_fence_is_stored_after_it() {
     assert!(Guard::without(&[Guard::EraNamed], stores_after_a_fence_that_repeats_versions));
 }
 
-/// What the server is asked first after each of two connections of a registry that is open.
-fn first_requests() -> Vec<Vec<i32>> {
+/// A registry that is open over a recorder, and its ensemble.
+fn recorded() -> (Ensemble, Recorder, ZooKeeperRegistry) {
     let ensemble = Ensemble::start();
     made(&ensemble.url());
     let recorder = Recorder::before(&ensemble);
-    let mut registry = ZooKeeperRegistry::open(&recorder.url(), &options()).unwrap();
+    let registry = ZooKeeperRegistry::open(&recorder.url(), &options()).unwrap();
+    (ensemble, recorder, registry)
+}
+
+/// What the server is asked over another connection until an answer is believed.
+fn asked_until_believed() -> Vec<i32> {
+    let (_ensemble, recorder, mut registry) = recorded();
     recorder.cut();
     // The client notices and connects again by itself.
     let connected = || recorder.connections.load(SeqCst) > 1 && registry.worker(WORKER).is_ok();
     ensemble::until("another connection that was looked around in", connected);
-    recorder.requests()
+    recorder.requests()[1..].concat()
 }
 
 /// Operation codes of ZooKeeper's protocol.
+const GET_DATA: i32 = 4;
 const SYNC: i32 = 9;
-const PING: i32 = 11;
-
-fn begin_with_a_sync(connections: &[Vec<i32>]) -> bool {
-    connections.iter().all(|asked| asked.iter().find(|code| **code != PING) == Some(&SYNC))
-}
 
 /// A server that lags behind looks like one of a restored ensemble, or like one that is open still.
 #[test]
-fn after_each_connection_a_server_is_asked_to_catch_up_before_anything_else() {
-    let asked = first_requests();
-    assert!(asked.len() > 1 && begin_with_a_sync(&asked), "{asked:?}");
+fn after_each_connection_a_server_is_asked_to_catch_up_before_it_is_believed() {
+    let asked = asked_until_believed();
+    assert!(asked.contains(&SYNC), "{asked:?}");
 }
 
 #[test]
 fn without_the_sync_a_server_is_believed_that_may_lag_behind() {
-    let asked = Guard::without(&[Guard::SyncFirst], first_requests);
-    assert!(!begin_with_a_sync(&asked[1..]), "{asked:?}");
+    let asked = Guard::without(&[Guard::SyncFirst], asked_until_believed);
+    assert!(!asked.contains(&SYNC), "{asked:?}");
+}
+
+/// A record is asked for while the client has not noticed yet that its connection ended, so that it asks over the next one
+/// before anything was looked at there. Whether that answer is believed.
+fn believes_an_answer_over_the_next_connection() -> bool {
+    let (_ensemble, recorder, _registry) = recorded();
+    let mut believed = false;
+    ensemble::until("a request that goes over to the next connection", || {
+        let mut registry = ZooKeeperRegistry::open(&recorder.url(), &options()).unwrap();
+        let before = recorder.connections.load(SeqCst);
+        registry.tree.link.hold_up(Duration::from_millis(50));
+        recorder.cut();
+        // It goes over the old connection or over the next one, as chance has it.
+        believed = registry.worker(WORKER).is_ok();
+        let asked = recorder.requests().split_off(before).concat();
+        let first = |code: i32| asked.iter().position(|asked| *asked == code);
+        // Of a look around the sync is the first.
+        first(GET_DATA).is_some_and(|read| first(SYNC).is_none_or(|sync| read < sync))
+    });
+    believed
+}
+
+#[test]
+fn an_answer_over_a_connection_that_was_not_looked_around_in_is_not_believed() {
+    assert!(!believes_an_answer_over_the_next_connection());
+}
+
+#[test]
+fn without_a_look_at_the_connection_an_answer_over_the_next_one_is_believed() {
+    assert!(Guard::without(&[Guard::SameConnection], believes_an_answer_over_the_next_connection));
 }
 
 /// An era in which nothing says when it was begun is one of an earlier program: it can be used, and fenced.
@@ -113,4 +145,47 @@ fn an_era_of_eight_bytes_is_read() {
     assert!(registry.worker(WORKER).is_ok());
     fence(&url, &options()).unwrap();
     assert!(registry.workers().is_ok());
+}
+
+/// A server comes after a fence. Then the era that the fence ended is there again, as a restore brings it back, and its node
+/// is the younger one. What the server says, and whether the registry is open after that.
+fn put_back_behind_a_server_that_came_later() -> (Ensemble, ZooKeeperRegistry, String) {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    let first = ensemble.children(ERA).pop().unwrap();
+    let data = ensemble.data(&era_path(&first));
+    fence(&url, &options()).unwrap();
+    let recorder = Recorder::before(&ensemble);
+    let mut registry = ZooKeeperRegistry::open(&recorder.url(), &options()).unwrap();
+    assert!(registry.worker(WORKER).is_ok());
+    for second in ensemble.children(ERA) {
+        ensemble.delete(&era_path(&second));
+    }
+    ensemble.create(&era_path(&first), &data);
+    recorder.cut();
+    let mut said = String::new();
+    ensemble::until("it looks around in another connection", || {
+        let read = registry.worker(WORKER);
+        said = read.map_or_else(|error| error.to_string(), |_| "it goes on".to_owned());
+        recorder.connections.load(SeqCst) > 1
+            && (said == "it goes on" || said.contains("xuid registry fence"))
+    });
+    (ensemble, registry, said)
+}
+
+#[test]
+fn an_era_that_a_fence_ended_is_over_for_a_server_that_came_after_the_fence() {
+    let (ensemble, mut registry, said) = put_back_behind_a_server_that_came_later();
+    assert!(said.contains("restored from a backup"), "{said}");
+    assert!(ensemble.children(ERA).is_empty(), "it is open for others");
+    fence(&ensemble.url(), &options()).unwrap();
+    ensemble::until("it goes on after the next fence", || registry.worker(WORKER).is_ok());
+}
+
+#[test]
+fn without_the_names_of_ended_eras_one_that_is_put_back_is_taken_for_a_fence_s() {
+    let (_ensemble, _registry, said) =
+        Guard::without(&[Guard::EndedLearnt], put_back_behind_a_server_that_came_later);
+    assert_eq!(said, "it goes on");
 }
