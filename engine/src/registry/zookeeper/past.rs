@@ -137,20 +137,15 @@ impl Learnt {
         Self { era, learnt_ms: wall_ms() }
     }
 
-    /// How an era that is found stands to this one. A fence's era is born after the one that it ended. Only where the
-    /// data was put back may it be born earlier, and there it is told by its time: an era that was begun after this one
-    /// was begun and learnt of is none of before it, whatever the ensemble's clock said of this one. The time of the host
-    /// that began it counts only where the ensemble's clock said the same.
+    /// How an era that is found stands to this one, where no name says it. It is believed to be later if it was born later and
+    /// made later. Where the data was put back births are counted anew: there it is told by its time alone. An era that was
+    /// begun after this one was begun and learnt of is none of before it, whatever the ensemble's clock said of this one. The
+    /// time of the host that began it counts only where the ensemble's clock said the same.
     fn relation(&self, found: &Era) -> Relation {
+        let is_younger = found.birth >= self.era.birth && found.made_ms >= self.era.made_ms;
         let agreed = found.begun_ms.abs_diff(u64::try_from(found.made_ms).unwrap_or(0)) <= AGREED_MS;
-        if found.birth >= self.era.birth || (agreed && found.begun_ms > self.learnt_ms.max(self.era.begun_ms))
-        {
-            Relation::After
-        } else if found.made_ms < self.era.made_ms {
-            Relation::Before
-        } else {
-            Relation::Unclear
-        }
+        let is_later = agreed && found.begun_ms > self.learnt_ms.max(self.era.begun_ms);
+        if is_younger || is_later { Relation::After } else { Relation::Before }
     }
 }
 
@@ -159,12 +154,10 @@ impl Learnt {
 pub(super) enum Relation {
     /// A fence began it since.
     After,
-    /// It was seen to end: the ensemble's data was put back to before a fence.
+    /// It is known to have ended: the ensemble's data was put back to before a fence.
     Over,
-    /// It was over, as all clocks say.
+    /// It was over, or nothing shows that it was not.
     Before,
-    /// It was over, as the hosts' clocks say, and not the ensemble's.
-    Unclear,
 }
 
 /// What one process wrote last: in its file, where it has a folder.
@@ -439,14 +432,21 @@ mod tests {
         assert_eq!(memory.relation(&before), Relation::Before);
         let fenced = [
             (era("c", 12, 30_000, 30_001), "later by everything"),
-            (era("c", 12, 15_000, 15_001), "born later, whatever the clocks say"),
+            (era("c", 12, 25_000, 15_001), "born later, by a host whose clock was behind"),
+            (era("c", 12, 19_000, 20_100), "born later, as the ensemble's clock went back a little"),
             (era("c", 8, 30_000, 30_001), "put back, and fenced since"),
         ];
         for (found, what) in fenced {
             assert_eq!(latest(OURS, &found), found, "{what}");
         }
         assert_eq!(latest(OURS, &known.era), known.era);
-        assert_eq!(memory.relation(&era("c", 8, 30_000, 20_049)), Relation::Unclear, "the clocks disagree");
+        assert_eq!(memory.relation(&era("c", 8, 30_000, 20_049)), Relation::Before, "the clocks disagree");
+        let of_another_past = era("c", 12, 15_000, 15_001);
+        assert_eq!(
+            memory.relation(&of_another_past),
+            Relation::Before,
+            "put back to a later time of another past"
+        );
         let fast = learnt(&era("b", 9, 86_400_000, 20_001), 20_050);
         assert_eq!(
             fast.relation(&era("c", 8, 30_000, 30_001)),
@@ -493,6 +493,6 @@ mod tests {
         let other = Memory::of_seat(folder.path(), 1, OURS, &learnt(&third, 110), Memory::all_ended(&known));
         assert!([&first, &second].into_iter().all(|era| other.relation(era) == Relation::Over));
         assert_ne!(other.relation(&third), Relation::Over);
-        assert_eq!(latest(&era("d", 13, 50, 50)).name, "d", "fenced once more");
+        assert_eq!(latest(&era("d", 13, 150, 50)).name, "d", "fenced once more");
     }
 }

@@ -265,8 +265,11 @@ impl Tree {
             Ok(era) if self.is_past(client, &era)? => {
                 // By its name: were it only a server that lags behind, the ensemble would have nothing of that name to delete.
                 let what = "it is in an era that a fence had ended";
-                let certain = self.witnessed && self.memory.relation(&era) != Relation::Unclear;
-                Ok(if certain { self.close(client, &era.name, what) } else { self.refuse(client, what) })
+                Ok(if self.witnessed {
+                    self.close(client, &era.name, what)
+                } else {
+                    self.refuse(client, what)
+                })
             }
             Ok(era) => {
                 let ended = self.ended(client)?;
@@ -304,7 +307,7 @@ impl Tree {
         match self.memory.relation(era) {
             Relation::After => Ok(false),
             Relation::Over => Ok(true),
-            Relation::Before | Relation::Unclear => {
+            Relation::Before => {
                 let told = self.link.ask(client.check_stat(&ended_path(&self.era.name)));
                 Ok(told.map_err(|failure| unavailable(&failure))?.is_none())
             }
