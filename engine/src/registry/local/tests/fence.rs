@@ -53,6 +53,33 @@ fn a_fence_goes_above_the_highest_record_and_mends_damaged_ones() {
     assert_eq!(found.record.reserved_until, NOW_TICK + 500_000);
 }
 
+/// A disk is rolled back to before the last fence, again and again, file and inode: what was put back is all that the next
+/// fence can know, but for the time.
+#[test]
+fn versions_of_before_a_fence_never_come_again_whatever_is_rolled_back() {
+    let (folder, elsewhere) = (folder(), folder());
+    drop(made_in(folder.path(), 4));
+    let (path, kept) = (registry_of(folder.path()), elsewhere.path().join("kept"));
+    let content = std::fs::read(&path).unwrap();
+    std::fs::hard_link(&path, &kept).unwrap();
+    let mut seen = std::collections::HashSet::new();
+    for fences in 0..3 {
+        let mut registry = LocalRegistry::open(folder.path()).unwrap();
+        for operation in 1..20 {
+            let found = registry.worker(1).unwrap();
+            assert!(seen.insert(found.version), "version {} came again after {fences} fences", found.version);
+            registry.swap_worker(1, found.version, &claim_of(5_000, operation)).unwrap();
+        }
+        drop(registry);
+        for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+        std::fs::write(&kept, &content).unwrap();
+        std::fs::hard_link(&kept, &path).unwrap();
+        fence(folder.path(), NOW_NS + fences * 1_000_000).unwrap();
+    }
+}
+
 #[test]
 fn a_fence_is_refused_while_a_process_is_at_work() {
     let folder = folder();
