@@ -6,25 +6,26 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::build_error::BuildError;
 use crate::clock::{Clock, Supervisor, SystemClock, nanos};
 use crate::engine::Engine;
-use crate::error::BuildError;
 use crate::fork::EpochWord;
 use crate::gate::Gate;
 use crate::guards::Guard;
 use crate::later;
 use crate::layout::Layout;
-use crate::minter::Minter;
+use crate::minter::{Ages, Minter};
 use crate::node;
 use crate::producer::{Producer, Upkeep, explain};
-use crate::registrar::{Cause, Done, Job, Registrar, Tally, Watched};
+use crate::registrar::{Cause, Done, Job, Registrar};
+use crate::registry::health::{Tally, Watched};
 use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};
-use crate::registry::{Genesis, ReadError, Registry, Token};
+use crate::registry::{Floor, Genesis, ReadError, Registry, Token};
 use crate::reserve::Reserve;
 use crate::settings::Settings;
 use crate::shared::{Parts, Shared};
 use crate::stock::{self, Stock};
-use crate::tenure::{TakeError, Tenure};
+use crate::tenure::{Identity, TakeError, Tenure};
 
 /// How long `build` waits for a certain worker whose last window a crash left a little ahead of the clock: the
 /// length of a first window and a margin.
@@ -36,32 +37,6 @@ const RETRY: Duration = Duration::from_millis(200);
 /// How long it waits for any worker: a clean stop hands its window back from the next tick on, which a process
 /// started at once is ahead of.
 const PATIENCE: Duration = Duration::from_millis(20);
-
-/// From when on a namespace may be used, where this engine creates its local registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Floor {
-    /// From now on: nothing has to be known of the past.
-    #[default]
-    Now,
-    /// From so long ago: asserts that nobody issued an id of this layout and epoch since.
-    Before(Duration),
-    /// From the layout's epoch: asserts that nobody ever did. Benchmarks do.
-    Epoch,
-}
-
-impl Floor {
-    /// The first tick that may be granted, where it is `now_ns` (Unix nanoseconds) now: 0 where that is before the
-    /// epoch, and at most the last one.
-    #[must_use]
-    pub fn tick(self, layout: &Layout, now_ns: u64) -> u64 {
-        let at = match self {
-            Self::Now => now_ns,
-            Self::Before(ago) => now_ns.saturating_sub(nanos(ago)),
-            Self::Epoch => 0,
-        };
-        layout.tick_at_ns(at).unwrap_or(0).min(layout.last_tick())
-    }
-}
 
 /// Configures an [`Engine`].
 #[derive(Default)]
@@ -81,6 +56,13 @@ impl std::fmt::Debug for EngineBuilder {
             .field("folder", &self.folder)
             .field("settings", &self.settings)
             .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Begins to configure an engine.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
     }
 }
 
@@ -283,7 +265,7 @@ fn start(
         Some(_) => stock::none("it is switched off"),
         None => stock::none("there is no data folder"),
     };
-    let identity = (Token(random()?), owner());
+    let identity = Identity::new(Token(random()?), owner());
     let Assembly { shared, mut producer, registrar, jobs, done } =
         assemble(registry, identity, open, settings, clock, std::thread::sleep)?;
     let wake = shared.producer.clone();
@@ -298,7 +280,7 @@ fn start(
 /// Opens the spill by `open` and takes a first worker, for which it may `sleep` a little.
 pub(crate) fn assemble(
     registry: Box<dyn Registry>,
-    (token, owner): (Token, String),
+    identity: Identity,
     open: impl FnOnce(&Genesis, &mut Tenure) -> Stock,
     settings: Settings,
     clock: Arc<dyn Clock>,
@@ -309,12 +291,12 @@ pub(crate) fn assemble(
     let epoch =
         EpochWord::new().map_err(|source| BuildError::System { action: "map the fork page", source })?;
     let supervisor = Supervisor::new(settings.thresholds(), clock.read());
-    let minter = Minter::new(layout, clock.clone(), supervisor, settings.ages(&layout));
+    let minter = Minter::new(layout, clock.clone(), supervisor, Ages::of(&settings, &layout));
     let mut gate = Gate::new(minter);
 
     let tally = Arc::new(Mutex::new(Tally::default()));
     let registry = Box::new(Watched::new(registry, tally.clone(), clock.clone()));
-    let mut tenure = Tenure::new(registry, token, owner);
+    let mut tenure = Tenure::new(registry, identity);
     let Stock { log, inherited, refused } = open(&genesis, &mut tenure);
     let mut registrar = Registrar::new(tenure, tally.clone(), clock.clone());
     let (jobs_out, jobs) = channel();
@@ -322,7 +304,7 @@ pub(crate) fn assemble(
     let mut upkeep = Upkeep::new(layout, settings.clone(), tally.clone());
     let past = first_window(&mut gate, &mut upkeep, &mut registrar, &settings, &jobs_out, sleep)?;
 
-    let mut reserve = Reserve::new(layout, settings.ages(&layout).max, log);
+    let mut reserve = Reserve::new(layout, Ages::of(&settings, &layout).max, log);
     reserve.keep(past);
     let parts = Parts {
         genesis,

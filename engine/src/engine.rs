@@ -4,21 +4,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
-use crate::builder::EngineBuilder;
 use crate::error::{IdError, Outcome};
 use crate::fork::{EpochWord, in_register};
 use crate::hand::{HAND, publish};
-use crate::handle::Handle;
 use crate::id::Id;
 use crate::later;
 use crate::layout::Layout;
 use crate::order::Order;
+use crate::pending::Pending;
 use crate::registry::Genesis;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::stats::{Stats, Status};
 use crate::sync::lock;
-use crate::ticket::Pending;
 
 mod report;
 
@@ -119,11 +117,6 @@ impl Engine {
         Self { epoch: shared.epoch.clone(), shared, inner }
     }
 
-    /// Begins to configure an engine.
-    pub fn builder() -> EngineBuilder {
-        EngineBuilder::default()
-    }
-
     /// The next id of [any age](Order::Any). Waits up to the builder's `wait` where everything is spent.
     ///
     /// Never call it, or anything else of an engine, in a signal handler: [ids can repeat](crate#signal-handlers).
@@ -173,18 +166,6 @@ impl Engine {
                 None => self.shared.next_cold(hand, station, wait),
             }
         })
-    }
-
-    /// A generator owned by one thread: faster than a shared engine, since it has no thread-local to look up, and fastest as
-    /// a local variable of the thread's loop. It maps a page of its own, so it is something to keep, not to make for each
-    /// id.
-    ///
-    /// # Panics
-    /// If the process may not map another page.
-    #[must_use]
-    #[inline]
-    pub fn handle(&self) -> Handle {
-        Handle::new(self)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

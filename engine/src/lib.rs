@@ -50,6 +50,7 @@ macro_rules! crash_point {
     };
 }
 
+mod build_error;
 mod builder;
 pub mod clock;
 mod coalesce;
@@ -69,12 +70,14 @@ mod id;
 mod lane;
 mod later;
 mod layout;
+mod limits;
 mod minter;
 #[cfg(test)]
 #[cfg(loom)]
 mod models;
 mod node;
 mod order;
+mod pending;
 mod pieces;
 mod producer;
 #[cfg(any(test, feature = "proof"))]
@@ -105,14 +108,16 @@ mod wake;
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-pub use builder::{EngineBuilder, Floor};
+pub use build_error::BuildError;
+pub use builder::EngineBuilder;
 pub use engine::Engine;
-pub use error::{BuildError, IdError, IdErrorKind};
+pub use error::{IdError, IdErrorKind};
 pub use handle::Handle;
 pub use id::{Id, ParseIdError};
 pub use layout::{DEFAULT_EPOCH_MS, ID_BITS, Layout, LayoutError, Parts};
 pub use order::Order;
+pub use pending::Pending;
+pub use registry::Floor;
 pub use run::{Ids, Run};
 #[cfg(feature = "ablation")]
 pub use settings::Tiers;
-pub use ticket::Pending;

@@ -12,13 +12,20 @@ use std::time::Duration;
 
 use xuid_spill::Extent;
 
-use crate::clock::{Clock, Course, Observation, Reading, Supervisor, Verdict, utc};
+use crate::clock::{Clock, Course, Observation, Reading, Supervisor, Verdict, nanos, utc};
 use crate::guards::Guard;
 use crate::id::Id;
 use crate::lane::Lane;
 use crate::layout::Layout;
 use crate::run::Run;
+use crate::settings::Settings;
 use crate::tenure::Window;
+
+/// How old a tick may be for `fresh`, at arrival.
+const FRESH: Duration = Duration::from_millis(10);
+
+/// How far `ordered` may lag behind the clock.
+const ORDERED: Duration = Duration::from_millis(50);
 
 /// How many first plots of a tick a rotating beginning may pass over, so that low bits are not always zero.
 const OFFSETS: u32 = 64;
@@ -59,6 +66,13 @@ pub(crate) struct Ages {
     pub(crate) fresh_ns: u64,
     /// `ordered` may lag this much.
     pub(crate) ordered: u64,
+}
+
+impl Ages {
+    pub(crate) fn of(settings: &Settings, layout: &Layout) -> Self {
+        let ticks = |duration| layout.ticks_in_ns(nanos(duration));
+        Self { max: ticks(settings.max_age), fresh_ns: nanos(FRESH), ordered: ticks(ORDERED) }
+    }
 }
 
 /// The minter.

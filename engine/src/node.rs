@@ -6,15 +6,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::build_error::BuildError;
 use crate::draft;
-use crate::error::BuildError;
 use crate::guards::Guard;
-use crate::registry::ClusterId;
+use crate::registry::{ClusterId, NODE_MOST_BYTES};
 
 const NAME: &str = "node.json";
-
-/// What is longer is no `node.json`: it has a line.
-pub(crate) const MOST_BYTES: usize = 64 * 1024;
 
 #[derive(Serialize, Deserialize)]
 struct Node {
@@ -45,7 +42,7 @@ pub(crate) fn remembered(folder: &Path) -> Result<Option<ClusterId>, BuildError>
         let path = path.clone();
         move |source| BuildError::Folder { action, path, source }
     };
-    match xuid_spill::read_regular(&path, MOST_BYTES) {
+    match xuid_spill::read_regular(&path, NODE_MOST_BYTES) {
         Ok(bytes) => {
             let damaged = |why: String| {
                 let todo = "it names the folder's cluster and is damaged; if the registry is still the one it has always \

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use xuid_spill::Extent;
 
-use crate::clock::Verdict;
+use crate::clock::{SECOND, Verdict};
 use crate::counters::Tier;
 use crate::gate::{Gate, Service, Trouble};
 use crate::guards::Guard;
@@ -23,9 +23,9 @@ use crate::later;
 use crate::minter::Now;
 use crate::registrar::{Done, Job};
 use crate::reserve::Reserve;
-use crate::ring::{PARTITIONS, SLOTS};
+use crate::ring::PARTITIONS;
 use crate::run::Run;
-use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK};
+use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK, SLOTS};
 use crate::shared::Shared;
 use crate::sync::lock;
 
@@ -33,9 +33,7 @@ mod ledger;
 mod upkeep;
 
 use ledger::Ledger;
-pub(crate) use upkeep::{FEW_DAYS, Upkeep, UpkeepTally, days_left, explain};
-
-const SECOND: u64 = 1_000_000_000;
+pub(crate) use upkeep::{FEW_DAYS, Upkeep, days_left, explain};
 
 /// A burst counts as one for this long after somebody last had to wait.
 const BURST: u64 = 50_000_000;
@@ -198,8 +196,8 @@ impl Producer {
         if !waiting || burst {
             self.refill(tick, burst, turnover);
         }
-        if let Some(job) = self.reserve.plan_grant(tick, now.reading.boot, burst) {
-            self.send(job);
+        if let Some(request) = self.reserve.plan_grant(tick, now.reading.boot, burst) {
+            self.send(Job::Grant(request));
         }
         self.publish();
         self.check_ledger();
@@ -479,6 +477,42 @@ impl Producer {
 }
 
 /// Wakes everybody. A waker is anybody's code: one that panics must not keep the others asleep, or end this thread.
+impl Producer {
+    /// Ids that came into this thread's hands, did not go out of them, and are not there: 0, except after a panic.
+    fn missing(&self) -> u64 {
+        let Self { shared, ledger, reserve, .. } = self;
+        let (tally, counters) = (&reserve.tally, &shared.counters);
+        let passed = lock(&shared.gate).minter.passed;
+        let came = passed
+            + tally.replayed
+            + counters.queue_out.value()
+            + ledger.from_ring.value()
+            + ledger.from_returns.value()
+            + ledger.from_tickets.value();
+        let wasted =
+            tally.expired + tally.trimmed + tally.wasted_spill + tally.wasted_grant + tally.wasted_step;
+        let went = tally.spilled
+            + wasted
+            + tally.wasted_panic
+            + counters.queue_in.value()
+            + ledger.to_ring.value()
+            + ledger.to_tickets.value();
+        let there = went + reserve.held();
+        debug_assert!(came >= there, "{came} came, {went} went, {} are there", reserve.held());
+        came.saturating_sub(there)
+    }
+
+    /// Counts as waste what a turn had in its hands when it panicked.
+    fn count_lost(&mut self) {
+        self.reserve.tally.wasted_panic += self.missing();
+    }
+
+    /// I2 of the ledger.
+    fn check_ledger(&self) {
+        debug_assert_eq!(self.missing(), 0, "ids vanished in a turn");
+    }
+}
+
 fn wake(wakers: Vec<Waker>) {
     for waker in wakers {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake())).is_err() {

@@ -16,22 +16,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use xuid_spill::SpillId;
-
 use crate::clock::{Clock, Reading};
 use crate::later;
-use crate::stats::{Latency, RegistryStats, Unknown};
+use crate::registry::health::Tally;
+use crate::stats::{Latency, Unknown};
 use crate::sync::lock;
-use crate::tenure::{ExtendError, GrantError, TakeError, Tenure, Window, Wish};
+use crate::tenure::{ExtendError, GrantError, GrantRequest, TakeError, Tenure, Window, Wish};
 use crate::wake::Wake;
-
-mod watched;
 
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
-
-pub(crate) use watched::{Absence, Seen, Watched};
 
 /// A registry with a connection is looked after so often.
 const TEND: Duration = Duration::from_secs(1);
@@ -47,7 +42,7 @@ pub(crate) enum Job {
     /// Extend a held worker's window.
     Extend { worker: u32, start: u64, end: u64, reach: u64 },
     /// Move a spill's mark.
-    Grant { spill: SpillId, from: u64, upto: u64 },
+    Grant(GrantRequest),
     /// Hand the rest of a window back.
     Release { worker: u32, from: u64 },
     /// Leave a worker.
@@ -69,7 +64,9 @@ impl Job {
             Self::Extend { worker, reach, .. } => {
                 Done::Extended { worker, result: Err(ExtendError::Later { why: why() }), reach }
             }
-            Self::Grant { from, .. } => Done::Granted { from, result: Err(GrantError::Later { why: why() }) },
+            Self::Grant(GrantRequest { from, .. }) => {
+                Done::Granted { from, result: Err(GrantError::Later { why: why() }) }
+            }
             Self::Release { worker, .. } | Self::Forget { worker } => {
                 Done::Released { worker, problem: Some(why()) }
             }
@@ -99,37 +96,13 @@ pub(crate) enum Done {
     Looked,
 }
 
-/// What the registrar has seen and counted, for the producer and for stats.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    /// The registry's wall clock, and a reading of ours from then, until the producer takes them.
-    pub(crate) time: Option<(u64, Reading)>,
-    pub(crate) reserved: u64,
-    pub(crate) panics: u64,
-    conflicts: u64,
-    unknown: Unknown,
-    claims: Latency,
-    renewals: Latency,
-    marks: Latency,
-    pub(crate) seen: Seen,
-}
-
-impl Tally {
-    /// The registry's figures at a boot time.
-    pub(crate) fn stats(&self, boot: u64) -> RegistryStats {
-        let mut stats = self.seen.stats(boot);
-        (stats.conflicts, stats.unknown) = (self.conflicts, self.unknown);
-        (stats.claims, stats.renewals, stats.marks) = (self.claims, self.renewals, self.marks);
-        stats
-    }
-
-    fn latency(&mut self, done: &Done) -> Option<&mut Latency> {
-        match done {
-            Done::Taken { .. } => Some(&mut self.claims),
-            Done::Extended { .. } => Some(&mut self.renewals),
-            Done::Granted { .. } => Some(&mut self.marks),
-            Done::Released { .. } | Done::Disowned | Done::Looked => None,
-        }
+/// Where the time of a job is recorded.
+fn latency<'a>(tally: &'a mut Tally, done: &Done) -> Option<&'a mut Latency> {
+    match done {
+        Done::Taken { .. } => Some(&mut tally.claims),
+        Done::Extended { .. } => Some(&mut tally.renewals),
+        Done::Granted { .. } => Some(&mut tally.marks),
+        Done::Released { .. } | Done::Disowned | Done::Looked => None,
     }
 }
 
@@ -199,7 +172,7 @@ impl Registrar {
         let took = Duration::from_nanos(self.clock.read().boot.saturating_sub(begun.boot));
         let time = self.sample();
         let tally = &mut *lock(&self.tally);
-        if let Some(latency) = tally.latency(&done) {
+        if let Some(latency) = latency(tally, &done) {
             latency.record(took);
         }
         let granted =
@@ -219,7 +192,7 @@ impl Registrar {
             Job::Extend { worker, start, end, reach } => {
                 Done::Extended { worker, result: self.tenure.extend(worker, start, end), reach }
             }
-            Job::Grant { spill, from, upto } => {
+            Job::Grant(GrantRequest { spill, from, upto }) => {
                 Done::Granted { from, result: self.tenure.grant(spill, from, upto) }
             }
             Job::Release { worker, from } => {

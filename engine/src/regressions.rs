@@ -29,7 +29,7 @@ use std::collections::HashSet;
 use crate::layout::Layout;
 use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, Registry, Token};
-use crate::tenure::{Tenure, Wish};
+use crate::tenure::{Identity, Tenure, Wish};
 
 /// The first tick of the registries of these tests.
 const FLOOR: u64 = 1_000;
@@ -73,7 +73,7 @@ fn memory(layout: Layout, workers: u32) -> MemoryRegistry {
 
 /// One process: each has a token of its own.
 fn process(registry: impl Registry + 'static, number: u8) -> Tenure {
-    Tenure::new(Box::new(registry), Token([number; 16]), format!("process {number}"))
+    Tenure::new(Box::new(registry), Identity::new(Token([number; 16]), format!("process {number}")))
 }
 
 /// A window of so many ticks from now.

@@ -17,9 +17,9 @@ use crate::guards::Guard;
 use crate::later;
 use crate::layout::Layout;
 use crate::pieces::Pieces;
-use crate::registrar::Job;
 use crate::run::{Block, Run};
-use crate::tenure::GrantError;
+use crate::stats::published::ReserveTally;
+use crate::tenure::{GrantError, GrantRequest};
 
 /// A grant is at most this many extents, and ...
 const GRANT_EXTENTS: u64 = 64;
@@ -47,24 +47,6 @@ const LEAST_PART: u32 = 4;
 
 /// Into so many extents a backfill is split, at most about.
 const MOST_LONG: u64 = 8192;
-
-/// What the reserve has done.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct ReserveTally {
-    pub(crate) replayed: u64,
-    pub(crate) spilled: u64,
-    pub(crate) expired: u64,
-    pub(crate) trimmed: u64,
-    pub(crate) wasted_spill: u64,
-    pub(crate) wasted_grant: u64,
-    pub(crate) wasted_step: u64,
-    pub(crate) wasted_panic: u64,
-    pub(crate) granted_extents: u64,
-    pub(crate) damaged: u64,
-    pub(crate) refused: u64,
-    pub(crate) failures: u64,
-    pub(crate) overwritten: u64,
-}
 
 /// The reserve.
 pub(crate) struct Reserve {
@@ -254,7 +236,7 @@ impl Reserve {
     }
 
     /// The next grant to ask the registry for, if one is wanted.
-    pub(crate) fn plan_grant(&mut self, tick: u64, boot: u64, burst: bool) -> Option<Job> {
+    pub(crate) fn plan_grant(&mut self, tick: u64, boot: u64, burst: bool) -> Option<GrantRequest> {
         let second = self.ticks_a_second * u64::from(self.layout.sequences());
         let most = GRANT_SECONDS.saturating_mul(second);
         let log = self.log.as_ref().filter(|_| !self.granting && boot >= self.grant_after)?;
@@ -281,7 +263,7 @@ impl Reserve {
             return None;
         }
         self.granting = true;
-        Some(Job::Grant { spill: log.id(), from, upto })
+        Some(GrantRequest { spill: log.id(), from, upto })
     }
 
     /// Whether a grant is under way whose extents can be read.

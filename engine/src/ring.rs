@@ -20,10 +20,6 @@ use crate::guards::Guard;
 use crate::run::Block;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// Slots of a ring. 4096 slots of 512 ids, half of them in the ring and half in the queue, are a second of one worker's
-/// land.
-pub(crate) const SLOTS: usize = 4096;
-
 /// Partitions of a ring: what is asked for and refilled at a time.
 pub(crate) const PARTITIONS: usize = 4;
 
@@ -203,6 +199,7 @@ pub(crate) struct Refilled {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::settings::SLOTS;
 
     fn blocks(n: u64) -> impl FnMut() -> Option<Block> {
         let mut at = 0;

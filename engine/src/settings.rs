@@ -3,21 +3,13 @@
 use std::time::Duration;
 
 use crate::clock::{Thresholds, nanos};
-use crate::error::BuildError;
-use crate::layout::Layout;
-use crate::minter::Ages;
-
-/// How old a tick may be for `fresh`, at arrival.
-const FRESH: Duration = Duration::from_millis(10);
-
-/// How far `ordered` may lag behind the clock.
-const ORDERED: Duration = Duration::from_millis(50);
 
 /// Ticks of the first window beyond now; doubled at each renewal up to `window_max`.
 pub(crate) const FIRST_WINDOW: Duration = Duration::from_secs(2);
 
-/// No window reaches further beyond the registry's time.
-pub(crate) const FURTHEST_WINDOW: Duration = Duration::from_mins(2);
+/// Slots of a ring. 4096 slots of 512 ids, half of them in the ring and half in the queue, are a second of one worker's
+/// land.
+pub(crate) const SLOTS: usize = 4096;
 
 /// The longest run in a slot: as a slot's line costs 130-190 ns to fetch from another core whatever it holds (measured,
 /// two-core Sapphire Rapids), 64 ids a slot would cost 2-3 ns an id, 1,024 a fifth of one, and 4,096, a whole tick of the
@@ -48,6 +40,17 @@ impl Default for Tiers {
     fn default() -> Self {
         Self { ring: true, queue: true, longest_run: LONGEST_BLOCK }
     }
+}
+
+/// A setting that is impossible.
+#[derive(Debug)]
+pub(crate) struct SettingError {
+    /// Its name.
+    pub(crate) setting: &'static str,
+    /// Its value.
+    pub(crate) found: String,
+    /// The range.
+    pub(crate) allowed: &'static str,
 }
 
 /// All settings of an engine.
@@ -82,14 +85,14 @@ impl Default for Settings {
             max_forward: Duration::from_secs(5),
             spill: true,
             tiers: Tiers::default(),
-            slots: crate::ring::SLOTS,
+            slots: SLOTS,
         }
     }
 }
 
 impl Settings {
     /// Checks every range.
-    pub(crate) fn check(&self) -> Result<(), BuildError> {
+    pub(crate) fn check(&self) -> Result<(), SettingError> {
         let year = Duration::from_hours(366 * 24);
         let second = Duration::from_secs(1);
         let ranges: [(&'static str, Duration, Duration, Duration, &'static str); 7] = [
@@ -103,17 +106,17 @@ impl Settings {
         ];
         for (setting, value, least, most, allowed) in ranges {
             if value < least || value > most {
-                return Err(BuildError::Setting { setting, found: format!("{value:?}"), allowed });
+                return Err(SettingError { setting, found: format!("{value:?}"), allowed });
             }
         }
         if self.workers == 0 || self.workers > 64 || (self.pinned.is_some() && self.workers != 1) {
             let allowed = "1 to 64, and 1 where a certain worker is asked for";
-            return Err(BuildError::Setting { setting: "workers", found: self.workers.to_string(), allowed });
+            return Err(SettingError { setting: "workers", found: self.workers.to_string(), allowed });
         }
         let Tiers { longest_run, .. } = self.tiers;
         if !longest_run.is_power_of_two() || longest_run > LONGEST_BLOCK {
             let (setting, allowed) = ("tiers.longest_run", "a power of two, at most 4,096");
-            return Err(BuildError::Setting { setting, found: longest_run.to_string(), allowed });
+            return Err(SettingError { setting, found: longest_run.to_string(), allowed });
         }
         Ok(())
     }
@@ -125,11 +128,6 @@ impl Settings {
             max_forward: nanos(self.max_forward),
             ..Thresholds::default()
         }
-    }
-
-    pub(crate) fn ages(&self, layout: &Layout) -> Ages {
-        let ticks = |duration| layout.ticks_in_ns(nanos(duration));
-        Ages { max: ticks(self.max_age), fresh_ns: nanos(FRESH), ordered: ticks(ORDERED) }
     }
 }
 

@@ -15,19 +15,18 @@ use crate::fork::EpochWord;
 use crate::gate::Gate;
 use crate::guards::Guard;
 use crate::hand::{Hand, Station, at_station};
-use crate::handle::Limits;
 use crate::id::Id;
 use crate::layout::Layout;
+use crate::limits::Limits;
 use crate::minter::Now;
 use crate::order::Order;
-use crate::producer::UpkeepTally;
 use crate::queue::Queue;
-use crate::registrar::Tally;
 use crate::registry::Genesis;
-use crate::reserve::ReserveTally;
+use crate::registry::health::Tally;
 use crate::ring::Ring;
 use crate::run::{Block, Run};
 use crate::settings::{LONGEST_BLOCK, Settings};
+use crate::stats::published::Gauges;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use crate::ticket::{Returns, Ticket};
 use crate::wake::{Wake, unpark_current};
@@ -38,17 +37,6 @@ const WELCOME: u32 = 64;
 /// A waiting call's deadline is kept by the producer. So much later, in nanoseconds, a blocked thread goes on by
 /// itself: the producer is gone, or stuck in the disk.
 const MARGIN: u64 = 2_000_000_000;
-
-/// What the producer publishes for stats.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Gauges {
-    pub(crate) reserve: ReserveTally,
-    pub(crate) held: u64,
-    pub(crate) stock: xuid_spill::Stock,
-    pub(crate) spill_active: bool,
-    pub(crate) why_not: Option<String>,
-    pub(crate) upkeep: UpkeepTally,
-}
 
 /// What callers, producer and registrar share.
 pub(crate) struct Shared {

@@ -55,7 +55,9 @@ pub(crate) use self::fuse::{Armed, Blow, Fuse, FusedClock, FusedDisk, Point};
 use self::history::Plan;
 use self::script::Theme;
 use self::summary::Summary;
+use crate::registry::Token;
 use crate::sync::lock;
+use crate::tenure::Identity;
 
 thread_local! {
     static DRAWS: RefCell<Option<Chance>> = const { RefCell::new(None) };
@@ -66,9 +68,10 @@ fn seed_draws(seed: u64) {
     DRAWS.set(Some(Chance::new(seed)));
 }
 
-/// What stands for randomness in a simulation; nothing outside of one.
-pub(crate) fn draw() -> Option<u64> {
-    DRAWS.with_borrow_mut(|draws| draws.as_mut().map(Chance::next))
+/// A process whose choices among workers come from the seed.
+fn seeded(token: Token, owner: String) -> Identity {
+    let draw = || DRAWS.with_borrow_mut(|draws| draws.as_mut().map_or(0, Chance::next));
+    Identity { token, owner, random: draw }
 }
 
 /// Things done in an ordinary history, before times get better. A campaign's have [`LONG`].

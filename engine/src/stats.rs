@@ -15,11 +15,11 @@
 //! of each of its turns.
 
 mod latency;
+pub(crate) mod published;
 
 use std::time::Duration;
 
 pub use crate::clock::{Verdict, Verdicts};
-pub use crate::registry::ContactState;
 pub use latency::{Latency, whole_ms};
 
 /// Counters and gauges of one engine.
@@ -198,6 +198,21 @@ impl Switches {
     pub fn total(&self) -> u64 {
         self.clock + self.lost + self.unreadable + self.resumed
     }
+}
+
+/// How it stands with the connection to a registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ContactState {
+    /// Requests are answered.
+    #[default]
+    Connected,
+    /// The connection is lost; the session may go on.
+    Away,
+    /// The session ended; another one is being made.
+    Expired,
+    /// It answers, and may not be used: restored and not fenced, fenced just now, another cluster, no rights.
+    Refused,
 }
 
 /// The registry, as this engine sees it.

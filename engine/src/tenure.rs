@@ -12,43 +12,25 @@
 //! - I4 marks: see [`grants`].
 
 mod choice;
+mod error;
+mod grant;
 mod grants;
+mod window;
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use xuid_spill::SpillId;
 
-pub(crate) use self::grants::GrantError;
+pub(crate) use self::error::{ExtendError, GrantError, TakeError};
+pub(crate) use self::grant::GrantRequest;
+pub(crate) use self::window::Window;
 
 use self::choice::{check_pinned, choose};
-use self::grants::Grant;
+use self::grant::Grant;
 use crate::guards::Guard;
 use crate::later;
 use crate::registry::{ReadError, Registry, SwapError, Token, WorkerEntry, WorkerRecord, reach};
-
-/// Ticks of one worker, owned by whoever holds this value.
-#[derive(Debug)]
-#[must_use = "a window that is dropped is wasted"]
-pub(crate) struct Window {
-    worker: u32,
-    span: Range<u64>,
-}
-
-impl Window {
-    pub(crate) fn new(worker: u32, span: Range<u64>) -> Self {
-        assert!(span.start < span.end, "an empty window");
-        Self { worker, span }
-    }
-
-    pub(crate) fn worker(&self) -> u32 {
-        self.worker
-    }
-
-    pub(crate) fn into_parts(self) -> (u32, Range<u64>) {
-        (self.worker, self.span)
-    }
-}
 
 /// What a new worker's window should be.
 #[derive(Debug, Clone)]
@@ -65,43 +47,21 @@ pub(crate) struct Wish {
     pub(crate) except: Vec<u32>,
 }
 
-/// Why a worker could not be taken.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum TakeError {
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error("no worker is free: the first becomes so at tick {earliest}")]
-    NoneFree { earliest: u64 },
-    #[error("none of the registry's worker records can be used")]
-    NoneUsable,
-    #[error(
-        "the record of worker {worker} says less than was granted here: the registry was restored and needs a fence"
-    )]
-    WentBack { worker: u32 },
-    #[error("nobody knows whether the registry stored the window: {why}")]
-    InDoubt { why: String },
-    #[error("worker {worker} is held by {owner}, reserved up to tick {until}")]
-    Held { worker: u32, until: u64, owner: String },
-    #[error(
-        "worker {worker} is reserved up to tick {until}, beyond the clock; {owner} was the last to hold it"
-    )]
-    Ahead { worker: u32, until: u64, owner: String },
+/// Who takes workers.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) token: Token,
+    /// For people.
+    pub(crate) owner: String,
+    /// What chooses among workers that are as good as each other.
+    pub(crate) random: fn() -> u64,
 }
 
-/// Why a held worker's window could not be extended.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum ExtendError {
-    /// Somebody else moved the record, or it cannot be read: leave this worker.
-    #[error("worker {worker} is left: {why}")]
-    Lost {
-        worker: u32,
-        why: String,
-        /// Its record cannot be trusted before a fence; else it may be taken again like any other.
-        for_good: bool,
-    },
-    /// Nothing was gained; try again.
-    #[error("the window was not extended: {why}")]
-    Later { why: String },
+impl Identity {
+    pub(crate) fn new(token: Token, owner: String) -> Self {
+        // No randomness to be had is no reason to fail: a fixed choice only makes meeting likelier.
+        Self { token, owner, random: || getrandom::u64().unwrap_or(0) }
+    }
 }
 
 struct Hold {
@@ -129,9 +89,8 @@ const MOST_IN_DOUBT: usize = 64;
 /// What the engine holds, and the way to more.
 pub(crate) struct Tenure {
     registry: Box<dyn Registry>,
-    token: Token,
+    identity: Identity,
     operation: u64,
-    owner: String,
     holds: HashMap<u32, Hold>,
     /// Up to where a worker was reserved for us when its record could not be trusted any more. Only a fence, which raises it
     /// above all that was granted, makes the worker good again.
@@ -164,12 +123,11 @@ enum Stored {
 }
 
 impl Tenure {
-    pub(crate) fn new(registry: Box<dyn Registry>, token: Token, owner: String) -> Self {
+    pub(crate) fn new(registry: Box<dyn Registry>, identity: Identity) -> Self {
         Self {
             registry,
-            token,
+            identity,
             operation: 0,
-            owner,
             holds: HashMap::new(),
             left: HashMap::new(),
             marks: HashMap::new(),
@@ -187,7 +145,7 @@ impl Tenure {
         let mut token = [0; 16];
         match getrandom::fill(&mut token) {
             Ok(()) if Guard::LeapDrawsToken.is_out() => {}
-            Ok(()) => self.token = Token(token),
+            Ok(()) => self.identity.token = Token(token),
             // The old one goes on: a write of the other copy could be taken for ours, if the answer to ours is lost.
             Err(error) => {
                 later::log(
@@ -238,9 +196,9 @@ impl Tenure {
         self.operation += 1;
         WorkerRecord {
             reserved_until,
-            token: self.token,
+            token: self.identity.token,
             operation: self.operation,
-            owner: self.owner.clone(),
+            owner: self.identity.owner.clone(),
         }
     }
 
@@ -264,7 +222,7 @@ impl Tenure {
         let preferred = wish.pinned.or_else(|| self.registry.last_worker());
         // A worker that slips away to another process is passed over, so this ends with the rows.
         loop {
-            let entry = choose(&entries, wish.now, preferred, wish.pinned, &refused)?;
+            let entry = choose(&entries, wish.now, preferred, (wish.pinned, &refused), self.identity.random)?;
             let worker = entry.worker;
             let Ok(found) = &entry.record else { return Err(TakeError::NoneUsable) };
             let floor = if Guard::Floor.is_out() { 0 } else { self.registry.genesis().floor };
@@ -317,7 +275,7 @@ impl Tenure {
         let Claim { worker, operation, ref span } = claim;
         match self.registry.worker(worker) {
             Ok(found)
-                if found.record.token == self.token
+                if found.record.token == self.identity.token
                     && ((found.record.operation == operation && found.record.reserved_until == span.end)
                         || Guard::ClaimCompared.is_out()) =>
             {
@@ -426,14 +384,14 @@ impl Tenure {
             }
             // Not stored after all, and what is in doubt may land still. A fence after a restore may have come to the
             // same version again, with a record that is not ours.
-            Ok(found) if found.version == version && found.record.token == self.token => Ok(None),
-            Ok(found) if found.record.token == self.token && found.record.operation > last => {
+            Ok(found) if found.version == version && found.record.token == self.identity.token => Ok(None),
+            Ok(found) if found.record.token == self.identity.token && found.record.operation > last => {
                 self.conflicts += 1;
                 self.disown();
                 let why = "another process writes with this one's token: a copy of this machine runs".into();
                 Err(ExtendError::Lost { worker, why, for_good: false })
             }
-            Ok(found) if found.record.token == self.token => {
+            Ok(found) if found.record.token == self.identity.token => {
                 let reserved_until = found.record.reserved_until;
                 let hold = self
                     .holds

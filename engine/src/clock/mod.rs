@@ -12,6 +12,9 @@ use std::time::Duration;
 pub use supervisor::{Observation, Supervisor, Thresholds};
 pub use verdict::{Course, Verdict, Verdicts};
 
+/// In nanoseconds.
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
 /// One look at both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {

@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::counters::ThreadTotals;
 use crate::gate::Gate;
 use crate::minter::Now;
-use crate::producer::{UpkeepTally, days_left};
-use crate::shared::{Gauges, Shared};
+use crate::producer::days_left;
+use crate::shared::Shared;
+use crate::stats::published::{Gauges, UpkeepTally};
 use crate::stats::{ClockStats, Held, SpillStats, Stats, Wasted, Windows};
 use crate::sync::lock;
 

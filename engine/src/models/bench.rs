@@ -21,6 +21,7 @@ use crate::run::Block;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::stock::{self, Stock};
+use crate::tenure::Identity;
 
 pub(super) const MS: u64 = 1_000_000;
 
@@ -68,7 +69,7 @@ impl Bench {
         let settings = Settings { slots: PARTITIONS, wait: Duration::ZERO, ..Settings::default() };
         let assembly = assemble(
             Box::new(registry.clone()),
-            (Token([1; 16]), "a model".into()),
+            Identity::new(Token([1; 16]), "a model".into()),
             |genesis, tenure| {
                 let spill = SpillId::from_bytes([9; 16]);
                 let log =

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use xuid_spill::Extent;
 
-use super::SECOND;
-use crate::clock::{Verdict, nanos};
+use crate::clock::{SECOND, Verdict, nanos};
 use crate::gate::{Gate, Trouble};
 use crate::guards::Guard;
 use crate::later;
 use crate::layout::Layout;
 use crate::minter::{Minter, Now, Steps};
-use crate::registrar::{Cause, Done, Job, Tally};
+use crate::registrar::{Cause, Done, Job};
+use crate::registry::health::Tally;
 use crate::settings::{FIRST_WINDOW, Settings};
-use crate::stats::{Latency, Switches};
+use crate::stats::published::UpkeepTally;
 use crate::sync::lock;
 use crate::tenure::{ExtendError, TakeError, Window, Wish};
 
@@ -33,18 +33,6 @@ use pace::{Pace, RETRY, early};
 
 /// The longest wait for a worker whose mark is ahead of the clock before looking again.
 const LOOK_AGAIN: u64 = SECOND;
-
-/// What the upkeep has counted.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct UpkeepTally {
-    pub(crate) switches: Switches,
-    /// How long each switch took that the clock made necessary.
-    pub(crate) switched: Latency,
-    pub(crate) rollbacks: u64,
-    pub(crate) jumps: u64,
-    /// How far the wall clock was behind the registry's when it was seen last.
-    pub(crate) behind_registry_ns: u64,
-}
 
 /// How it stands with the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,11 +2,15 @@
 
 use std::sync::mpsc::channel;
 
+use xuid_spill::SpillId;
+
 use super::*;
 use crate::layout::Layout;
+use crate::registry::health::Watched;
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::{ClusterId, Genesis, Registry, Token};
 use crate::simulation::{Armed, Fuse, FusedClock, SimClock, Time};
+use crate::tenure::Identity;
 
 const SPILL: SpillId = SpillId::from_bytes([2; 16]);
 
@@ -19,7 +23,7 @@ fn registrar() -> (Registrar, MemoryRegistry, Arc<Fuse>) {
     fuse.set_working(true);
     let clock = Arc::new(FusedClock { clock: SimClock::new(time, 1), fuse: fuse.clone() });
     let watched = Watched::new(Box::new(registry.clone()), tally.clone(), clock.clone());
-    let mut tenure = Tenure::new(Box::new(watched), Token([1; 16]), "a test".into());
+    let mut tenure = Tenure::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
     assert_eq!(tenure.mark(SPILL, true).unwrap(), 0);
     (Registrar::new(tenure, tally, clock), registry, fuse)
 }
@@ -76,7 +80,7 @@ fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nob
     let (_, span) = extended(ask(extend(worker, 2_300), false)).unwrap().into_parts();
     assert_eq!(span, 2_200..2_300);
 
-    let grant = |from, upto| Job::Grant { spill: SPILL, from, upto };
+    let grant = |from, upto| Job::Grant(GrantRequest { spill: SPILL, from, upto });
     let Done::Granted { from: 0, result: Err(GrantError::Later { .. }) } = ask(grant(0, 10), true) else {
         panic!("granted")
     };

@@ -4,26 +4,12 @@ use std::sync::Mutex;
 
 #[cfg(any(test, feature = "zookeeper"))]
 use crate::clock::boot_ns;
+use crate::stats::ContactState;
 use crate::sync::lock;
 
 /// What an adaptor over a network knows of its connection. One writer, the adaptor; any number of readers.
 #[derive(Debug, Default)]
 pub struct Contact(Mutex<Inner>);
-
-/// How it stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum ContactState {
-    /// Requests are answered.
-    #[default]
-    Connected,
-    /// The connection is lost; the session may go on.
-    Away,
-    /// The session ended; another one is being made.
-    Expired,
-    /// It answers, and may not be used: restored and not fenced, fenced just now, another cluster, no rights.
-    Refused,
-}
 
 #[derive(Debug, Default)]
 struct Inner {

@@ -16,6 +16,8 @@
 
 pub(crate) mod contact;
 mod fenced;
+mod floor;
+pub(crate) mod health;
 pub mod local;
 pub mod memory;
 pub(crate) mod reach;
@@ -29,9 +31,11 @@ use std::sync::Arc;
 
 use xuid_spill::SpillId;
 
-pub use self::contact::{Contact, ContactState};
+pub use self::contact::Contact;
 pub use self::fenced::{Adopted, Fenced};
+pub use self::floor::Floor;
 use crate::layout::Layout;
+pub use crate::stats::ContactState;
 
 /// The identity of a cluster, drawn at genesis.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -78,6 +82,9 @@ impl FromStr for ClusterId {
         number.map(|number| Self(number.to_be_bytes())).ok_or(ParseClusterIdError)
     }
 }
+
+/// What is longer is no `node.json`, in which a data folder remembers its cluster: that has a line.
+pub(crate) const NODE_MOST_BYTES: usize = 64 * 1024;
 
 /// What a registry was created with; it never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

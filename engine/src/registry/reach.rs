@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::clock::nanos;
 use crate::layout::Layout;
-use crate::settings::FURTHEST_WINDOW;
+
+/// No window reaches further beyond the registry's time.
+pub(crate) const FURTHEST_WINDOW: Duration = Duration::from_mins(2);
 
 /// For clocks that differ from each other.
 const MARGIN: Duration = Duration::from_secs(5);

@@ -11,13 +11,12 @@ use xuid_spill::{Extent, Log, MIN_BYTES, MemoryStorage, SpillId};
 
 use super::{FLOOR, Ledger, genesis, memory, process, small};
 use crate::guards::Guard;
-use crate::registrar::Job;
 use crate::registry::memory::MemoryRegistry;
 use crate::reserve::Reserve;
 use crate::run::Block;
 use crate::simulation::Chance;
 use crate::stock::{Opened, create_log, open_log};
-use crate::tenure::Tenure;
+use crate::tenure::{GrantRequest, Tenure};
 
 const AGE: u64 = 1_000_000;
 const RECORDS: u64 = 64;
@@ -81,7 +80,7 @@ impl World {
 
     /// A burst: what was spilled is granted and issued, `blocks` of it at most.
     fn burst(&mut self, process: &mut Process, blocks: usize) {
-        if let Some(Job::Grant { spill, from, upto }) = process.reserve.plan_grant(self.tick, 0, true) {
+        if let Some(GrantRequest { spill, from, upto }) = process.reserve.plan_grant(self.tick, 0, true) {
             process.reserve.granted(from, process.tenure.grant(spill, from, upto), 0);
         }
         let block = || process.reserve.block(self.tick, true, 4);

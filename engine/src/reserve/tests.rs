@@ -34,7 +34,7 @@ fn granted_over(spoil: impl FnOnce(&mut Vec<u8>)) -> (Reserve, u64) {
     let (mut reserve, disk) = spilled();
     let ids = reserve.stock().ids;
     let job = reserve.plan_grant(FLOOR + 9_000, 0, true);
-    let Some(Job::Grant { from, upto, .. }) = job else { panic!("no grant is wanted") };
+    let Some(GrantRequest { from, upto, .. }) = job else { panic!("no grant is wanted") };
     assert_eq!((from, upto), (0, SECONDS));
     disk.tamper(spoil);
     reserve.granted(from, Ok(upto), 0);
@@ -65,9 +65,9 @@ fn a_grant_that_cannot_be_read_at_all_is_waste() {
 #[test]
 fn where_somebody_else_moved_the_mark_the_next_grant_begins_there() {
     let (mut reserve, _disk) = spilled();
-    assert!(matches!(reserve.plan_grant(FLOOR + 9_000, 0, true), Some(Job::Grant { from: 0, .. })));
+    assert!(matches!(reserve.plan_grant(FLOOR + 9_000, 0, true), Some(GrantRequest { from: 0, .. })));
     reserve.granted(0, Err(GrantError::Moved { granted_upto: 3 }), 0);
     let job = reserve.plan_grant(FLOOR + 9_000, 0, true);
-    assert!(matches!(job, Some(Job::Grant { from: 3, upto: SECONDS, .. })), "{job:?}");
+    assert!(matches!(job, Some(GrantRequest { from: 3, upto: SECONDS, .. })), "{job:?}");
     assert_eq!(reserve.held(), 0, "what was granted to somebody else is not read");
 }

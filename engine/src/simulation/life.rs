@@ -15,17 +15,17 @@ use xuid_spill::{MemoryStorage, SpillId, Storage};
 
 use super::clock::Time;
 use super::fuse::Panicked;
+use crate::build_error::BuildError;
 use crate::builder::{Assembly, assemble};
 use crate::clock::Clock;
-use crate::error::BuildError;
 use crate::producer::Producer;
 use crate::registrar::{Done, Job, Registrar};
-use crate::registry::{Genesis, Registry, Token};
+use crate::registry::{Genesis, Registry};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::stock::{self, Opened, Stock};
 use crate::sync::lock;
-use crate::tenure::Tenure;
+use crate::tenure::{Identity, Tenure};
 use crate::{Engine, Handle, Order, Pending};
 
 /// A thread that is woken runs so much later, in nanoseconds.
@@ -93,7 +93,7 @@ impl Life {
     /// A process begins: it opens its spill by `open` and takes a first worker.
     pub(super) fn begin(
         registry: Box<dyn Registry>,
-        identity: (Token, String),
+        identity: Identity,
         open: impl FnOnce(&Genesis, &mut Tenure) -> Stock,
         settings: Settings,
         clock: Arc<dyn Clock>,

@@ -13,10 +13,10 @@ use super::fuse::{Fuse, Panicked, Point};
 use super::oracle::Oracle;
 use super::store::Store;
 use crate::registry::local::LocalError;
+use crate::registry::reach::FURTHEST_WINDOW;
 use crate::registry::{
     Genesis, MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry, WorkerRecord,
 };
-use crate::settings::FURTHEST_WINDOW;
 use crate::sync::lock;
 
 /// Whoever takes workers besides the nodes.

@@ -16,6 +16,7 @@ use super::fuse::{Armed, Blow, Fuse, FusedClock, FusedStorage, Killed, Panicked,
 use super::history::MS;
 use super::life::{Deed, Life, RESTLESS, open_spill};
 use super::line::{End, Exchange, Line, State};
+use super::seeded;
 use super::summary::Summary;
 use crate::registry::Token;
 use crate::settings::Settings;
@@ -104,7 +105,7 @@ impl Node {
         // Whoever begins again does so on a machine that ran on.
         self.cut_off = false;
         self.fuse = Fuse::new(self.exchange.time.clone(), self.next_blow.take());
-        let identity = (Token(self.chance.bytes()), format!("node {}", self.number));
+        let identity = seeded(Token(self.chance.bytes()), format!("node {}", self.number));
         let (disk, spill) = (RefCell::new(self.disk.take()), SpillId::from_bytes(self.chance.bytes()));
         let clock = Arc::new(FusedClock { clock: self.clock.clone(), fuse: self.fuse.clone() });
         let begun = catch_unwind(AssertUnwindSafe(|| {

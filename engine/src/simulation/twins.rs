@@ -27,7 +27,7 @@ use super::chance::Chance;
 use super::clock::{Change, SimClock, Time};
 use super::history::{BEGIN, MS, SECOND};
 use super::life::open_spill;
-use super::{number, seed, seed_draws};
+use super::{number, seed, seed_draws, seeded};
 use crate::builder::{Assembly, assemble};
 use crate::clock::nanos;
 use crate::guards::Guard;
@@ -165,7 +165,7 @@ impl World {
         let wire = |disk: &MemoryStorage| -> Box<dyn Storage> { Box::new(disk.clone()) };
         let assembly = assemble(
             Box::new(line.clone()),
-            (token, "a twin".into()),
+            seeded(token, "a twin".into()),
             |genesis, tenure| open_spill(&mut disk, wire, spill, genesis, tenure),
             settings,
             clock.clone(),

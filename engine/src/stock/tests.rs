@@ -21,7 +21,10 @@ fn registry() -> MemoryRegistry {
 }
 
 fn tenure(registry: &MemoryRegistry, token: u8) -> Tenure {
-    Tenure::new(Box::new(registry.clone()), Token([token; 16]), format!("test {token}"))
+    Tenure::new(
+        Box::new(registry.clone()),
+        crate::tenure::Identity::new(Token([token; 16]), format!("test {token}")),
+    )
 }
 
 fn open_as(token: u8, folder: &Path, registry: &MemoryRegistry) -> Stock {

@@ -1,6 +1,6 @@
 //! Which worker to take.
 
-use super::TakeError;
+use super::error::TakeError;
 use crate::guards::Guard;
 use crate::registry::{ReadError, WorkerEntry};
 
@@ -30,8 +30,8 @@ pub(super) fn choose<'a>(
     entries: &'a [WorkerEntry],
     now: u64,
     preferred: Option<u32>,
-    pinned: Option<u32>,
-    except: &[u32],
+    (pinned, except): (Option<u32>, &[u32]),
+    random: fn() -> u64,
 ) -> Result<&'a WorkerEntry, TakeError> {
     let mark = |entry: &WorkerEntry| entry.record.as_ref().ok().map(|found| found.record.reserved_until);
     let usable = entries
@@ -56,14 +56,5 @@ pub(super) fn choose<'a>(
     let lowest = free.first().ok_or(TakeError::NoneFree { earliest })?.0;
     let equal = free.iter().take_while(|(until, _)| *until == lowest).count();
     free.truncate(equal.max(DRAW));
-    Ok(free[random_below(free.len())].1)
-}
-
-fn random_below(n: usize) -> usize {
-    #[cfg(all(test, not(loom)))]
-    if let Some(random) = crate::simulation::draw() {
-        return (random % n as u64) as usize;
-    }
-    // No randomness to be had is no reason to fail: a fixed choice only makes meeting likelier.
-    getrandom::u64().map_or(0, |random| (random % n as u64) as usize)
+    Ok(free[(random() % free.len() as u64) as usize].1)
 }

@@ -4,41 +4,21 @@
 //! - G1 a mark only rises, and a grant is reported only after its mark was stored (U4);
 //! - G2 a grant that was in doubt is reported once, when the mark shows that very write of ours.
 
-use std::ops::Range;
-
 use xuid_spill::SpillId;
 
 use super::Tenure;
+use super::error::GrantError;
+use super::grant::Grant;
 use crate::guards::Guard;
 use crate::registry::{MarkRecord, ReadError, SwapError, Versioned};
-
-/// Why extents were not granted.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum GrantError {
-    /// The mark is gone, unreadable, or in somebody else's hands for good: the spill must not be used again.
-    #[error("the spill's mark cannot be trusted any more: {why}")]
-    Refused { why: String },
-    /// The mark stands elsewhere than this process thought; nothing was granted.
-    #[error("the mark had been moved to {granted_upto} by somebody else")]
-    Moved { granted_upto: u64 },
-    /// Try again.
-    #[error("nothing was granted: {why}")]
-    Later { why: String },
-}
-
-/// A grant of which nobody knows whether it was stored.
-pub(super) struct Grant {
-    spill: SpillId,
-    extents: Range<u64>,
-    record: MarkRecord,
-}
 
 impl Tenure {
     /// The mark of a spill, made if the spill is `new`: one that this process created a moment ago.
     pub(crate) fn mark(&mut self, spill: SpillId, new: bool) -> Result<u64, GrantError> {
         if new {
             self.operation += 1;
-            let record = MarkRecord { granted_upto: 0, token: self.token, operation: self.operation };
+            let record =
+                MarkRecord { granted_upto: 0, token: self.identity.token, operation: self.operation };
             match self.registry.create_mark(spill, &record) {
                 Ok(()) => {}
                 // A mark that is found to be ours was stored; one that was stored unseen belongs to a spill that is then
@@ -91,7 +71,7 @@ impl Tenure {
             return Ok(upto);
         }
         self.operation += 1;
-        let record = MarkRecord { granted_upto: upto, token: self.token, operation: self.operation };
+        let record = MarkRecord { granted_upto: upto, token: self.identity.token, operation: self.operation };
         match self.registry.swap_mark(spill, found.version, &record) {
             Ok(()) => {
                 crash_point!(MarkMoved);

@@ -11,7 +11,7 @@ fn registry(workers: u32) -> MemoryRegistry {
 }
 
 fn tenure(registry: &MemoryRegistry, token: u8) -> Tenure {
-    Tenure::new(Box::new(registry.clone()), Token([token; 16]), format!("test {token}"))
+    Tenure::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
 }
 
 fn wish(now: u64) -> Wish {

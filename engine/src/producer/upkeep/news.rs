@@ -1,10 +1,9 @@
 //! What the log is told of clock and registry: each change once, however many turns it lasts.
 
-use super::super::SECOND;
-use crate::clock::{Course, Verdict};
+use crate::clock::{Course, SECOND, Verdict};
 use crate::later;
 use crate::layout::Layout;
-use crate::registrar::Absence;
+use crate::registry::health::Absence;
 
 /// Between two lines about the clock at least. One that swings would fill the log; the next line counts what it did.
 const QUIET: u64 = SECOND;

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::super::SECOND;
+use crate::clock::SECOND;
 
 /// Between two tries after a first failure. Long enough not to press a registry that is down, short enough that a
 /// window's second half (a second at least) holds several.

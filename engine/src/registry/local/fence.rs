@@ -20,7 +20,7 @@ use super::hints::{self, FolderHints};
 use super::records::{all_pairs, check_identity, read_header};
 use super::{OPENING_TRIES, genesis, seat};
 use crate::registry::reach::beyond;
-use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token};
+use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, Token};
 
 /// Added to every version: more changes than were made between the backup and the restore (at ten a second it
 /// takes 13 years), and room for four thousand million fences.
@@ -166,7 +166,7 @@ fn raise(
 /// Writes the cluster into the folder's `node.json`, if there is one, and keeps what else it says.
 fn tell_node(folder: &Path, cluster: ClusterId) -> Result<(), LocalError> {
     let path = folder.join("node.json");
-    let old = match xuid_spill::read_regular(&path, crate::node::MOST_BYTES) {
+    let old = match xuid_spill::read_regular(&path, NODE_MOST_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(source) => return Err(LocalError::io("read", path)(source)),

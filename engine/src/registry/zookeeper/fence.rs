@@ -9,14 +9,13 @@
 use xuid_spill::SpillId;
 use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, Stat};
 
-use super::AT_ONCE;
 use super::error::ZooKeeperError;
-use super::genesis::{draw_cluster, draw_era, ensemble_ns, make, wall_ms};
+use super::genesis::{draw_cluster, draw_era, ensemble_ns, make};
 use super::inspect::{broken, children, connected, read_all, read_genesis};
 use super::link::{Failure, Link};
 use super::node::{
-    self, CLOCK, ENDED, ERA, FENCE, FOLDERS, GENESIS, KNOWN, LIVE, MARK, SPILLS, ended_path, era_path,
-    known_path, spill_path, worker_path,
+    self, AT_ONCE, CLOCK, ENDED, ERA, FENCE, FOLDERS, GENESIS, KNOWN, LIVE, MARK, SPILLS, ended_path,
+    era_path, known_path, spill_path, wall_ms, worker_path,
 };
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::registry::reach::beyond;

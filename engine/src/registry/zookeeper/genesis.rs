@@ -4,15 +4,13 @@
 
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, Stat};
 
-use super::AT_ONCE;
 use super::error::ZooKeeperError;
 use super::inspect::{broken, children, connected, read_genesis, rights};
 use super::link::{Failure, Link};
-use super::node::{self, CLOCK, ERA, FOLDERS, GENESIS, WORKERS, era_path, worker_path};
+use super::node::{self, AT_ONCE, CLOCK, ERA, FOLDERS, GENESIS, WORKERS, era_path, wall_ms, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
-use crate::builder::Floor;
-use crate::clock::{Clock, SystemClock};
 use crate::layout::Layout;
+use crate::registry::Floor;
 use crate::registry::reach::beyond;
 use crate::registry::record::{Place, Row};
 use crate::registry::{ClusterId, Genesis};
@@ -184,11 +182,6 @@ fn make_workers(
         link.ask(async { commit.await.map_err(Error::from) })?;
     }
     Ok(())
-}
-
-/// The time of this host.
-pub(super) fn wall_ms() -> u64 {
-    SystemClock.read().wall / 1_000_000
 }
 
 /// The ensemble's time of a change.

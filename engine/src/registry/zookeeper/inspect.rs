@@ -6,10 +6,9 @@ use serde::{Deserialize, Serialize};
 use xuid_spill::SpillId;
 use zookeeper_client::{Client, Error, MultiReadResult, Stat};
 
-use super::AT_ONCE;
 use super::error::ZooKeeperError;
 use super::link::{Failure, Link};
-use super::node::{self, ERA, GENESIS, LIVE, MARK, SPILLS, era_path, spill_path, worker_path};
+use super::node::{self, AT_ONCE, ERA, GENESIS, LIVE, MARK, SPILLS, era_path, spill_path, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::registry::record::{NO_SPILL, Place};
 use crate::registry::{Genesis, MarkRecord, ReadError, Versioned, WorkerEntry, WorkerRecord};

@@ -62,9 +62,6 @@ use crate::registry::{
     Contact, Genesis, MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry, WorkerRecord,
 };
 
-/// Nodes read or written in one request: 150 KB, of the megabyte that a server takes.
-const AT_ONCE: usize = 256;
-
 /// How a worker is announced with its claim, try by try: it races with an old session's end at most once or twice, and
 /// if it cannot be done at all the worker is taken without.
 const ANNOUNCEMENTS: [Option<Announce>; 4] =

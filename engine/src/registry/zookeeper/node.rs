@@ -23,6 +23,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use zookeeper_client::Stat;
 
+use crate::clock::{Clock, SystemClock};
 use crate::layout::Layout;
 use crate::registry::record::{Place, Row};
 use crate::registry::{ClusterId, Genesis};
@@ -35,6 +36,14 @@ pub(super) const WORKERS: &str = "/w";
 pub(super) const SPILLS: &str = "/s";
 pub(super) const LIVE: &str = "/live";
 pub(super) const CLOCK: &str = "/clock";
+/// Nodes read or written in one request: 150 KB, of the megabyte that a server takes.
+pub(super) const AT_ONCE: usize = 256;
+
+/// The time of this host.
+pub(super) fn wall_ms() -> u64 {
+    SystemClock.read().wall / 1_000_000
+}
+
 /// Held by whoever fences.
 pub(super) const FENCE: &str = "/fencing";
 

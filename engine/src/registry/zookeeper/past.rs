@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use zookeeper_client::Stat;
 
-use super::genesis::wall_ms;
 use super::inspect::Era;
+use super::node::wall_ms;
 use crate::guards::Guard;
 use crate::later;
 use crate::registry::ClusterId;

@@ -22,7 +22,7 @@ use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::simulation::chance::Chance;
 use crate::stock::{self, Opened};
-use crate::tenure::Tenure;
+use crate::tenure::{Identity, Tenure};
 
 /// Images where nobody asks for a range.
 const DEFAULT: u64 = 300;
@@ -81,7 +81,8 @@ fn whole() -> &'static [u8] {
 /// The bytes of a file with these extents.
 fn filled(extent: impl Fn(u64) -> Extent) -> Vec<u8> {
     let disk = MemoryStorage::new();
-    let mut tenure = Tenure::new(Box::new(MemoryRegistry::new(genesis())), Token::default(), String::new());
+    let mut tenure =
+        Tenure::new(Box::new(MemoryRegistry::new(genesis())), Identity::new(Token::default(), String::new()));
     let storage = Box::new(disk.clone());
     let made = stock::create_log(storage, DEFAULT_BYTES, SPILL, path(), &genesis(), &mut tenure);
     let mut log = made.expect("nothing fails in memory");
@@ -144,7 +145,8 @@ fn judge(
     mark: u64,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let mut tenure = Tenure::new(Box::new(MemoryRegistry::new(genesis())), Token([7; 16]), String::new());
+    let mut tenure =
+        Tenure::new(Box::new(MemoryRegistry::new(genesis())), Identity::new(Token([7; 16]), String::new()));
     let told = |error: crate::tenure::GrantError| error.to_string();
     tenure.mark(SPILL, true).map_err(told)?;
     tenure.grant(SPILL, 0, mark).map_err(told)?;

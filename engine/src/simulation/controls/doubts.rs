@@ -9,7 +9,7 @@ use crate::layout::Layout;
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::simulation::twins::Line;
-use crate::tenure::{TakeError, Tenure, Window, Wish};
+use crate::tenure::{Identity, TakeError, Tenure, Window, Wish};
 
 fn registry() -> MemoryRegistry {
     let cluster = ClusterId::from_bytes([1; 16]);
@@ -17,7 +17,7 @@ fn registry() -> MemoryRegistry {
 }
 
 fn tenure(line: &Line, token: u8) -> Tenure {
-    Tenure::new(Box::new(line.clone()), Token([token; 16]), format!("test {token}"))
+    Tenure::new(Box::new(line.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
 }
 
 fn wish(now: u64) -> Wish {

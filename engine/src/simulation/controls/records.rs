@@ -12,7 +12,7 @@ use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, MarkRecord, Registry, Token, Versioned, WorkerRecord};
 use crate::reserve::Reserve;
 use crate::stock::{self, Opened};
-use crate::tenure::{Tenure, Window, Wish};
+use crate::tenure::{Identity, Tenure, Window, Wish};
 
 const FLOOR: u64 = 1_000;
 
@@ -24,7 +24,7 @@ fn genesis(cluster: u8) -> Genesis {
 }
 
 fn tenure(registry: &MemoryRegistry, token: u8) -> Tenure {
-    Tenure::new(Box::new(registry.clone()), Token([token; 16]), format!("test {token}"))
+    Tenure::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
 }
 
 fn wish(now: u64) -> Wish {

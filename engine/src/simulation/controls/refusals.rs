@@ -1,7 +1,7 @@
 //! What must be refused at a start.
 
 use super::only_without;
-use crate::error::BuildError;
+use crate::build_error::BuildError;
 use crate::guards::Guard;
 use crate::layout::DEFAULT_EPOCH_MS;
 use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};

@@ -11,7 +11,7 @@ use super::only_without;
 use crate::builder::{Assembly, assemble};
 use crate::clock::{Clock, Supervisor};
 use crate::guards::Guard;
-use crate::minter::Minter;
+use crate::minter::{Ages, Minter};
 use crate::registrar::Job;
 use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, Token};
@@ -21,7 +21,7 @@ use crate::simulation::fuse::{Armed, Blow, Fuse, FusedClock, FusedStorage, Point
 use crate::simulation::history::{BEGIN, MS, SECOND};
 use crate::simulation::life::open_spill;
 use crate::sync::lock;
-use crate::tenure::Window;
+use crate::tenure::{Identity, Window};
 use crate::{Engine, Layout, Order, stock};
 
 fn engine() -> (Assembly, Arc<Fuse>, Arc<Time>) {
@@ -34,7 +34,7 @@ fn engine() -> (Assembly, Arc<Fuse>, Arc<Time>) {
     let clock = Arc::new(FusedClock { clock: SimClock::new(time.clone(), 77 * SECOND), fuse: fuse.clone() });
     let assembly = assemble(
         Box::new(MemoryRegistry::new(genesis)),
-        (Token([1; 16]), "test".into()),
+        Identity::new(Token([1; 16]), "test".into()),
         |_, _| stock::none("there is none"),
         Settings { slots: 16, ..Settings::default() },
         clock,
@@ -141,7 +141,7 @@ fn minter() -> (Minter, Arc<Time>) {
     let time = Time::new(BEGIN);
     let clock = SimClock::new(time.clone(), 77 * SECOND);
     let supervisor = Supervisor::new(settings.thresholds(), clock.read());
-    let mut minter = Minter::new(layout, clock, supervisor, settings.ages(&layout));
+    let mut minter = Minter::new(layout, clock, supervisor, Ages::of(&settings, &layout));
     let now = minter.now();
     let begin = now.tick.unwrap();
     drop(minter.add(&now, Window::new(0, begin..begin + 3 * minter.ages.max), 1));
@@ -212,7 +212,7 @@ fn what_a_turn_had_in_its_hands_when_it_panicked_is_waste_and_is_counted() {
     };
     let assembly = assemble(
         Box::new(MemoryRegistry::new(genesis)),
-        (Token([1; 16]), "test".into()),
+        Identity::new(Token([1; 16]), "test".into()),
         |genesis, tenure| {
             open_spill(&mut Some(MemoryStorage::new()), wire, SpillId::from_bytes([2; 16]), genesis, tenure)
         },

@@ -20,6 +20,7 @@ use crate::simulation::chance::Chance;
 use crate::simulation::clock::{Change, SimClock, Time};
 use crate::simulation::history::{MS, SECOND};
 use crate::simulation::life::{Deed, Life, RESTLESS, Waiting, open_spill};
+use crate::simulation::seeded;
 use crate::stats::Stats;
 use crate::{Order, Run};
 
@@ -105,7 +106,7 @@ impl Host {
             self.found = power.known(|known| known.clone());
         }
         let registry = Box::new(Watched::new(registry, power.clone(), fault));
-        let identity = (Token(self.chance.bytes()), format!("process {process}"));
+        let identity = seeded(Token(self.chance.bytes()), format!("process {process}"));
         let disk = RefCell::new(Some(power.spill(process).unwrap_or_default()));
         let spill = SpillId::from_bytes(self.chance.bytes());
         let wire = |disk: &MemoryStorage| -> Box<dyn xuid_spill::Storage> {

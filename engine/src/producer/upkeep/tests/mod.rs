@@ -16,6 +16,7 @@ use crate::registry::{ClusterId, Genesis, Registry, Token, Versioned, WorkerReco
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::stock;
+use crate::tenure::Identity;
 
 mod away;
 mod ordered;
@@ -72,7 +73,7 @@ impl Hand {
         prepare(&registry);
         let assembly = assemble(
             Box::new(registry.clone()),
-            (Token([5; 16]), "by hand".into()),
+            Identity::new(Token([5; 16]), "by hand".into()),
             |_, _| stock::none("a test"),
             settings,
             clock.clone(),
@@ -158,7 +159,7 @@ fn copy(job: &Job) -> Job {
     match *job {
         Job::Take { ref wish, reach, cause } => Job::Take { wish: wish.clone(), reach, cause },
         Job::Extend { worker, start, end, reach } => Job::Extend { worker, start, end, reach },
-        Job::Grant { spill, from, upto } => Job::Grant { spill, from, upto },
+        Job::Grant(request) => Job::Grant(request),
         Job::Release { worker, from } => Job::Release { worker, from },
         Job::Forget { worker } => Job::Forget { worker },
         Job::Disown => Job::Disown,

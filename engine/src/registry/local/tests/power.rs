@@ -6,7 +6,7 @@ use super::*;
 use crate::guards::Guard;
 use crate::registry::local::format::Side;
 use crate::registry::local::simulated::MemoryHints;
-use crate::tenure::{Tenure, Wish};
+use crate::tenure::{Identity, Tenure, Wish};
 
 const WORKERS: u32 = 2;
 const SPILLS: u8 = 2;
@@ -461,7 +461,7 @@ fn a_record_that_a_failed_disk_took_back_is_not_believed_after_it_works_again() 
 fn a_claim_in_doubt_is_settled_when_the_disk_works_again() {
     let (disk, clock) = (memory(WORKERS), Arc::new(Hands(AtomicU64::new(0))));
     let registry = LocalRegistry::on(disk.open_again(), clock.clone()).unwrap();
-    let mut tenure = Tenure::new(Box::new(registry), Token([1; 16]), "host pid 1".into());
+    let mut tenure = Tenure::new(Box::new(registry), Identity::new(Token([1; 16]), "host pid 1".into()));
     let wish = |now: u64| Wish { now, start: now, end: now + 100, pinned: None, except: Vec::new() };
     disk.fail_sync(1);
     assert!(tenure.take(&wish(2_000)).is_err());

@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use xuid_spill::SpillId;
 
-use super::Tally;
-use crate::clock::Clock;
+use crate::clock::{Clock, Reading};
 use crate::registry::{
     Contact, ContactState, Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry,
     WorkerRecord,
 };
-use crate::stats::RegistryStats;
+use crate::stats::{Latency, RegistryStats, Unknown};
 use crate::sync::lock;
 
 /// What was seen of the registry.
@@ -45,7 +44,7 @@ impl Seen {
     }
 
     /// A call brought nothing, for this reason.
-    pub(super) fn brought_nothing(&mut self, boot: u64, why: &str) {
+    pub(crate) fn brought_nothing(&mut self, boot: u64, why: &str) {
         let since = self.silent.as_ref().map_or(boot, |(since, _)| *since);
         self.silent = Some((since, why.to_owned()));
     }
@@ -92,6 +91,31 @@ impl Seen {
             disconnects: contact.map_or(0, Contact::disconnects),
             ..RegistryStats::default()
         }
+    }
+}
+
+/// What the registrar has seen and counted, for the producer and for stats.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// The registry's wall clock, and a reading of ours from then, until the producer takes them.
+    pub(crate) time: Option<(u64, Reading)>,
+    pub(crate) reserved: u64,
+    pub(crate) panics: u64,
+    pub(crate) conflicts: u64,
+    pub(crate) unknown: Unknown,
+    pub(crate) claims: Latency,
+    pub(crate) renewals: Latency,
+    pub(crate) marks: Latency,
+    pub(crate) seen: Seen,
+}
+
+impl Tally {
+    /// The registry's figures at a boot time.
+    pub(crate) fn stats(&self, boot: u64) -> RegistryStats {
+        let mut stats = self.seen.stats(boot);
+        (stats.conflicts, stats.unknown) = (self.conflicts, self.unknown);
+        (stats.claims, stats.renewals, stats.marks) = (self.claims, self.renewals, self.marks);
+        stats
     }
 }
 
@@ -220,7 +244,7 @@ mod tests {
     use crate::layout::Layout;
     use crate::registry::memory::{Fault, MemoryRegistry};
     use crate::registry::{ClusterId, Token};
-    use crate::tenure::{Tenure, Wish};
+    use crate::tenure::{Identity, Tenure, Wish};
 
     #[test]
     fn a_registry_is_away_from_its_first_silence_to_its_next_answer() {
@@ -229,7 +253,7 @@ mod tests {
         let registry = MemoryRegistry::new(genesis);
         let tally = Arc::<Mutex<Tally>>::default();
         let watched = Watched::new(Box::new(registry.clone()), tally.clone(), Arc::new(SystemClock));
-        let mut tenure = Tenure::new(Box::new(watched), Token([1; 16]), "a test".into());
+        let mut tenure = Tenure::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
         let wish = Wish { now: 2_000, start: 2_000, end: 2_100, pinned: Some(0), except: Vec::new() };
         drop(tenure.take(&wish).unwrap());
         assert!(lock(&tally).seen.absence().is_none());

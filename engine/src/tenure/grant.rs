@@ -1,0 +1,22 @@
+//! Grants of extents: as they are asked for, and as they are remembered.
+
+use std::ops::Range;
+
+use xuid_spill::SpillId;
+
+use crate::registry::MarkRecord;
+
+/// A move of a spill's mark that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GrantRequest {
+    pub(crate) spill: SpillId,
+    pub(crate) from: u64,
+    pub(crate) upto: u64,
+}
+
+/// A grant of which nobody knows whether it was stored.
+pub(super) struct Grant {
+    pub(super) spill: SpillId,
+    pub(super) extents: Range<u64>,
+    pub(super) record: MarkRecord,
+}
