@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{bench, decode, inspect, next, registry, serve, workers};
+use crate::config::log_of_environment;
 use crate::logs;
 use crate::stdout::Printer;
 
@@ -39,7 +40,8 @@ impl Cli {
     /// Does what was asked.
     pub(crate) fn run(self) -> Result<()> {
         if !matches!(self.command, Command::Serve(_)) {
-            logs::init_for_commands();
+            // What the client of an ensemble has to say about a failure is in the error that follows.
+            logs::init_for_commands(&log_of_environment("warn,zookeeper_client=error"));
         }
         match self.command {
             Command::Serve(args) => serve::run(&args),

@@ -10,10 +10,8 @@ pub(crate) mod workers;
 
 use std::env;
 
+use anyhow::Result;
 use clap::ValueEnum;
-use tokio::runtime::{Builder, Runtime};
-
-use anyhow::{Context, Result};
 
 use crate::config::DEFAULT_LISTEN;
 use crate::failure::{Usage, usage};
@@ -77,13 +75,4 @@ fn address(origin: &str, server: &str) -> Result<String, Usage> {
     }
     let allowed = format!("addresses and ports with commas between them, as in {DEFAULT_LISTEN}");
     Err(usage(format!("{origin} has {server:?}; allowed are {allowed}")))
-}
-
-/// A runtime of `threads` threads; one thread is the caller's own.
-pub(crate) fn runtime(threads: usize) -> Result<Runtime> {
-    let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-    if threads > 1 {
-        builder.worker_threads(threads);
-    }
-    builder.thread_name("xuid-io").enable_all().build().context("failed to start the runtime")
 }

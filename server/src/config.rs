@@ -11,11 +11,17 @@ mod fuzzing;
 mod keys;
 mod settings;
 mod sources;
+#[cfg(feature = "zookeeper")]
+mod url;
+#[cfg(not(feature = "zookeeper"))]
+#[path = "config/url/absent.rs"]
+mod url;
 mod values;
 
 pub(crate) use access::{Access, AccessArgs};
 pub(crate) use settings::{RegistrySetting, Settings, Token, log_of_environment};
 pub(crate) use sources::Flags;
+pub(crate) use url::Url;
 pub(crate) use values::{cores, floor, layout};
 
 /// Where `xuid serve` listens, and where the other commands look for it, unless told otherwise.

@@ -26,10 +26,11 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, WAIT_CAP};
 
+use crate::buffers::{Inbox, Outbox};
 use crate::connection::vigil::Vigil;
 use crate::node::Node;
 use crate::proof;
-use crate::session::{Inbox, Need, OUTBOX_HIGH, Outbox, Session};
+use crate::session::{Need, OUTBOX_HIGH, Session};
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
 const INBOX_MOST: usize = 64 * 1024;

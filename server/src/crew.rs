@@ -18,9 +18,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::debug;
 
-use crate::commands::runtime;
 use crate::connection;
 use crate::node::Node;
+use crate::runtime::runtime;
 
 /// The threads, or none: then connections are served by the thread that accepts them.
 #[derive(Debug)]

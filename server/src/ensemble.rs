@@ -8,11 +8,9 @@ use xuid_engine::registry::zookeeper::{self, Plan, ZooKeeperError, ZooKeeperOpti
 use xuid_engine::registry::{Adopted, Fenced, Registry};
 use xuid_engine::{Floor, Layout};
 
-pub(crate) use xuid_engine::registry::zookeeper::{Credentials, ZooKeeperUrl as Url};
-
-use crate::config::Access;
+use crate::config::{Access, Url};
 use crate::failure::usage;
-use crate::target::{Created, View};
+use crate::view::{Created, View};
 
 /// A registry in an ensemble, and as whom it is used.
 #[derive(Debug)]

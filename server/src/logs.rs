@@ -17,7 +17,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::config;
 use spool::Spool;
 
 /// How long the end of a process waits for its last lines to be written.
@@ -39,10 +38,9 @@ pub(crate) fn init_for_server(filter: &str) -> Result<Flush> {
     Ok(Flush)
 }
 
-/// For commands that end by themselves: what they say is their output, so only warnings unless `RUST_LOG` asks for more.
-pub(crate) fn init_for_commands() {
-    // What the client of an ensemble has to say about a failure is in the error that follows.
-    init(&config::log_of_environment("warn,zookeeper_client=error"), io::stderr);
+/// For commands that end by themselves: what they say is their output, so `filter` lets little more than warnings through.
+pub(crate) fn init_for_commands(filter: &str) {
+    init(filter, io::stderr);
 }
 
 /// Logs what `filter` lets through; it was checked when the settings were read.

@@ -16,6 +16,7 @@ compile_error!("the feature proof is for crash campaigns, and never for a releas
 
 mod admin;
 mod banner;
+mod buffers;
 mod cli;
 mod commands;
 mod config;
@@ -36,11 +37,13 @@ mod proof;
 #[cfg(not(feature = "proof"))]
 #[path = "proof/absent.rs"]
 mod proof;
+mod runtime;
 mod session;
 mod shutdown;
 mod stdout;
 mod target;
 mod traffic;
+mod view;
 mod wall;
 mod wire;
 

@@ -15,39 +15,10 @@ use xuid_engine::stats::{Latency, whole_ms};
 use crate::node::Node;
 
 mod families;
+mod family;
 
 use families::families;
-
-/// Numbers of one name.
-#[derive(Debug)]
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    kind: Kind,
-    samples: Samples,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Only rises; its name ends in `_total` on the page.
-    Counter,
-    Gauge,
-    /// Times, in seconds.
-    Histogram,
-}
-
-#[derive(Debug)]
-enum Samples {
-    One(u64),
-    /// A label, and a value for each of what it may say.
-    By(&'static str, Vec<(String, u64)>),
-    /// A gauge that may be negative, by what a label says.
-    SignedBy(&'static str, Vec<(&'static str, i64)>),
-    /// Times, and how often there were which.
-    Times(Latency),
-    /// The same for each value of a label.
-    TimesBy(&'static str, Vec<(&'static str, Latency)>),
-}
+use family::{Family, Kind, Samples};
 
 /// The page of metrics.
 #[derive(Debug)]

@@ -9,7 +9,6 @@
 //! - I4 a request that is answered at once never waits behind one that waits.
 
 mod answer;
-mod buffers;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -27,9 +26,9 @@ use xuid_protocol::{
 };
 
 pub(crate) use answer::refuse_connection;
-pub(crate) use buffers::{Inbox, Outbox};
 use waiting::{Done, Shape, Waiting};
 
+use crate::buffers::{Inbox, Outbox};
 use crate::node::Node;
 use crate::proof;
 use crate::traffic::Tally;

@@ -14,8 +14,8 @@ use tracing::{info, warn};
 use xuid_engine::Engine;
 use xuid_engine::stats::Stats;
 
-use crate::commands::runtime;
 use crate::node::Node;
+use crate::runtime::runtime;
 
 /// How long requests in flight may take.
 const DRAIN: Duration = Duration::from_secs(5);

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use xuid_engine::registry::local::{self, CreateOptions, LocalError, LocalRegistry};
-use xuid_engine::registry::{Adopted, Fenced, Genesis, MarkRecord, Registry, WorkerEntry};
+use xuid_engine::registry::{Adopted, Fenced, Registry};
 use xuid_engine::{Floor, Layout};
-use xuid_spill::SpillId;
 
 use crate::config::{AccessArgs, RegistrySetting};
 use crate::ensemble::Ensemble;
 use crate::failure::usage;
+use crate::view::{Created, View};
 use crate::wall::now_ns;
 
 /// Where a registry is.
@@ -19,27 +19,6 @@ use crate::wall::now_ns;
 pub(crate) enum Target {
     Folder(PathBuf),
     Ensemble(Ensemble),
-}
-
-/// What a registry says.
-pub(crate) struct View {
-    /// Where it is: a file, or a URL.
-    pub(crate) place: String,
-    pub(crate) genesis: Genesis,
-    /// Whether anybody may use it before a fence.
-    pub(crate) open: bool,
-    /// All workers, in order.
-    pub(crate) workers: Vec<WorkerEntry>,
-    pub(crate) marks: Vec<(SpillId, MarkRecord)>,
-    /// Whatever is not as it should be.
-    pub(crate) findings: Vec<String>,
-}
-
-/// A registry was created.
-pub(crate) struct Created {
-    pub(crate) genesis: Genesis,
-    /// There seems to have been one before, so it serves later.
-    pub(crate) again: bool,
 }
 
 impl Target {
@@ -133,26 +112,6 @@ fn create_local(folder: &Path, layout: Layout, floor: Floor, workers: u32) -> Re
 pub(crate) fn is_of_ensemble(folder: &Path) -> bool {
     let Ok(found) = std::fs::read_dir(folder) else { return false };
     found.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("registry.zookeeper-"))
-}
-
-impl From<local::Inspection> for View {
-    fn from(found: local::Inspection) -> Self {
-        Self {
-            place: found.path.display().to_string(),
-            genesis: found.genesis,
-            open: true,
-            workers: found.workers,
-            marks: found.marks,
-            findings: found.findings.iter().map(ToString::to_string).collect(),
-        }
-    }
-}
-
-impl View {
-    /// Workers that somebody seems to be alive with.
-    pub(crate) fn live(&self) -> usize {
-        self.workers.iter().filter(|entry| entry.live.is_some()).count()
-    }
 }
 
 #[cfg(test)]

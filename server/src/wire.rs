@@ -22,7 +22,7 @@ use xuid_protocol::{
     request_hello,
 };
 
-use crate::session::Inbox;
+use crate::buffers::Inbox;
 
 /// No server is that far away.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -1,6 +1,7 @@
 //! `xuid inspect`: what lies in a data folder. It reads and takes no lock, also while a server runs. Whatever it cannot read
 //! is told with the rest, and makes the command fail.
 
+mod args;
 mod home;
 
 use std::collections::BTreeMap;
@@ -11,27 +12,11 @@ use serde_json::{Value, json};
 use xuid_engine::{Id, Layout};
 use xuid_spill::{Holdings, Inspection};
 
-use crate::config::AccessArgs;
 use crate::stdout::Printer;
-use crate::target::View;
+use crate::view::View;
 use crate::wall::{distance, grouped, now_ns, rfc3339_ms};
+pub(crate) use args::Args;
 use home::Home;
-
-/// `xuid inspect`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// The data folder of a server
-    #[arg(value_name = "DATA_DIR")]
-    folder: PathBuf,
-    /// Where the registry is if not in the folder, as in zookeeper://host:port,host:port/path: it knows what was granted
-    #[arg(long, value_name = "URL", default_value = "local", env = "XUID_REGISTRY", hide_env_values = true)]
-    registry: String,
-    #[command(flatten)]
-    access: AccessArgs,
-    /// One JSON object
-    #[arg(long)]
-    json: bool,
-}
 
 /// A spill file as this folder's registry sees it.
 struct Spill {

@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use xuid_protocol::Order;
 
-use super::{OrderArg, runtime, servers};
+use super::{OrderArg, servers};
+use crate::runtime::runtime;
 use crate::stdout::Printer;
 use crate::wire::{Ended, Wire};
 

@@ -11,7 +11,8 @@ use xuid_engine::registry::{Fenced, Genesis};
 use crate::config::{self, AccessArgs, DEFAULT_DATA_DIR};
 use crate::failure::usage;
 use crate::stdout::Printer;
-use crate::target::{Created, Target};
+use crate::target::Target;
+use crate::view::Created;
 use crate::wall::{distance, now_ns, rfc3339_ms};
 
 /// `xuid registry`.

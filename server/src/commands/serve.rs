@@ -11,12 +11,12 @@ use tracing::{debug, info, warn};
 use xuid_engine::{BuildError, Engine};
 use xuid_protocol::Limits as ProtocolLimits;
 
-use super::runtime;
 use crate::config::{Flags, RegistrySetting, Settings};
 use crate::crew::Crew;
 use crate::ensemble::Ensemble;
 use crate::failure::usage;
 use crate::node::{Limits, Node, Places};
+use crate::runtime::runtime;
 use crate::shutdown::Signals;
 use crate::target::is_of_ensemble;
 use crate::{admin, banner, listener, logs, shutdown};

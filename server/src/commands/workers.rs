@@ -8,7 +8,8 @@ use xuid_engine::registry::{Genesis, WorkerEntry};
 
 use crate::config::{AccessArgs, DEFAULT_DATA_DIR};
 use crate::stdout::Printer;
-use crate::target::{Target, View};
+use crate::target::Target;
+use crate::view::View;
 use crate::wall::{distance, now_ns, rfc3339_ms};
 
 /// `xuid workers`.

@@ -10,8 +10,8 @@ use tracing::warn;
 
 use super::keys::Key;
 use super::sources::{Flags, Merged, read_text, variables};
+use super::url::Credentials;
 use super::values::between;
-use crate::ensemble::Credentials;
 use crate::failure::{Usage, usage};
 
 /// The key of a file with credentials.
@@ -20,7 +20,7 @@ const AUTH_FILE: &str = "registry_auth_file";
 /// How an ensemble is used.
 #[derive(Debug, Clone)]
 #[cfg_attr(
-    not(feature = "zookeeper"),
+    not(any(feature = "zookeeper", test)),
     expect(dead_code, reason = "checked at every start, used by a build that knows ensembles")
 )]
 pub(crate) struct Access {

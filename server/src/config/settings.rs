@@ -11,8 +11,8 @@ use xuid_engine::{Floor, Layout};
 use super::access::Access;
 use super::keys::Key;
 use super::sources::{Flags, Merged, strangers, variables};
+use super::url::Url;
 use super::values::{self, address, between, cores, duration, number};
-use crate::ensemble::Url;
 use crate::failure::usage;
 
 /// A hundred years: more than a layout's 41 bits of milliseconds hold.

@@ -2,7 +2,7 @@
 
 use xuid_engine::stats::{ClockStats, ContactState, Latency, RegistryStats, Stats, Windows, whole_ms};
 
-use super::{Family, Kind, Samples};
+use super::family::{Family, Kind, Samples};
 use crate::logs;
 use crate::node::Node;
 use crate::traffic::Traffic;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use xuid_engine::{IdError, Pending, Run};
 use xuid_protocol::{ArraySlots, Op, RunsWriter, reply_id};
 
-use super::buffers::Outbox;
+use crate::buffers::Outbox;
 use crate::proof;
 
 /// Which reply the ids go into.

@@ -4,7 +4,7 @@ use tokio::net::TcpListener;
 use xuid_protocol::{Header, HelloReply, Op, reply_hello};
 
 use super::*;
-use crate::commands::runtime;
+use crate::runtime::runtime;
 
 /// Asks a server that names `max_count` in HELLO for 5 ids, to which it answers `frame`. Returns them, and the memory that
 /// the connection has taken to read in.

@@ -12,7 +12,7 @@ use super::census::{Bureau, Recorder, Verdict};
 use super::harvest::Harvest;
 use super::plan::Plan;
 use super::progress::Progress;
-use crate::commands::runtime;
+use crate::runtime::runtime;
 use crate::shutdown::Signals;
 use crate::wall::grouped;
 

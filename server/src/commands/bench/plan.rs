@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Args, memory};
+use super::args::Args;
+use super::memory;
 use crate::commands::{OrderArg, servers};
 use crate::config::cores;
 use crate::failure::usage;

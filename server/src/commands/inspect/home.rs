@@ -7,10 +7,11 @@ use anyhow::{Context, Error, Result};
 use serde_json::{Value, json};
 use xuid_engine::registry::local::{self, LocalError};
 
-use super::Args;
+use super::args::Args;
 use crate::failure::usage;
 use crate::stdout::Printer;
-use crate::target::{Target, View, is_of_ensemble};
+use crate::target::{Target, is_of_ensemble};
+use crate::view::View;
 use crate::wall::rfc3339_ms;
 
 /// What a data folder is part of.

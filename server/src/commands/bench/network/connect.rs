@@ -6,8 +6,8 @@ use xuid_protocol::ClusterId;
 
 use super::link::{Link, Share};
 use crate::commands::bench::plan::{Net, Plan};
-use crate::commands::runtime;
 use crate::failure::usage;
+use crate::runtime::runtime;
 use crate::wire::{Greeted, Wire};
 
 /// Files beside the connections.

@@ -1,0 +1,45 @@
+//! What a registry says, wherever it is.
+
+use xuid_engine::registry::{Genesis, MarkRecord, WorkerEntry, local};
+use xuid_spill::SpillId;
+
+/// What a registry says.
+pub(crate) struct View {
+    /// Where it is: a file, or a URL.
+    pub(crate) place: String,
+    pub(crate) genesis: Genesis,
+    /// Whether anybody may use it before a fence.
+    pub(crate) open: bool,
+    /// All workers, in order.
+    pub(crate) workers: Vec<WorkerEntry>,
+    pub(crate) marks: Vec<(SpillId, MarkRecord)>,
+    /// Whatever is not as it should be.
+    pub(crate) findings: Vec<String>,
+}
+
+/// A registry was created.
+pub(crate) struct Created {
+    pub(crate) genesis: Genesis,
+    /// There seems to have been one before, so it serves later.
+    pub(crate) again: bool,
+}
+
+impl From<local::Inspection> for View {
+    fn from(found: local::Inspection) -> Self {
+        Self {
+            place: found.path.display().to_string(),
+            genesis: found.genesis,
+            open: true,
+            workers: found.workers,
+            marks: found.marks,
+            findings: found.findings.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl View {
+    /// Workers that somebody seems to be alive with.
+    pub(crate) fn live(&self) -> usize {
+        self.workers.iter().filter(|entry| entry.live.is_some()).count()
+    }
+}
