@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::extent::{Extent, LAST_ID, Stock};
-use crate::header::{HEADER_BYTES, MAX_BYTES, MIN_BYTES, VERSION};
+use crate::format::{HEADER_BYTES, MAX_BYTES, MIN_BYTES, VERSION};
 use crate::identity::Hex;
 use crate::storage::Shortened;
 

@@ -6,31 +6,13 @@
 use std::io;
 
 use crate::error::HeaderError;
+use crate::format::{COPIES_AT, HEADER_BYTES, MAX_BYTES, PAGE, RECORD_BYTES, RECORDS_AT, VERSION};
 use crate::identity::{Identity, SpillId};
 use crate::le;
-use crate::record::RECORD_BYTES;
-use crate::scan::ReadAt;
-use crate::storage::Shortened;
-
-/// The size of a log where nothing else is said: 16 MiB, which is 524,032 extents. At one extent for each idle second
-/// and worker that is six days; under a burst, records of single runs fill it sooner.
-pub const DEFAULT_BYTES: u64 = 16 << 20;
-/// The smallest size of a log: the header and one record.
-pub const MIN_BYTES: u64 = RECORDS_AT + RECORD_BYTES as u64;
-/// The largest size of a log, 256 MiB: sixteen times the default. It bounds what a header can make a reader do: a scan reads
-/// every slot, half a second for this size, and the table of an open log takes a quarter of it in memory, twice while it
-/// is opened.
-pub const MAX_BYTES: u64 = 256 << 20;
-
-pub(crate) const VERSION: u32 = 1;
-pub(crate) const HEADER_BYTES: usize = 128;
+use crate::storage::{ReadAt, Shortened};
 
 /// As in other binary formats: a byte that is not ASCII, a name, and line ends that a text-mode copy would change.
 const MAGIC: [u8; 8] = *b"\x89XSPL\r\n\x1a";
-const PAGE: u64 = 4096;
-pub(crate) const COPIES_AT: [u64; 2] = [0, PAGE];
-pub(crate) const RECORDS_AT: u64 = COPIES_AT[1] + PAGE;
-
 // Signature, version and checksum stay where they are in every version of the format.
 const MAGIC_AT: usize = 0;
 const VERSION_AT: usize = MAGIC_AT + MAGIC.len();

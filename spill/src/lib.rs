@@ -20,6 +20,7 @@
 
 mod error;
 mod extent;
+mod format;
 mod header;
 mod identity;
 mod inspect;
@@ -34,7 +35,7 @@ mod storage;
 
 pub use error::{AppendError, CreateError, HeaderError, InspectError, OpenError, ReadError, SyncError};
 pub use extent::{Extent, LAST_ID, Stock};
-pub use header::{DEFAULT_BYTES, MAX_BYTES, MIN_BYTES};
+pub use format::{DEFAULT_BYTES, MAX_BYTES, MIN_BYTES};
 pub use identity::{Expected, Identity, ParseSpillIdError, SpillId};
 pub use inspect::{Holdings, Inspection, inspect};
 pub use log::{Appended, Damage, Log, Report};

@@ -8,10 +8,9 @@
 //!   it is read.
 
 use crate::extent::Extent;
+use crate::format::RECORD_BYTES;
 use crate::identity::Identity;
 use crate::le;
-
-pub(crate) const RECORD_BYTES: usize = 32;
 
 const FIRST_AT: usize = 0;
 const LEN_AT: usize = FIRST_AT + size_of::<u64>();

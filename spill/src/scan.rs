@@ -2,11 +2,10 @@
 
 use std::io;
 
+use crate::format::RECORD_BYTES;
 use crate::header::Header;
-use crate::record::{Content, RECORD_BYTES, Seal};
-
-/// Fills a buffer from an offset: a [`Storage`](crate::Storage), or a file that is only looked at.
-pub(crate) type ReadAt<'a> = &'a dyn Fn(u64, &mut [u8]) -> io::Result<()>;
+use crate::record::{Content, Seal};
+use crate::storage::ReadAt;
 
 /// Slots read at a time: 256 KiB, few calls and yet within a second-level cache.
 const CHUNK: u64 = 8192;

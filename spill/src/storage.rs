@@ -58,3 +58,6 @@ impl From<Shortened> for io::Error {
         Self::new(io::ErrorKind::UnexpectedEof, shortened)
     }
 }
+
+/// Fills a buffer from an offset: a [`Storage`], or a file that is only looked at.
+pub(crate) type ReadAt<'a> = &'a dyn Fn(u64, &mut [u8]) -> io::Result<()>;

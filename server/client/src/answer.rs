@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use xuid_protocol::{Decoded, Reply, Run};
+use xuid_protocol::{Decoded, Op, Reply, Request, Run};
 
 use crate::error::{Breach, ClientError};
-use crate::pending::{Expected, Outcome};
 
 /// A successful reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +16,26 @@ pub(crate) enum Answer {
     Json(String),
     Echo(Vec<u8>),
     Left,
+}
+
+pub(crate) type Outcome = Result<Answer, ClientError>;
+
+/// What a reply must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub(crate) op: Op,
+    /// Ids asked for; 0 if the op asks for none by number.
+    pub(crate) count: u32,
+}
+
+impl Expected {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        let count = match request {
+            Request::Array(bulk) | Request::Runs(bulk) => bulk.count,
+            _ => 0,
+        };
+        Self { op: request.op(), count }
+    }
 }
 
 /// What the waiter is told; the error is a breach, which ends the connection.

@@ -8,14 +8,12 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use xuid_protocol::{Bulk, Decoded, Order, PING_MAX, Request, Run};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Outcome};
 use crate::backoff::Backoff;
 use crate::error::{Breach, ClientError};
 use crate::fleet::Fleet;
 use crate::link::Link;
 use crate::options::{Options, later};
-use crate::pending::Outcome;
-use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::retries::Retries;
 use crate::served::Served;
 
@@ -95,20 +93,6 @@ impl Client {
         }
     }
 
-    /// A source of ids that asks for them ahead of need, in the background: for callers that cannot wait for a round
-    /// trip, and for hot loops.
-    ///
-    /// # Errors
-    /// [`ClientError::Invalid`] for an option out of range; [`ClientError::NoThread`]. That no server answers is told by the first
-    /// [`Ids::next`](crate::Ids::next).
-    ///
-    /// # Panics
-    /// Outside of a Tokio runtime with time and I/O, as connecting does.
-    pub fn prefetch(&self, options: PrefetchOptions) -> Result<Prefetch, ClientError> {
-        self.fleet.process.check_closely()?;
-        Prefetch::start(self.clone(), options)
-    }
-
     /// The fields of an id, by the server's layout.
     pub async fn decode(&self, id: u64) -> Result<Decoded, ClientError> {
         match self.call(&Request::Decode { id }).await? {
@@ -175,6 +159,11 @@ impl Client {
             Answer::Runs(runs) => Ok((asked, runs)),
             other => Err(self.mismatch(&other)),
         }
+    }
+
+    /// Refuses in a forked child, a new pid namespace included.
+    pub(crate) fn check_process(&self) -> Result<(), ClientError> {
+        self.fleet.process.check_closely()
     }
 
     /// The pauses between attempts, by this client's options.

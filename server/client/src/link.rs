@@ -24,10 +24,11 @@ use xuid_protocol::{
 };
 
 use crate::answer;
+use crate::answer::{Expected, Outcome};
 use crate::dial::Greeted;
 use crate::error::{Breach, ClientError};
 use crate::options::{Options, later};
-use crate::pending::{Expected, Outcome, Pending, Waiter};
+use crate::pending::{Pending, Waiter};
 use crate::served::Served;
 
 /// Room made for each read: a few hundred replies to NEXT, and few reads for a large ARRAY.

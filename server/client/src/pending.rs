@@ -6,30 +6,8 @@
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use xuid_protocol::{Op, Request};
 
-use crate::answer::Answer;
-use crate::error::ClientError;
-
-/// What a reply must be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Expected {
-    pub(crate) op: Op,
-    /// Ids asked for; 0 if the op asks for none by number.
-    pub(crate) count: u32,
-}
-
-impl Expected {
-    pub(crate) fn of(request: &Request<'_>) -> Self {
-        let count = match request {
-            Request::Array(bulk) | Request::Runs(bulk) => bulk.count,
-            _ => 0,
-        };
-        Self { op: request.op(), count }
-    }
-}
-
-pub(crate) type Outcome = Result<Answer, ClientError>;
+use crate::answer::{Expected, Outcome};
 
 /// Who waits for a reply.
 #[derive(Debug)]
@@ -103,6 +81,8 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use xuid_protocol::Op;
+
     use super::*;
 
     fn waiter() -> Waiter {

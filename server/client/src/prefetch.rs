@@ -69,6 +69,22 @@ pub struct Prefetch {
     refiller: AbortHandle,
 }
 
+impl Client {
+    /// A source of ids that asks for them ahead of need, in the background: for callers that cannot wait for a round
+    /// trip, and for hot loops.
+    ///
+    /// # Errors
+    /// [`ClientError::Invalid`] for an option out of range; [`ClientError::NoThread`]. That no server answers is told by the first
+    /// [`Ids::next`](crate::Ids::next).
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time and I/O, as connecting does.
+    pub fn prefetch(&self, options: PrefetchOptions) -> Result<Prefetch, ClientError> {
+        self.check_process()?;
+        Prefetch::start(self.clone(), options)
+    }
+}
+
 impl Prefetch {
     pub(crate) fn start(client: Client, options: PrefetchOptions) -> Result<Self, ClientError> {
         options.check()?;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::Log;
 use crate::error::AppendError;
 use crate::extent::{Extent, Stock};
+use crate::format::RECORD_BYTES;
 use crate::header::Header;
-use crate::record::RECORD_BYTES;
 
 /// What an append did.
 #[derive(Clone, Debug, PartialEq, Eq)]

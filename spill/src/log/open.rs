@@ -3,7 +3,8 @@
 use super::{Log, table};
 use crate::error::{CreateError, HeaderError, OpenError};
 use crate::extent::{Stock, Sum};
-use crate::header::{COPIES_AT, Header, MAX_BYTES, MIN_BYTES};
+use crate::format::{COPIES_AT, MAX_BYTES, MIN_BYTES};
+use crate::header::Header;
 use crate::identity::{Expected, Identity};
 use crate::record::{Content, Seal};
 use crate::scan::{scan, window_start};

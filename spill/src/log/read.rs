@@ -6,8 +6,9 @@ use std::ops::{ControlFlow, Range};
 use super::Log;
 use crate::error::ReadError;
 use crate::extent::Extent;
+use crate::format::RECORD_BYTES;
 use crate::header::Header;
-use crate::record::{Content, RECORD_BYTES};
+use crate::record::Content;
 
 /// Records read at a time, 16 KiB: more than a grant, and few calls for a long search.
 const CHUNK: u64 = 512;
