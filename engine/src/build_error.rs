@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::layout::Layout;
+use xuid_id::Layout;
+
 use crate::registry::{ClusterId, ReadError};
 use crate::settings::SettingError;
 

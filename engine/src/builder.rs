@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use xuid_id::Layout;
+
 use crate::build_error::BuildError;
 use crate::clock::{Clock, Supervisor, SystemClock, nanos};
 use crate::engine::Engine;
@@ -13,7 +15,6 @@ use crate::fork::EpochWord;
 use crate::gate::Gate;
 use crate::guards::Guard;
 use crate::later;
-use crate::layout::Layout;
 use crate::minter::{Ages, Minter};
 use crate::node;
 use crate::producer::{Producer, Upkeep, explain};

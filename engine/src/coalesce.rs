@@ -12,9 +12,8 @@
 //! - C2 ids in are ids out plus `trimmed`;
 //! - C3 an extent lies within one worker, has at most `max_ticks` ticks and at least `least_ids` ids.
 
+use xuid_id::Layout;
 use xuid_spill::Extent;
-
-use crate::layout::Layout;
 
 #[cfg(test)]
 mod tests;

@@ -4,13 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
+use xuid_id::{Id, Layout, Order};
+
 use crate::error::{IdError, Outcome};
 use crate::fork::{EpochWord, in_register};
 use crate::hand::{HAND, publish};
-use crate::id::Id;
 use crate::later;
-use crate::layout::Layout;
-use crate::order::Order;
 use crate::pending::Pending;
 use crate::registry::Genesis;
 use crate::run::Run;

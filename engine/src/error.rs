@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::id::Id;
+use xuid_id::Id;
 
 /// Which kind of refusal an [`IdError`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use crate::id::Id;
-use crate::layout::{Layout, Parts};
+use xuid_id::{Id, Layout, Parts};
+
 use crate::registry::ClusterId;
 use crate::registry::local::fuzzing as local;
 #[cfg(feature = "zookeeper")]

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use xuid_id::Order;
+
 use crate::counters::{Shared as Counter, Tier};
 use crate::error::IdError;
 use crate::guards::Guard;
 use crate::minter::{Minter, Now};
-use crate::order::Order;
 use crate::run::Run;
 use crate::ticket::Ticket;
 

@@ -18,10 +18,10 @@ use std::hint::cold_path;
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
+use xuid_id::Id;
 
 use crate::counters::{Sources, ThreadCounters, Tier};
 use crate::fork::{EPOCH_STEP, EpochWord};
-use crate::id::Id;
 use crate::ring::Cursor;
 use crate::run::Run;
 use crate::settings::LONGEST_BLOCK;

@@ -4,12 +4,13 @@
 //! other engine's, so one comparison with a word of its own does for both: the *limit*, which is the run's end while
 //! the run is good, and zero once it is void.
 
+use xuid_id::Id;
+
 use crate::engine::Engine;
 use crate::error::{IdError, Outcome};
 use crate::fork::WithWord;
 use crate::guards::Guard;
 use crate::hand::{Hand, NOWHERE, Station};
-use crate::id::Id;
 use crate::limits::{Limit, Limits};
 
 /// A run of its own beside the engine's shared tiers. Move-only; its rest is wasted when it is dropped.

@@ -8,10 +8,10 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use xuid_id::Layout;
 use xuid_spill::Extent;
 
 use crate::guards::Guard;
-use crate::layout::Layout;
 use crate::run::Run;
 use crate::tenure::Window;
 

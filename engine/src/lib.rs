@@ -66,17 +66,14 @@ mod gate;
 mod guards;
 mod hand;
 mod handle;
-mod id;
 mod lane;
 mod later;
-mod layout;
 mod limits;
 mod minter;
 #[cfg(test)]
 #[cfg(loom)]
 mod models;
 mod node;
-mod order;
 mod pending;
 mod pieces;
 mod producer;
@@ -113,11 +110,9 @@ pub use builder::EngineBuilder;
 pub use engine::Engine;
 pub use error::{IdError, IdErrorKind};
 pub use handle::Handle;
-pub use id::{Id, ParseIdError};
-pub use layout::{DEFAULT_EPOCH_MS, ID_BITS, Layout, LayoutError, Parts};
-pub use order::Order;
 pub use pending::Pending;
 pub use registry::Floor;
 pub use run::{Ids, Run};
 #[cfg(feature = "ablation")]
 pub use settings::Tiers;
+pub use xuid_id::{DEFAULT_EPOCH_MS, ID_BITS, Id, Layout, LayoutError, Order, ParseIdError, Parts};

@@ -10,13 +10,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use xuid_id::{Id, Layout};
 use xuid_spill::Extent;
 
 use crate::clock::{Clock, Course, Observation, Reading, Supervisor, Verdict, nanos, utc};
 use crate::guards::Guard;
-use crate::id::Id;
 use crate::lane::Lane;
-use crate::layout::Layout;
 use crate::run::Run;
 use crate::settings::Settings;
 use crate::tenure::Window;

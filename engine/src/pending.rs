@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use xuid_id::Order;
+
 use crate::error::IdError;
-use crate::order::Order;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::ticket::Ticket;

@@ -26,7 +26,8 @@ mod rollback;
 
 use std::collections::HashSet;
 
-use crate::layout::Layout;
+use xuid_id::Layout;
+
 use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, Registry, Token};
 use crate::tenure::{Identity, Tenure, Wish};

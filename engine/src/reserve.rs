@@ -10,12 +10,12 @@
 //!   written is waste (U3);
 //! - I3 what leaves here is not older than `max_age` (U7).
 
+use xuid_id::Layout;
 use xuid_spill::{AppendError, Extent, Log};
 
 use crate::coalesce::{Limits, coalesce};
 use crate::guards::Guard;
 use crate::later;
-use crate::layout::Layout;
 use crate::pieces::Pieces;
 use crate::run::{Block, Run};
 use crate::stats::published::ReserveTally;

@@ -5,9 +5,8 @@
 //! - I2 it is move-only: whoever has it owns every id in it, and nobody else has any;
 //! - I3 a [`Block`] is aligned to its length, a power of two.
 
+use xuid_id::Id;
 use xuid_spill::Extent;
-
-use crate::id::Id;
 
 /// Consecutive ids, owned by whoever holds this value. Dropping it wastes them.
 ///

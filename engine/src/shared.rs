@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+use xuid_id::{Id, Layout, Order};
 
 use crate::clock::{Clock, nanos};
 use crate::counters::{Counters, Sources, Tier};
@@ -15,11 +16,8 @@ use crate::fork::EpochWord;
 use crate::gate::Gate;
 use crate::guards::Guard;
 use crate::hand::{Hand, Station, at_station};
-use crate::id::Id;
-use crate::layout::Layout;
 use crate::limits::Limits;
 use crate::minter::Now;
-use crate::order::Order;
 use crate::queue::Queue;
 use crate::registry::Genesis;
 use crate::registry::health::Tally;

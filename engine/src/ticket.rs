@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use xuid_id::Order;
+
 use crate::counters::{Sources, Tier};
 use crate::error::IdError;
 use crate::guards::Guard;
-use crate::order::Order;
 use crate::run::Run;
 use crate::sync::{Mutex, lock};
 

@@ -38,16 +38,6 @@ impl From<OrderArg> for xuid_protocol::Order {
     }
 }
 
-impl From<OrderArg> for xuid_engine::Order {
-    fn from(order: OrderArg) -> Self {
-        match order {
-            OrderArg::Any => Self::Any,
-            OrderArg::Fresh => Self::Fresh,
-            OrderArg::Ordered => Self::Ordered,
-        }
-    }
-}
-
 /// The servers of a command: those of its flag, else of the variable, else the default one. Each is an address and a port.
 pub(crate) fn servers(given: &[String]) -> Result<Vec<String>, Usage> {
     if !given.is_empty() {

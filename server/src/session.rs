@@ -294,7 +294,6 @@ impl Session {
         wait: Duration,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        let order = answer::engine_order(order);
         match self.node.engine.try_runs(count, order, &mut self.scratch) {
             Ok(()) => {
                 shape.write(self.scratch.drain(..), outbox);

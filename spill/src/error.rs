@@ -4,9 +4,10 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use xuid_id::hex16::Hex;
+
 use crate::extent::{Extent, LAST_ID, Stock};
 use crate::format::{HEADER_BYTES, MAX_BYTES, MIN_BYTES, VERSION};
-use crate::identity::Hex;
 use crate::storage::Shortened;
 
 /// Why a log could not be created. Nothing that was begun may be used.

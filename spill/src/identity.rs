@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use xuid_id::hex16::{self, Hex};
+
 /// The uuid of one spill file, drawn at random by whoever creates it.
 ///
 /// It is part of every record's checksum, and the name under which the mark of this file is kept.
@@ -47,10 +49,7 @@ impl FromStr for SpillId {
     type Err = ParseSpillIdError;
 
     fn from_str(text: &str) -> Result<Self, ParseSpillIdError> {
-        // from_str_radix alone would also take a leading `+`.
-        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let value = if digits { u128::from_str_radix(text, 16).ok() } else { None };
-        value.map(|value| Self(value.to_be_bytes())).ok_or(ParseSpillIdError { length: text.len() })
+        hex16::parse(text).map(Self).ok_or(ParseSpillIdError { length: text.len() })
     }
 }
 
@@ -85,31 +84,4 @@ pub struct Expected {
     pub stride: u64,
     /// The layout, compared as a whole.
     pub layout: [u8; 16],
-}
-
-/// Bytes as hexadecimal digits, for texts.
-pub(crate) struct Hex<'a>(pub(crate) &'a [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_32_hex_digits_are_a_spill_id() {
-        let id = SpillId::from_bytes([0xA5; 16]);
-        assert_eq!(id.to_string().parse(), Ok(id));
-        assert_eq!("A5".repeat(16).parse(), Ok(id));
-        let wrong =
-            [String::new(), "a5".repeat(15), "a5".repeat(17), "+".repeat(32), format!("+{}", "a".repeat(31))];
-        for text in wrong {
-            assert!(text.parse::<SpillId>().is_err(), "{text:?} was taken");
-        }
-        assert!("é".repeat(16).parse::<SpillId>().is_err());
-    }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use xuid_id::{DEFAULT_EPOCH_MS, Layout};
 use xuid_spill::{Extent, MemoryStorage, SpillId};
 
 use crate::Engine;
 use crate::builder::{Assembly, assemble};
 use crate::clock::{Clock, Reading};
 use crate::hand::{Hand, Station};
-use crate::layout::{DEFAULT_EPOCH_MS, Layout};
 use crate::producer::Producer;
 use crate::registrar::{Job, Registrar};
 use crate::registry::memory::MemoryRegistry;

@@ -6,13 +6,13 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use xuid_id::Layout;
 use xuid_spill::Extent;
 
 use crate::clock::{SECOND, Verdict, nanos};
 use crate::gate::{Gate, Trouble};
 use crate::guards::Guard;
 use crate::later;
-use crate::layout::Layout;
 use crate::minter::{Minter, Now, Steps};
 use crate::registrar::{Cause, Done, Job};
 use crate::registry::health::Tally;

@@ -2,10 +2,10 @@
 
 use std::sync::mpsc::channel;
 
+use xuid_id::Layout;
 use xuid_spill::SpillId;
 
 use super::*;
-use crate::layout::Layout;
 use crate::registry::health::Watched;
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::{ClusterId, Genesis, Registry, Token};

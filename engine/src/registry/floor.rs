@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use xuid_id::Layout;
+
 use crate::clock::nanos;
-use crate::layout::Layout;
 
 /// From when on a namespace may be used, where this engine creates its local registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

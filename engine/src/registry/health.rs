@@ -241,10 +241,10 @@ impl Registry for Watched {
 mod tests {
     use super::*;
     use crate::clock::SystemClock;
-    use crate::layout::Layout;
     use crate::registry::memory::{Fault, MemoryRegistry};
     use crate::registry::{ClusterId, Token};
     use crate::tenure::{Identity, Tenure, Wish};
+    use xuid_id::Layout;
 
     #[test]
     fn a_registry_is_away_from_its_first_silence_to_its_next_answer() {

@@ -25,63 +25,16 @@ mod record;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
+use xuid_id::Layout;
+pub use xuid_id::{ClusterId, ParseClusterIdError};
 use xuid_spill::SpillId;
 
 pub use self::contact::Contact;
 pub use self::fenced::{Adopted, Fenced};
 pub use self::floor::Floor;
-use crate::layout::Layout;
 pub use crate::stats::ContactState;
-
-/// The identity of a cluster, drawn at genesis.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct ClusterId([u8; 16]);
-
-impl ClusterId {
-    /// The id of those bytes.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// Its bytes.
-    #[must_use]
-    pub const fn bytes(self) -> [u8; 16] {
-        self.0
-    }
-}
-
-impl fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for ClusterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ClusterId({self})")
-    }
-}
-
-/// Not 32 hexadecimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a cluster id is 32 hexadecimal digits")]
-pub struct ParseClusterIdError;
-
-impl FromStr for ClusterId {
-    type Err = ParseClusterIdError;
-
-    fn from_str(text: &str) -> Result<Self, ParseClusterIdError> {
-        // from_str_radix alone would also take a leading `+`.
-        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let number = if digits { u128::from_str_radix(text, 16).ok() } else { None };
-        number.map(|number| Self(number.to_be_bytes())).ok_or(ParseClusterIdError)
-    }
-}
 
 /// What is longer is no `node.json`, in which a data folder remembers its cluster: that has a line.
 pub(crate) const NODE_MOST_BYTES: usize = 64 * 1024;

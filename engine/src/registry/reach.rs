@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use xuid_id::Layout;
+
 use crate::clock::nanos;
-use crate::layout::Layout;
 
 /// No window reaches further beyond the registry's time.
 pub(crate) const FURTHEST_WINDOW: Duration = Duration::from_mins(2);

@@ -8,11 +8,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use xuid_id::{Id, Layout};
+
 use super::{Ledger, small};
 use crate::guards::Guard;
-use crate::id::Id;
 use crate::lane::Lane;
-use crate::layout::Layout;
 use crate::run::Run;
 use crate::sync::lock;
 use crate::tenure::Window;

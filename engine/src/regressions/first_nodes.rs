@@ -7,12 +7,12 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Barrier, Mutex};
 
+use xuid_id::Id;
 use xuid_spill::SpillId;
 
 use super::{FLOOR, Ledger, genesis, memory, process, small, wish};
 use crate::clock::SystemClock;
 use crate::guards::Guard;
-use crate::id::Id;
 use crate::lane::Lane;
 use crate::registry::local::{CreateOptions, FileIdentity, LocalRegistry, MemoryDisk};
 use crate::registry::{

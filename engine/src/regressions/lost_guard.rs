@@ -8,8 +8,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use xuid_id::Id;
+
 use super::{FLOOR, Ledger, memory, process, small, wish};
-use crate::id::Id;
 use crate::lane::Lane;
 use crate::simulation::Chance;
 use crate::sync::lock;

@@ -7,10 +7,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use xuid_id::Id;
+
 use super::{FLOOR, Ledger, genesis, memory, process, small, wish};
 use crate::clock::SystemClock;
 use crate::guards::Guard;
-use crate::id::Id;
 use crate::lane::Lane;
 use crate::registry::local::{FileIdentity, LocalRegistry, MemoryDisk};
 use crate::registry::{Registry, SwapError, WorkerRecord};

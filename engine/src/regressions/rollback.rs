@@ -7,9 +7,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use xuid_id::Id;
+
 use super::{Ledger, small};
 use crate::clock::{Clock, Reading, Supervisor, Thresholds};
-use crate::id::Id;
 use crate::minter::{Ages, Minter};
 use crate::run::Run;
 use crate::simulation::Chance;

@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use xuid_id::{DEFAULT_EPOCH_MS, Layout};
+
 use super::campaigns::said;
 use super::chance::Chance;
 use super::clock::{Change, SimClock, Time};
@@ -14,7 +16,6 @@ use super::script::{THEMES, Theme};
 use super::store::{self, Store};
 use super::summary::Summary;
 use crate::error::IdErrorKind;
-use crate::layout::{DEFAULT_EPOCH_MS, Layout};
 use crate::registry::{ClusterId, Genesis};
 use crate::settings::Settings;
 use crate::sync::lock;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use xuid_id::Layout;
+
 use super::images::twice;
-use crate::layout::Layout;
 
 /// Consecutive ids that a caller got.
 #[derive(Debug, Clone, Copy)]

@@ -109,10 +109,10 @@ impl History {
 mod tests {
     use super::*;
     use crate::guards::Guard;
-    use crate::layout::DEFAULT_EPOCH_MS;
     use crate::simulation::history::Plan;
     use crate::simulation::script::Theme;
     use crate::simulation::{SHORT, planned, seed};
+    use xuid_id::DEFAULT_EPOCH_MS;
 
     #[test]
     fn land_that_was_issued_is_found_to_the_id() {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use xuid_id::DEFAULT_EPOCH_MS;
+
 use super::clock::Change;
 use super::fuse::{Armed, Blow, Point};
 use super::history::{BEGIN, History, MS, SECOND};
 use super::line::State;
 use super::store::Store;
 use crate::error::IdErrorKind;
-use crate::layout::DEFAULT_EPOCH_MS;
 use crate::registry::{Registry, Token, Versioned, WorkerRecord};
 use crate::settings::Settings;
 use crate::sync::lock;

@@ -21,6 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use xuid_id::DEFAULT_EPOCH_MS;
 use xuid_spill::{MemoryStorage, SpillId, Storage};
 
 use super::chance::Chance;
@@ -31,7 +32,6 @@ use super::{number, seed, seed_draws, seeded};
 use crate::builder::{Assembly, assemble};
 use crate::clock::nanos;
 use crate::guards::Guard;
-use crate::layout::DEFAULT_EPOCH_MS;
 use crate::registrar::{Done, Job};
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::{

@@ -3,10 +3,10 @@
 use std::fs;
 use std::sync::Barrier;
 
+use xuid_id::Layout;
 use xuid_spill::Extent;
 
 use super::*;
-use crate::layout::Layout;
 use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Registry, Token};
 

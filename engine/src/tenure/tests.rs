@@ -1,5 +1,6 @@
+use xuid_id::Layout;
+
 use super::*;
-use crate::layout::Layout;
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::{ClusterId, Genesis, MarkRecord, Versioned};
 

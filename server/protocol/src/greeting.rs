@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::cluster::ClusterId;
+use xuid_id::ClusterId;
+
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::status::Status;

@@ -16,13 +16,11 @@
 //! The bytes are specified in `docs/protocol.md`; `golden/` holds a vector of each frame, which the tests read and
 //! write. No function here panics on any input.
 
-mod cluster;
 mod fields;
 mod greeting;
 mod header;
 mod limits;
 mod op;
-mod order;
 mod preface;
 mod refusal;
 mod reply;
@@ -30,7 +28,6 @@ mod request;
 mod run;
 mod status;
 
-pub use cluster::{ClusterId, ParseClusterIdError};
 pub use greeting::{Hello, HelloReply, TooLong, VERSION};
 pub use header::{HEADER_LEN, Header, REPLY_BIT};
 pub use limits::{
@@ -38,7 +35,6 @@ pub use limits::{
     PING_MAX, REPLY_ROOM, WAIT_CAP, reply_max,
 };
 pub use op::Op;
-pub use order::Order;
 pub use preface::{Foreign, PREFACE, Preface, check_preface, foreign_line};
 pub use refusal::Refusal;
 pub use reply::encode::{
@@ -56,3 +52,4 @@ pub use request::parse::{ParsedRequest, Phase, parse_request, plain_next};
 pub use request::{Bulk, Request};
 pub use run::{Run, RunIds};
 pub use status::Status;
+pub use xuid_id::{ClusterId, Order, ParseClusterIdError};

@@ -5,10 +5,11 @@ pub(crate) mod parse;
 
 use std::time::Duration;
 
+use xuid_id::Order;
+
 use crate::greeting::Hello;
 use crate::limits::WAIT_CAP;
 use crate::op::Op;
-use crate::order::Order;
 
 /// One request, borrowed from the bytes it came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

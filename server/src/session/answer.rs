@@ -6,8 +6,8 @@ use serde_json::Value;
 use subtle::ConstantTimeEq;
 use xuid_engine::{Id, IdError, IdErrorKind};
 use xuid_protocol::{
-    ClusterId, Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, Order, Refusal, Request, Status,
-    reply_decode, reply_error, reply_hello, reply_info, reply_ping, reply_stats,
+    Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, Refusal, Request, Status, reply_decode, reply_error,
+    reply_hello, reply_info, reply_ping, reply_stats,
 };
 
 use crate::config::Token;
@@ -27,7 +27,7 @@ pub(super) fn hello(
 ) -> Result<(), Refusal> {
     let version = hello.pick_version()?;
     check_token(node.token.as_ref(), hello.token)?;
-    let cluster = ClusterId::from_bytes(node.genesis.cluster.bytes());
+    let cluster = node.genesis.cluster;
     hello.check_cluster(cluster)?;
     let layout = node.genesis.layout;
     let reply = HelloReply {
@@ -85,15 +85,6 @@ pub(super) fn at_once(node: &Node, request_id: u64, request: Request<'_>, out: &
         Request::Hello(_) | Request::Next { .. } | Request::Array(_) | Request::Runs(_) | Request::Bye => {
             unreachable!("answered by the session itself")
         }
-    }
-}
-
-/// The engine's word for it.
-pub(super) fn engine_order(order: Order) -> xuid_engine::Order {
-    match order {
-        Order::Any => xuid_engine::Order::Any,
-        Order::Fresh => xuid_engine::Order::Fresh,
-        Order::Ordered => xuid_engine::Order::Ordered,
     }
 }
 

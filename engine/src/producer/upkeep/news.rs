@@ -1,8 +1,9 @@
 //! What the log is told of clock and registry: each change once, however many turns it lasts.
 
+use xuid_id::Layout;
+
 use crate::clock::{Course, SECOND, Verdict};
 use crate::later;
-use crate::layout::Layout;
 use crate::registry::health::Absence;
 
 /// Between two lines about the clock at least. One that swings would fill the log; the next line counts what it did.

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
+use xuid_id::Layout;
+
 use super::format::{Geometry, Kind, MARK_SLOTS, PAGE, Place, Row, SECTOR, Side};
 use super::header::{HeaderFlaw, HeaderPair};
 use super::{FileIdentity, LocalRegistry, MemoryDisk};
 use crate::clock::{Clock, Reading};
-use crate::layout::Layout;
 use crate::registry::record::Flaw;
 use crate::registry::{ClusterId, Genesis, Registry, SwapError, Token, WorkerRecord};
 

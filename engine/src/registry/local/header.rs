@@ -6,13 +6,13 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use xuid_id::Layout;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::disk::{Disk, FileIdentity};
 use super::error::LocalError;
 use super::format::{Geometry, MARK_SLOTS, PAGE, SECTOR, Side};
-use crate::layout::Layout;
 use crate::registry::{ClusterId, Genesis};
 
 /// The first byte is not ASCII, and a transfer that changes line ends breaks it.

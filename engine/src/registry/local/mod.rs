@@ -35,6 +35,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use xuid_id::Layout;
 use xuid_spill::SpillId;
 
 pub use disk::{Disk, FileIdentity};
@@ -54,7 +55,6 @@ use self::seat::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::guards::Guard;
 use crate::later;
-use crate::layout::Layout;
 use crate::registry::{
     Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord,
 };

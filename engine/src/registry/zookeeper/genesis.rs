@@ -2,6 +2,7 @@
 //!
 //! The era's node comes last, so a making that is cut off leaves a registry that is closed, which a fence completes.
 
+use xuid_id::Layout;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, Stat};
 
 use super::error::ZooKeeperError;
@@ -9,7 +10,6 @@ use super::inspect::{broken, children, connected, read_genesis, rights};
 use super::link::{Failure, Link};
 use super::node::{self, AT_ONCE, CLOCK, ERA, FOLDERS, GENESIS, WORKERS, era_path, wall_ms, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
-use crate::layout::Layout;
 use crate::registry::Floor;
 use crate::registry::reach::beyond;
 use crate::registry::record::{Place, Row};

@@ -18,13 +18,13 @@
 //! - I2 an era names the birth (`czxid`) of the genesis that it was begun for, and is younger than every worker's node:
 //!   a tree, or a worker's node, that was deleted and made again from its contents is told from the one that was there.
 
+use xuid_id::Layout;
 use xuid_spill::SpillId;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use zookeeper_client::Stat;
 
 use crate::clock::{Clock, SystemClock};
-use crate::layout::Layout;
 use crate::registry::record::{Place, Row};
 use crate::registry::{ClusterId, Genesis};
 

@@ -14,10 +14,10 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use xuid_id::Layout;
 use xuid_spill::{DEFAULT_BYTES, Extent, MemoryStorage, SpillId};
 
 use super::{Tally, campaign};
-use crate::layout::Layout;
 use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::simulation::chance::Chance;

@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 
+use xuid_id::Layout;
+
 use super::only_without;
 use crate::guards::Guard;
-use crate::layout::Layout;
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::simulation::twins::Line;

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::path::Path;
 
+use xuid_id::Layout;
 use xuid_spill::{Extent, Log, MemoryStorage, SpillId};
 
 use super::only_without;
 use crate::guards::Guard;
-use crate::layout::Layout;
 use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, MarkRecord, Registry, Token, Versioned, WorkerRecord};
 use crate::reserve::Reserve;

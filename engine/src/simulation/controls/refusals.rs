@@ -1,9 +1,10 @@
 //! What must be refused at a start.
 
+use xuid_id::DEFAULT_EPOCH_MS;
+
 use super::only_without;
 use crate::build_error::BuildError;
 use crate::guards::Guard;
-use crate::layout::DEFAULT_EPOCH_MS;
 use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};
 use crate::registry::{ClusterId, Registry, Token, WorkerRecord};
 use crate::{Engine, Layout, node};

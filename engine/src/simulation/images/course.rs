@@ -1,11 +1,12 @@
 //! The course of a machine's life before the power is cut: random load, idling, bursts, stops, kills and restarts, with
 //! images made all along.
 
+use xuid_id::{DEFAULT_EPOCH_MS, Layout};
+
 use super::host::{Disks, Host};
 use super::known::Known;
 use super::land::Span;
 use super::power::{Fault, Image, PROCESSES};
-use crate::layout::{DEFAULT_EPOCH_MS, Layout};
 use crate::registry::local::simulated::MemoryHints;
 use crate::registry::local::{FileIdentity, MemoryDisk};
 use crate::registry::{ClusterId, Genesis};

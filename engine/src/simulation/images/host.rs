@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use xuid_id::{Id, Layout};
 use xuid_spill::{MemoryStorage, SpillId};
 
 use super::known::{Known, Watched};
 use super::power::{Fault, PROCESSES, Power, Wired};
-use crate::id::Id;
-use crate::layout::Layout;
 use crate::registry::Token;
 use crate::registry::local::simulated::MemoryHints;
 use crate::registry::local::{LocalRegistry, MemoryDisk};

@@ -8,6 +8,8 @@
 //!   wastes is the grants and windows held, and what was not synced, which is nothing after a clean stop;
 //! - J4 an id comes within a bound, and at a clean stop every id is accounted for.
 
+use xuid_id::Id;
+
 use super::course::{Course, FILE};
 use super::host::{Disks, Host};
 use super::known::What;
@@ -15,7 +17,6 @@ use super::land::{self, Span};
 use super::power::{Image, PROCESSES};
 use crate::Order;
 use crate::clock::nanos;
-use crate::id::Id;
 use crate::registry::local::MemoryDisk;
 use crate::registry::local::simulated::MemoryHints;
 use crate::simulation::campaigns::Tally;

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
+use xuid_id::Layout;
 use xuid_spill::{Extent, SpillId};
-
-use crate::layout::Layout;
 
 /// Consecutive ids, the end excluded.
 pub(super) type Span = Range<u64>;

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::cluster::ClusterId;
+use xuid_id::ClusterId;
+
 use crate::fields::Fields;
 use crate::greeting::HelloReply;
 use crate::header::{HEADER_LEN, Header, REPLY_BIT};

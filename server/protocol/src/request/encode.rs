@@ -1,10 +1,11 @@
 //! Requests to bytes: each appends one frame.
 
+use xuid_id::Order;
+
 use crate::greeting::{Hello, TooLong};
 use crate::header::{HEADER_LEN, Header};
 use crate::limits::PING_MAX;
 use crate::op::Op;
-use crate::order::Order;
 use crate::request::Bulk;
 
 /// Header and body of a request whose body has a fixed length, in one append.

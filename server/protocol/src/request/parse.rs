@@ -5,13 +5,13 @@
 //! - I2 a body above `max_body` is refused as soon as its header is there: nobody waits for it or makes room for it;
 //! - I3 `consumed` is at least a header, so that a loop over frames ends.
 
-use crate::cluster::ClusterId;
+use xuid_id::{ClusterId, Order};
+
 use crate::fields::Fields;
 use crate::greeting::Hello;
 use crate::header::{HEADER_LEN, Header, REPLY_BIT};
 use crate::limits::PING_MAX;
 use crate::op::Op;
-use crate::order::Order;
 use crate::refusal::Refusal;
 use crate::request::{Bulk, Request};
 

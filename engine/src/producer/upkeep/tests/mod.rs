@@ -6,10 +6,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use xuid_id::Layout;
+
 use crate::builder::{Assembly, assemble};
 use crate::clock::{Clock, Reading};
 use crate::engine::Engine;
-use crate::layout::Layout;
 use crate::registrar::Job;
 use crate::registry::memory::MemoryRegistry;
 use crate::registry::{ClusterId, Genesis, Registry, Token, Versioned, WorkerRecord};

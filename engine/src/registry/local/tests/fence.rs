@@ -6,7 +6,7 @@ use crate::registry::local::format::Side;
 
 /// The tick, in the default layout, of a round time in 2023 and that time in nanoseconds.
 const NOW_NS: u64 = 1_700_000_000_000_000_000;
-const NOW_TICK: u64 = 1_700_000_000_000 - crate::layout::DEFAULT_EPOCH_MS;
+const NOW_TICK: u64 = 1_700_000_000_000 - xuid_id::DEFAULT_EPOCH_MS;
 
 #[test]
 fn a_fence_raises_everything_above_what_was_granted() {

@@ -8,7 +8,7 @@ use crate::registry::local::format::Side;
 
 /// The tick, in the default layout, of a round time in 2023 and that time in nanoseconds.
 const NOW_NS: u64 = 1_700_000_000_000_000_000;
-const NOW_TICK: u64 = 1_700_000_000_000 - crate::layout::DEFAULT_EPOCH_MS;
+const NOW_TICK: u64 = 1_700_000_000_000 - xuid_id::DEFAULT_EPOCH_MS;
 
 /// What is in a folder.
 type Copy = Vec<(PathBuf, Vec<u8>)>;

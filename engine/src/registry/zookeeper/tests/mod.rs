@@ -5,12 +5,13 @@ mod ensemble;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use xuid_id::Layout;
+
 use super::genesis::{Plan, init};
 use super::node::{ERA, encode_era, era_path, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use super::{ZooKeeperRegistry, fence};
 use crate::guards::Guard;
-use crate::layout::Layout;
 use crate::registry::Floor;
 use crate::registry::record::{Place, Row};
 use crate::registry::{Registry, SwapError, Token, WorkerRecord};

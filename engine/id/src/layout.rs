@@ -1,6 +1,6 @@
 //! How the 63 bits of an id are split: `time | worker | sequence`, the sequence lowest.
 //!
-//! A layout is fixed once a cluster (see [`Genesis`](crate::registry::Genesis)); every process and file that
+//! A layout is fixed once a cluster; every process and file that
 //! names another is refused. It is pure arithmetic: it reads no clock.
 //!
 //! # Invariants
@@ -24,7 +24,7 @@ pub const DEFAULT_EPOCH_MS: u64 = 1_524_153_600_000;
 /// 69 years, 1,024 workers, 4,096 ids a millisecond and worker.
 ///
 /// ```
-/// use xuid_engine::{Id, Layout};
+/// use xuid_id::{Id, Layout};
 /// let layout = Layout::default();
 /// let parts = layout.decode(Id::from_raw(1_128_275_363_336_683_521).unwrap());
 /// assert_eq!(parts.unix_ms, 1_793_155_408_962);
@@ -70,7 +70,7 @@ pub enum LayoutError {
         /// What they add up to.
         sum: u16,
     },
-    /// One width is outside what the engine can do.
+    /// One width is outside what is possible.
     #[error("{field} has {bits} bits, and {least} to {most} are allowed")]
     Width {
         /// Which width.
@@ -120,60 +120,70 @@ impl Layout {
 
     /// The same split with another epoch.
     #[must_use]
+    #[inline]
     pub fn with_epoch_ms(self, epoch_ms: u64) -> Self {
         Self { epoch_ms, ..self }
     }
 
     /// Bits of time.
     #[must_use]
+    #[inline]
     pub fn time_bits(&self) -> u8 {
         self.time_bits
     }
 
     /// Bits of worker.
     #[must_use]
+    #[inline]
     pub fn worker_bits(&self) -> u8 {
         self.worker_bits
     }
 
     /// Bits of sequence.
     #[must_use]
+    #[inline]
     pub fn sequence_bits(&self) -> u8 {
         self.sequence_bits
     }
 
     /// Length of a tick in microseconds.
     #[must_use]
+    #[inline]
     pub fn tick_us(&self) -> u32 {
         self.tick_us
     }
 
     /// The instant of tick 0, in milliseconds since the Unix epoch.
     #[must_use]
+    #[inline]
     pub fn epoch_ms(&self) -> u64 {
         self.epoch_ms
     }
 
     /// Workers this layout can tell apart.
     #[must_use]
+    #[inline]
     pub fn workers(&self) -> u32 {
         1 << self.worker_bits
     }
 
     /// Ids of one worker in one tick.
     #[must_use]
+    #[inline]
     pub fn sequences(&self) -> u32 {
         1 << self.sequence_bits
     }
 
     /// Distance between a plot and the same plot one tick later.
     #[must_use]
+    #[inline]
     pub fn stride(&self) -> u64 {
         1 << (self.worker_bits + self.sequence_bits)
     }
 
     /// The last tick that fits.
     #[must_use]
+    #[inline]
     pub fn last_tick(&self) -> u64 {
         (1 << self.time_bits) - 1
     }
@@ -183,6 +193,7 @@ impl Layout {
     /// # Panics
     /// If a part is out of the layout's range.
     #[must_use]
+    #[inline]
     pub fn encode(&self, tick: u64, worker: u32, sequence: u32) -> Id {
         assert!(tick <= self.last_tick(), "tick {tick} is past the last, {}", self.last_tick());
         assert!(worker < self.workers(), "worker {worker} of {}", self.workers());
@@ -193,6 +204,7 @@ impl Layout {
 
     /// An id taken apart.
     #[must_use]
+    #[inline]
     pub fn decode(&self, id: Id) -> Parts {
         let raw = id.raw();
         let tick = self.tick_of(raw);
@@ -203,12 +215,14 @@ impl Layout {
 
     /// The tick of a raw id.
     #[must_use]
+    #[inline]
     pub fn tick_of(&self, raw: u64) -> u64 {
         raw >> (self.worker_bits + self.sequence_bits)
     }
 
     /// The beginning of a tick in Unix milliseconds, rounded down.
     #[must_use]
+    #[inline]
     pub fn tick_to_ms(&self, tick: u64) -> u64 {
         // Ticks of hours and many bits of time reach beyond 64 bits of milliseconds.
         let ms = u128::from(self.epoch_ms) + u128::from(tick) * u128::from(self.tick_us) / 1_000;
@@ -217,6 +231,7 @@ impl Layout {
 
     /// The beginning of a tick in Unix nanoseconds.
     #[must_use]
+    #[inline]
     pub fn tick_to_ns(&self, tick: u64) -> u64 {
         let ns = u128::from(self.epoch_ms) * 1_000_000 + u128::from(tick) * u128::from(self.tick_us) * 1_000;
         ns.min(u128::from(u64::MAX)) as u64
@@ -225,6 +240,7 @@ impl Layout {
     /// The tick that holds a wall time of Unix nanoseconds; `None` before the epoch. Not bounded by
     /// [`last_tick`](Self::last_tick).
     #[must_use]
+    #[inline]
     pub fn tick_at_ns(&self, unix_ns: u64) -> Option<u64> {
         let epoch_ns = u128::from(self.epoch_ms) * 1_000_000;
         let since = u128::from(unix_ns).checked_sub(epoch_ns)?;
@@ -233,6 +249,7 @@ impl Layout {
 
     /// Ticks in a duration of nanoseconds, rounded up.
     #[must_use]
+    #[inline]
     pub fn ticks_in_ns(&self, ns: u64) -> u64 {
         ns.div_ceil(u64::from(self.tick_us) * 1_000)
     }
@@ -240,6 +257,7 @@ impl Layout {
     /// The layout as 16 bytes, little-endian: time, worker and sequence bits, a zero, tick in us (u32), epoch
     /// in Unix ms (u64). Files carry it.
     #[must_use]
+    #[inline]
     pub fn to_bytes(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[0] = self.time_bits;

@@ -24,25 +24,32 @@ pub enum ParseIdError {
 }
 
 impl Id {
-    pub(crate) const fn new(raw: u64) -> Self {
+    /// The id of a number that the caller knows to be below 2^63: for generators, which pay for no check.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub const fn new(raw: u64) -> Self {
         debug_assert!(raw >> 63 == 0);
         Self(raw)
     }
 
     /// The id of a raw number; `None` if its highest bit is set.
     #[must_use]
+    #[inline]
     pub const fn from_raw(raw: u64) -> Option<Self> {
         if raw >> 63 == 0 { Some(Self(raw)) } else { None }
     }
 
     /// The number.
     #[must_use]
+    #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 }
 
 impl From<Id> for u64 {
+    #[inline]
     fn from(id: Id) -> Self {
         id.0
     }

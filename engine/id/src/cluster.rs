@@ -1,16 +1,19 @@
-//! The name of a cluster, as HELLO carries it.
+//! The name of a cluster.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The 16 random bytes that a registry was created with. Zeros stand for "any" in HELLO.
+use crate::hex16::{self, Hex};
+
+/// The 16 random bytes that a registry was created with. Zeros stand for "any" where a client
+/// says which cluster it wants.
 ///
 /// ```
-/// use xuid_protocol::ClusterId;
+/// use xuid_id::ClusterId;
 /// let id: ClusterId = "000102030405060708090a0b0c0d0e0f".parse()?;
 /// assert_eq!(id.bytes()[15], 15);
 /// assert_eq!(id.to_string(), "000102030405060708090a0b0c0d0e0f");
-/// # Ok::<(), xuid_protocol::ParseClusterIdError>(())
+/// # Ok::<(), xuid_id::ParseClusterIdError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ClusterId([u8; 16]);
@@ -25,7 +28,7 @@ pub struct ParseClusterIdError {
 }
 
 impl ClusterId {
-    /// In HELLO: whatever cluster the server is of.
+    /// Whatever cluster the server is of.
     pub const ANY: Self = Self([0; 16]);
 
     /// The id with these bytes.
@@ -43,7 +46,7 @@ impl ClusterId {
 
 impl fmt::Display for ClusterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        Hex(&self.0).fmt(f)
     }
 }
 
@@ -57,9 +60,6 @@ impl FromStr for ClusterId {
     type Err = ParseClusterIdError;
 
     fn from_str(text: &str) -> Result<Self, ParseClusterIdError> {
-        // from_str_radix alone would also take a leading `+`.
-        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let value = if digits { u128::from_str_radix(text, 16).ok() } else { None };
-        value.map(|value| Self(value.to_be_bytes())).ok_or(ParseClusterIdError { length: text.len() })
+        hex16::parse(text).map(Self).ok_or(ParseClusterIdError { length: text.len() })
     }
 }

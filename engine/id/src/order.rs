@@ -1,15 +1,16 @@
-//! What a request asks of the age and the order of its ids.
+//! What a caller asks of the age and the order of ids.
 
-/// The third choice of NEXT, ARRAY and RUNS.
+/// The order of the ids of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Order {
-    /// May come from the server's reserve, never older than its `max_age`. The fastest.
+    /// Any unspent ids: the last two seconds' at light load, from the reserve under a burst, never older than
+    /// `max_age`. The fastest.
     #[default]
     Any = 0,
-    /// A timestamp of now, never from the reserve.
+    /// Of a tick at most 10 ms before the call, never from the reserve.
     Fresh = 1,
-    /// Greater than every ordered id that this node answered with before.
+    /// Greater than every ordered id that the same engine, or server, returned before the call.
     Ordered = 2,
 }
 
@@ -17,7 +18,7 @@ impl Order {
     /// Every order.
     pub const ALL: [Self; 3] = [Self::Any, Self::Fresh, Self::Ordered];
 
-    /// The order of that number.
+    /// The order of that number, as the wire has it.
     #[must_use]
     #[inline]
     pub const fn from_code(code: u8) -> Option<Self> {

@@ -1,0 +1,14 @@
+//! 64-bit snowflake ids as values: what an id is, how its bits are split, what a caller asks of it, and whose it is.
+//!
+//! Everything here is arithmetic and text: nothing issues an id. `xuid-engine` does, and hands these types on.
+
+mod cluster;
+pub mod hex16;
+mod id;
+mod layout;
+mod order;
+
+pub use cluster::{ClusterId, ParseClusterIdError};
+pub use id::{Id, ParseIdError};
+pub use layout::{DEFAULT_EPOCH_MS, ID_BITS, Layout, LayoutError, Parts};
+pub use order::Order;
