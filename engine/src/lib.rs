@@ -1,20 +1,21 @@
 //! 64-bit snowflake ids that are never issued twice, at the speed of a thread-local increment.
 //!
-//! An id is `time | worker | sequence`. Every (worker, tick, sequence) is a plot that may be built on once, ever;
-//! the engine is about who owns which plots:
+//! An id is `time | worker | sequence`. A process owns ticks of a worker before it issues ids of them: the registry grants
+//! a window of ticks to one process only, and never again. The engine moves the ids of owned ticks from the registry to the
+//! caller, and each folder does a part of that. A folder imports from those below it and from none above:
 //!
 //! ```text
-//!   registry   grants windows: ticks [start, end) of one worker, to one process, never twice
-//!      |
-//!   minter     cuts granted land, up to now, into runs            <-- callers that find nothing above
-//!      |                          |
-//!   queue      the freshest       spill   extents: land owned, elapsed and unspent, on disk
-//!      |                          |       (comes back under a burst, and after a restart)
-//!   ring       4096 padded slots in 4 partitions, a block of ids in each
-//!      |
-//!   thread     the rest of the run this thread took last
-//!      |
-//!   caller     an id
+//!   api/          Engine, Handle, EngineBuilder: what a caller sees
+//!   background/   two threads: the producer refills and keeps windows; the registry thread asks the registry
+//!   shared/       the state that all threads share, and a call that finds no id in its thread's run
+//!   tiers/        where unspent ids lie: a thread's run, the ring (4096 padded slots), the queue, the reserve on disk
+//!   mint/         cuts owned ticks, up to now, into runs; callers that wait hold a ticket
+//!   registry/     owns workers: the port, windows and marks by compare-and-set, the local and the ZooKeeper adaptor
+//!   stats/        counts every id: minted, issued, spilled, wasted by cause, held
+//!   settings.rs   the settings of an engine, checked
+//!   clock/        supervises time; uniqueness never rests on it
+//!   id/           runs of ids, and why a call got none
+//!   sys/          atomics, words that a fork voids, wake-ups, files, log lines, guards
 //! ```
 //!
 //! - [`Engine`] is shared by any number of threads; [`Handle`] belongs to one. [`EngineBuilder`] configures both.
@@ -46,73 +47,47 @@ compile_error!("the feature proof is for crash campaigns, and never for a releas
 macro_rules! crash_point {
     ($point:ident) => {
         #[cfg(feature = "proof")]
-        crate::proof::point(crate::proof::Point::$point);
+        crate::sys::crash_points::point(crate::sys::crash_points::Point::$point);
     };
 }
 
-mod build_error;
-mod builder;
+mod api;
+mod background;
 pub mod clock;
-mod coalesce;
-mod counters;
-mod draft;
-mod engine;
-mod error;
-mod fork;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[path = "../testing/fuzz/mod.rs"]
 pub mod fuzzing;
-mod gate;
-mod guards;
-mod hand;
-mod handle;
-mod lane;
-mod later;
-mod limits;
-mod minter;
-#[cfg(test)]
-#[cfg(loom)]
-mod models;
-mod node;
-mod pending;
-mod pieces;
-mod producer;
-#[cfg(any(test, feature = "proof"))]
-pub mod proof;
-mod queue;
-mod registrar;
+mod id;
+#[cfg(all(test, loom))]
+#[path = "../testing/loom/mod.rs"]
+mod loom;
+mod mint;
 pub mod registry;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod regressions;
-mod reserve;
-mod ring;
-mod run;
 mod settings;
 mod shared;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod simulation;
 pub mod stats;
-mod stock;
-mod sync;
-mod tenure;
-mod ticket;
-mod wake;
+mod sys;
+#[cfg(all(test, not(loom)))]
+#[path = "../testing/mod.rs"]
+mod testing;
+mod tiers;
 
 /// The README's example compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-pub use build_error::BuildError;
-pub use builder::EngineBuilder;
-pub use engine::Engine;
-pub use error::{IdError, IdErrorKind};
-pub use handle::Handle;
-pub use pending::Pending;
+pub use api::build_error::BuildError;
+pub use api::builder::EngineBuilder;
+pub use api::engine::Engine;
+pub use api::handle::Handle;
+pub use api::pending::Pending;
+pub use id::error::{IdError, IdErrorKind};
+pub use id::run::{Ids, Run};
 pub use registry::Floor;
-pub use run::{Ids, Run};
 #[cfg(feature = "ablation")]
 pub use settings::Tiers;
+#[cfg(any(test, feature = "proof"))]
+pub use sys::crash_points as proof;
 pub use xuid_id::{DEFAULT_EPOCH_MS, ID_BITS, Id, Layout, LayoutError, Order, ParseIdError, Parts};

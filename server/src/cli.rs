@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{bench, decode, inspect, next, registry, serve, workers};
 use crate::config::log_of_environment;
-use crate::logs;
-use crate::stdout::Printer;
+use crate::text::logs;
+use crate::text::stdout::Printer;
 
 /// Unique 64-bit ids, ordered by time, over TCP.
 #[derive(Debug, Parser)]

@@ -1,12 +1,17 @@
 //! `xuid`: a server of unique ids over TCP, and the commands around it.
 //!
+//! A folder imports from those below it and from none above:
+//!
 //! ```text
-//!   cli ── commands ── serve ── config          flag > variable > file > default
-//!                        │
-//!                        ├── listener ── crew ── connection ── session ──► xuid-engine
-//!                        │             (threads)  (sockets)    (bytes in, bytes out)
-//!                        ├── admin ── metrics          HTTP for probes, Prometheus and people
-//!                        └── shutdown                  signals, GOAWAY, drain, clean stop
+//!   cli.rs         the command line
+//!   commands/      a file each: serve, next, decode, inspect, workers, registry, bench
+//!   net/           sockets: listener, io threads, connections, shutdown
+//!   fronts/        bytes in, bytes out: XUID/1, and the admin port's HTTP
+//!   registries/    a registry in a folder or in an ensemble, behind one face
+//!   state/         what a server knows of itself: its engine, traffic, metrics
+//!   config/        flag > variable > file > default
+//!   crash_points.rs  where crash campaigns kill the process
+//!   text/          standard output, the log, times, exit codes
 //! ```
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage.
@@ -14,38 +19,19 @@
 #[cfg(all(feature = "proof", not(debug_assertions)))]
 compile_error!("the feature proof is for crash campaigns, and never for a release build");
 
-mod admin;
-mod banner;
-mod buffers;
 mod cli;
 mod commands;
 mod config;
-mod connection;
-mod crew;
-#[cfg(feature = "zookeeper")]
-mod ensemble;
-#[cfg(not(feature = "zookeeper"))]
-#[path = "ensemble/absent.rs"]
-mod ensemble;
-mod failure;
-mod listener;
-mod logs;
-mod metrics;
-mod node;
 #[cfg(feature = "proof")]
-mod proof;
+mod crash_points;
 #[cfg(not(feature = "proof"))]
-#[path = "proof/absent.rs"]
-mod proof;
-mod runtime;
-mod session;
-mod shutdown;
-mod stdout;
-mod target;
-mod traffic;
-mod view;
-mod wall;
-mod wire;
+#[path = "crash_points/absent.rs"]
+mod crash_points;
+mod fronts;
+mod net;
+mod registries;
+mod state;
+mod text;
 
 use std::process::ExitCode;
 
@@ -58,16 +44,16 @@ static ALLOCATOR: jemallocator::Jemalloc = jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     #[cfg(feature = "proof")]
-    if let Some(code) = proof::begin() {
+    if let Some(code) = crash_points::begin() {
         return code;
     }
     match cli::Cli::try_parse().map_or_else(|said| cli::answer(&said), cli::Cli::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if !failure::is_broken_pipe(&error) {
-                logs::last_line(&format!("xuid: {error:#}"));
+            if !text::exit::is_broken_pipe(&error) {
+                text::logs::last_line(&format!("xuid: {error:#}"));
             }
-            failure::exit_code(&error)
+            text::exit::exit_code(&error)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Whether a registry answers, as its calls went.
 //!
 //! A [`Watched`] registry is one that writes down, on the registrar's thread, whether each call of
-//! [`Tenure`](crate::tenure::Tenure) was answered; it changes nothing. What its own adaptor knows of a connection
+//! [`Tenure`](crate::registry::ownership::Tenure) was answered; it changes nothing. What its own adaptor knows of a connection
 //! comes first, since that is noticed before anybody calls.
 //!
 //! # Invariants
@@ -18,7 +18,7 @@ use crate::registry::{
     WorkerRecord,
 };
 use crate::stats::{Latency, RegistryStats, Unknown};
-use crate::sync::lock;
+use crate::sys::atomics::lock;
 
 /// What was seen of the registry.
 #[derive(Debug, Default)]
@@ -242,8 +242,8 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
     use crate::registry::memory::{Fault, MemoryRegistry};
+    use crate::registry::ownership::{Identity, Tenure, Wish};
     use crate::registry::{ClusterId, Token};
-    use crate::tenure::{Identity, Tenure, Wish};
     use xuid_id::Layout;
 
     #[test]

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use xuid_spill::SpillId;
 
-use super::reach::beyond;
+use super::limits::beyond;
 use super::{
     Genesis, MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry, WorkerRecord,
 };
-use crate::guards::Guard;
-use crate::sync::lock;
+use crate::sys::atomics::lock;
+use crate::sys::guards::Guard;
 
 /// What the next writes do, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

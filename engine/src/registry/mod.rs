@@ -14,13 +14,14 @@
 //! - I4 an absent or unreadable record is an error, and is never made again by a read or a swap;
 //! - I5 it is called by one thread; another process may work on the same records at any moment.
 
-pub(crate) mod contact;
+pub(crate) mod connection;
 mod fenced;
 mod floor;
 pub(crate) mod health;
+pub(crate) mod limits;
 pub mod local;
 pub mod memory;
-pub(crate) mod reach;
+pub(crate) mod ownership;
 mod record;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
@@ -31,7 +32,7 @@ use xuid_id::Layout;
 pub use xuid_id::{ClusterId, ParseClusterIdError};
 use xuid_spill::SpillId;
 
-pub use self::contact::Contact;
+pub use self::connection::Contact;
 pub use self::fenced::{Adopted, Fenced};
 pub use self::floor::Floor;
 pub use crate::stats::ContactState;

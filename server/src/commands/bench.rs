@@ -32,7 +32,7 @@ mod schedule;
 
 use anyhow::Result;
 
-use crate::stdout::Printer;
+use crate::text::stdout::Printer;
 pub(crate) use args::Args;
 use plan::{Plan, Target};
 use report::Report;

@@ -5,8 +5,8 @@ use serde_json::json;
 use xuid_engine::{Id, Layout, Parts};
 
 use crate::config;
-use crate::stdout::Printer;
-use crate::wall::{distance, now_ns, rfc3339_ms};
+use crate::text::human_time::{distance, now_ns, rfc3339_ms};
+use crate::text::stdout::Printer;
 
 /// `xuid decode`.
 #[derive(Debug, clap::Args)]

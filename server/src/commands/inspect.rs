@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use xuid_engine::{Id, Layout};
 use xuid_spill::{Holdings, Inspection};
 
-use crate::stdout::Printer;
-use crate::view::View;
-use crate::wall::{distance, grouped, now_ns, rfc3339_ms};
+use crate::registries::view::View;
+use crate::text::human_time::{distance, grouped, now_ns, rfc3339_ms};
+use crate::text::stdout::Printer;
 pub(crate) use args::Args;
 use home::Home;
 

@@ -4,9 +4,9 @@ use anyhow::{Result, bail};
 use xuid_protocol::Order;
 
 use super::{OrderArg, servers};
-use crate::runtime::runtime;
-use crate::stdout::Printer;
-use crate::wire::{Ended, Wire};
+use crate::commands::connection::{Ended, Wire};
+use crate::net::runtime::runtime;
+use crate::text::stdout::Printer;
 
 /// Ids of one request: some ten milliseconds of one worker's land, so that a long list comes steadily.
 const PIECE: u32 = 32_768;

@@ -9,11 +9,11 @@ use xuid_engine::Layout;
 use xuid_engine::registry::{Fenced, Genesis};
 
 use crate::config::{self, AccessArgs, DEFAULT_DATA_DIR};
-use crate::failure::usage;
-use crate::stdout::Printer;
-use crate::target::Target;
-use crate::view::Created;
-use crate::wall::{distance, now_ns, rfc3339_ms};
+use crate::registries::target::Target;
+use crate::registries::view::Created;
+use crate::text::exit::usage;
+use crate::text::human_time::{distance, now_ns, rfc3339_ms};
+use crate::text::stdout::Printer;
 
 /// `xuid registry`.
 #[derive(Debug, clap::Args)]

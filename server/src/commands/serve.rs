@@ -11,15 +11,19 @@ use tracing::{debug, info, warn};
 use xuid_engine::{BuildError, Engine};
 use xuid_protocol::Limits as ProtocolLimits;
 
+use crate::commands::banner;
 use crate::config::{Flags, RegistrySetting, Settings};
-use crate::crew::Crew;
-use crate::ensemble::Ensemble;
-use crate::failure::usage;
-use crate::node::{Limits, Node, Places};
-use crate::runtime::runtime;
-use crate::shutdown::Signals;
-use crate::target::is_of_ensemble;
-use crate::{admin, banner, listener, logs, shutdown};
+use crate::fronts::admin;
+use crate::net::io_threads::Crew;
+use crate::net::listener;
+use crate::net::runtime::runtime;
+use crate::net::shutdown;
+use crate::net::shutdown::Signals;
+use crate::registries::ensemble::Ensemble;
+use crate::registries::target::is_of_ensemble;
+use crate::state::server::{Limits, Node, Places};
+use crate::text::exit::usage;
+use crate::text::logs;
 
 /// `xuid serve`: every setting is also a variable and a key of the file.
 #[derive(Debug, clap::Args)]
@@ -114,7 +118,7 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
     let stats = node.engine.stats();
     shutdown::say(&stats);
     #[cfg(feature = "proof")]
-    crate::proof::account(&stats)?;
+    crate::crash_points::account(&stats)?;
     Ok(())
 }
 

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use xuid_engine::registry::{Genesis, WorkerEntry};
 
 use crate::config::{AccessArgs, DEFAULT_DATA_DIR};
-use crate::stdout::Printer;
-use crate::target::Target;
-use crate::view::View;
-use crate::wall::{distance, now_ns, rfc3339_ms};
+use crate::registries::target::Target;
+use crate::registries::view::View;
+use crate::text::human_time::{distance, now_ns, rfc3339_ms};
+use crate::text::stdout::Printer;
 
 /// `xuid workers`.
 #[derive(Debug, clap::Args)]

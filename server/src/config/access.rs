@@ -12,7 +12,7 @@ use super::keys::Key;
 use super::sources::{Flags, Merged, read_text, variables};
 use super::url::Credentials;
 use super::values::between;
-use crate::failure::{Usage, usage};
+use crate::text::exit::{Usage, usage};
 
 /// The key of a file with credentials.
 const AUTH_FILE: &str = "registry_auth_file";

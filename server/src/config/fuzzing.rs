@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::settings::Settings;
 use super::sources::Merged;
-use crate::failure::Usage;
+use crate::text::exit::Usage;
 
 /// A file is taken whole, with every value within its bounds, or it is wrong usage that says so.
 pub(crate) fn file(input: &[u8]) {

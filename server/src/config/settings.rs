@@ -13,7 +13,7 @@ use super::keys::Key;
 use super::sources::{Flags, Merged, strangers, variables};
 use super::url::Url;
 use super::values::{self, address, between, cores, duration, number};
-use crate::failure::usage;
+use crate::text::exit::usage;
 
 /// A hundred years: more than a layout's 41 bits of milliseconds hold.
 const CENTURY: Duration = Duration::from_hours(100 * 366 * 24);

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command};
 
 use super::keys::{KEYS, Key};
-use crate::failure::usage;
+use crate::text::exit::usage;
 
 /// The settings given as flags, as text: the table of keys, made known to clap.
 #[derive(Debug, Clone, Default)]
@@ -263,7 +263,7 @@ mod tests {
             ("=", &["TOML"]),
         ] {
             let error = merged(&[], &[], file).unwrap_err();
-            assert!(error.is::<crate::failure::Usage>());
+            assert!(error.is::<crate::text::exit::Usage>());
             assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
         }
     }

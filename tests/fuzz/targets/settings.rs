@@ -1,16 +1,12 @@
 #![no_main]
 #![allow(dead_code, unused_imports, reason = "the server uses more of its settings than this target does")]
 
-#[path = "../../../server/src/failure.rs"]
-mod failure;
-
-/// What the settings take from the server's module of that name.
-mod ensemble {
-    pub(crate) use xuid_engine::registry::zookeeper::{Credentials, ZooKeeperUrl as Url};
+#[path = "../../../server/src/text"]
+mod text {
+    pub(crate) mod exit;
 }
 
-/// As `server/src/config.rs`, which cannot be taken as it is: a file that is named by a path looks for its parts beside
-/// itself.
+/// As `server/src/config/mod.rs`, with the names of ensembles whatever the features are.
 #[path = "../../../server/src/config"]
 mod config {
     mod access;
@@ -18,11 +14,13 @@ mod config {
     mod keys;
     mod settings;
     mod sources;
+    mod url;
     mod values;
 
     pub(crate) use access::{Access, AccessArgs};
     pub(crate) use settings::{RegistrySetting, Settings, Token};
     pub(crate) use sources::Flags;
+    pub(crate) use url::Url;
 
     pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7654";
     pub(crate) const DEFAULT_DATA_DIR: &str = "./xuid-data";

@@ -40,7 +40,7 @@ pub struct EngineCampaign {
 }
 
 impl EngineCampaign {
-    /// The test `simulation::campaigns::TEST`, under the name that people use.
+    /// The test `testing::campaigns::TEST`, under the name that people use.
     #[must_use]
     pub fn new(name: &'static str, test: &'static str, what: &'static str) -> Self {
         Self { name, test, what }
@@ -67,7 +67,7 @@ impl Campaign for EngineCampaign {
         let mut command = spawner::mortal(tests.to_str().context("a path that is not UTF-8")?);
         command
             .args(["--exact", "--ignored", "--nocapture"])
-            .arg(format!("simulation::campaigns::{}", self.test));
+            .arg(format!("testing::campaigns::{}", self.test));
         command.env("XUID_TRIALS", format!("{}..{}", trials.start, trials.end));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = spawner::start(command)?;
@@ -221,7 +221,7 @@ mod tests {
     fn a_part_is_read_from_between_the_words_of_the_test_frame() {
         let (said, progress) = heard(&[
             "running 1 test",
-            "test simulation::campaigns::x ... @progress 3 10 40 0",
+            "test testing::campaigns::x ... @progress 3 10 40 0",
             "@progress 7 10 90 1",
             "@mutant floor | U2 [Floor] | simulated histories | after 12 histories | seed 5: twice | or so",
             r#"@part {"campaign":"x","trials":10,"ids":5,"recovery_ms":{"12":3},"notes":{"steps":9}}"#,

@@ -19,7 +19,7 @@ use super::header::Header;
 use super::hints::{self, FolderHints};
 use super::records::{all_pairs, check_identity, read_header};
 use super::{OPENING_TRIES, genesis, seat};
-use crate::registry::reach::beyond;
+use crate::registry::limits::beyond;
 use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, Token};
 
 /// Added to every version: more changes than were made between the backup and the restore (at ten a second it

@@ -12,8 +12,8 @@ use super::error::LocalError;
 use super::file::identity_of;
 use super::format::{Geometry, Kind, MARK_SLOTS, PAGE, Place, Row, Side};
 use super::header::Header;
-use crate::draft;
 use crate::registry::{ClusterId, Genesis};
+use crate::sys::draft;
 
 const NAME: &str = "registry";
 /// The registry's file in a data folder.

@@ -17,6 +17,7 @@ mod fence;
 mod file;
 mod format;
 #[cfg(any(test, fuzzing))]
+#[path = "../../../testing/fuzz/local.rs"]
 pub(crate) mod fuzzing;
 mod genesis;
 mod header;
@@ -53,11 +54,11 @@ pub(in crate::registry) use self::seat::Seat;
 #[cfg(not(feature = "zookeeper"))]
 use self::seat::Seat;
 use crate::clock::{Clock, SystemClock};
-use crate::guards::Guard;
-use crate::later;
 use crate::registry::{
     Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord,
 };
+use crate::sys::deferred_log;
+use crate::sys::guards::Guard;
 
 /// What a registry is created with, where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +131,7 @@ impl LocalRegistry {
     /// [`LocalError::Absent`] if there is none; see [`LocalError`].
     pub fn open(folder: &Path) -> Result<Self, LocalError> {
         // Nothing is said under the file's lock.
-        later::collected(|| Self::open_now(folder))
+        deferred_log::collected(|| Self::open_now(folder))
     }
 
     fn open_now(folder: &Path) -> Result<Self, LocalError> {

@@ -25,9 +25,9 @@ use super::header::{Header, HeaderPair};
 use super::hints::{self, Hints};
 use super::recall::Recall;
 use crate::clock::Clock;
-use crate::guards::Guard;
-use crate::later;
 use crate::registry::{Genesis, ReadError, SwapError};
+use crate::sys::deferred_log;
+use crate::sys::guards::Guard;
 
 /// The records, and what this opening knows of them.
 pub(super) struct Records<D: Disk> {
@@ -88,7 +88,7 @@ impl<D: Disk> Records<D> {
         let healed = records.heal().map_err(LocalError::io("repair", path))?;
         if healed != Healed::default() {
             let path = path.to_owned();
-            later::log(move || {
+            deferred_log::log(move || {
                 tracing::warn!(
                     path = %path.display(), repaired = healed.repaired, damaged = healed.damaged,
                     "the registry had damaged records: `repaired` had one good copy, `damaged` have none and stay unusable"
@@ -137,7 +137,7 @@ impl<D: Disk> Records<D> {
             Ok(()) => self.hints = Some(hints),
             Err(error) => {
                 let path = path.to_owned();
-                later::log(move || {
+                deferred_log::log(move || {
                     tracing::warn!(
                         path = %path.display(), %error,
                         "what this process knows of the registry cannot be kept beside it: should an old content be put \
@@ -172,7 +172,7 @@ impl<D: Disk> Records<D> {
         if then != now {
             let (path, machine_changed, device_changed) =
                 (path.to_owned(), then.machine != now.machine, then.device != now.device);
-            later::log(move || {
+            deferred_log::log(move || {
                 tracing::warn!(
                     path = %path.display(),
                     machine_changed,
@@ -318,7 +318,7 @@ impl<D: Disk> Records<D> {
         let Some(Poison { why, pause, .. }) = &self.poison else { return Ok(()) };
         let (why, pause) = (why.clone(), *pause);
         if let Err(error) = self.write_again() {
-            later::log(move || tracing::warn!(%error, "the registry's disk fails still"));
+            deferred_log::log(move || tracing::warn!(%error, "the registry's disk fails still"));
             let retry = self.clock.read().boot.saturating_add(pause);
             let pause = (2 * pause).min(DISK_PAUSES.1);
             self.poison = Some(Poison { why: why.clone(), retry, pause });
@@ -326,7 +326,7 @@ impl<D: Disk> Records<D> {
         }
         self.poison = None;
         self.doubtful.clear();
-        later::log(|| {
+        deferred_log::log(|| {
             tracing::info!(
                 "the registry's disk holds again what can be read of it: windows are reserved again"
             );
@@ -431,7 +431,7 @@ impl<D: Disk> Records<D> {
         );
         let retry = self.clock.read().boot.saturating_add(DISK_PAUSES.0);
         let error = error.to_string();
-        later::log(move || {
+        deferred_log::log(move || {
             tracing::error!(
                 %place, %error,
                 "the registry's disk failed: no window can be reserved until it is tried again"

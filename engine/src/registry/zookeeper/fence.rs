@@ -18,7 +18,7 @@ use super::node::{
     era_path, known_path, spill_path, wall_ms, worker_path,
 };
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
-use crate::registry::reach::beyond;
+use crate::registry::limits::beyond;
 use crate::registry::record::{NO_SPILL, Place, Row, SECTOR};
 use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token};
 

@@ -11,7 +11,7 @@ use super::link::{Failure, Link};
 use super::node::{self, AT_ONCE, CLOCK, ERA, FOLDERS, GENESIS, WORKERS, era_path, wall_ms, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::registry::Floor;
-use crate::registry::reach::beyond;
+use crate::registry::limits::beyond;
 use crate::registry::record::{Place, Row};
 use crate::registry::{ClusterId, Genesis};
 

@@ -24,9 +24,9 @@ use zookeeper_client::{Acls, Client, Error, SessionState, StateWatcher};
 use super::error::ZooKeeperError;
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::clock::boot_ns;
-use crate::later;
 use crate::registry::Contact;
-use crate::registry::contact::News;
+use crate::registry::connection::News;
+use crate::sys::deferred_log;
 
 /// How long a clean leave may take: the ensemble answers in milliseconds, or is away and ends the session itself.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -240,7 +240,7 @@ impl Link {
         // What the client answers in the name of a task that is gone, and to what it cannot read (I4).
         if let (Error::UnexpectedError(why), Some(session)) = (&error, &self.session) {
             let reason = why.clone();
-            later::log(move || {
+            deferred_log::log(move || {
                 tracing::error!(why = reason, "the ZooKeeper client failed; another session is begun");
             });
             session.is_dead.set(true);

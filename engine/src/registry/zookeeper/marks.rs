@@ -5,9 +5,9 @@ use zookeeper_client::{Client, Stat};
 
 use super::link::Link;
 use super::node::{MARK, SPILLS};
-use crate::later;
 use crate::registry::MarkRecord;
 use crate::registry::record::{Place, Row};
+use crate::sys::deferred_log;
 
 /// Beyond so many marks one that was not changed for long makes room: containers that come and go leave theirs.
 const MOST: usize = 4_096;
@@ -49,7 +49,7 @@ pub(super) fn make_room(link: &Link, client: &Client) {
     let Some((path, stat)) = oldest(stats) else { return };
     // At the version that was old, so that a mark that moves meanwhile stays.
     if link.ask(client.delete(&path, Some(stat.version))).is_ok() {
-        later::log(move || {
+        deferred_log::log(move || {
             tracing::info!(path, "an old spill's mark made room; that spill is refused from now on");
         });
     }

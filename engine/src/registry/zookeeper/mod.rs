@@ -23,6 +23,7 @@
 mod error;
 mod fence;
 #[cfg(any(test, fuzzing))]
+#[path = "../../../testing/fuzz/zookeeper.rs"]
 pub(crate) mod fuzzing;
 mod genesis;
 mod inspect;
@@ -55,12 +56,12 @@ use self::node::{MARK, live_path, spill_path, worker_path};
 use self::past::{Learnt, Memory};
 use self::tree::{Announce, OLD_SAMPLE_NS, StoreError, Tree, Write};
 use crate::clock::boot_ns;
-use crate::later;
 use crate::registry::local::{LocalError, Seat};
 use crate::registry::record::{NO_SPILL, Place, Row};
 use crate::registry::{
     Contact, Genesis, MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry, WorkerRecord,
 };
+use crate::sys::deferred_log;
 
 /// How a worker is announced with its claim, try by try: it races with an old session's end at most once or twice, and
 /// if it cannot be done at all the worker is taken without.
@@ -175,7 +176,7 @@ impl ZooKeeperRegistry {
             let made = self.tree.link.ask(client.create(&path, owner.as_bytes(), &ours));
             if let Err(failure) = made {
                 let (worker, why) = (*worker, failure.why().clone());
-                later::log(move || tracing::debug!(worker, why, "a worker was not announced"));
+                deferred_log::log(move || tracing::debug!(worker, why, "a worker was not announced"));
                 return Ok(());
             }
         }

@@ -20,9 +20,9 @@ use zookeeper_client::Stat;
 
 use super::inspect::Era;
 use super::node::wall_ms;
-use crate::guards::Guard;
-use crate::later;
 use crate::registry::ClusterId;
+use crate::sys::deferred_log;
+use crate::sys::guards::Guard;
 
 const PREFIX: &str = "registry.zookeeper-";
 
@@ -306,7 +306,7 @@ impl Memory {
         };
         if let Err(error) = write() {
             let path = path.clone();
-            later::log(move || {
+            deferred_log::log(move || {
                 let path = path.display();
                 tracing::warn!(%path, %error, "what was written to the registry could not be remembered");
             });

@@ -20,11 +20,11 @@ use super::link::{Failure, Link};
 use super::node::{self, CLOCK, ENDED, GENESIS, ended_path, era_path, known_path};
 use super::past::{Learnt, Look, Memory, Past, Relation, Sight};
 use crate::clock::boot_ns;
-use crate::guards::Guard;
-use crate::later;
-use crate::registry::contact::News;
+use crate::registry::connection::News;
 use crate::registry::record::{Kind, NO_SPILL, Place, Row, SECTOR};
 use crate::registry::{Genesis, ReadError, SwapError};
+use crate::sys::deferred_log;
+use crate::sys::guards::Guard;
 
 /// A sample of the ensemble's clock is of use only if it took less than this to get.
 const SAMPLE_NS: u64 = 500_000_000;
@@ -274,7 +274,7 @@ impl Tree {
             Ok(era) => {
                 let ended = self.ended(client)?;
                 let (url, name) = (url.to_string(), era.name.clone());
-                later::log(move || {
+                deferred_log::log(move || {
                     tracing::warn!(
                         url,
                         era = name,
@@ -378,10 +378,10 @@ impl Tree {
              was behind: fence it once more"
         );
         let reason = why.clone();
-        later::log(move || tracing::error!(why = %reason, "the registry is closed"));
+        deferred_log::log(move || tracing::error!(why = %reason, "the registry is closed"));
         if let Err(failure) = self.end(client, era) {
             let why = failure.why().clone();
-            later::log(move || tracing::error!(why, "it could not be closed for others"));
+            deferred_log::log(move || tracing::error!(why, "it could not be closed for others"));
         }
         self.link.contact().told(&News::Refused(&why));
         Standing::Closed(why)
@@ -421,7 +421,9 @@ impl Tree {
             self.refused = Some(why.clone());
             self.tell_known(client);
             let reason = why.clone();
-            later::log(move || tracing::error!(why = %reason, "the registry is refused by this process"));
+            deferred_log::log(
+                move || tracing::error!(why = %reason, "the registry is refused by this process"),
+            );
         }
         self.link.contact().told(&News::Refused(&why));
         Standing::Closed(why)

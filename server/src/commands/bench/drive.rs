@@ -12,9 +12,9 @@ use super::census::{Bureau, Recorder, Verdict};
 use super::harvest::Harvest;
 use super::plan::Plan;
 use super::progress::Progress;
-use crate::runtime::runtime;
-use crate::shutdown::Signals;
-use crate::wall::grouped;
+use crate::net::runtime::runtime;
+use crate::net::shutdown::Signals;
+use crate::text::human_time::grouped;
 
 /// The bar moves this often, and an end is noticed this soon.
 const GLANCE: Duration = Duration::from_millis(20);

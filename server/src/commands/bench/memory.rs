@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Result, bail};
 
-use crate::failure::usage;
+use crate::text::exit::usage;
 
 /// What it may use if nobody says.
 const DEFAULT: u64 = 4 << 30;
@@ -66,7 +66,7 @@ fn available() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Usage;
+    use crate::text::exit::Usage;
 
     #[test]
     fn a_bound_is_what_was_asked_for_if_it_is_there() {

@@ -9,7 +9,7 @@ use super::args::Args;
 use super::memory;
 use crate::commands::{OrderArg, servers};
 use crate::config::cores;
-use crate::failure::usage;
+use crate::text::exit::usage;
 
 /// One load.
 #[derive(Debug, Clone)]
@@ -153,7 +153,7 @@ impl Ask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Usage;
+    use crate::text::exit::Usage;
 
     fn said(args: &Args) -> String {
         let error = Plan::new(args).unwrap_err();

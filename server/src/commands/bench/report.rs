@@ -11,8 +11,8 @@ use super::drive::{Outcome, per_second};
 use super::embedded;
 use super::memory::size;
 use super::plan::{Plan, Target};
-use crate::stdout::Printer;
-use crate::wall::grouped;
+use crate::text::human_time::grouped;
+use crate::text::stdout::Printer;
 
 /// What is told of a latency.
 const QUANTILES: [(&str, &str, f64); 5] = [

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use xuid_engine::registry::local::{self, LocalError};
 
 use super::args::Args;
-use crate::failure::usage;
-use crate::stdout::Printer;
-use crate::target::{Target, is_of_ensemble};
-use crate::view::View;
-use crate::wall::rfc3339_ms;
+use crate::registries::target::{Target, is_of_ensemble};
+use crate::registries::view::View;
+use crate::text::exit::usage;
+use crate::text::human_time::rfc3339_ms;
+use crate::text::stdout::Printer;
 
 /// What a data folder is part of.
 pub(super) struct Home {

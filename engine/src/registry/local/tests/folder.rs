@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Barrier, Mutex};
 
 use super::*;
-use crate::guards::Guard;
+use crate::sys::guards::Guard;
 
 #[test]
 fn a_registry_is_made_once_and_found_again() {

@@ -3,7 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
-use crate::simulation::{Armed, Blow, Fuse, FusedDisk, Point, Time};
+use crate::testing::support::clock::Time;
+use crate::testing::support::faults::{Armed, Blow, Fuse, FusedDisk, Point};
 
 const WORKERS: u32 = 2;
 

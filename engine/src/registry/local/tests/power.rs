@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::guards::Guard;
 use crate::registry::local::format::Side;
 use crate::registry::local::simulated::MemoryHints;
-use crate::tenure::{Identity, Tenure, Wish};
+use crate::registry::ownership::{Identity, Tenure, Wish};
+use crate::sys::guards::Guard;
 
 const WORKERS: u32 = 2;
 const SPILLS: u8 = 2;

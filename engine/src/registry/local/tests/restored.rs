@@ -3,8 +3,8 @@
 use std::fs;
 
 use super::*;
-use crate::guards::Guard;
 use crate::registry::local::format::Side;
+use crate::sys::guards::Guard;
 
 /// The tick, in the default layout, of a round time in 2023 and that time in nanoseconds.
 const NOW_NS: u64 = 1_700_000_000_000_000_000;

@@ -11,10 +11,10 @@ use super::genesis::{Plan, init};
 use super::node::{ERA, encode_era, era_path, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use super::{ZooKeeperRegistry, fence};
-use crate::guards::Guard;
 use crate::registry::Floor;
 use crate::registry::record::{Place, Row};
 use crate::registry::{Registry, SwapError, Token, WorkerRecord};
+use crate::sys::guards::Guard;
 use ensemble::{Ensemble, Recorder};
 
 const WORKER: u32 = 3;

@@ -6,9 +6,9 @@ use xuid_protocol::ClusterId;
 
 use super::link::{Link, Share};
 use crate::commands::bench::plan::{Net, Plan};
-use crate::failure::usage;
-use crate::runtime::runtime;
-use crate::wire::{Greeted, Wire};
+use crate::commands::connection::{Greeted, Wire};
+use crate::net::runtime::runtime;
+use crate::text::exit::usage;
 
 /// Files beside the connections.
 const OTHER_FILES: u64 = 64;

@@ -9,13 +9,13 @@ use rustix::io::Errno;
 use xuid_protocol::{Bulk, ParsedReply, Reply, Run, parse_reply, request_array, request_next, request_runs};
 
 use super::flight::{Flight, Sent};
-use crate::buffers::Inbox;
 use crate::commands::bench::census::{Recorder, Tail};
 use crate::commands::bench::harvest::Harvest;
 use crate::commands::bench::plan::{Ask, Shape};
 use crate::commands::bench::progress::Progress;
 use crate::commands::bench::schedule::Schedule;
-use crate::wire::{Greeted, LAST_ID};
+use crate::commands::connection::{Greeted, LAST_ID};
+use crate::fronts::buffers::Inbox;
 
 /// What a connection's buffer begins with. Most replies of many connections fit, and stay in the cache.
 const INBOX_LEAST: usize = 16 * 1024;

@@ -1,0 +1,379 @@
+//! Configures and starts an engine.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use xuid_id::Layout;
+
+use crate::api::build_error::BuildError;
+use crate::api::data_dir;
+use crate::api::engine::Engine;
+use crate::background::producer::Producer;
+use crate::background::registry_thread::{Cause, Done, Job, Registrar};
+use crate::background::windows::{Upkeep, explain};
+use crate::clock::{Clock, Supervisor, SystemClock, nanos};
+use crate::mint::gate::Gate;
+use crate::mint::minter::{Ages, Minter};
+use crate::registry::health::{Tally, Watched};
+use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};
+use crate::registry::ownership::{Identity, TakeError, Tenure};
+use crate::registry::{Floor, Genesis, ReadError, Registry, Token};
+use crate::settings::Settings;
+use crate::shared::{Parts, Shared};
+use crate::sys::deferred_log;
+use crate::sys::fork_word::EpochWord;
+use crate::sys::guards::Guard;
+use crate::tiers::reserve::Reserve;
+use crate::tiers::reserve::open::{self, Stock};
+
+/// How long `build` waits for a certain worker whose last window a crash left a little ahead of the clock: the
+/// length of a first window and a margin.
+const PINNED_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Between two tries for a certain worker while the registry does not answer.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// How long it waits for any worker: a clean stop hands its window back from the next tick on, which a process
+/// started at once is ahead of.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Configures an [`Engine`].
+#[derive(Default)]
+#[must_use = "nothing starts before build()"]
+pub struct EngineBuilder {
+    folder: Option<PathBuf>,
+    registry: Option<Box<dyn Registry>>,
+    layout: Option<Layout>,
+    floor: Floor,
+    clock: Option<Arc<dyn Clock>>,
+    settings: Settings,
+}
+
+impl std::fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineBuilder")
+            .field("folder", &self.folder)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Begins to configure an engine.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+}
+
+impl EngineBuilder {
+    /// The folder of the spill and, where no other is given, of the local registry; made if it is absent. Ids are
+    /// unique within the folder only: hosts that issue into one namespace need one registry. Defaults to none.
+    pub fn data_dir(self, folder: impl Into<PathBuf>) -> Self {
+        Self { folder: Some(folder.into()), ..self }
+    }
+
+    /// A registry other than the local one. Defaults to the local one of the data folder.
+    pub fn registry(self, registry: Box<dyn Registry>) -> Self {
+        Self { registry: Some(registry), ..self }
+    }
+
+    /// The layout the registry must have been created with, or is. Defaults to whatever it has, and to
+    /// [`Layout::default`] where it is created.
+    pub fn layout(self, layout: Layout) -> Self {
+        Self { layout: Some(layout), ..self }
+    }
+
+    /// From when on ids may be minted, where the local registry is created by this call; no effect later.
+    /// Defaults to [`Floor::Now`].
+    pub fn floor(self, floor: Floor) -> Self {
+        Self { floor, ..self }
+    }
+
+    /// How many workers are held at once: each adds a tick's sequences to the sustained rate (4,096 ids a
+    /// millisecond by default). Too many use the registry's workers up. Defaults to 1.
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.settings.workers = workers;
+        self
+    }
+
+    /// This worker and no other. A rollback of the clock then means waiting, since there is no other to switch to.
+    /// Defaults to any.
+    pub fn worker(mut self, worker: u32) -> Self {
+        self.settings.pinned = Some(worker);
+        self
+    }
+
+    /// No id is older when it leaves window, queue or spill. Short wastes the reserve; long lets a burst see ids
+    /// that old. Defaults to 1 hour.
+    pub fn max_age(mut self, max_age: Duration) -> Self {
+        self.settings.max_age = max_age;
+        self
+    }
+
+    /// How long `next_id`, `runs` and `fill` may wait where everything up to now is spent. Zero refuses at once;
+    /// long hides an overload. Defaults to 50 ms.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = wait;
+        self
+    }
+
+    /// How much of a worker's unused past a first window takes in, up to `max_age`: a reserve from the start, of
+    /// ids that look that old. Defaults to 0.
+    pub fn backfill(mut self, backfill: Duration) -> Self {
+        self.settings.backfill = backfill;
+        self
+    }
+
+    /// The longest window. Short asks the registry often and ends soon when it is away; long makes a worker that
+    /// crashed unusable for as long. Defaults to 60 s.
+    pub fn window_max(mut self, window_max: Duration) -> Self {
+        self.settings.window_max = window_max;
+        self
+    }
+
+    /// Steps back of the wall clock up to this are waited out. Defaults to 15 ms.
+    pub fn rollback_wait(mut self, rollback_wait: Duration) -> Self {
+        self.settings.rollback_wait = rollback_wait;
+        self
+    }
+
+    /// Steps back up to this, all together, are caught up with at nine tenths of the pace; beyond, another worker
+    /// is taken. Defaults to 1 s.
+    pub fn drift(mut self, drift: Duration) -> Self {
+        self.settings.drift = drift;
+        self
+    }
+
+    /// Steps forward up to this are followed at once. Defaults to 5 s.
+    pub fn max_forward(mut self, max_forward: Duration) -> Self {
+        self.settings.max_forward = max_forward;
+        self
+    }
+
+    /// Whether unused ids go to a file in the data folder. Without one they stay in memory and end with the
+    /// process. Defaults to true.
+    pub fn spill(mut self, spill: bool) -> Self {
+        self.settings.spill = spill;
+        self
+    }
+
+    /// Another source of time. Defaults to [`SystemClock`].
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// Leaves tiers out, to measure what each is worth. No id is repeated without them; it is only slower.
+    #[cfg(feature = "ablation")]
+    pub fn tiers(mut self, tiers: crate::Tiers) -> Self {
+        self.settings.tiers = tiers;
+        self
+    }
+
+    /// Opens registry and spill, takes a worker, and starts the threads. Where no worker is free yet the engine
+    /// starts all the same and answers [`NotReady`](crate::IdErrorKind::NotReady) until one is.
+    ///
+    /// # Errors
+    /// [`BuildError`] says what was found, what is allowed, and what to do.
+    pub fn build(self) -> Result<Engine, BuildError> {
+        deferred_log::collected(|| self.open())
+    }
+
+    fn open(self) -> Result<Engine, BuildError> {
+        self.settings.check()?;
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        if let Some(folder) = &self.folder {
+            std::fs::create_dir_all(folder).map_err(|source| {
+                let path = folder.clone();
+                BuildError::Folder { action: "make the data folder", path, source }
+            })?;
+        }
+        let registry: Box<dyn Registry> = match (self.registry, &self.folder) {
+            (Some(registry), _) => registry,
+            (None, Some(folder)) => Box::new(local(folder, self.layout, self.floor, clock.as_ref())?),
+            (None, None) => return Err(BuildError::NoRegistry),
+        };
+        let genesis = *registry.genesis();
+        if let Some(wanted) =
+            self.layout.filter(|wanted| *wanted != genesis.layout && !Guard::LayoutCompared.is_out())
+        {
+            return Err(BuildError::Layout { found: genesis.layout, wanted });
+        }
+        if let Some(folder) = &self.folder {
+            data_dir::check(folder, genesis.cluster)?;
+        }
+        start(registry, self.folder.as_deref(), self.settings, clock)
+    }
+}
+
+/// Opens the local registry of a folder, or creates it.
+fn local(
+    folder: &Path,
+    layout: Option<Layout>,
+    floor: Floor,
+    clock: &dyn Clock,
+) -> Result<LocalRegistry, BuildError> {
+    let layout = layout.unwrap_or_default();
+    let floor = floor.tick(&layout, clock.read().wall);
+    let options = CreateOptions { layout, floor, workers: layout.workers().min(MOST_WORKERS) };
+    match data_dir::remembered(folder)? {
+        None => Ok(LocalRegistry::open_or_create(folder, &options)?),
+        // Made again, it would grant again what the one that is gone had granted.
+        Some(cluster) => LocalRegistry::open(folder).map_err(|error| match error {
+            LocalError::Absent { .. } => BuildError::RegistryGone { path: folder.to_owned(), cluster },
+            other => other.into(),
+        }),
+    }
+}
+
+/// Workers of a local registry: more would make its file large for nothing, since they are processes of one host.
+const MOST_WORKERS: u32 = 1024;
+
+fn random() -> Result<[u8; 16], BuildError> {
+    let mut bytes = [0; 16];
+    let fail =
+        |error| BuildError::System { action: "draw random bytes", source: std::io::Error::other(error) };
+    getrandom::fill(&mut bytes).map_err(fail)?;
+    Ok(bytes)
+}
+
+fn owner() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host} pid {}", std::process::id())
+}
+
+/// An engine whose threads do not run: whoever has it turns the producer and does the registrar's jobs.
+pub(crate) struct Assembly {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) producer: Producer,
+    pub(crate) registrar: Registrar,
+    /// What the registrar is to do; it ends with the producer, which holds the only sender.
+    pub(crate) jobs: Receiver<Job>,
+    /// Where it says what it did.
+    pub(crate) done: Sender<Done>,
+}
+
+fn start(
+    registry: Box<dyn Registry>,
+    folder: Option<&Path>,
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+) -> Result<Engine, BuildError> {
+    let spill = settings.spill;
+    let open = |genesis: &Genesis, tenure: &mut Tenure| match folder {
+        Some(folder) if spill => open::open(folder, genesis, tenure),
+        Some(_) => open::none("it is switched off"),
+        None => open::none("there is no data folder"),
+    };
+    let identity = Identity::new(Token(random()?), owner());
+    let Assembly { shared, mut producer, registrar, jobs, done } =
+        assemble(registry, identity, open, settings, clock, std::thread::sleep)?;
+    let wake = shared.producer.clone();
+    // The producer holds the only sender of jobs: when it has done its clean stop, the registrar ends too.
+    let threads = vec![
+        spawn("xuid-producer", move || producer.run())?,
+        spawn("xuid-registrar", move || registrar.serve(&jobs, &done, &wake))?,
+    ];
+    Ok(Engine::new(shared, threads))
+}
+
+/// Opens the spill by `open` and takes a first worker, for which it may `sleep` a little.
+pub(crate) fn assemble(
+    registry: Box<dyn Registry>,
+    identity: Identity,
+    open: impl FnOnce(&Genesis, &mut Tenure) -> Stock,
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    sleep: impl Fn(Duration),
+) -> Result<Assembly, BuildError> {
+    let (genesis, described) = (*registry.genesis(), registry.describe());
+    let layout = genesis.layout;
+    let epoch =
+        EpochWord::new().map_err(|source| BuildError::System { action: "map the fork page", source })?;
+    let supervisor = Supervisor::new(settings.thresholds(), clock.read());
+    let minter = Minter::new(layout, clock.clone(), supervisor, Ages::of(&settings, &layout));
+    let mut gate = Gate::new(minter);
+
+    let tally = Arc::new(Mutex::new(Tally::default()));
+    let registry = Box::new(Watched::new(registry, tally.clone(), clock.clone()));
+    let mut tenure = Tenure::new(registry, identity);
+    let Stock { log, inherited, refused } = open(&genesis, &mut tenure);
+    let mut registrar = Registrar::new(tenure, tally.clone(), clock.clone());
+    let (jobs_out, jobs) = channel();
+    let (done, done_in) = channel();
+    let mut upkeep = Upkeep::new(layout, settings.clone(), tally.clone());
+    let past = first_window(&mut gate, &mut upkeep, &mut registrar, &settings, &jobs_out, sleep)?;
+
+    let mut reserve = Reserve::new(layout, Ages::of(&settings, &layout).max, log);
+    reserve.keep(past);
+    let parts = Parts {
+        genesis,
+        registry: described,
+        settings,
+        clock,
+        epoch,
+        gate,
+        tally,
+        inherited,
+        refused_spills: refused,
+    };
+    let shared = Arc::new(Shared::new(parts));
+    let producer = Producer::new(shared.clone(), reserve, jobs_out, done_in, upkeep);
+    producer.publish();
+    Ok(Assembly { shared, producer, registrar, jobs, done })
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, BuildError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .map_err(|source| BuildError::System { action: "start a thread", source })
+}
+
+/// Takes a first worker, so that the first call finds land. Returns what of its window has elapsed.
+fn first_window(
+    gate: &mut Gate,
+    upkeep: &mut Upkeep,
+    registrar: &mut Registrar,
+    settings: &Settings,
+    jobs: &Sender<Job>,
+    sleep: impl Fn(Duration),
+) -> Result<Vec<xuid_spill::Extent>, BuildError> {
+    let mut waited = false;
+    let begun = gate.minter.now().reading.boot;
+    loop {
+        let now = gate.minter.now();
+        let Some(tick) = now.tick else { return Ok(Vec::new()) };
+        let wish = upkeep.wish(tick, Vec::new());
+        let reach = wish.end - wish.now;
+        let done = registrar.run(Job::Take { wish, reach, cause: Cause::Missing });
+        if let Done::Taken { result: Err(error), .. } = &done {
+            let (ahead, patience) = match error {
+                TakeError::Ahead { until, .. } | TakeError::Held { until, .. } => {
+                    (gate.minter.time_to(*until, &now), PINNED_PATIENCE)
+                }
+                TakeError::NoneFree { earliest } => (gate.minter.time_to(*earliest, &now), PATIENCE),
+                _ => (Duration::MAX, Duration::ZERO),
+            };
+            if ahead <= patience && !waited {
+                waited = true;
+                sleep(ahead);
+                continue;
+            }
+            // A registry that was reached a moment ago and does not answer now, as in a fail-over of an ensemble.
+            let silent =
+                matches!(error, TakeError::InDoubt { .. } | TakeError::Read(ReadError::Unavailable { .. }));
+            let spent = now.reading.boot.saturating_sub(begun);
+            if silent && settings.pinned.is_some() && spent < nanos(PINNED_PATIENCE) {
+                sleep(RETRY);
+                continue;
+            }
+            if let Some(worker) = settings.pinned {
+                return Err(BuildError::Worker { worker, why: explain(error, &gate.minter) });
+            }
+        }
+        return Ok(upkeep.take_in(done, gate, jobs));
+    }
+}

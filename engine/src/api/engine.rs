@@ -1,0 +1,330 @@
+//! The engine as callers see it.
+
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, ThreadId};
+use std::time::Duration;
+
+use xuid_id::{Id, Layout, Order};
+
+use crate::api::pending::Pending;
+use crate::api::{report, status};
+use crate::id::error::{IdError, Outcome};
+use crate::id::run::Run;
+use crate::registry::Genesis;
+use crate::shared::Shared;
+use crate::stats::{Stats, Status};
+use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
+use crate::sys::fork_word::{EpochWord, in_register};
+use crate::tiers::thread_run::{HAND, publish};
+
+/// The next id of the hand in use, if it is this engine's and not empty.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "this is the whole hit path; a call would cost more than its body")]
+fn hit(epoch: &EpochWord) -> Option<Id> {
+    // `try_with` is always inlined, `with` only sometimes. A const thread-local without a destructor is always there.
+    HAND.try_with(|hand| in_register(hand).hit(epoch)).unwrap_or(None)
+}
+
+/// Writes consecutive ids.
+#[inline]
+fn write_ids(ids: &mut [Id], first: u64) {
+    for (offset, id) in ids.iter_mut().enumerate() {
+        *id = Id::new(first + offset as u64);
+    }
+}
+
+/// Writes the ids of runs that hold just as many.
+fn write_runs(mut ids: &mut [Id], runs: impl IntoIterator<Item = Run>) {
+    for run in runs {
+        let (these, rest) = ids.split_at_mut(run.len() as usize);
+        write_ids(these, run.raw());
+        ids = rest;
+    }
+}
+
+/// The threads behind an engine, stopped with its last clone.
+struct Inner {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The engine's own threads. They run strangers' code, too: wakers, and subscribers of the log.
+    own: Vec<ThreadId>,
+}
+
+impl Inner {
+    fn shutdown(&self) {
+        // In a forked child there are no threads to stop, and the file descriptors are the parent's.
+        if self.shared.epoch.forked() {
+            return;
+        }
+        self.shared.close();
+        // On one of the engine's own threads there is nothing to wait for: it ends when this call is over.
+        if self.own.contains(&std::thread::current().id()) {
+            return;
+        }
+        // Whoever comes second waits for the stop, too.
+        let mut threads = lock(&self.threads);
+        let panicked = threads.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
+        drop(threads);
+        for _ in 0..panicked {
+            deferred_log::log(|| tracing::error!("a thread of the engine had panicked"));
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+/// Ids that are never issued twice. Cheap to clone; shared by any number of threads.
+///
+/// ```
+/// use xuid_engine::{Engine, Order};
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let engine = Engine::builder().data_dir(folder.path()).build()?;
+/// let first = engine.next_id()?;
+/// let second = engine.next_id()?;
+/// assert_ne!(first, second);
+///
+/// let runs = engine.runs(10_000, Order::Any)?;
+/// assert_eq!(runs.iter().map(|run| run.len()).sum::<u32>(), 10_000);
+/// engine.shutdown();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    /// Here too, and not only in `shared`: what a hit reads must not lie beside what the producer writes.
+    epoch: EpochWord,
+    shared: Arc<Shared>,
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("registry", &self.shared.registry).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(shared: Arc<Shared>, threads: Vec<JoinHandle<()>>) -> Self {
+        let own = threads.iter().map(|thread| thread.thread().id()).collect();
+        let inner = Arc::new(Inner { shared: shared.clone(), threads: Mutex::new(threads), own });
+        Self { epoch: shared.epoch.clone(), shared, inner }
+    }
+
+    /// The next id of [any age](Order::Any). Waits up to the builder's `wait` where everything is spent.
+    ///
+    /// Never call it, or anything else of an engine, in a signal handler: [ids can repeat](crate#signal-handlers).
+    ///
+    /// # Errors
+    /// [`IdError`]; nothing was issued then.
+    #[inline]
+    pub fn next_id(&self) -> Result<Id, IdError> {
+        match hit(&self.epoch) {
+            Some(id) => Ok(id),
+            None => self.next_or_wait().result(),
+        }
+    }
+
+    /// As [`next_id`](Self::next_id), without ever waiting.
+    ///
+    /// # Errors
+    /// [`IdError`], with the time to come back.
+    #[inline]
+    pub fn try_next_id(&self) -> Result<Id, IdError> {
+        match hit(&self.epoch) {
+            Some(id) => Ok(id),
+            None => self.next_or_refuse().result(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_or_wait(&self) -> Outcome {
+        self.next_after_miss(Some(self.shared.settings.wait)).into()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_or_refuse(&self) -> Outcome {
+        self.next_after_miss(None).into()
+    }
+
+    fn next_after_miss(&self, wait: Option<Duration>) -> Result<Id, IdError> {
+        if self.shared.epoch.forked() {
+            return Err(IdError::FORKED);
+        }
+        self.shared.at_station(|hand, station| {
+            // The hand may have been another engine's until now, and this one's put by.
+            match hand.hit(&self.shared.epoch) {
+                Some(id) => Ok(id),
+                None => self.shared.next_cold(hand, station, wait),
+            }
+        })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Appends runs of exactly `count` ids to `out`, or nothing. Never waits; a try that got nothing is not counted
+    /// as refused, since the caller will come back.
+    ///
+    /// # Errors
+    /// [`IdError`], with the time to come back.
+    pub fn try_runs(&self, count: u32, order: Order, out: &mut Vec<Run>) -> Result<(), IdError> {
+        self.shared.try_take(count, order, out)
+    }
+
+    /// Exactly `count` ids within `wait`, or none, as a future that needs no runtime.
+    pub fn request(&self, count: u32, order: Order, wait: Duration) -> Pending {
+        Pending::new(self.shared.clone(), count, order, wait)
+    }
+
+    /// Exactly `count` ids as runs; waits up to the builder's `wait`.
+    ///
+    /// # Errors
+    /// [`IdError`]; nothing was issued then.
+    pub fn runs(&self, count: u32, order: Order) -> Result<Vec<Run>, IdError> {
+        let shared = &self.shared;
+        let ticket = match shared.take_or_wait(count, order, shared.settings.wait)? {
+            Ok(runs) => return Ok(runs),
+            Err(ticket) => ticket,
+        };
+        let outcome = shared.block_on(&ticket);
+        shared.count_outcome(&ticket, &outcome);
+        outcome
+    }
+
+    /// Fills `ids`, or leaves it as it was; waits up to the builder's `wait`.
+    ///
+    /// # Errors
+    /// [`IdError`]; nothing was issued then.
+    ///
+    /// # Panics
+    /// If `ids` is longer than `u32::MAX`.
+    pub fn fill(&self, ids: &mut [Id], order: Order) -> Result<(), IdError> {
+        assert!(u32::try_from(ids.len()).is_ok(), "{} ids at once", ids.len());
+        let count = ids.len() as u32;
+        if order == Order::Any {
+            let hit = HAND.try_with(|hand| hand.hit_many(count, self.epoch.load())).unwrap_or(None);
+            if let Some(first) = hit {
+                write_ids(ids, first);
+                return Ok(());
+            }
+        }
+        if order == Order::Any && self.fill_from_tiers(ids)? {
+            return Ok(());
+        }
+        write_runs(ids, self.runs(count, order)?);
+        Ok(())
+    }
+
+    /// Fills `ids` without waiting, and without allocating once the thread has done so before; false if there were too
+    /// few.
+    #[inline(never)]
+    fn fill_from_tiers(&self, ids: &mut [Id]) -> Result<bool, IdError> {
+        let shared = &self.shared;
+        shared.check_open_to_wait()?;
+        Ok(shared.at_station(|hand, station| {
+            let mut scratch = std::mem::take(&mut station.scratch);
+            let whole = shared.gather_whole(ids.len() as u32, &mut scratch, hand, station).is_ok();
+            if whole {
+                write_runs(ids, scratch.drain(..));
+            } else {
+                shared.returns.give(scratch.drain(..));
+            }
+            station.scratch = scratch;
+            whole
+        }))
+    }
+
+    /// What the registry was created with.
+    #[must_use]
+    pub fn genesis(&self) -> Genesis {
+        self.shared.genesis
+    }
+
+    /// The layout of all its ids.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.shared.layout
+    }
+
+    /// The registry, for people: `local ./xuid-data`.
+    #[must_use]
+    pub fn registry(&self) -> &str {
+        &self.shared.registry
+    }
+
+    /// No id is older than this when it leaves window, queue or spill.
+    #[must_use]
+    pub fn max_age(&self) -> Duration {
+        self.shared.settings.max_age
+    }
+
+    /// Workers held now; none in a forked child.
+    #[must_use]
+    pub fn workers(&self) -> Vec<u32> {
+        if self.shared.epoch.forked() {
+            return Vec::new();
+        }
+        lock(&self.shared.gate).minter.lanes.iter().map(|lane| lane.worker).collect()
+    }
+
+    /// Counters and gauges; all zero in a forked child, whose parent has them.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        report::stats(&self.shared)
+    }
+
+    /// Counts what this thread was issued so far. A call that finds its ids in the thread's run counts nothing: what it
+    /// returned is counted when the thread has used up its run, at its first call after a second, at its end, and here. A
+    /// thread that stops calling and lives on calls this where figures shall be exact without waiting for its end. It costs
+    /// some nanoseconds, and the rest of the run stays in hand, if it is not void.
+    ///
+    /// A [`Handle`] counts by itself: see [`Handle::publish`].
+    pub fn publish(&self) {
+        let epoch = self.epoch.load();
+        // In a forked child the figures are the parent's.
+        if epoch != 0 {
+            publish(self.shared.number, epoch);
+        }
+    }
+
+    /// Whether it can serve, and what is wrong.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        status::status(&self.shared)
+    }
+
+    /// How long ago the background producer began its last turn. It turns once a second at least: several seconds mean
+    /// that it stands still, in the disk or in a subscriber of the log, or that it gets no processor. Then calls
+    /// live on what is in memory, and after that wait in vain. Takes no lock. Zero after the clean stop, and in a
+    /// forked child.
+    #[must_use]
+    pub fn producer_silent(&self) -> Duration {
+        let shared = &self.shared;
+        if shared.epoch.forked() {
+            return Duration::ZERO;
+        }
+        // Before the clock is read: a turn in between is no time before the one that is known.
+        let turned = shared.turned.value();
+        Duration::from_nanos(shared.clock.read().boot.saturating_sub(turned))
+    }
+
+    /// The clean stop: refuses every caller, puts what is unspent into the spill, syncs it, and hands the rest of
+    /// the window back. Blocks until that is done; further calls do nothing. Dropping the last clone does the same.
+    #[expect(
+        clippy::must_use_candidate,
+        reason = "it is called for its effect; the figures are a by-product"
+    )]
+    pub fn shutdown(&self) -> Stats {
+        self.inner.shutdown();
+        self.publish();
+        self.stats()
+    }
+}

@@ -1,0 +1,10 @@
+//! What callers see: how an engine is built, what it answers, and what it tells about itself.
+
+pub(crate) mod build_error;
+pub(crate) mod builder;
+pub(crate) mod data_dir;
+pub(crate) mod engine;
+pub(crate) mod handle;
+pub(crate) mod pending;
+pub(crate) mod report;
+pub(crate) mod status;

@@ -1,0 +1,95 @@
+//! Ids that are being waited for, as a future.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use xuid_id::Order;
+
+use crate::id::error::IdError;
+use crate::id::run::Run;
+use crate::mint::ticket::Ticket;
+use crate::shared::Shared;
+
+/// Ids that are being waited for: a future that needs no runtime. See [`Engine::request`](crate::Engine::request).
+///
+/// Dropping it gives back what was gathered.
+#[must_use = "ids come only to a future that is polled"]
+pub struct Pending {
+    shared: Arc<Shared>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Not yet polled.
+    New {
+        count: u32,
+        order: Order,
+        wait: Duration,
+    },
+    Waiting(Arc<Ticket>),
+    Over,
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pending").finish_non_exhaustive()
+    }
+}
+
+impl Pending {
+    pub(crate) fn new(shared: Arc<Shared>, count: u32, order: Order, wait: Duration) -> Self {
+        Self { shared, stage: Stage::New { count, order, wait } }
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<Vec<Run>, IdError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // What the ticket holds is the parent's.
+        if self.shared.epoch.forked() {
+            return Poll::Ready(Err(IdError::FORKED));
+        }
+        if let Stage::New { count, order, wait } = self.stage {
+            match self.shared.take_or_wait(count, order, wait) {
+                Ok(Ok(runs)) => {
+                    self.stage = Stage::Over;
+                    return Poll::Ready(Ok(runs));
+                }
+                Ok(Err(ticket)) => self.stage = Stage::Waiting(ticket),
+                Err(error) => {
+                    self.stage = Stage::Over;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        let Stage::Waiting(ticket) = &self.stage else {
+            return Poll::Ready(Err(IdError::SHUTTING_DOWN));
+        };
+        let polled = ticket.poll(context.waker());
+        if let Poll::Ready(result) = &polled {
+            self.shared.count_outcome(ticket, result);
+            self.stage = Stage::Over;
+            if result.is_ok() {
+                crash_point!(TicketAnswered);
+            }
+        }
+        polled
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Stage::Waiting(ticket) = &self.stage
+            && !self.shared.epoch.forked()
+        {
+            let back = ticket.cancel();
+            if !back.is_empty() {
+                self.shared.give_back(back);
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Gathers an engine's figures.
+
+use std::time::Duration;
+
+use crate::background::log_once::days_left;
+use crate::mint::gate::Gate;
+use crate::mint::minter::Now;
+use crate::shared::Shared;
+use crate::stats::counters::ThreadTotals;
+use crate::stats::published::{Gauges, UpkeepTally};
+use crate::stats::{ClockStats, Held, SpillStats, Stats, Wasted, Windows};
+use crate::sys::atomics::lock;
+
+/// All of them, read against the stream: what was issued first, what was minted last. An id that moves on meanwhile may be
+/// seen in two places or in none, but never among those that are gone without being among those that came.
+pub(super) fn stats(shared: &Shared) -> Stats {
+    // Any of the locks below may have been taken by a thread that a child does not have.
+    if shared.epoch.forked() {
+        return Stats::default();
+    }
+    let counters = &shared.counters;
+    let threads = counters.totals();
+    let served = counters.served(&threads);
+    let held = held(shared, &threads);
+    // A copy: neither waits for the other's lock.
+    let gauges = lock(&shared.gauges).clone();
+    let at_gate = AtGate::of(shared);
+    let AtGate { minted, expired, aside, waiting, .. } = at_gate;
+    let (reserved, registrar_panics, registry) = {
+        let tally = lock(&shared.tally);
+        (tally.reserved, tally.panics, tally.stats(at_gate.boot))
+    };
+    let reserve = &gauges.reserve;
+    Stats {
+        minted,
+        replayed: reserve.replayed,
+        issued: served.total(),
+        spilled: reserve.spilled,
+        wasted: Wasted {
+            thread: threads.wasted,
+            expired: reserve.expired + expired,
+            trimmed: reserve.trimmed,
+            spill: reserve.wasted_spill + shared.returns.wasted(),
+            grant: reserve.wasted_grant,
+            step: reserve.wasted_step,
+            panic: reserve.wasted_panic,
+        },
+        held: Held { reserve: gauges.held + aside + held.reserve, ..held },
+        served,
+        refused: counters.refused(),
+        spill: spill(&gauges, shared),
+        clock: at_gate.clock(&gauges.upkeep),
+        windows: at_gate.windows(reserved, &gauges.upkeep),
+        registry,
+        refills: shared.refills.value(),
+        waiting,
+        panics: shared.panics.value() + registrar_panics,
+    }
+}
+
+/// What callers and producer hold between them, and what is on its way back.
+fn held(shared: &Shared, threads: &ThreadTotals) -> Held {
+    let counters = &shared.counters;
+    let out_of_tickets = counters.tickets_out.value();
+    let out_of_queue = counters.queue_out.value() + threads.queue;
+    Held {
+        threads: threads.in_hand() + counters.tickets_in.value().saturating_sub(out_of_tickets),
+        queue: counters.queue_in.value().saturating_sub(out_of_queue),
+        ring: shared.ring.ids(),
+        reserve: shared.returns.held(),
+    }
+}
+
+fn spill(gauges: &Gauges, shared: &Shared) -> SpillStats {
+    let reserve = &gauges.reserve;
+    SpillStats {
+        active: gauges.spill_active,
+        why_not: gauges.why_not.clone(),
+        extents: gauges.stock.extents,
+        ids: gauges.stock.ids,
+        inherited: shared.inherited,
+        granted: reserve.granted_extents,
+        damaged: reserve.damaged,
+        overwritten: reserve.overwritten,
+        refused: reserve.refused + shared.refused_spills,
+        failures: reserve.failures,
+    }
+}
+
+/// What is read under the gate's lock.
+struct AtGate {
+    minted: u64,
+    expired: u64,
+    aside: u64,
+    waiting: u64,
+    boot: u64,
+    clock: ClockStats,
+    /// Workers, and ticks to the ends of their windows in milliseconds.
+    held: Vec<(u32, u64)>,
+}
+
+impl AtGate {
+    fn of(shared: &Shared) -> Self {
+        let mut gate = lock(&shared.gate);
+        let now = shared.instant(&mut gate);
+        let layout = &shared.layout;
+        let course = gate.minter.course();
+        let clock = ClockStats {
+            verdict: course.verdict,
+            entered: course.entered,
+            lead_us: course.verdict.lead() / 1_000,
+            days_left: days_left(layout, now.ns),
+            ..ClockStats::default()
+        };
+        Self {
+            minted: gate.minter.minted,
+            expired: gate.minter.expired,
+            aside: gate.minter.aside_ids(),
+            waiting: gate.waiting() as u64,
+            boot: now.reading.boot,
+            clock,
+            held: windows_left(shared, &gate, &now),
+        }
+    }
+
+    fn clock(&self, upkeep: &UpkeepTally) -> ClockStats {
+        ClockStats {
+            rollbacks: upkeep.rollbacks,
+            jumps: upkeep.jumps,
+            behind_registry_ms: upkeep.behind_registry_ns / 1_000_000,
+            ..self.clock
+        }
+    }
+
+    fn windows(self, reserved: u64, upkeep: &UpkeepTally) -> Windows {
+        Windows {
+            left_ms: self.held.iter().map(|(_, left)| *left).min().unwrap_or(0),
+            held: self.held,
+            reserved,
+            switches: upkeep.switches,
+            switched: upkeep.switched,
+        }
+    }
+}
+
+fn windows_left(shared: &Shared, gate: &Gate, now: &Now) -> Vec<(u32, u64)> {
+    let layout = &shared.layout;
+    let left = |end: Option<u64>| {
+        let ns = end.map_or(0, |end| layout.tick_to_ns(end).saturating_sub(now.ns));
+        Duration::from_nanos(ns).as_millis() as u64
+    };
+    gate.minter.lanes.iter().map(|lane| (lane.worker, left(lane.end()))).collect()
+}

@@ -1,0 +1,182 @@
+//! Whether an engine can serve, and what is wrong, in sentences: what happened, what it means for callers, and what
+//! to do about it.
+
+use std::time::Duration;
+
+use crate::background::log_once::{FEW_DAYS, days_left};
+use crate::clock::{Verdict, nanos, utc};
+use crate::mint::gate::Trouble;
+use crate::mint::minter::Now;
+use crate::registry::ContactState;
+use crate::shared::Shared;
+use crate::stats::{RegistryStats, Status};
+use crate::sys::atomics::lock;
+
+/// What the gate knows, so that nothing is written down under its lock.
+struct View {
+    now: Now,
+    closed: bool,
+    trouble: Option<Trouble>,
+    /// The tick after the last one reserved, if that is not past.
+    end: Option<u64>,
+}
+
+impl View {
+    fn of(shared: &Shared) -> Self {
+        let mut gate = lock(&shared.gate);
+        let now = shared.instant(&mut gate);
+        let end = gate.minter.lanes.iter().filter_map(crate::mint::worker::Lane::end).max();
+        let end = end.filter(|end| now.tick.is_some_and(|tick| *end > tick));
+        Self { now, closed: gate.closed || shared.is_closed(), trouble: gate.trouble.clone(), end }
+    }
+}
+
+pub(crate) fn status(shared: &Shared) -> Status {
+    // Before any lock: a thread that a child does not have may have held it.
+    if shared.epoch.forked() {
+        let note = "this process was forked from the engine's, which has its threads and its ids: build another engine here";
+        return Status { ready: false, notes: vec![note.to_owned()] };
+    }
+    let view = View::of(shared);
+    let registry = lock(&shared.tally).stats(view.now.reading.boot);
+    let mut status = Status { ready: true, notes: Vec::new() };
+    if view.closed {
+        status.ready = false;
+        status
+            .notes
+            .push("the engine is shutting down and refuses every call: ask another server".to_owned());
+        return status;
+    }
+    clock(shared, &view, &mut status);
+    windows(shared, &view, &registry, &mut status);
+    standing(shared, &view, &mut status);
+    status
+}
+
+/// The supervisor's verdict, and what the layout can say.
+fn clock(shared: &Shared, view: &View, status: &mut Status) {
+    let now = &view.now;
+    let notes = &mut status.notes;
+    match now.seen.verdict {
+        Verdict::Behind { lead } => {
+            status.ready = false;
+            let (behind, until, shown) =
+                (for_people(lead), utc(now.ns / 1_000_000), utc(now.ns.saturating_sub(lead) / 1_000_000));
+            let instead = match shared.settings.pinned {
+                Some(worker) => format!("it may use worker {worker} only, so"),
+                None => "no other worker was free at the clock's time yet, and".to_owned(),
+            };
+            notes.push(format!(
+                "the clock says {shown}, {behind} behind what ids were stamped with: {instead} nothing new is minted \
+                 before {until}; calls of any age are served from what is in memory, others are refused with the time to \
+                 wait; set the clock right"
+            ));
+            return;
+        }
+        Verdict::Ahead { by } => notes.push(format!(
+            "the wall clock is {} ahead of what boot time or the registry's clock explains and is not followed: ids \
+             are stamped by boot time; it is believed when the registry's clock agrees or, without one, after a \
+             minute; check the clock",
+            for_people(by)
+        )),
+        Verdict::Stand { lead } => notes.push(format!(
+            "the wall clock went back by {}: ids get the last timestamp until it is reached; calls for fresh or \
+             ordered ids may wait that long",
+            for_people(lead)
+        )),
+        Verdict::CatchUp { lead } => notes.push(format!(
+            "the wall clock went back: timestamps are {} ahead of it, which is worn off at a tenth of the pace; calls \
+             are served as ever",
+            for_people(lead)
+        )),
+        Verdict::Steady => {}
+    }
+    if now.tick.is_none() {
+        status.ready = false;
+        let (layout, shown) = (&shared.layout, utc(now.ns / 1_000_000));
+        let (first, last) = (utc(layout.epoch_ms()), utc(layout.tick_to_ms(layout.last_tick())));
+        notes.push(format!(
+            "the clock says {shown}, and the layout's time bits reach from {first} to {last}: every call is refused; \
+             set the clock right, or use a layout whose time has not run out"
+        ));
+    }
+}
+
+/// What is reserved, and whether more can be.
+fn windows(shared: &Shared, view: &View, registry: &RegistryStats, status: &mut Status) {
+    let until = view.end.map(|end| {
+        let left = shared.layout.tick_to_ns(end).saturating_sub(view.now.ns);
+        format!("{} ({} from now)", utc(shared.layout.tick_to_ms(end)), for_people(left))
+    });
+    let meaning = match &until {
+        Some(until) => format!("the windows that are held last until {until}, and calls are served as ever until then"),
+        None => "no window is held: calls of any age are served from what is in memory, all others are refused with \
+                 the time to come back"
+            .to_owned(),
+    };
+    let unready = until.is_none();
+    let note = match (&registry.problem, &view.trouble) {
+        (Some(why), _) => {
+            let away = for_people(nanos(registry.away));
+            let what = match registry.state {
+                ContactState::Refused => format!("the registry has refused this process for {away} ({why})"),
+                ContactState::Expired => {
+                    format!("the session with the registry ended, and for {away} there is no other ({why})")
+                }
+                _ => format!("the registry has not answered for {away} ({why})"),
+            };
+            Some(format!("{what}; {meaning}; see to the registry"))
+        }
+        (None, Some(Trouble::NoWindow { why })) => Some(format!(
+            "the last window was not granted ({why}) and is tried again every second; {meaning}"
+        )),
+        (None, Some(Trouble::WindowLost)) => Some(format!(
+            "a worker was lost, since its record is another process's now or cannot be read (the log says which), and \
+             another one is being taken; {meaning}; where it happens often, look for processes that stand still for \
+             long, or for one --worker given twice"
+        )),
+        (None, _) if unready && view.now.tick.is_some() && !is_behind(view) => Some(meaning),
+        (None, _) => None,
+    };
+    status.ready &= !unready;
+    status.notes.extend(note);
+}
+
+fn is_behind(view: &View) -> bool {
+    matches!(view.now.seen.verdict, Verdict::Behind { .. })
+}
+
+/// What is wrong for longer, and keeps nobody from being served.
+fn standing(shared: &Shared, view: &View, status: &mut Status) {
+    let gauges = lock(&shared.gauges);
+    let behind = gauges.upkeep.behind_registry_ns;
+    if behind > nanos(shared.settings.max_forward) {
+        status.notes.push(format!(
+            "the wall clock was {} behind the registry's: ids are stamped too early, and are as unique as ever; \
+             check both clocks",
+            for_people(behind)
+        ));
+    }
+    let days = days_left(&shared.layout, view.now.ns);
+    if days < FEW_DAYS && view.now.tick.is_some() {
+        status.notes.push(format!(
+            "the layout's time bits run out in {days} days, and every call is refused from then on: plan for another \
+             layout, or a later epoch"
+        ));
+    }
+    if let Some(why) = &gauges.why_not {
+        status.notes.push(format!(
+            "running without a spill ({why}): ids that are not used end with the process, and calls are served as ever"
+        ));
+    }
+}
+
+/// A time of nanoseconds, as exact as somebody who reads it needs.
+fn for_people(ns: u64) -> String {
+    let time = Duration::from_nanos(ns);
+    match time.as_millis() {
+        ..1_000 => format!("{} ms", time.as_millis()),
+        1_000..600_000 => format!("{}.{} s", time.as_secs(), time.subsec_millis() / 100),
+        _ => format!("{} min", time.as_secs() / 60),
+    }
+}

@@ -1,0 +1,559 @@
+//! The background producer: one thread that serves who waits, refills, tops up, turns over, spills, and asks the
+//! registrar for windows and grants. [`Producer::turn`] does one round without a thread, for whoever drives the
+//! engine by hand.
+//!
+//! # Invariants
+//! - I1 everything it sweeps, cuts or is given back is in exactly one of: ring, queue, a ticket, the reserve (U3);
+//! - I2 once a second of boot time it voids threads' runs and turns ring and queue over, so that nothing there is
+//!   older than two seconds of its own time (U7);
+//! - I3 it sleeps until something is due: an idle second costs one turn.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::task::Waker;
+use std::time::Duration;
+
+use xuid_spill::Extent;
+
+use crate::background::ledger::Ledger;
+use crate::background::registry_thread::{Done, Job};
+use crate::background::windows::Upkeep;
+use crate::clock::{SECOND, Verdict};
+use crate::id::run::Run;
+use crate::mint::gate::{Gate, Service, Trouble};
+use crate::mint::minter::Now;
+use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK, SLOTS};
+use crate::shared::Shared;
+use crate::stats::counters::Tier;
+use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
+use crate::sys::guards::Guard;
+use crate::tiers::reserve::Reserve;
+use crate::tiers::ring::PARTITIONS;
+
+/// A burst counts as one for this long after somebody last had to wait.
+const BURST: u64 = 50_000_000;
+
+/// So long a stop waits for a grant that is under way: ten times what a registry takes that is well, and a fifth of what
+/// the server lets its callers drain.
+const GRANT_WAIT: u64 = SECOND;
+
+/// The producer.
+pub(crate) struct Producer {
+    shared: Arc<Shared>,
+    pub(crate) reserve: Reserve,
+    jobs: Sender<Job>,
+    done: Receiver<Done>,
+    upkeep: Upkeep,
+    ledger: Ledger,
+    next_turnover: u64,
+    burst_until: u64,
+}
+
+impl Producer {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        reserve: Reserve,
+        jobs: Sender<Job>,
+        done: Receiver<Done>,
+        upkeep: Upkeep,
+    ) -> Self {
+        let boot = shared.clock.read().boot;
+        let ledger = Ledger::default();
+        Self { shared, reserve, jobs, done, upkeep, ledger, next_turnover: boot + SECOND, burst_until: 0 }
+    }
+
+    /// Turns until the engine closes, then does the clean stop.
+    pub(crate) fn run(&mut self) {
+        self.shared.producer.adopt_current();
+        while !self.shared.is_closed() {
+            // A line may take as long as its subscriber likes: the pause is of before it.
+            let (pause, unsaid) = deferred_log::collect(|| self.turn_whatever_happens());
+            unsaid.say();
+            if !pause.is_zero() {
+                self.shared.producer.wait(pause);
+            }
+        }
+        deferred_log::collected(|| self.stop());
+        self.shared.turned.set(u64::MAX);
+    }
+
+    /// The clean stop, with what is still on its way.
+    fn stop(&mut self) {
+        // A panic over an answer costs what that brought, and not the stop.
+        for step in [Self::await_grant, Self::collect] {
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| step(self))).is_err() {
+                deferred_log::log(|| {
+                    tracing::error!(
+                        "the producer panicked over an answer at its stop; ids of it may be wasted"
+                    );
+                });
+                self.shared.panics.add(1);
+                self.count_lost();
+            }
+        }
+        self.finish();
+    }
+
+    /// A grant that is under way moves the spill's mark whether anybody waits for it or not: nobody else would ever find
+    /// what lies below.
+    fn await_grant(&mut self) {
+        self.await_grant_by(|done, left| done.recv_timeout(left).ok());
+    }
+
+    /// Whoever drives the engine by hand says how the registrar's next answer comes within what is left of the wait: no
+    /// other thread sends it.
+    pub(crate) fn await_grant_by(&mut self, mut next: impl FnMut(&Receiver<Done>, Duration) -> Option<Done>) {
+        let until = self.shared.clock.read().boot + GRANT_WAIT;
+        if self.reserve.is_granting() {
+            // Callers need not wait for it.
+            let service = lock(&self.shared.gate).close();
+            let woken = self.account(service);
+            wake(woken);
+        }
+        while self.reserve.is_granting() {
+            let left = until.saturating_sub(self.shared.clock.read().boot);
+            let Some(done) = next(&self.done, Duration::from_nanos(left)) else {
+                deferred_log::log(|| {
+                    tracing::warn!("the registry has not answered a grant: its ids are lost if it was made");
+                });
+                return;
+            };
+            self.take_in(vec![done], until - GRANT_WAIT);
+        }
+    }
+
+    /// One round. A panic in it is a defect; it must not end the refills of everybody. What the turn had in its hands is
+    /// lost, not repeated: every move takes before it gives.
+    pub(crate) fn turn_whatever_happens(&mut self) -> Duration {
+        let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.turn()));
+        turn.unwrap_or_else(|_| {
+            deferred_log::log(|| {
+                tracing::error!("the producer panicked and goes on; ids it held may be wasted")
+            });
+            self.shared.panics.add(1);
+            self.stumbled()
+        })
+    }
+
+    /// After a panic in a turn: who had asked may ask again, and what the turn counted, and lost, is told. Returns when to
+    /// go on.
+    pub(crate) fn stumbled(&mut self) -> Duration {
+        self.count_lost();
+        self.publish();
+        if !Guard::PanicAnswers.is_out() {
+            (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
+        }
+        Duration::from_millis(10)
+    }
+
+    /// One round. Returns how long nothing is due.
+    pub(crate) fn turn(&mut self) -> Duration {
+        let shared = self.shared.clone();
+        self.collect();
+        let mut gate = lock(&shared.gate);
+        let now = gate.minter.now();
+        let steps = gate.minter.take_steps();
+        if steps.jumps > 0 {
+            self.void(&mut gate);
+        }
+        self.upkeep.watch(&mut gate, &now, steps, &self.jobs);
+        gate.coming = self.upkeep.is_asking(&gate);
+        for run in self.ledger.returned(shared.returns.take()) {
+            self.reserve.hand.push_run(run);
+        }
+        let mut woken = Vec::new();
+        if shared.take_starved() || gate.waiting() > 0 {
+            self.burst_until = now.reading.boot + BURST;
+        }
+        if gate.waiting() > 0 {
+            let service = self.serve(&mut gate, &now);
+            woken = self.account(service);
+        }
+        let waiting = gate.waiting() > 0;
+        let turnover = now.reading.boot >= self.next_turnover;
+        // Nothing new comes: what is swept into the file now would need a grant to come back, and a registry that is away
+        // grants none.
+        let landless = !gate.holds_window(&now) || matches!(gate.trouble, Some(Trouble::Behind { .. }));
+        let asked = (0..PARTITIONS).any(|partition| shared.ring.is_asked(partition));
+        let fresh = if turnover || (asked && !waiting) { gate.minter.elapsed(&now) } else { Vec::new() };
+        drop(gate);
+        // Not under the lock: whoever is woken may call the engine at once.
+        wake(woken);
+
+        let tick = now.tick.unwrap_or(0);
+        let burst = now.reading.boot < self.burst_until;
+        if turnover {
+            self.next_turnover = now.reading.boot + SECOND;
+            self.turn_over(fresh, tick, burst || landless);
+        } else {
+            for extent in fresh {
+                self.reserve.hand.push(extent);
+            }
+        }
+        if !waiting || burst {
+            self.refill(tick, burst, turnover);
+        }
+        if let Some(request) = self.reserve.plan_grant(tick, now.reading.boot, burst) {
+            self.send(Job::Grant(request));
+        }
+        self.publish();
+        self.check_ledger();
+        self.pause(&now, waiting)
+    }
+
+    fn send(&self, job: Job) {
+        // The registrar ends only after this sender is gone.
+        let sent = self.jobs.send(job);
+        debug_assert!(sent.is_ok() || self.shared.is_closed());
+    }
+
+    /// Takes in what the registrar has done: what every turn begins with.
+    pub(crate) fn collect(&mut self) {
+        // Before they are taken: whatever may panic comes first.
+        let boot = self.shared.clock.read().boot;
+        self.shared.turned.set(boot);
+        let answers: Vec<Done> = self.done.try_iter().collect();
+        if !answers.is_empty() {
+            self.take_in(answers, boot);
+        }
+    }
+
+    fn take_in(&mut self, answers: Vec<Done>, boot: u64) {
+        {
+            // Before anything is done with them: a panic over one costs what it brought, and must not leave this thread
+            // waiting for ever for answers that it had.
+            let mut gate = lock(&self.shared.gate);
+            for done in &answers {
+                self.upkeep.heard(done, &mut gate);
+            }
+        }
+        let mut others = Vec::new();
+        let replayed = self.reserve.tally.replayed;
+        for done in answers {
+            match done {
+                // This reads the spill, and so comes before the lock.
+                Done::Granted { from, result } => self.reserve.granted(from, result, boot),
+                other => others.push(other),
+            }
+        }
+        if self.reserve.tally.replayed > replayed {
+            // Before anybody can have them: what is issued was seen to come.
+            self.publish();
+        }
+        let mut gate = lock(&self.shared.gate);
+        for done in others {
+            let past = self.upkeep.take_in(done, &mut gate, &self.jobs);
+            self.reserve.keep(past);
+        }
+    }
+
+    /// Gives ids to those who wait: fresh land first, then the reserve.
+    fn serve(&mut self, gate: &mut Gate, now: &Now) -> Service {
+        let (shared, reserve, ledger) = (&self.shared, &mut self.reserve, &self.ledger);
+        let stride = shared.layout.stride();
+        let tick = now.tick.unwrap_or(0);
+        let mut unswept = 0..PARTITIONS;
+        gate.serve(now, &shared.counters.tickets_in, |minter, most| {
+            loop {
+                if let Some(run) = reserve.hand.take(most, stride) {
+                    return Some((ledger.to_ticket(run), Tier::Queue));
+                }
+                if let Some(block) = shared.pop_queue() {
+                    reserve.hand.push_run(block.into_run());
+                } else if let Some(run) = minter.any(now, most) {
+                    return Some((run, Tier::Minter));
+                } else if let Some(partition) = unswept.next() {
+                    // Blocks may lie where the walks of those who wait do not lead.
+                    ledger.sweep(&shared.ring, partition, |run| reserve.hand.push_run(run));
+                } else {
+                    return Some((ledger.to_ticket(reserve.run(tick, most)?), Tier::Reserve));
+                }
+            }
+        })
+    }
+
+    /// Counts what a service did and takes back what came of it. Returns who is to be woken.
+    fn account(&mut self, service: Service) -> Vec<Waker> {
+        self.shared.counters.tickets_out.add(service.out);
+        self.ledger.from_tickets.add(service.out);
+        for run in service.back {
+            self.reserve.hand.push_run(run);
+        }
+        service.woken
+    }
+
+    /// Once a second: what is older than a second makes way for what is fresh.
+    /// `keep`: what leaves ring and queue stays in memory.
+    fn turn_over(&mut self, fresh: Vec<Extent>, tick: u64, keep: bool) {
+        if !Guard::TurnOverVoids.is_out() {
+            self.shared.void_hands();
+        }
+        let layout = self.shared.layout;
+        let mut all: Vec<Extent> = fresh;
+        all.extend(self.reserve.hand.drain());
+        let mut sweep = |run: Run| all.push(run.into_extent());
+        while let Some(block) = self.shared.pop_queue() {
+            sweep(block.into_run());
+        }
+        for partition in 0..PARTITIONS {
+            self.ledger.sweep(&self.shared.ring, partition, &mut sweep);
+        }
+        // The newest second stays in memory, as far as the ring holds it.
+        let youngest = tick.saturating_sub(layout.ticks_in_ns(SECOND)) * layout.stride();
+        let mut room = CALM_IDS;
+        all.sort_unstable_by_key(|extent| std::cmp::Reverse(extent.first));
+        let (mut staying, mut leaving) = (Vec::new(), Vec::new());
+        for extent in all {
+            let (old, new) = split_newest(&extent, youngest, room, layout.stride());
+            leaving.extend(old);
+            if let Some(new) = new {
+                room -= new.ids();
+                staying.push(new);
+            }
+        }
+        staying.into_iter().rev().for_each(|extent| self.reserve.hand.push(extent));
+        crash_point!(TurnedOver);
+        if keep {
+            self.reserve.put_by(leaving);
+        } else {
+            // What earlier bursts put by survives a crash on disk only.
+            leaving.extend(self.reserve.take_put_by());
+            self.reserve.put_away(leaving);
+        }
+    }
+
+    /// Tops the queue up and refills the partitions that were asked for, or all of them.
+    fn refill(&mut self, tick: u64, burst: bool, all: bool) {
+        let shared = self.shared.clone();
+        let wanted: Vec<usize> =
+            (0..PARTITIONS).filter(|partition| all || shared.ring.is_asked(*partition)).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let at_hand = if burst { self.reserve.held() } else { self.reserve.hand.ids() };
+        let longest = block_len(at_hand + shared.queue.len() as u64 * CALM_BLOCK)
+            .min(shared.settings.tiers.longest_run);
+        self.top_up(tick, burst, longest);
+        for partition in wanted {
+            if !Guard::AnswerFirst.is_out() {
+                shared.ring.answer(partition);
+            }
+            let (reserve, ledger) = (&mut self.reserve, &self.ledger);
+            // In a burst past the queue, which then is there for those who find the ring empty: going through it, each
+            // block would meet them at both its ends.
+            let refilled = shared.ring.refill(partition, || {
+                let direct = if burst { reserve.block(tick, burst, longest) } else { None };
+                direct.or_else(|| shared.pop_queue()).map(|block| ledger.to_ring(block))
+            });
+            if Guard::AnswerFirst.is_out() {
+                shared.ring.answer(partition);
+            }
+            if let Some(block) = refilled.left_over {
+                ledger.from_ring.add(u64::from(block.len()));
+                reserve.hand.push_run(block.into_run());
+            }
+            if refilled.blocks > 0 {
+                shared.count_refill();
+            } else if refilled.dry {
+                // Nothing to give: stays asked for, so that nobody wakes this thread for it again.
+                shared.ring.ask_again(partition);
+            }
+            self.top_up(tick, burst, longest);
+        }
+    }
+
+    fn top_up(&mut self, tick: u64, burst: bool, longest: u32) {
+        let shared = &self.shared;
+        for _ in 0..shared.queue.room() {
+            let Some(block) = self.reserve.block(tick, burst, longest) else { return };
+            if let Err(block) = shared.push_queue(block) {
+                self.reserve.hand.push_run(block.into_run());
+                return;
+            }
+        }
+    }
+
+    /// Everything granted may be in use in another copy of this machine: it is dropped, and new land is taken.
+    fn void(&mut self, gate: &mut Gate) {
+        deferred_log::log(|| {
+            tracing::warn!(
+                "the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from a \
+                 snapshot"
+            );
+        });
+        if !Guard::LeapDropsHands.is_out() {
+            self.shared.void_hands();
+        }
+        let (reserve, ledger) = (&mut self.reserve, &self.ledger);
+        while !Guard::LeapDropsQueue.is_out()
+            && let Some(block) = self.shared.pop_queue()
+        {
+            reserve.hand.push_run(block.into_run());
+        }
+        for partition in (0..PARTITIONS).filter(|_| !Guard::LeapDropsRing.is_out()) {
+            ledger.sweep(&self.shared.ring, partition, |run| reserve.hand.push_run(run));
+        }
+        if !Guard::LeapDropsReturns.is_out() {
+            ledger
+                .returned(self.shared.returns.take())
+                .into_iter()
+                .for_each(|run| reserve.hand.push_run(run));
+        }
+        if !Guard::LeapDropsAside.is_out() {
+            gate.minter.take_aside().into_iter().for_each(|extent| reserve.hand.push(extent));
+        }
+        reserve.void();
+        self.upkeep.abandon(gate, &self.jobs);
+    }
+
+    /// How long nothing is due. A waiting caller is served at the next tick, or as soon as a refill is asked for.
+    fn pause(&self, now: &Now, waiting: bool) -> Duration {
+        let boot = now.reading.boot;
+        let mut due = self.next_turnover.min(self.upkeep.due(boot));
+        if waiting {
+            let layout = &self.shared.layout;
+            let stands = matches!(now.seen.verdict, Verdict::Stand { .. } | Verdict::Behind { .. });
+            // Where no tick comes, only deadlines do.
+            let next = now.tick.filter(|_| !stands).map_or(u64::MAX, |tick| layout.tick_to_ns(tick + 1));
+            // Not under 50 us, the cost of a wake-up; not over a millisecond, so that deadlines are kept.
+            due = due.min(boot + next.saturating_sub(now.ns).clamp(50_000, 1_000_000));
+        }
+        Duration::from_nanos(due.saturating_sub(boot))
+    }
+
+    pub(crate) fn publish(&self) {
+        let mut gauges = lock(&self.shared.gauges);
+        gauges.reserve.clone_from(&self.reserve.tally);
+        gauges.held = self.reserve.held();
+        gauges.stock = self.reserve.stock();
+        gauges.spill_active = self.reserve.has_spill();
+        gauges.why_not.clone_from(&self.reserve.why_not);
+        gauges.upkeep = self.upkeep.tally;
+    }
+
+    /// The clean stop, after the last turn: refuse, seal, sweep, append and sync, and only then hand back.
+    pub(crate) fn finish(&mut self) {
+        let shared = self.shared.clone();
+        self.collect();
+        let mut gate = lock(&shared.gate);
+        // After the collecting: a switch of worker moves the clock, and nothing is cut above it.
+        let now = gate.minter.now();
+        // As in a turn: what is held may be held by another copy of this machine too, so nothing of it is handed back.
+        if gate.minter.take_steps().jumps > 0 && !Guard::LeapAtStop.is_out() {
+            self.void(&mut gate);
+        }
+        let service = gate.close();
+        crash_point!(StopRefused);
+        let sealed = gate.minter.seal(&now);
+        crash_point!(StopSealed);
+        drop(gate);
+        let woken = self.account(service);
+        let mut pieces = sealed.extents;
+        let mut keep = |run: Run| pieces.push(run.into_extent());
+        self.ledger.returned(shared.returns.close()).into_iter().for_each(&mut keep);
+        while let Some(block) = shared.pop_queue() {
+            keep(block.into_run());
+        }
+        for partition in 0..PARTITIONS {
+            self.ledger.sweep(&shared.ring, partition, &mut keep);
+        }
+        // After the sweeps: whoever was quick enough to take a block since the close has one id of it.
+        if !Guard::StopVoidsAgain.is_out() {
+            shared.void_hands();
+        }
+        crash_point!(StopSwept);
+        self.reserve.seal(pieces, now.tick.unwrap_or(0));
+        crash_point!(StopSynced);
+        for (worker, from) in sealed.release {
+            self.send(Job::Release { worker, from });
+        }
+        self.publish();
+        self.check_ledger();
+        wake(woken);
+    }
+}
+
+/// Wakes everybody. A waker is anybody's code: one that panics must not keep the others asleep, or end this thread.
+impl Producer {
+    /// Ids that came into this thread's hands, did not go out of them, and are not there: 0, except after a panic.
+    fn missing(&self) -> u64 {
+        let Self { shared, ledger, reserve, .. } = self;
+        let (tally, counters) = (&reserve.tally, &shared.counters);
+        let passed = lock(&shared.gate).minter.passed;
+        let came = passed
+            + tally.replayed
+            + counters.queue_out.value()
+            + ledger.from_ring.value()
+            + ledger.from_returns.value()
+            + ledger.from_tickets.value();
+        let wasted =
+            tally.expired + tally.trimmed + tally.wasted_spill + tally.wasted_grant + tally.wasted_step;
+        let went = tally.spilled
+            + wasted
+            + tally.wasted_panic
+            + counters.queue_in.value()
+            + ledger.to_ring.value()
+            + ledger.to_tickets.value();
+        let there = went + reserve.held();
+        debug_assert!(came >= there, "{came} came, {went} went, {} are there", reserve.held());
+        came.saturating_sub(there)
+    }
+
+    /// Counts as waste what a turn had in its hands when it panicked.
+    fn count_lost(&mut self) {
+        self.reserve.tally.wasted_panic += self.missing();
+    }
+
+    /// I2 of the ledger.
+    fn check_ledger(&self) {
+        debug_assert_eq!(self.missing(), 0, "ids vanished in a turn");
+    }
+}
+
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake())).is_err() {
+            deferred_log::log(|| tracing::error!("a waker panicked"));
+        }
+    }
+}
+
+/// The length of blocks where so many ids are at hand: long, but so that all slots of the ring get one.
+fn block_len(at_hand: u64) -> u32 {
+    let share = (at_hand / SLOTS as u64).clamp(16, u64::from(LONGEST_BLOCK));
+    1 << share.ilog2()
+}
+
+/// Splits off the newest ticks of an extent: those that begin at `youngest` or later, as many as `room` ids hold.
+fn split_newest(extent: &Extent, youngest: u64, room: u64, stride: u64) -> (Option<Extent>, Option<Extent>) {
+    let too_old = youngest.saturating_sub(extent.first).div_ceil(stride).min(u64::from(extent.ticks)) as u32;
+    let fits = (room / u64::from(extent.len)).min(u64::from(extent.ticks - too_old)) as u32;
+    let older = extent.ticks - fits;
+    let old = (older > 0).then_some(Extent { ticks: older, ..*extent });
+    let first = extent.first + u64::from(older) * stride;
+    (old, (fits > 0).then_some(Extent { first, ticks: fits, ..*extent }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_ticks_that_fit_stay() {
+        let extent = Extent { first: 10, len: 4, ticks: 5 };
+        let older = |ticks| Some(Extent { ticks, ..extent });
+        let newer = |first, ticks| Some(Extent { first, len: 4, ticks });
+        assert_eq!(split_newest(&extent, 0, 9, 100), (older(3), newer(310, 2)));
+        assert_eq!(split_newest(&extent, 0, 3, 100), (Some(extent), None));
+        assert_eq!(split_newest(&extent, 0, 20, 100), (None, Some(extent)));
+        assert_eq!(split_newest(&extent, 200, 20, 100), (older(2), newer(210, 3)));
+        assert_eq!(split_newest(&extent, 411, 20, 100), (Some(extent), None));
+    }
+
+    #[test]
+    fn blocks_grow_with_supply() {
+        assert_eq!((block_len(0), block_len(1 << 20), block_len(CALM_IDS - 1)), (16, 256, 512));
+        assert_eq!((block_len(CALM_IDS), block_len(u64::MAX)), (1024, 4096));
+    }
+}

@@ -1,0 +1,277 @@
+//! The thread that talks to the registry, so that a slow one delays nobody else.
+//!
+//! The producer sends jobs and collects what was done at its next turn; [`Registrar::run`] does one job without
+//! a thread, for whoever drives the engine by hand.
+//!
+//! # Invariants
+//! - I1 the registry's time is handed on as of now, with a reading of ours from just after: an adaptor carries its last
+//!   sample on by boot time. While the registry does not answer it is not handed on;
+//! - I2 every job is answered, whatever becomes of it: a panic over one is a defect, of an adaptor or of ours, and must not
+//!   end the renewals of everybody. It costs what the job was to bring, which may have been stored: nobody is told, so
+//!   nobody issues from it, and what comes next reads the record again.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::clock::{Clock, Reading};
+use crate::registry::health::Tally;
+use crate::registry::ownership::{ExtendError, GrantError, GrantRequest, TakeError, Tenure, Window, Wish};
+use crate::stats::{Latency, Unknown};
+use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
+use crate::sys::wake::Wake;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
+
+/// A registry with a connection is looked after so often.
+const TEND: Duration = Duration::from_secs(1);
+
+/// What a job is answered with that had no end.
+const PANICKED: &str = "the thread that asks the registry panicked";
+
+/// Something to do.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Take a worker. The reach is carried through to the answer.
+    Take { wish: Wish, reach: u64, cause: Cause },
+    /// Extend a held worker's window.
+    Extend { worker: u32, start: u64, end: u64, reach: u64 },
+    /// Move a spill's mark.
+    Grant(GrantRequest),
+    /// Hand the rest of a window back.
+    Release { worker: u32, from: u64 },
+    /// Leave a worker.
+    Forget { worker: u32 },
+    /// Leave every worker and be somebody else from now on: another copy of this process may go on as the one it was.
+    Disown,
+    /// See whether the registry answers and what its clock shows, as every job does that asks it something.
+    Look,
+}
+
+impl Job {
+    /// The answer if a panic ends it.
+    fn unanswered(&self) -> Done {
+        let why = || PANICKED.to_owned();
+        match *self {
+            Self::Take { reach, cause, .. } => {
+                Done::Taken { result: Err(TakeError::InDoubt { why: why() }), reach, cause }
+            }
+            Self::Extend { worker, reach, .. } => {
+                Done::Extended { worker, result: Err(ExtendError::Later { why: why() }), reach }
+            }
+            Self::Grant(GrantRequest { from, .. }) => {
+                Done::Granted { from, result: Err(GrantError::Later { why: why() }) }
+            }
+            Self::Release { worker, .. } | Self::Forget { worker } => {
+                Done::Released { worker, problem: Some(why()) }
+            }
+            Self::Disown => Done::Disowned,
+            Self::Look => Done::Looked,
+        }
+    }
+}
+
+/// Why a worker is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// There are fewer than wanted.
+    Missing,
+    /// The clock went back behind the ones that are held.
+    Behind,
+}
+
+/// Something that was done.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Taken { result: Result<Window, TakeError>, reach: u64, cause: Cause },
+    Extended { worker: u32, result: Result<Window, ExtendError>, reach: u64 },
+    Granted { from: u64, result: Result<u64, GrantError> },
+    Released { worker: u32, problem: Option<String> },
+    Disowned,
+    Looked,
+}
+
+/// Where the time of a job is recorded.
+fn latency<'a>(tally: &'a mut Tally, done: &Done) -> Option<&'a mut Latency> {
+    match done {
+        Done::Taken { .. } => Some(&mut tally.claims),
+        Done::Extended { .. } => Some(&mut tally.renewals),
+        Done::Granted { .. } => Some(&mut tally.marks),
+        Done::Released { .. } | Done::Disowned | Done::Looked => None,
+    }
+}
+
+/// The registry's side of the engine.
+pub(crate) struct Registrar {
+    tenure: Tenure,
+    tally: Arc<Mutex<Tally>>,
+    clock: Arc<dyn Clock>,
+    /// The last sample of the registry's time.
+    time: Option<u64>,
+}
+
+impl Registrar {
+    pub(crate) fn new(tenure: Tenure, tally: Arc<Mutex<Tally>>, clock: Arc<dyn Clock>) -> Self {
+        Self { tenure, tally, clock, time: None }
+    }
+
+    /// Does one job, and answers it in any case (I2).
+    pub(crate) fn run_whatever_happens(&mut self, job: Job) -> Done {
+        self.unless_it_panics(job, |_| true)
+    }
+
+    /// As [`run_whatever_happens`](Self::run_whatever_happens) where `is_panic` says that the payload is one: a simulated
+    /// kill is none.
+    pub(crate) fn unless_it_panics(
+        &mut self,
+        job: Job,
+        is_panic: impl FnOnce(&(dyn Any + Send)) -> bool,
+    ) -> Done {
+        let unanswered = job.unanswered();
+        catch_unwind(AssertUnwindSafe(|| self.run(job))).unwrap_or_else(|payload| {
+            if !is_panic(&*payload) {
+                resume_unwind(payload);
+            }
+            self.stumbled(&unanswered);
+            let told = format!("{unanswered:?}");
+            deferred_log::log(move || {
+                tracing::error!(unanswered = %told, "{PANICKED}, and goes on; what it asked for may be wasted");
+            });
+            unanswered
+        })
+    }
+
+    fn stumbled(&mut self, unanswered: &Done) {
+        let boot = self.boot();
+        {
+            let tally = &mut *lock(&self.tally);
+            tally.panics += 1;
+            tally.seen.brought_nothing(boot, PANICKED);
+        }
+        self.tenure.stumbled();
+        if matches!(unanswered, Done::Disowned) {
+            // This one must be done, and what it must do comes first in it.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.tenure.disown()));
+        }
+    }
+
+    /// Boot time; 0 where even the clock panics.
+    fn boot(&self) -> u64 {
+        catch_unwind(AssertUnwindSafe(|| self.clock.read().boot)).unwrap_or(0)
+    }
+
+    /// Does one job.
+    pub(crate) fn run(&mut self, job: Job) -> Done {
+        let begun = self.clock.read();
+        let done = self.work(job);
+        let took = Duration::from_nanos(self.clock.read().boot.saturating_sub(begun.boot));
+        let time = self.sample();
+        let tally = &mut *lock(&self.tally);
+        if let Some(latency) = latency(tally, &done) {
+            latency.record(took);
+        }
+        let granted =
+            matches!(done, Done::Taken { result: Ok(_), .. } | Done::Extended { result: Ok(_), .. });
+        tally.reserved += u64::from(granted);
+        tally.conflicts = self.tenure.conflicts;
+        let (ours, not_ours) = (self.tenure.unknown_ours, self.tenure.unknown_theirs);
+        let doubt = self.tenure.unknown.saturating_sub(ours + not_ours);
+        tally.unknown = Unknown { ours, not_ours, doubt };
+        tally.time = time.or(tally.time);
+        done
+    }
+
+    fn work(&mut self, job: Job) -> Done {
+        match job {
+            Job::Take { wish, reach, cause } => Done::Taken { result: self.tenure.take(&wish), reach, cause },
+            Job::Extend { worker, start, end, reach } => {
+                Done::Extended { worker, result: self.tenure.extend(worker, start, end), reach }
+            }
+            Job::Grant(GrantRequest { spill, from, upto }) => {
+                Done::Granted { from, result: self.tenure.grant(spill, from, upto) }
+            }
+            Job::Release { worker, from } => {
+                let problem = self.tenure.release(worker, from).err().map(|error| error.to_string());
+                Done::Released { worker, problem }
+            }
+            Job::Forget { worker } => {
+                self.tenure.forget(worker);
+                Done::Released { worker, problem: None }
+            }
+            Job::Disown => {
+                self.tenure.disown();
+                Done::Disowned
+            }
+            Job::Look => {
+                self.tenure.look();
+                Done::Looked
+            }
+        }
+    }
+
+    /// What the registry's clock shows now, if that is news: what is reckoned on while the registry is away is none.
+    fn sample(&mut self) -> Option<(u64, Reading)> {
+        let time = self.tenure.time();
+        let away = lock(&self.tally).seen.absence().is_some();
+        let news = time.filter(|_| time != self.time && !away);
+        self.time = time;
+        news.map(|time| (time, self.clock.read()))
+    }
+
+    /// Looks after the connection. What waits for the registry is tried at once when it is back.
+    fn tend(&mut self, producer: &Wake) {
+        let before = lock(&self.tally).seen.is_disconnected();
+        self.tenure.tend();
+        if before && !lock(&self.tally).seen.is_disconnected() {
+            producer.wake();
+        }
+    }
+
+    fn tend_whatever_happens(&mut self, producer: &Wake) {
+        if catch_unwind(AssertUnwindSafe(|| self.tend(producer))).is_err() {
+            lock(&self.tally).panics += 1;
+            deferred_log::log(|| tracing::error!("{PANICKED} over its connection, and goes on"));
+        }
+    }
+
+    /// Does jobs until the sender is gone, then leaves the registry.
+    pub(crate) fn serve(mut self, jobs: &Receiver<Job>, done: &Sender<Done>, producer: &Wake) {
+        let tended = lock(&self.tally).seen.has_contact();
+        let mut looked = self.boot();
+        loop {
+            let job = if tended {
+                // Jobs that come faster than that must not keep it from being looked after.
+                let since = Duration::from_nanos(self.boot().saturating_sub(looked));
+                jobs.recv_timeout(TEND.saturating_sub(since))
+            } else {
+                // Nothing to look after: an idle engine costs this thread nothing.
+                jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match job {
+                Ok(job) => {
+                    let (answer, unsaid) = deferred_log::collect(|| self.run_whatever_happens(job));
+                    // In a clean stop nobody waits for the answers any more, and every release is done all the same.
+                    let _ = done.send(answer);
+                    producer.wake();
+                    unsaid.say();
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    deferred_log::collected(|| self.tend_whatever_happens(producer));
+                    looked = self.boot();
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        deferred_log::collected(|| self.close());
+    }
+
+    /// Leaves the registry.
+    pub(crate) fn close(&mut self) {
+        self.tenure.close();
+    }
+}

@@ -1,0 +1,140 @@
+//! Panics over jobs: of the registry's adaptor, after its write has landed, and of the clock, before anything was done.
+
+use std::sync::mpsc::channel;
+
+use xuid_id::Layout;
+use xuid_spill::SpillId;
+
+use super::*;
+use crate::registry::health::Watched;
+use crate::registry::memory::{Fault, MemoryRegistry};
+use crate::registry::ownership::Identity;
+use crate::registry::{ClusterId, Genesis, Registry, Token};
+use crate::testing::support::clock::{SimClock, Time};
+use crate::testing::support::faults::{Armed, Fuse, FusedClock};
+
+const SPILL: SpillId = SpillId::from_bytes([2; 16]);
+
+fn registrar() -> (Registrar, MemoryRegistry, Arc<Fuse>) {
+    let cluster = ClusterId::from_bytes([1; 16]);
+    let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 4 };
+    let registry = MemoryRegistry::new(genesis);
+    let (tally, time) = (Arc::<Mutex<Tally>>::default(), Time::new(0));
+    let fuse = Fuse::new(time.clone(), None);
+    fuse.set_working(true);
+    let clock = Arc::new(FusedClock { clock: SimClock::new(time, 1), fuse: fuse.clone() });
+    let watched = Watched::new(Box::new(registry.clone()), tally.clone(), clock.clone());
+    let mut tenure = Tenure::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
+    assert_eq!(tenure.mark(SPILL, true).unwrap(), 0);
+    (Registrar::new(tenure, tally, clock), registry, fuse)
+}
+
+fn take() -> Job {
+    let wish = Wish { now: 2_000, start: 2_000, end: 2_100, pinned: None, except: Vec::new() };
+    Job::Take { wish, reach: 100, cause: Cause::Missing }
+}
+
+fn extend(worker: u32, end: u64) -> Job {
+    Job::Extend { worker, start: 2_000, end, reach: 100 }
+}
+
+fn taken(done: Done) -> Result<Window, TakeError> {
+    let Done::Taken { result, reach: 100, cause: Cause::Missing } = done else { panic!("{done:?}") };
+    result
+}
+
+fn extended(done: Done) -> Result<Window, ExtendError> {
+    let Done::Extended { result, .. } = done else { panic!("{done:?}") };
+    result
+}
+
+#[test]
+fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nobody_twice() {
+    let (registrar, registry, _) = registrar();
+    let tally = registrar.tally.clone();
+    let (jobs, todo) = channel();
+    let (out, done) = channel();
+    let thread = std::thread::spawn(move || registrar.serve(&todo, &out, &Wake::default()));
+    let ask = |job, panics: bool| {
+        if panics {
+            registry.fail(Fault::LandsAndPanics);
+        }
+        jobs.send(job).unwrap();
+        let done = done.recv_timeout(Duration::from_mins(1)).expect("an answer");
+        let absence = lock(&tally).seen.absence();
+        assert_eq!(absence.is_some_and(|absence| absence.why == PANICKED), panics, "{done:?}");
+        done
+    };
+
+    assert!(matches!(taken(ask(take(), true)), Err(TakeError::InDoubt { .. })));
+    // The worker whose window landed is nobody's; this is another one.
+    let (worker, span) = taken(ask(take(), false)).unwrap().into_parts();
+    assert_eq!(span, 2_000..2_100);
+    assert_eq!(
+        (0..4).filter(|n| registry.clone().worker(*n).unwrap().record.reserved_until == 2_100).count(),
+        2
+    );
+
+    assert!(matches!(extended(ask(extend(worker, 2_200), true)), Err(ExtendError::Later { .. })));
+    let (_, span) = extended(ask(extend(worker, 2_300), false)).unwrap().into_parts();
+    assert_eq!(span, 2_100..2_200, "it landed, and was told to nobody before");
+    let (_, span) = extended(ask(extend(worker, 2_300), false)).unwrap().into_parts();
+    assert_eq!(span, 2_200..2_300);
+
+    let grant = |from, upto| Job::Grant(GrantRequest { spill: SPILL, from, upto });
+    let Done::Granted { from: 0, result: Err(GrantError::Later { .. }) } = ask(grant(0, 10), true) else {
+        panic!("granted")
+    };
+    let Done::Granted { result: Err(GrantError::Moved { granted_upto: 10 }), .. } = ask(grant(0, 10), false)
+    else {
+        panic!("the ten are lost: nobody knows who has them")
+    };
+    let Done::Granted { result: Ok(20), .. } = ask(grant(10, 20), false) else { panic!("not granted") };
+
+    let Done::Released { problem: Some(_), .. } = ask(Job::Release { worker, from: 2_250 }, true) else {
+        panic!("released")
+    };
+    let Done::Looked = ask(Job::Look, false) else { panic!("no answer") };
+    assert!(matches!(extended(ask(extend(worker, 2_400), false)), Err(ExtendError::Lost { .. })));
+    assert_eq!(lock(&tally).panics, 4);
+    drop(jobs);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_look_at_the_connection_that_panics_is_counted_and_not_the_last() {
+    let (mut registrar, registry, _) = registrar();
+    for panics in 1..3 {
+        registry.fail(Fault::LandsAndPanics);
+        registrar.tend_whatever_happens(&Wake::default());
+        assert_eq!(lock(&registrar.tally).panics, panics);
+    }
+    assert!(taken(registrar.run_whatever_happens(take())).is_ok());
+}
+
+#[test]
+fn a_renewal_that_panicked_is_one_in_doubt_until_it_is_known() {
+    let (mut registrar, registry, _) = registrar();
+    let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
+    let unknown = |registrar: &Registrar| lock(&registrar.tally).stats(0).unknown;
+    registry.fail(Fault::LandsAndPanics);
+    assert!(extended(registrar.run_whatever_happens(extend(worker, 2_200))).is_err());
+    registrar.run_whatever_happens(Job::Look);
+    assert_eq!(unknown(&registrar), Unknown { ours: 0, not_ours: 0, doubt: 1 });
+    assert!(extended(registrar.run_whatever_happens(extend(worker, 2_300))).is_ok());
+    assert_eq!(unknown(&registrar), Unknown { ours: 1, not_ours: 0, doubt: 0 });
+}
+
+#[test]
+fn a_process_that_may_have_a_copy_is_somebody_else_also_after_a_panic() {
+    let (mut registrar, mut registry, fuse) = registrar();
+    let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
+    let before = registry.worker(worker).unwrap().record.token;
+    for job in [Job::Look, Job::Forget { worker: 3 }, Job::Disown] {
+        fuse.arm(Some(Armed::NEXT_READING_PANICS));
+        registrar.run_whatever_happens(job);
+        assert!(!fuse.take_fallen().is_empty(), "it did panic");
+    }
+    let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
+    assert_ne!(registry.worker(worker).unwrap().record.token, before);
+}

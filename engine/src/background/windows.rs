@@ -1,0 +1,478 @@
+//! Keeping windows: renewing them at half, taking workers, leaving them when the clock goes back.
+//!
+//! On the producer's thread, under the gate's lock; it sends jobs to the registrar and waits for none.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use xuid_id::Layout;
+use xuid_spill::Extent;
+
+use crate::background::log_once::News;
+use crate::background::registry_thread::{Cause, Done, Job};
+use crate::background::retry::{Pace, RETRY, early};
+use crate::clock::{SECOND, Verdict, nanos};
+use crate::mint::gate::{Gate, Trouble};
+use crate::mint::minter::{Minter, Now, Steps};
+use crate::registry::health::Tally;
+use crate::registry::ownership::{ExtendError, TakeError, Window, Wish};
+use crate::settings::{FIRST_WINDOW, Settings};
+use crate::stats::published::UpkeepTally;
+use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
+use crate::sys::guards::Guard;
+
+#[cfg(test)]
+mod tests;
+
+/// The longest wait for a worker whose mark is ahead of the clock before looking again.
+const LOOK_AGAIN: u64 = SECOND;
+
+/// How it stands with the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Answers,
+    /// The last jobs were not answered.
+    Silent,
+    /// Its adaptor knows that there is no connection.
+    Disconnected,
+}
+
+/// The state of the windows' upkeep.
+pub(crate) struct Upkeep {
+    layout: Layout,
+    settings: Settings,
+    registrar: Arc<Mutex<Tally>>,
+    taking: bool,
+    /// Looks at the registry's clock that were not answered yet: one at a time.
+    looks: u32,
+    /// The worker that is being taken may be in use in another copy of this machine.
+    void_take: bool,
+    pace: Pace,
+    news: News,
+    /// How it stood with the registry at the last look.
+    standing: Standing,
+    /// The first tick at which a worker is free, as the registry said last; for those who are told to wait.
+    earliest: Option<u64>,
+    pub(crate) tally: UpkeepTally,
+    /// Boot time at which something is to be done, as `watch` found it.
+    due: u64,
+}
+
+impl Upkeep {
+    pub(crate) fn new(layout: Layout, settings: Settings, registrar: Arc<Mutex<Tally>>) -> Self {
+        Self {
+            layout,
+            settings,
+            registrar,
+            taking: false,
+            looks: 0,
+            void_take: false,
+            pace: Pace::default(),
+            news: News::default(),
+            standing: Standing::Answers,
+            earliest: None,
+            tally: UpkeepTally::default(),
+            due: 0,
+        }
+    }
+
+    fn ticks(&self, duration: Duration) -> u64 {
+        self.layout.ticks_in_ns(nanos(duration)).max(2)
+    }
+
+    pub(crate) fn first_reach(&self) -> u64 {
+        self.ticks(FIRST_WINDOW)
+    }
+
+    /// A wish for a worker whose window begins now, or earlier where a backfill is wanted.
+    pub(crate) fn wish(&self, tick: u64, except: Vec<u32>) -> Wish {
+        let backfill = self.layout.ticks_in_ns(nanos(self.settings.backfill));
+        let end = (tick + self.first_reach()).min(self.layout.last_tick());
+        Wish { now: tick, start: tick.saturating_sub(backfill), end, pinned: self.settings.pinned, except }
+    }
+
+    /// When something is due, in boot time.
+    pub(crate) fn due(&self, boot: u64) -> u64 {
+        self.due.max(boot)
+    }
+
+    /// Looks at clock and windows, and sends what is to be done.
+    pub(crate) fn watch(&mut self, gate: &mut Gate, now: &Now, steps: Steps, jobs: &Sender<Job>) {
+        self.tally.rollbacks += steps.rollbacks;
+        self.tally.jumps += steps.jumps;
+        let boot = now.reading.boot;
+        self.due = boot + SECOND;
+        self.news.clock(&gate.minter.course(), boot);
+        let away = self.look_at_registry(boot);
+        gate.minter.lanes.retain(|lane| !(lane.contested && lane.end().is_none()));
+        // Before the tick is asked for: a clock that comes back from beyond the last tick is behind, too.
+        if let Verdict::Behind { lead } = now.seen.verdict {
+            let believed_ns = now.seen.now.saturating_sub(lead);
+            let free = self.earliest.map(|tick| self.layout.tick_to_ns(tick).saturating_sub(believed_ns));
+            gate.trouble =
+                Some(Trouble::Behind { wait: free.map_or(lead, |free| free.max(RETRY).min(lead)) });
+            let believed = self.layout.tick_at_ns(believed_ns);
+            let believed = believed.filter(|tick| *tick <= self.layout.last_tick());
+            leave_spent(gate, now, believed, jobs);
+            let probing = away && gate.minter.lanes.iter().any(|lane| lane.renewing);
+            if !probing && self.may_take(boot, away) {
+                if let (Some(believed), None) = (believed, self.settings.pinned) {
+                    let except = held(gate);
+                    let wish = Wish { start: believed, ..self.wish(believed, except) };
+                    self.take(wish, Cause::Behind, jobs);
+                } else {
+                    self.look(boot, jobs);
+                }
+            }
+            return;
+        }
+        self.earliest = None;
+        if matches!(gate.trouble, Some(Trouble::Behind { .. })) {
+            gate.trouble = None;
+        }
+        let Some(tick) = now.tick else {
+            // Before the epoch no window can be asked for, either.
+            if self.may_take(boot, away) {
+                self.look(boot, jobs);
+            }
+            return;
+        };
+        self.news.time_left(&self.layout, now.ns, boot);
+        self.leave_the_future(gate, tick, jobs);
+        // A contested lane serves to its window's end, and has its successor by then.
+        let lasting = gate.minter.lanes.iter().filter(|lane| !lane.contested).count();
+        let take = lasting < self.settings.workers as usize && self.may_take(boot, away);
+        let mut ready = self.ready(gate, tick, boot, away);
+        if away {
+            // One job at a time, of whatever has waited longest.
+            let busy = self.taking || gate.minter.lanes.iter().any(|lane| lane.renewing);
+            ready.sort_unstable();
+            ready.truncate(usize::from(!busy));
+            if take && !busy && ready.first().is_none_or(|(turn, _)| *turn >= self.pace.take_turn()) {
+                ready.clear();
+                self.take_missing(gate, tick, jobs);
+            }
+        } else if take {
+            self.take_missing(gate, tick, jobs);
+        }
+        let most = self.ticks(self.settings.window_max);
+        for (_, at) in ready {
+            let lane = &mut gate.minter.lanes[at];
+            let reach = (lane.reach * 2).min(most);
+            let end = (tick + reach).min(self.layout.last_tick());
+            lane.renewing = jobs.send(Job::Extend { worker: lane.worker, start: tick, end, reach }).is_ok();
+        }
+    }
+
+    /// There is no window to ask for, and the registry's clock may yet show that the wall is right.
+    fn look(&mut self, boot: u64, jobs: &Sender<Job>) {
+        if self.looks == 0 {
+            self.looks += u32::from(jobs.send(Job::Look).is_ok());
+        }
+        self.pace.take_later(boot + LOOK_AGAIN);
+    }
+
+    /// Whether the registry is away. When its adaptor says that it is back, what failed is tried at once.
+    fn look_at_registry(&mut self, boot: u64) -> bool {
+        let tally = lock(&self.registrar);
+        let absence = tally.seen.absence();
+        let disconnected = tally.seen.is_disconnected();
+        drop(tally);
+        if self.standing == Standing::Disconnected && !disconnected {
+            self.pace.reset();
+        }
+        self.standing = match absence {
+            _ if disconnected => Standing::Disconnected,
+            Some(_) => Standing::Silent,
+            None => Standing::Answers,
+        };
+        self.news.registry(absence.as_ref(), boot);
+        absence.is_some()
+    }
+
+    /// The clock went back once more while a worker was being taken: a lane whose land begins beyond the clock is
+    /// handed back whole, and another worker is taken.
+    fn leave_the_future(&mut self, gate: &mut Gate, tick: u64, jobs: &Sender<Job>) {
+        let most = tick + self.ticks(self.settings.drift);
+        let before = gate.minter.lanes.len();
+        gate.minter.lanes.retain(|lane| {
+            let near = lane.tick() <= most || lane.contested;
+            if !near {
+                let _ = jobs.send(Job::Release { worker: lane.worker, from: lane.untouched() });
+            }
+            near
+        });
+        self.tally.switches.clock += u64::from(gate.minter.lanes.len() < before);
+    }
+
+    /// Whether a worker may be taken now; if not, when it is looked at again.
+    fn may_take(&mut self, boot: u64, away: bool) -> bool {
+        let at = self.pace.take_at(away);
+        if boot < at {
+            self.due = self.due.min(at);
+        }
+        !self.taking && boot >= at
+    }
+
+    /// Whether a window was asked for, of a registry that answered when it was asked last.
+    pub(crate) fn is_asking(&self, gate: &Gate) -> bool {
+        let renewing = || gate.minter.lanes.iter().any(|lane| lane.renewing);
+        self.standing == Standing::Answers && (self.taking || renewing())
+    }
+
+    fn take_missing(&mut self, gate: &Gate, tick: u64, jobs: &Sender<Job>) {
+        let wish = self.wish(tick, held(gate));
+        self.take(wish, Cause::Missing, jobs);
+    }
+
+    fn take(&mut self, wish: Wish, cause: Cause, jobs: &Sender<Job>) {
+        self.void_take = false;
+        self.taking = jobs.send(Job::Take { reach: wish.end - wish.now, wish, cause }).is_ok();
+    }
+
+    /// The lanes whose windows may be renewed now because less than half is left, and their turns.
+    fn ready(&mut self, gate: &Gate, tick: u64, boot: u64, away: bool) -> Vec<(u64, usize)> {
+        let mut ready = Vec::new();
+        for (at, lane) in gate.minter.lanes.iter().enumerate() {
+            if lane.contested || lane.renewing {
+                continue;
+            }
+            let end = lane.end().unwrap_or(0);
+            let left = end.saturating_sub(tick);
+            let wanted = lane.reach / 2 + early(lane.worker, end, lane.reach);
+            let not_before = self.pace.renew_at(lane.worker, away);
+            if left > wanted {
+                let ns = self.layout.tick_to_ns(left - wanted).saturating_sub(self.layout.tick_to_ns(0));
+                self.due = self.due.min(boot + ns);
+            } else if boot < not_before {
+                self.due = self.due.min(not_before);
+            } else {
+                ready.push((self.pace.turn(lane.worker), at));
+            }
+        }
+        ready
+    }
+
+    /// A job was answered: another one may be sent, whatever becomes of the answer.
+    pub(crate) fn heard(&mut self, done: &Done, gate: &mut Gate) {
+        match done {
+            Done::Taken { .. } => self.taking = false,
+            Done::Extended { worker, .. } => {
+                if let Some(lane) = gate.minter.lanes.iter_mut().find(|lane| lane.worker == *worker) {
+                    lane.renewing = false;
+                }
+            }
+            Done::Looked => self.looks = self.looks.saturating_sub(1),
+            Done::Granted { .. } | Done::Released { .. } | Done::Disowned => {}
+        }
+    }
+
+    /// Takes in what the registrar did, after [`heard`](Self::heard). Returns land that elapsed before it was granted (a
+    /// backfill).
+    pub(crate) fn take_in(&mut self, done: Done, gate: &mut Gate, jobs: &Sender<Job>) -> Vec<Extent> {
+        self.hear_second_clock(gate);
+        let now = gate.minter.now();
+        // A copy of this machine may have the same answer: nothing of it is used, and nothing is handed back for it. The
+        // next turn drops the rest.
+        let leapt = gate.minter.has_leapt() && !Guard::LeapBeforeAnswers.is_out();
+        match done {
+            Done::Taken { result: Ok(window), .. } if self.void_take || leapt => {
+                self.void_take = false;
+                let _ = jobs.send(Job::Forget { worker: window.worker() });
+                Vec::new()
+            }
+            Done::Taken { result: Ok(window), cause: Cause::Behind, .. }
+                if !matches!(now.seen.verdict, Verdict::Behind { .. }) =>
+            {
+                // The clock recovered meanwhile: the workers that are held are good again.
+                self.pace.taken(window.worker());
+                let (worker, span) = window.into_parts();
+                let _ = jobs.send(Job::Release { worker, from: span.start });
+                Vec::new()
+            }
+            Done::Taken { result: Ok(window), reach, cause } => {
+                self.pace.taken(window.worker());
+                self.taken(window, reach, cause, gate, jobs)
+            }
+            Done::Taken { result: Err(error), .. } => {
+                self.void_take = false;
+                self.not_taken(&error, gate, &now);
+                Vec::new()
+            }
+            Done::Extended { worker, result: Ok(window), reach } => {
+                self.pace.renewed(worker);
+                if matches!(gate.trouble, Some(Trouble::NoWindow { .. })) {
+                    gate.trouble = None;
+                }
+                gate.minter.extend(window, reach);
+                Vec::new()
+            }
+            Done::Extended { worker, result: Err(error), .. } => {
+                self.not_extended(worker, &error, gate, now.reading.boot);
+                Vec::new()
+            }
+            Done::Released { worker, problem: Some(problem) } => {
+                deferred_log::log(move || {
+                    tracing::warn!(worker, problem, "the rest of the window was not handed back");
+                });
+                Vec::new()
+            }
+            Done::Released { .. } | Done::Granted { .. } | Done::Looked | Done::Disowned => Vec::new(),
+        }
+    }
+
+    /// Passes a sample of the registry's time on to the supervisor.
+    fn hear_second_clock(&mut self, gate: &mut Gate) {
+        let Some((time, at)) = lock(&self.registrar).time.take() else { return };
+        gate.minter.second_clock(time, at);
+        let behind = time.saturating_sub(at.wall);
+        self.tally.behind_registry_ns = behind;
+        self.news.behind_registry(behind, nanos(self.settings.max_forward));
+    }
+
+    /// A worker was taken, and may be minted on when this returns.
+    fn taken(
+        &mut self,
+        window: Window,
+        reach: u64,
+        cause: Cause,
+        gate: &mut Gate,
+        jobs: &Sender<Job>,
+    ) -> Vec<Extent> {
+        let worker = window.worker();
+        let behind_since = gate.minter.course().since;
+        if cause == Cause::Behind {
+            self.switch(gate, jobs);
+        }
+        let now = gate.minter.now();
+        gate.trouble = None;
+        let past = gate.minter.add(&now, window, reach);
+        if cause == Cause::Behind {
+            let took = Duration::from_nanos(gate.minter.now().reading.boot.saturating_sub(behind_since));
+            self.tally.switched.record(took);
+            deferred_log::log(move || {
+                tracing::info!(
+                    worker,
+                    ?took,
+                    "worker taken, since the clock is behind the ones that were held"
+                );
+            });
+        } else {
+            deferred_log::log(move || tracing::info!(worker, "worker taken"));
+        }
+        past
+    }
+
+    /// The clock went back and another worker was taken: E goes to the wall, and the old workers are left.
+    fn switch(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
+        self.tally.switches.clock += 1;
+        for (worker, from) in gate.minter.switch() {
+            // The registrar works in order, so a renewal still under way ends before this, and its window is
+            // dropped when it comes back, because the lane is gone.
+            let _ = jobs.send(Job::Release { worker, from });
+        }
+    }
+
+    /// Leaves every worker without handing anything back, one that is being taken included: all of them may be in
+    /// use in another copy of this machine.
+    pub(super) fn abandon(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
+        self.void_take = self.taking && !Guard::LeapDropsClaim.is_out();
+        self.tally.switches.resumed += u64::from(!gate.minter.lanes.is_empty());
+        if !Guard::LeapDisowns.is_out() {
+            let _ = jobs.send(Job::Disown);
+        }
+        if !Guard::LeapDropsWindows.is_out() {
+            gate.minter.abandon();
+        }
+    }
+
+    fn not_taken(&mut self, error: &TakeError, gate: &mut Gate, now: &Now) {
+        let boot = now.reading.boot;
+        match error {
+            TakeError::NoneFree { earliest } | TakeError::Ahead { until: earliest, .. } => {
+                self.earliest = Some(*earliest);
+                let wait = nanos(gate.minter.time_to(*earliest, now)).clamp(RETRY, LOOK_AGAIN);
+                self.pace.take_later(boot + wait);
+            }
+            _ => self.pace.take_failed(boot),
+        }
+        let why = explain(error, &gate.minter);
+        // While it is away it was said once that it is.
+        let (answers, reason) = (self.standing == Standing::Answers, why.clone());
+        deferred_log::log(move || {
+            if answers {
+                tracing::warn!(why = reason, "no worker was taken");
+            } else {
+                tracing::debug!(why = reason, "no worker was taken");
+            }
+        });
+        if gate.minter.lanes.is_empty() && !matches!(gate.trouble, Some(Trouble::Behind { .. })) {
+            gate.trouble = Some(Trouble::NoWindow { why });
+        }
+    }
+
+    fn not_extended(&mut self, worker: u32, error: &ExtendError, gate: &mut Gate, boot: u64) {
+        let (answers, reason) = (self.standing == Standing::Answers, error.to_string());
+        deferred_log::log(move || {
+            if answers {
+                tracing::warn!(error = %reason, "a window was not renewed");
+            } else {
+                tracing::debug!(error = %reason, "a window was not renewed");
+            }
+        });
+        self.pace.renewal_failed(worker, boot);
+        let Some(lane) = gate.minter.lanes.iter_mut().find(|lane| lane.worker == worker) else { return };
+        lane.renewing = false;
+        match error {
+            ExtendError::Lost { for_good, .. } => {
+                // What it still has is its own; beyond that another worker is taken.
+                lane.contested = true;
+                let switches = &mut self.tally.switches;
+                if *for_good {
+                    switches.unreadable += 1;
+                } else {
+                    switches.lost += 1;
+                }
+                gate.trouble = Some(Trouble::WindowLost);
+            }
+            ExtendError::Later { why } => gate.trouble = Some(Trouble::NoWindow { why: why.clone() }),
+        }
+    }
+}
+
+/// The workers that are held.
+fn held(gate: &Gate) -> Vec<u32> {
+    gate.minter.lanes.iter().map(|lane| lane.worker).collect()
+}
+
+/// While the clock is behind: a lane without land serves nobody, and its worker may be the only one whose mark the
+/// clock has passed. Beyond the last tick nothing is cut, so there a lane may end with land that is past.
+fn leave_spent(gate: &mut Gate, now: &Now, believed: Option<u64>, jobs: &Sender<Job>) {
+    gate.minter.lanes.retain(|lane| {
+        let past = |end: u64| now.tick.is_none() && believed.is_some_and(|tick| end <= tick);
+        let spent = !lane.renewing && lane.end().is_none_or(past);
+        if spent {
+            let _ = jobs.send(Job::Forget { worker: lane.worker });
+        }
+        !spent
+    });
+}
+
+/// The reason in wall time, since nobody reads ticks.
+pub(crate) fn explain(error: &TakeError, minter: &Minter) -> String {
+    match error {
+        TakeError::Held { owner, until, .. } => {
+            format!("it is held by {owner}, who reserved it until {}", minter.wall_time(*until))
+        }
+        TakeError::Ahead { owner, until, .. } => format!(
+            "{owner} was the last to hold it and reserved it until {}, which is ahead of the clock; try again then",
+            minter.wall_time(*until)
+        ),
+        TakeError::NoneFree { earliest } => {
+            format!("no worker is free before {}", minter.wall_time(*earliest))
+        }
+        other => other.to_string(),
+    }
+}

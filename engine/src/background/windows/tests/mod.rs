@@ -1,0 +1,169 @@
+//! An engine driven by hand: its clocks stand unless a test moves them, and its producer turns and its registrar works
+//! when a test says so.
+
+#![expect(clippy::cast_possible_wrap, reason = "a step is signed, and short")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use xuid_id::Layout;
+
+use crate::api::builder::{Assembly, assemble};
+use crate::api::engine::Engine;
+use crate::background::registry_thread::Job;
+use crate::clock::{Clock, Reading};
+use crate::registry::memory::MemoryRegistry;
+use crate::registry::ownership::Identity;
+use crate::registry::{ClusterId, Genesis, Registry, Token, Versioned, WorkerRecord};
+use crate::settings::Settings;
+use crate::stats::Stats;
+use crate::tiers::reserve::open;
+
+mod away;
+mod ordered;
+mod switches;
+mod verdicts;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+/// 2026, some day.
+const START: u64 = 1_793_000_000 * SECOND;
+
+#[derive(Debug)]
+struct Manual(Mutex<Reading>);
+
+impl Clock for Manual {
+    fn read(&self) -> Reading {
+        *self.0.lock().unwrap()
+    }
+}
+
+/// The engine, its world, and what was asked of the registrar so far.
+struct Hand {
+    clock: Arc<Manual>,
+    registry: MemoryRegistry,
+    assembly: Assembly,
+    engine: Engine,
+    /// Boot time that each job takes.
+    cost: u64,
+    jobs: Vec<(u64, Job)>,
+}
+
+impl Hand {
+    fn new(settings: Settings) -> Self {
+        Self::starting_at(START, Layout::default(), settings)
+    }
+
+    fn starting_at(wall: u64, layout: Layout, settings: Settings) -> Self {
+        Self::over(wall, layout, settings, |_| ())
+    }
+
+    /// Over a registry that was prepared.
+    fn over(
+        wall: u64,
+        layout: Layout,
+        mut settings: Settings,
+        prepare: impl FnOnce(&MemoryRegistry),
+    ) -> Self {
+        settings.slots = 64;
+        let clock = Arc::new(Manual(Mutex::new(Reading { wall, boot: 77 * SECOND })));
+        let cluster = ClusterId::from_bytes([3; 16]);
+        // A day ago, so that a clock that goes back finds workers.
+        let floor = layout.tick_at_ns(START - 86_400 * SECOND).unwrap();
+        let registry = MemoryRegistry::new(Genesis { cluster, layout, floor, workers: 16 });
+        prepare(&registry);
+        let assembly = assemble(
+            Box::new(registry.clone()),
+            Identity::new(Token([5; 16]), "by hand".into()),
+            |_, _| open::none("a test"),
+            settings,
+            clock.clone(),
+            |_| (),
+        )
+        .unwrap();
+        let engine = Engine::new(assembly.shared.clone(), Vec::new());
+        Self { clock, registry, assembly, engine, cost: 0, jobs: Vec::new() }
+    }
+
+    fn boot(&self) -> u64 {
+        self.clock.read().boot
+    }
+
+    /// Steps the wall alone.
+    fn step(&self, by: i64) {
+        let mut at = self.clock.0.lock().unwrap();
+        at.wall = at.wall.checked_add_signed(by).unwrap();
+    }
+
+    /// Time goes by on both clocks.
+    fn pass(&self, ns: u64) {
+        let mut at = self.clock.0.lock().unwrap();
+        (at.wall, at.boot) = (at.wall + ns, at.boot + ns);
+    }
+
+    /// One turn of the producer, and everything it asked of the registrar; returns how long nothing is due then.
+    fn turn(&mut self) -> Duration {
+        let mut pause = self.assembly.producer.turn();
+        while let Ok(job) = self.assembly.jobs.try_recv() {
+            self.jobs.push((self.boot(), copy(&job)));
+            self.pass(self.cost);
+            self.assembly.done.send(self.assembly.registrar.run(job)).unwrap();
+            // As the registrar's thread does, which wakes the producer.
+            pause = Duration::ZERO;
+        }
+        pause
+    }
+
+    /// Turns as the producer's thread would, until so much time went by.
+    fn run(&mut self, ns: u64) {
+        let end = self.boot() + ns;
+        loop {
+            let pause = self.turn();
+            let left = end.saturating_sub(self.boot());
+            if left == 0 {
+                return;
+            }
+            self.pass((pause.as_nanos() as u64).min(left));
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// The one worker that is held.
+    fn worker(&self) -> u32 {
+        let workers = self.engine.workers();
+        assert_eq!(workers.len(), 1, "{workers:?}");
+        workers[0]
+    }
+
+    fn tamper(&self, worker: u32, change: impl FnOnce(&mut Versioned<WorkerRecord>)) {
+        tamper(&self.registry, worker, change);
+    }
+
+    /// Whether one of the notes says all this.
+    fn notes(&self, words: &[&str]) -> bool {
+        self.engine.status().notes.iter().any(|note| words.iter().all(|word| note.contains(word)))
+    }
+}
+
+/// The record of a worker as somebody else leaves it.
+fn tamper(registry: &MemoryRegistry, worker: u32, change: impl FnOnce(&mut Versioned<WorkerRecord>)) {
+    let mut found = registry.clone().worker(worker).unwrap();
+    found.version += 1;
+    change(&mut found);
+    registry.tamper_worker(worker, Some(found));
+}
+
+fn copy(job: &Job) -> Job {
+    match *job {
+        Job::Take { ref wish, reach, cause } => Job::Take { wish: wish.clone(), reach, cause },
+        Job::Extend { worker, start, end, reach } => Job::Extend { worker, start, end, reach },
+        Job::Grant(request) => Job::Grant(request),
+        Job::Release { worker, from } => Job::Release { worker, from },
+        Job::Forget { worker } => Job::Forget { worker },
+        Job::Disown => Job::Disown,
+        Job::Look => Job::Look,
+    }
+}

@@ -1,0 +1,271 @@
+//! The one lock in front of the minter, and the line of those who wait at it.
+//!
+//! Held for a few hundred nanoseconds at a time, by callers that found ring and queue empty and by the producer;
+//! never during I/O. Lock order: gate, then a ticket.
+//!
+//! # Invariants
+//! - I1 nobody cuts directly while a ticket waits that can be served, so that a burst cannot starve who came first;
+//! - I2 the lines are served in turn, each first come, first served;
+//! - I3 no waker is called under the lock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use xuid_id::Order;
+
+use crate::id::error::IdError;
+use crate::id::run::Run;
+use crate::mint::minter::{Minter, Now};
+use crate::mint::ticket::Ticket;
+use crate::stats::counters::{Shared as Counter, Tier};
+use crate::sys::guards::Guard;
+
+/// A ticket of at most this many ids is small: a sixteenth of the default layout's tick, so that small ones do
+/// not queue up behind arrays that take whole ticks.
+const SMALL: u32 = 256;
+
+/// Small and large ones of any age, small and large fresh ones, and ordered ones. Each order has lines of its own,
+/// because one that waits for the clock must not hold up those that do not.
+const LINES: usize = 5;
+
+/// The line of ordered tickets.
+const ORDERED: usize = 4;
+
+/// Ids a line gets before it is the next one's turn.
+const QUANTUM: u32 = 256;
+
+/// Waiting calls at once. Each is some 200 bytes; beyond that a caller is told to come back.
+const MOST_WAITING: usize = 100_000;
+
+/// Why there may be no land.
+#[derive(Debug, Clone)]
+pub(crate) enum Trouble {
+    /// No window was granted yet, or the registry is away.
+    NoWindow { why: String },
+    /// Somebody else got the worker.
+    WindowLost,
+    /// The clock went back; so many nanoseconds until it has caught up, or a worker is free at its time.
+    Behind { wait: u64 },
+}
+
+/// The minter and the lines before it.
+pub(crate) struct Gate {
+    pub(crate) minter: Minter,
+    lines: [VecDeque<Arc<Ticket>>; LINES],
+    next_line: usize,
+    pub(crate) trouble: Option<Trouble>,
+    /// A window was asked for, of a registry that answers: land is on its way.
+    pub(crate) coming: bool,
+    pub(crate) closed: bool,
+}
+
+impl Gate {
+    pub(crate) fn new(minter: Minter) -> Self {
+        Self { minter, lines: Default::default(), next_line: 0, trouble: None, coming: false, closed: false }
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lines.iter().map(VecDeque::len).sum()
+    }
+
+    /// Cuts one run for a caller that may not wait. `None` where others wait, or nothing is left.
+    pub(crate) fn cut(&mut self, order: Order, least_tick: u64, now: &Now, most: u32) -> Option<Run> {
+        if self.closed || self.others_first(now) {
+            return None;
+        }
+        self.cut_in_line(order, least_tick, now, most)
+    }
+
+    /// Whether somebody waits who can be served: then nobody else cuts. Ordered calls that wait for the clock to
+    /// pass their last id cannot, and hold up nobody.
+    fn others_first(&self, now: &Now) -> bool {
+        self.unordered_wait() || (!self.lines[ORDERED].is_empty() && self.minter.ordered_waits(now) == 0)
+    }
+
+    /// Whether a call waits that asked for no order.
+    pub(crate) fn unordered_wait(&self) -> bool {
+        self.lines[..ORDERED].iter().any(|line| !line.is_empty())
+    }
+
+    fn cut_in_line(&mut self, order: Order, least_tick: u64, now: &Now, most: u32) -> Option<Run> {
+        match order {
+            Order::Any => self.minter.any(now, most),
+            // After a switch of worker the clock is behind the one the caller came by: the newest there is.
+            Order::Fresh => self.minter.fresh(now, least_tick.min(now.tick?), most),
+            Order::Ordered => self.minter.ordered(now, most),
+        }
+    }
+
+    /// Puts a ticket in line, or says why it would wait in vain.
+    pub(crate) fn enqueue(&mut self, ticket: Arc<Ticket>) -> Result<(), Arc<Ticket>> {
+        if self.closed || self.waiting() >= MOST_WAITING {
+            return Err(ticket);
+        }
+        let large = usize::from(ticket.count > SMALL);
+        let line = match ticket.order {
+            Order::Any => large,
+            Order::Fresh => 2 + large,
+            Order::Ordered => ORDERED,
+        };
+        self.lines[line].push_back(ticket);
+        Ok(())
+    }
+
+    /// Whether a window is held that reaches beyond now.
+    pub(crate) fn holds_window(&self, now: &Now) -> bool {
+        let beyond =
+            |tick: u64| self.minter.lanes.iter().any(|lane| lane.end().is_some_and(|end| end > tick));
+        now.tick.is_some_and(beyond)
+    }
+
+    /// Whether whoever waits for land of now may get some: a window is held or on its way, or the clocks changed and
+    /// nobody has looked at the windows since.
+    pub(crate) fn has_prospects(&self, now: &Now) -> bool {
+        self.holds_window(now) || self.coming || self.minter.is_unsettled()
+    }
+
+    /// Why a call got no ids now.
+    pub(crate) fn refusal(&self, now: &Now, order: Order, wait: Duration) -> IdError {
+        let soon = Duration::from_millis(100);
+        if self.closed {
+            return IdError::SHUTTING_DOWN;
+        }
+        // A clock that comes back from beyond the last tick is behind: that passes.
+        let behind = matches!(self.trouble, Some(Trouble::Behind { .. }));
+        if now.tick.is_none() && !behind {
+            return IdError::EXHAUSTED;
+        }
+        let held = self.holds_window(now);
+        match &self.trouble {
+            Some(Trouble::Behind { wait }) => IdError::clock_behind(Duration::from_nanos(*wait)),
+            Some(Trouble::WindowLost) if !held => IdError::window_lost(soon),
+            _ if !held => IdError::not_ready(soon),
+            _ if order == Order::Ordered && self.minter.ordered_waits(now) > 0 => {
+                let waits = Duration::from_nanos(self.minter.ordered_waits(now));
+                // Without a step another lane serves now, and E is still in the tick of the last one.
+                if self.minter.went_back() {
+                    IdError::clock_behind(waits)
+                } else {
+                    IdError::overloaded(wait, waits)
+                }
+            }
+            _ => IdError::overloaded(wait, Duration::from_millis(50)),
+        }
+    }
+
+    /// Serves the lines with `any` runs from `supply` and all else from the minter, as far as both go, and counts in
+    /// `given` what they get. Returns what expired or ended tickets gave back.
+    pub(crate) fn serve(
+        &mut self,
+        now: &Now,
+        given: &Counter,
+        mut supply: impl FnMut(&mut Minter, u32) -> Option<(Run, Tier)>,
+    ) -> Service {
+        let mut service = Service::default();
+        self.expire(now, &mut service);
+        loop {
+            let mut progress = false;
+            for _ in 0..self.lines.len() {
+                self.next_line = (self.next_line + 1) % self.lines.len();
+                progress |= self.serve_front(self.next_line, now, given, &mut supply, &mut service);
+            }
+            if !progress {
+                return service;
+            }
+        }
+    }
+
+    fn serve_front(
+        &mut self,
+        line: usize,
+        now: &Now,
+        given: &Counter,
+        supply: &mut impl FnMut(&mut Minter, u32) -> Option<(Run, Tier)>,
+        service: &mut Service,
+    ) -> bool {
+        let Some(ticket) = self.lines[line].front().cloned() else { return false };
+        let Some(missing) = ticket.missing() else {
+            self.lines[line].pop_front();
+            return true;
+        };
+        let mut progress = false;
+        if missing > 0 {
+            // A thread is given more than it asked for only while nobody stands behind it.
+            let alone = self.waiting() == 1;
+            let most = if alone { ticket.wants() } else { missing.max(ticket.wants().min(16)) }.min(QUANTUM);
+            let run = match ticket.order {
+                Order::Any => supply(&mut self.minter, most),
+                order => {
+                    let run = self.cut_in_line(order, ticket.least_tick, now, most);
+                    run.map(|run| (run, Tier::Minter))
+                }
+            };
+            let Some((run, tier)) = run else { return false };
+            progress = true;
+            given.add(u64::from(run.len()));
+            if let Err(run) = ticket.give(run, tier) {
+                service.give_back(vec![run]);
+            }
+        }
+        if ticket.missing() == Some(0) {
+            service.end(&ticket, || IdError::SHUTTING_DOWN);
+            self.lines[line].pop_front();
+            progress = true;
+        }
+        progress
+    }
+
+    fn expire(&mut self, now: &Now, service: &mut Service) {
+        let boot = now.reading.boot;
+        for line in 0..self.lines.len() {
+            if !self.lines[line].iter().any(|ticket| ticket.deadline <= boot || ticket.missing().is_none()) {
+                continue;
+            }
+            let (over, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.lines[line])
+                .into_iter()
+                .partition(|ticket| ticket.deadline <= boot || ticket.missing().is_none());
+            self.lines[line] = kept;
+            for ticket in over {
+                service.end(&ticket, || self.refusal(now, ticket.order, ticket.wait));
+            }
+        }
+    }
+
+    /// Refuses everybody who waits, and everybody who comes.
+    pub(crate) fn close(&mut self) -> Service {
+        self.closed = !Guard::SealFirst.is_out();
+        let mut service = Service::default();
+        for ticket in self.lines.iter_mut().flat_map(std::mem::take) {
+            service.end(&ticket, || IdError::SHUTTING_DOWN);
+        }
+        service
+    }
+}
+
+/// What a round of service did.
+#[derive(Debug, Default)]
+pub(crate) struct Service {
+    /// Ids that tickets had or were to have, and gave back.
+    pub(crate) out: u64,
+    /// Runs that belong to the producer again.
+    pub(crate) back: Vec<Run>,
+    /// Who is to be woken, once the gate is open again: a waker is anybody's code.
+    pub(crate) woken: Vec<Waker>,
+}
+
+impl Service {
+    /// Ends a ticket: with its ids if it has enough, else with an error.
+    fn end(&mut self, ticket: &Ticket, error: impl FnOnce() -> IdError) {
+        let (back, waker) = ticket.finish(error);
+        self.give_back(back);
+        self.woken.extend(waker);
+    }
+
+    fn give_back(&mut self, back: Vec<Run>) {
+        self.out += back.iter().map(|run| u64::from(run.len())).sum::<u64>();
+        self.back.extend(back);
+    }
+}

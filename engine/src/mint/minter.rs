@@ -1,0 +1,424 @@
+//! Cuts owned, elapsed land into runs. Called under the gate's lock, by the producer and by callers that found
+//! ring and queue empty; it does no I/O.
+//!
+//! # Invariants
+//! - I1 nothing is cut after it was sealed;
+//! - I2 nothing is cut at a tick above the engine's clock E (U6);
+//! - I3 every plot that leaves a window is returned, set aside, or counted as expired: `minted` counts them all;
+//! - I4 ordered ids only rise, over all lanes and switches of worker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xuid_id::{Id, Layout};
+use xuid_spill::Extent;
+
+use crate::clock::{Clock, Course, Observation, Reading, Supervisor, Verdict, nanos, utc};
+use crate::id::run::Run;
+use crate::mint::worker::Lane;
+use crate::registry::ownership::Window;
+use crate::settings::Settings;
+use crate::sys::guards::Guard;
+
+/// How old a tick may be for `fresh`, at arrival.
+const FRESH: Duration = Duration::from_millis(10);
+
+/// How far `ordered` may lag behind the clock.
+const ORDERED: Duration = Duration::from_millis(50);
+
+/// How many first plots of a tick a rotating beginning may pass over, so that low bits are not always zero.
+const OFFSETS: u32 = 64;
+
+/// The instant of one call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// The engine clock's tick; `None` before the epoch or past the last tick.
+    pub(crate) tick: Option<u64>,
+    pub(crate) ns: u64,
+    pub(crate) reading: Reading,
+    pub(crate) seen: Observation,
+}
+
+/// Steps of the wall clock that nobody has dealt with yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Steps {
+    pub(crate) jumps: u64,
+    pub(crate) rollbacks: u64,
+    /// Verdicts of another kind.
+    pub(crate) changes: u64,
+}
+
+impl Now {
+    /// Whether this very reading saw a step, or made another verdict of many small ones: the producer should look at
+    /// it soon.
+    pub(crate) fn stepped(&self) -> bool {
+        self.seen.jump || self.seen.rollback || self.seen.changed
+    }
+}
+
+/// The ages, in ticks where nothing else is said, that the orders allow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ages {
+    /// Older than this is wasted.
+    pub(crate) max: u64,
+    /// `fresh` at arrival, in nanoseconds.
+    pub(crate) fresh_ns: u64,
+    /// `ordered` may lag this much.
+    pub(crate) ordered: u64,
+}
+
+impl Ages {
+    pub(crate) fn of(settings: &Settings, layout: &Layout) -> Self {
+        let ticks = |duration| layout.ticks_in_ns(nanos(duration));
+        Self { max: ticks(settings.max_age), fresh_ns: nanos(FRESH), ordered: ticks(ORDERED) }
+    }
+}
+
+/// The minter.
+pub(crate) struct Minter {
+    layout: Layout,
+    clock: Arc<dyn Clock>,
+    supervisor: Supervisor,
+    pub(crate) lanes: Vec<Lane>,
+    turn: usize,
+    aside: Vec<Extent>,
+    ordered_above: u64,
+    went_back: bool,
+    offset: u32,
+    sealed: bool,
+    steps: Steps,
+    pub(crate) ages: Ages,
+    /// Ids that left a window, by whatever way.
+    pub(crate) minted: u64,
+    /// Of those, ids that were too old.
+    pub(crate) expired: u64,
+    /// Of those, ids that were passed to the producer, callers' cuts being the rest.
+    pub(crate) passed: u64,
+}
+
+/// What is left to do after the seal.
+pub(crate) struct Sealed {
+    /// All that was set aside, the rest of the begun tick included.
+    pub(crate) extents: Vec<Extent>,
+    /// Per worker, the first tick of which no plot was cut.
+    pub(crate) release: Vec<(u32, u64)>,
+}
+
+impl Minter {
+    pub(crate) fn new(layout: Layout, clock: Arc<dyn Clock>, supervisor: Supervisor, ages: Ages) -> Self {
+        Self {
+            layout,
+            clock,
+            supervisor,
+            lanes: Vec::new(),
+            turn: 0,
+            aside: Vec::new(),
+            ordered_above: 0,
+            went_back: false,
+            offset: 0,
+            sealed: false,
+            steps: Steps::default(),
+            ages,
+            minted: 0,
+            expired: 0,
+            passed: 0,
+        }
+    }
+
+    /// Reads the clocks and moves E on.
+    pub(crate) fn now(&mut self) -> Now {
+        let reading = self.clock.read();
+        let mut seen = self.supervisor.observe(reading);
+        if Guard::ClockBackAtSwitch.is_out() && matches!(seen.verdict, Verdict::Behind { .. }) {
+            self.supervisor.switched(reading);
+            seen = self.supervisor.observe(reading);
+        }
+        self.steps.jumps += u64::from(seen.jump);
+        self.steps.rollbacks += u64::from(seen.rollback);
+        self.steps.changes += u64::from(seen.changed);
+        let tick = self.layout.tick_at_ns(seen.now).filter(|tick| *tick <= self.layout.last_tick());
+        Now { tick, ns: seen.now, reading, seen }
+    }
+
+    /// E as of the last reading.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn engine_clock(&self) -> u64 {
+        self.supervisor.now()
+    }
+
+    /// The steps seen since the last call, by whomever: a step shows in one reading only.
+    pub(crate) fn take_steps(&mut self) -> Steps {
+        std::mem::take(&mut self.steps)
+    }
+
+    /// Whether the clock leapt, and the producer has not dealt with it.
+    pub(crate) fn has_leapt(&self) -> bool {
+        self.steps.jumps > 0
+    }
+
+    /// Whether the clocks did something that the producer has not dealt with.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.steps.jumps + self.steps.rollbacks + self.steps.changes > 0
+    }
+
+    /// How long until E reaches a tick, if nothing steps.
+    pub(crate) fn time_to(&self, tick: u64, now: &Now) -> Duration {
+        Duration::from_nanos(self.layout.tick_to_ns(tick).saturating_sub(now.ns))
+    }
+
+    /// The beginning of a tick for people.
+    pub(crate) fn wall_time(&self, tick: u64) -> String {
+        utc(self.layout.tick_to_ms(tick))
+    }
+
+    /// The verdict on the clocks, and what came before it.
+    pub(crate) fn course(&self) -> Course {
+        self.supervisor.course()
+    }
+
+    /// A sample of a clock that is not this machine's.
+    pub(crate) fn second_clock(&mut self, unix_ns: u64, at: Reading) {
+        self.supervisor.second_clock(unix_ns, at);
+    }
+
+    /// A new lane. Land of its window that has elapsed already (a backfill) is returned.
+    pub(crate) fn add(&mut self, now: &Now, window: Window, reach: u64) -> Vec<Extent> {
+        let mut lane = Lane::new(window, reach);
+        let mut past = Vec::new();
+        if let Some(tick) = now.tick {
+            lane.skip_to(&self.layout, tick, 0, |extent| past.push(extent));
+        }
+        self.count(&past);
+        self.lanes.push(lane);
+        self.pass(past)
+    }
+
+    /// A further window of a lane that is held.
+    pub(crate) fn extend(&mut self, window: Window, reach: u64) {
+        match self.lanes.iter_mut().find(|lane| lane.worker == window.worker()) {
+            Some(lane) => {
+                lane.extend(window);
+                lane.renewing = false;
+                lane.reach = reach;
+            }
+            None if Guard::RenewalOfLane.is_out() => self.lanes.push(Lane::new(window, reach)),
+            // The lane ended meanwhile (a switch of worker, a leap): the window is never used.
+            None => drop(window),
+        }
+    }
+
+    fn count(&mut self, extents: &[Extent]) {
+        self.minted += ids(extents);
+    }
+
+    /// Land goes to the producer.
+    fn pass(&mut self, extents: Vec<Extent>) -> Vec<Extent> {
+        self.passed += ids(&extents);
+        extents
+    }
+
+    /// Land that may be cut now, in ids.
+    pub(crate) fn land(&self, now: &Now) -> u64 {
+        let Some(tick) = now.tick.filter(|_| !self.sealed) else { return 0 };
+        self.lanes.iter().map(|lane| lane.land(&self.layout, tick)).sum()
+    }
+
+    /// Cuts up to `most` ids of any age.
+    pub(crate) fn any(&mut self, now: &Now, most: u32) -> Option<Run> {
+        self.cut_from_lanes(now, most, |_| true)
+    }
+
+    /// Cuts up to `most` ids of a tick not before `least`.
+    pub(crate) fn fresh(&mut self, now: &Now, least: u64, most: u32) -> Option<Run> {
+        let tick = now.tick?;
+        let offset = self.next_offset();
+        let layout = self.layout;
+        let mut aside = std::mem::take(&mut self.aside);
+        let before = aside.len();
+        let run = self.cut_from_lanes(now, most, |lane| {
+            if lane.tick() < least && lane.end().is_some_and(|end| end > tick) {
+                lane.skip_to(&layout, tick, offset, |extent| aside.push(extent));
+            }
+            // Else its window ended before that, and what it has is for others.
+            lane.tick() >= least
+        });
+        self.count(&aside[before..]);
+        self.aside = aside;
+        run
+    }
+
+    /// Cuts up to `most` ids above every ordered id before. Only one lane serves them, while it lasts.
+    pub(crate) fn ordered(&mut self, now: &Now, most: u32) -> Option<Run> {
+        let tick = now.tick.filter(|_| !self.sealed)?;
+        let least = tick.saturating_sub(self.ages.ordered);
+        let offset = self.next_offset();
+        let floor = if Guard::OrderedAboveLast.is_out() { 0 } else { self.ordered_above };
+        let from = self.ordered_from(tick);
+        let Self { layout, lanes, aside, minted, .. } = self;
+        // The frontier of the lane that served the last one is above it; another lane's must pass it.
+        let lane = lanes.iter_mut().find(|lane| lane.reaches_beyond(tick))?;
+        let mut pass = |extent: Extent| {
+            *minted += extent.ids();
+            aside.push(extent);
+        };
+        if lane.tick() < least {
+            lane.skip_to(layout, tick, offset, &mut pass);
+        }
+        if lane.has_land(tick) && floor > 0 && lane.first_plot(layout) <= floor {
+            // Another lane, or a worker taken after the clock went back: not before E has passed the last one.
+            if from > tick && !Guard::OrderedRises.is_out() {
+                return None;
+            }
+            lane.skip_to(layout, from, 0, &mut pass);
+        }
+        let run = lane.cut(layout, tick, most)?;
+        *minted += u64::from(run.len());
+        assert!(run.raw() > floor || floor == 0, "an ordered id would not rise");
+        let passed = if Guard::OrderedRunWhole.is_out() { 1 } else { run.len() };
+        self.ordered_above = run.raw() + u64::from(passed) - 1;
+        self.went_back = false;
+        Some(run)
+    }
+
+    /// The first tick in which a lane that did not serve the last ordered id has plots above it: the same tick for a
+    /// higher worker, else the next.
+    fn ordered_from(&self, tick: u64) -> u64 {
+        let last = self.layout.decode(Id::new(self.ordered_above));
+        let lane = self.lanes.iter().find(|lane| lane.reaches_beyond(tick));
+        last.tick + u64::from(lane.is_none_or(|lane| lane.worker <= last.worker))
+    }
+
+    /// Nanoseconds until E comes to plots that are above the last ordered id, where it has to: it went back behind
+    /// that, or another lane serves now.
+    pub(crate) fn ordered_waits(&self, now: &Now) -> u64 {
+        let (Some(tick), last @ 1..) = (now.tick, self.ordered_above) else { return 0 };
+        let from = self.ordered_from(tick);
+        let lane = self.lanes.iter().find(|lane| lane.reaches_beyond(tick));
+        let is_below = |lane: &Lane| lane.has_land(tick) && lane.first_plot(&self.layout) <= last;
+        if tick >= from || (tick == self.layout.tick_of(last) && !lane.is_some_and(is_below)) {
+            return 0;
+        }
+        self.layout.tick_to_ns(from).saturating_sub(now.ns)
+    }
+
+    /// Whether E went back since the last ordered id was cut.
+    pub(crate) fn went_back(&self) -> bool {
+        self.went_back
+    }
+
+    /// The first tick that a `fresh` call of this instant may get: none that began more than 10 ms ago, but for the
+    /// one that runs.
+    pub(crate) fn least_fresh(&self, now: &Now) -> u64 {
+        let ago = now.ns.saturating_sub(self.ages.fresh_ns);
+        let begun = self.layout.tick_at_ns(ago).unwrap_or(0);
+        let least = begun + u64::from(self.layout.tick_to_ns(begun) < ago);
+        least.min(now.tick.unwrap_or(0))
+    }
+
+    fn next_offset(&mut self) -> u32 {
+        self.offset = (self.offset + 1) % OFFSETS;
+        // A tick of fewer plots than that keeps most of them.
+        self.offset % (self.layout.sequences() / 4).max(1)
+    }
+
+    fn cut_from_lanes(
+        &mut self,
+        now: &Now,
+        most: u32,
+        mut ready: impl FnMut(&mut Lane) -> bool,
+    ) -> Option<Run> {
+        let tick = now.tick.filter(|_| !self.sealed)?;
+        self.drop_stale(tick);
+        for _ in 0..self.lanes.len() {
+            self.turn = (self.turn + 1) % self.lanes.len();
+            let lane = &mut self.lanes[self.turn];
+            if !ready(lane) {
+                continue;
+            }
+            if let Some(run) = lane.cut(&self.layout, tick, most) {
+                self.minted += u64::from(run.len());
+                return Some(run);
+            }
+        }
+        None
+    }
+
+    /// Land that is too old is wasted where it leaves the window (U7).
+    fn drop_stale(&mut self, tick: u64) {
+        let max_age = if Guard::AgeOfWindow.is_out() { u64::MAX } else { self.ages.max };
+        let oldest = tick.saturating_sub(max_age);
+        for lane in self.lanes.iter_mut().filter(|lane| lane.tick() < oldest) {
+            let (minted, expired) = (&mut self.minted, &mut self.expired);
+            lane.skip_to(&self.layout, oldest, 0, |extent| {
+                *minted += extent.ids();
+                *expired += extent.ids();
+            });
+        }
+    }
+
+    /// All land that elapsed (every tick before now) and all that was set aside. For the producer.
+    pub(crate) fn elapsed(&mut self, now: &Now) -> Vec<Extent> {
+        let mut out = std::mem::take(&mut self.aside);
+        let Some(tick) = now.tick.filter(|_| !self.sealed) else { return self.pass(out) };
+        let before = out.len();
+        self.drop_stale(tick);
+        for lane in &mut self.lanes {
+            lane.skip_to(&self.layout, tick, 0, |extent| out.push(extent));
+        }
+        self.count(&out[before..]);
+        self.pass(out)
+    }
+
+    /// The clock went back and windows of other workers were taken: E goes to the wall, every lane ends. Returns
+    /// what each leaves untouched.
+    pub(crate) fn switch(&mut self) -> Vec<(u32, u64)> {
+        // Read apart, so that a step that shows in this very reading is noted.
+        let now = self.now();
+        self.supervisor.switched(now.reading);
+        self.went_back = true;
+        if Guard::HandBackLast.is_out() {
+            return self.lanes.iter().map(|lane| (lane.worker, lane.untouched())).collect();
+        }
+        self.lanes.drain(..).map(|lane| (lane.worker, lane.untouched())).collect()
+    }
+
+    /// How many ids were set aside and not collected yet.
+    pub(crate) fn aside_ids(&self) -> u64 {
+        ids(&self.aside)
+    }
+
+    /// What was set aside and not collected yet.
+    pub(crate) fn take_aside(&mut self) -> Vec<Extent> {
+        let aside = std::mem::take(&mut self.aside);
+        self.pass(aside)
+    }
+
+    /// Ends every lane without handing anything back: what was granted may be in another copy of this process.
+    pub(crate) fn abandon(&mut self) {
+        self.lanes.clear();
+    }
+
+    /// The last cut: everything up to now, after which nothing is cut any more.
+    pub(crate) fn seal(&mut self, now: &Now) -> Sealed {
+        if Guard::SealFirst.is_out() {
+            let release = self.lanes.iter().map(|lane| (lane.worker, lane.untouched())).collect();
+            return Sealed { extents: self.take_aside(), release };
+        }
+        let layout = self.layout;
+        let mut extents = std::mem::take(&mut self.aside);
+        let before = extents.len();
+        if let Some(tick) = now.tick.filter(|_| !self.sealed) {
+            for lane in &mut self.lanes {
+                lane.skip_to(&layout, tick + 1, 0, |extent| extents.push(extent));
+            }
+        }
+        self.count(&extents[before..]);
+        self.sealed = true;
+        let release = self.lanes.drain(..).map(|lane| (lane.worker, lane.untouched())).collect();
+        Sealed { extents: self.pass(extents), release }
+    }
+}
+
+fn ids(extents: &[Extent]) -> u64 {
+    extents.iter().map(Extent::ids).sum()
+}

@@ -1,0 +1,218 @@
+//! Callers that wait for ids: a ticket is filled by the producer, all or nothing, first come, first served.
+//!
+//! # Invariants
+//! - I1 ids gathered for a ticket belong to it alone; when it fails, is cancelled or dropped unread, they go
+//!   back to the producer through [`Returns`] (U3);
+//! - I2 a ticket ends once: done, failed or cancelled.
+
+// What is read for figures only is no part of loom's models.
+use std::sync::Mutex as PlainMutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use xuid_id::Order;
+
+use crate::id::error::IdError;
+use crate::id::run::Run;
+use crate::stats::counters::{Sources, Tier};
+use crate::sys::atomics::{Mutex, lock};
+use crate::sys::guards::Guard;
+
+/// One waiting call.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) order: Order,
+    /// Exactly so many ids are needed.
+    pub(crate) count: u32,
+    /// So many are welcome, if there are enough for everybody: a thread takes the rest as its run.
+    pub(crate) welcome: u32,
+    /// `fresh`: no tick before this one.
+    pub(crate) least_tick: u64,
+    /// In nanoseconds of boot time.
+    pub(crate) deadline: u64,
+    pub(crate) wait: Duration,
+    state: Mutex<State>,
+    /// Where all that it has came from.
+    sources: PlainMutex<Sources>,
+}
+
+#[derive(Debug)]
+enum State {
+    Waiting { runs: Vec<Run>, got: u32, waker: Option<Waker> },
+    Done(Result<Vec<Run>, IdError>),
+    Over,
+}
+
+impl Ticket {
+    pub(crate) fn new(
+        order: Order,
+        count: u32,
+        welcome: u32,
+        least_tick: u64,
+        deadline: u64,
+        wait: Duration,
+        (runs, sources): (Vec<Run>, Sources),
+    ) -> Self {
+        let got = runs.iter().map(Run::len).sum();
+        let state = Mutex::new(State::Waiting { runs, got, waker: None });
+        let sources = PlainMutex::new(sources);
+        Self { order, count, welcome: welcome.max(count), least_tick, deadline, wait, state, sources }
+    }
+
+    /// How many ids it still needs; `None` when it is over.
+    pub(crate) fn missing(&self) -> Option<u32> {
+        match &*lock(&self.state) {
+            State::Waiting { got, .. } => Some(self.count.saturating_sub(*got)),
+            _ => None,
+        }
+    }
+
+    /// How many ids are welcome beyond what it has.
+    pub(crate) fn wants(&self) -> u32 {
+        match &*lock(&self.state) {
+            State::Waiting { got, .. } => self.welcome.saturating_sub(*got),
+            _ => 0,
+        }
+    }
+
+    /// Where its ids came from: all of them, once it is done.
+    pub(crate) fn sources(&self) -> Sources {
+        *lock(&self.sources)
+    }
+
+    /// Adds a run of a tier. Gives it back if the ticket is over.
+    pub(crate) fn give(&self, run: Run, tier: Tier) -> Result<(), Run> {
+        match &mut *lock(&self.state) {
+            State::Waiting { runs, got, .. } => {
+                *got += run.len();
+                lock(&self.sources).add(tier, u64::from(run.len()));
+                runs.push(run);
+                Ok(())
+            }
+            _ if Guard::TicketReturns.is_out() => Ok(()),
+            _ => Err(run),
+        }
+    }
+
+    /// Ends it: with its ids if it has enough, else with `error`, and what was gathered is returned. Whoever waits
+    /// is still to be woken.
+    pub(crate) fn finish(&self, error: impl FnOnce() -> IdError) -> (Vec<Run>, Option<Waker>) {
+        let mut state = lock(&self.state);
+        let State::Waiting { runs, got, waker } = &mut *state else { return (Vec::new(), None) };
+        let (runs, waker) = (std::mem::take(runs), waker.take());
+        let (result, back) = if *got >= self.count { (Ok(runs), Vec::new()) } else { (Err(error()), runs) };
+        *state = State::Done(result);
+        (back, waker)
+    }
+
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<Vec<Run>, IdError>> {
+        // A waker is a stranger's code, its clone and its drop as well: the old one goes after the lock.
+        let mut waker = Some(waker.clone());
+        let mut state = lock(&self.state);
+        if let State::Waiting { waker: kept, .. } = &mut *state {
+            std::mem::swap(kept, &mut waker);
+            drop(state);
+            return Poll::Pending;
+        }
+        match std::mem::replace(&mut *state, State::Over) {
+            State::Done(result) => Poll::Ready(result),
+            _ => Poll::Ready(Err(IdError::SHUTTING_DOWN)),
+        }
+    }
+
+    /// Ends it for a caller that went away; whatever it had is returned.
+    pub(crate) fn cancel(&self) -> Vec<Run> {
+        // Taken out first: its waker is dropped after the lock.
+        let before = std::mem::replace(&mut *lock(&self.state), State::Over);
+        match before {
+            State::Waiting { runs, .. } | State::Done(Ok(runs)) => runs,
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Ids on their way back to the producer.
+#[derive(Debug, Default)]
+pub(crate) struct Returns {
+    runs: Mutex<(Vec<Run>, bool)>,
+    wasted: AtomicU64,
+}
+
+impl Returns {
+    /// Gives runs back. After the close they are wasted, and counted.
+    pub(crate) fn give(&self, back: impl IntoIterator<Item = Run>) {
+        let mut guard = lock(&self.runs);
+        let (runs, closed) = &mut *guard;
+        for run in back {
+            if *closed {
+                self.wasted.fetch_add(u64::from(run.len()), Ordering::Relaxed);
+            } else {
+                runs.push(run);
+            }
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<Run> {
+        std::mem::take(&mut lock(&self.runs).0)
+    }
+
+    /// Takes what is there, and nothing comes back from now on.
+    pub(crate) fn close(&self) -> Vec<Run> {
+        let mut guard = lock(&self.runs);
+        guard.1 = true;
+        std::mem::take(&mut guard.0)
+    }
+
+    /// Ids on the way now.
+    pub(crate) fn held(&self) -> u64 {
+        lock(&self.runs).0.iter().map(|run| u64::from(run.len())).sum()
+    }
+
+    pub(crate) fn wasted(&self) -> u64 {
+        self.wasted.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::task::Wake;
+
+    use super::*;
+
+    /// A waker whose end asks the ticket something, as one may that holds an engine's last clone.
+    struct Asks(Arc<Ticket>);
+
+    impl Wake for Asks {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            let _ = self.0.missing();
+        }
+    }
+
+    #[test]
+    fn a_waker_is_dropped_under_no_lock() {
+        let (done, ended) = channel();
+        std::thread::spawn(move || {
+            let nothing = (Vec::new(), Sources::default());
+            let ticket =
+                Arc::new(Ticket::new(Order::Any, 1, 1, 0, u64::MAX, Duration::from_secs(1), nothing));
+            for _ in 0..2 {
+                let waker = Waker::from(Arc::new(Asks(ticket.clone())));
+                assert!(ticket.poll(&waker).is_pending());
+            }
+            assert!(ticket.cancel().is_empty());
+            let waker = Waker::from(Arc::new(Asks(ticket.clone())));
+            assert!(ticket.poll(&waker).is_ready());
+            drop(waker);
+            let _ = done.send(());
+        });
+        assert!(ended.recv_timeout(Duration::from_secs(30)).is_ok(), "it waits for its own lock");
+    }
+}

@@ -1,0 +1,261 @@
+//! The land of one worker held by this engine: granted windows, and the frontier within them.
+//!
+//! # Invariants
+//! - I1 the frontier (tick, sequence) only moves forward, and moves before what it passed is handed out;
+//! - I2 nothing is cut outside the spans, which come from windows the registry granted (U6);
+//! - I3 nothing is cut at a tick above the one the caller names, which is the engine clock's (U6).
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use xuid_id::Layout;
+use xuid_spill::Extent;
+
+use crate::id::run::Run;
+use crate::registry::ownership::Window;
+use crate::sys::guards::Guard;
+
+/// One worker's windows and frontier.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) worker: u32,
+    spans: VecDeque<Range<u64>>,
+    tick: u64,
+    sequence: u32,
+    /// Somebody else moved this worker's record, or it cannot be read: no more windows are reserved, and the
+    /// lane ends with the last one.
+    pub(crate) contested: bool,
+    /// A renewal is under way.
+    pub(crate) renewing: bool,
+    /// How many ticks the next window shall reach beyond now.
+    pub(crate) reach: u64,
+}
+
+impl Lane {
+    /// A lane that begins with `window`, whose frontier stands at its start.
+    pub(crate) fn new(window: Window, reach: u64) -> Self {
+        let (worker, span) = window.into_parts();
+        let tick = span.start;
+        let spans = VecDeque::from([span]);
+        Self { worker, spans, tick, sequence: 0, contested: false, renewing: false, reach }
+    }
+
+    /// Adds a further window of the same worker, later than all before.
+    pub(crate) fn extend(&mut self, window: Window) {
+        let (worker, span) = window.into_parts();
+        assert_eq!(worker, self.worker, "a window of another worker");
+        match self.spans.back_mut() {
+            Some(last) if last.end == span.start => last.end = span.end,
+            Some(last) => {
+                assert!(last.end < span.start, "windows of one worker overlap");
+                self.spans.push_back(span);
+            }
+            None => {
+                assert!(self.tick <= span.start, "a window begins behind the frontier");
+                self.spans.push_back(span);
+            }
+        }
+        self.settle();
+    }
+
+    /// The tick after the last one owned; `None` when nothing is left.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.spans.back().map(|span| span.end)
+    }
+
+    /// Whether it owns ticks after this one.
+    pub(crate) fn reaches_beyond(&self, tick: u64) -> bool {
+        self.end().is_some_and(|end| end > tick)
+    }
+
+    /// The first tick of which no plot was cut.
+    pub(crate) fn untouched(&self) -> u64 {
+        self.tick + u64::from(self.sequence > 0 && !Guard::HandBackWholeTicks.is_out())
+    }
+
+    /// Whether there is a plot at or before `upto`.
+    pub(crate) fn has_land(&self, upto: u64) -> bool {
+        !self.spans.is_empty() && (self.tick <= upto || Guard::NotAboveClock.is_out())
+    }
+
+    /// Ids between the frontier and the end of `upto`, roughly: gaps between windows are not subtracted.
+    pub(crate) fn land(&self, layout: &Layout, upto: u64) -> u64 {
+        let Some(end) = self.end() else { return 0 };
+        let ticks = end.min(upto.saturating_add(1)).saturating_sub(self.tick);
+        (ticks * u64::from(layout.sequences())).saturating_sub(u64::from(self.sequence))
+    }
+
+    /// The tick of the frontier.
+    pub(crate) fn tick(&self) -> u64 {
+        self.tick
+    }
+
+    /// The frontier as a raw id. Only for a lane that has land.
+    pub(crate) fn first_plot(&self, layout: &Layout) -> u64 {
+        layout.encode(self.tick, self.worker, self.sequence).raw()
+    }
+
+    /// Drops spent windows and sets the frontier onto owned land.
+    fn settle(&mut self) {
+        while let Some(span) = self.spans.front() {
+            if self.tick >= span.end {
+                if Guard::WindowEnd.is_out() && self.spans.len() == 1 {
+                    self.spans[0].end = self.tick + 1;
+                    break;
+                }
+                self.spans.pop_front();
+                continue;
+            }
+            if self.tick < span.start {
+                self.tick = span.start;
+                self.sequence = 0;
+            }
+            break;
+        }
+    }
+
+    fn advance_to(&mut self, tick: u64, sequence: u32) {
+        debug_assert!((tick, sequence) >= (self.tick, self.sequence), "the frontier goes back");
+        self.tick = tick;
+        self.sequence = sequence;
+        self.settle();
+    }
+
+    /// Cuts up to `most` consecutive ids off the frontier's tick, if that is not above `upto`.
+    pub(crate) fn cut(&mut self, layout: &Layout, upto: u64, most: u32) -> Option<Run> {
+        if most == 0 || !self.has_land(upto) {
+            return None;
+        }
+        let (tick, sequence) = (self.tick, self.sequence);
+        let left = layout.sequences() - sequence;
+        let len = if Guard::SequenceEnd.is_out() { most } else { most.min(left) };
+        let passed = if Guard::FrontierFirst.is_out() { 1 } else { len };
+        if passed >= left {
+            self.advance_to(tick + 1, 0);
+        } else {
+            self.advance_to(tick, sequence + passed);
+        }
+        Some(Run::new(layout.encode(tick, self.worker, sequence).raw(), len))
+    }
+
+    /// Moves the frontier to `(tick, sequence)` or, if that is not owned, to the next owned plot after it, and
+    /// hands what it passed to `aside`.
+    pub(crate) fn skip_to(
+        &mut self,
+        layout: &Layout,
+        tick: u64,
+        sequence: u32,
+        mut aside: impl FnMut(Extent),
+    ) {
+        while (self.tick, self.sequence) < (tick, sequence) && !self.spans.is_empty() {
+            let (from, begun) = (self.tick, self.sequence);
+            let span_end = self.spans[0].end;
+            let whole = layout.sequences();
+            let first = layout.encode(from, self.worker, begun).raw();
+            let piece = if from == tick {
+                self.advance_to(tick, sequence);
+                Extent { first, len: sequence - begun, ticks: 1 }
+            } else if begun > 0 {
+                self.advance_to(from + 1, 0);
+                Extent { first, len: whole - begun, ticks: 1 }
+            } else {
+                let ticks = (tick.min(span_end) - from).min(u64::from(u32::MAX)) as u32;
+                self.advance_to(from + u64::from(ticks), 0);
+                Extent { first, len: whole, ticks }
+            };
+            aside(piece);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn small() -> Layout {
+        Layout::new(58, 2, 3, 1_000, 0).unwrap()
+    }
+
+    fn plots(layout: &Layout, extent: Extent) -> Vec<u64> {
+        let tick = |t| extent.first + u64::from(t) * layout.stride();
+        (0..extent.ticks).flat_map(|t| tick(t)..tick(t) + u64::from(extent.len)).collect()
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Cut(u64, u32),
+        Skip(u64, u32),
+        Extend(u64, u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0u64..60, 0u32..20).prop_map(|(upto, most)| Step::Cut(upto, most)),
+            (0u64..60, 0u32..8).prop_map(|(tick, sequence)| Step::Skip(tick, sequence)),
+            (0u64..4, 1u64..9).prop_map(|(gap, ticks)| Step::Extend(gap, ticks)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_lane_hands_out_owned_plots_once_and_none_above_the_clock(
+            steps in prop::collection::vec(step(), 1..60)
+        ) {
+            let layout = small();
+            let mut lane = Lane::new(Window::new(1, 3..7), 1);
+            let mut owned: std::collections::BTreeSet<u64> = (3..7).collect();
+            let mut end = 7;
+            let mut seen = std::collections::HashSet::new();
+            let mut high = 0;
+            for step in steps {
+                let mut out = Vec::new();
+                match step {
+                    Step::Cut(upto, most) => {
+                        if let Some(run) = lane.cut(&layout, upto, most) {
+                            prop_assert!(run.len() <= most);
+                            prop_assert!(layout.tick_of(run.raw()) <= upto);
+                            out.extend(run.into_iter().map(crate::Id::raw));
+                        }
+                    }
+                    Step::Skip(tick, sequence) => {
+                        lane.skip_to(&layout, tick, sequence, |extent| out.extend(plots(&layout, extent)));
+                    }
+                    Step::Extend(gap, ticks) => {
+                        let start = end + gap;
+                        // A window is never granted behind the frontier: the registry's mark is past it.
+                        lane.extend(Window::new(1, start..start + ticks));
+                        owned.extend(start..start + ticks);
+                        end = start + ticks;
+                    }
+                }
+                for id in out {
+                    prop_assert!(id > high || high == 0, "the frontier went back");
+                    high = id;
+                    prop_assert!(seen.insert(id), "{id} twice");
+                    prop_assert!(owned.contains(&layout.tick_of(id)), "{id} is not owned");
+                    prop_assert!(layout.tick_of(id) < lane.untouched());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_sequence_of_a_tick_does_not_carry_into_the_worker() {
+        let layout = small();
+        let mut lane = Lane::new(Window::new(1, 3..5), 1);
+        let ids: Vec<_> = std::iter::from_fn(|| lane.cut(&layout, 9, 3)).flatten().collect();
+        assert_eq!(ids.len(), 16);
+        assert!(ids.iter().all(|&id| layout.decode(id).worker == 1));
+        assert_eq!(lane.untouched(), 5);
+    }
+
+    #[test]
+    fn a_begun_tick_is_not_untouched() {
+        let layout = small();
+        let mut lane = Lane::new(Window::new(0, 3..5), 1);
+        assert_eq!(lane.untouched(), 3);
+        assert_eq!(lane.cut(&layout, 3, 1).unwrap().len(), 1);
+        assert_eq!(lane.untouched(), 4);
+    }
+}

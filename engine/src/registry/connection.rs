@@ -1,0 +1,133 @@
+//! Whether the registry can be reached, as its adaptor knows it; read by statistics and readiness at any moment.
+
+use std::sync::Mutex;
+
+#[cfg(any(test, feature = "zookeeper"))]
+use crate::clock::boot_ns;
+use crate::stats::ContactState;
+use crate::sys::atomics::lock;
+
+/// What an adaptor over a network knows of its connection. One writer, the adaptor; any number of readers.
+#[derive(Debug, Default)]
+pub struct Contact(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: ContactState,
+    away_since: Option<u64>,
+    problem: Option<String>,
+    sessions: u64,
+    expirations: u64,
+    disconnects: u64,
+}
+
+impl Contact {
+    /// How it stands now.
+    pub fn state(&self) -> ContactState {
+        lock(&self.0).state
+    }
+
+    /// Since when nothing was answered, in nanoseconds of boot time; `None` while it answers.
+    pub fn away_since(&self) -> Option<u64> {
+        lock(&self.0).away_since
+    }
+
+    /// What the last failure was; `None` while all is well.
+    pub fn problem(&self) -> Option<String> {
+        lock(&self.0).problem.clone()
+    }
+
+    /// Sessions made so far.
+    pub fn sessions(&self) -> u64 {
+        lock(&self.0).sessions
+    }
+
+    /// Sessions that ended against our will.
+    pub fn expirations(&self) -> u64 {
+        lock(&self.0).expirations
+    }
+
+    /// Times the connection was lost.
+    pub fn disconnects(&self) -> u64 {
+        lock(&self.0).disconnects
+    }
+
+    /// A new session was made. Returns its number: whoever watches an older one says nothing any more.
+    #[cfg(any(test, feature = "zookeeper"))]
+    pub(crate) fn begun(&self) -> u64 {
+        let mut inner = lock(&self.0);
+        inner.sessions += 1;
+        inner.well();
+        inner.sessions
+    }
+
+    /// What became of a session, if it is still the one that counts.
+    #[cfg(feature = "zookeeper")]
+    pub(crate) fn told_of(&self, session: u64, news: &News<'_>) {
+        let mut inner = lock(&self.0);
+        if inner.sessions == session {
+            inner.learn(news);
+        }
+    }
+
+    /// Something became of the registry.
+    #[cfg(any(test, feature = "zookeeper"))]
+    pub(crate) fn told(&self, news: &News<'_>) {
+        lock(&self.0).learn(news);
+    }
+}
+
+/// What becomes of a connection.
+#[cfg(any(test, feature = "zookeeper"))]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum News<'a> {
+    /// It is back, the session is the same.
+    Resumed,
+    /// It was lost, or cannot be made.
+    Lost(&'a str),
+    /// The session ended.
+    Expired,
+    /// The registry answers, and cannot be used.
+    Refused(&'a str),
+    /// It can be used again.
+    #[cfg(feature = "zookeeper")]
+    Accepted,
+}
+
+#[cfg(any(test, feature = "zookeeper"))]
+impl Inner {
+    fn learn(&mut self, news: &News<'_>) {
+        match *news {
+            News::Resumed => self.well(),
+            News::Lost(why) => {
+                self.disconnects += u64::from(self.away_since.is_none());
+                if self.state != ContactState::Expired {
+                    self.state = ContactState::Away;
+                }
+                self.ill(why);
+            }
+            News::Expired => {
+                self.expirations += 1;
+                self.state = ContactState::Expired;
+                self.ill("the session expired");
+            }
+            News::Refused(why) => {
+                self.state = ContactState::Refused;
+                self.ill(why);
+            }
+            #[cfg(feature = "zookeeper")]
+            News::Accepted if self.state == ContactState::Refused => self.well(),
+            #[cfg(feature = "zookeeper")]
+            News::Accepted => {}
+        }
+    }
+
+    fn well(&mut self) {
+        (self.state, self.away_since, self.problem) = (ContactState::Connected, None, None);
+    }
+
+    fn ill(&mut self, why: &str) {
+        self.away_since.get_or_insert_with(boot_ns);
+        self.problem = Some(why.to_owned());
+    }
+}

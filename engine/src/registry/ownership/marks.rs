@@ -1,0 +1,104 @@
+//! Marks: the way to extents of a spill.
+//!
+//! # Invariants
+//! - G1 a mark only rises, and a grant is reported only after its mark was stored (U4);
+//! - G2 a grant that was in doubt is reported once, when the mark shows that very write of ours.
+
+use xuid_spill::SpillId;
+
+use super::Tenure;
+use super::error::GrantError;
+use super::grant::Grant;
+use crate::registry::{MarkRecord, ReadError, SwapError, Versioned};
+use crate::sys::guards::Guard;
+
+impl Tenure {
+    /// The mark of a spill, made if the spill is `new`: one that this process created a moment ago.
+    pub(crate) fn mark(&mut self, spill: SpillId, new: bool) -> Result<u64, GrantError> {
+        if new {
+            self.operation += 1;
+            let record =
+                MarkRecord { granted_upto: 0, token: self.identity.token, operation: self.operation };
+            match self.registry.create_mark(spill, &record) {
+                Ok(()) => {}
+                // A mark that is found to be ours was stored; one that was stored unseen belongs to a spill that is then
+                // not used: harmless.
+                Err(SwapError::Unknown { why }) => {
+                    self.unknown += 1;
+                    match self.registry.mark(spill) {
+                        Ok(found) if found.record == record => self.unknown_ours += 1,
+                        _ => return Err(GrantError::Refused { why }),
+                    }
+                }
+                Err(error) => return Err(GrantError::Refused { why: error.to_string() }),
+            }
+        }
+        Ok(self.read_mark(spill)?.record.granted_upto)
+    }
+
+    fn read_mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, GrantError> {
+        let found = self.registry.mark(spill).map_err(|error| match error {
+            ReadError::Unavailable { why } => GrantError::Later { why },
+            other => GrantError::Refused { why: other.to_string() },
+        })?;
+        let known = self.marks.entry(spill).or_default();
+        if found.record.granted_upto < *known && !Guard::MarkWentBack.is_out() {
+            let why = format!(
+                "it went back from {known} to {}: the registry was restored and needs a fence",
+                found.record.granted_upto
+            );
+            return Err(GrantError::Refused { why });
+        }
+        *known = found.record.granted_upto;
+        Ok(found)
+    }
+
+    /// Moves the mark from `from` to `upto`: from then on the extents `from .. upto` are ours to issue. Returns up to which
+    /// they are: less or more than wanted where an earlier grant that was in doubt is found to have been stored.
+    pub(crate) fn grant(&mut self, spill: SpillId, from: u64, upto: u64) -> Result<u64, GrantError> {
+        assert!(from < upto, "a grant of nothing");
+        let found = self.read_mark(spill)?;
+        if let Some(granted) = self.settle_grant(spill, from, &found.record) {
+            return Ok(granted);
+        }
+        if found.record.granted_upto == u64::MAX {
+            return Err(GrantError::Refused { why: "its mark was raised to the end by a fence".into() });
+        }
+        if found.record.granted_upto > from && !Guard::GrantAtMark.is_out() {
+            return Err(GrantError::Moved { granted_upto: found.record.granted_upto });
+        }
+        if Guard::MarkFirst.is_out() {
+            return Ok(upto);
+        }
+        self.operation += 1;
+        let record = MarkRecord { granted_upto: upto, token: self.identity.token, operation: self.operation };
+        match self.registry.swap_mark(spill, found.version, &record) {
+            Ok(()) => {
+                crash_point!(MarkMoved);
+                self.marks.insert(spill, upto);
+                self.unknown_theirs += u64::from(self.grant.take().is_some());
+                Ok(upto)
+            }
+            Err(SwapError::Conflict) => Err(GrantError::Later { why: "somebody else moved the mark".into() }),
+            Err(SwapError::Unknown { why }) => {
+                self.unknown += 1;
+                self.unknown_theirs += u64::from(self.grant.is_some());
+                self.grant = Some(Grant { spill, extents: from..upto, record });
+                let found = self.read_mark(spill)?.record;
+                self.settle_grant(spill, from, &found).ok_or(GrantError::Later { why })
+            }
+            Err(SwapError::Unavailable { why } | SwapError::Read(ReadError::Unavailable { why })) => {
+                Err(GrantError::Later { why })
+            }
+            Err(SwapError::Read(error)) => Err(GrantError::Refused { why: error.to_string() }),
+        }
+    }
+
+    /// Whether a grant in doubt was stored: the mark shows our token and operation. Then its extents from `from` on are
+    /// ours, up to the end that is returned. It is told once.
+    fn settle_grant(&mut self, spill: SpillId, from: u64, found: &MarkRecord) -> Option<u64> {
+        let grant = self.grant.take_if(|grant| grant.spill == spill && grant.record == *found)?;
+        self.unknown_ours += 1;
+        grant.extents.contains(&from).then_some(grant.extents.end)
+    }
+}

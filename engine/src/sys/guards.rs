@@ -1,0 +1,234 @@
+//! What keeps ids from coming twice, by name, so that a test can take one guard out and must then find out.
+//!
+//! The code asks [`Guard::is_out`] where a guard stands. In an ordinary build every guard holds, which the compiler
+//! knows: it costs nothing there. On the path of a hit nothing is asked but under `cfg(test)`. Which test finds
+//! out what is missing stands in one table, `testing::mutants`, and a test of it fails where a guard has none.
+//!
+//! # Invariants
+//! - I1 what is out is out for one thread and for as long as [`Guard::without`] runs, a panic included: tests run side by
+//!   side. A model of loom runs all its threads on one, and so does a simulation.
+
+/// Names the guards, and lists them.
+macro_rules! guards {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// A guard that a negative control can take out.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[cfg_attr(any(not(test), loom), allow(dead_code, reason = "some stand in code for tests only"))]
+        pub(crate) enum Guard {
+            $($(#[$doc])* $name,)*
+        }
+
+        #[cfg(all(test, not(loom)))]
+        impl Guard {
+            /// All of them.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+guards! {
+    /// An engine that was configured with another layout than its registry's is not built (U1).
+    LayoutCompared,
+    /// A folder that belongs to another cluster is refused (U1).
+    FolderOfCluster,
+    /// A spill of another cluster or layout is refused (U1).
+    SpillOfCluster,
+
+    /// Only a worker whose mark is not above the clock is chosen.
+    MarkNotAhead,
+    /// A window begins at the mark it replaces, or later (U2).
+    WindowAfterMark,
+    /// A window does not begin below the registry's floor (U2).
+    Floor,
+    /// No window reaches further than two minutes beyond the registry's time.
+    FurthestWindow,
+    /// A write names the version of what it replaces (U2).
+    VersionCompared,
+    /// An unknown outcome is "not ours" until a re-read shows our token and operation (U2).
+    UnknownIsNotOurs,
+    /// The re-read compares the token.
+    OwnToken,
+    /// The re-read compares the operation.
+    OwnOperation,
+    /// The re-read compares the end: a copy of this machine counts its operations as this process does.
+    OwnEnd,
+    /// A claim in doubt is ours only if the record shows its operation and its end (U2).
+    ClaimCompared,
+    /// Of several renewals in doubt, the one whose operation the record shows is the one that was stored (U2).
+    RenewalCompared,
+    /// A window that comes back for a worker which was left is dropped (U2).
+    RenewalOfLane,
+    /// A worker whose record went back is left for good (U2).
+    RecordWentBack,
+    /// What is handed back begins after the last tick of which a plot was cut.
+    HandBackWholeTicks,
+    /// What is handed back is cut no more.
+    HandBackLast,
+    /// The minter is sealed before the rest of its window is handed back (U2).
+    SealFirst,
+
+    /// A file gets its name only where there is none: a registry that is there is not made again (U1, U2).
+    NamedOnce,
+    /// A copied registry is told from the one that its header was written for.
+    FileIdentity,
+    /// A write to an ensemble names the era that it was begun in (U2).
+    EraNamed,
+    /// After a connection to an ensemble a sync comes before everything else.
+    SyncFirst,
+    /// An answer of an ensemble counts only over the connection that was looked around in (U2).
+    SameConnection,
+    /// An era that the registry, or another process of the folder, knows to be over is over for this process, too (U2).
+    EndedLearnt,
+    /// What a folder remembers of an ensemble counts only with its checksum.
+    HintChecked,
+    /// What another process may have left unsynced is synced before a change.
+    SyncBefore,
+    /// After a failed sync everything is written again before it is believed.
+    WrittenAgain,
+    /// A registry that says less than its folder knew is refused (U2, U4).
+    HintCompared,
+    /// A hint says nothing that the registry did not: it is written after the record.
+    HintLast,
+    /// What opening believes is durable by then.
+    SyncAtOpening,
+    /// The first copy of a record is durable before the second is touched.
+    SyncBetween,
+    /// A record is written twice.
+    SecondCopy,
+
+    /// The frontier passes all of a run before the run is handed out (U3).
+    FrontierFirst,
+    /// What a failed append may have written is waste (U3).
+    FailedAppendWasted,
+    /// A run that comes to a ticket which is over goes back (U3).
+    TicketReturns,
+
+    /// A mark is moved before its extents are used (U4).
+    MarkFirst,
+    /// A spill that was opened is read from the registry's mark on, and not from what its file says (U4).
+    MarkOfRegistry,
+    /// A grant begins at the registry's mark as it is now (U4).
+    GrantAtMark,
+    /// A spill without a mark is refused (U4).
+    AbsentMarkRefused,
+    /// A spill whose mark went back is given up (U4).
+    MarkWentBack,
+
+    /// A slot is emptied by one swap (U5).
+    TakeBySwap,
+    /// A refill stores in empty slots only (U5).
+    RefillOnlyEmpty,
+    /// A request for a refill is taken down before it is answered, so that none is lost.
+    AnswerFirst,
+    /// Whoever takes what a refill put in sees that the request for it was answered.
+    AnswerSeen,
+    /// A panic of the producer takes requests for refills down.
+    PanicAnswers,
+    /// A hand is of its own engine and of this epoch (U3, U7).
+    EpochCompared,
+    /// The epoch is read before the run is taken (U7).
+    EpochBeforeTake,
+    /// A turn-over voids what threads and handles hold (U7).
+    TurnOverVoids,
+    /// A stop voids it once more after its sweeps: a thread may have taken a block between the two.
+    StopVoidsAgain,
+    /// A thread that waits reads the epoch before: of a run that comes after a voiding it uses one id (U3, U7).
+    EpochBeforeWait,
+    /// A shutdown or turn-over voids what handles hold (U7).
+    LimitVoided,
+    /// The epoch is over before a limit is zeroed.
+    EpochThenLimits,
+    /// A handle reads the epoch before it takes the run that its limit is for.
+    EpochBeforeLimit,
+    /// A handle looks at the epoch again after it set its limit.
+    LimitLooksAgain,
+    /// These four accesses have one order.
+    LimitInOrder,
+    /// A forked child finds the page wiped.
+    ForkPage,
+
+    /// Nothing is cut above E (U6).
+    NotAboveClock,
+    /// E goes back at a switch of worker only.
+    ClockBackAtSwitch,
+    /// Nothing is cut beyond the end of a window (U6).
+    WindowEnd,
+    /// A run ends with its tick, and does not go on in the next worker's (U6).
+    SequenceEnd,
+    /// An ordered id waits for a tick above the last one.
+    OrderedRises,
+    /// The last ordered id is remembered over lanes and switches.
+    OrderedAboveLast,
+    /// The last id of an ordered run is remembered, and not its first.
+    OrderedRunWhole,
+
+    /// What is too old when it leaves a window is wasted (U7).
+    AgeOfWindow,
+    /// What is too old when it leaves the spill is wasted (U7).
+    AgeOfSpill,
+
+    /// A leap of the clock voids what threads and handles hold.
+    LeapDropsHands,
+    /// It drops the queue.
+    LeapDropsQueue,
+    /// It drops the ring.
+    LeapDropsRing,
+    /// It drops what calls gave back.
+    LeapDropsReturns,
+    /// It drops what the minter set aside.
+    LeapDropsAside,
+    /// It drops what the producer has in its hands, grants included.
+    LeapDropsReserve,
+    /// It drops the windows.
+    LeapDropsWindows,
+    /// It drops a claim whose answer is under way.
+    LeapDropsClaim,
+    /// It drops a grant whose answer is under way.
+    LeapDropsGrant,
+    /// It has the registrar forget who it was.
+    LeapDisowns,
+    /// The registrar draws another token then.
+    LeapDrawsToken,
+    /// It forgets a claim in doubt.
+    LeapForgetsClaim,
+    /// It forgets a grant in doubt.
+    LeapForgetsGrant,
+    /// A worker that comes under a leap which no turn has dealt with is left: no other one is handed back for it.
+    LeapBeforeAnswers,
+    /// A stop looks for a leap that no turn has seen.
+    LeapAtStop,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// A bit for each guard that is out.
+    static OUT: std::cell::Cell<u128> = const { std::cell::Cell::new(0) };
+}
+
+impl Guard {
+    /// Whether a test took it out, in this thread.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a constant, but in tests")]
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "it names the guard"))]
+    pub(crate) fn is_out(self) -> bool {
+        #[cfg(test)]
+        return OUT.get() >> self as u32 & 1 == 1;
+        #[cfg(not(test))]
+        false
+    }
+
+    /// Does something without these guards, and without those that are out already.
+    #[cfg(test)]
+    pub(crate) fn without<T>(guards: &[Self], body: impl FnOnce() -> T) -> T {
+        /// Puts them back, whatever happens.
+        struct Back(u128);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                OUT.set(self.0);
+            }
+        }
+        let out = guards.iter().fold(OUT.get(), |out, guard| out | 1 << *guard as u32);
+        let _back = Back(OUT.replace(out));
+        body()
+    }
+}

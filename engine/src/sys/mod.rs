@@ -1,0 +1,11 @@
+//! What everything else stands on: atomics, words that a fork voids, wake-ups, files that are whole or absent, log lines that
+//! wait, and the guards and crash points of tests.
+
+pub(crate) mod atomics;
+#[cfg(any(test, feature = "proof"))]
+pub mod crash_points;
+pub(crate) mod deferred_log;
+pub(crate) mod draft;
+pub(crate) mod fork_word;
+pub(crate) mod guards;
+pub(crate) mod wake;

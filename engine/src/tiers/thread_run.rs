@@ -1,0 +1,503 @@
+//! The run in a thread's hand: the innermost tier, and with [`EpochWord::step`] the only code on the path of a hit.
+//!
+//! # Invariants
+//! - I1 only its own thread touches a hand;
+//! - I2 from `next()` up to `end()` all is owned by this thread; a hit moves `place` before it returns the id. In a
+//!   handle's hand that is so once it has caught up: between misses the handle itself knows where it stands;
+//! - I3 a hand whose epoch is not its engine's is void: its rest is counted as waste, never used;
+//! - I4 `place` is `epoch + LONGEST - left`, so that `place - epoch` is below [`LONGEST`] exactly if the epoch is the
+//!   engine's and an id is left. Epochs are multiples of [`EPOCH_STEP`], far above any run's length, so that a wrong one
+//!   lands above it. One comparison and one branch instead of two, and what it compares, with `base` added, is the id.
+//!   With two branches (`epoch == ..`, `next != end`) a loop over `next_id` does 1,789 M ids/s or 450, as the caller's
+//!   code happens to fall;
+//! - I5 a hit counts nothing. What was hit is counted from where the hand stands: when it is settled or published, and
+//!   each id once, since `len` is what was not counted yet.
+
+use std::cell::{Cell, RefCell};
+use std::hint::cold_path;
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+use xuid_id::Id;
+
+use crate::id::run::Run;
+use crate::settings::LONGEST_BLOCK;
+use crate::stats::counters::{Sources, ThreadCounters, Tier};
+use crate::sys::fork_word::{EPOCH_STEP, EpochWord};
+use crate::tiers::ring::Cursor;
+
+/// The longest run a hand takes. Four times the longest that a tier hands out.
+pub(crate) const LONGEST: u32 = 4 * LONGEST_BLOCK;
+
+const _: () = assert!((LONGEST as u64) < EPOCH_STEP - 1, "I4");
+
+/// The place of an empty hand: one that is used up, of an epoch that is no engine's (I4). Its next id, too, which is above
+/// any limit.
+pub(crate) const NOWHERE: u64 = u64::MAX;
+
+/// The run in hand.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Hand {
+    /// I4.
+    place: Cell<u64>,
+    /// What makes an id of the distance from the epoch to `place`.
+    base: Cell<u64>,
+    /// For all but a hit: the run's own epoch, how many of its ids are not counted yet (I5), and the tier that had it.
+    epoch: Cell<u64>,
+    len: Cell<u64>,
+    tier: Cell<Tier>,
+}
+
+impl Hand {
+    pub(crate) const fn new() -> Self {
+        Self {
+            place: Cell::new(NOWHERE),
+            base: Cell::new(NOWHERE - LONGEST as u64),
+            epoch: Cell::new(NOWHERE - LONGEST as u64),
+            len: Cell::new(0),
+            tier: Cell::new(Tier::Ring),
+        }
+    }
+
+    /// The next id, if the hand is of this epoch and not empty.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "this is the whole hit path; a call would cost more than its body"
+    )]
+    pub(crate) fn hit(&self, epoch: &EpochWord) -> Option<Id> {
+        let (distance, next) = epoch.step(self.place.get());
+        self.hit_at(distance, next)
+    }
+
+    /// The id at so far from an epoch, where the hand stands; it stands at `next` then.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "half of the hit path")]
+    fn hit_at(&self, distance: u64, next: u64) -> Option<Id> {
+        #[cfg(test)]
+        let distance = self.distance_as_compared(distance);
+        if distance < u64::from(LONGEST) {
+            self.place.set(next);
+            Some(Id::new(distance.wrapping_add(self.base.get())))
+        } else {
+            // Without it the call after a miss lies in every caller's loop, and each hit jumps over it.
+            cold_path();
+            None
+        }
+    }
+
+    /// The first of the next `count` ids, if the hand is of this epoch and has as many. They are counted when the run
+    /// is settled, as single ones are.
+    #[inline]
+    pub(crate) fn hit_many(&self, count: u32, epoch: u64) -> Option<u64> {
+        let left = self.left_of(epoch)?;
+        if u64::from(count) <= left {
+            self.place.set(self.place.get() + u64::from(count));
+            Some(self.end() - left)
+        } else {
+            None
+        }
+    }
+
+    /// How many ids are left, if the hand is of this epoch.
+    #[inline]
+    fn left_of(&self, epoch: u64) -> Option<u64> {
+        let distance = self.place.get().wrapping_sub(epoch);
+        #[cfg(test)]
+        let distance = self.distance_as_compared(distance);
+        u64::from(LONGEST).checked_sub(distance)
+    }
+
+    /// The next id of the run in hand, or its end.
+    pub(crate) fn next(&self) -> u64 {
+        self.end() - self.left_of_own()
+    }
+
+    /// The first id that is not of the run in hand any more.
+    #[inline]
+    pub(crate) fn end(&self) -> u64 {
+        self.base.get().wrapping_add(u64::from(LONGEST))
+    }
+
+    /// The ids before `next` were used, by somebody who keeps count of them himself. Never goes back, nor beyond the
+    /// end: one of a run before this is none of its ids.
+    pub(crate) fn catch_up(&self, next: u64) {
+        if (self.next()..=self.end()).contains(&next) {
+            self.advance(next - self.next());
+        }
+    }
+
+    /// How many ids are left of a run of this epoch.
+    pub(crate) fn left(&self, epoch: u64) -> u32 {
+        self.left_of(epoch).unwrap_or(0) as u32
+    }
+
+    /// How many ids are left of a run that was put in a moment ago, whatever its epoch.
+    pub(crate) fn held(&self) -> u32 {
+        self.left_of_own() as u32
+    }
+
+    fn left_of_own(&self) -> u64 {
+        u64::from(LONGEST) - (self.place.get() - self.epoch.get())
+    }
+
+    fn advance(&self, count: u64) {
+        assert!(count <= self.left_of_own(), "more than the hand holds");
+        self.place.set(self.place.get() + count);
+    }
+
+    /// Takes one id of a run that was put in a moment ago.
+    pub(crate) fn take_one(&self) -> Id {
+        let id = self.next();
+        self.advance(1);
+        Id::new(id)
+    }
+
+    /// Takes `count` ids, at most what is left. The caller counts them, by their tier in `sources`: they are issued only
+    /// if the call gets all that it asked for.
+    pub(crate) fn pull(&self, count: u32, sources: &mut Sources) -> Run {
+        let first = self.next();
+        self.advance(u64::from(count));
+        self.len.set(self.len.get() - u64::from(count));
+        sources.add(self.tier.get(), u64::from(count));
+        Run::new(first, count)
+    }
+
+    /// Counts what was hit so far (I5). The rest stays in hand.
+    pub(crate) fn publish(&self, counters: &ThreadCounters) {
+        let left = self.left_of_own();
+        counters.issue(self.tier.get(), self.len.replace(left) - left);
+    }
+
+    /// Counts what became of the run in hand, its rest as waste, and empties it.
+    pub(crate) fn settle(&self, counters: &ThreadCounters) {
+        self.publish(counters);
+        counters.wasted.add(self.len.get());
+        Self::new().swap(self);
+    }
+
+    /// Counts what was hit so far, and if the run is not of this epoch its rest as waste.
+    pub(crate) fn catch_up_figures(&self, epoch: u64, counters: &ThreadCounters) {
+        if self.epoch.get() == epoch { self.publish(counters) } else { self.settle(counters) }
+    }
+
+    /// Puts a run of a tier into an empty, settled hand.
+    pub(crate) fn fill(&self, epoch: u64, run: &Run, tier: Tier) {
+        debug_assert!(self.held() == 0 && self.len.get() == 0);
+        // Zero is what a forked child reads.
+        let good = epoch != 0 && epoch.is_multiple_of(EPOCH_STEP);
+        assert!(run.len() <= LONGEST && good, "I4: {run:?}, epoch {epoch}");
+        let len = u64::from(run.len());
+        self.place.set(epoch + (u64::from(LONGEST) - len));
+        self.base.set((run.raw() + len).wrapping_sub(u64::from(LONGEST)));
+        self.epoch.set(epoch);
+        self.len.set(len);
+        self.tier.set(tier);
+    }
+
+    /// The distance from the engine's epoch, or, for a negative control, from the hand's own.
+    #[cfg(test)]
+    fn distance_as_compared(&self, distance: u64) -> u64 {
+        if crate::sys::guards::Guard::EpochCompared.is_out() {
+            self.place.get() - self.epoch.get()
+        } else {
+            distance
+        }
+    }
+
+    fn swap(&self, other: &Self) {
+        self.place.swap(&other.place);
+        self.base.swap(&other.base);
+        self.epoch.swap(&other.epoch);
+        self.len.swap(&other.len);
+        self.tier.swap(&other.tier);
+    }
+}
+
+/// What a thread has at one engine besides its hand.
+#[derive(Debug)]
+pub(crate) struct Station {
+    pub(crate) counters: Arc<CachePadded<ThreadCounters>>,
+    pub(crate) cursor: Cursor,
+    /// For calls that gather runs and hand out something else; empty between calls.
+    pub(crate) scratch: Vec<Run>,
+}
+
+/// An engine that this thread has called.
+struct Visit {
+    engine: u64,
+    station: Station,
+    /// Its hand while another engine's is in use.
+    parked: Hand,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.parked.settle(&self.station.counters);
+    }
+}
+
+/// The engines this thread has called; the first one's hand is [`HAND`].
+#[derive(Default)]
+struct Visits(Vec<Visit>);
+
+impl Drop for Visits {
+    fn drop(&mut self) {
+        self.park();
+    }
+}
+
+/// Engines a thread remembers. More cost their rest of a run when they are forgotten.
+const REMEMBERED: usize = 16;
+
+thread_local! {
+    /// The run of the engine used last by this thread. Const and without a destructor, so that a hit is a plain
+    /// load.
+    pub(crate) static HAND: Hand = const { Hand::new() };
+    static VISITS: RefCell<Visits> = const { RefCell::new(Visits(Vec::new())) };
+}
+
+impl Visits {
+    /// Takes the hand in use back to the engine it belongs to.
+    fn park(&mut self) {
+        if let Some(visit) = self.0.first() {
+            HAND.with(|hand| hand.swap(&visit.parked));
+        }
+    }
+
+    /// What this thread has at an engine that it has called.
+    fn find(&self, engine: u64) -> Option<&Visit> {
+        self.0.iter().find(|visit| visit.engine == engine)
+    }
+
+    /// Makes `engine` the first, its hand the one in use.
+    fn enter(&mut self, engine: u64, join: impl FnOnce() -> Station) -> &mut Station {
+        if self.0.first().is_none_or(|visit| visit.engine != engine) {
+            self.park();
+            let visit = match self.0.iter().position(|visit| visit.engine == engine) {
+                Some(at) => self.0.remove(at),
+                None => Visit { engine, station: join(), parked: Hand::new() },
+            };
+            self.0.truncate(REMEMBERED - 1);
+            self.0.insert(0, visit);
+            // Parking swaps the hand in use with the parked one; doing it again brings ours in.
+            self.park();
+        }
+        &mut self.0[0].station
+    }
+}
+
+/// Calls `work` with this thread's hand and station at `engine`. In a thread that is ending (its thread-locals
+/// are gone) a passing hand serves, and its rest is wasted.
+pub(crate) fn at_station<T>(
+    engine: u64,
+    mut join: impl FnMut() -> Station,
+    work: impl FnOnce(&Hand, &mut Station) -> T,
+) -> T {
+    let mut work = Some(work);
+    let result = VISITS.try_with(|visits| {
+        let mut visits = visits.try_borrow_mut().ok()?;
+        let station = visits.enter(engine, &mut join);
+        work.take().map(|work| HAND.with(|hand| work(hand, station)))
+    });
+    if let Ok(Some(value)) = result {
+        return value;
+    }
+    let (hand, mut station) = (Hand::new(), join());
+    let Some(work) = work.take() else { unreachable!("work is taken only where its value is returned") };
+    let value = work(&hand, &mut station);
+    hand.settle(&station.counters);
+    value
+}
+
+/// Counts what this thread was issued by `engine`, and if what it has in hand is void, that too: `epoch` is the engine's.
+/// A thread that never called it has nothing to count.
+pub(crate) fn publish(engine: u64, epoch: u64) {
+    // In a thread that is ending all was counted.
+    let _ = VISITS.try_with(|visits| {
+        let Ok(visits) = visits.try_borrow() else { return };
+        let Some(Visit { station, parked, .. }) = visits.find(engine) else { return };
+        let is_in_use = visits.0.first().is_some_and(|visit| visit.engine == engine);
+        HAND.with(|hand| {
+            let hand = if is_in_use { hand } else { parked };
+            hand.catch_up_figures(epoch, &station.counters);
+        });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tiers::ring::Ring;
+
+    const A: u64 = 11 * EPOCH_STEP;
+    const B: u64 = 22 * EPOCH_STEP;
+
+    fn hit(hand: &Hand, epoch: u64) -> Option<Id> {
+        let place = hand.place.get();
+        hand.hit_at(place.wrapping_sub(epoch), place.wrapping_add(1))
+    }
+
+    /// A naive model: an epoch, and a range.
+    #[test]
+    fn a_hit_needs_the_right_epoch_and_an_id_that_is_left() {
+        let epochs = [EPOCH_STEP, 2 * EPOCH_STEP, A, A + EPOCH_STEP, 1 << 63, 0_u64.wrapping_sub(EPOCH_STEP)];
+        for first in [0, 1, 5_000, (1 << 63) - u64::from(LONGEST)] {
+            for len in [1, 2, 1_024, LONGEST] {
+                for ours in epochs {
+                    let (hand, counters) = (Hand::new(), ThreadCounters::default());
+                    assert!(epochs.iter().chain([&0]).all(|epoch| hit(&hand, *epoch).is_none()), "empty");
+                    assert_eq!((hand.next(), hand.end()), (NOWHERE, NOWHERE), "above any limit");
+                    hand.fill(ours, &Run::new(first, len), Tier::Ring);
+                    for offset in 1..u64::from(len) {
+                        assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + offset - 1));
+                    }
+                    // 0 is what a forked child reads.
+                    let wrong = epochs.iter().chain([&0]).filter(|epoch| **epoch != ours);
+                    assert!(
+                        wrong.clone().all(|epoch| hit(&hand, *epoch).is_none() && hand.left(*epoch) == 0)
+                    );
+                    assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + u64::from(len) - 1));
+                    assert!(wrong.chain([&ours]).all(|epoch| hit(&hand, *epoch).is_none()), "used up");
+                    hand.settle(&counters);
+                    assert_eq!((counters.issued(), counters.wasted.value()), (u64::from(len), 0));
+                    assert!(epochs.iter().chain([&0]).all(|epoch| hit(&hand, *epoch).is_none()), "settled");
+                    assert_eq!((hand.next(), hand.end()), (NOWHERE, NOWHERE));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn several_at_once_are_of_the_right_epoch_and_no_more_than_are_left() {
+        for len in [1, 2, 1_024, LONGEST] {
+            for used in [0, 1, len / 2, len - 1, len] {
+                for count in [1, 2, len - used, len - used + 1, LONGEST, LONGEST + 1, u32::MAX] {
+                    let hand = Hand::new();
+                    assert_eq!(hand.hit_many(count, A), None, "empty");
+                    hand.fill(A, &Run::new(5_000, len), Tier::Ring);
+                    assert_eq!(hand.hit_many(used, A), Some(5_000));
+                    for wrong in [B, A - EPOCH_STEP, A + EPOCH_STEP, 0] {
+                        assert_eq!(hand.hit_many(count, wrong), None, "{count} of {wrong}");
+                    }
+                    let left = len - used;
+                    let first = (count <= left).then_some(5_000 + u64::from(used));
+                    assert_eq!(hand.hit_many(count, A), first, "{count} of {left}");
+                    assert_eq!(hand.held(), if first.is_some() { left - count } else { left });
+                }
+            }
+        }
+    }
+
+    /// Whatever comes first, and however often it is asked.
+    #[test]
+    fn what_was_hit_is_counted_once_by_whoever_asks() {
+        let (hand, counters) = (Hand::new(), ThreadCounters::default());
+        let counted = || (counters.issued(), counters.wasted.value());
+        hand.publish(&counters);
+        hand.catch_up_figures(A, &counters);
+        assert_eq!(counted(), (0, 0), "an empty hand");
+        hand.fill(A, &Run::new(100, 10), Tier::Queue);
+        assert!(hit(&hand, A).is_some() && hit(&hand, A).is_some());
+        for _ in 0..2 {
+            hand.publish(&counters);
+            assert_eq!((counted(), hand.held()), ((2, 0), 8), "the rest stays in hand");
+        }
+        assert_eq!(hand.hit_many(3, A), Some(102));
+        let mut sources = Sources::default();
+        assert_eq!(hand.pull(1, &mut sources).raw(), 105, "its caller counts it");
+        hand.catch_up_figures(A, &counters);
+        assert_eq!((counted(), sources.total(), sources.last()), ((5, 0), 1, Tier::Queue));
+        assert!(hit(&hand, A).is_some());
+        hand.catch_up_figures(B, &counters);
+        assert_eq!((counted(), hand.held()), ((6, 3), 0), "the rest of a void run is waste");
+        hand.settle(&counters);
+        assert_eq!(counted(), (6, 3));
+    }
+
+    /// The hand of the engine in use, and one that is put by meanwhile; other threads' are left alone.
+    #[test]
+    fn a_thread_publishes_what_it_has_at_each_engine() {
+        let counters: [Arc<CachePadded<ThreadCounters>>; 2] = Default::default();
+        let at = |engine: usize| {
+            let counters = counters[engine].clone();
+            let join = || Station {
+                counters: counters.clone(),
+                cursor: Ring::new(4).cursor(0),
+                scratch: Vec::new(),
+            };
+            at_station(100 + engine as u64, join, |hand, _| {
+                hand.fill(A, &Run::new(64, 10), Tier::Ring);
+                assert!(hit(hand, A).is_some());
+            });
+        };
+        at(0);
+        at(1);
+        std::thread::spawn(|| publish(100, A)).join().unwrap();
+        assert_eq!([counters[0].issued(), counters[1].issued()], [0, 0]);
+        publish(100, A);
+        assert_eq!([counters[0].issued(), counters[1].issued()], [1, 0]);
+        publish(101, B);
+        publish(102, B);
+        assert_eq!([counters[0].issued(), counters[1].issued()], [1, 1]);
+        assert_eq!([counters[0].wasted.value(), counters[1].wasted.value()], [0, 9]);
+    }
+
+    #[test]
+    fn a_hand_catches_up_within_its_run_and_never_goes_back() {
+        let hand = Hand::new();
+        for next in [0, 1, u64::from(LONGEST), u64::MAX] {
+            hand.catch_up(next);
+            assert_eq!(hand.held(), 0, "an empty hand stays empty");
+        }
+        hand.fill(A, &Run::new(100, 10), Tier::Ring);
+        for (next, then) in [(100, 100), (99, 100), (0, 100), (103, 103), (102, 103), (111, 103), (110, 110)]
+        {
+            hand.catch_up(next);
+            assert_eq!((hand.next(), u64::from(hand.held())), (then, 110 - then), "told {next}");
+        }
+    }
+
+    fn station() -> Station {
+        Station { counters: Arc::default(), cursor: Ring::new(4).cursor(0), scratch: Vec::new() }
+    }
+
+    #[test]
+    fn a_thread_that_goes_between_two_engines_keeps_both_runs() {
+        let mut taken = Vec::new();
+        let mut call = |engine: u64, epoch: u64, run: Option<Run>| {
+            at_station(engine, station, |hand, _| {
+                if let Some(run) = run {
+                    hand.fill(epoch, &run, Tier::Ring);
+                }
+                taken.extend(hit(hand, epoch).map(Id::raw));
+            });
+        };
+        call(1, A, Some(Run::new(100, 4)));
+        call(2, B, Some(Run::new(200, 4)));
+        call(1, A, None);
+        call(2, B, None);
+        call(3, A, None);
+        call(1, A, None);
+        assert_eq!(taken, [100, 200, 101, 201, 102]);
+    }
+
+    #[test]
+    fn a_threads_rest_is_counted_as_waste_at_its_end() {
+        let counters: Arc<CachePadded<ThreadCounters>> = Arc::default();
+        let theirs = counters.clone();
+        std::thread::spawn(move || {
+            let join =
+                || Station { counters: theirs.clone(), cursor: Ring::new(4).cursor(0), scratch: Vec::new() };
+            at_station(7, join, |hand, _| {
+                hand.fill(A, &Run::new(64, 10), Tier::Ring);
+                assert_eq!(hit(hand, A).map(Id::raw), Some(64));
+                assert_eq!(hit(hand, B), None, "another epoch is a miss");
+            });
+        })
+        .join()
+        .unwrap();
+        assert_eq!((counters.issued(), counters.wasted.value()), (1, 9));
+    }
+}

@@ -1,0 +1,125 @@
+//! Runs in hands while a turn-over or a shutdown voids them (U3, U7).
+
+use crate::Engine;
+use crate::loom::bench::{Bench, Caller, MS};
+use crate::loom::{every, finds};
+use crate::sys::guards::Guard;
+use crate::tiers::thread_run::Hand;
+
+/// The producer's side of a turn-over meets a thread that takes a run. A run that was taken before it is used no more
+/// after it, and of a run no id is both used and counted as waste.
+fn a_turn_over_while_a_thread_takes() -> Option<String> {
+    let bench = Bench::new();
+    bench.fill_ring();
+    let shared = bench.shared.clone();
+    let taker = loom::thread::spawn(move || {
+        let (mut station, hand) = (shared.join(), Hand::new());
+        assert!(shared.restock(&hand, &mut station), "there is land");
+        (hand, station)
+    });
+    // Whoever has it now took it before the epoch changes.
+    let taken_before = bench.shared.ring.ids() == 0;
+    bench.shared.void_hands();
+    let (hand, station) = taker.join().unwrap();
+    let used = hand.hit(&bench.shared.epoch).is_some();
+    hand.settle(&station.counters);
+    let (issued, wasted) = (station.counters.issued(), station.counters.wasted.value());
+    if taken_before && used {
+        return Some("a run of before the turn-over is used after it".into());
+    }
+    (issued != u64::from(used) || issued + wasted != 8)
+        .then(|| format!("of a run of 8, {issued} were issued and {wasted} wasted"))
+}
+
+#[test]
+fn loom_a_run_taken_before_a_turn_over_is_not_used_after_it() {
+    every(None, a_turn_over_while_a_thread_takes);
+}
+
+#[test]
+fn loom_an_epoch_read_after_the_take_keeps_a_void_run() {
+    finds(Guard::EpochBeforeTake, None, a_turn_over_while_a_thread_takes);
+}
+
+/// The same for a handle, whose hits know no epoch but only its limit.
+fn a_turn_over_while_a_handle_takes() -> Option<String> {
+    let bench = Bench::new();
+    bench.fill_ring();
+    let engine = Engine::new(bench.shared.clone(), Vec::new());
+    let taker = loom::thread::spawn(move || {
+        let mut handle = engine.handle();
+        let first = handle.next_id().unwrap().raw();
+        (handle, first)
+    });
+    let taken_before = bench.shared.ring.ids() == 0;
+    bench.shared.void_hands();
+    let (mut handle, first) = taker.join().unwrap();
+    let next = handle.next_id().ok().map(crate::Id::raw);
+    (taken_before && next == Some(first + 1)).then(|| "a run of before the turn-over is used after it".into())
+}
+
+#[test]
+fn loom_a_run_that_a_handle_took_before_a_turn_over_is_not_used_after_it() {
+    every(Some(3), a_turn_over_while_a_handle_takes);
+}
+
+#[test]
+fn loom_a_handle_that_reads_the_epoch_after_the_take_keeps_a_void_run() {
+    finds(Guard::EpochBeforeLimit, Some(3), a_turn_over_while_a_handle_takes);
+}
+
+/// A handle that sets its limit meets a producer that voids hands: the limit ends at zero.
+fn a_limit_set_while_the_epoch_ends() -> Option<String> {
+    let shared = Bench::new().shared;
+    let limit = shared.limits.join().unwrap();
+    let before = shared.epoch.load();
+    let ends = {
+        let shared = shared.clone();
+        loom::thread::spawn(move || shared.void_hands())
+    };
+    limit.set(100, before, &shared.epoch);
+    ends.join().unwrap();
+    let left = limit.load();
+    (left != 0).then(|| format!("the limit is {left}, and the epoch is over"))
+}
+
+#[test]
+fn loom_a_limit_of_an_epoch_that_is_over_ends_at_zero() {
+    every(None, a_limit_set_while_the_epoch_ends);
+}
+
+#[test]
+fn loom_a_limit_that_is_not_looked_at_again_is_found_out() {
+    finds(Guard::LimitLooksAgain, None, a_limit_set_while_the_epoch_ends);
+}
+
+#[test]
+fn loom_a_limit_without_one_order_is_found_out() {
+    finds(Guard::LimitInOrder, None, a_limit_set_while_the_epoch_ends);
+}
+
+#[test]
+fn loom_a_limit_that_is_zeroed_before_the_epoch_is_over_is_found_out() {
+    finds(Guard::EpochThenLimits, None, a_limit_set_while_the_epoch_ends);
+}
+
+#[test]
+fn loom_a_limit_that_nobody_voids_is_found_out() {
+    finds(Guard::LimitVoided, None, a_limit_set_while_the_epoch_ends);
+}
+
+/// A thread uses up its run while the epoch ends: it uses each of its ids once.
+fn a_run_used_up_while_the_epoch_ends() -> Option<String> {
+    let bench = Bench::new();
+    bench.time.pass(MS);
+    let shared = bench.shared.clone();
+    let user = loom::thread::spawn(move || Caller::call(&shared, 3));
+    bench.shared.void_hands();
+    bench.shared.void_hands();
+    bench.stop(|| user.join().unwrap().end())
+}
+
+#[test]
+fn loom_a_run_is_used_once_whatever_becomes_of_its_epoch() {
+    every(Some(3), a_run_used_up_while_the_epoch_ends);
+}

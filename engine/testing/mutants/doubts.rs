@@ -1,0 +1,101 @@
+//! Writes of which it is not known whether they were stored, where the record shows another write of the same token: an
+//! earlier one of this process, or one of a copy of its memory.
+
+use std::ops::Range;
+
+use xuid_id::Layout;
+
+use crate::registry::memory::{Fault, MemoryRegistry};
+use crate::registry::ownership::{Identity, TakeError, Tenure, Window, Wish};
+use crate::registry::{ClusterId, Genesis, Token};
+use crate::sys::guards::Guard;
+use crate::testing::mutants::only_without;
+use crate::testing::simulation::twins::Line;
+
+fn registry() -> MemoryRegistry {
+    let cluster = ClusterId::from_bytes([1; 16]);
+    MemoryRegistry::new(Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 1 })
+}
+
+fn tenure(line: &Line, token: u8) -> Tenure {
+    Tenure::new(Box::new(line.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
+}
+
+fn wish(now: u64) -> Wish {
+    Wish { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
+}
+
+fn span(window: Window) -> Range<u64> {
+    window.into_parts().1
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> Option<String> {
+    let meet = one.start < other.end && other.start < one.end;
+    meet.then(|| format!("{one:?} was granted, and {other:?}"))
+}
+
+/// The next write is lost, and so is the way to see that.
+fn lose(registry: &MemoryRegistry) {
+    registry.fail(Fault::LostUnseen);
+    registry.fail_reads(1);
+}
+
+/// Two of one memory, which hold ticks 2000..2100 of worker 0.
+fn twins() -> (Tenure, Tenure, MemoryRegistry) {
+    let (here, there) = (registry(), registry());
+    let lines = [&here, &there].map(Line::new);
+    let [one, twin] = [&lines[0], &lines[1]].map(|line| {
+        let mut tenure = tenure(line, 1);
+        drop(tenure.take(&wish(2_000)).unwrap());
+        tenure
+    });
+    lines[1].put_to(&here);
+    (one, twin, here)
+}
+
+#[test]
+fn a_claim_that_was_lost_is_not_taken_for_an_earlier_write_of_this_process() {
+    only_without(&[Guard::ClaimCompared], || {
+        let registry = registry();
+        let [mut one, mut other] = [1, 2].map(|token| tenure(&Line::new(&registry), token));
+        // The record shows its token.
+        drop(one.take(&wish(2_000)).unwrap());
+        one.release(0, 2_050).unwrap();
+        lose(&registry);
+        assert!(matches!(one.take(&wish(2_500)), Err(TakeError::InDoubt { .. })));
+        let first = span(one.take(&wish(2_510)).unwrap());
+        match other.take(&wish(2_520)) {
+            Ok(window) => overlap(&first, &span(window)),
+            Err(error) => {
+                assert!(matches!(error, TakeError::NoneFree { earliest: 2_610 }), "{error}");
+                None
+            }
+        }
+    });
+}
+
+#[test]
+fn a_renewal_of_a_copy_is_not_taken_for_one_that_is_in_doubt() {
+    only_without(&[Guard::RenewalCompared], || {
+        let (mut one, mut twin, registry) = twins();
+        for end in [2_300, 2_400] {
+            lose(&registry);
+            assert!(twin.extend(0, 2_050, end).is_err());
+        }
+        // Its second operation, too, came to nothing; the third has the end of the twin's second.
+        registry.fail(Fault::Away);
+        assert!(one.extend(0, 2_050, 2_200).is_err());
+        let first = span(one.extend(0, 2_050, 2_300).unwrap());
+        overlap(&first, &span(twin.extend(0, 2_060, 2_500).unwrap()))
+    });
+}
+
+#[test]
+fn a_renewal_of_a_copy_with_the_same_operation_number_is_told_by_its_end() {
+    only_without(&[Guard::OwnEnd], || {
+        let (mut one, mut twin, registry) = twins();
+        let first = span(one.extend(0, 2_050, 2_200).unwrap());
+        registry.fail(Fault::LostUnseen);
+        overlap(&first, &span(twin.extend(0, 2_050, 2_300).unwrap()))
+    });
+}

@@ -1,0 +1,263 @@
+//! Mutants: the engine with a guard taken out. Each must be caught; a test that notices nothing proves nothing.
+//!
+//! [`MUTANTS`] is the one table of them. Where the histories of the simulator can catch one, they must: within
+//! [`MOST`] of their theme here, and within 5,000 of any in the campaign `mutants`. What no history meets has a named
+//! test: in [`doubts`], [`records`], [`refusals`] and [`threads`], in [`twins`](super::simulation::twins), or beside the code that it
+//! is about. Models of loom are in `crate::loom`, which is another build.
+//!
+//! Two guards that stand in for each other are taken out together.
+
+mod doubts;
+mod histories;
+mod records;
+mod refusals;
+mod threads;
+
+use crate::sys::guards::Guard;
+use crate::testing::simulation::workload::Theme;
+use crate::testing::simulation::{history, seed};
+
+/// Within so many histories of its theme the loss of a guard must show.
+const MOST: u64 = 2_000;
+
+/// The engine without some guards.
+pub(crate) struct Mutant {
+    pub(crate) name: &'static str,
+    pub(crate) out: &'static [Guard],
+    /// What it makes untrue.
+    pub(crate) keeps: &'static str,
+    pub(crate) caught: Caught,
+}
+
+/// What catches a mutant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Caught {
+    /// A history says one of these; they are frequent in those of a theme.
+    History(Theme, &'static [&'static str]),
+    /// A test of this binary, which takes the guard out itself.
+    Test(&'static str),
+    /// A model of loom, in the build for loom, which takes the guard out itself.
+    Model(&'static str),
+    /// A test of another package's binary.
+    TestOf(&'static str, &'static str),
+}
+
+/// An id that came twice, or one that was about to: it was issued from land of somebody else, or is in two places.
+const TWICE: &[&str] = &["an id came twice", "does not own that tick", "a plot in two places"];
+
+/// A clean stop does not add up: an id is in two places, or in none.
+const ACCOUNTS: &[&str] = &["ids in and"];
+
+macro_rules! mutants {
+    ($($name:literal, $out:expr, $keeps:literal, $caught:expr;)*) => {
+        pub(crate) const MUTANTS: &[Mutant] =
+            &[$(Mutant { name: $name, out: &$out, keeps: $keeps, caught: $caught },)*];
+    };
+}
+
+use Caught::{History, Model, Test, TestOf};
+use Guard as G;
+
+mutants! {
+    "layout-not-compared", [G::LayoutCompared], "U1",
+        Test("testing::mutants::refusals::an_engine_of_another_layout_is_refused");
+    "folder-of-another-cluster", [G::FolderOfCluster], "U1",
+        Test("testing::mutants::refusals::a_folder_of_another_cluster_is_refused");
+    "spill-of-another-cluster", [G::SpillOfCluster, G::AbsentMarkRefused], "U1",
+        Test("testing::mutants::records::a_spill_of_another_cluster_is_not_replayed");
+
+    "window-before-mark", [G::WindowAfterMark], "U2", History(Theme::Crashes, TWICE);
+    "mark-ahead-taken", [G::MarkNotAhead], "U2", History(Theme::Crashes, &["not recovered"]);
+    "window-below-floor", [G::Floor], "U2",
+        Test("testing::mutants::records::a_window_begins_at_the_floor");
+    "window-of-years", [G::FurthestWindow], "U2", History(Theme::Far, &["and the registry's time allows"]);
+    "version-not-compared", [G::VersionCompared], "U2", History(Theme::Faults, TWICE);
+    "unknown-taken-for-ours", [G::UnknownIsNotOurs], "U2", History(Theme::Faults, TWICE);
+    "token-not-compared", [G::OwnToken], "U2", History(Theme::Faults, TWICE);
+    "operation-not-compared", [G::OwnOperation], "U2", History(Theme::Faults, TWICE);
+    "end-not-compared", [G::OwnEnd], "U2",
+        Test("testing::mutants::doubts::a_renewal_of_a_copy_with_the_same_operation_number_is_told_by_its_end");
+    "claim-not-compared", [G::ClaimCompared], "U2", History(Theme::SmallSteps, TWICE);
+    "renewal-not-compared", [G::RenewalCompared], "U2",
+        Test("testing::mutants::doubts::a_renewal_of_a_copy_is_not_taken_for_one_that_is_in_doubt");
+    "renewal-makes-a-lane", [G::RenewalOfLane], "U2",
+        Test("testing::simulation::twins::a_leap_that_leaves_a_renewal_under_way_is_found_out");
+    "record-went-back", [G::RecordWentBack], "U2",
+        Test("testing::mutants::records::a_record_that_went_back_is_left");
+    "hand-back-inside-a-tick", [G::HandBackWholeTicks], "U2", History(Theme::Crashes, TWICE);
+    "handed-back-and-cut", [G::HandBackLast], "U2", History(Theme::SmallSteps, TWICE);
+    "not-sealed", [G::SealFirst], "U2", Model("testing::loom::shutdown::loom_an_unsealed_minter_is_found_out");
+
+    "copied-registry-opened", [G::FileIdentity], "U2",
+        Test("testing::mutants::refusals::a_copied_registry_is_refused");
+    "registry-made-over-another", [G::NamedOnce], "U2",
+        Test("registry::local::tests::folder::a_registry_that_is_there_is_not_replaced_by_one_that_was_begun_before");
+    "restored-registry-opened", [G::HintCompared], "U2",
+        Test("registry::local::tests::restored::without_the_hints_what_was_granted_is_granted_again");
+    "hint-before-its-record", [G::HintLast], "liveness",
+        Test("registry::local::tests::power::a_hint_that_is_written_before_its_record_refuses_a_registry_that_only_met_a_power_cut");
+    "write-without-its-era", [G::EraNamed], "U2",
+        Test("registry::zookeeper::tests::without_the_era_in_a_write_one_of_before_a_fence_is_stored_after_it");
+    "answer-over-another-connection", [G::SameConnection], "U2",
+        Test("registry::zookeeper::tests::without_a_look_at_the_connection_an_answer_over_the_next_one_is_believed");
+    "ended-eras-not-learnt", [G::EndedLearnt], "U2",
+        Test("registry::zookeeper::tests::without_the_names_of_ended_eras_one_that_is_put_back_is_taken_for_a_fence_s");
+    "ensemble-not-synced-with", [G::SyncFirst], "liveness",
+        Test("registry::zookeeper::tests::without_the_sync_a_server_is_believed_that_may_lag_behind");
+    "memory-without-checksum", [G::HintChecked], "liveness",
+        Test("registry::zookeeper::past::tests::without_its_checksum_a_memory_with_a_flipped_bit_is_believed");
+    "believed-after-a-failed-sync", [G::WrittenAgain], "U2",
+        Test("registry::local::tests::power::what_is_not_written_again_after_a_failed_sync_goes_back_with_a_power_cut");
+    "no-sync-at-opening", [G::SyncAtOpening], "U2",
+        Test("registry::local::tests::power::without_the_sync_at_opening_the_test_finds_a_record_lost");
+    "no-sync-before-a-change", [G::SyncBefore], "U2",
+        Test("registry::local::tests::power::without_the_sync_before_a_change_the_test_finds_a_record_lost");
+    "no-sync-between-copies", [G::SyncBetween], "U2",
+        Test("registry::local::tests::power::without_the_sync_between_the_copies_the_test_finds_a_record_lost");
+    "one-copy-only", [G::SecondCopy], "U2",
+        Test("registry::local::tests::power::without_the_second_copy_the_test_finds_a_confirmed_value_lost");
+
+    "frontier-behind", [G::FrontierFirst], "U3", History(Theme::Calm, TWICE);
+    "failed-append-kept", [G::FailedAppendWasted], "U3",
+        Test("testing::mutants::records::what_a_failed_append_may_have_written_is_waste");
+    "run-lost-in-a-ticket", [G::TicketReturns], "U3",
+        Model("testing::loom::tickets::loom_a_ticket_that_swallows_a_run_is_found_out");
+
+    "mark-after-issue", [G::MarkFirst], "U4", History(Theme::Crashes, TWICE);
+    "mark-of-the-file", [G::MarkOfRegistry, G::GrantAtMark], "U4", History(Theme::Crashes, TWICE);
+    "absent-mark-is-zero", [G::AbsentMarkRefused], "U4",
+        Test("testing::mutants::records::a_spill_without_a_mark_is_not_replayed");
+    "mark-went-back", [G::MarkWentBack], "U4",
+        Test("testing::mutants::records::a_spill_whose_mark_went_back_is_given_up");
+    "checksum-without-index", [], "U4", TestOf(
+        "xuid-spill",
+        "record::tests::without_the_index_in_the_checksum_a_granted_extent_comes_again",
+    );
+
+    "slot-read-then-cleared", [G::TakeBySwap], "U5",
+        Model("testing::loom::slots::loom_a_slot_read_and_then_cleared_is_found_out");
+    "refill-overwrites", [G::RefillOnlyEmpty], "U5", History(Theme::Calm, ACCOUNTS);
+    "answer-after-refill", [G::AnswerFirst], "liveness",
+        Model("testing::loom::refills::loom_an_answer_after_the_refill_loses_a_request");
+    "answer-not-seen", [G::AnswerSeen], "liveness",
+        Model("testing::loom::refills::loom_a_take_that_acquires_nothing_loses_a_request");
+    "panic-keeps-requests", [G::PanicAnswers], "liveness",
+        Test("testing::mutants::threads::a_panic_of_the_producer_takes_requests_down");
+    "epoch-not-compared", [G::EpochCompared], "U3", History(Theme::Calm, TWICE);
+    "epoch-after-take", [G::EpochBeforeTake], "U7",
+        Model("testing::loom::hands::loom_an_epoch_read_after_the_take_keeps_a_void_run");
+    "epoch-after-wait", [G::EpochBeforeWait], "U3",
+        Test("testing::mutants::threads::of_a_run_that_comes_after_a_voiding_a_thread_that_waited_uses_one_id");
+    "limit-not-voided", [G::LimitVoided], "U3",
+        Test("testing::mutants::threads::a_handle_issues_nothing_after_the_shutdown");
+    "turn-over-voids-no-run", [G::TurnOverVoids], "U7",
+        Test("testing::mutants::threads::a_turn_over_voids_what_threads_and_handles_have_in_hand");
+    "stop-voids-once", [G::StopVoidsAgain], "U3",
+        Model("testing::loom::shutdown::loom_a_stop_that_voids_hands_before_its_sweeps_only_is_found_out");
+    "limit-before-epoch", [G::EpochThenLimits], "U7",
+        Model("testing::loom::hands::loom_a_limit_that_is_zeroed_before_the_epoch_is_over_is_found_out");
+    "limit-of-a-later-epoch", [G::EpochBeforeLimit], "U7",
+        Model("testing::loom::hands::loom_a_handle_that_reads_the_epoch_after_the_take_keeps_a_void_run");
+    "limit-not-looked-at-again", [G::LimitLooksAgain], "U7",
+        Model("testing::loom::hands::loom_a_limit_that_is_not_looked_at_again_is_found_out");
+    "limit-without-one-order", [G::LimitInOrder], "U7",
+        Model("testing::loom::hands::loom_a_limit_without_one_order_is_found_out");
+    "page-not-wiped", [G::ForkPage], "U3", Test("fork::tests::a_page_that_is_not_wiped_is_found_out");
+
+    "cut-above-clock", [G::NotAboveClock], "U6", History(Theme::Calm, &["while E never passed tick"]);
+    "clock-back-without-switch", [G::ClockBackAtSwitch], "U6", History(Theme::SmallSteps, &["back to"]);
+    "window-without-end", [G::WindowEnd], "U6", History(Theme::Faults, TWICE);
+    "sequence-overflows", [G::SequenceEnd], "U6", History(Theme::Calm, TWICE);
+    "ordered-does-not-wait", [G::OrderedRises], "U6", History(Theme::Far, &["not recovered"]);
+    "ordered-forgets", [G::OrderedAboveLast], "U6", History(Theme::Faults, &["issued the ordered id"]);
+    "ordered-remembers-the-first", [G::OrderedRunWhole], "U6", Test(
+        "testing::mutants::threads::ordered_ids_rise_above_the_whole_of_the_last_run_whatever_the_frontier_says",
+    );
+
+    "old-land-of-a-window", [G::AgeOfWindow], "U7",
+        Test("testing::mutants::threads::land_that_is_too_old_is_not_cut");
+    "old-land-of-the-spill", [G::AgeOfSpill], "U7",
+        Test("testing::mutants::records::land_that_is_too_old_does_not_leave_the_reserve");
+
+    "leap-keeps-hands", [G::LeapDropsHands], "copies", Test("testing::simulation::twins::a_leap_that_leaves_threads_their_runs_is_found_out");
+    "leap-keeps-queue", [G::LeapDropsQueue], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_queue_is_found_out");
+    "leap-keeps-ring", [G::LeapDropsRing], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_ring_is_found_out");
+    "leap-keeps-returns", [G::LeapDropsReturns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_calls_gave_back_is_found_out");
+    "leap-keeps-what-is-aside", [G::LeapDropsAside], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_was_set_aside_is_found_out");
+    "leap-keeps-reserve", [G::LeapDropsReserve], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_the_producer_holds_is_found_out");
+    "leap-keeps-windows", [G::LeapDropsWindows], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_windows_is_found_out");
+    "leap-keeps-claim", [G::LeapDropsClaim], "copies", Test("testing::simulation::twins::a_leap_that_leaves_a_claim_under_way_is_found_out");
+    "leap-keeps-grant", [G::LeapDropsGrant], "copies", Test("testing::simulation::twins::a_leap_that_leaves_a_grant_under_way_is_found_out");
+    "leap-keeps-doubts", [G::LeapDisowns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_registrar_who_it_was_is_found_out");
+    // Of the two either is enough, but a token is not always to be had.
+    "leap-keeps-claim-in-doubt", [G::LeapDrawsToken, G::LeapForgetsClaim], "copies",
+        Test("testing::simulation::twins::a_leap_that_leaves_a_claim_in_doubt_is_found_out");
+    "leap-keeps-grant-in-doubt", [G::LeapForgetsGrant], "copies",
+        Test("testing::simulation::twins::a_leap_that_leaves_a_grant_in_doubt_is_found_out");
+    "leap-after-answers", [G::LeapBeforeAnswers], "copies", Test("testing::simulation::twins::a_leap_that_is_dealt_with_after_the_answers_is_found_out");
+    "leap-unseen-by-stop", [G::LeapAtStop], "copies", Test("testing::simulation::twins::a_stop_that_does_not_look_for_a_leap_is_found_out");
+}
+
+impl Mutant {
+    /// The first history below `most` that says one of the signs, and what it says. With every guard in place the same
+    /// history says nothing, or it is not the loss that shows.
+    pub(crate) fn shows(&self, theme: Option<Theme>, signs: &[&str], most: u64) -> Option<(u64, String)> {
+        let is_sign = |why: &String| signs.iter().any(|sign| why.contains(sign));
+        let failure = |n: u64| history(seed(n), theme, false).err().filter(is_sign).map(|why| (n, why));
+        let found = Guard::without(self.out, || (0..most).find_map(failure));
+        if let Some((n, why)) = &found {
+            let whole = history(seed(*n), theme, false).err();
+            assert_eq!(whole, None, "{}, history {n}, with every guard in place; without: {why}", self.name);
+        }
+        found
+    }
+}
+
+#[test]
+pub(crate) fn every_mutant_that_histories_can_catch_is_caught() {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let work = || {
+        while let Some(mutant) = MUTANTS.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+            let History(theme, signs) = mutant.caught else { continue };
+            match mutant.shows(Some(theme), signs, MOST) {
+                Some((n, why)) => println!("{}, history {n}: {why}", mutant.name),
+                None => panic!("{}: no history of {MOST} says {signs:?}", mutant.name),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+}
+
+#[test]
+pub(crate) fn every_guard_has_a_mutant_and_every_mutant_a_name() {
+    let out = |guard: &&Guard| MUTANTS.iter().any(|mutant| mutant.out.contains(guard));
+    let lacking: Vec<_> = Guard::ALL.iter().filter(|guard| !out(guard)).collect();
+    assert!(lacking.is_empty(), "nothing would notice the loss of {lacking:?}");
+    let mut names: Vec<_> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), MUTANTS.len());
+}
+
+#[test]
+pub(crate) fn with_every_guard_in_place_the_histories_of_the_controls_find_nothing() {
+    for theme in [Theme::Crashes, Theme::Far, Theme::Faults, Theme::SmallSteps, Theme::Calm] {
+        for n in 0..50 {
+            if let Err(why) = history(seed(n), Some(theme), false) {
+                panic!("history {n}: {why}");
+            }
+        }
+    }
+}
+
+/// Something is wrong without these guards, and nothing is with them.
+pub(crate) fn only_without(out: &[Guard], wrong: impl Fn() -> Option<String>) {
+    assert_eq!(wrong(), None, "with every guard in place");
+    match Guard::without(out, wrong) {
+        Some(why) => println!("without {out:?}: {why}"),
+        None => panic!("without {out:?} nothing is wrong"),
+    }
+}

@@ -1,0 +1,6 @@
+//! What the attacks share: chance from a seed, simulated clocks, faults, and the oracle.
+
+pub(crate) mod clock;
+pub(crate) mod faults;
+pub(crate) mod oracle;
+pub(crate) mod rng;

@@ -1,0 +1,233 @@
+//! One connection to a server, as the commands need it: no pool, no reconnecting. Programs use the client crate.
+//!
+//! # Invariants
+//! - I1 a reply is read into no more memory than the request gave reason for, whatever the server claims in HELLO or in the
+//!   reply's header;
+//! - I2 ids are as many as were asked for, and each is one that XUID/1 knows.
+
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use xuid_protocol::{
+    Bulk, ClusterId, Hello, Limits, Order, PREFACE, ParsedReply, Reply, parse_reply, request_array,
+    request_hello,
+};
+
+use crate::fronts::buffers::Inbox;
+
+/// No server is that far away.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A server that answers HELLO later than this is none.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// How long ids may take that a person waits for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes beyond the ids that a reply may have: the text of an error is 64 KiB at most.
+const REPLY_ROOM: u32 = 128 * 1024;
+
+/// The highest id that there is: its top bit is 0.
+pub(crate) const LAST_ID: u64 = i64::MAX.cast_unsigned();
+
+/// A connection that said HELLO.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    stream: TcpStream,
+    inbox: Inbox,
+    outbox: Vec<u8>,
+    last_request: u64,
+    address: String,
+    limits: Limits,
+    cluster: ClusterId,
+}
+
+/// A connection that said HELLO, without what drives it: a load generator has its own loop.
+#[derive(Debug)]
+pub(crate) struct Greeted {
+    /// Does not block.
+    pub(crate) stream: std::net::TcpStream,
+    /// What was read behind the reply to HELLO.
+    pub(crate) inbox: Inbox,
+    pub(crate) limits: Limits,
+    pub(crate) cluster: ClusterId,
+}
+
+/// The server ended the connection, or it broke. Another one may serve.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    address: String,
+    source: Option<io::Error>,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            None => write!(f, "{} closed the connection", self.address),
+            Some(_) => write!(f, "the connection to {} broke", self.address),
+        }
+    }
+}
+
+impl Error for Ended {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}
+
+impl Wire {
+    /// Connects and greets, with the token in `XUID_TOKEN` if there is one.
+    pub(crate) async fn connect(address: &str) -> Result<Self> {
+        let connecting = timeout(CONNECT, TcpStream::connect(address)).await;
+        let connected = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let stream = connected.with_context(|| {
+            format!("failed to connect to {address} (is a server there? start one with `xuid serve`)")
+        })?;
+        stream.set_nodelay(true).context("failed to set up the connection")?;
+        let (inbox, outbox) = (Inbox::default(), PREFACE.to_vec());
+        let address = address.to_owned();
+        let (limits, cluster) = (Limits::default(), ClusterId::ANY);
+        let mut wire = Self { stream, inbox, outbox, last_request: 0, address, limits, cluster };
+        let greeted = timeout(GREETING, wire.greet()).await;
+        greeted.with_context(|| {
+            let address = &wire.address;
+            format!("{address} did not answer HELLO within {GREETING:?}: does it speak XUID/1 (is that the port of `--listen`?)")
+        })??;
+        Ok(wire)
+    }
+
+    async fn greet(&mut self) -> Result<()> {
+        let token = std::env::var("XUID_TOKEN").unwrap_or_default();
+        let hello = Hello { token: token.as_bytes(), ..Hello::new("xuid") };
+        let request_id = self.next_request();
+        request_hello(&mut self.outbox, request_id, &hello)?;
+        self.flush().await?;
+        (self.limits, self.cluster) = self
+            .receive(REPLY_ROOM, |_, reply| match reply {
+                Reply::Hello(hello) => Ok((hello.limits, hello.cluster)),
+                other => Err(unexpected(&other)),
+            })
+            .await??;
+        Ok(())
+    }
+
+    /// Whose ids come from it.
+    pub(crate) fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// Takes the connection out of this runtime.
+    pub(crate) fn into_greeted(self) -> Result<Greeted> {
+        let stream = self.stream.into_std().context("failed to set up the connection")?;
+        Ok(Greeted { stream, inbox: self.inbox, limits: self.limits, cluster: self.cluster })
+    }
+
+    /// A number for the next request.
+    fn next_request(&mut self) -> u64 {
+        self.last_request += 1;
+        self.last_request
+    }
+
+    /// Sends what was appended.
+    async fn flush(&mut self) -> Result<()> {
+        let sent = self.stream.write_all(&self.outbox).await;
+        self.outbox.clear();
+        Ok(sent.map_err(|error| self.ended(Some(error)))?)
+    }
+
+    fn ended(&self, source: Option<io::Error>) -> Ended {
+        Ended { address: self.address.clone(), source }
+    }
+
+    /// The next reply, whose body is at most `most` bytes. GOAWAY is one too, of request 0.
+    async fn receive<T>(&mut self, most: u32, take: impl FnOnce(u64, Reply<'_>) -> T) -> Result<T> {
+        loop {
+            let need = match parse_reply(self.inbox.rest(), most) {
+                Ok(ParsedReply::Incomplete { need }) => need,
+                Ok(ParsedReply::Frame { .. }) => break,
+                Err(error) => {
+                    bail!("{} does not speak XUID/1 (is that the port of `--listen`?): {error}", self.address)
+                }
+            };
+            let read = self.stream.read_buf(self.inbox.room(need.max(64 * 1024))).await;
+            match read {
+                Ok(1..) => {}
+                Ok(_) => return Err(self.ended(None).into()),
+                Err(error) => return Err(self.ended(Some(error)).into()),
+            }
+        }
+        // Parsed a second time, because the borrow checker cannot see that the loop ends with the frame it found.
+        let Ok(ParsedReply::Frame { consumed, request_id, reply, .. }) = parse_reply(self.inbox.rest(), most)
+        else {
+            bail!("a reply of {} vanished", self.address)
+        };
+        let taken = take(request_id, reply);
+        self.inbox.consume(consumed);
+        Ok(taken)
+    }
+
+    /// So many ids, or as many as the server gives at a time, or why not.
+    pub(crate) async fn ids(&mut self, count: u32, order: Order) -> Result<Vec<u64>> {
+        let count = count.min(self.limits.max_count);
+        if count == 0 {
+            bail!("{} says that it gives 0 ids a request: it is no server of XUID/1", self.address);
+        }
+        let request_id = self.next_request();
+        request_array(&mut self.outbox, request_id, Bulk::new(count, order, PATIENCE));
+        self.flush().await?;
+        let most = count.saturating_mul(8).saturating_add(REPLY_ROOM);
+        // One limit, however many frames come instead.
+        let answered = timeout(PATIENCE * 2, async {
+            loop {
+                let reply = self.receive(most, |id, reply| match reply {
+                    Reply::GoAway => None,
+                    Reply::Array(ids) if id == request_id => Some(Ok(ids.iter().collect())),
+                    other => Some(Err(unexpected(&other))),
+                });
+                if let Some(ids) = reply.await? {
+                    return ids;
+                }
+            }
+        });
+        let ids = answered.await.with_context(|| format!("{} does not answer", self.address))??;
+        self.checked(count, ids)
+    }
+
+    /// The ids of a reply, if they are what was asked for.
+    fn checked(&self, count: u32, ids: Vec<u64>) -> Result<Vec<u64>> {
+        let (server, came) = (&self.address, ids.len());
+        if came != count as usize {
+            bail!("{server} was asked for {count} ids and answered {came}");
+        }
+        if let Some(id) = ids.iter().find(|id| **id > LAST_ID) {
+            bail!("{server} answered {id}, which is no id: the highest is {LAST_ID}");
+        }
+        Ok(ids)
+    }
+}
+
+/// A reply that was not hoped for, as an error: mostly it is one.
+fn unexpected(reply: &Reply<'_>) -> anyhow::Error {
+    match reply {
+        Reply::Error(error) if error.retry_after_ms > 0 => {
+            let text = printable(&error.text);
+            anyhow::anyhow!("{}: {text} (try again in {:?})", error.status, error.retry_after())
+        }
+        Reply::Error(error) => anyhow::anyhow!("{}: {}", error.status, printable(&error.text)),
+        _ => anyhow::anyhow!("the server answered another question"),
+    }
+}
+
+/// A stranger's text as it may stand on a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
+}

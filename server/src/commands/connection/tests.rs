@@ -1,0 +1,90 @@
+//! Replies of servers that do not keep to the protocol.
+
+use tokio::net::TcpListener;
+use xuid_protocol::{Header, HelloReply, Op, reply_hello};
+
+use super::*;
+use crate::net::runtime::runtime;
+
+/// Asks a server that names `max_count` in HELLO for 5 ids, to which it answers `frame`. Returns them, and the memory that
+/// the connection has taken to read in.
+fn asked(max_count: u32, frame: Vec<u8>) -> (Result<Vec<u64>>, usize) {
+    let runtime = runtime(1).unwrap();
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        // It ends with the runtime.
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await?;
+            let (mut seen, mut hello) = (vec![0; 4096], Vec::new());
+            let _preface_and_hello = stream.read(&mut seen).await?;
+            let limits = Limits { max_count, ..Limits::default() };
+            let reply = HelloReply {
+                version: 1,
+                features: 0,
+                cluster: ClusterId::ANY,
+                epoch_ms: 0,
+                tick_us: 1_000,
+                time_bits: 41,
+                worker_bits: 10,
+                sequence_bits: 12,
+                limits,
+                server: "a liar",
+            };
+            reply_hello(&mut hello, 1, &reply);
+            stream.write_all(&hello).await?;
+            let _request = stream.read(&mut seen).await?;
+            stream.write_all(&frame).await?;
+            while stream.read(&mut seen).await? > 0 {}
+            io::Result::Ok(())
+        });
+        let mut wire = Wire::connect(&address).await.unwrap();
+        let ids = wire.ids(5, Order::Any).await;
+        (ids, wire.inbox.room(0).capacity())
+    })
+}
+
+/// The reply to an ARRAY of these ids, whose header claims a body of `body_len` bytes.
+fn array(body_len: u32, ids: &[u64]) -> Vec<u8> {
+    let mut frame = Header::reply(Op::Array, body_len, 2).encode().to_vec();
+    frame.extend((ids.len() as u32).to_le_bytes());
+    frame.extend([0; 4]);
+    frame.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+    frame
+}
+
+#[test]
+fn a_reply_is_taken_only_with_as_many_ids_as_were_asked_for() {
+    assert_eq!(asked(u32::MAX, array(48, &[1, 2, 3, 4, LAST_ID])).0.unwrap(), [1, 2, 3, 4, LAST_ID]);
+    for ids in [&[1, 2, 3, 4][..], &[1, 2, 3, 4, 5, 6]] {
+        let error = asked(u32::MAX, array(8 + 8 * ids.len() as u32, ids)).0.unwrap_err().to_string();
+        assert!(
+            error.contains("asked for 5") && error.contains(&format!("answered {}", ids.len())),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn an_id_of_2_to_the_63_and_above_is_refused() {
+    for id in [LAST_ID + 1, u64::MAX] {
+        assert!(asked(10, array(48, &[1, 2, id, 4, 5])).0.is_err(), "{id}");
+    }
+}
+
+#[test]
+fn a_reply_longer_than_what_was_asked_for_is_refused_before_memory_is_taken() {
+    for max_count in [131_072, 1 << 28, u32::MAX] {
+        for claimed in [1 << 20, u32::MAX] {
+            let (ids, memory) = asked(max_count, array(claimed, &[]));
+            let error = format!("{:#}", ids.unwrap_err());
+            assert!(error.contains(&claimed.to_string()), "{max_count}: {error}");
+            assert!(memory <= 256 * 1024, "{max_count}: {memory} bytes for a claim of {claimed}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_gives_nothing_at_a_time_is_not_asked_for_ever() {
+    assert!(asked(0, array(8, &[])).0.is_err());
+}

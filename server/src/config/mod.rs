@@ -1,0 +1,31 @@
+//! The settings of `xuid serve`: flag, else `XUID_*` variable, else `--config` file, else default, key by key.
+//!
+//! # Invariants
+//! - I1 a key has one entry in [`keys::KEYS`]: its name, flag, default, range and help are said there and nowhere else;
+//! - I2 every source brings text, and one parser checks it, so the same mistake reads the same wherever it was made;
+//! - I3 nothing is created on disk before every key was checked.
+
+mod access;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
+mod keys;
+mod settings;
+mod sources;
+#[cfg(feature = "zookeeper")]
+mod url;
+#[cfg(not(feature = "zookeeper"))]
+#[path = "url/absent.rs"]
+mod url;
+mod values;
+
+pub(crate) use access::{Access, AccessArgs};
+pub(crate) use settings::{RegistrySetting, Settings, Token, log_of_environment};
+pub(crate) use sources::Flags;
+pub(crate) use url::Url;
+pub(crate) use values::{cores, floor, layout};
+
+/// Where `xuid serve` listens, and where the other commands look for it, unless told otherwise.
+pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7654";
+
+/// The folder of the embedded registry and the spill, unless told otherwise.
+pub(crate) const DEFAULT_DATA_DIR: &str = "./xuid-data";

@@ -1,0 +1,168 @@
+//! HTTP for probes, Prometheus and people.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use crate::state::metrics::Page;
+use crate::state::server::{Node, VERSION};
+use crate::text::human_time::grouped;
+
+/// The media type of the OpenMetrics text format.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How long a page waits for what the engine says, and how many threads may wait at a time: a server whose locks stand
+/// still says so, and collects no threads over it.
+const PATIENCE: Duration = Duration::from_secs(3);
+const ASKING: usize = 2;
+
+/// How long a producer that seems to stand still has to turn after all, before a probe is told.
+const SECOND_LOOK: Duration = Duration::from_millis(300);
+
+/// What is told instead.
+const NO_ANSWER: &str =
+    "the engine has not answered for 3 s: one of its threads holds a lock and stands still";
+
+#[derive(Clone)]
+struct Shared {
+    node: Arc<Node>,
+    page: Arc<Page>,
+    asking: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// Asks something that takes the engine's locks: beside this thread, which accepts connections and serves `/livez`.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Node, &Page) -> T + Send + 'static,
+    ) -> Result<T, (StatusCode, String)> {
+        let Self { node, page, asking } = self.clone();
+        let answer = async {
+            // The permit goes with the question: one that is not answered keeps it.
+            let permit = asking.acquire_owned().await.ok()?;
+            let asked = spawn_blocking(move || {
+                let _permit = permit;
+                question(&node, &page)
+            });
+            asked.await.ok()
+        };
+        let answer = timeout(PATIENCE, answer).await.ok().flatten();
+        answer.ok_or_else(|| (StatusCode::SERVICE_UNAVAILABLE, format!("{NO_ANSWER}\n")))
+    }
+}
+
+/// Serves until the process ends, so that a probe can see a server that drains.
+pub(crate) async fn run(listener: TcpListener, node: Arc<Node>) -> Result<()> {
+    let page = Arc::new(Page::new(Arc::clone(&node)));
+    let router = Router::new()
+        .route("/", get(people))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(Shared { node, page, asking: Arc::new(Semaphore::new(ASKING)) });
+    axum::serve(listener, router).await.context("the admin port failed")
+}
+
+/// 200, or 503 and why nothing but a new process helps. It takes no lock.
+async fn livez(State(Shared { node, .. }): State<Shared>) -> impl IntoResponse {
+    if node.stalled().is_some() {
+        // A process that was stopped, or its machine, goes on with the probe and the producer at the same time.
+        sleep(SECOND_LOOK).await;
+    }
+    alive(node.stalled())
+}
+
+fn alive(stalled: Option<String>) -> (StatusCode, String) {
+    match stalled {
+        None => (StatusCode::OK, "alive\n".to_owned()),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("stalled\n{why}\n")),
+    }
+}
+
+/// 200 and what is not as it should be, or 503 and why.
+async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
+    let (ready, notes) = match shared.ask(|node, _| node.readiness()).await {
+        Ok(readiness) => readiness,
+        Err(_) => (false, vec![NO_ANSWER.to_owned()]),
+    };
+    let (status, word) =
+        if ready { (StatusCode::OK, "ready") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready") };
+    let mut text = format!("{word}\n");
+    for note in notes {
+        let _ = writeln!(text, "{note}");
+    }
+    (status, text)
+}
+
+async fn metrics(State(shared): State<Shared>) -> Result<impl IntoResponse, (StatusCode, String)> {
+    let rendered = shared.ask(|_, page| page.render()).await?;
+    let failed = |error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
+    rendered.map(|text| ([(header::CONTENT_TYPE, OPEN_METRICS)], text)).map_err(failed)
+}
+
+async fn people(State(shared): State<Shared>) -> Result<Html<String>, (StatusCode, String)> {
+    shared.ask(|node, _| Html(overview(node))).await
+}
+
+/// What a person wants to know first, without a script or a style from anywhere else.
+fn overview(node: &Node) -> String {
+    let (ready, notes) = node.readiness();
+    let stats = node.engine.stats();
+    let mut rows = vec![
+        ("listening on", node.places.listen.to_string()),
+        ("ready", if ready { "yes".to_owned() } else { "no".to_owned() }),
+        ("cluster", node.genesis.cluster.to_string()),
+        ("layout", node.genesis.layout.to_string()),
+        ("registry", node.engine.registry().to_owned()),
+        ("workers held", workers_held(&stats.windows.held)),
+        ("clock", stats.clock.verdict.name().to_owned()),
+        ("ids issued", grouped(stats.issued)),
+        ("ids in the spill", grouped(stats.spill.ids)),
+        ("connections open", grouped(node.traffic.open())),
+        ("up for", format!("{} s", grouped(node.uptime().as_secs()))),
+    ];
+    rows.extend(notes.into_iter().map(|note| ("note", note)));
+    let mut table = String::new();
+    for (name, value) in rows {
+        let _ = writeln!(table, "<tr><th align=left>{name}</th><td>{}</td></tr>", escaped(&value));
+    }
+    format!(
+        "<!doctype html><meta charset=utf-8><title>xuid</title>\n<h1>xuid {VERSION}</h1>\n<table>\n{table}</table>\n\
+         <p><a href=/readyz>/readyz</a> <a href=/livez>/livez</a> <a href=/metrics>/metrics</a></p>\n"
+    )
+}
+
+/// Each worker, and how long its window lasts.
+fn workers_held(held: &[(u32, u64)]) -> String {
+    let each = held.iter().map(|(worker, left)| format!("{worker} (window: {} ms left)", grouped(*left)));
+    let all = each.collect::<Vec<_>>().join(", ");
+    if all.is_empty() { "none".to_owned() } else { all }
+}
+
+/// Text that HTML shows as it is.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stalled_engine_is_not_alive_and_the_probe_is_told_why() {
+        assert_eq!(alive(None), (StatusCode::OK, "alive\n".to_owned()));
+        let (status, text) = alive(Some("it stands".to_owned()));
+        assert_eq!((status, &*text), (StatusCode::SERVICE_UNAVAILABLE, "stalled\nit stands\n"));
+    }
+}

@@ -1,0 +1,353 @@
+//! One client's conversation: bytes in, bytes out, and requests that wait for ids in between. It has no socket and asks
+//! no clock, so a test can cut its input anywhere.
+//!
+//! # Invariants
+//! - I1 each frame that was read is answered once; one that closes the connection takes no answer from those before it;
+//! - I2 nothing is read beyond a whole frame while the output is above [`OUTBOX_HIGH`] or `max_in_flight` requests wait:
+//!   what a client does not read costs it, and not us;
+//! - I3 ids that were copied into the output are spent, whatever becomes of the connection;
+//! - I4 a request that is answered at once never waits behind one that waits.
+
+mod answer;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use xuid_engine::Run;
+use xuid_protocol::{
+    HEADER_LEN, ID_REPLY_LEN, Limits, Op, Order, ParsedRequest, Phase, Preface, Refusal, Request, Status,
+    check_preface, foreign_line, goaway, id_reply, parse_request, plain_next, reply_bye, reply_error,
+};
+
+pub(crate) use answer::refuse_connection;
+use waiting::{Done, Shape, Waiting};
+
+use crate::crash_points;
+use crate::fronts::buffers::{Inbox, Outbox};
+use crate::state::server::Node;
+use crate::state::traffic::Tally;
+
+/// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
+/// with one reply of 1 MiB on top it bounds what a client that reads nothing costs.
+pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
+
+/// Runs for which room is kept. Land is mostly whole: a reply that needs more of them is rare.
+const SCRATCH_KEPT: usize = 256;
+
+/// What a session needs to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// More input.
+    Input,
+    /// Room in the output, or the end of a request that waits.
+    Room,
+    /// Nothing: write the output, and close.
+    End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Preface,
+    Greeting,
+    Serving,
+    /// Nothing is read any more, be it after a BYE, an error that closes, or the end of the input. What waits is answered,
+    /// then BYE if it was that.
+    Leaving {
+        bye: Option<u64>,
+    },
+}
+
+/// One conversation.
+#[derive(Debug)]
+pub(crate) struct Session {
+    node: Arc<Node>,
+    limits: Limits,
+    stage: Stage,
+    was_greeted: bool,
+    /// PINGs that came before HELLO.
+    early_pings: u32,
+    waiting: FuturesUnordered<Waiting>,
+    scratch: Vec<Run>,
+    tally: Tally,
+}
+
+impl Session {
+    /// A client that has not said anything yet.
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        let limits = node.limits.protocol;
+        let (waiting, scratch) = (FuturesUnordered::new(), Vec::new());
+        Self {
+            node,
+            limits,
+            stage: Stage::Preface,
+            was_greeted: false,
+            early_pings: 0,
+            waiting,
+            scratch,
+            tally: Tally::default(),
+        }
+    }
+
+    /// The longest request: what an inbox must have room for.
+    pub(crate) fn longest_frame(&self) -> usize {
+        HEADER_LEN + self.limits.max_body as usize
+    }
+
+    /// Whether HELLO was accepted.
+    pub(crate) fn was_greeted(&self) -> bool {
+        self.was_greeted
+    }
+
+    /// Whether nothing is read any more: what waits is answered, and then it ends.
+    pub(crate) fn is_leaving(&self) -> bool {
+        matches!(self.stage, Stage::Leaving { .. })
+    }
+
+    /// Requests that wait.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Answers what is in the inbox, as far as it may.
+    pub(crate) fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> Need {
+        let need = loop {
+            if outbox.len() >= OUTBOX_HIGH || self.waiting.len() >= self.limits.max_in_flight as usize {
+                break Need::Room;
+            }
+            let stepped = match self.stage {
+                Stage::Preface => self.preface(inbox, outbox),
+                Stage::Greeting => self.frame(inbox, outbox),
+                Stage::Serving => self.nexts(inbox, outbox) || self.frame(inbox, outbox),
+                Stage::Leaving { .. } if !self.waiting.is_empty() => break Need::Room,
+                Stage::Leaving { bye } => {
+                    if let Some(request_id) = bye {
+                        outbox.append(|out| reply_bye(out, request_id));
+                        self.stage = Stage::Leaving { bye: None };
+                    }
+                    break Need::End;
+                }
+            };
+            if !stepped {
+                break Need::Input;
+            }
+        };
+        self.node.traffic.add(&mut self.tally);
+        crash_points::settle();
+        need
+    }
+
+    /// The end of the next request that waits; never, if none does. Nothing is lost if it is not awaited to its end.
+    pub(crate) async fn waited(&mut self) -> Done {
+        match self.waiting.next().await {
+            Some(done) => done,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Writes the reply of a request that waited, and of all others that are ready by now.
+    pub(crate) fn finish(&mut self, done: Done, outbox: &mut Outbox) {
+        self.finish_one(done, outbox);
+        while outbox.len() < OUTBOX_HIGH {
+            let Some(Some(done)) = self.waiting.next().now_or_never() else { break };
+            self.finish_one(done, outbox);
+        }
+        self.node.traffic.add(&mut self.tally);
+        crash_points::settle();
+    }
+
+    /// The client will not send any more: what waits is still answered.
+    pub(crate) fn input_ended(&mut self) {
+        if !self.is_leaving() {
+            self.stage = Stage::Leaving { bye: None };
+        }
+    }
+
+    /// Tells the client to leave. Before HELLO there is nobody to tell.
+    pub(crate) fn go_away(&self, outbox: &mut Outbox) {
+        if self.stage == Stage::Serving {
+            outbox.append(goaway);
+        }
+    }
+
+    fn preface(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> bool {
+        match check_preface(inbox.rest()) {
+            Preface::Incomplete { .. } => return false,
+            Preface::Whole => {
+                inbox.consume(xuid_protocol::PREFACE.len());
+                self.stage = Stage::Greeting;
+            }
+            Preface::Foreign(foreign) => {
+                let admin = self.node.places.admin;
+                let admin = admin.as_ref().map(|admin| admin as &dyn std::fmt::Display);
+                outbox.append(|out| foreign_line(out, foreign, admin));
+                self.node.traffic.foreign();
+                self.stage = Stage::Leaving { bye: None };
+            }
+        }
+        true
+    }
+
+    /// Answers the frames at the front that are nothing but NEXT, as far as ids are at hand; false if there was none.
+    /// What is told here in a few comparisons a frame, [`frame`](Self::frame) tells as well.
+    fn nexts(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> bool {
+        let (heads, _) = inbox.rest().as_chunks::<HEADER_LEN>();
+        let room = OUTBOX_HIGH.saturating_sub(outbox.len()).div_ceil(ID_REPLY_LEN);
+        let heads = &heads[..heads.len().min(room)];
+        if heads.first().is_none_or(|head| plain_next(head).is_none()) {
+            return false;
+        }
+        let engine = &self.node.engine;
+        let mut answered = 0;
+        let answer = || {
+            outbox.put(heads.len() * ID_REPLY_LEN, |slots| {
+                let (slots, _) = slots.as_chunks_mut::<ID_REPLY_LEN>();
+                for (head, slot) in heads.iter().zip(slots) {
+                    let Some(request_id) = plain_next(head) else { break };
+                    let Ok(id) = engine.try_next_id() else { break };
+                    crash_points::issued(id.raw(), 1);
+                    *slot = id_reply(request_id, id.raw());
+                    answered += 1;
+                }
+                answered * ID_REPLY_LEN
+            });
+        };
+        let answering = catch_unwind(AssertUnwindSafe(answer));
+        // Before a byte of them is written: what a client has was counted.
+        engine.publish();
+        if answering.is_err() {
+            // Nothing was put; the ids are spent. The frame that did it is tried by itself, and answered.
+            return false;
+        }
+        self.tally.requests(Op::Next, answered as u32);
+        self.tally.ids(Op::Next, answered as u64);
+        inbox.consume(answered * HEADER_LEN);
+        answered > 0
+    }
+
+    /// Answers one frame; false if there is no whole one.
+    fn frame(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> bool {
+        let phase = if self.stage == Stage::Serving { Phase::Serving } else { Phase::Greeting };
+        let parsed = parse_request(inbox.rest(), phase, self.limits.max_body);
+        let ParsedRequest::Frame { consumed, request_id, op, request } = parsed else { return false };
+        let before = outbox.len();
+        let result = request.and_then(|request| {
+            self.tally.request(request.op());
+            let answer = || self.answer(request_id, request, outbox);
+            catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| Err(self.panicked()))
+        });
+        if let Err(refusal) = result {
+            outbox.truncate(before);
+            self.refuse(request_id, op, &refusal, outbox);
+        }
+        inbox.consume(consumed);
+        true
+    }
+
+    fn answer(&mut self, request_id: u64, request: Request<'_>, outbox: &mut Outbox) -> Result<(), Refusal> {
+        match request {
+            Request::Next { order } => {
+                let shape = Shape::Next { request_id };
+                self.take(shape, 1, order, self.node.limits.wait, outbox)
+            }
+            Request::Array(bulk) => {
+                self.limits.check_count(bulk.count)?;
+                let shape = Shape::Array { request_id, count: bulk.count };
+                self.take(shape, bulk.count, bulk.order, bulk.wait(), outbox)
+            }
+            Request::Runs(bulk) => {
+                self.limits.check_count(bulk.count)?;
+                let shape = Shape::Runs { request_id, count: bulk.count };
+                self.take(shape, bulk.count, bulk.order, bulk.wait(), outbox)
+            }
+            Request::Hello(hello) => {
+                outbox.append(|out| answer::hello(&self.node, &self.limits, request_id, &hello, out))?;
+                (self.stage, self.was_greeted) = (Stage::Serving, true);
+                Ok(())
+            }
+            Request::Bye => {
+                self.stage = Stage::Leaving { bye: Some(request_id) };
+                Ok(())
+            }
+            other => {
+                if self.stage == Stage::Greeting {
+                    answer::check_early_pings(self.early_pings)?;
+                    self.early_pings += 1;
+                }
+                outbox.append(|out| answer::at_once(&self.node, request_id, other, out));
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers with ids now, or lets the request wait for them.
+    fn take(
+        &mut self,
+        shape: Shape,
+        count: u32,
+        order: Order,
+        wait: Duration,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        match self.node.engine.try_runs(count, order, &mut self.scratch) {
+            Ok(()) => {
+                shape.write(self.scratch.drain(..), outbox);
+                self.tally.ids(shape.op(), shape.ids());
+                self.scratch.shrink_to(SCRATCH_KEPT);
+                Ok(())
+            }
+            Err(error) if error.is_retryable() && !wait.is_zero() => {
+                let pending = self.node.engine.request(count, order, wait);
+                self.waiting.push(Waiting::new(shape, pending));
+                Ok(())
+            }
+            Err(error) => Err(answer::refusal(&self.node, error)),
+        }
+    }
+
+    fn finish_one(&mut self, done: Done, outbox: &mut Outbox) {
+        let Done { shape, result } = done;
+        match result {
+            Some(Ok(runs)) => {
+                shape.write(runs.into_iter(), outbox);
+                self.tally.ids(shape.op(), shape.ids());
+            }
+            Some(Err(error)) => {
+                let refusal = answer::refusal(&self.node, error);
+                self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
+            }
+            None => {
+                let refusal = self.panicked();
+                self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
+            }
+        }
+    }
+
+    fn refuse(&mut self, request_id: u64, op: u8, refusal: &Refusal, outbox: &mut Outbox) {
+        self.tally.error(refusal.status);
+        outbox.append(|out| reply_error(out, request_id, op, refusal));
+        if refusal.closes {
+            self.stage = Stage::Leaving { bye: None };
+        }
+    }
+
+    #[cold]
+    fn panicked(&mut self) -> Refusal {
+        self.scratch.clear();
+        self.node.traffic.panicked();
+        let text = "the server failed on this request, and said why in its log: try again, and report it if it stays";
+        Refusal::new(Status::INTERNAL, text)
+    }
+}
+
+/// What was counted last is not lost with the connection.
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.node.traffic.add(&mut self.tally);
+    }
+}

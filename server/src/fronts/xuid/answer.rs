@@ -1,0 +1,122 @@
+//! Replies that need no waiting, and refusals in the words of the protocol.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use subtle::ConstantTimeEq;
+use xuid_engine::{Id, IdError, IdErrorKind};
+use xuid_protocol::{
+    Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, Refusal, Request, Status, reply_decode, reply_error,
+    reply_hello, reply_info, reply_ping, reply_stats,
+};
+
+use crate::config::Token;
+use crate::state::metrics;
+use crate::state::server::{Node, VERSION};
+
+/// How soon to come back where the engine names no time.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Greets a client, or says why not: version, then token, then cluster, so that a stranger learns as little as possible.
+pub(super) fn hello(
+    node: &Node,
+    limits: &Limits,
+    request_id: u64,
+    hello: &Hello<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Refusal> {
+    let version = hello.pick_version()?;
+    check_token(node.token.as_ref(), hello.token)?;
+    let cluster = node.genesis.cluster;
+    hello.check_cluster(cluster)?;
+    let layout = node.genesis.layout;
+    let reply = HelloReply {
+        version,
+        features: 0,
+        cluster,
+        epoch_ms: layout.epoch_ms(),
+        tick_us: layout.tick_us(),
+        time_bits: layout.time_bits(),
+        worker_bits: layout.worker_bits(),
+        sequence_bits: layout.sequence_bits(),
+        limits: *limits,
+        server: VERSION,
+    };
+    reply_hello(out, request_id, &reply);
+    tracing::debug!(client = %hello.client_name(), "greeted");
+    Ok(())
+}
+
+fn check_token(wanted: Option<&Token>, given: &[u8]) -> Result<(), Refusal> {
+    let Some(wanted) = wanted else { return Ok(()) };
+    // In constant time for equal lengths: how long a comparison takes must not tell how much was right.
+    if bool::from(wanted.bytes().ct_eq(given)) {
+        return Ok(());
+    }
+    let text = if given.is_empty() {
+        "this server wants a token in HELLO, and none was sent: set the client's token (XUID_TOKEN for xuid)"
+    } else {
+        "the token in HELLO is not this server's: check the client's token (XUID_TOKEN for xuid)"
+    };
+    Err(Refusal::new(Status::UNAUTHENTICATED, text))
+}
+
+/// A client that has said HELLO may send as many PINGs as it likes; one that has not proved its right yet may not.
+pub(super) fn check_early_pings(so_far: u32) -> Result<(), Refusal> {
+    if so_far < EARLY_PINGS {
+        return Ok(());
+    }
+    let text = format!("{EARLY_PINGS} PINGs may come before HELLO, and this is one more: say HELLO first");
+    Err(Refusal::new(Status::BAD_REQUEST, text).closing())
+}
+
+/// Answers what needs no ids.
+pub(super) fn at_once(node: &Node, request_id: u64, request: Request<'_>, out: &mut Vec<u8>) {
+    match request {
+        Request::Ping(bytes) => reply_ping(out, request_id, bytes),
+        Request::Decode { id } => {
+            // The parser let only 63 bits through.
+            let parts = node.genesis.layout.decode(Id::from_raw(id).unwrap_or_default());
+            let decoded = Decoded { unix_ms: parts.unix_ms, worker: parts.worker, sequence: parts.sequence };
+            reply_decode(out, request_id, decoded);
+        }
+        Request::Info => reply_info(out, request_id, &node.info().to_string()),
+        Request::Stats => reply_stats(out, request_id, &Value::Object(metrics::as_json(node)).to_string()),
+        Request::Hello(_) | Request::Next { .. } | Request::Array(_) | Request::Runs(_) | Request::Bye => {
+            unreachable!("answered by the session itself")
+        }
+    }
+}
+
+/// The protocol's word for why there are no ids. What the engine waits for is not in its error, and a client can't ask
+/// its status: it is told here.
+#[cold]
+pub(super) fn refusal(node: &Node, error: IdError) -> Refusal {
+    let status = match error.kind() {
+        IdErrorKind::NotReady => Status::NOT_READY,
+        IdErrorKind::Overloaded => Status::OVERLOADED,
+        IdErrorKind::ClockBehind => Status::CLOCK_BEHIND,
+        IdErrorKind::WindowLost => Status::WINDOW_LOST,
+        IdErrorKind::Exhausted => Status::EXHAUSTED,
+        IdErrorKind::ShuttingDown => Status::SHUTTING_DOWN,
+        _ => Status::INTERNAL,
+    };
+    let notes = match status {
+        Status::NOT_READY | Status::WINDOW_LOST | Status::EXHAUSTED => node.readiness().1.join("; "),
+        _ => String::new(),
+    };
+    let text = if notes.is_empty() { error.to_string() } else { format!("{error}. Now: {notes}") };
+    let refusal = Refusal::new(status, text);
+    match error.retry_after() {
+        Some(pause) => refusal.retry_after(pause),
+        None if status.is_retryable() => refusal.retry_after(SOON),
+        None => refusal,
+    }
+}
+
+/// What one connection too many is told, in place of a reply to its HELLO.
+pub(crate) fn refuse_connection(out: &mut Vec<u8>) {
+    let text =
+        "this server has as many connections as it may (max_connections): close some, or come back later";
+    reply_error(out, 0, Op::Hello.code(), &Refusal::new(Status::OVERLOADED, text).retry_after(SOON));
+}

@@ -1,0 +1,341 @@
+//! One connection: a socket, its two buffers, its deadlines, and the [`Session`] that understands the bytes.
+//!
+//! # Invariants
+//! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`OUTBOX_HIGH`] and one reply, waiting requests by
+//!   `max_in_flight`;
+//! - I2 it is woken by its socket, its waiting requests, one timer and the stop, and for a moment after a reply by
+//!   itself ([`Vigil`]): idle connections cost nothing;
+//! - I3 what was answered is written before the close, as far as the client reads it;
+//! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this process may
+//!   have been stopped, and not the client;
+//! - I5 before HELLO was accepted one deadline holds, whatever is sent, and whether its replies are read or not.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::task::yield_now;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, WAIT_CAP};
+
+use crate::crash_points;
+use crate::fronts::buffers::{Inbox, Outbox};
+use crate::fronts::xuid::{Need, OUTBOX_HIGH, Session};
+use crate::net::busy_poll::Vigil;
+use crate::state::server::Node;
+
+/// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
+const INBOX_MOST: usize = 64 * 1024;
+
+/// What is read and dropped at once while a client is being closed.
+const FAREWELL_PIECE: usize = 1024;
+
+/// A client that is being closed and takes nothing of its last replies for so long is given up.
+const LAST_WRITE: Duration = Duration::from_secs(5);
+
+/// Requests that were sent before the client can have read GOAWAY are answered: so much is allowed for the way.
+const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(mut stream: TcpStream, node: Arc<Node>) {
+    let _open = node.traffic.connection_accepted();
+    // Replies are written in batches; Nagle's algorithm would hold the last one of each back for 40 ms.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let ended = {
+        let (reader, writer) = stream.split();
+        Connection::new(reader, writer, &node).run(&node).await
+    };
+    if ended == Ended::Orderly {
+        farewell(stream).await;
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Everything was written.
+    Orderly,
+    /// The socket failed, or its time was over: there is nobody to be polite to.
+    Broken,
+}
+
+struct Connection<'s> {
+    reader: ReadHalf<'s>,
+    writer: WriteHalf<'s>,
+    session: Session,
+    inbox: Inbox,
+    outbox: Outbox,
+    need: Need,
+    vigil: Vigil,
+    opened: Instant,
+    /// When bytes last went either way.
+    active: Instant,
+    /// When the first byte of the frame that is not whole yet was read.
+    begun: Option<Instant>,
+    /// When GOAWAY was written.
+    sent_away: Option<Instant>,
+    /// The deadline at which the socket was looked into, and the one at which it was written to directly.
+    looked: Option<Instant>,
+    pushed: Option<Instant>,
+    idle: Duration,
+}
+
+impl<'s> Connection<'s> {
+    fn new(reader: ReadHalf<'s>, writer: WriteHalf<'s>, node: &Arc<Node>) -> Self {
+        let now = Instant::now();
+        Self {
+            reader,
+            writer,
+            session: Session::new(Arc::clone(node)),
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            need: Need::Input,
+            vigil: Vigil::new(),
+            opened: now,
+            active: now,
+            begun: None,
+            sent_away: None,
+            looked: None,
+            pushed: None,
+            idle: node.limits.idle(),
+        }
+    }
+
+    async fn run(&mut self, node: &Node) -> Ended {
+        let mut draining = node.draining();
+        let mut stop = std::pin::pin!(draining.wait_for(|draining| *draining));
+        let mut timer = std::pin::pin!(sleep_until(self.due()));
+        loop {
+            self.advance();
+            let was_full = self.outbox.len() >= OUTBOX_HIGH;
+            if self.write_now().is_err() {
+                return Ended::Broken;
+            }
+            if self.need == Need::End && self.outbox.is_empty() {
+                return Ended::Orderly;
+            }
+            self.wind(timer.as_mut());
+            let has_room = self.outbox.len() < OUTBOX_HIGH;
+            let may_finish = has_room && self.session.in_flight() > 0;
+            let longest = self.session.longest_frame();
+            tokio::select! {
+                // In this order, reading last: a client that never stops asking must starve neither its own requests
+                // that wait, nor the stop, nor its deadlines.
+                biased;
+                written = self.writer.write(self.outbox.rest()), if !self.outbox.is_empty() => match written {
+                    Ok(count @ 1..) => self.was_written(count),
+                    _ => return Ended::Broken,
+                },
+                done = self.session.waited(), if may_finish => self.session.finish(done, &mut self.outbox),
+                _ = stop.as_mut(), if self.sent_away.is_none() => self.send_away(),
+                () = timer.as_mut() => {
+                    if self.time_is_over() {
+                        return Ended::Broken;
+                    }
+                    timer.as_mut().reset(self.due());
+                }
+                read = read(&mut self.reader, &mut self.inbox, longest), if self.need == Need::Input => match read {
+                    Ok(count) => self.was_read(count),
+                    Err(_) => return Ended::Broken,
+                },
+                // The output was full and is not any more. Others have their turn first.
+                () = yield_now(), if was_full && has_room => {}
+                () = yield_now(), if self.vigil.looks_on() => self.vigil.saw_nothing(Instant::now()),
+            }
+        }
+    }
+
+    /// Writes what the socket takes at once, which is nearly always everything.
+    fn write_now(&mut self) -> io::Result<()> {
+        while !self.outbox.is_empty() {
+            match self.writer.try_write(crash_points::portion(self.outbox.rest())) {
+                Ok(count @ 1..) => self.was_written(count),
+                Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    crash_points::not_written();
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers what can be answered now.
+    fn advance(&mut self) {
+        let before = self.inbox.rest().len();
+        self.need = self.session.receive(&mut self.inbox, &mut self.outbox);
+        let after = self.inbox.rest().len();
+        if after == 0 || self.need != Need::Input {
+            // While we are the ones who do not read, no time runs against the client.
+            self.begun = None;
+        } else if after < before || self.begun.is_none() {
+            self.begun = Some(self.active);
+        }
+    }
+
+    fn was_written(&mut self, count: usize) {
+        crash_points::written();
+        self.outbox.consume(count);
+        self.active = Instant::now();
+        if self.outbox.is_empty() && self.session.in_flight() == 0 {
+            self.vigil.answered(self.active);
+        }
+    }
+
+    fn was_read(&mut self, count: usize) {
+        if count == 0 {
+            self.session.input_ended();
+            return;
+        }
+        self.active = Instant::now();
+        self.vigil.asked(self.active);
+        self.inbox.widen(INBOX_MOST);
+    }
+
+    /// Tells the client that the server wants it to go; what is on its way already is still read for a moment.
+    fn send_away(&mut self) {
+        self.session.go_away(&mut self.outbox);
+        self.sent_away = Some(Instant::now());
+    }
+
+    /// When something is over if nothing happens until then.
+    fn due(&self) -> Instant {
+        let due = if self.need == Need::End {
+            self.active + LAST_WRITE
+        } else if self.session.is_leaving() {
+            let waits = if self.outbox.is_empty() { WAIT_CAP } else { Duration::ZERO };
+            self.active + waits + LAST_WRITE
+        } else if let Some(sent) = self.sent_away {
+            sent + GO_AWAY_GRACE
+        } else {
+            self.begun.map_or(self.active + self.idle, |begun| begun + FRAME_DEADLINE)
+        };
+        if self.session.was_greeted() { due } else { due.min(self.opened + GREETING_DEADLINE) }
+    }
+
+    /// Sets the timer, if it would be late. If it is early it will find that out by itself: a deadline moves with every
+    /// byte, and a timer that moved along would cost more than the byte.
+    fn wind(&self, timer: Pin<&mut Sleep>) {
+        let due = self.due();
+        if timer.deadline() > due {
+            timer.reset(due);
+        }
+    }
+
+    /// The timer rang. True: give the connection up at once.
+    fn time_is_over(&mut self) -> bool {
+        let (now, due) = (Instant::now(), self.due());
+        if now < due {
+            return false;
+        }
+        if !self.outbox.is_empty() && self.pushed.replace(due) != Some(due) {
+            match self.push() {
+                Ok(0) => {}
+                Ok(_) => return false,
+                Err(_) => return true,
+            }
+        }
+        if self.need == Need::Input && self.looked.replace(due) != Some(due) {
+            match self.look() {
+                Ok(0) => {}
+                Ok(_) => return false,
+                Err(_) => return true,
+            }
+        }
+        if self.need == Need::End || self.session.is_leaving() || !self.session.was_greeted() {
+            return true;
+        }
+        if self.sent_away.is_some() {
+            let reads_on = now < self.active + LAST_WRITE;
+            if self.need == Need::Room && (self.session.in_flight() > 0 || reads_on) {
+                // Requests that were read already have their turn as soon as some of those before them are answered, or
+                // their replies are read.
+                self.sent_away = Some(now);
+            } else {
+                // What waits is answered, then it closes.
+                self.session.input_ended();
+            }
+            return false;
+        }
+        if self.begun.is_none() && !self.outbox.is_empty() {
+            // It has read nothing of its replies for so long.
+            return true;
+        }
+        if self.begun.is_none() && self.session.in_flight() > 0 {
+            // It waits for us, and not the other way round.
+            self.active = now;
+            return false;
+        }
+        self.send_away();
+        false
+    }
+
+    /// Writes what the socket takes, without asking the runtime whether it takes anything: it may not have looked yet.
+    fn push(&mut self) -> io::Result<usize> {
+        match rustix::io::write(self.writer.as_ref(), crash_points::portion(self.outbox.rest())) {
+            Ok(count) => {
+                self.was_written(count);
+                Ok(count)
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads what lies in the socket, without asking the runtime whether something does: it may not have looked yet. A
+    /// deadline gets one look, which has room for all of a frame, so that nobody lives on by a byte at a time.
+    fn look(&mut self) -> io::Result<usize> {
+        let least = if self.sent_away.is_some() { INBOX_MOST } else { self.session.longest_frame() };
+        let room = self.inbox.room(least);
+        let read = rustix::io::read(self.reader.as_ref(), spare_capacity(room));
+        match read {
+            Ok(count) => {
+                self.was_read(count);
+                // The end of the input is something, too.
+                Ok(count.max(1))
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                self.inbox.park();
+                Ok(0)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Reads into memory that the inbox has only while something comes, or is in it.
+async fn read(reader: &mut ReadHalf<'_>, inbox: &mut Inbox, least: usize) -> io::Result<usize> {
+    poll_fn(|context| {
+        let read = pin!(reader.read_buf(inbox.room(least))).poll(context);
+        if read.is_pending() {
+            inbox.park();
+        }
+        read
+    })
+    .await
+}
+
+/// Closes so that the last words arrive: bytes left unread would make the kernel reset the connection, and a reset may
+/// overtake them.
+pub(crate) async fn farewell(mut stream: TcpStream) {
+    let last_words = async {
+        let mut left = LINGER_BYTES;
+        let mut open = stream.shutdown().await.is_ok();
+        let mut piece = [0; FAREWELL_PIECE];
+        while open && left > 0 {
+            let read = stream.read(&mut piece).await.unwrap_or(0);
+            left = left.saturating_sub(read);
+            open = read > 0;
+        }
+    };
+    // Whoever still sends after that is cut off.
+    let _ = timeout(LINGER_TIME, last_words).await;
+}

@@ -1,0 +1,71 @@
+//! Registries in a ZooKeeper ensemble, as the commands use them. `absent.rs` stands in for this file in a build without
+//! the feature `zookeeper`: the same names, and every use is refused in words.
+
+use std::path::Path;
+
+use anyhow::Result;
+use xuid_engine::registry::zookeeper::{self, Plan, ZooKeeperError, ZooKeeperOptions, ZooKeeperRegistry};
+use xuid_engine::registry::{Adopted, Fenced, Registry};
+use xuid_engine::{Floor, Layout};
+
+use crate::config::{Access, Url};
+use crate::registries::view::{Created, View};
+use crate::text::exit::usage;
+
+/// A registry in an ensemble, and as whom it is used.
+#[derive(Debug)]
+pub(crate) struct Ensemble {
+    url: Url,
+    options: ZooKeeperOptions,
+}
+
+impl Ensemble {
+    /// The registry of that URL; `folder` is the data folder of a server, where it remembers what it saw. Asks nobody
+    /// yet.
+    #[expect(clippy::unnecessary_wraps, reason = "a build without ZooKeeper has none")]
+    pub(crate) fn new(url: &Url, access: &Access, folder: Option<&Path>) -> Result<Self> {
+        let options = ZooKeeperOptions {
+            session: access.session,
+            credentials: access.credentials.clone(),
+            folder: folder.map(Path::to_owned),
+        };
+        Ok(Self { url: url.clone(), options })
+    }
+
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Opens it for an engine. Blocks, and not within an async runtime.
+    pub(crate) fn open(&self) -> Result<Box<dyn Registry>> {
+        Ok(Box::new(ZooKeeperRegistry::open(&self.url, &self.options)?))
+    }
+
+    pub(crate) fn create(&self, layout: Layout, floor: Option<Floor>, workers: u32) -> Result<Created> {
+        match zookeeper::init(&self.url, &self.options, &Plan { layout, floor, workers }) {
+            Ok(created) => Ok(Created { genesis: created.genesis, again: created.again }),
+            Err(error @ ZooKeeperError::Workers { .. }) => Err(usage(format!("--workers: {error}")).into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn look(&self) -> Result<View> {
+        let found = zookeeper::inspect(&self.url, &self.options)?;
+        Ok(View {
+            place: self.url.to_string(),
+            genesis: found.genesis,
+            open: found.open,
+            workers: found.workers,
+            marks: found.marks,
+            findings: found.findings,
+        })
+    }
+
+    pub(crate) fn fence(&self) -> Result<Fenced> {
+        Ok(zookeeper::fence(&self.url, &self.options)?)
+    }
+
+    pub(crate) fn adopt(&self) -> Result<Adopted> {
+        Ok(zookeeper::adopt(&self.url, &self.options)?)
+    }
+}

@@ -1,0 +1,5 @@
+//! What a server knows of itself: its engine, its traffic, its figures.
+
+pub(crate) mod metrics;
+pub(crate) mod server;
+pub(crate) mod traffic;

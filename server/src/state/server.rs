@@ -1,0 +1,159 @@
+//! What every connection and every page of one server shares.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use xuid_engine::Engine;
+use xuid_engine::registry::Genesis;
+
+use crate::config::Token;
+use crate::state::traffic::Traffic;
+
+/// The version this binary tells to clients and people.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A producer that has not turned for so long will not turn by itself: what it waits for never takes that long.
+const STALLED: Duration = Duration::from_secs(5);
+
+/// One server.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) engine: Engine,
+    pub(crate) genesis: Genesis,
+    pub(crate) limits: Limits,
+    pub(crate) token: Option<Token>,
+    pub(crate) places: Places,
+    pub(crate) traffic: Traffic,
+    started: Instant,
+    draining: watch::Sender<bool>,
+}
+
+/// What a connection is allowed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// How long NEXT waits; ARRAY and RUNS say it themselves.
+    pub(crate) wait: Duration,
+    /// What HELLO's reply says.
+    pub(crate) protocol: xuid_protocol::Limits,
+}
+
+impl Limits {
+    /// A connection that asks for nothing lives this long.
+    pub(crate) fn idle(&self) -> Duration {
+        Duration::from_millis(u64::from(self.protocol.idle_ms))
+    }
+}
+
+/// Where the server can be reached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Places {
+    /// XUID/1.
+    pub(crate) listen: SocketAddr,
+    /// HTTP.
+    pub(crate) admin: Option<SocketAddr>,
+}
+
+impl Node {
+    /// A server on this engine.
+    pub(crate) fn new(engine: Engine, limits: Limits, token: Option<Token>, places: Places) -> Self {
+        Self {
+            genesis: engine.genesis(),
+            engine,
+            limits,
+            token,
+            places,
+            traffic: Traffic::default(),
+            started: Instant::now(),
+            draining: watch::Sender::new(false),
+        }
+    }
+
+    /// Becomes true, once, when the server begins to stop.
+    pub(crate) fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.subscribe()
+    }
+
+    /// Whether the server is stopping.
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// From now on it is unready, and every connection is told to leave.
+    pub(crate) fn begin_draining(&self) {
+        self.draining.send_replace(true);
+    }
+
+    /// How long it has been serving.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Why the engine is as good as dead, if it is. It takes no lock, so that it can be asked then, too.
+    pub(crate) fn stalled(&self) -> Option<String> {
+        stall(self.engine.producer_silent())
+    }
+
+    /// Whether it wants requests, and a sentence about each thing that is not as it should be.
+    pub(crate) fn readiness(&self) -> (bool, Vec<String>) {
+        let status = self.engine.status();
+        let draining = self.is_draining();
+        let mut notes = status.notes;
+        if draining {
+            notes.insert(0, "the server is shutting down".to_owned());
+        }
+        let stalled = self.stalled();
+        let ready = status.ready && !draining && stalled.is_none();
+        notes.extend(stalled);
+        (ready, notes)
+    }
+
+    /// What INFO answers. Ids are strings; nothing else here is one.
+    pub(crate) fn info(&self) -> Value {
+        let (ready, notes) = self.readiness();
+        let layout = self.genesis.layout;
+        json!({
+            "version": VERSION,
+            "cluster": self.genesis.cluster.to_string(),
+            "layout": {
+                "time_bits": layout.time_bits(),
+                "worker_bits": layout.worker_bits(),
+                "sequence_bits": layout.sequence_bits(),
+                "tick_us": layout.tick_us(),
+                "epoch_ms": layout.epoch_ms(),
+            },
+            "workers": self.engine.workers(),
+            "registry": self.engine.registry(),
+            "max_age_ms": self.engine.max_age().as_millis() as u64,
+            "uptime_ms": self.uptime().as_millis() as u64,
+            "ready": ready,
+            "notes": notes,
+        })
+    }
+}
+
+/// The reason that a probe is told, if `silent` is too long.
+fn stall(silent: Duration) -> Option<String> {
+    let seconds = silent.as_secs();
+    (silent >= STALLED).then(|| {
+        format!(
+            "the engine's producer has not turned for {seconds} s: it waits for a disk that does not answer, gets no \
+             processor, or hangs; ids run out if it does not go on"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_producer_is_stalled_after_some_seconds_and_the_reason_says_how_many() {
+        assert_eq!(stall(Duration::ZERO), None);
+        assert_eq!(stall(Duration::from_millis(4_999)), None);
+        let why = stall(Duration::from_secs(17));
+        assert!(why.is_some_and(|why| why.contains("not turned for 17 s")));
+    }
+}

@@ -1,0 +1,210 @@
+//! Lines on their way out of the process: in memory, until a thread of their own has written them.
+//!
+//! Any thread adds lines; the spool's thread writes them, one by one, and waits where that has to wait.
+//!
+//! # Invariants
+//! - I1 a thread that adds a line waits for no write: under the lock lines are copied, and nothing else is done;
+//! - I2 memory is bounded: at most [`MOST`] bytes wait, and as many are being written;
+//! - I3 a line that does not come out is counted, and where lines are missing a line says how many.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::text::human_time::{now_ns, rfc3339_ms};
+
+/// The most bytes that wait. Two thousand lines: what a busy server says in a minute.
+const MOST: usize = 256 * 1024;
+
+/// Lines that wait, and how many could not.
+#[derive(Debug, Default)]
+pub(super) struct Spool {
+    state: Mutex<State>,
+    /// Something waits.
+    filled: Condvar,
+    /// Nothing waits, and nothing is being written.
+    idle: Condvar,
+    dropped: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<u8>,
+    /// Lines dropped behind those that wait. Until that was said every line is: it belongs behind the gap.
+    missing: u64,
+    is_writing: bool,
+}
+
+impl Spool {
+    /// A spool, and its thread, which writes to `out` as long as the process lives.
+    pub(super) fn start(mut out: impl Write + Send + 'static) -> io::Result<Arc<Self>> {
+        let spool = Arc::new(Self::default());
+        let own = Arc::clone(&spool);
+        thread::Builder::new().name("xuid-log".to_owned()).spawn(move || {
+            loop {
+                own.write_out(&mut out);
+            }
+        })?;
+        Ok(spool)
+    }
+
+    /// Adds a line, or counts it as dropped.
+    pub(super) fn push(&self, line: &[u8]) {
+        let mut state = self.lock();
+        if state.missing > 0 || line.len() > MOST - state.waiting.len() {
+            state.missing += 1;
+            self.dropped.fetch_add(1, Relaxed);
+            return;
+        }
+        state.waiting.extend_from_slice(line);
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// Waits until everything is written, but no longer than `limit`.
+    pub(super) fn flush(&self, limit: Duration) {
+        let is_busy = |state: &mut State| state.is_writing || !state.waiting.is_empty();
+        drop(self.idle.wait_timeout_while(self.lock(), limit, is_busy));
+    }
+
+    /// Lines that were not written and never will be.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
+    }
+
+    /// Waits for lines, and writes those that there are.
+    fn write_out(&self, out: &mut impl Write) {
+        let state = self.filled.wait_while(self.lock(), |state| state.waiting.is_empty());
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.is_writing = true;
+        let (lines, missing) = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.missing));
+        drop(state);
+        // One by one: what others write to the same pipe comes between two lines, and not into one.
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            if out.write_all(line).is_err() {
+                self.dropped.fetch_add(1, Relaxed);
+            }
+        }
+        if missing > 0 {
+            // It was counted as so many already.
+            let _ = out.write_all(gap(missing).as_bytes());
+        }
+        drop(lines);
+        let mut state = self.lock();
+        state.is_writing = false;
+        if state.waiting.is_empty() {
+            self.idle.notify_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds what is written at once as one line.
+impl Write for &Spool {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What stands where lines are missing.
+fn gap(missing: u64) -> String {
+    let now = rfc3339_ms(now_ns() / 1_000_000);
+    format!(
+        "{now}  WARN xuid::logs: {missing} lines are missing here: what reads standard error was too slow\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A pipe whose reader takes a line when it likes.
+    struct Pipe(SyncSender<String>);
+
+    impl Write for Pipe {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            let text = String::from_utf8_lossy(line).into_owned();
+            self.0.send(text).map_err(|_| io::ErrorKind::BrokenPipe)?;
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn pipe() -> (Arc<Spool>, Receiver<String>) {
+        let (into, from) = sync_channel(0);
+        (Spool::start(Pipe(into)).unwrap(), from)
+    }
+
+    #[test]
+    fn lines_are_never_waited_for_and_the_log_says_how_many_are_missing() {
+        let (spool, reader) = pipe();
+        // Nobody reads: a push that waited would never end.
+        let line = |number: u32| format!("{number:>1023}\n");
+        let pushed: u32 = 2_000;
+        spool.push(line(0).as_bytes());
+        // From here on its thread stands in a write: a gap that it told earlier would lie between the lines.
+        while !spool.lock().is_writing {
+            thread::yield_now();
+        }
+        (1..pushed).for_each(|number| spool.push(line(number).as_bytes()));
+        let dropped = spool.dropped();
+        assert!(
+            dropped > u64::from(pushed) - 2 * MOST as u64 / 1_024 - 2,
+            "{dropped} dropped: memory is bounded"
+        );
+        let written = u64::from(pushed) - dropped;
+        for number in 0..written {
+            assert_eq!(
+                reader.recv_timeout(PATIENCE).unwrap(),
+                line(number as u32),
+                "in order, and none missing"
+            );
+        }
+        let told = reader.recv_timeout(PATIENCE).unwrap();
+        assert!(told.contains(&format!(" {dropped} lines are missing here")), "{told}");
+        // There is room again.
+        spool.push(b"and on\n");
+        assert_eq!(reader.recv_timeout(PATIENCE).unwrap(), "and on\n");
+        assert_eq!(spool.dropped(), dropped);
+    }
+
+    #[test]
+    fn a_flush_returns_when_all_is_written_and_in_time_when_nothing_is() {
+        let (spool, reader) = pipe();
+        spool.push(b"one\n");
+        spool.push(b"two\n");
+        // Nobody reads: it has to give up by itself.
+        spool.flush(Duration::from_millis(10));
+        let reading = thread::spawn(move || reader.iter().take(2).collect::<String>());
+        spool.flush(PATIENCE);
+        assert!(spool.lock().waiting.is_empty() && !spool.lock().is_writing);
+        assert_eq!(reading.join().unwrap(), "one\ntwo\n");
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted_and_end_nothing() {
+        let (spool, reader) = pipe();
+        drop(reader);
+        spool.push(b"one\n");
+        spool.push(b"two\n");
+        spool.flush(PATIENCE);
+        assert_eq!(spool.dropped(), 2);
+    }
+}

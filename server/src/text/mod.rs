@@ -1,0 +1,6 @@
+//! What people read: lines on standard output, the log, times, and how a process ends.
+
+pub(crate) mod exit;
+pub(crate) mod human_time;
+pub(crate) mod logs;
+pub(crate) mod stdout;
