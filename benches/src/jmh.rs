@@ -35,9 +35,9 @@ use anyhow::{Context, bail};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-pub use entry::{Counts, Entry, Metric, Note, read, write};
+pub use entry::{Entry, Metric, Note, read, write};
 pub use number::Percentiles;
-pub use plan::{ClockCost, Mode};
+pub use plan::{ClockCost, Counts, Mode};
 
 use crate::subject::Subject;
 use host::Host;

@@ -14,6 +14,7 @@ mod ferroid;
 mod idgenerator;
 mod limits;
 mod ours;
+mod peer;
 mod rs_snowflake;
 mod seed;
 mod snowdon;
@@ -22,9 +23,7 @@ mod snowflaked;
 mod uuid;
 mod wide;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::subject::{Fixture, Kind, Subject, Supply};
+use crate::subject::Subject;
 
 pub use seed::SeedRing;
 
@@ -48,27 +47,6 @@ pub fn all() -> Vec<Subject> {
 #[must_use]
 pub fn named(name: &str) -> Option<Subject> {
     all().into_iter().find(|subject| subject.name == name)
-}
-
-/// A peer of one id a call.
-fn peer(
-    name: &'static str,
-    about: &'static str,
-    supply: Supply,
-    set_up: fn() -> Box<dyn Fixture>,
-) -> Subject {
-    Subject { name, about, kind: Kind::Peer, supply, ids_per_call: 1, set_up }
-}
-
-/// Gives each thread's generator a worker number of its own.
-#[derive(Default)]
-struct Workers(AtomicU64);
-
-impl Workers {
-    /// A number below `limit` that was not given before, until all were.
-    fn hire(&self, limit: u64) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed) % limit
-    }
 }
 
 #[cfg(test)]

@@ -6,40 +6,15 @@
 //! dark scheme.
 
 mod drawing;
+mod panel;
 mod scale;
 
 use std::cmp::Ordering;
 
+use self::panel::{Group, Panel, Row};
 use super::entry::Entry;
 use super::plan::Mode;
 use super::section::{Section, sections};
-use crate::subject::Kind;
-
-/// All of one supply and mode.
-struct Panel {
-    title: String,
-    /// What the scale is of.
-    axis: &'static str,
-    unit: fn(f64) -> String,
-    groups: Vec<Group>,
-}
-
-/// All at one number of threads.
-struct Group {
-    heading: String,
-    rows: Vec<Row>,
-}
-
-/// One bar.
-struct Row {
-    name: String,
-    kind: Kind,
-    value: f64,
-    /// From where to where the whisker goes.
-    whisker: (f64, f64),
-    label: String,
-    void: bool,
-}
 
 /// The chart as an SVG document; one that says so if there is nothing to draw.
 #[must_use]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::host::Raw;
 use super::number::{Percentiles, nan, nan_pair};
-use super::plan::{ClockCost, Figure, Mode, Plan};
+use super::plan::{ClockCost, Counts, Figure, Mode, Plan};
 use super::stats::{SURE, Summary, counted_percentile, percentile, sorted};
 use crate::subject::{Kind, Subject, Supply};
 
@@ -67,9 +67,6 @@ pub struct Entry {
     /// What JMH has no field for.
     pub subject: Note,
 }
-
-/// Times in nanoseconds, ascending, and how often each came.
-pub type Counts = Vec<(u64, u64)>;
 
 /// A measured quantity.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::entry::Counts;
+/// Times in nanoseconds, ascending, and how often each came.
+pub type Counts = Vec<(u64, u64)>;
 
 /// What is measured of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]

@@ -23,8 +23,9 @@ use ferroid::generator::{AtomicSnowflakeGenerator, BasicSnowflakeGenerator, Lock
 use ferroid::id::{SnowflakeId, SnowflakeTwitterId};
 use ferroid::time::{MonotonicClock, TWITTER_EPOCH, TimeSource};
 
+use super::clock;
+use super::peer::{Workers, peer};
 use super::wide::Wide;
-use super::{Workers, clock, peer};
 use crate::subject::{Fixture, PerThread, Shared, Subject, Supply};
 
 define_snowflake_id!(

@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use crossbeam_utils::CachePadded;
 use idgenerator::{CoreIdGenerator, IdGeneratorOptions, IdInstance};
 
-use super::{Workers, peer};
+use super::peer::{Workers, peer};
 use crate::subject::{PerThread, Shared, Subject, Supply};
 
 const WORKER_BITS: u8 = 6;

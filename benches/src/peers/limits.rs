@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 
-use super::Workers;
+use super::peer::Workers;
 use crate::subject::{Fixture, Kind, PerThread, Shared, Subject, Supply, Worker};
 
 thread_local! {

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use crossbeam_utils::CachePadded;
 use snowflake::{SnowflakeIdBucket, SnowflakeIdGenerator};
 
-use super::{Workers, peer};
+use super::peer::{Workers, peer};
 use crate::subject::{PerThread, Shared, Subject, Supply};
 
 /// Machine and node have five bits each.

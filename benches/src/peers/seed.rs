@@ -33,7 +33,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_utils::CachePadded;
 
-use super::peer;
+use super::peer::peer;
 use crate::subject::{Shared, Subject, Supply};
 
 const SLOTS: usize = 4_096;

@@ -8,7 +8,7 @@ use std::hint::spin_loop;
 
 use snowdon::{ClassicLayout, Epoch, Generator, Layout, MachineId};
 
-use super::peer;
+use super::peer::peer;
 use crate::subject::{Shared, Subject, Supply};
 
 const SEQUENCE_BITS: u32 = 22;

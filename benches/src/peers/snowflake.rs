@@ -11,7 +11,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use super::{clock, peer};
+use super::clock;
+use super::peer::peer;
 use crate::subject::{Shared, Subject, Supply};
 
 const SEQUENCE_BITS: u32 = 12;

@@ -7,7 +7,7 @@
 use crossbeam_utils::CachePadded;
 use snowflaked::{Generator, sync};
 
-use super::{Workers, peer};
+use super::peer::{Workers, peer};
 use crate::subject::{Fixture, PerThread, Shared, Subject, Supply, Worker, single};
 
 /// Instances that a burst goes through: at 50 ns a call, less than an eighth of what their ticks hold.

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::sync::Barrier;
 
 use super::*;
+use crate::subject::{Kind, Supply};
 
 /// Ids each of two threads collects.
 const IDS: u64 = 200_000;

@@ -6,7 +6,7 @@
 
 use uuid::{ContextV7, Timestamp, Uuid};
 
-use super::peer;
+use super::peer::peer;
 use super::wide::Wide;
 use crate::subject::{Fixture, Subject, Supply};
 

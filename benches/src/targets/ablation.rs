@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use xuid_engine::{Engine, Floor, Tiers};
 
-use super::{ROUNDS, figure};
+use super::rows::{ROUNDS, figure};
 use crate::land::{Farm, drain};
 use crate::measure::rate;
 use crate::subject::{consume, repeat};

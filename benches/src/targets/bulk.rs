@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use xuid_engine::{Engine, Id, Order};
 
-use super::{SHORT_ROUNDS, at_least, at_most, figure, median};
+use super::rows::{SHORT_ROUNDS, at_least, at_most, figure, median};
 use crate::land::{Farm, objection};
 use crate::measure::{Row, duplicates, rate};
 

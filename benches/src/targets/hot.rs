@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::field::Field;
-use super::{SHORT_ROUNDS, at_least, at_most, figure, median};
+use super::rows::{SHORT_ROUNDS, at_least, at_most, figure, median};
 use crate::measure::Row;
 use crate::peers;
 use crate::subject::{Kind, Supply};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{ROUNDS, at_most, figure, median};
+use super::rows::{ROUNDS, at_most, figure, median};
 use crate::land::Farm;
 use crate::measure::Row;
 

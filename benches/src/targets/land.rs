@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use xuid_engine::Engine;
 
-use super::{ROUNDS, at_least, at_most, figure, median};
+use super::rows::{ROUNDS, at_least, at_most, figure, median};
 use crate::land::{Farm, drain};
 use crate::measure::{Row, now};
 use crate::subject::{consume, repeat};

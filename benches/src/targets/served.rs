@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{ROUNDS, at_least, figure, median};
+use super::rows::{ROUNDS, at_least, figure, median};
 use crate::client_rate::prefetched_rate;
 use crate::load::{Server, tcp_rows};
 use crate::measure::Row;

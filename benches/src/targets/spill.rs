@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use xuid_spill::{DEFAULT_BYTES, Expected, Extent, Identity, Log, MappedFile, SpillId};
 
-use super::{ROUNDS, at_most, figure, median};
+use super::rows::{ROUNDS, at_most, figure, median};
 use crate::measure::{Row, now};
 
 const STRIDE: u64 = 1 << 22;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{SHORT_ROUNDS, at_least, at_most, figure, median};
+use super::rows::{SHORT_ROUNDS, at_least, at_most, figure, median};
 use crate::measure::{Row, checked, together};
 use crate::subject::{Fixture, Worker};
 use crate::timing::{Stopwatch, histogram, times};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::panel::{Group, Panel, Row};
 use super::scale::Scale;
-use super::{Group, Panel, Row};
 use crate::subject::Kind;
 
 /// As wide as a page of documentation shows without shrinking.
