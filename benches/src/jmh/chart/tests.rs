@@ -3,6 +3,7 @@ use roxmltree::{Document, Node};
 use super::*;
 use crate::jmh::plan::Figure;
 use crate::jmh::samples::{SUBJECTS, entry, scored};
+use crate::subject::Kind;
 use crate::subject::Supply;
 
 const BURST: Supply = Supply::Burst;
