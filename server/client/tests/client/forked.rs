@@ -135,3 +135,30 @@ async fn every_call_in_a_child_forked_under_load_refuses_at_once_and_harms_no_ca
     let mut ids = source.ids();
     assert!(soon(ids.next()).await.is_ok() && soon(client.runs(5, Order::Any, Duration::ZERO)).await.is_ok());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_that_was_hot_before_a_fork_gives_a_slow_child_no_more_than_one_id() {
+    let mill = Mill::start(0).await;
+    let client = soon(Client::connect(mill.addr, quick())).await.unwrap();
+    let options = PrefetchOptions::new().max_age(Duration::from_mins(1)).ahead(1 << 18, 1 << 20);
+    let source = client.prefetch(options).unwrap();
+    let given = tokio::task::spawn_blocking(move || {
+        let ids = Arc::new(Mutex::new(source.ids()));
+        for _ in 0..20_500 {
+            ids.lock().unwrap().blocking_next().unwrap();
+        }
+        let theirs = Arc::clone(&ids);
+        let child = in_a_child(move || {
+            let mut given = Vec::new();
+            for _ in 0..40 {
+                // Twenty times as long as the page says that a handle goes on without a look.
+                std::thread::sleep(Duration::from_millis(1));
+                given.extend(theirs.lock().unwrap().try_next());
+            }
+            given.len().to_string()
+        });
+        child.parse::<u32>().unwrap()
+    });
+    let given = soon(given).await.unwrap();
+    assert!(given <= 1, "{given} ids, a millisecond apart, came out of the child as they will out of the parent");
+}
