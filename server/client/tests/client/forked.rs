@@ -137,7 +137,7 @@ async fn every_call_in_a_child_forked_under_load_refuses_at_once_and_harms_no_ca
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handle_that_was_hot_before_a_fork_gives_a_slow_child_no_more_than_one_id() {
+async fn a_handle_that_was_hot_before_a_fork_gives_its_child_the_open_piece_and_no_more() {
     let mill = Mill::start(0).await;
     let client = soon(Client::connect(mill.addr, quick())).await.unwrap();
     let options = PrefetchOptions::new().max_age(Duration::from_mins(1)).ahead(1 << 18, 1 << 20);
@@ -148,17 +148,14 @@ async fn a_handle_that_was_hot_before_a_fork_gives_a_slow_child_no_more_than_one
             ids.lock().unwrap().blocking_next().unwrap();
         }
         let theirs = Arc::clone(&ids);
-        let child = in_a_child(move || {
-            let mut given = Vec::new();
-            for _ in 0..40 {
-                // Twenty times as long as the page says that a handle goes on without a look.
-                std::thread::sleep(Duration::from_millis(1));
-                given.extend(theirs.lock().unwrap().try_next());
-            }
-            given.len().to_string()
-        });
+        // However slow the child is: nothing looks at the clock while a piece is open, and it has no ager.
+        let take = move || {
+            std::thread::sleep(Duration::from_micros(100));
+            theirs.lock().unwrap().try_next()
+        };
+        let child = in_a_child(move || std::iter::from_fn(&take).take(2_000).count().to_string());
         child.parse::<u32>().unwrap()
     });
     let given = soon(given).await.unwrap();
-    assert!(given <= 1, "{given} ids, a millisecond apart, came out of the child as they will out of the parent");
+    assert!(given <= 1_024, "{given} ids came out of the child");
 }

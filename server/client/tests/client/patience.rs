@@ -162,19 +162,3 @@ async fn a_long_wait_in_flight_does_not_lengthen_the_silence_that_ends_a_connect
     assert!(!client.is_connected(), "the connection lives on beside a request that may wait for 5 s");
     drop(long);
 }
-
-#[tokio::test]
-async fn a_prefetch_that_is_hasty_does_not_chase_its_client_from_server_to_server() {
-    let (a, b) = (Fake::start(1).await, Fake::start(1).await);
-    let connect = Client::connect_any([a.addr, b.addr], Options::new());
-    let (client, mut at_a, _) = soon(async { tokio::join!(connect, a.greet(), b.greet()) }).await;
-    let client = client.unwrap();
-    // A server that is far away: each reply takes 200 ms, and a timeout of 10 s would allow 50 times as much.
-    let source = client.prefetch(hasty()).unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let (request_id, asked) = at_a.ask().await.unwrap();
-    let Asked::Runs(bulk) = asked else { panic!() };
-    at_a.send_runs(request_id, 1_000, bulk.count).await.unwrap();
-    assert!(!b.has_caller().await, "the impatience of a prefetch made all calls leave for another server");
-    drop(source);
-}
