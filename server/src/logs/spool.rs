@@ -53,7 +53,8 @@ impl Spool {
     /// Adds a line, or counts it as dropped.
     pub(super) fn push(&self, line: &[u8]) {
         // Cut, if it is longer than all room: it would never find any, and what comes behind it waits for the gap.
-        let (line, end): (_, &[u8]) = if line.len() > MOST { (&line[..MOST - 1], b"\n") } else { (line, b"") };
+        let (line, end): (_, &[u8]) =
+            if line.len() > MOST { (&line[..MOST - 1], b"\n") } else { (line, b"") };
         let mut state = self.lock();
         if state.missing > 0 || line.len() + end.len() > MOST - state.waiting.len() {
             state.missing += 1;

@@ -198,7 +198,7 @@ async fn the_first_process_of_another_namespace_gets_no_reply_of_its_parent() {
     }
     let mut status = 0;
     // SAFETY: waits for the child.
-    unsafe { waitpid(child as i32, &mut status, 0) };
+    unsafe { waitpid(child as i32, &raw mut status, 0) };
     let parents = at_once(call.as_mut()).unwrap().unwrap();
     let childs = std::fs::read_to_string(file).unwrap();
     assert!(childs.contains("Forked"), "the parent got {parents}, and the child {childs}");
