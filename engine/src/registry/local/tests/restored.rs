@@ -200,3 +200,13 @@ fn without_the_hints_what_was_granted_is_granted_again() {
     assert!(!granted_twice());
     assert!(Guard::without(&[Guard::HintCompared], granted_twice), "ticks 1000 to 5000 of worker 0");
 }
+
+/// What is written there later must not meet a full disk: nobody would hear of it.
+#[test]
+fn room_is_set_aside_for_all_that_a_hint_may_say() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = folder();
+    drop(made_in(folder.path(), 1_024));
+    let found = fs::metadata(&hints_in(folder.path())[0]).unwrap();
+    assert!(found.blocks() * 512 >= found.len(), "{} blocks for {} bytes", found.blocks(), found.len());
+}
