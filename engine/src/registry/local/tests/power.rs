@@ -476,7 +476,7 @@ fn a_claim_in_doubt_is_settled_when_the_disk_works_again() {
 #[test]
 fn a_change_that_was_in_doubt_is_known_to_the_folder_once_it_is_believed() {
     let (disk, clock) = (memory(WORKERS), Arc::new(Hands(AtomicU64::new(0))));
-    let (hints, backup) = (simulated::MemoryHints::default(), disk.bytes());
+    let (hints, backup) = (MemoryHints::default(), disk.bytes());
     let open = |disk: MemoryDisk| LocalRegistry::on_with(disk, Some(hints.process()), clock.clone());
     let mut registry = open(disk.open_again()).unwrap();
     disk.fail_sync(2);
