@@ -73,6 +73,8 @@ guards! {
     FileIdentity,
     /// A write to an ensemble names the era that it was begun in (U2).
     EraNamed,
+    /// A version that was read in an earlier era fits nothing in a later one (U2).
+    EraTagged,
     /// After a connection to an ensemble a sync comes before everything else.
     SyncFirst,
     /// An answer of an ensemble counts only over the connection that was looked around in (U2).

@@ -97,6 +97,8 @@ mutants! {
         Test("registry::local::tests::power::a_hint_that_is_written_before_its_record_refuses_a_registry_that_only_met_a_power_cut");
     "write-without-its-era", [G::EraNamed], "U2",
         Test("registry::zookeeper::tests::without_the_era_in_a_write_one_of_before_a_fence_is_stored_after_it");
+    "version-without-its-era", [G::EraTagged], "U2",
+        Test("registry::zookeeper::tests::without_the_era_in_a_version_one_of_before_a_fence_fits_after_it");
     "answer-over-another-connection", [G::SameConnection], "U2",
         Test("registry::zookeeper::tests::without_a_look_at_the_connection_an_answer_over_the_next_one_is_believed");
     "ended-eras-not-learnt", [G::EndedLearnt], "U2",

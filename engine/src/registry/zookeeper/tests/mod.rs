@@ -65,6 +65,41 @@ fn without_the_era_in_a_write_one_of_before_a_fence_is_stored_after_it() {
     assert!(Guard::without(&[Guard::EraNamed], stores_after_a_fence_that_repeats_versions));
 }
 
+/// As above, and the process tries once more, as it does with a renewal that was not sent: by then it knows of the fence.
+fn fits_after_a_fence_that_repeats_versions() -> bool {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    let mut registry = ZooKeeperRegistry::open(&url, &options()).unwrap();
+    let found = registry.worker(WORKER).unwrap();
+    let fenced = fence(&url, &options()).unwrap();
+    let row = Row {
+        version: found.version,
+        value: fenced.reserved_until,
+        ..Row::genesis(Place::worker(WORKER), fenced.reserved_until)
+    };
+    ensemble.replace(&worker_path(WORKER), &row.encode(fenced.genesis.cluster));
+    let record =
+        WorkerRecord { reserved_until: 1_000, token: Token([7; 16]), operation: 1, owner: "late".into() };
+    let first = registry.swap_worker(WORKER, found.version, &record);
+    assert!(matches!(first, Err(SwapError::Unavailable { .. })), "{first:?}");
+    match registry.swap_worker(WORKER, found.version, &record) {
+        Ok(()) => true,
+        Err(SwapError::Conflict) => false,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_version_of_before_a_fence_fits_nothing_after_it() {
+    assert!(!fits_after_a_fence_that_repeats_versions());
+}
+
+#[test]
+fn without_the_era_in_a_version_one_of_before_a_fence_fits_after_it() {
+    assert!(Guard::without(&[Guard::EraTagged], fits_after_a_fence_that_repeats_versions));
+}
+
 /// A registry that is open over a recorder, and its ensemble.
 fn recorded() -> (Ensemble, Recorder, ZooKeeperRegistry) {
     let ensemble = Ensemble::start();
