@@ -105,6 +105,8 @@ guards! {
     /// A run that comes to a ticket which is over goes back (U3).
     TicketReturns,
 
+    /// A grant in doubt is ours only if the mark shows its token and operation (U4).
+    GrantCompared,
     /// A mark is moved before its extents are used (U4).
     MarkFirst,
     /// A spill that was opened is read from the registry's mark on, and not from what its file says (U4).

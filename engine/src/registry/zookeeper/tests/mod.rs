@@ -65,7 +65,22 @@ fn without_the_era_in_a_write_one_of_before_a_fence_is_stored_after_it() {
     assert!(Guard::without(&[Guard::EraNamed], stores_after_a_fence_that_repeats_versions));
 }
 
-/// As above, and the process tries once more, as it does with a renewal that was not sent: by then it knows of the fence.
+/// The clock of whoever reserved it was days ahead.
+#[test]
+fn a_fence_goes_above_the_highest_record_whatever_the_ensemble_s_clock_says() {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    let mut registry = ZooKeeperRegistry::open(&url, &options()).unwrap();
+    let found = registry.worker(WORKER).unwrap();
+    let far = found.record.reserved_until + 7 * 86_400_000;
+    let record =
+        WorkerRecord { reserved_until: far, token: Token([7; 16]), operation: 1, owner: "far".into() };
+    registry.swap_worker(WORKER, found.version, &record).unwrap();
+    assert_eq!(fence(&url, &options()).unwrap().reserved_until, far);
+}
+
+/// As after such a fence, and the process tries once more, as it does with a renewal that was not sent: by then it knows of the fence.
 fn fits_after_a_fence_that_repeats_versions() -> bool {
     let ensemble = Ensemble::start();
     let url = ensemble.url();
