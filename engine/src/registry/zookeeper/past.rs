@@ -501,20 +501,29 @@ mod tests {
         assert_eq!(latest(&era("d", 13, 150, 50)).name, "d", "fenced once more");
     }
 
-    /// A seat that nobody took since has an era in its file that a fence ended; all clocks were an hour fast when it began.
-    #[test]
-    fn an_era_that_one_seat_saw_end_is_not_chosen_because_another_seat_knew_it_last() {
+    /// A seat that nobody took since has an era in its file that a fence ended.
+    fn a_stale_seat_refuses_nothing_and_allows_nothing(first: &Era, second: &Era) {
         let folder = tempfile::tempdir().unwrap();
-        let (first, second) = (era("a", 7, 3_600_000, 3_600_000), era("b", 9, 200, 200));
-        let stale = Memory::of_seat(folder.path(), 1, OURS, &learnt(&first, 3_600_001), Vec::new());
-        let mut present = Memory::of_seat(folder.path(), 0, OURS, &learnt(&first, 3_600_001), Vec::new());
-        present.begin(learnt(&second, 210));
+        let stale = Memory::of_seat(folder.path(), 1, OURS, &learnt(first, first.begun_ms + 1), Vec::new());
+        let mut present =
+            Memory::of_seat(folder.path(), 0, OURS, &learnt(first, first.begun_ms + 1), Vec::new());
+        present.begin(learnt(second, second.begun_ms + 1));
         let mut known = [present, stale];
         for order in ["stale last", "stale first"] {
             // Restored to before the fence, and not fenced.
-            assert_eq!(Memory::latest(&known, first.clone()).era, second, "{order}: restored");
-            assert_eq!(Memory::latest(&known, second.clone()).era, second, "{order}: the present");
+            assert_eq!(&Memory::latest(&known, first.clone()).era, second, "{order}: restored");
+            assert_eq!(&Memory::latest(&known, second.clone()).era, second, "{order}: the present");
             known.reverse();
         }
+    }
+
+    #[test]
+    fn an_era_that_one_seat_saw_end_is_not_chosen_because_another_seat_knew_it_last() {
+        // All clocks were an hour fast when the first one began.
+        let by_fast_clocks = era("a", 7, 3_600_000, 3_600_000);
+        a_stale_seat_refuses_nothing_and_allows_nothing(&by_fast_clocks, &era("b", 9, 200, 200));
+        // The second one was begun after a restore, so that births began anew, by a host whose clock is three seconds off.
+        let later = era("b", 300, 7_200_000, 7_203_000);
+        a_stale_seat_refuses_nothing_and_allows_nothing(&era("a", 2_000, 3_600_000, 3_600_000), &later);
     }
 }

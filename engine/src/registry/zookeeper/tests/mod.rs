@@ -239,3 +239,22 @@ fn without_the_names_of_ended_eras_one_that_is_put_back_is_taken_for_a_fence_s()
         Guard::without(&[Guard::EndedLearnt], put_back_behind_a_server_that_came_later);
     assert_eq!(said, "it goes on");
 }
+
+#[test]
+fn of_fences_at_once_each_is_whole_or_refused() {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    for _ in 0..5 {
+        let fences: Vec<_> = (0..3)
+            .map(|_| {
+                let url = url.clone();
+                std::thread::spawn(move || fence(&url, &options()).map(drop))
+            })
+            .collect();
+        let said: Vec<_> = fences.into_iter().map(|fence| fence.join().unwrap()).collect();
+        assert!(said.iter().any(Result::is_ok), "{said:?}");
+        assert_eq!(ensemble.children(ERA).len(), 1, "{said:?}");
+        assert!(ZooKeeperRegistry::open(&url, &options()).unwrap().workers().is_ok());
+    }
+}
