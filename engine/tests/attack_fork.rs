@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use xuid_engine::clock::{Clock, SystemClock};
 use xuid_engine::registry::memory::MemoryRegistry;
 use xuid_engine::registry::{ClusterId, Genesis};
-use xuid_engine::{Engine, Handle, Id, IdError, IdErrorKind, Layout, Order, Pending};
+use xuid_engine::{Engine, Handle, Id, IdError, IdErrorKind, Layout, Order, Pending, Run};
 
 #[derive(Default)]
 struct Woken(AtomicBool);
@@ -231,4 +231,104 @@ fn a_forked_child_gets_nothing_of_the_runs_that_its_thread_holds() {
     });
     assert!(held_on, "the parent never went on where it was");
     engine.shutdown();
+}
+
+/// Forks on the producer's thread when it is woken; the child goes on there.
+struct Forks {
+    engine: Engine,
+    told: std::path::PathBuf,
+    child: AtomicI32,
+}
+
+impl Wake for Forks {
+    fn wake(self: Arc<Self>) {
+        if self.child.load(SeqCst) != 0 {
+            return;
+        }
+        // SAFETY: the child allocates and makes a thread, which glibc allows in a child, and ends by an alarm.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: it only sets what the kernel does with this process.
+            unsafe { libc::alarm(6) };
+            let (engine, told) = (self.engine.clone(), self.told.clone());
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                for _ in 0..40 {
+                    std::thread::sleep(Duration::from_millis(100));
+                    let runs = engine.runs(100_000, Order::Any).unwrap_or_default();
+                    runs.iter().map(span).for_each(|(first, len)| text += &format!("{first} {len}\n"));
+                }
+                let _ = std::fs::write(told, text);
+            });
+            // Its turns come after its parent's, so that what it appends stays.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        self.child.store(if child == 0 { -1 } else { child }, SeqCst);
+    }
+}
+
+/// A waker and a subscriber of the log run on the engine's own threads. A child that is forked there and returns goes on as a
+/// producer of its own, with the parent's windows and the parent's spill.
+#[test]
+fn a_child_that_is_forked_by_a_waker_issues_and_spills_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = folder.path().join("child");
+    let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+    let forks = Arc::new(Forks { engine: engine.clone(), told: told.clone(), child: AtomicI32::new(0) });
+    let mut runs = Vec::new();
+    let mut pending = loop {
+        while engine.try_runs(4096, Order::Fresh, &mut runs).is_ok() {}
+        let mut pending = engine.request(8192, Order::Fresh, Duration::from_secs(10));
+        let waker = Waker::from(forks.clone());
+        if std::pin::Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)).is_pending() {
+            break pending;
+        }
+    };
+    while forks.child.load(SeqCst) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let woken = Waker::from(Arc::new(Woken::default()));
+    let Poll::Ready(Ok(more)) = std::pin::Pin::new(&mut pending).poll(&mut Context::from_waker(&woken))
+    else {
+        panic!("the parent was not answered");
+    };
+    runs.extend(more);
+    // The parent idles: each second goes to its spill.
+    let mut status = -1;
+    // SAFETY: waits for the child made above, and writes into a variable of this frame.
+    unsafe { libc::waitpid(forks.child.load(SeqCst), &raw mut status, 0) };
+    let answer = std::fs::read_to_string(&told).unwrap_or_default();
+    engine.shutdown();
+    drop((forks, engine));
+    let second = Engine::builder().data_dir(folder.path()).build().unwrap();
+    for _ in 0..40 {
+        std::thread::sleep(Duration::from_millis(50));
+        runs.extend(second.runs(2_000_000, Order::Any).unwrap_or_default());
+    }
+    second.shutdown();
+    let mut spans: Vec<_> = runs.iter().map(span).collect();
+    let by_parent = twice_in(&mut spans);
+    let parse = |line: &str| line.split_once(' ').map(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    spans.extend(answer.lines().filter_map(parse).flatten());
+    let with_child = twice_in(&mut spans) - by_parent;
+    let all: u64 = spans.iter().map(|(_, len)| len).sum();
+    println!(
+        "of {all} ids {by_parent} came twice in two lives of the parent, and {with_child} in parent and child"
+    );
+    assert_eq!((by_parent, with_child), (0, 0), "ids came twice; the child was told {answer:.60}");
+}
+
+fn span(run: &Run) -> (u64, u64) {
+    (run.first().raw(), u64::from(run.len()))
+}
+
+/// How many ids of these spans came before, in one of those that begin earlier.
+fn twice_in(spans: &mut [(u64, u64)]) -> u64 {
+    spans.sort_unstable();
+    let (mut end, mut twice) = (0, 0);
+    for (first, len) in spans {
+        twice += end.min(*first + *len).saturating_sub(*first);
+        end = end.max(*first + *len);
+    }
+    twice
 }

@@ -70,6 +70,10 @@ impl Producer {
             // A line may take as long as its subscriber likes: the pause is of before it.
             let (pause, unsaid) = deferred_log::collect(|| self.turn_whatever_happens());
             unsaid.say();
+            // A stranger's code may have forked, and the child goes on here: all that this thread has is its parent's.
+            if self.shared.epoch.forked() {
+                return;
+            }
             if !pause.is_zero() {
                 self.shared.producer.wait(pause);
             }
@@ -111,7 +115,7 @@ impl Producer {
             let woken = self.account(service);
             wake(woken);
         }
-        while self.reserve.is_granting() {
+        while self.reserve.is_granting() && !self.shared.epoch.forked() {
             let left = until.saturating_sub(self.shared.clock.read().boot);
             let Some(done) = next(&self.done, Duration::from_nanos(left)) else {
                 deferred_log::log(|| {
@@ -178,8 +182,11 @@ impl Producer {
         let asked = (0..PARTITIONS).any(|partition| shared.ring.is_asked(partition));
         let fresh = if turnover || (asked && !waiting) { gate.minter.elapsed(&now) } else { Vec::new() };
         drop(gate);
-        // Not under the lock: whoever is woken may call the engine at once.
+        // Not under the lock: whoever is woken may call the engine at once, or fork.
         wake(woken);
+        if shared.epoch.forked() {
+            return Duration::ZERO;
+        }
 
         let tick = now.tick.unwrap_or(0);
         let burst = now.reading.boot < self.burst_until;
@@ -435,6 +442,9 @@ impl Producer {
     /// The clean stop, after the last turn: refuse, seal, sweep, append and sync, and only then hand back.
     pub(crate) fn finish(&mut self) {
         let shared = self.shared.clone();
+        if shared.epoch.forked() {
+            return;
+        }
         self.collect();
         let mut gate = lock(&shared.gate);
         // After the collecting: a switch of worker moves the clock, and nothing is cut above it.

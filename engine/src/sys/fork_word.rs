@@ -214,7 +214,7 @@ impl EpochWord {
     /// Maps a page and stores a first epoch.
     pub(crate) fn new() -> io::Result<Self> {
         let epoch = Self(ForkWord::new()?);
-        epoch.renew();
+        epoch.store_next();
         Ok(epoch)
     }
 
@@ -263,8 +263,14 @@ impl EpochWord {
         self.load() == 0
     }
 
-    /// Voids every run in threads' hands.
+    /// Voids every run in threads' hands. In a forked child they are void, and stay so (I1).
     pub(crate) fn renew(&self) {
+        if !self.forked() {
+            self.store_next();
+        }
+    }
+
+    fn store_next(&self) {
         // Pairs with `load_in_order`.
         store_in_order(self.0.word(), NEXT.fetch_add(EPOCH_STEP, Ordering::Relaxed));
     }

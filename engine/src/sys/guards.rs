@@ -73,6 +73,8 @@ guards! {
     FileIdentity,
     /// A write to an ensemble names the era that it was begun in (U2).
     EraNamed,
+    /// A version that was read in an earlier era fits nothing in a later one (U2).
+    EraTagged,
     /// After a connection to an ensemble a sync comes before everything else.
     SyncFirst,
     /// An answer of an ensemble counts only over the connection that was looked around in (U2).
@@ -103,6 +105,8 @@ guards! {
     /// A run that comes to a ticket which is over goes back (U3).
     TicketReturns,
 
+    /// A grant in doubt is ours only if the mark shows its token and operation (U4).
+    GrantCompared,
     /// A mark is moved before its extents are used (U4).
     MarkFirst,
     /// A spill that was opened is read from the registry's mark on, and not from what its file says (U4).

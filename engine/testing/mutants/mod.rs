@@ -98,6 +98,8 @@ mutants! {
         Test("registry::local::tests::power::a_hint_that_is_written_before_its_record_refuses_a_registry_that_only_met_a_power_cut");
     "write-without-its-era", [G::EraNamed], "U2",
         Test("registry::zookeeper::tests::without_the_era_in_a_write_one_of_before_a_fence_is_stored_after_it");
+    "version-without-its-era", [G::EraTagged], "U2",
+        Test("registry::zookeeper::tests::without_the_era_in_a_version_one_of_before_a_fence_fits_after_it");
     "answer-over-another-connection", [G::SameConnection], "U2",
         Test("registry::zookeeper::tests::without_a_look_at_the_connection_an_answer_over_the_next_one_is_believed");
     "ended-eras-not-learnt", [G::EndedLearnt], "U2",
@@ -123,6 +125,8 @@ mutants! {
     "run-lost-in-a-ticket", [G::TicketReturns], "U3",
         Model("testing::loom::tickets::loom_a_ticket_that_swallows_a_run_is_found_out");
 
+    "grant-not-compared", [G::GrantCompared], "U4",
+        Test("tenure::tests::a_grant_in_doubt_is_not_ours_because_another_copy_of_the_spill_was_granted_as_much");
     "mark-after-issue", [G::MarkFirst], "U4", History(Theme::Crashes, TWICE);
     "mark-of-the-file", [G::MarkOfRegistry, G::GrantAtMark], "U4", History(Theme::Crashes, TWICE);
     "absent-mark-is-zero", [G::AbsentMarkRefused], "U4",

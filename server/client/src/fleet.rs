@@ -14,7 +14,7 @@ use crate::backoff::Backoff;
 use crate::dial::{Greeted, dial};
 use crate::error::ClientError;
 use crate::link::Link;
-use crate::options::Options;
+use crate::options::{Options, later};
 use crate::process::Process;
 use crate::served::Served;
 
@@ -197,7 +197,7 @@ async fn greet_all(servers: &[Arc<str>], options: &Options) -> Result<(usize, Gr
         let options = options.clone();
         dials.spawn(async move { (at, dial(&server, &options).await) });
     }
-    let mut deadline = Instant::now() + options.connect_timeout + STRAGGLERS;
+    let mut deadline = later(later(Instant::now(), options.connect_timeout), STRAGGLERS);
     let (mut best, mut failure): (Option<(usize, Greeted)>, Option<ClientError>) = (None, None);
     while let Ok(Some(joined)) = timeout_at(deadline, dials.join_next()).await {
         match joined {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, Semaphore, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use xuid_protocol::{
     Header, ParsedReply, REPLY_ROOM, Reply, Request, WAIT_CAP, parse_reply, reply_max, request_array,
     request_bye, request_decode, request_info, request_next, request_ping, request_runs, request_stats,
@@ -51,7 +51,7 @@ pub(crate) struct Link {
     wake: Notify,
     /// GOAWAY came.
     leave: Notify,
-    /// A request is in flight where there was none.
+    /// A request is in flight where there was none, or one that is due sooner than all others.
     busy: Notify,
     /// The server said GOAWAY. Relaxed: read by those who were told of the end, which comes after.
     sent_away: AtomicBool,
@@ -66,6 +66,8 @@ struct Inner {
     pending: Pending,
     /// When something was received last.
     heard: Instant,
+    /// Until when the silence is not looked after.
+    watched: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -91,6 +93,7 @@ impl Link {
                 outbox: Vec::new(),
                 pending: Pending::default(),
                 heard: Instant::now(),
+                watched: None,
             }),
             permits: Semaphore::new(in_flight as usize),
             wake: Notify::new(),
@@ -122,7 +125,7 @@ impl Link {
         if !matches!(inner.state, State::Serving) {
             return Err(NotServing);
         }
-        let was_idle = inner.pending.is_empty();
+        let is_sooner = inner.watched.is_none_or(|end| later(due, self.timeout) < end);
         let request_id = inner.pending.insert(waiter);
         let was_empty = inner.outbox.is_empty();
         encode(&mut inner.outbox, request_id, request);
@@ -132,7 +135,7 @@ impl Link {
         if was_empty {
             self.wake.notify_one();
         }
-        if was_idle {
+        if is_sooner {
             self.busy.notify_one();
         }
         Ok(receiver)
@@ -168,9 +171,10 @@ impl Link {
 
     /// When the silence has lasted too long, if it goes on. `None`: nothing is in flight.
     fn end_of_silence(&self) -> Option<Instant> {
-        let inner = self.lock();
-        let due = inner.pending.first_due()?;
-        Some(later(due.max(inner.heard), self.timeout))
+        let mut inner = self.lock();
+        let due = inner.pending.first_due();
+        inner.watched = due.map(|due| later(due.max(inner.heard), self.timeout));
+        inner.watched
     }
 
     fn silence(&self) -> ClientError {
@@ -183,7 +187,7 @@ impl Link {
         loop {
             match self.end_of_silence() {
                 None => self.busy.notified().await,
-                Some(end) if Instant::now() < end => sleep_until(end).await,
+                Some(end) if Instant::now() < end => _ = timeout_at(end, self.busy.notified()).await,
                 Some(_) if has_read => return self.silence(),
                 Some(_) => {
                     // A process that was stopped wakes with replies in its socket. They come before the verdict.

@@ -56,12 +56,12 @@ use shared::Shared;
 ///
 /// # Fork
 /// A child process would hold the same ids as its parent, so handles refuse with [`ClientError::Forked`] there. A handle
-/// does not look at its process for every id. In a hot loop it looks once in up to 1,024 ids: the ids up to its next look
-/// come out of it in the child as in the parent. A handle looks at each id that comes more than 50 us after the one
-/// before. It compares process ids. The first process of a pid namespace has the same id as the first process of another
-/// one; such a child is told by its namespace, which a handle looks up at most once a millisecond: the ids of up to a
-/// millisecond would come out of both. **Do not use a handle made
-/// before a fork in the child**: exec, or leave it alone, and connect again.
+/// does not look at its process for every id. After a hot loop it looks once in up to 1,024 ids: the ids up to its next look
+/// come out of it in the child as in the parent, however slowly and however late they are taken there. Only a caller that
+/// took its time before the fork, 50 us and more an id, gets one id a look. It compares process ids. The first process of a
+/// pid namespace has the same id as the first process of another one; such a child is told by its namespace, which a handle
+/// looks up at most once a millisecond: the ids of up to a millisecond more would come out of both. **Do not use a handle
+/// made before a fork in the child**: exec, or leave it alone, and connect again.
 #[derive(Debug)]
 #[must_use = "dropping the source ends its handles"]
 pub struct Prefetch {

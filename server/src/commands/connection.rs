@@ -228,6 +228,6 @@ fn unexpected(reply: &Reply<'_>) -> anyhow::Error {
 }
 
 /// A stranger's text as it may stand on a terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
 }

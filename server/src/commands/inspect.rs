@@ -77,7 +77,8 @@ fn spill_files(names: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     for path in names {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Some(rest) = name.strip_prefix("spill-") else { continue };
-        if let Ok(number) = rest.parse::<u32>() {
+        // As a server writes it: 00 and +0 are no spill, and must not hide the one that is.
+        if let Some(number) = rest.parse::<u32>().ok().filter(|number| number.to_string() == rest) {
             numbered.insert(number, path);
         } else if rest.ends_with(".refused") {
             refused.push(path);

@@ -70,6 +70,8 @@ pub(crate) struct Session {
     limits: Limits,
     stage: Stage,
     was_greeted: bool,
+    /// The client is to leave. Who has not said HELLO is told behind its answer.
+    sent_away: bool,
     /// PINGs that came before HELLO.
     early_pings: u32,
     waiting: FuturesUnordered<Waiting>,
@@ -87,6 +89,7 @@ impl Session {
             limits,
             stage: Stage::Preface,
             was_greeted: false,
+            sent_away: false,
             early_pings: 0,
             waiting,
             scratch,
@@ -168,8 +171,9 @@ impl Session {
         }
     }
 
-    /// Tells the client to leave. Before HELLO there is nobody to tell.
-    pub(crate) fn go_away(&self, outbox: &mut Outbox) {
+    /// Tells the client to leave; before HELLO there is nobody to tell, so it is told with the answer to that.
+    pub(crate) fn go_away(&mut self, outbox: &mut Outbox) {
+        self.sent_away = true;
         if self.stage == Stage::Serving {
             outbox.append(goaway);
         }
@@ -236,6 +240,14 @@ impl Session {
         let parsed = parse_request(inbox.rest(), phase, self.limits.max_body);
         let ParsedRequest::Frame { consumed, request_id, op, request } = parsed else { return false };
         let before = outbox.len();
+        let request = request.or_else(|refusal| {
+            if phase == Phase::Greeting && !refusal.closes {
+                // A PING that is refused is one, too.
+                answer::check_early_pings(self.early_pings)?;
+                self.early_pings += 1;
+            }
+            Err(refusal)
+        });
         let result = request.and_then(|request| {
             self.tally.request(request.op());
             let answer = || self.answer(request_id, request, outbox);
@@ -268,6 +280,9 @@ impl Session {
             Request::Hello(hello) => {
                 outbox.append(|out| answer::hello(&self.node, &self.limits, request_id, &hello, out))?;
                 (self.stage, self.was_greeted) = (Stage::Serving, true);
+                if self.sent_away {
+                    outbox.append(goaway);
+                }
                 Ok(())
             }
             Request::Bye => {

@@ -17,6 +17,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
 use super::format::{Geometry, Kind, MARK_SLOTS, Place, Row, SECTOR};
 use crate::registry::Genesis;
 
@@ -144,7 +147,12 @@ const BLOCK: usize = 4096;
 /// Locks a new file, and writes an image into it, durably.
 fn fill(file: &File, image: &[u8]) -> io::Result<()> {
     file.try_lock()?;
-    file.set_len(image.len() as u64)?;
+    // What is noted later must not meet a full disk: nobody would hear of it.
+    match fallocate(file, FallocateFlags::empty(), 0, image.len() as u64) {
+        Ok(()) => {}
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => file.set_len(image.len() as u64)?,
+        Err(error) => return Err(error.into()),
+    }
     for (offset, block) in (0..).step_by(BLOCK).zip(image.chunks(BLOCK)) {
         if block.iter().any(|byte| *byte != 0) {
             file.write_all_at(block, offset)?;

@@ -351,6 +351,10 @@ impl<D: Disk> Records<D> {
             // What went back meanwhile stays remembered, and is told by the next read (I5).
             if self.recall.see(&pair.row).is_ok() {
                 self.recall.settle(&pair.row);
+                // Believed from now on, and perhaps issued from: what was in doubt is known now.
+                if self.doubtful.contains(&pair.row.place) {
+                    self.note(&pair.row);
+                }
             }
         }
         Ok(())

@@ -97,7 +97,11 @@ impl Tenure {
     /// Whether a grant in doubt was stored: the mark shows our token and operation. Then its extents from `from` on are
     /// ours, up to the end that is returned. It is told once.
     fn settle_grant(&mut self, spill: SpillId, from: u64, found: &MarkRecord) -> Option<u64> {
-        let grant = self.grant.take_if(|grant| grant.spill == spill && grant.record == *found)?;
+        let is_ours = |grant: &Grant| {
+            grant.record == *found
+                || (Guard::GrantCompared.is_out() && grant.record.granted_upto == found.granted_upto)
+        };
+        let grant = self.grant.take_if(|grant| grant.spill == spill && is_ours(grant))?;
         self.unknown_ours += 1;
         grant.extents.contains(&from).then_some(grant.extents.end)
     }

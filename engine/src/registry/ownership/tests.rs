@@ -380,3 +380,19 @@ fn a_grant_with_an_unknown_outcome_is_ours_only_if_the_mark_says_so() {
     assert!(matches!(tenure.grant(spill(), 10, 20), Err(GrantError::Later { .. })));
     tenure.grant(spill(), 10, 20).unwrap();
 }
+
+/// Both have the spill's file, one of them a copy of it, and ask for the same extents.
+#[test]
+fn a_grant_in_doubt_is_not_ours_because_another_copy_of_the_spill_was_granted_as_much() {
+    let granted_twice = || {
+        let registry = registry(1);
+        let (mut first, mut second) = (tenure(&registry, 1), tenure(&registry, 2));
+        first.mark(spill(), true).unwrap();
+        registry.fail(Fault::LostUnseen);
+        assert!(matches!(first.grant(spill(), 0, 10), Err(GrantError::Later { .. })));
+        assert_eq!(second.grant(spill(), 0, 10).unwrap(), 10);
+        first.grant(spill(), 0, 10).is_ok()
+    };
+    assert!(!granted_twice());
+    assert!(Guard::without(&[Guard::GrantCompared], granted_twice));
+}

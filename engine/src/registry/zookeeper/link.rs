@@ -375,4 +375,18 @@ mod tests {
         assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
         assert_eq!((link.contact().sessions(), link.contact().problem()), (2, None));
     }
+
+    /// A subscriber of the log that stands still, say: the client writes lines on its own thread.
+    #[test]
+    fn a_wait_ends_while_the_client_s_thread_stands_still() {
+        let mut link = Link::new(&ensemble(), &ZooKeeperOptions::default()).unwrap();
+        assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
+        let client = link.connected().unwrap();
+        let limit = link.limit();
+        link.hold_up(4 * limit);
+        let begun = boot_ns();
+        let answer = link.ask(client.get_data("/genesis"));
+        let took = Duration::from_nanos(boot_ns() - begun);
+        assert!(took < 2 * limit, "{took:?} instead of {limit:?}: {:?}", answer.map(drop));
+    }
 }

@@ -255,9 +255,14 @@ impl Memory {
 
     /// The era that was found, or one after it that one of these knew; when that was learnt of first.
     pub(super) fn latest(known: &[Self], found: Era) -> Learnt {
-        known.iter().fold(Learnt::now(found), |latest, memory| {
+        // What one of them saw end is not the present because another one, of a seat that nobody took since, knew it last.
+        let ended = Self::all_ended(known);
+        let is_over = |era: &Era| ended.contains(&era.name);
+        let none_is_left = known.iter().all(|memory| is_over(&memory.known.era));
+        let told = known.iter().filter(|memory| none_is_left || !is_over(&memory.known.era));
+        told.fold(Learnt::now(found), |latest, memory| {
             let is_known = memory.known.era == latest.era && memory.known.learnt_ms < latest.learnt_ms;
-            let is_later = || memory.relation(&latest.era) != Relation::After;
+            let is_later = || is_over(&latest.era) || memory.relation(&latest.era) != Relation::After;
             if is_known || is_later() { memory.known.clone() } else { latest }
         })
     }
@@ -494,5 +499,31 @@ mod tests {
         assert!([&first, &second].into_iter().all(|era| other.relation(era) == Relation::Over));
         assert_ne!(other.relation(&third), Relation::Over);
         assert_eq!(latest(&era("d", 13, 150, 50)).name, "d", "fenced once more");
+    }
+
+    /// A seat that nobody took since has an era in its file that a fence ended.
+    fn a_stale_seat_refuses_nothing_and_allows_nothing(first: &Era, second: &Era) {
+        let folder = tempfile::tempdir().unwrap();
+        let stale = Memory::of_seat(folder.path(), 1, OURS, &learnt(first, first.begun_ms + 1), Vec::new());
+        let mut present =
+            Memory::of_seat(folder.path(), 0, OURS, &learnt(first, first.begun_ms + 1), Vec::new());
+        present.begin(learnt(second, second.begun_ms + 1));
+        let mut known = [present, stale];
+        for order in ["stale last", "stale first"] {
+            // Restored to before the fence, and not fenced.
+            assert_eq!(&Memory::latest(&known, first.clone()).era, second, "{order}: restored");
+            assert_eq!(&Memory::latest(&known, second.clone()).era, second, "{order}: the present");
+            known.reverse();
+        }
+    }
+
+    #[test]
+    fn an_era_that_one_seat_saw_end_is_not_chosen_because_another_seat_knew_it_last() {
+        // All clocks were an hour fast when the first one began.
+        let by_fast_clocks = era("a", 7, 3_600_000, 3_600_000);
+        a_stale_seat_refuses_nothing_and_allows_nothing(&by_fast_clocks, &era("b", 9, 200, 200));
+        // The second one was begun after a restore, so that births began anew, by a host whose clock is three seconds off.
+        let later = era("b", 300, 7_200_000, 7_203_000);
+        a_stale_seat_refuses_nothing_and_allows_nothing(&era("a", 2_000, 3_600_000, 3_600_000), &later);
     }
 }

@@ -157,7 +157,8 @@ impl Tree {
 
     /// The version of a record as the port has it: one that was read in an earlier era fits nothing in this one.
     pub(super) fn tagged(&self, version: u64) -> u64 {
-        self.eras << VERSION_BITS | version
+        let eras = if Guard::EraTagged.is_out() { 0 } else { self.eras };
+        eras << VERSION_BITS | version
     }
 
     /// Why a registry that was found cannot be opened.

@@ -47,7 +47,7 @@ impl PrefetchOptions {
 
     /// How long after it was asked for an id may still be handed out, besides the age it has at the server. Older ones
     /// are wasted. A thread of the source sees to that, whatever the caller's runtime does; a handle looks at the clock
-    /// besides, once in 1,024 ids at most, and at each id that comes more than 50 us after the one before.
+    /// besides, once in up to 1,024 ids after a hot loop, and at each id where ids were taken 50 us apart and more.
     ///
     /// What this does not cover is a time in which the process or the machine is stopped, or in which the thread is not
     /// given a processor. If such a time begins after a handle's look at the clock, the ids up to its next look may come

@@ -135,3 +135,71 @@ async fn every_call_in_a_child_forked_under_load_refuses_at_once_and_harms_no_ca
     let mut ids = source.ids();
     assert!(soon(ids.next()).await.is_ok() && soon(client.runs(5, Order::Any, Duration::ZERO)).await.is_ok());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_that_was_hot_before_a_fork_gives_its_child_the_open_piece_and_no_more() {
+    let mill = Mill::start(0).await;
+    let client = soon(Client::connect(mill.addr, quick())).await.unwrap();
+    let options = PrefetchOptions::new().max_age(Duration::from_mins(1)).ahead(1 << 18, 1 << 20);
+    let source = client.prefetch(options).unwrap();
+    let given = tokio::task::spawn_blocking(move || {
+        let ids = Arc::new(Mutex::new(source.ids()));
+        for _ in 0..20_500 {
+            ids.lock().unwrap().blocking_next().unwrap();
+        }
+        let theirs = Arc::clone(&ids);
+        // However slow the child is: nothing looks at the clock while a piece is open, and it has no ager.
+        let take = move || {
+            std::thread::sleep(Duration::from_micros(100));
+            theirs.lock().unwrap().try_next()
+        };
+        let child = in_a_child(move || std::iter::from_fn(&take).take(2_000).count().to_string());
+        child.parse::<u32>().unwrap()
+    });
+    let given = soon(given).await.unwrap();
+    assert!(given <= 1_024, "{given} ids came out of the child");
+}
+
+unsafe extern "C" {
+    fn syscall(number: i64, ...) -> i64;
+    fn _exit(code: i32) -> !;
+    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+}
+
+/// Run as the first process of a pid namespace: `unshare -pf <test binary> --ignored the_first_process`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs to be the first process of a pid namespace, and the right to make another"]
+async fn the_first_process_of_another_namespace_gets_no_reply_of_its_parent() {
+    assert_eq!(std::process::id(), 1);
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let mut call = Box::pin({
+        let client = client.clone();
+        async move { client.next(Order::Any).await }
+    });
+    assert!(at_once(call.as_mut()).is_none());
+    peer.serve(7).await;
+    let (pong, ()) = soon(async {
+        tokio::join!(client.ping(&[1]), async {
+            let request_id = peer.expect(Asked::Ping(vec![1])).await;
+            peer.send(|out| reply_ping(out, request_id, &[1])).await;
+        })
+    })
+    .await;
+    pong.unwrap();
+    let file = std::env::temp_dir().join("xuid-advb-ns");
+    // SAFETY: clone with CLONE_NEWPID | SIGCHLD and no stack is fork (x86-64); the child polls, writes a file and ends.
+    let child = unsafe { syscall(56, 0x2000_0011_i64, 0_i64, 0_i64, 0_i64, 0_i64) };
+    if child == 0 {
+        let said = format!("{} {:?}", std::process::id(), at_once(call.as_mut()));
+        let _ = std::fs::write(&file, said);
+        // SAFETY: ends the child at once.
+        unsafe { _exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child.
+    unsafe { waitpid(child as i32, &raw mut status, 0) };
+    let parents = at_once(call.as_mut()).unwrap().unwrap();
+    let childs = std::fs::read_to_string(file).unwrap();
+    assert!(childs.contains("Forked"), "the parent got {parents}, and the child {childs}");
+}

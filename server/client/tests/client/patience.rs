@@ -143,3 +143,22 @@ async fn a_prefetch_leaves_a_silent_server_for_another_one_and_calls_in_flight_a
     at_a.send(|out| reply_id(out, request_id, 1)).await;
     assert_eq!(soon(call).await.unwrap().unwrap(), 1);
 }
+
+#[tokio::test]
+async fn a_long_wait_in_flight_does_not_lengthen_the_silence_that_ends_a_connection() {
+    let fake = Fake::start(1).await;
+    let timeout = Duration::from_millis(100);
+    let (client, mut peer) = fake.pair(quick().timeout(timeout)).await;
+    let wait = Duration::from_secs(5);
+    let long = tokio::spawn({
+        let client = client.clone();
+        async move { client.array(1, Order::Any, wait).await }
+    });
+    peer.expect(Asked::Array(Bulk::new(1, Order::Any, wait))).await;
+    // From here on the server is dead without a word. This one is due now, and the silence lasts ten times the timeout.
+    let error = soon(client.next(Order::Any)).await.unwrap_err();
+    assert!(matches!(error, ClientError::Timeout { .. }), "{error:?}");
+    tokio::time::sleep(timeout * 10).await;
+    assert!(!client.is_connected(), "the connection lives on beside a request that may wait for 5 s");
+    drop(long);
+}

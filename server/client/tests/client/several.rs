@@ -125,3 +125,11 @@ async fn hello_carries_the_expected_cluster_and_its_refusal_is_the_callers() {
     assert!(matches!(error, ClientError::Refused { status: Status::WRONG_CLUSTER, .. }), "{error:?}");
     assert!(!error.is_retryable() && error.to_string().contains("expects 07"), "{error}");
 }
+
+#[tokio::test]
+async fn a_connection_may_be_waited_for_without_an_end() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick().connect_timeout(Duration::MAX).timeout(Duration::MAX)).await;
+    let (next, ()) = tokio::join!(client.next(Order::Any), peer.serve(1));
+    assert_eq!(next.unwrap(), 1);
+}

@@ -43,7 +43,7 @@ pub(super) fn hello(
         server: VERSION,
     };
     reply_hello(out, request_id, &reply);
-    tracing::debug!(client = %hello.client_name(), "greeted");
+    tracing::debug!(client = ?hello.client_name(), "greeted");
     Ok(())
 }
 

@@ -496,3 +496,25 @@ fn a_few_pings_may_come_before_hello_and_no_more() {
     assert_eq!(talk.replies(), [(99, Said::Error(Status::BAD_REQUEST))]);
     assert!(!talk.session.was_greeted());
 }
+
+#[test]
+fn a_ping_that_is_refused_before_hello_is_one_of_the_few() {
+    let mut talk = Talk::new(Home::shared());
+    talk.say(&PREFACE);
+    let mut odd = frame(|out| request_ping(out, 7, b""));
+    odd[5] = 1; // A flag, and version 1 has none.
+    for _ in 0..EARLY_PINGS {
+        assert_eq!(talk.say(&odd), Need::Input);
+        assert_eq!(talk.replies(), [(7, Said::Error(Status::BAD_REQUEST))]);
+    }
+    assert_eq!(talk.say(&odd), Need::End);
+    assert_eq!(talk.replies(), [(7, Said::Error(Status::BAD_REQUEST))]);
+}
+
+#[test]
+fn a_client_that_comes_while_the_server_goes_is_told_so_behind_its_greeting() {
+    let mut talk = Talk::new(Home::shared());
+    talk.session.go_away(&mut talk.outbox);
+    assert_eq!(talk.say(&greeting(&Hello::new("test"))), Need::Input);
+    assert_eq!(talk.replies(), [(1, Said::Hello), (0, Said::GoAway)]);
+}

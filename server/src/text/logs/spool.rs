@@ -52,13 +52,17 @@ impl Spool {
 
     /// Adds a line, or counts it as dropped.
     pub(super) fn push(&self, line: &[u8]) {
+        // Cut, if it is longer than all room: it would never find any, and what comes behind it waits for the gap.
+        let (line, end): (_, &[u8]) =
+            if line.len() > MOST { (&line[..MOST - 1], b"\n") } else { (line, b"") };
         let mut state = self.lock();
-        if state.missing > 0 || line.len() > MOST - state.waiting.len() {
+        if state.missing > 0 || line.len() + end.len() > MOST - state.waiting.len() {
             state.missing += 1;
             self.dropped.fetch_add(1, Relaxed);
             return;
         }
         state.waiting.extend_from_slice(line);
+        state.waiting.extend_from_slice(end);
         drop(state);
         self.filled.notify_one();
     }
@@ -206,5 +210,16 @@ mod tests {
         spool.push(b"two\n");
         spool.flush(PATIENCE);
         assert_eq!(spool.dropped(), 2);
+    }
+
+    #[test]
+    fn a_line_that_is_longer_than_all_room_does_not_silence_the_log() {
+        let (spool, reader) = pipe();
+        spool.push(&vec![b'x'; MOST + 1]);
+        let cut = reader.recv_timeout(PATIENCE).expect("the beginning of it");
+        assert!(cut.len() == MOST && cut.ends_with("x\n"));
+        spool.push(b"and on\n");
+        assert_eq!(reader.recv_timeout(PATIENCE).expect("the log goes on"), "and on\n");
+        assert_eq!(spool.dropped(), 0);
     }
 }

@@ -197,3 +197,20 @@ fn a_mark_swapped_at_an_old_version_is_a_conflict() {
     assert!(matches!(two.swap_mark(spill(1), seen.version, &mark_of(64, 3)), Err(SwapError::Conflict)));
     assert_eq!(two.mark(spill(1)).unwrap().record, mark_of(64, 2));
 }
+
+/// An old content is put back under a running process, and another process changes it up to the same version.
+#[test]
+fn a_version_that_comes_again_with_another_content_is_not_written_over() {
+    let disk = memory(2);
+    let old = disk.bytes();
+    let mut registry = on(&disk);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    for copy in Side::BOTH {
+        let at = offset_of(2, Place::worker(1), copy);
+        disk.tamper(at, |sector| sector.copy_from_slice(&old[at..at + 512]));
+    }
+    on(&disk).claim(1, 1, &WorkerRecord { token: Token([9; 16]), ..claim_of(6_000, 1) }).unwrap();
+    // It would mint from 5000 on, which the other one does, too.
+    let renewed = registry.swap_worker(1, 2, &claim_of(7_000, 2));
+    assert!(matches!(renewed, Err(SwapError::Read(ReadError::Damaged { .. }))), "{renewed:?}");
+}

@@ -471,3 +471,20 @@ fn a_claim_in_doubt_is_settled_when_the_disk_works_again() {
     });
     assert!(taken.is_some(), "no worker, five seconds after the disk worked again");
 }
+
+/// What a process believes once its disk works again is what it issues from, so its folder has to know it as well.
+#[test]
+fn a_change_that_was_in_doubt_is_known_to_the_folder_once_it_is_believed() {
+    let (disk, clock) = (memory(WORKERS), Arc::new(Hands(AtomicU64::new(0))));
+    let (hints, backup) = (MemoryHints::default(), disk.bytes());
+    let open = |disk: MemoryDisk| LocalRegistry::on_with(disk, Some(hints.process()), clock.clone());
+    let mut registry = open(disk.open_again()).unwrap();
+    disk.fail_sync(2);
+    assert!(matches!(registry.swap_worker(0, 1, &claim_of(5_000, 1)), Err(SwapError::Unknown { .. })));
+    clock.pass(1_000);
+    assert_eq!(registry.worker(0).unwrap().record.reserved_until, 5_000, "ids are issued from it");
+    registry.close();
+    drop(registry);
+    let restored = open(MemoryDisk::new(backup, some_identity()));
+    assert!(matches!(restored.err(), Some(LocalError::Restored { .. })), "5000 is granted once more");
+}

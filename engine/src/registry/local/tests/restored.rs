@@ -200,3 +200,49 @@ fn without_the_hints_what_was_granted_is_granted_again() {
     assert!(!granted_twice());
     assert!(Guard::without(&[Guard::HintCompared], granted_twice), "ticks 1000 to 5000 of worker 0");
 }
+
+/// What is written there later must not meet a full disk: nobody would hear of it.
+#[test]
+fn room_is_set_aside_for_all_that_a_hint_may_say() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = folder();
+    drop(made_in(folder.path(), 1_024));
+    let found = fs::metadata(&hints_in(folder.path())[0]).unwrap();
+    assert!(found.blocks() * 512 >= found.len(), "{} blocks for {} bytes", found.blocks(), found.len());
+}
+
+/// A process without hints (a full disk, an earlier program) changed records; the next one finds them changed.
+#[test]
+fn what_is_found_changed_at_an_opening_is_known_from_then_on() {
+    let folder = folder();
+    let path = folder.path();
+    let mut registry = made_in(path, 4);
+    let backup = copied(path);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    drop(registry);
+    for hint in hints_in(path) {
+        fs::remove_file(hint).unwrap();
+    }
+    drop(LocalRegistry::open(path).unwrap());
+    put_registry_back(&backup);
+    assert!(refused(path).contains("worker 1 was at version 2 and is at 1"));
+}
+
+/// Nobody can read a damaged record, and what was known of it outlives who knew it.
+#[test]
+fn what_was_known_of_a_record_that_is_damaged_by_now_is_handed_on() {
+    let folder = folder();
+    let path = folder.path();
+    let mut registry = made_in(path, 4);
+    let backup = copied(path);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    drop(registry);
+    let mut bytes = fs::read(registry_of(path)).unwrap();
+    for copy in Side::BOTH {
+        bytes[offset_of(4, Place::worker(1), copy) + 40] ^= 1;
+    }
+    fs::write(registry_of(path), bytes).unwrap();
+    assert!(LocalRegistry::open(path).unwrap().worker(1).is_err());
+    put_registry_back(&backup);
+    assert!(refused(path).contains("worker 1 was at version 2 and is at 1"));
+}

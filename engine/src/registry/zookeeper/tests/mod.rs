@@ -66,6 +66,56 @@ fn without_the_era_in_a_write_one_of_before_a_fence_is_stored_after_it() {
     assert!(Guard::without(&[Guard::EraNamed], stores_after_a_fence_that_repeats_versions));
 }
 
+/// The clock of whoever reserved it was days ahead.
+#[test]
+fn a_fence_goes_above_the_highest_record_whatever_the_ensemble_s_clock_says() {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    let mut registry = ZooKeeperRegistry::open(&url, &options()).unwrap();
+    let found = registry.worker(WORKER).unwrap();
+    let far = found.record.reserved_until + 7 * 86_400_000;
+    let record =
+        WorkerRecord { reserved_until: far, token: Token([7; 16]), operation: 1, owner: "far".into() };
+    registry.swap_worker(WORKER, found.version, &record).unwrap();
+    assert_eq!(fence(&url, &options()).unwrap().reserved_until, far);
+}
+
+/// As after such a fence, and the process tries once more, as it does with a renewal that was not sent: by then it knows of the fence.
+fn fits_after_a_fence_that_repeats_versions() -> bool {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    let mut registry = ZooKeeperRegistry::open(&url, &options()).unwrap();
+    let found = registry.worker(WORKER).unwrap();
+    let fenced = fence(&url, &options()).unwrap();
+    let row = Row {
+        version: found.version,
+        value: fenced.reserved_until,
+        ..Row::genesis(Place::worker(WORKER), fenced.reserved_until)
+    };
+    ensemble.replace(&worker_path(WORKER), &row.encode(fenced.genesis.cluster));
+    let record =
+        WorkerRecord { reserved_until: 1_000, token: Token([7; 16]), operation: 1, owner: "late".into() };
+    let first = registry.swap_worker(WORKER, found.version, &record);
+    assert!(matches!(first, Err(SwapError::Unavailable { .. })), "{first:?}");
+    match registry.swap_worker(WORKER, found.version, &record) {
+        Ok(()) => true,
+        Err(SwapError::Conflict) => false,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_version_of_before_a_fence_fits_nothing_after_it() {
+    assert!(!fits_after_a_fence_that_repeats_versions());
+}
+
+#[test]
+fn without_the_era_in_a_version_one_of_before_a_fence_fits_after_it() {
+    assert!(Guard::without(&[Guard::EraTagged], fits_after_a_fence_that_repeats_versions));
+}
+
 /// A registry that is open over a recorder, and its ensemble.
 fn recorded() -> (Ensemble, Recorder, ZooKeeperRegistry) {
     let ensemble = Ensemble::start();
@@ -189,4 +239,23 @@ fn without_the_names_of_ended_eras_one_that_is_put_back_is_taken_for_a_fence_s()
     let (_ensemble, _registry, said) =
         Guard::without(&[Guard::EndedLearnt], put_back_behind_a_server_that_came_later);
     assert_eq!(said, "it goes on");
+}
+
+#[test]
+fn of_fences_at_once_each_is_whole_or_refused() {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    for _ in 0..5 {
+        let fences: Vec<_> = (0..3)
+            .map(|_| {
+                let url = url.clone();
+                std::thread::spawn(move || fence(&url, &options()).map(drop))
+            })
+            .collect();
+        let said: Vec<_> = fences.into_iter().map(|fence| fence.join().unwrap()).collect();
+        assert!(said.iter().any(Result::is_ok), "{said:?}");
+        assert_eq!(ensemble.children(ERA).len(), 1, "{said:?}");
+        assert!(ZooKeeperRegistry::open(&url, &options()).unwrap().workers().is_ok());
+    }
 }

@@ -14,7 +14,7 @@ use crate::commands::bench::harvest::Harvest;
 use crate::commands::bench::plan::{Ask, Shape};
 use crate::commands::bench::progress::Progress;
 use crate::commands::bench::schedule::Schedule;
-use crate::commands::connection::{Greeted, LAST_ID};
+use crate::commands::connection::{Greeted, LAST_ID, printable};
 use crate::fronts::buffers::Inbox;
 
 /// What a connection's buffer begins with. Most replies of many connections fit, and stay in the cache.
@@ -242,12 +242,12 @@ impl Link {
                 return Err(format!("{server} answered request {number}, which was not in flight"));
             };
             if let Reply::Error(error) = &reply {
+                let told = || format!("{}: {}", error.status, printable(&error.text));
                 if counts {
-                    let text = format_args!("{}: {}", error.status, error.text);
-                    books.harvest.refused(error.status.name(), text);
+                    books.harvest.refused(error.status.name(), told());
                 }
                 if !error.status.is_retryable() {
-                    return Err(format!("{server} refused for good: {}: {}", error.status, error.text));
+                    return Err(format!("{server} refused for good: {}", told()));
                 }
                 if self.timetable.is_none() {
                     let pause = u64::from(error.retry_after_ms) * 1_000_000;
