@@ -22,7 +22,7 @@ use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};
 use crate::registry::ownership::{Identity, TakeError, Tenure};
 use crate::registry::{Floor, Genesis, ReadError, Registry, Token};
 use crate::settings::Settings;
-use crate::shared::{Parts, Shared};
+use crate::shared::{EngineState, Parts};
 use crate::sys::deferred_log;
 use crate::sys::fork_word::EpochWord;
 use crate::sys::guards::Guard;
@@ -246,7 +246,7 @@ fn owner() -> String {
 
 /// An engine whose threads do not run: whoever has it turns the producer and does the registrar's jobs.
 pub(crate) struct Assembly {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<EngineState>,
     pub(crate) producer: Producer,
     pub(crate) registrar: Registrar,
     /// What the registrar is to do; it ends with the producer, which holds the only sender.
@@ -319,7 +319,7 @@ pub(crate) fn assemble(
         inherited,
         refused_spills: refused,
     };
-    let shared = Arc::new(Shared::new(parts));
+    let shared = Arc::new(EngineState::new(parts));
     let producer = Producer::new(shared.clone(), reserve, jobs_out, done_in, upkeep);
     producer.publish();
     Ok(Assembly { shared, producer, registrar, jobs, done })

@@ -11,7 +11,7 @@ use crate::api::{report, status};
 use crate::id::error::{IdError, Outcome};
 use crate::id::run::Run;
 use crate::registry::Genesis;
-use crate::shared::Shared;
+use crate::shared::EngineState;
 use crate::stats::{Stats, Status};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
@@ -45,7 +45,7 @@ fn write_runs(mut ids: &mut [Id], runs: impl IntoIterator<Item = Run>) {
 
 /// The threads behind an engine, stopped with its last clone.
 struct Inner {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The engine's own threads. They run strangers' code, too: wakers, and subscribers of the log.
     own: Vec<ThreadId>,
@@ -98,7 +98,7 @@ impl Drop for Inner {
 pub struct Engine {
     /// Here too, and not only in `shared`: what a hit reads must not lie beside what the producer writes.
     epoch: EpochWord,
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     inner: Arc<Inner>,
 }
 
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(shared: Arc<Shared>, threads: Vec<JoinHandle<()>>) -> Self {
+    pub(crate) fn new(shared: Arc<EngineState>, threads: Vec<JoinHandle<()>>) -> Self {
         let own = threads.iter().map(|thread| thread.thread().id()).collect();
         let inner = Arc::new(Inner { shared: shared.clone(), threads: Mutex::new(threads), own });
         Self { epoch: shared.epoch.clone(), shared, inner }
@@ -166,7 +166,7 @@ impl Engine {
         })
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<EngineState> {
         &self.shared
     }
 

@@ -11,14 +11,14 @@ use xuid_id::Order;
 use crate::id::error::IdError;
 use crate::id::run::Run;
 use crate::mint::ticket::Ticket;
-use crate::shared::Shared;
+use crate::shared::EngineState;
 
 /// Ids that are being waited for: a future that needs no runtime. See [`Engine::request`](crate::Engine::request).
 ///
 /// Dropping it gives back what was gathered.
 #[must_use = "ids come only to a future that is polled"]
 pub struct Pending {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     stage: Stage,
 }
 
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Pending {
 }
 
 impl Pending {
-    pub(crate) fn new(shared: Arc<Shared>, count: u32, order: Order, wait: Duration) -> Self {
+    pub(crate) fn new(shared: Arc<EngineState>, count: u32, order: Order, wait: Duration) -> Self {
         Self { shared, stage: Stage::New { count, order, wait } }
     }
 }

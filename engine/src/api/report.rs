@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::background::log_once::days_left;
 use crate::mint::gate::Gate;
 use crate::mint::minter::Now;
-use crate::shared::Shared;
+use crate::shared::EngineState;
 use crate::stats::counters::ThreadTotals;
 use crate::stats::published::{Gauges, UpkeepTally};
 use crate::stats::{ClockStats, Held, SpillStats, Stats, Wasted, Windows};
@@ -13,7 +13,7 @@ use crate::sys::atomics::lock;
 
 /// All of them, read against the stream: what was issued first, what was minted last. An id that moves on meanwhile may be
 /// seen in two places or in none, but never among those that are gone without being among those that came.
-pub(super) fn stats(shared: &Shared) -> Stats {
+pub(super) fn stats(shared: &EngineState) -> Stats {
     // Any of the locks below may have been taken by a thread that a child does not have.
     if shared.epoch.forked() {
         return Stats::default();
@@ -59,7 +59,7 @@ pub(super) fn stats(shared: &Shared) -> Stats {
 }
 
 /// What callers and producer hold between them, and what is on its way back.
-fn held(shared: &Shared, threads: &ThreadTotals) -> Held {
+fn held(shared: &EngineState, threads: &ThreadTotals) -> Held {
     let counters = &shared.counters;
     let out_of_tickets = counters.tickets_out.value();
     let out_of_queue = counters.queue_out.value() + threads.queue;
@@ -71,7 +71,7 @@ fn held(shared: &Shared, threads: &ThreadTotals) -> Held {
     }
 }
 
-fn spill(gauges: &Gauges, shared: &Shared) -> SpillStats {
+fn spill(gauges: &Gauges, shared: &EngineState) -> SpillStats {
     let reserve = &gauges.reserve;
     SpillStats {
         active: gauges.spill_active,
@@ -100,7 +100,7 @@ struct AtGate {
 }
 
 impl AtGate {
-    fn of(shared: &Shared) -> Self {
+    fn of(shared: &EngineState) -> Self {
         let mut gate = lock(&shared.gate);
         let now = shared.instant(&mut gate);
         let layout = &shared.layout;
@@ -143,7 +143,7 @@ impl AtGate {
     }
 }
 
-fn windows_left(shared: &Shared, gate: &Gate, now: &Now) -> Vec<(u32, u64)> {
+fn windows_left(shared: &EngineState, gate: &Gate, now: &Now) -> Vec<(u32, u64)> {
     let layout = &shared.layout;
     let left = |end: Option<u64>| {
         let ns = end.map_or(0, |end| layout.tick_to_ns(end).saturating_sub(now.ns));

@@ -8,7 +8,7 @@ use crate::clock::{Verdict, nanos, utc};
 use crate::mint::gate::Trouble;
 use crate::mint::minter::Now;
 use crate::registry::ContactState;
-use crate::shared::Shared;
+use crate::shared::EngineState;
 use crate::stats::{RegistryStats, Status};
 use crate::sys::atomics::lock;
 
@@ -22,7 +22,7 @@ struct View {
 }
 
 impl View {
-    fn of(shared: &Shared) -> Self {
+    fn of(shared: &EngineState) -> Self {
         let mut gate = lock(&shared.gate);
         let now = shared.instant(&mut gate);
         let end = gate.minter.lanes.iter().filter_map(crate::mint::worker::Lane::end).max();
@@ -31,7 +31,7 @@ impl View {
     }
 }
 
-pub(crate) fn status(shared: &Shared) -> Status {
+pub(crate) fn status(shared: &EngineState) -> Status {
     // Before any lock: a thread that a child does not have may have held it.
     if shared.epoch.forked() {
         let note = "this process was forked from the engine's, which has its threads and its ids: build another engine here";
@@ -54,7 +54,7 @@ pub(crate) fn status(shared: &Shared) -> Status {
 }
 
 /// The supervisor's verdict, and what the layout can say.
-fn clock(shared: &Shared, view: &View, status: &mut Status) {
+fn clock(shared: &EngineState, view: &View, status: &mut Status) {
     let now = &view.now;
     let notes = &mut status.notes;
     match now.seen.verdict {
@@ -103,7 +103,7 @@ fn clock(shared: &Shared, view: &View, status: &mut Status) {
 }
 
 /// What is reserved, and whether more can be.
-fn windows(shared: &Shared, view: &View, registry: &RegistryStats, status: &mut Status) {
+fn windows(shared: &EngineState, view: &View, registry: &RegistryStats, status: &mut Status) {
     let until = view.end.map(|end| {
         let left = shared.layout.tick_to_ns(end).saturating_sub(view.now.ns);
         format!("{} ({} from now)", utc(shared.layout.tick_to_ms(end)), for_people(left))
@@ -147,7 +147,7 @@ fn is_behind(view: &View) -> bool {
 }
 
 /// What is wrong for longer, and keeps nobody from being served.
-fn standing(shared: &Shared, view: &View, status: &mut Status) {
+fn standing(shared: &EngineState, view: &View, status: &mut Status) {
     let gauges = lock(&shared.gauges);
     let behind = gauges.upkeep.behind_registry_ns;
     if behind > nanos(shared.settings.max_forward) {

@@ -23,7 +23,7 @@ use crate::id::run::Run;
 use crate::mint::gate::{Gate, Service, Trouble};
 use crate::mint::minter::Now;
 use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK, SLOTS};
-use crate::shared::Shared;
+use crate::shared::EngineState;
 use crate::stats::counters::Tier;
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
@@ -40,7 +40,7 @@ const GRANT_WAIT: u64 = SECOND;
 
 /// The producer.
 pub(crate) struct Producer {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     pub(crate) reserve: Reserve,
     jobs: Sender<Job>,
     done: Receiver<Done>,
@@ -52,7 +52,7 @@ pub(crate) struct Producer {
 
 impl Producer {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<EngineState>,
         reserve: Reserve,
         jobs: Sender<Job>,
         done: Receiver<Done>,

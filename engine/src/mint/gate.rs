@@ -19,7 +19,7 @@ use crate::id::error::IdError;
 use crate::id::run::Run;
 use crate::mint::minter::{Minter, Now};
 use crate::mint::ticket::Ticket;
-use crate::stats::counters::{Shared as Counter, Tier};
+use crate::stats::counters::{EngineState as Counter, Tier};
 use crate::sys::guards::Guard;
 
 /// A ticket of at most this many ids is small: a sixteenth of the default layout's tick, so that small ones do

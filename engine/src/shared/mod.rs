@@ -37,7 +37,7 @@ const WELCOME: u32 = 64;
 const MARGIN: u64 = 2_000_000_000;
 
 /// What callers, producer and registrar share.
-pub(crate) struct Shared {
+pub(crate) struct EngineState {
     /// Tells engines of a process apart.
     pub(crate) number: u64,
     pub(crate) layout: Layout,
@@ -60,14 +60,14 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// Somebody tried and got nothing.
     starved: AtomicBool,
-    pub(crate) refills: crate::stats::counters::Shared,
+    pub(crate) refills: crate::stats::counters::AtomicCount,
     /// Panics of the producer.
-    pub(crate) panics: crate::stats::counters::Shared,
+    pub(crate) panics: crate::stats::counters::AtomicCount,
     /// Boot time at which the producer began its last turn; the end of time once it has stopped.
     pub(crate) turned: crate::stats::counters::Gauge,
 }
 
-/// What [`Shared`] is made of, besides what it makes itself.
+/// What [`EngineState`] is made of, besides what it makes itself.
 pub(crate) struct Parts {
     pub(crate) genesis: Genesis,
     pub(crate) registry: String,
@@ -80,7 +80,7 @@ pub(crate) struct Parts {
     pub(crate) refused_spills: u64,
 }
 
-impl Shared {
+impl EngineState {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { genesis, registry, settings, clock, epoch, gate, tally, inherited, refused_spills } =
             parts;
@@ -108,8 +108,8 @@ impl Shared {
             refused_spills,
             closed: AtomicBool::new(false),
             starved: AtomicBool::new(false),
-            refills: crate::stats::counters::Shared::default(),
-            panics: crate::stats::counters::Shared::default(),
+            refills: crate::stats::counters::AtomicCount::default(),
+            panics: crate::stats::counters::AtomicCount::default(),
             turned,
         }
     }

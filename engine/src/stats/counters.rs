@@ -32,9 +32,9 @@ impl Count {
 
 /// A counter with many writers, off the hot path.
 #[derive(Debug, Default)]
-pub(crate) struct Shared(AtomicU64);
+pub(crate) struct AtomicCount(AtomicU64);
 
-impl Shared {
+impl AtomicCount {
     pub(crate) fn add(&self, n: u64) {
         // Release: pairs with the Acquire in `value` (I1).
         self.0.fetch_add(n, Ordering::Release);
@@ -171,14 +171,14 @@ struct Threads {
 pub(crate) struct Counters {
     threads: Mutex<Threads>,
     /// Ids given to tickets, and out of them again.
-    pub(crate) tickets_in: Shared,
-    pub(crate) tickets_out: Shared,
+    pub(crate) tickets_in: AtomicCount,
+    pub(crate) tickets_out: AtomicCount,
     /// Ids issued through tickets, by [`Tier`].
-    tickets_issued: [Shared; 4],
+    tickets_issued: [AtomicCount; 4],
     /// Blocks' ids pushed into the queue, and popped by the producer.
-    pub(crate) queue_in: Shared,
-    pub(crate) queue_out: Shared,
-    refused: [Shared; 6],
+    pub(crate) queue_in: AtomicCount,
+    pub(crate) queue_out: AtomicCount,
+    refused: [AtomicCount; 6],
 }
 
 impl Counters {

@@ -18,7 +18,7 @@ use crate::registry::memory::MemoryRegistry;
 use crate::registry::ownership::Identity;
 use crate::registry::{ClusterId, Genesis, Registry, Token};
 use crate::settings::Settings;
-use crate::shared::Shared;
+use crate::shared::EngineState;
 use crate::tiers::reserve::open::{self, Stock};
 use crate::tiers::ring::PARTITIONS;
 use crate::tiers::thread_run::{Hand, Station};
@@ -47,7 +47,7 @@ impl Clock for Time {
 
 /// An engine, for one thread to turn.
 pub(crate) struct Bench {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<EngineState>,
     producer: Producer,
     pub(crate) time: Arc<Time>,
     registrar: Registrar,
@@ -151,7 +151,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Takes `calls` ids as it can get them, without waiting.
-    pub(crate) fn call(shared: &Shared, calls: usize) -> Self {
+    pub(crate) fn call(shared: &EngineState, calls: usize) -> Self {
         let (mut station, hand) = (shared.join(), Hand::new());
         let mut ids = Vec::new();
         for _ in 0..calls {
@@ -163,7 +163,7 @@ impl Caller {
     }
 
     /// Takes another one if it has it in hand; says which.
-    pub(crate) fn hit(&mut self, shared: &Shared) -> Option<u64> {
+    pub(crate) fn hit(&mut self, shared: &EngineState) -> Option<u64> {
         let id = self.hand.hit(&shared.epoch).map(crate::Id::raw);
         self.ids.extend(id);
         id

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::registry::ownership::{Identity, Tenure};
 use crate::registry::{Genesis, Registry};
 use crate::settings::Settings;
-use crate::shared::Shared;
+use crate::shared::EngineState;
 use crate::sys::atomics::lock;
 use crate::testing::support::clock::Time;
 use crate::testing::support::faults::Panicked;
@@ -61,7 +61,7 @@ pub(crate) enum Deed {
 /// A process.
 pub(crate) struct Life {
     pub(crate) engine: Engine,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<EngineState>,
     producer: Producer,
     registrar: Registrar,
     jobs: Receiver<Job>,

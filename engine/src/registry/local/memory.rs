@@ -15,12 +15,12 @@ static OPENINGS: AtomicU64 = AtomicU64::new(1);
 /// survive a power cut or not, or survive in part.
 #[derive(Debug)]
 pub struct MemoryDisk {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<DiskState>>,
     opening: u64,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct DiskState {
     durable: Vec<u8>,
     cached: Vec<u8>,
     /// Per sector, each content it had since the last sync.
@@ -40,7 +40,7 @@ impl MemoryDisk {
     #[must_use]
     pub fn new(mut bytes: Vec<u8>, identity: FileIdentity) -> Self {
         bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
-        let shared = Shared {
+        let shared = DiskState {
             cached: bytes.clone(),
             durable: bytes,
             unsynced: BTreeMap::new(),
@@ -141,12 +141,12 @@ impl MemoryDisk {
         shared.countdown = None;
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, DiskState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
+impl DiskState {
     /// One operation nearer to the stop; `true` once it is reached.
     fn stops(&mut self) -> bool {
         match &mut self.countdown {
@@ -205,7 +205,7 @@ impl Disk for MemoryDisk {
         }
         for sector in std::mem::take(&mut shared.unsynced).into_keys() {
             let at = sector * SECTOR..(sector + 1) * SECTOR;
-            let Shared { durable, cached, .. } = &mut *shared;
+            let DiskState { durable, cached, .. } = &mut *shared;
             durable[at.clone()].copy_from_slice(&cached[at]);
         }
         Ok(())
