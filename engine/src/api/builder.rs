@@ -24,7 +24,7 @@ use crate::registry::{Floor, Genesis, ReadError, Registry, Token};
 use crate::settings::Settings;
 use crate::shared::{EngineState, Parts};
 use crate::sys::deferred_log;
-use crate::sys::fork_word::EpochWord;
+use crate::sys::fork_word::GenerationWord;
 use crate::sys::guards::Guard;
 use crate::tiers::reserve::Reserve;
 use crate::tiers::reserve::open::{self, Stock};
@@ -290,8 +290,8 @@ pub(crate) fn assemble(
 ) -> Result<Assembly, BuildError> {
     let (genesis, described) = (*registry.genesis(), registry.describe());
     let layout = genesis.layout;
-    let epoch =
-        EpochWord::new().map_err(|source| BuildError::System { action: "map the fork page", source })?;
+    let generation =
+        GenerationWord::new().map_err(|source| BuildError::System { action: "map the fork page", source })?;
     let supervisor = Supervisor::new(settings.thresholds(), clock.read());
     let minter = Minter::new(layout, clock.clone(), supervisor, Ages::of(&settings, &layout));
     let mut gate = Gate::new(minter);
@@ -313,7 +313,7 @@ pub(crate) fn assemble(
         registry: described,
         settings,
         clock,
-        epoch,
+        generation,
         gate,
         tally,
         inherited,

@@ -15,15 +15,15 @@ use crate::shared::EngineState;
 use crate::stats::{Stats, Status};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
-use crate::sys::fork_word::{EpochWord, in_register};
+use crate::sys::fork_word::{GenerationWord, in_register};
 use crate::tiers::thread_run::{HAND, publish};
 
 /// The next id of the hand in use, if it is this engine's and not empty.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "this is the whole hit path; a call would cost more than its body")]
-fn hit(epoch: &EpochWord) -> Option<Id> {
+fn hit(generation: &GenerationWord) -> Option<Id> {
     // `try_with` is always inlined, `with` only sometimes. A const thread-local without a destructor is always there.
-    HAND.try_with(|hand| in_register(hand).hit(epoch)).unwrap_or(None)
+    HAND.try_with(|hand| in_register(hand).hit(generation)).unwrap_or(None)
 }
 
 /// Writes consecutive ids.
@@ -54,7 +54,7 @@ struct Inner {
 impl Inner {
     fn shutdown(&self) {
         // In a forked child there are no threads to stop, and the file descriptors are the parent's.
-        if self.shared.epoch.forked() {
+        if self.shared.generation.forked() {
             return;
         }
         self.shared.close();
@@ -97,7 +97,7 @@ impl Drop for Inner {
 #[derive(Clone)]
 pub struct Engine {
     /// Here too, and not only in `shared`: what a hit reads must not lie beside what the producer writes.
-    epoch: EpochWord,
+    generation: GenerationWord,
     shared: Arc<EngineState>,
     inner: Arc<Inner>,
 }
@@ -112,7 +112,7 @@ impl Engine {
     pub(crate) fn new(shared: Arc<EngineState>, threads: Vec<JoinHandle<()>>) -> Self {
         let own = threads.iter().map(|thread| thread.thread().id()).collect();
         let inner = Arc::new(Inner { shared: shared.clone(), threads: Mutex::new(threads), own });
-        Self { epoch: shared.epoch.clone(), shared, inner }
+        Self { generation: shared.generation.clone(), shared, inner }
     }
 
     /// The next id of [any age](Order::Any). Waits up to the builder's `wait` where everything is spent.
@@ -123,7 +123,7 @@ impl Engine {
     /// [`IdError`]; nothing was issued then.
     #[inline]
     pub fn next_id(&self) -> Result<Id, IdError> {
-        match hit(&self.epoch) {
+        match hit(&self.generation) {
             Some(id) => Ok(id),
             None => self.next_or_wait().result(),
         }
@@ -135,7 +135,7 @@ impl Engine {
     /// [`IdError`], with the time to come back.
     #[inline]
     pub fn try_next_id(&self) -> Result<Id, IdError> {
-        match hit(&self.epoch) {
+        match hit(&self.generation) {
             Some(id) => Ok(id),
             None => self.next_or_refuse().result(),
         }
@@ -154,12 +154,12 @@ impl Engine {
     }
 
     fn next_after_miss(&self, wait: Option<Duration>) -> Result<Id, IdError> {
-        if self.shared.epoch.forked() {
+        if self.shared.generation.forked() {
             return Err(IdError::FORKED);
         }
         self.shared.at_station(|hand, station| {
             // The hand may have been another engine's until now, and this one's put by.
-            match hand.hit(&self.shared.epoch) {
+            match hand.hit(&self.shared.generation) {
                 Some(id) => Ok(id),
                 None => self.shared.next_cold(hand, station, wait),
             }
@@ -210,7 +210,7 @@ impl Engine {
         assert!(u32::try_from(ids.len()).is_ok(), "{} ids at once", ids.len());
         let count = ids.len() as u32;
         if order == Order::Any {
-            let hit = HAND.try_with(|hand| hand.hit_many(count, self.epoch.load())).unwrap_or(None);
+            let hit = HAND.try_with(|hand| hand.hit_many(count, self.generation.load())).unwrap_or(None);
             if let Some(first) = hit {
                 write_ids(ids, first);
                 return Ok(());
@@ -269,7 +269,7 @@ impl Engine {
     /// Workers held now; none in a forked child.
     #[must_use]
     pub fn workers(&self) -> Vec<u32> {
-        if self.shared.epoch.forked() {
+        if self.shared.generation.forked() {
             return Vec::new();
         }
         lock(&self.shared.gate).minter.lanes.iter().map(|lane| lane.worker).collect()
@@ -288,10 +288,10 @@ impl Engine {
     ///
     /// A [`Handle`] counts by itself: see [`Handle::publish`].
     pub fn publish(&self) {
-        let epoch = self.epoch.load();
+        let generation = self.generation.load();
         // In a forked child the figures are the parent's.
-        if epoch != 0 {
-            publish(self.shared.number, epoch);
+        if generation != 0 {
+            publish(self.shared.number, generation);
         }
     }
 
@@ -308,7 +308,7 @@ impl Engine {
     #[must_use]
     pub fn producer_silent(&self) -> Duration {
         let shared = &self.shared;
-        if shared.epoch.forked() {
+        if shared.generation.forked() {
             return Duration::ZERO;
         }
         // Before the clock is read: a turn in between is no time before the one that is known.

@@ -105,7 +105,7 @@ impl Rest {
     fn new(engine: Engine) -> WithWord<Self> {
         let shared = engine.shared();
         // A thread that a child does not have may have held what the other ways lock.
-        let forked = shared.epoch.forked();
+        let forked = shared.generation.forked();
         let limit = match if forked { Limits::alone() } else { shared.limits.join() } {
             Ok(limit) => limit,
             Err(error) => panic!("failed to map a handle's page: {error}"),
@@ -121,13 +121,14 @@ impl Rest {
         self.hand.catch_up(next);
         // Before the run is taken: one that is voided while it is on its way is not used beyond its first id.
         let shared = self.engine.shared();
-        let epoch = shared.epoch.load();
+        let generation = shared.generation.load();
         self.limit.clear();
         let result = shared.next_cold(&self.hand, &mut self.station, Some(shared.settings.wait));
         let next = self.hand.next();
-        let epoch = if Guard::EpochBeforeLimit.is_out() { shared.epoch.load() } else { epoch };
+        let generation =
+            if Guard::GenerationBeforeLimit.is_out() { shared.generation.load() } else { generation };
         if result.is_ok() {
-            self.limit.set(self.hand.end(), epoch, &shared.epoch);
+            self.limit.set(self.hand.end(), generation, &shared.generation);
         }
         (result.into(), next)
     }

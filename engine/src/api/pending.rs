@@ -50,7 +50,7 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // What the ticket holds is the parent's.
-        if self.shared.epoch.forked() {
+        if self.shared.generation.forked() {
             return Poll::Ready(Err(IdError::FORKED));
         }
         if let Stage::New { count, order, wait } = self.stage {
@@ -84,7 +84,7 @@ impl Future for Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if let Stage::Waiting(ticket) = &self.stage
-            && !self.shared.epoch.forked()
+            && !self.shared.generation.forked()
         {
             let back = ticket.cancel();
             if !back.is_empty() {

@@ -15,7 +15,7 @@ use crate::sys::atomics::lock;
 /// seen in two places or in none, but never among those that are gone without being among those that came.
 pub(super) fn stats(shared: &EngineState) -> Stats {
     // Any of the locks below may have been taken by a thread that a child does not have.
-    if shared.epoch.forked() {
+    if shared.generation.forked() {
         return Stats::default();
     }
     let counters = &shared.counters;

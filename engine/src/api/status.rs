@@ -33,7 +33,7 @@ impl View {
 
 pub(crate) fn status(shared: &EngineState) -> Status {
     // Before any lock: a thread that a child does not have may have held it.
-    if shared.epoch.forked() {
+    if shared.generation.forked() {
         let note = "this process was forked from the engine's, which has its threads and its ids: build another engine here";
         return Status { ready: false, notes: vec![note.to_owned()] };
     }

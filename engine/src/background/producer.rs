@@ -71,7 +71,7 @@ impl Producer {
             let (pause, unsaid) = deferred_log::collect(|| self.turn_whatever_happens());
             unsaid.say();
             // A stranger's code may have forked, and the child goes on here: all that this thread has is its parent's.
-            if self.shared.epoch.forked() {
+            if self.shared.generation.forked() {
                 return;
             }
             if !pause.is_zero() {
@@ -115,7 +115,7 @@ impl Producer {
             let woken = self.account(service);
             wake(woken);
         }
-        while self.reserve.is_granting() && !self.shared.epoch.forked() {
+        while self.reserve.is_granting() && !self.shared.generation.forked() {
             let left = until.saturating_sub(self.shared.clock.read().boot);
             let Some(done) = next(&self.done, Duration::from_nanos(left)) else {
                 deferred_log::log(|| {
@@ -184,7 +184,7 @@ impl Producer {
         drop(gate);
         // Not under the lock: whoever is woken may call the engine at once, or fork.
         wake(woken);
-        if shared.epoch.forked() {
+        if shared.generation.forked() {
             return Duration::ZERO;
         }
 
@@ -442,7 +442,7 @@ impl Producer {
     /// The clean stop, after the last turn: refuse, seal, sweep, append and sync, and only then hand back.
     pub(crate) fn finish(&mut self) {
         let shared = self.shared.clone();
-        if shared.epoch.forked() {
+        if shared.generation.forked() {
             return;
         }
         self.collect();

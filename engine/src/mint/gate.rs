@@ -19,7 +19,7 @@ use crate::id::error::IdError;
 use crate::id::run::Run;
 use crate::mint::minter::{Minter, Now};
 use crate::mint::ticket::Ticket;
-use crate::stats::counters::{EngineState as Counter, Tier};
+use crate::stats::counters::{AtomicCount, Tier};
 use crate::sys::guards::Guard;
 
 /// A ticket of at most this many ids is small: a sixteenth of the default layout's tick, so that small ones do
@@ -161,7 +161,7 @@ impl Gate {
     pub(crate) fn serve(
         &mut self,
         now: &Now,
-        given: &Counter,
+        given: &AtomicCount,
         mut supply: impl FnMut(&mut Minter, u32) -> Option<(Run, Tier)>,
     ) -> Service {
         let mut service = Service::default();
@@ -182,7 +182,7 @@ impl Gate {
         &mut self,
         line: usize,
         now: &Now,
-        given: &Counter,
+        given: &AtomicCount,
         supply: &mut impl FnMut(&mut Minter, u32) -> Option<(Run, Tier)>,
         service: &mut Service,
     ) -> bool {

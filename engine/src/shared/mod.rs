@@ -21,7 +21,7 @@ use crate::settings::{LONGEST_BLOCK, Settings};
 use crate::stats::counters::{Counters, Sources, Tier};
 use crate::stats::published::Gauges;
 use crate::sys::atomics::{AtomicBool, Mutex, Ordering, lock};
-use crate::sys::fork_word::EpochWord;
+use crate::sys::fork_word::GenerationWord;
 use crate::sys::guards::Guard;
 use crate::sys::wake::{Wake, unpark_current};
 use crate::tiers::limits::Limits;
@@ -45,7 +45,7 @@ pub(crate) struct EngineState {
     pub(crate) registry: String,
     pub(crate) settings: Settings,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) epoch: EpochWord,
+    pub(crate) generation: GenerationWord,
     pub(crate) limits: Limits,
     pub(crate) ring: Ring,
     pub(crate) queue: Queue,
@@ -73,7 +73,7 @@ pub(crate) struct Parts {
     pub(crate) registry: String,
     pub(crate) settings: Settings,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) epoch: EpochWord,
+    pub(crate) generation: GenerationWord,
     pub(crate) gate: Gate,
     pub(crate) tally: Arc<PlainMutex<Tally>>,
     pub(crate) inherited: u64,
@@ -82,13 +82,13 @@ pub(crate) struct Parts {
 
 impl EngineState {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { genesis, registry, settings, clock, epoch, gate, tally, inherited, refused_spills } =
+        let Parts { genesis, registry, settings, clock, generation, gate, tally, inherited, refused_spills } =
             parts;
         let turned = crate::stats::counters::Gauge::default();
         turned.set(clock.read().boot);
         Self {
-            // The first epoch is unique in the process, and so are engines that way.
-            number: epoch.load(),
+            // The first generation is unique in the process, and so are engines that way.
+            number: generation.load(),
             layout: genesis.layout,
             genesis,
             registry,
@@ -96,7 +96,7 @@ impl EngineState {
             queue: Queue::new(settings.slots),
             settings,
             clock,
-            epoch,
+            generation,
             limits: Limits::default(),
             gate: CachePadded::new(Mutex::new(gate)),
             returns: Returns::default(),
@@ -121,11 +121,11 @@ impl EngineState {
 
     /// Voids what threads and handles have in hand; each finds out at its next call.
     pub(crate) fn void_hands(&self) {
-        if Guard::EpochThenLimits.is_out() {
+        if Guard::GenerationThenLimits.is_out() {
             self.limits.void();
         }
-        self.epoch.renew();
-        if !Guard::EpochThenLimits.is_out() {
+        self.generation.renew();
+        if !Guard::GenerationThenLimits.is_out() {
             self.limits.void();
         }
     }
@@ -147,7 +147,7 @@ impl EngineState {
     }
 
     pub(crate) fn check_open(&self) -> Result<(), IdError> {
-        if self.epoch.forked() {
+        if self.generation.forked() {
             return Err(IdError::FORKED);
         }
         if self.is_closed() { Err(IdError::SHUTTING_DOWN) } else { Ok(()) }
@@ -224,7 +224,7 @@ impl EngineState {
     pub(crate) fn restock(&self, hand: &Hand, station: &mut Station) -> bool {
         hand.settle(&station.counters);
         // Before the run is taken: a run that is voided while it is on its way is wasted, not kept too long.
-        let epoch = self.epoch.load();
+        let generation = self.generation.load();
         let tiers = self.settings.tiers;
         let found = if tiers.ring { self.ring.take(&mut station.cursor) } else { self.ring.skip() };
         if found.asked {
@@ -240,9 +240,10 @@ impl EngineState {
         } else {
             return false;
         };
-        let epoch = if Guard::EpochBeforeTake.is_out() { self.epoch.load() } else { epoch };
+        let generation =
+            if Guard::GenerationBeforeTake.is_out() { self.generation.load() } else { generation };
         station.counters.taken.add(u64::from(run.len()));
-        hand.fill(epoch, &run, tier);
+        hand.fill(generation, &run, tier);
         true
     }
 
@@ -263,7 +264,7 @@ impl EngineState {
     fn gather(&self, count: u32, out: &mut Vec<Run>, hand: &Hand, station: &mut Station) -> Sources {
         let (mut sources, mut got, before) = (Sources::default(), 0, out.len());
         while got < count {
-            let mut left = hand.left(self.epoch.load());
+            let mut left = hand.left(self.generation.load());
             if left == 0 {
                 if !self.restock(hand, station) {
                     break;
@@ -422,7 +423,7 @@ impl EngineState {
             return Err(error);
         }
         // Before the wait: a run that comes after a shutdown, or a turn-over, is good for this one id.
-        let epoch = self.epoch.load();
+        let generation = self.generation.load();
         if self.restock(hand, station) {
             return Ok(hand.take_one());
         }
@@ -444,8 +445,9 @@ impl EngineState {
         let Some(run) = last else { unreachable!("a ticket is done only with at least what was asked for") };
         self.counters.tickets_out.add(u64::from(run.len()));
         station.counters.taken.add(u64::from(run.len()));
-        let epoch = if Guard::EpochBeforeWait.is_out() { self.epoch.load() } else { epoch };
-        hand.fill(epoch, &run, ticket.sources().last());
+        let generation =
+            if Guard::GenerationBeforeWait.is_out() { self.generation.load() } else { generation };
+        hand.fill(generation, &run, ticket.sources().last());
         Ok(hand.take_one())
     }
 

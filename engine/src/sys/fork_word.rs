@@ -1,7 +1,7 @@
 //! What the hit path needs and the language cannot say without `unsafe`: a word on a page that is wiped on fork, its
 //! address beside what keeps it mapped, and a thread-local's address in a register.
 //!
-//! The epoch word: one load tells a thread whether the run in its hand is still good.
+//! The generation word: one load tells a thread whether the run in its hand is still good.
 //!
 //! The word changes when runs in threads' hands are voided (once a second), when the engine shuts down, and,
 //! because it lies on a page of its own that the kernel wipes in a forked child, in a child. Values come from one
@@ -10,7 +10,7 @@
 //! # Invariants
 //! - I1 zero means "forked": no live engine ever stores it;
 //! - I2 no value is stored twice, by any engine of the process;
-//! - I3 epochs are multiples of [`EPOCH_STEP`].
+//! - I3 generations are multiples of [`GENERATION_STEP`].
 
 #![expect(
     unsafe_code,
@@ -28,11 +28,11 @@ pub(crate) use self::modelled::ForkWord;
 pub(crate) use self::page::ForkWord;
 use crate::sys::atomics::{AtomicU64, Ordering, load_in_order, store_in_order};
 
-/// Between two epochs. 2^44 of them are 557 years of a thousand engines that renew theirs each second.
-pub(crate) const EPOCH_STEP: u64 = 1 << 20;
+/// Between two generations. 2^44 of them are 557 years of a thousand engines that renew theirs each second.
+pub(crate) const GENERATION_STEP: u64 = 1 << 20;
 
 /// Not one that loom knows: it outlives a model.
-static NEXT: PlainAtomicU64 = PlainAtomicU64::new(EPOCH_STEP);
+static NEXT: PlainAtomicU64 = PlainAtomicU64::new(GENERATION_STEP);
 
 #[cfg(not(loom))]
 mod page {
@@ -206,26 +206,26 @@ fn discard<T>(value: Box<T>) {
     drop(value);
 }
 
-/// The epoch of an engine.
+/// The generation of an engine.
 #[derive(Debug, Clone)]
-pub(crate) struct EpochWord(ForkWord);
+pub(crate) struct GenerationWord(ForkWord);
 
-impl EpochWord {
-    /// Maps a page and stores a first epoch.
+impl GenerationWord {
+    /// Maps a page and stores a first generation.
     pub(crate) fn new() -> io::Result<Self> {
-        let epoch = Self(ForkWord::new()?);
-        epoch.store_next();
-        Ok(epoch)
+        let generation = Self(ForkWord::new()?);
+        generation.store_next();
+        Ok(generation)
     }
 
-    /// The epoch now. Relaxed: a thread that sees an old one uses up a run that is its own anyway.
+    /// The generation now. Relaxed: a thread that sees an old one uses up a run that is its own anyway.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the hit path")]
     pub(crate) fn load(&self) -> u64 {
         self.0.word().load(Ordering::Relaxed)
     }
 
-    /// How far `place` is beyond the epoch, and the place after it, both modulo 2^64: [`load`](Self::load), a subtraction and
+    /// How far `place` is beyond the generation, and the place after it, both modulo 2^64: [`load`](Self::load), a subtraction and
     /// an addition, in the two instructions that they need. The compiler takes four: it never folds the load of an atomic
     /// into what uses it, and puts the addition off until it needs a copy. A hit is eight instructions.
     #[inline(always)]
@@ -252,7 +252,7 @@ impl EpochWord {
         (place.wrapping_sub(self.load()), place.wrapping_add(1))
     }
 
-    /// The epoch, in the one order of all accesses of that kind: what [`Limit`](crate::api::handle::Limit) rests on.
+    /// The generation, in the one order of all accesses of that kind: what [`Limit`](crate::tiers::limits::Limit) rests on.
     pub(crate) fn load_in_order(&self) -> u64 {
         // Pairs with the store in `renew` and the stores of `Limit`.
         load_in_order(self.0.word())
@@ -272,7 +272,7 @@ impl EpochWord {
 
     fn store_next(&self) {
         // Pairs with `load_in_order`.
-        store_in_order(self.0.word(), NEXT.fetch_add(EPOCH_STEP, Ordering::Relaxed));
+        store_in_order(self.0.word(), NEXT.fetch_add(GENERATION_STEP, Ordering::Relaxed));
     }
 }
 
@@ -306,12 +306,14 @@ mod tests {
 
     #[test]
     fn a_step_is_what_a_load_a_subtraction_and_an_addition_make() {
-        let word = EpochWord::new().unwrap();
-        for epoch in [0, EPOCH_STEP, 1 << 63, 0_u64.wrapping_sub(EPOCH_STEP)] {
-            store_in_order(word.0.word(), epoch);
-            for place in [0, 1, epoch, epoch.wrapping_sub(1), epoch.wrapping_add(4_095), u64::MAX] {
+        let word = GenerationWord::new().unwrap();
+        for generation in [0, GENERATION_STEP, 1 << 63, 0_u64.wrapping_sub(GENERATION_STEP)] {
+            store_in_order(word.0.word(), generation);
+            for place in
+                [0, 1, generation, generation.wrapping_sub(1), generation.wrapping_add(4_095), u64::MAX]
+            {
                 let (distance, next) = word.step(place);
-                assert_eq!(distance, place.wrapping_sub(word.load()), "{place} from {epoch}");
+                assert_eq!(distance, place.wrapping_sub(word.load()), "{place} from {generation}");
                 assert_eq!(next, place.wrapping_add(1));
             }
         }
@@ -335,7 +337,7 @@ mod tests {
 
     /// Whether a forked child finds the word wiped, and the parent does not.
     fn is_wiped_in_a_child() -> bool {
-        let word = EpochWord::new().unwrap();
+        let word = GenerationWord::new().unwrap();
         // SAFETY: the child only loads the word and ends at once, which is allowed after a fork of many threads.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -362,8 +364,8 @@ mod tests {
     }
 
     #[test]
-    fn two_words_never_hold_the_same_epoch() {
-        let (a, b) = (EpochWord::new().unwrap(), EpochWord::new().unwrap());
+    fn two_words_never_hold_the_same_generation() {
+        let (a, b) = (GenerationWord::new().unwrap(), GenerationWord::new().unwrap());
         let first = a.load();
         a.renew();
         assert!(first != a.load() && a.load() != b.load() && first != b.load());

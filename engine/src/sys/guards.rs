@@ -128,23 +128,23 @@ guards! {
     AnswerSeen,
     /// A panic of the producer takes requests for refills down.
     PanicAnswers,
-    /// A hand is of its own engine and of this epoch (U3, U7).
-    EpochCompared,
-    /// The epoch is read before the run is taken (U7).
-    EpochBeforeTake,
+    /// A hand is of its own engine and of this generation (U3, U7).
+    GenerationCompared,
+    /// The generation is read before the run is taken (U7).
+    GenerationBeforeTake,
     /// A turn-over voids what threads and handles hold (U7).
     TurnOverVoids,
     /// A stop voids it once more after its sweeps: a thread may have taken a block between the two.
     StopVoidsAgain,
-    /// A thread that waits reads the epoch before: of a run that comes after a voiding it uses one id (U3, U7).
-    EpochBeforeWait,
+    /// A thread that waits reads the generation before: of a run that comes after a voiding it uses one id (U3, U7).
+    GenerationBeforeWait,
     /// A shutdown or turn-over voids what handles hold (U7).
     LimitVoided,
-    /// The epoch is over before a limit is zeroed.
-    EpochThenLimits,
-    /// A handle reads the epoch before it takes the run that its limit is for.
-    EpochBeforeLimit,
-    /// A handle looks at the epoch again after it set its limit.
+    /// The generation is over before a limit is zeroed.
+    GenerationThenLimits,
+    /// A handle reads the generation before it takes the run that its limit is for.
+    GenerationBeforeLimit,
+    /// A handle looks at the generation again after it set its limit.
     LimitLooksAgain,
     /// These four accesses have one order.
     LimitInOrder,

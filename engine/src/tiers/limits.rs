@@ -3,13 +3,13 @@
 //! # Invariants
 //! - I1 a limit is the end of the run in its handle's hand, or zero: only the handle's thread sets it to the former,
 //!   anybody to the latter;
-//! - I2 a limit that was set for a run of an epoch that is over is zero soon after: whoever ends an epoch stores the new
-//!   epoch and then zero here; the handle stores the limit and then looks at the epoch again. In the one order of these
-//!   four, either the handle sees the new epoch, and takes its limit back, or the zero comes last;
+//! - I2 a limit that was set for a run of a generation that is over is zero soon after: whoever ends a generation stores the new
+//!   generation and then zero here; the handle stores the limit and then looks at the generation again. In the one order of these
+//!   four, either the handle sees the new generation, and takes its limit back, or the zero comes last;
 //! - I3 in a forked child a limit is zero: its page was wiped.
 
 use crate::sys::atomics::{Mutex, Ordering, lock, store_in_order};
-use crate::sys::fork_word::{EpochWord, ForkWord};
+use crate::sys::fork_word::{ForkWord, GenerationWord};
 use crate::sys::guards::Guard;
 
 /// The word that bounds a handle's run.
@@ -27,11 +27,11 @@ impl Limit {
         self.0.word().store(0, Ordering::Relaxed);
     }
 
-    /// Sets it for a run of `epoch`, which was read before the run was taken (I2).
-    pub(crate) fn set(&self, end: u64, epoch: u64, now: &EpochWord) {
+    /// Sets it for a run of `generation`, which was read before the run was taken (I2).
+    pub(crate) fn set(&self, end: u64, generation: u64, now: &GenerationWord) {
         // In order: I2; pairs with the stores of `Limits::void`.
         store_in_order(self.0.word(), end);
-        if now.load_in_order() != epoch && !Guard::LimitLooksAgain.is_out() {
+        if now.load_in_order() != generation && !Guard::LimitLooksAgain.is_out() {
             store_in_order(self.0.word(), 0);
         }
     }
@@ -55,7 +55,7 @@ impl Limits {
         Ok(Limit(word))
     }
 
-    /// Voids every handle's run. Called after the epoch was renewed (I2).
+    /// Voids every handle's run. Called after the generation was renewed (I2).
     pub(crate) fn void(&self) {
         for word in lock(&self.0).iter().filter(|_| !Guard::LimitVoided.is_out()) {
             // In order: I2; pairs with `Limit::set`.
@@ -69,19 +69,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_set_for_an_epoch_that_is_over_is_taken_back() {
-        let (limits, epoch) = (Limits::default(), EpochWord::new().unwrap());
+    fn a_limit_set_for_an_generation_that_is_over_is_taken_back() {
+        let (limits, generation) = (Limits::default(), GenerationWord::new().unwrap());
         let limit = limits.join().unwrap();
-        let before = epoch.load();
-        limit.set(100, before, &epoch);
+        let before = generation.load();
+        limit.set(100, before, &generation);
         assert_eq!(limit.load(), 100);
-        epoch.renew();
+        generation.renew();
         limits.void();
         assert_eq!(limit.load(), 0);
-        // The handle had read the epoch before it was renewed, and sets its limit after everybody's was voided.
-        limit.set(200, before, &epoch);
+        // The handle had read the generation before it was renewed, and sets its limit after everybody's was voided.
+        limit.set(200, before, &generation);
         assert_eq!(limit.load(), 0);
-        limit.set(300, epoch.load(), &epoch);
+        limit.set(300, generation.load(), &generation);
         assert_eq!(limit.load(), 300);
     }
 

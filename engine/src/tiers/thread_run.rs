@@ -1,14 +1,14 @@
-//! The run in a thread's hand: the innermost tier, and with [`EpochWord::step`] the only code on the path of a hit.
+//! The run in a thread's hand: the innermost tier, and with [`GenerationWord::step`] the only code on the path of a hit.
 //!
 //! # Invariants
 //! - I1 only its own thread touches a hand;
 //! - I2 from `next()` up to `end()` all is owned by this thread; a hit moves `place` before it returns the id. In a
 //!   handle's hand that is so once it has caught up: between misses the handle itself knows where it stands;
-//! - I3 a hand whose epoch is not its engine's is void: its rest is counted as waste, never used;
-//! - I4 `place` is `epoch + LONGEST - left`, so that `place - epoch` is below [`LONGEST`] exactly if the epoch is the
-//!   engine's and an id is left. Epochs are multiples of [`EPOCH_STEP`], far above any run's length, so that a wrong one
+//! - I3 a hand whose generation is not its engine's is void: its rest is counted as waste, never used;
+//! - I4 `place` is `generation + LONGEST - left`, so that `place - generation` is below [`LONGEST`] exactly if the generation is the
+//!   engine's and an id is left. Generations are multiples of [`GENERATION_STEP`], far above any run's length, so that a wrong one
 //!   lands above it. One comparison and one branch instead of two, and what it compares, with `base` added, is the id.
-//!   With two branches (`epoch == ..`, `next != end`) a loop over `next_id` does 1,789 M ids/s or 450, as the caller's
+//!   With two branches (`generation == ..`, `next != end`) a loop over `next_id` does 1,789 M ids/s or 450, as the caller's
 //!   code happens to fall;
 //! - I5 a hit counts nothing. What was hit is counted from where the hand stands: when it is settled or published, and
 //!   each id once, since `len` is what was not counted yet.
@@ -23,15 +23,15 @@ use xuid_id::Id;
 use crate::id::run::Run;
 use crate::settings::LONGEST_BLOCK;
 use crate::stats::counters::{Sources, ThreadCounters, Tier};
-use crate::sys::fork_word::{EPOCH_STEP, EpochWord};
+use crate::sys::fork_word::{GENERATION_STEP, GenerationWord};
 use crate::tiers::ring::Cursor;
 
 /// The longest run a hand takes. Four times the longest that a tier hands out.
 pub(crate) const LONGEST: u32 = 4 * LONGEST_BLOCK;
 
-const _: () = assert!((LONGEST as u64) < EPOCH_STEP - 1, "I4");
+const _: () = assert!((LONGEST as u64) < GENERATION_STEP - 1, "I4");
 
-/// The place of an empty hand: one that is used up, of an epoch that is no engine's (I4). Its next id, too, which is above
+/// The place of an empty hand: one that is used up, of a generation that is no engine's (I4). Its next id, too, which is above
 /// any limit.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
@@ -41,10 +41,10 @@ pub(crate) const NOWHERE: u64 = u64::MAX;
 pub(crate) struct Hand {
     /// I4.
     place: Cell<u64>,
-    /// What makes an id of the distance from the epoch to `place`.
+    /// What makes an id of the distance from the generation to `place`.
     base: Cell<u64>,
-    /// For all but a hit: the run's own epoch, how many of its ids are not counted yet (I5), and the tier that had it.
-    epoch: Cell<u64>,
+    /// For all but a hit: the run's own generation, how many of its ids are not counted yet (I5), and the tier that had it.
+    generation: Cell<u64>,
     len: Cell<u64>,
     tier: Cell<Tier>,
 }
@@ -54,24 +54,24 @@ impl Hand {
         Self {
             place: Cell::new(NOWHERE),
             base: Cell::new(NOWHERE - LONGEST as u64),
-            epoch: Cell::new(NOWHERE - LONGEST as u64),
+            generation: Cell::new(NOWHERE - LONGEST as u64),
             len: Cell::new(0),
             tier: Cell::new(Tier::Ring),
         }
     }
 
-    /// The next id, if the hand is of this epoch and not empty.
+    /// The next id, if the hand is of this generation and not empty.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
         reason = "this is the whole hit path; a call would cost more than its body"
     )]
-    pub(crate) fn hit(&self, epoch: &EpochWord) -> Option<Id> {
-        let (distance, next) = epoch.step(self.place.get());
+    pub(crate) fn hit(&self, generation: &GenerationWord) -> Option<Id> {
+        let (distance, next) = generation.step(self.place.get());
         self.hit_at(distance, next)
     }
 
-    /// The id at so far from an epoch, where the hand stands; it stands at `next` then.
+    /// The id at so far from a generation, where the hand stands; it stands at `next` then.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "half of the hit path")]
     fn hit_at(&self, distance: u64, next: u64) -> Option<Id> {
@@ -87,11 +87,11 @@ impl Hand {
         }
     }
 
-    /// The first of the next `count` ids, if the hand is of this epoch and has as many. They are counted when the run
+    /// The first of the next `count` ids, if the hand is of this generation and has as many. They are counted when the run
     /// is settled, as single ones are.
     #[inline]
-    pub(crate) fn hit_many(&self, count: u32, epoch: u64) -> Option<u64> {
-        let left = self.left_of(epoch)?;
+    pub(crate) fn hit_many(&self, count: u32, generation: u64) -> Option<u64> {
+        let left = self.left_of(generation)?;
         if u64::from(count) <= left {
             self.place.set(self.place.get() + u64::from(count));
             Some(self.end() - left)
@@ -100,10 +100,10 @@ impl Hand {
         }
     }
 
-    /// How many ids are left, if the hand is of this epoch.
+    /// How many ids are left, if the hand is of this generation.
     #[inline]
-    fn left_of(&self, epoch: u64) -> Option<u64> {
-        let distance = self.place.get().wrapping_sub(epoch);
+    fn left_of(&self, generation: u64) -> Option<u64> {
+        let distance = self.place.get().wrapping_sub(generation);
         #[cfg(test)]
         let distance = self.distance_as_compared(distance);
         u64::from(LONGEST).checked_sub(distance)
@@ -128,18 +128,18 @@ impl Hand {
         }
     }
 
-    /// How many ids are left of a run of this epoch.
-    pub(crate) fn left(&self, epoch: u64) -> u32 {
-        self.left_of(epoch).unwrap_or(0) as u32
+    /// How many ids are left of a run of this generation.
+    pub(crate) fn left(&self, generation: u64) -> u32 {
+        self.left_of(generation).unwrap_or(0) as u32
     }
 
-    /// How many ids are left of a run that was put in a moment ago, whatever its epoch.
+    /// How many ids are left of a run that was put in a moment ago, whatever its generation.
     pub(crate) fn held(&self) -> u32 {
         self.left_of_own() as u32
     }
 
     fn left_of_own(&self) -> u64 {
-        u64::from(LONGEST) - (self.place.get() - self.epoch.get())
+        u64::from(LONGEST) - (self.place.get() - self.generation.get())
     }
 
     fn advance(&self, count: u64) {
@@ -177,30 +177,30 @@ impl Hand {
         Self::new().swap(self);
     }
 
-    /// Counts what was hit so far, and if the run is not of this epoch its rest as waste.
-    pub(crate) fn catch_up_figures(&self, epoch: u64, counters: &ThreadCounters) {
-        if self.epoch.get() == epoch { self.publish(counters) } else { self.settle(counters) }
+    /// Counts what was hit so far, and if the run is not of this generation its rest as waste.
+    pub(crate) fn catch_up_figures(&self, generation: u64, counters: &ThreadCounters) {
+        if self.generation.get() == generation { self.publish(counters) } else { self.settle(counters) }
     }
 
     /// Puts a run of a tier into an empty, settled hand.
-    pub(crate) fn fill(&self, epoch: u64, run: &Run, tier: Tier) {
+    pub(crate) fn fill(&self, generation: u64, run: &Run, tier: Tier) {
         debug_assert!(self.held() == 0 && self.len.get() == 0);
         // Zero is what a forked child reads.
-        let good = epoch != 0 && epoch.is_multiple_of(EPOCH_STEP);
-        assert!(run.len() <= LONGEST && good, "I4: {run:?}, epoch {epoch}");
+        let good = generation != 0 && generation.is_multiple_of(GENERATION_STEP);
+        assert!(run.len() <= LONGEST && good, "I4: {run:?}, generation {generation}");
         let len = u64::from(run.len());
-        self.place.set(epoch + (u64::from(LONGEST) - len));
+        self.place.set(generation + (u64::from(LONGEST) - len));
         self.base.set((run.raw() + len).wrapping_sub(u64::from(LONGEST)));
-        self.epoch.set(epoch);
+        self.generation.set(generation);
         self.len.set(len);
         self.tier.set(tier);
     }
 
-    /// The distance from the engine's epoch, or, for a negative control, from the hand's own.
+    /// The distance from the engine's generation, or, for a negative control, from the hand's own.
     #[cfg(test)]
     fn distance_as_compared(&self, distance: u64) -> u64 {
-        if crate::sys::guards::Guard::EpochCompared.is_out() {
-            self.place.get() - self.epoch.get()
+        if crate::sys::guards::Guard::GenerationCompared.is_out() {
+            self.place.get() - self.generation.get()
         } else {
             distance
         }
@@ -209,7 +209,7 @@ impl Hand {
     fn swap(&self, other: &Self) {
         self.place.swap(&other.place);
         self.base.swap(&other.base);
-        self.epoch.swap(&other.epoch);
+        self.generation.swap(&other.generation);
         self.len.swap(&other.len);
         self.tier.swap(&other.tier);
     }
@@ -311,9 +311,9 @@ pub(crate) fn at_station<T>(
     value
 }
 
-/// Counts what this thread was issued by `engine`, and if what it has in hand is void, that too: `epoch` is the engine's.
+/// Counts what this thread was issued by `engine`, and if what it has in hand is void, that too: `generation` is the engine's.
 /// A thread that never called it has nothing to count.
-pub(crate) fn publish(engine: u64, epoch: u64) {
+pub(crate) fn publish(engine: u64, generation: u64) {
     // In a thread that is ending all was counted.
     let _ = VISITS.try_with(|visits| {
         let Ok(visits) = visits.try_borrow() else { return };
@@ -321,7 +321,7 @@ pub(crate) fn publish(engine: u64, epoch: u64) {
         let is_in_use = visits.0.first().is_some_and(|visit| visit.engine == engine);
         HAND.with(|hand| {
             let hand = if is_in_use { hand } else { parked };
-            hand.catch_up_figures(epoch, &station.counters);
+            hand.catch_up_figures(generation, &station.counters);
         });
     });
 }
@@ -331,38 +331,56 @@ mod tests {
     use super::*;
     use crate::tiers::ring::Ring;
 
-    const A: u64 = 11 * EPOCH_STEP;
-    const B: u64 = 22 * EPOCH_STEP;
+    const A: u64 = 11 * GENERATION_STEP;
+    const B: u64 = 22 * GENERATION_STEP;
 
-    fn hit(hand: &Hand, epoch: u64) -> Option<Id> {
+    fn hit(hand: &Hand, generation: u64) -> Option<Id> {
         let place = hand.place.get();
-        hand.hit_at(place.wrapping_sub(epoch), place.wrapping_add(1))
+        hand.hit_at(place.wrapping_sub(generation), place.wrapping_add(1))
     }
 
-    /// A naive model: an epoch, and a range.
+    /// A naive model: a generation, and a range.
     #[test]
-    fn a_hit_needs_the_right_epoch_and_an_id_that_is_left() {
-        let epochs = [EPOCH_STEP, 2 * EPOCH_STEP, A, A + EPOCH_STEP, 1 << 63, 0_u64.wrapping_sub(EPOCH_STEP)];
+    fn a_hit_needs_the_right_generation_and_an_id_that_is_left() {
+        let generations = [
+            GENERATION_STEP,
+            2 * GENERATION_STEP,
+            A,
+            A + GENERATION_STEP,
+            1 << 63,
+            0_u64.wrapping_sub(GENERATION_STEP),
+        ];
         for first in [0, 1, 5_000, (1 << 63) - u64::from(LONGEST)] {
             for len in [1, 2, 1_024, LONGEST] {
-                for ours in epochs {
+                for ours in generations {
                     let (hand, counters) = (Hand::new(), ThreadCounters::default());
-                    assert!(epochs.iter().chain([&0]).all(|epoch| hit(&hand, *epoch).is_none()), "empty");
+                    assert!(
+                        generations.iter().chain([&0]).all(|generation| hit(&hand, *generation).is_none()),
+                        "empty"
+                    );
                     assert_eq!((hand.next(), hand.end()), (NOWHERE, NOWHERE), "above any limit");
                     hand.fill(ours, &Run::new(first, len), Tier::Ring);
                     for offset in 1..u64::from(len) {
                         assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + offset - 1));
                     }
                     // 0 is what a forked child reads.
-                    let wrong = epochs.iter().chain([&0]).filter(|epoch| **epoch != ours);
+                    let wrong = generations.iter().chain([&0]).filter(|generation| **generation != ours);
                     assert!(
-                        wrong.clone().all(|epoch| hit(&hand, *epoch).is_none() && hand.left(*epoch) == 0)
+                        wrong.clone().all(
+                            |generation| hit(&hand, *generation).is_none() && hand.left(*generation) == 0
+                        )
                     );
                     assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + u64::from(len) - 1));
-                    assert!(wrong.chain([&ours]).all(|epoch| hit(&hand, *epoch).is_none()), "used up");
+                    assert!(
+                        wrong.chain([&ours]).all(|generation| hit(&hand, *generation).is_none()),
+                        "used up"
+                    );
                     hand.settle(&counters);
                     assert_eq!((counters.issued(), counters.wasted.value()), (u64::from(len), 0));
-                    assert!(epochs.iter().chain([&0]).all(|epoch| hit(&hand, *epoch).is_none()), "settled");
+                    assert!(
+                        generations.iter().chain([&0]).all(|generation| hit(&hand, *generation).is_none()),
+                        "settled"
+                    );
                     assert_eq!((hand.next(), hand.end()), (NOWHERE, NOWHERE));
                 }
             }
@@ -370,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn several_at_once_are_of_the_right_epoch_and_no_more_than_are_left() {
+    fn several_at_once_are_of_the_right_generation_and_no_more_than_are_left() {
         for len in [1, 2, 1_024, LONGEST] {
             for used in [0, 1, len / 2, len - 1, len] {
                 for count in [1, 2, len - used, len - used + 1, LONGEST, LONGEST + 1, u32::MAX] {
@@ -378,7 +396,7 @@ mod tests {
                     assert_eq!(hand.hit_many(count, A), None, "empty");
                     hand.fill(A, &Run::new(5_000, len), Tier::Ring);
                     assert_eq!(hand.hit_many(used, A), Some(5_000));
-                    for wrong in [B, A - EPOCH_STEP, A + EPOCH_STEP, 0] {
+                    for wrong in [B, A - GENERATION_STEP, A + GENERATION_STEP, 0] {
                         assert_eq!(hand.hit_many(count, wrong), None, "{count} of {wrong}");
                     }
                     let left = len - used;
@@ -466,12 +484,12 @@ mod tests {
     #[test]
     fn a_thread_that_goes_between_two_engines_keeps_both_runs() {
         let mut taken = Vec::new();
-        let mut call = |engine: u64, epoch: u64, run: Option<Run>| {
+        let mut call = |engine: u64, generation: u64, run: Option<Run>| {
             at_station(engine, station, |hand, _| {
                 if let Some(run) = run {
-                    hand.fill(epoch, &run, Tier::Ring);
+                    hand.fill(generation, &run, Tier::Ring);
                 }
-                taken.extend(hit(hand, epoch).map(Id::raw));
+                taken.extend(hit(hand, generation).map(Id::raw));
             });
         };
         call(1, A, Some(Run::new(100, 4)));
@@ -493,7 +511,7 @@ mod tests {
             at_station(7, join, |hand, _| {
                 hand.fill(A, &Run::new(64, 10), Tier::Ring);
                 assert_eq!(hit(hand, A).map(Id::raw), Some(64));
-                assert_eq!(hit(hand, B), None, "another epoch is a miss");
+                assert_eq!(hit(hand, B), None, "another generation is a miss");
             });
         })
         .join()

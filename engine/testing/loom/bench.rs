@@ -155,7 +155,7 @@ impl Caller {
         let (mut station, hand) = (shared.join(), Hand::new());
         let mut ids = Vec::new();
         for _ in 0..calls {
-            let hit = hand.hit(&shared.epoch);
+            let hit = hand.hit(&shared.generation);
             let id = hit.or_else(|| shared.next_cold(&hand, &mut station, None).ok());
             ids.extend(id.map(crate::Id::raw));
         }
@@ -164,7 +164,7 @@ impl Caller {
 
     /// Takes another one if it has it in hand; says which.
     pub(crate) fn hit(&mut self, shared: &EngineState) -> Option<u64> {
-        let id = self.hand.hit(&shared.epoch).map(crate::Id::raw);
+        let id = self.hand.hit(&shared.generation).map(crate::Id::raw);
         self.ids.extend(id);
         id
     }

@@ -17,11 +17,11 @@ fn a_turn_over_while_a_thread_takes() -> Option<String> {
         assert!(shared.restock(&hand, &mut station), "there is land");
         (hand, station)
     });
-    // Whoever has it now took it before the epoch changes.
+    // Whoever has it now took it before the generation changes.
     let taken_before = bench.shared.ring.ids() == 0;
     bench.shared.void_hands();
     let (hand, station) = taker.join().unwrap();
-    let used = hand.hit(&bench.shared.epoch).is_some();
+    let used = hand.hit(&bench.shared.generation).is_some();
     hand.settle(&station.counters);
     let (issued, wasted) = (station.counters.issued(), station.counters.wasted.value());
     if taken_before && used {
@@ -37,11 +37,11 @@ fn loom_a_run_taken_before_a_turn_over_is_not_used_after_it() {
 }
 
 #[test]
-fn loom_an_epoch_read_after_the_take_keeps_a_void_run() {
-    finds(Guard::EpochBeforeTake, None, a_turn_over_while_a_thread_takes);
+fn loom_an_generation_read_after_the_take_keeps_a_void_run() {
+    finds(Guard::GenerationBeforeTake, None, a_turn_over_while_a_thread_takes);
 }
 
-/// The same for a handle, whose hits know no epoch but only its limit.
+/// The same for a handle, whose hits know no generation but only its limit.
 fn a_turn_over_while_a_handle_takes() -> Option<String> {
     let bench = Bench::new();
     bench.fill_ring();
@@ -64,52 +64,52 @@ fn loom_a_run_that_a_handle_took_before_a_turn_over_is_not_used_after_it() {
 }
 
 #[test]
-fn loom_a_handle_that_reads_the_epoch_after_the_take_keeps_a_void_run() {
-    finds(Guard::EpochBeforeLimit, Some(3), a_turn_over_while_a_handle_takes);
+fn loom_a_handle_that_reads_the_generation_after_the_take_keeps_a_void_run() {
+    finds(Guard::GenerationBeforeLimit, Some(3), a_turn_over_while_a_handle_takes);
 }
 
 /// A handle that sets its limit meets a producer that voids hands: the limit ends at zero.
-fn a_limit_set_while_the_epoch_ends() -> Option<String> {
+fn a_limit_set_while_the_generation_ends() -> Option<String> {
     let shared = Bench::new().shared;
     let limit = shared.limits.join().unwrap();
-    let before = shared.epoch.load();
+    let before = shared.generation.load();
     let ends = {
         let shared = shared.clone();
         loom::thread::spawn(move || shared.void_hands())
     };
-    limit.set(100, before, &shared.epoch);
+    limit.set(100, before, &shared.generation);
     ends.join().unwrap();
     let left = limit.load();
-    (left != 0).then(|| format!("the limit is {left}, and the epoch is over"))
+    (left != 0).then(|| format!("the limit is {left}, and the generation is over"))
 }
 
 #[test]
-fn loom_a_limit_of_an_epoch_that_is_over_ends_at_zero() {
-    every(None, a_limit_set_while_the_epoch_ends);
+fn loom_a_limit_of_an_generation_that_is_over_ends_at_zero() {
+    every(None, a_limit_set_while_the_generation_ends);
 }
 
 #[test]
 fn loom_a_limit_that_is_not_looked_at_again_is_found_out() {
-    finds(Guard::LimitLooksAgain, None, a_limit_set_while_the_epoch_ends);
+    finds(Guard::LimitLooksAgain, None, a_limit_set_while_the_generation_ends);
 }
 
 #[test]
 fn loom_a_limit_without_one_order_is_found_out() {
-    finds(Guard::LimitInOrder, None, a_limit_set_while_the_epoch_ends);
+    finds(Guard::LimitInOrder, None, a_limit_set_while_the_generation_ends);
 }
 
 #[test]
-fn loom_a_limit_that_is_zeroed_before_the_epoch_is_over_is_found_out() {
-    finds(Guard::EpochThenLimits, None, a_limit_set_while_the_epoch_ends);
+fn loom_a_limit_that_is_zeroed_before_the_generation_is_over_is_found_out() {
+    finds(Guard::GenerationThenLimits, None, a_limit_set_while_the_generation_ends);
 }
 
 #[test]
 fn loom_a_limit_that_nobody_voids_is_found_out() {
-    finds(Guard::LimitVoided, None, a_limit_set_while_the_epoch_ends);
+    finds(Guard::LimitVoided, None, a_limit_set_while_the_generation_ends);
 }
 
-/// A thread uses up its run while the epoch ends: it uses each of its ids once.
-fn a_run_used_up_while_the_epoch_ends() -> Option<String> {
+/// A thread uses up its run while the generation ends: it uses each of its ids once.
+fn a_run_used_up_while_the_generation_ends() -> Option<String> {
     let bench = Bench::new();
     bench.time.pass(MS);
     let shared = bench.shared.clone();
@@ -120,6 +120,6 @@ fn a_run_used_up_while_the_epoch_ends() -> Option<String> {
 }
 
 #[test]
-fn loom_a_run_is_used_once_whatever_becomes_of_its_epoch() {
-    every(Some(3), a_run_used_up_while_the_epoch_ends);
+fn loom_a_run_is_used_once_whatever_becomes_of_its_generation() {
+    every(Some(3), a_run_used_up_while_the_generation_ends);
 }

@@ -147,10 +147,10 @@ mutants! {
         Model("testing::loom::refills::loom_a_take_that_acquires_nothing_loses_a_request");
     "panic-keeps-requests", [G::PanicAnswers], "liveness",
         Test("testing::mutants::threads::a_panic_of_the_producer_takes_requests_down");
-    "epoch-not-compared", [G::EpochCompared], "U3", History(Theme::Calm, TWICE);
-    "epoch-after-take", [G::EpochBeforeTake], "U7",
-        Model("testing::loom::hands::loom_an_epoch_read_after_the_take_keeps_a_void_run");
-    "epoch-after-wait", [G::EpochBeforeWait], "U3",
+    "generation-not-compared", [G::GenerationCompared], "U3", History(Theme::Calm, TWICE);
+    "generation-after-take", [G::GenerationBeforeTake], "U7",
+        Model("testing::loom::hands::loom_an_generation_read_after_the_take_keeps_a_void_run");
+    "generation-after-wait", [G::GenerationBeforeWait], "U3",
         Test("testing::mutants::threads::of_a_run_that_comes_after_a_voiding_a_thread_that_waited_uses_one_id");
     "limit-not-voided", [G::LimitVoided], "U3",
         Test("testing::mutants::threads::a_handle_issues_nothing_after_the_shutdown");
@@ -158,10 +158,10 @@ mutants! {
         Test("testing::mutants::threads::a_turn_over_voids_what_threads_and_handles_have_in_hand");
     "stop-voids-once", [G::StopVoidsAgain], "U3",
         Model("testing::loom::shutdown::loom_a_stop_that_voids_hands_before_its_sweeps_only_is_found_out");
-    "limit-before-epoch", [G::EpochThenLimits], "U7",
-        Model("testing::loom::hands::loom_a_limit_that_is_zeroed_before_the_epoch_is_over_is_found_out");
-    "limit-of-a-later-epoch", [G::EpochBeforeLimit], "U7",
-        Model("testing::loom::hands::loom_a_handle_that_reads_the_epoch_after_the_take_keeps_a_void_run");
+    "limit-before-generation", [G::GenerationThenLimits], "U7",
+        Model("testing::loom::hands::loom_a_limit_that_is_zeroed_before_the_generation_is_over_is_found_out");
+    "limit-of-a-later-generation", [G::GenerationBeforeLimit], "U7",
+        Model("testing::loom::hands::loom_a_handle_that_reads_the_generation_after_the_take_keeps_a_void_run");
     "limit-not-looked-at-again", [G::LimitLooksAgain], "U7",
         Model("testing::loom::hands::loom_a_limit_that_is_not_looked_at_again_is_found_out");
     "limit-without-one-order", [G::LimitInOrder], "U7",

@@ -97,7 +97,7 @@ fn of_a_run_that_comes_after_a_voiding_a_thread_that_waited_uses_one_id() {
         (ids[1] == ids[0] + 1).then(|| format!("{} was issued of a run that is void", ids[1]))
     };
     assert_eq!(wrong(&[]), None, "with every guard in place");
-    assert!(wrong(&[Guard::EpochBeforeWait]).is_some(), "without it nothing is wrong");
+    assert!(wrong(&[Guard::GenerationBeforeWait]).is_some(), "without it nothing is wrong");
 }
 
 #[test]
