@@ -16,14 +16,14 @@ use crate::stats::{Stats, Status};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
 use crate::sys::fork_word::{GenerationWord, in_register};
-use crate::tiers::thread_run::{HAND, publish};
+use crate::tiers::thread_run::{THREAD_RUN, publish};
 
-/// The next id of the hand in use, if it is this engine's and not empty.
+/// The next id of the thread run in use, if it is this engine's and not empty.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "this is the whole hit path; a call would cost more than its body")]
 fn hit(generation: &GenerationWord) -> Option<Id> {
     // `try_with` is always inlined, `with` only sometimes. A const thread-local without a destructor is always there.
-    HAND.try_with(|hand| in_register(hand).hit(generation)).unwrap_or(None)
+    THREAD_RUN.try_with(|thread_run| in_register(thread_run).hit(generation)).unwrap_or(None)
 }
 
 /// Writes consecutive ids.
@@ -157,11 +157,11 @@ impl Engine {
         if self.shared.generation.forked() {
             return Err(IdError::FORKED);
         }
-        self.shared.at_station(|hand, station| {
-            // The hand may have been another engine's until now, and this one's put by.
-            match hand.hit(&self.shared.generation) {
+        self.shared.with_thread_state(|thread_run, thread_state| {
+            // The thread run may have been another engine's until now, and this one's put by.
+            match thread_run.hit(&self.shared.generation) {
                 Some(id) => Ok(id),
-                None => self.shared.next_cold(hand, station, wait),
+                None => self.shared.next_cold(thread_run, thread_state, wait),
             }
         })
     }
@@ -210,7 +210,9 @@ impl Engine {
         assert!(u32::try_from(ids.len()).is_ok(), "{} ids at once", ids.len());
         let count = ids.len() as u32;
         if order == Order::Any {
-            let hit = HAND.try_with(|hand| hand.hit_many(count, self.generation.load())).unwrap_or(None);
+            let hit = THREAD_RUN
+                .try_with(|thread_run| thread_run.hit_many(count, self.generation.load()))
+                .unwrap_or(None);
             if let Some(first) = hit {
                 write_ids(ids, first);
                 return Ok(());
@@ -229,15 +231,15 @@ impl Engine {
     fn fill_from_tiers(&self, ids: &mut [Id]) -> Result<bool, IdError> {
         let shared = &self.shared;
         shared.check_open_to_wait()?;
-        Ok(shared.at_station(|hand, station| {
-            let mut scratch = std::mem::take(&mut station.scratch);
-            let whole = shared.gather_whole(ids.len() as u32, &mut scratch, hand, station).is_ok();
+        Ok(shared.with_thread_state(|thread_run, thread_state| {
+            let mut scratch = std::mem::take(&mut thread_state.scratch);
+            let whole = shared.gather_whole(ids.len() as u32, &mut scratch, thread_run, thread_state).is_ok();
             if whole {
                 write_runs(ids, scratch.drain(..));
             } else {
                 shared.returns.give(scratch.drain(..));
             }
-            station.scratch = scratch;
+            thread_state.scratch = scratch;
             whole
         }))
     }
@@ -284,7 +286,7 @@ impl Engine {
     /// Counts what this thread was issued so far. A call that finds its ids in the thread's run counts nothing: what it
     /// returned is counted when the thread has used up its run, at its first call after a second, at its end, and here. A
     /// thread that stops calling and lives on calls this where figures shall be exact without waiting for its end. It costs
-    /// some nanoseconds, and the rest of the run stays in hand, if it is not void.
+    /// some nanoseconds, and the rest of the run stays, if it is not void.
     ///
     /// A [`Handle`] counts by itself: see [`Handle::publish`].
     pub fn publish(&self) {

@@ -1,6 +1,6 @@
 //! A generator owned by one thread.
 //!
-//! A shared engine's hit asks two things: whose run is in hand, and whether any of it is left. A handle's run can be no
+//! A shared engine's hit asks two things: whose run the thread has, and whether any of it is left. A handle's run can be no
 //! other engine's, so one comparison with a word of its own does for both: the *limit*, which is the run's end while
 //! the run is good, and zero once it is void.
 
@@ -11,7 +11,7 @@ use crate::id::error::{IdError, Outcome};
 use crate::sys::fork_word::WithWord;
 use crate::sys::guards::Guard;
 use crate::tiers::limits::{Limit, Limits};
-use crate::tiers::thread_run::{Hand, NOWHERE, Station};
+use crate::tiers::thread_run::{NOWHERE, ThreadRun, ThreadState};
 
 /// A run of its own beside the engine's shared tiers. Move-only; its rest is wasted when it is dropped.
 ///
@@ -26,7 +26,7 @@ use crate::tiers::thread_run::{Hand, NOWHERE, Station};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Handle {
-    /// The next id of the run in hand, where the limit is above it; else what the hand says. Here, and not in the hand behind
+    /// The next id of the run, where the limit is above it; else what the thread run says. Here, and not in the thread run behind
     /// a pointer: in a handle that is a local variable of the thread's loop, it is a register.
     next: u64,
     rest: WithWord<Rest>,
@@ -35,9 +35,9 @@ pub struct Handle {
 /// What a hit has no use for.
 struct Rest {
     /// Behind `next` by what was hit since the last miss.
-    hand: Hand,
+    thread_run: ThreadRun,
     limit: Limit,
-    station: Station,
+    thread_state: ThreadState,
     /// Keeps the engine's threads running, too.
     engine: Engine,
 }
@@ -110,40 +110,40 @@ impl Rest {
             Ok(limit) => limit,
             Err(error) => panic!("failed to map a handle's page: {error}"),
         };
-        let station = if forked { shared.pass_by() } else { shared.join() };
-        WithWord::new(limit.0.clone(), Self { hand: Hand::new(), limit, station, engine })
+        let thread_state = if forked { shared.pass_by() } else { shared.join() };
+        WithWord::new(limit.0.clone(), Self { thread_run: ThreadRun::new(), limit, thread_state, engine })
     }
 
     /// An id for a handle that stands at `next`, and where it stands then.
     #[cold]
     #[inline(never)]
     fn next_cold(&mut self, next: u64) -> (Outcome, u64) {
-        self.hand.catch_up(next);
+        self.thread_run.catch_up(next);
         // Before the run is taken: one that is voided while it is on its way is not used beyond its first id.
         let shared = self.engine.shared();
         let generation = shared.generation.load();
         self.limit.clear();
-        let result = shared.next_cold(&self.hand, &mut self.station, Some(shared.settings.wait));
-        let next = self.hand.next();
+        let result = shared.next_cold(&self.thread_run, &mut self.thread_state, Some(shared.settings.wait));
+        let next = self.thread_run.next();
         let generation =
             if Guard::GenerationBeforeLimit.is_out() { shared.generation.load() } else { generation };
         if result.is_ok() {
-            self.limit.set(self.hand.end(), generation, &shared.generation);
+            self.limit.set(self.thread_run.end(), generation, &shared.generation);
         }
         (result.into(), next)
     }
 
-    /// The figures catch up; the hand, and the handle's place in it, stay as they are.
+    /// The figures catch up; the thread run, and the handle's place in it, stay as they are.
     #[inline(never)]
     fn publish(&mut self, next: u64) {
-        self.hand.catch_up(next);
-        self.hand.publish(&self.station.counters);
+        self.thread_run.catch_up(next);
+        self.thread_run.publish(&self.thread_state.counters);
     }
 
     #[inline(never)]
-    fn settle(&mut self, next: u64) {
-        self.hand.catch_up(next);
-        self.hand.settle(&self.station.counters);
+    fn close_run(&mut self, next: u64) {
+        self.thread_run.catch_up(next);
+        self.thread_run.close_run(&self.thread_state.counters);
     }
 }
 
@@ -151,7 +151,7 @@ impl Drop for Handle {
     #[inline]
     fn drop(&mut self) {
         let next = self.next;
-        self.rest.value().settle(next);
+        self.rest.value().close_run(next);
     }
 }
 

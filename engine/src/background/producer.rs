@@ -164,7 +164,7 @@ impl Producer {
         self.upkeep.watch(&mut gate, &now, steps, &self.jobs);
         gate.coming = self.upkeep.is_asking(&gate);
         for run in self.ledger.returned(shared.returns.take()) {
-            self.reserve.hand.push_run(run);
+            self.reserve.fresh.push_run(run);
         }
         let mut woken = Vec::new();
         if shared.take_starved() || gate.waiting() > 0 {
@@ -195,7 +195,7 @@ impl Producer {
             self.turn_over(fresh, tick, burst || landless);
         } else {
             for extent in fresh {
-                self.reserve.hand.push(extent);
+                self.reserve.fresh.push(extent);
             }
         }
         if !waiting || burst {
@@ -263,16 +263,16 @@ impl Producer {
         let mut unswept = 0..PARTITIONS;
         gate.serve(now, &shared.counters.tickets_in, |minter, most| {
             loop {
-                if let Some(run) = reserve.hand.take(most, stride) {
+                if let Some(run) = reserve.fresh.take(most, stride) {
                     return Some((ledger.to_ticket(run), Tier::Queue));
                 }
                 if let Some(block) = shared.pop_queue() {
-                    reserve.hand.push_run(block.into_run());
+                    reserve.fresh.push_run(block.into_run());
                 } else if let Some(run) = minter.any(now, most) {
                     return Some((run, Tier::Minter));
                 } else if let Some(partition) = unswept.next() {
                     // Blocks may lie where the walks of those who wait do not lead.
-                    ledger.sweep(&shared.ring, partition, |run| reserve.hand.push_run(run));
+                    ledger.sweep(&shared.ring, partition, |run| reserve.fresh.push_run(run));
                 } else {
                     return Some((ledger.to_ticket(reserve.run(tick, most)?), Tier::Reserve));
                 }
@@ -285,7 +285,7 @@ impl Producer {
         self.shared.counters.tickets_out.add(service.out);
         self.ledger.from_tickets.add(service.out);
         for run in service.back {
-            self.reserve.hand.push_run(run);
+            self.reserve.fresh.push_run(run);
         }
         service.woken
     }
@@ -294,11 +294,11 @@ impl Producer {
     /// `keep`: what leaves ring and queue stays in memory.
     fn turn_over(&mut self, fresh: Vec<Extent>, tick: u64, keep: bool) {
         if !Guard::TurnOverVoids.is_out() {
-            self.shared.void_hands();
+            self.shared.void_runs();
         }
         let layout = self.shared.layout;
         let mut all: Vec<Extent> = fresh;
-        all.extend(self.reserve.hand.drain());
+        all.extend(self.reserve.fresh.drain());
         let mut sweep = |run: Run| all.push(run.into_extent());
         while let Some(block) = self.shared.pop_queue() {
             sweep(block.into_run());
@@ -319,7 +319,7 @@ impl Producer {
                 staying.push(new);
             }
         }
-        staying.into_iter().rev().for_each(|extent| self.reserve.hand.push(extent));
+        staying.into_iter().rev().for_each(|extent| self.reserve.fresh.push(extent));
         crash_point!(TurnedOver);
         if keep {
             self.reserve.put_by(leaving);
@@ -338,7 +338,7 @@ impl Producer {
         if wanted.is_empty() {
             return;
         }
-        let at_hand = if burst { self.reserve.held() } else { self.reserve.hand.ids() };
+        let at_hand = if burst { self.reserve.held() } else { self.reserve.fresh.ids() };
         let longest = block_len(at_hand + shared.queue.len() as u64 * CALM_BLOCK)
             .min(shared.settings.tiers.longest_run);
         self.top_up(tick, burst, longest);
@@ -358,7 +358,7 @@ impl Producer {
             }
             if let Some(block) = refilled.left_over {
                 ledger.from_ring.add(u64::from(block.len()));
-                reserve.hand.push_run(block.into_run());
+                reserve.fresh.push_run(block.into_run());
             }
             if refilled.blocks > 0 {
                 shared.count_refill();
@@ -375,7 +375,7 @@ impl Producer {
         for _ in 0..shared.queue.room() {
             let Some(block) = self.reserve.block(tick, burst, longest) else { return };
             if let Err(block) = shared.push_queue(block) {
-                self.reserve.hand.push_run(block.into_run());
+                self.reserve.fresh.push_run(block.into_run());
                 return;
             }
         }
@@ -389,26 +389,26 @@ impl Producer {
                  snapshot"
             );
         });
-        if !Guard::LeapDropsHands.is_out() {
-            self.shared.void_hands();
+        if !Guard::LeapDropsRuns.is_out() {
+            self.shared.void_runs();
         }
         let (reserve, ledger) = (&mut self.reserve, &self.ledger);
         while !Guard::LeapDropsQueue.is_out()
             && let Some(block) = self.shared.pop_queue()
         {
-            reserve.hand.push_run(block.into_run());
+            reserve.fresh.push_run(block.into_run());
         }
         for partition in (0..PARTITIONS).filter(|_| !Guard::LeapDropsRing.is_out()) {
-            ledger.sweep(&self.shared.ring, partition, |run| reserve.hand.push_run(run));
+            ledger.sweep(&self.shared.ring, partition, |run| reserve.fresh.push_run(run));
         }
         if !Guard::LeapDropsReturns.is_out() {
             ledger
                 .returned(self.shared.returns.take())
                 .into_iter()
-                .for_each(|run| reserve.hand.push_run(run));
+                .for_each(|run| reserve.fresh.push_run(run));
         }
         if !Guard::LeapDropsAside.is_out() {
-            gate.minter.take_aside().into_iter().for_each(|extent| reserve.hand.push(extent));
+            gate.minter.take_aside().into_iter().for_each(|extent| reserve.fresh.push(extent));
         }
         reserve.void();
         self.upkeep.abandon(gate, &self.jobs);
@@ -470,7 +470,7 @@ impl Producer {
         }
         // After the sweeps: whoever was quick enough to take a block since the close has one id of it.
         if !Guard::StopVoidsAgain.is_out() {
-            shared.void_hands();
+            shared.void_runs();
         }
         crash_point!(StopSwept);
         self.reserve.seal(pieces, now.tick.unwrap_or(0));

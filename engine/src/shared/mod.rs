@@ -27,7 +27,7 @@ use crate::sys::wake::{Wake, unpark_current};
 use crate::tiers::limits::Limits;
 use crate::tiers::queue::Queue;
 use crate::tiers::ring::Ring;
-use crate::tiers::thread_run::{Hand, Station, at_station};
+use crate::tiers::thread_run::{ThreadRun, ThreadState, with_thread_state};
 
 /// Ids a waiting thread is glad to get beyond the one it asked for: its next run.
 const WELCOME: u32 = 64;
@@ -119,8 +119,8 @@ impl EngineState {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Voids what threads and handles have in hand; each finds out at its next call.
-    pub(crate) fn void_hands(&self) {
+    /// Voids the runs of threads and handles; each finds out at its next call.
+    pub(crate) fn void_runs(&self) {
         if Guard::GenerationThenLimits.is_out() {
             self.limits.void();
         }
@@ -133,7 +133,7 @@ impl EngineState {
     pub(crate) fn close(&self) {
         // Release: pairs with the Acquire in `is_closed`.
         self.closed.store(true, Ordering::Release);
-        self.void_hands();
+        self.void_runs();
         self.producer.wake();
     }
 
@@ -205,35 +205,35 @@ impl EngineState {
         }
     }
 
-    pub(crate) fn join(&self) -> Station {
+    pub(crate) fn join(&self) -> ThreadState {
         let (counters, place) = self.counters.join();
-        Station { counters, cursor: self.ring.cursor(place), scratch: Vec::new() }
+        ThreadState { counters, cursor: self.ring.cursor(place), scratch: Vec::new() }
     }
 
-    /// A station that is counted nowhere.
-    pub(crate) fn pass_by(&self) -> Station {
-        Station { counters: Arc::default(), cursor: self.ring.cursor(0), scratch: Vec::new() }
+    /// A thread state that is counted nowhere.
+    pub(crate) fn pass_by(&self) -> ThreadState {
+        ThreadState { counters: Arc::default(), cursor: self.ring.cursor(0), scratch: Vec::new() }
     }
 
-    pub(crate) fn at_station<T>(&self, work: impl FnOnce(&Hand, &mut Station) -> T) -> T {
-        at_station(self.number, || self.join(), work)
+    pub(crate) fn with_thread_state<T>(&self, work: impl FnOnce(&ThreadRun, &mut ThreadState) -> T) -> T {
+        with_thread_state(self.number, || self.join(), work)
     }
 
-    /// Gets the next run into a hand that is empty or void: from the ring, the queue, or straight from the
+    /// Fills a thread run that is empty or void: from the ring, the queue, or straight from the
     /// minter. False if there is none to be had now.
-    pub(crate) fn restock(&self, hand: &Hand, station: &mut Station) -> bool {
-        hand.settle(&station.counters);
+    pub(crate) fn restock(&self, thread_run: &ThreadRun, thread_state: &mut ThreadState) -> bool {
+        thread_run.close_run(&thread_state.counters);
         // Before the run is taken: a run that is voided while it is on its way is wasted, not kept too long.
         let generation = self.generation.load();
         let tiers = self.settings.tiers;
-        let found = if tiers.ring { self.ring.take(&mut station.cursor) } else { self.ring.skip() };
+        let found = if tiers.ring { self.ring.take(&mut thread_state.cursor) } else { self.ring.skip() };
         if found.asked {
             self.producer.wake();
         }
         let (run, tier) = if let Some(block) = found.block {
             (block.into_run(), Tier::Ring)
         } else if let Some(block) = if tiers.queue { self.queue.pop() } else { None } {
-            station.counters.queue.add(u64::from(block.len()));
+            thread_state.counters.queue.add(u64::from(block.len()));
             (block.into_run(), Tier::Queue)
         } else if let Some(run) = self.cut_direct() {
             (run, Tier::Minter)
@@ -242,8 +242,8 @@ impl EngineState {
         };
         let generation =
             if Guard::GenerationBeforeTake.is_out() { self.generation.load() } else { generation };
-        station.counters.taken.add(u64::from(run.len()));
-        hand.fill(generation, &run, tier);
+        thread_state.counters.taken.add(u64::from(run.len()));
+        thread_run.fill(generation, &run, tier);
         true
     }
 
@@ -260,18 +260,24 @@ impl EngineState {
         gate.cut(Order::Any, 0, &now, share as u32)
     }
 
-    /// Gathers up to `count` ids of any age into `out`, through the thread's hand.
-    fn gather(&self, count: u32, out: &mut Vec<Run>, hand: &Hand, station: &mut Station) -> Sources {
+    /// Gathers up to `count` ids of any age into `out`, through the thread's run.
+    fn gather(
+        &self,
+        count: u32,
+        out: &mut Vec<Run>,
+        thread_run: &ThreadRun,
+        thread_state: &mut ThreadState,
+    ) -> Sources {
         let (mut sources, mut got, before) = (Sources::default(), 0, out.len());
         while got < count {
-            let mut left = hand.left(self.generation.load());
+            let mut left = thread_run.left(self.generation.load());
             if left == 0 {
-                if !self.restock(hand, station) {
+                if !self.restock(thread_run, thread_state) {
                     break;
                 }
-                left = hand.held();
+                left = thread_run.held();
             }
-            let run = hand.pull(left.min(count - got), &mut sources);
+            let run = thread_run.pull(left.min(count - got), &mut sources);
             got += run.len();
             push_run(out, before, run, self.layout.sequences());
         }
@@ -280,22 +286,24 @@ impl EngineState {
 
     /// Gathers `count` ids of any age; if there are fewer, what was gathered is counted as returned, and is an error.
     fn gather_any(&self, count: u32, out: &mut Vec<Run>) -> Result<(), Sources> {
-        self.at_station(|hand, station| self.gather_whole(count, out, hand, station))
+        self.with_thread_state(|thread_run, thread_state| {
+            self.gather_whole(count, out, thread_run, thread_state)
+        })
     }
 
     pub(crate) fn gather_whole(
         &self,
         count: u32,
         out: &mut Vec<Run>,
-        hand: &Hand,
-        station: &mut Station,
+        thread_run: &ThreadRun,
+        thread_state: &mut ThreadState,
     ) -> Result<(), Sources> {
-        let sources = self.gather(count, out, hand, station);
+        let sources = self.gather(count, out, thread_run, thread_state);
         if sources.total() < u64::from(count) {
-            station.counters.returned.add(sources.total());
+            thread_state.counters.returned.add(sources.total());
             return Err(sources);
         }
-        station.counters.issue_all(&sources);
+        thread_state.counters.issue_all(&sources);
         Ok(())
     }
 
@@ -341,8 +349,8 @@ impl EngineState {
 
     fn count_direct<'a>(&self, runs: impl Iterator<Item = &'a Run>, returned: bool) {
         let ids = runs.map(|run| u64::from(run.len())).sum();
-        self.at_station(|_, station| {
-            let counters = &station.counters;
+        self.with_thread_state(|_, thread_state| {
+            let counters = &thread_state.counters;
             counters.taken.add(ids);
             if returned { counters.returned.add(ids) } else { counters.issue(Tier::Minter, ids) }
         });
@@ -413,19 +421,19 @@ impl EngineState {
     #[inline(never)]
     pub(crate) fn next_cold(
         &self,
-        hand: &Hand,
-        station: &mut Station,
+        thread_run: &ThreadRun,
+        thread_state: &mut ThreadState,
         wait: Option<Duration>,
     ) -> Result<Id, IdError> {
         if let Err(error) = self.check_open() {
-            hand.settle(&station.counters);
+            thread_run.close_run(&thread_state.counters);
             self.count_refusal(wait, error);
             return Err(error);
         }
         // Before the wait: a run that comes after a shutdown, or a turn-over, is good for this one id.
         let generation = self.generation.load();
-        if self.restock(hand, station) {
-            return Ok(hand.take_one());
+        if self.restock(thread_run, thread_state) {
+            return Ok(thread_run.take_one());
         }
         let ticket = {
             let mut gate = lock(&self.gate);
@@ -444,11 +452,11 @@ impl EngineState {
         self.give_back(runs);
         let Some(run) = last else { unreachable!("a ticket is done only with at least what was asked for") };
         self.counters.tickets_out.add(u64::from(run.len()));
-        station.counters.taken.add(u64::from(run.len()));
+        thread_state.counters.taken.add(u64::from(run.len()));
         let generation =
             if Guard::GenerationBeforeWait.is_out() { self.generation.load() } else { generation };
-        hand.fill(generation, &run, ticket.sources().last());
-        Ok(hand.take_one())
+        thread_run.fill(generation, &run, ticket.sources().last());
+        Ok(thread_run.take_one())
     }
 
     /// Counts the refusal of a call that may wait.

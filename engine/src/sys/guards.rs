@@ -172,7 +172,7 @@ guards! {
     AgeOfSpill,
 
     /// A leap of the clock voids what threads and handles hold.
-    LeapDropsHands,
+    LeapDropsRuns,
     /// It drops the queue.
     LeapDropsQueue,
     /// It drops the ring.

@@ -1,7 +1,7 @@
 //! The words that bound the runs of an engine's handles, so that a run can be voided from outside.
 //!
 //! # Invariants
-//! - I1 a limit is the end of the run in its handle's hand, or zero: only the handle's thread sets it to the former,
+//! - I1 a limit is the end of its handle's run, or zero: only the handle's thread sets it to the former,
 //!   anybody to the latter;
 //! - I2 a limit that was set for a run of a generation that is over is zero soon after: whoever ends a generation stores the new
 //!   generation and then zero here; the handle stores the limit and then looks at the generation again. In the one order of these
@@ -22,7 +22,7 @@ impl Limit {
         self.0.word().load(Ordering::Relaxed)
     }
 
-    /// No run is in hand.
+    /// There is no run.
     pub(crate) fn clear(&self) {
         self.0.word().store(0, Ordering::Relaxed);
     }
@@ -42,7 +42,7 @@ impl Limit {
 pub(crate) struct Limits(Mutex<Vec<ForkWord>>);
 
 impl Limits {
-    /// A limit that nobody voids: a forked child's, in which no run is ever in hand.
+    /// A limit that nobody voids: a forked child's, in which there is never a run.
     pub(crate) fn alone() -> std::io::Result<Limit> {
         ForkWord::new().map(Limit)
     }

@@ -1,16 +1,16 @@
-//! The run in a thread's hand: the innermost tier, and with [`GenerationWord::step`] the only code on the path of a hit.
+//! A thread's run: the innermost tier, and with [`GenerationWord::step`] the only code on the path of a hit.
 //!
 //! # Invariants
-//! - I1 only its own thread touches a hand;
+//! - I1 only its own thread touches a thread run;
 //! - I2 from `next()` up to `end()` all is owned by this thread; a hit moves `place` before it returns the id. In a
-//!   handle's hand that is so once it has caught up: between misses the handle itself knows where it stands;
-//! - I3 a hand whose generation is not its engine's is void: its rest is counted as waste, never used;
+//!   handle's thread run that is so once it has caught up: between misses the handle itself knows where it stands;
+//! - I3 a thread run whose generation is not its engine's is void: its rest is counted as waste, never used;
 //! - I4 `place` is `generation + LONGEST - left`, so that `place - generation` is below [`LONGEST`] exactly if the generation is the
 //!   engine's and an id is left. Generations are multiples of [`GENERATION_STEP`], far above any run's length, so that a wrong one
 //!   lands above it. One comparison and one branch instead of two, and what it compares, with `base` added, is the id.
 //!   With two branches (`generation == ..`, `next != end`) a loop over `next_id` does 1,789 M ids/s or 450, as the caller's
 //!   code happens to fall;
-//! - I5 a hit counts nothing. What was hit is counted from where the hand stands: when it is settled or published, and
+//! - I5 a hit counts nothing. What was hit is counted from where the thread run stands: when it is closed or published, and
 //!   each id once, since `len` is what was not counted yet.
 
 use std::cell::{Cell, RefCell};
@@ -26,19 +26,19 @@ use crate::stats::counters::{Sources, ThreadCounters, Tier};
 use crate::sys::fork_word::{GENERATION_STEP, GenerationWord};
 use crate::tiers::ring::Cursor;
 
-/// The longest run a hand takes. Four times the longest that a tier hands out.
+/// The longest run that a thread takes. Four times the longest that a tier hands out.
 pub(crate) const LONGEST: u32 = 4 * LONGEST_BLOCK;
 
 const _: () = assert!((LONGEST as u64) < GENERATION_STEP - 1, "I4");
 
-/// The place of an empty hand: one that is used up, of a generation that is no engine's (I4). Its next id, too, which is above
+/// The place of an empty thread run: one that is used up, of a generation that is no engine's (I4). Its next id, too, which is above
 /// any limit.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
-/// The run in hand.
+/// What is left of the run that a thread took last.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(crate) struct Hand {
+pub(crate) struct ThreadRun {
     /// I4.
     place: Cell<u64>,
     /// What makes an id of the distance from the generation to `place`.
@@ -49,7 +49,7 @@ pub(crate) struct Hand {
     tier: Cell<Tier>,
 }
 
-impl Hand {
+impl ThreadRun {
     pub(crate) const fn new() -> Self {
         Self {
             place: Cell::new(NOWHERE),
@@ -60,7 +60,7 @@ impl Hand {
         }
     }
 
-    /// The next id, if the hand is of this generation and not empty.
+    /// The next id, if the thread run is of this generation and not empty.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -71,7 +71,7 @@ impl Hand {
         self.hit_at(distance, next)
     }
 
-    /// The id at so far from a generation, where the hand stands; it stands at `next` then.
+    /// The id at so far from a generation, where the thread run stands; it stands at `next` then.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "half of the hit path")]
     fn hit_at(&self, distance: u64, next: u64) -> Option<Id> {
@@ -87,8 +87,8 @@ impl Hand {
         }
     }
 
-    /// The first of the next `count` ids, if the hand is of this generation and has as many. They are counted when the run
-    /// is settled, as single ones are.
+    /// The first of the next `count` ids, if the thread run is of this generation and has as many. They are counted when the run
+    /// is closed, as single ones are.
     #[inline]
     pub(crate) fn hit_many(&self, count: u32, generation: u64) -> Option<u64> {
         let left = self.left_of(generation)?;
@@ -100,7 +100,7 @@ impl Hand {
         }
     }
 
-    /// How many ids are left, if the hand is of this generation.
+    /// How many ids are left, if the thread run is of this generation.
     #[inline]
     fn left_of(&self, generation: u64) -> Option<u64> {
         let distance = self.place.get().wrapping_sub(generation);
@@ -109,12 +109,12 @@ impl Hand {
         u64::from(LONGEST).checked_sub(distance)
     }
 
-    /// The next id of the run in hand, or its end.
+    /// The next id of the run, or its end.
     pub(crate) fn next(&self) -> u64 {
         self.end() - self.left_of_own()
     }
 
-    /// The first id that is not of the run in hand any more.
+    /// The first id that is not of the run any more.
     #[inline]
     pub(crate) fn end(&self) -> u64 {
         self.base.get().wrapping_add(u64::from(LONGEST))
@@ -143,7 +143,7 @@ impl Hand {
     }
 
     fn advance(&self, count: u64) {
-        assert!(count <= self.left_of_own(), "more than the hand holds");
+        assert!(count <= self.left_of_own(), "more than the thread_run holds");
         self.place.set(self.place.get() + count);
     }
 
@@ -164,14 +164,14 @@ impl Hand {
         Run::new(first, count)
     }
 
-    /// Counts what was hit so far (I5). The rest stays in hand.
+    /// Counts what was hit so far (I5). The rest stays.
     pub(crate) fn publish(&self, counters: &ThreadCounters) {
         let left = self.left_of_own();
         counters.issue(self.tier.get(), self.len.replace(left) - left);
     }
 
-    /// Counts what became of the run in hand, its rest as waste, and empties it.
-    pub(crate) fn settle(&self, counters: &ThreadCounters) {
+    /// Counts what became of the run, its rest as waste, and empties it.
+    pub(crate) fn close_run(&self, counters: &ThreadCounters) {
         self.publish(counters);
         counters.wasted.add(self.len.get());
         Self::new().swap(self);
@@ -179,10 +179,10 @@ impl Hand {
 
     /// Counts what was hit so far, and if the run is not of this generation its rest as waste.
     pub(crate) fn catch_up_figures(&self, generation: u64, counters: &ThreadCounters) {
-        if self.generation.get() == generation { self.publish(counters) } else { self.settle(counters) }
+        if self.generation.get() == generation { self.publish(counters) } else { self.close_run(counters) }
     }
 
-    /// Puts a run of a tier into an empty, settled hand.
+    /// Puts a run of a tier into an empty, closed thread run.
     pub(crate) fn fill(&self, generation: u64, run: &Run, tier: Tier) {
         debug_assert!(self.held() == 0 && self.len.get() == 0);
         // Zero is what a forked child reads.
@@ -196,7 +196,7 @@ impl Hand {
         self.tier.set(tier);
     }
 
-    /// The distance from the engine's generation, or, for a negative control, from the hand's own.
+    /// The distance from the engine's generation, or, for a negative control, from the thread run's own.
     #[cfg(test)]
     fn distance_as_compared(&self, distance: u64) -> u64 {
         if crate::sys::guards::Guard::GenerationCompared.is_out() {
@@ -215,9 +215,9 @@ impl Hand {
     }
 }
 
-/// What a thread has at one engine besides its hand.
+/// What a thread has at one engine besides its thread run.
 #[derive(Debug)]
-pub(crate) struct Station {
+pub(crate) struct ThreadState {
     pub(crate) counters: Arc<CachePadded<ThreadCounters>>,
     pub(crate) cursor: Cursor,
     /// For calls that gather runs and hand out something else; empty between calls.
@@ -225,26 +225,26 @@ pub(crate) struct Station {
 }
 
 /// An engine that this thread has called.
-struct Visit {
+struct KnownEngine {
     engine: u64,
-    station: Station,
-    /// Its hand while another engine's is in use.
-    parked: Hand,
+    thread_state: ThreadState,
+    /// Its thread run while another engine's is in use.
+    stashed: ThreadRun,
 }
 
-impl Drop for Visit {
+impl Drop for KnownEngine {
     fn drop(&mut self) {
-        self.parked.settle(&self.station.counters);
+        self.stashed.close_run(&self.thread_state.counters);
     }
 }
 
-/// The engines this thread has called; the first one's hand is [`HAND`].
+/// The engines this thread has called; the first one's thread run is [`THREAD_RUN`].
 #[derive(Default)]
-struct Visits(Vec<Visit>);
+struct KnownEngines(Vec<KnownEngine>);
 
-impl Drop for Visits {
+impl Drop for KnownEngines {
     fn drop(&mut self) {
-        self.park();
+        self.stash();
     }
 }
 
@@ -254,74 +254,74 @@ const REMEMBERED: usize = 16;
 thread_local! {
     /// The run of the engine used last by this thread. Const and without a destructor, so that a hit is a plain
     /// load.
-    pub(crate) static HAND: Hand = const { Hand::new() };
-    static VISITS: RefCell<Visits> = const { RefCell::new(Visits(Vec::new())) };
+    pub(crate) static THREAD_RUN: ThreadRun = const { ThreadRun::new() };
+    static KNOWN_ENGINES: RefCell<KnownEngines> = const { RefCell::new(KnownEngines(Vec::new())) };
 }
 
-impl Visits {
-    /// Takes the hand in use back to the engine it belongs to.
-    fn park(&mut self) {
-        if let Some(visit) = self.0.first() {
-            HAND.with(|hand| hand.swap(&visit.parked));
+impl KnownEngines {
+    /// Takes the thread run in use back to the engine it belongs to.
+    fn stash(&mut self) {
+        if let Some(known) = self.0.first() {
+            THREAD_RUN.with(|thread_run| thread_run.swap(&known.stashed));
         }
     }
 
     /// What this thread has at an engine that it has called.
-    fn find(&self, engine: u64) -> Option<&Visit> {
-        self.0.iter().find(|visit| visit.engine == engine)
+    fn find(&self, engine: u64) -> Option<&KnownEngine> {
+        self.0.iter().find(|known| known.engine == engine)
     }
 
-    /// Makes `engine` the first, its hand the one in use.
-    fn enter(&mut self, engine: u64, join: impl FnOnce() -> Station) -> &mut Station {
-        if self.0.first().is_none_or(|visit| visit.engine != engine) {
-            self.park();
-            let visit = match self.0.iter().position(|visit| visit.engine == engine) {
+    /// Makes `engine` the first, its thread run the one in use.
+    fn enter(&mut self, engine: u64, join: impl FnOnce() -> ThreadState) -> &mut ThreadState {
+        if self.0.first().is_none_or(|known| known.engine != engine) {
+            self.stash();
+            let known = match self.0.iter().position(|known| known.engine == engine) {
                 Some(at) => self.0.remove(at),
-                None => Visit { engine, station: join(), parked: Hand::new() },
+                None => KnownEngine { engine, thread_state: join(), stashed: ThreadRun::new() },
             };
             self.0.truncate(REMEMBERED - 1);
-            self.0.insert(0, visit);
-            // Parking swaps the hand in use with the parked one; doing it again brings ours in.
-            self.park();
+            self.0.insert(0, known);
+            // Stashing swaps the thread run in use with the stashed one; doing it again brings ours in.
+            self.stash();
         }
-        &mut self.0[0].station
+        &mut self.0[0].thread_state
     }
 }
 
-/// Calls `work` with this thread's hand and station at `engine`. In a thread that is ending (its thread-locals
-/// are gone) a passing hand serves, and its rest is wasted.
-pub(crate) fn at_station<T>(
+/// Calls `work` with this thread's run and state at `engine`. In a thread that is ending (its thread-locals
+/// are gone) a passing thread run serves, and its rest is wasted.
+pub(crate) fn with_thread_state<T>(
     engine: u64,
-    mut join: impl FnMut() -> Station,
-    work: impl FnOnce(&Hand, &mut Station) -> T,
+    mut join: impl FnMut() -> ThreadState,
+    work: impl FnOnce(&ThreadRun, &mut ThreadState) -> T,
 ) -> T {
     let mut work = Some(work);
-    let result = VISITS.try_with(|visits| {
-        let mut visits = visits.try_borrow_mut().ok()?;
-        let station = visits.enter(engine, &mut join);
-        work.take().map(|work| HAND.with(|hand| work(hand, station)))
+    let result = KNOWN_ENGINES.try_with(|engines| {
+        let mut engines = engines.try_borrow_mut().ok()?;
+        let thread_state = engines.enter(engine, &mut join);
+        work.take().map(|work| THREAD_RUN.with(|thread_run| work(thread_run, thread_state)))
     });
     if let Ok(Some(value)) = result {
         return value;
     }
-    let (hand, mut station) = (Hand::new(), join());
+    let (thread_run, mut thread_state) = (ThreadRun::new(), join());
     let Some(work) = work.take() else { unreachable!("work is taken only where its value is returned") };
-    let value = work(&hand, &mut station);
-    hand.settle(&station.counters);
+    let value = work(&thread_run, &mut thread_state);
+    thread_run.close_run(&thread_state.counters);
     value
 }
 
-/// Counts what this thread was issued by `engine`, and if what it has in hand is void, that too: `generation` is the engine's.
+/// Counts what this thread was issued by `engine`, and if its run is void, that too: `generation` is the engine's.
 /// A thread that never called it has nothing to count.
 pub(crate) fn publish(engine: u64, generation: u64) {
     // In a thread that is ending all was counted.
-    let _ = VISITS.try_with(|visits| {
-        let Ok(visits) = visits.try_borrow() else { return };
-        let Some(Visit { station, parked, .. }) = visits.find(engine) else { return };
-        let is_in_use = visits.0.first().is_some_and(|visit| visit.engine == engine);
-        HAND.with(|hand| {
-            let hand = if is_in_use { hand } else { parked };
-            hand.catch_up_figures(generation, &station.counters);
+    let _ = KNOWN_ENGINES.try_with(|engines| {
+        let Ok(engines) = engines.try_borrow() else { return };
+        let Some(KnownEngine { thread_state, stashed, .. }) = engines.find(engine) else { return };
+        let is_in_use = engines.0.first().is_some_and(|known| known.engine == engine);
+        THREAD_RUN.with(|thread_run| {
+            let thread_run = if is_in_use { thread_run } else { stashed };
+            thread_run.catch_up_figures(generation, &thread_state.counters);
         });
     });
 }
@@ -334,9 +334,9 @@ mod tests {
     const A: u64 = 11 * GENERATION_STEP;
     const B: u64 = 22 * GENERATION_STEP;
 
-    fn hit(hand: &Hand, generation: u64) -> Option<Id> {
-        let place = hand.place.get();
-        hand.hit_at(place.wrapping_sub(generation), place.wrapping_add(1))
+    fn hit(thread_run: &ThreadRun, generation: u64) -> Option<Id> {
+        let place = thread_run.place.get();
+        thread_run.hit_at(place.wrapping_sub(generation), place.wrapping_add(1))
     }
 
     /// A naive model: a generation, and a range.
@@ -353,35 +353,38 @@ mod tests {
         for first in [0, 1, 5_000, (1 << 63) - u64::from(LONGEST)] {
             for len in [1, 2, 1_024, LONGEST] {
                 for ours in generations {
-                    let (hand, counters) = (Hand::new(), ThreadCounters::default());
+                    let (thread_run, counters) = (ThreadRun::new(), ThreadCounters::default());
                     assert!(
-                        generations.iter().chain([&0]).all(|generation| hit(&hand, *generation).is_none()),
+                        generations
+                            .iter()
+                            .chain([&0])
+                            .all(|generation| hit(&thread_run, *generation).is_none()),
                         "empty"
                     );
-                    assert_eq!((hand.next(), hand.end()), (NOWHERE, NOWHERE), "above any limit");
-                    hand.fill(ours, &Run::new(first, len), Tier::Ring);
+                    assert_eq!((thread_run.next(), thread_run.end()), (NOWHERE, NOWHERE), "above any limit");
+                    thread_run.fill(ours, &Run::new(first, len), Tier::Ring);
                     for offset in 1..u64::from(len) {
-                        assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + offset - 1));
+                        assert_eq!(hit(&thread_run, ours).map(Id::raw), Some(first + offset - 1));
                     }
                     // 0 is what a forked child reads.
                     let wrong = generations.iter().chain([&0]).filter(|generation| **generation != ours);
+                    assert!(wrong.clone().all(|generation| hit(&thread_run, *generation).is_none()
+                        && thread_run.left(*generation) == 0));
+                    assert_eq!(hit(&thread_run, ours).map(Id::raw), Some(first + u64::from(len) - 1));
                     assert!(
-                        wrong.clone().all(
-                            |generation| hit(&hand, *generation).is_none() && hand.left(*generation) == 0
-                        )
-                    );
-                    assert_eq!(hit(&hand, ours).map(Id::raw), Some(first + u64::from(len) - 1));
-                    assert!(
-                        wrong.chain([&ours]).all(|generation| hit(&hand, *generation).is_none()),
+                        wrong.chain([&ours]).all(|generation| hit(&thread_run, *generation).is_none()),
                         "used up"
                     );
-                    hand.settle(&counters);
+                    thread_run.close_run(&counters);
                     assert_eq!((counters.issued(), counters.wasted.value()), (u64::from(len), 0));
                     assert!(
-                        generations.iter().chain([&0]).all(|generation| hit(&hand, *generation).is_none()),
-                        "settled"
+                        generations
+                            .iter()
+                            .chain([&0])
+                            .all(|generation| hit(&thread_run, *generation).is_none()),
+                        "closed"
                     );
-                    assert_eq!((hand.next(), hand.end()), (NOWHERE, NOWHERE));
+                    assert_eq!((thread_run.next(), thread_run.end()), (NOWHERE, NOWHERE));
                 }
             }
         }
@@ -392,17 +395,17 @@ mod tests {
         for len in [1, 2, 1_024, LONGEST] {
             for used in [0, 1, len / 2, len - 1, len] {
                 for count in [1, 2, len - used, len - used + 1, LONGEST, LONGEST + 1, u32::MAX] {
-                    let hand = Hand::new();
-                    assert_eq!(hand.hit_many(count, A), None, "empty");
-                    hand.fill(A, &Run::new(5_000, len), Tier::Ring);
-                    assert_eq!(hand.hit_many(used, A), Some(5_000));
+                    let thread_run = ThreadRun::new();
+                    assert_eq!(thread_run.hit_many(count, A), None, "empty");
+                    thread_run.fill(A, &Run::new(5_000, len), Tier::Ring);
+                    assert_eq!(thread_run.hit_many(used, A), Some(5_000));
                     for wrong in [B, A - GENERATION_STEP, A + GENERATION_STEP, 0] {
-                        assert_eq!(hand.hit_many(count, wrong), None, "{count} of {wrong}");
+                        assert_eq!(thread_run.hit_many(count, wrong), None, "{count} of {wrong}");
                     }
                     let left = len - used;
                     let first = (count <= left).then_some(5_000 + u64::from(used));
-                    assert_eq!(hand.hit_many(count, A), first, "{count} of {left}");
-                    assert_eq!(hand.held(), if first.is_some() { left - count } else { left });
+                    assert_eq!(thread_run.hit_many(count, A), first, "{count} of {left}");
+                    assert_eq!(thread_run.held(), if first.is_some() { left - count } else { left });
                 }
             }
         }
@@ -411,43 +414,43 @@ mod tests {
     /// Whatever comes first, and however often it is asked.
     #[test]
     fn what_was_hit_is_counted_once_by_whoever_asks() {
-        let (hand, counters) = (Hand::new(), ThreadCounters::default());
+        let (thread_run, counters) = (ThreadRun::new(), ThreadCounters::default());
         let counted = || (counters.issued(), counters.wasted.value());
-        hand.publish(&counters);
-        hand.catch_up_figures(A, &counters);
-        assert_eq!(counted(), (0, 0), "an empty hand");
-        hand.fill(A, &Run::new(100, 10), Tier::Queue);
-        assert!(hit(&hand, A).is_some() && hit(&hand, A).is_some());
+        thread_run.publish(&counters);
+        thread_run.catch_up_figures(A, &counters);
+        assert_eq!(counted(), (0, 0), "an empty thread_run");
+        thread_run.fill(A, &Run::new(100, 10), Tier::Queue);
+        assert!(hit(&thread_run, A).is_some() && hit(&thread_run, A).is_some());
         for _ in 0..2 {
-            hand.publish(&counters);
-            assert_eq!((counted(), hand.held()), ((2, 0), 8), "the rest stays in hand");
+            thread_run.publish(&counters);
+            assert_eq!((counted(), thread_run.held()), ((2, 0), 8), "the rest stays in thread_run");
         }
-        assert_eq!(hand.hit_many(3, A), Some(102));
+        assert_eq!(thread_run.hit_many(3, A), Some(102));
         let mut sources = Sources::default();
-        assert_eq!(hand.pull(1, &mut sources).raw(), 105, "its caller counts it");
-        hand.catch_up_figures(A, &counters);
+        assert_eq!(thread_run.pull(1, &mut sources).raw(), 105, "its caller counts it");
+        thread_run.catch_up_figures(A, &counters);
         assert_eq!((counted(), sources.total(), sources.last()), ((5, 0), 1, Tier::Queue));
-        assert!(hit(&hand, A).is_some());
-        hand.catch_up_figures(B, &counters);
-        assert_eq!((counted(), hand.held()), ((6, 3), 0), "the rest of a void run is waste");
-        hand.settle(&counters);
+        assert!(hit(&thread_run, A).is_some());
+        thread_run.catch_up_figures(B, &counters);
+        assert_eq!((counted(), thread_run.held()), ((6, 3), 0), "the rest of a void run is waste");
+        thread_run.close_run(&counters);
         assert_eq!(counted(), (6, 3));
     }
 
-    /// The hand of the engine in use, and one that is put by meanwhile; other threads' are left alone.
+    /// The thread run of the engine in use, and one that is put by meanwhile; other threads' are left alone.
     #[test]
     fn a_thread_publishes_what_it_has_at_each_engine() {
         let counters: [Arc<CachePadded<ThreadCounters>>; 2] = Default::default();
         let at = |engine: usize| {
             let counters = counters[engine].clone();
-            let join = || Station {
+            let join = || ThreadState {
                 counters: counters.clone(),
                 cursor: Ring::new(4).cursor(0),
                 scratch: Vec::new(),
             };
-            at_station(100 + engine as u64, join, |hand, _| {
-                hand.fill(A, &Run::new(64, 10), Tier::Ring);
-                assert!(hit(hand, A).is_some());
+            with_thread_state(100 + engine as u64, join, |thread_run, _| {
+                thread_run.fill(A, &Run::new(64, 10), Tier::Ring);
+                assert!(hit(thread_run, A).is_some());
             });
         };
         at(0);
@@ -464,32 +467,32 @@ mod tests {
 
     #[test]
     fn a_hand_catches_up_within_its_run_and_never_goes_back() {
-        let hand = Hand::new();
+        let thread_run = ThreadRun::new();
         for next in [0, 1, u64::from(LONGEST), u64::MAX] {
-            hand.catch_up(next);
-            assert_eq!(hand.held(), 0, "an empty hand stays empty");
+            thread_run.catch_up(next);
+            assert_eq!(thread_run.held(), 0, "an empty thread_run stays empty");
         }
-        hand.fill(A, &Run::new(100, 10), Tier::Ring);
+        thread_run.fill(A, &Run::new(100, 10), Tier::Ring);
         for (next, then) in [(100, 100), (99, 100), (0, 100), (103, 103), (102, 103), (111, 103), (110, 110)]
         {
-            hand.catch_up(next);
-            assert_eq!((hand.next(), u64::from(hand.held())), (then, 110 - then), "told {next}");
+            thread_run.catch_up(next);
+            assert_eq!((thread_run.next(), u64::from(thread_run.held())), (then, 110 - then), "told {next}");
         }
     }
 
-    fn station() -> Station {
-        Station { counters: Arc::default(), cursor: Ring::new(4).cursor(0), scratch: Vec::new() }
+    fn thread_state() -> ThreadState {
+        ThreadState { counters: Arc::default(), cursor: Ring::new(4).cursor(0), scratch: Vec::new() }
     }
 
     #[test]
     fn a_thread_that_goes_between_two_engines_keeps_both_runs() {
         let mut taken = Vec::new();
         let mut call = |engine: u64, generation: u64, run: Option<Run>| {
-            at_station(engine, station, |hand, _| {
+            with_thread_state(engine, thread_state, |thread_run, _| {
                 if let Some(run) = run {
-                    hand.fill(generation, &run, Tier::Ring);
+                    thread_run.fill(generation, &run, Tier::Ring);
                 }
-                taken.extend(hit(hand, generation).map(Id::raw));
+                taken.extend(hit(thread_run, generation).map(Id::raw));
             });
         };
         call(1, A, Some(Run::new(100, 4)));
@@ -506,12 +509,15 @@ mod tests {
         let counters: Arc<CachePadded<ThreadCounters>> = Arc::default();
         let theirs = counters.clone();
         std::thread::spawn(move || {
-            let join =
-                || Station { counters: theirs.clone(), cursor: Ring::new(4).cursor(0), scratch: Vec::new() };
-            at_station(7, join, |hand, _| {
-                hand.fill(A, &Run::new(64, 10), Tier::Ring);
-                assert_eq!(hit(hand, A).map(Id::raw), Some(64));
-                assert_eq!(hit(hand, B), None, "another generation is a miss");
+            let join = || ThreadState {
+                counters: theirs.clone(),
+                cursor: Ring::new(4).cursor(0),
+                scratch: Vec::new(),
+            };
+            with_thread_state(7, join, |thread_run, _| {
+                thread_run.fill(A, &Run::new(64, 10), Tier::Ring);
+                assert_eq!(hit(thread_run, A).map(Id::raw), Some(64));
+                assert_eq!(hit(thread_run, B), None, "another generation is a miss");
             });
         })
         .join()

@@ -21,7 +21,7 @@ use crate::settings::Settings;
 use crate::shared::EngineState;
 use crate::tiers::reserve::open::{self, Stock};
 use crate::tiers::ring::PARTITIONS;
-use crate::tiers::thread_run::{Hand, Station};
+use crate::tiers::thread_run::{ThreadRun, ThreadState};
 
 pub(crate) const MS: u64 = 1_000_000;
 
@@ -144,34 +144,34 @@ impl Bench {
 
 /// A caller without a thread-local, which all threads of a model would have in common.
 pub(crate) struct Caller {
-    station: Station,
-    hand: Hand,
+    thread_state: ThreadState,
+    thread_run: ThreadRun,
     ids: Vec<u64>,
 }
 
 impl Caller {
     /// Takes `calls` ids as it can get them, without waiting.
     pub(crate) fn call(shared: &EngineState, calls: usize) -> Self {
-        let (mut station, hand) = (shared.join(), Hand::new());
+        let (mut thread_state, thread_run) = (shared.join(), ThreadRun::new());
         let mut ids = Vec::new();
         for _ in 0..calls {
-            let hit = hand.hit(&shared.generation);
-            let id = hit.or_else(|| shared.next_cold(&hand, &mut station, None).ok());
+            let hit = thread_run.hit(&shared.generation);
+            let id = hit.or_else(|| shared.next_cold(&thread_run, &mut thread_state, None).ok());
             ids.extend(id.map(crate::Id::raw));
         }
-        Self { station, hand, ids }
+        Self { thread_state, thread_run, ids }
     }
 
-    /// Takes another one if it has it in hand; says which.
+    /// Takes another one out of its run, if one is left; says which.
     pub(crate) fn hit(&mut self, shared: &EngineState) -> Option<u64> {
-        let id = self.hand.hit(&shared.generation).map(crate::Id::raw);
+        let id = self.thread_run.hit(&shared.generation).map(crate::Id::raw);
         self.ids.extend(id);
         id
     }
 
     /// Ends, and says which ids it got.
     pub(crate) fn end(self) -> Vec<u64> {
-        self.hand.settle(&self.station.counters);
+        self.thread_run.close_run(&self.thread_state.counters);
         self.ids
     }
 }

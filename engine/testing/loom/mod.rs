@@ -9,10 +9,10 @@
 //! for it: its operations are one step each here.
 
 mod bench;
-mod hands;
 mod refills;
 mod shutdown;
 mod slots;
+mod thread_runs;
 mod tickets;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -7,7 +7,7 @@ use crate::sys::guards::Guard;
 use crate::tiers::ring::PARTITIONS;
 
 /// Callers take what they get, so many times each, of ring, queue and minter: `blocks` lie in ring and queue. Meanwhile the
-/// producer turns, if it is told to, and stops. The callers stay, and get nothing of what they have in hand after that.
+/// producer turns, if it is told to, and stops. The callers stay, and get nothing of their runs after that.
 fn callers_and_a_stop<const N: usize>(blocks: u64, calls: [usize; N], turns_over: bool) -> Option<String> {
     let mut bench = Bench::new();
     // A tick is a block; the begun one is cut by callers, or by the seal.
@@ -55,7 +55,7 @@ fn loom_an_unsealed_minter_is_found_out() {
 }
 
 #[test]
-fn loom_a_stop_that_voids_hands_before_its_sweeps_only_is_found_out() {
+fn loom_a_stop_that_voids_runs_before_its_sweeps_only_is_found_out() {
     finds(Guard::StopVoidsAgain, Some(3), || callers_and_a_stop(2, [3], false));
 }
 

@@ -1,4 +1,4 @@
-//! The ring's slots: every block ends in exactly one hand (U5).
+//! The ring's slots: every block ends with exactly one taker (U5).
 
 use loom::sync::Arc;
 
@@ -31,7 +31,7 @@ fn takers_refiller_and_sweeper() -> Option<String> {
     }
     (0..PARTITIONS).for_each(|partition| ring.sweep(partition, |block| seen.push(block.into_run().raw())));
     seen.sort_unstable();
-    (seen != [2, 4]).then(|| format!("the blocks 2 and 4 ended in these hands: {seen:?}"))
+    (seen != [2, 4]).then(|| format!("the blocks 2 and 4 were taken as: {seen:?}"))
 }
 
 #[test]

@@ -157,7 +157,7 @@ mutants! {
     "turn-over-voids-no-run", [G::TurnOverVoids], "U7",
         Test("testing::mutants::threads::a_turn_over_voids_what_threads_and_handles_have_in_hand");
     "stop-voids-once", [G::StopVoidsAgain], "U3",
-        Model("testing::loom::shutdown::loom_a_stop_that_voids_hands_before_its_sweeps_only_is_found_out");
+        Model("testing::loom::shutdown::loom_a_stop_that_voids_runs_before_its_sweeps_only_is_found_out");
     "limit-before-generation", [G::GenerationThenLimits], "U7",
         Model("testing::loom::hands::loom_a_limit_that_is_zeroed_before_the_generation_is_over_is_found_out");
     "limit-of-a-later-generation", [G::GenerationBeforeLimit], "U7",
@@ -183,7 +183,7 @@ mutants! {
     "old-land-of-the-spill", [G::AgeOfSpill], "U7",
         Test("testing::mutants::records::land_that_is_too_old_does_not_leave_the_reserve");
 
-    "leap-keeps-hands", [G::LeapDropsHands], "copies", Test("testing::simulation::twins::a_leap_that_leaves_threads_their_runs_is_found_out");
+    "leap-keeps-runs", [G::LeapDropsRuns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_threads_their_runs_is_found_out");
     "leap-keeps-queue", [G::LeapDropsQueue], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_queue_is_found_out");
     "leap-keeps-ring", [G::LeapDropsRing], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_ring_is_found_out");
     "leap-keeps-returns", [G::LeapDropsReturns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_calls_gave_back_is_found_out");

@@ -89,7 +89,7 @@ fn of_a_run_that_comes_after_a_voiding_a_thread_that_waited_uses_one_id() {
             while lock(&assembly.shared.gate).waiting() == 0 {
                 std::thread::yield_now();
             }
-            assembly.shared.void_hands();
+            assembly.shared.void_runs();
             time.pass(5 * MS);
             assembly.producer.turn();
             waiting.join().unwrap()
@@ -185,7 +185,7 @@ fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
         let engine = Engine::new(assembly.shared.clone(), Vec::new());
         let mut handle = engine.handle();
         let mut seen: std::collections::HashSet<_> = (0..3).map(|_| handle.next_id().unwrap()).collect();
-        assembly.shared.void_hands();
+        assembly.shared.void_runs();
         fuse.arm(Some(Armed::NEXT_READING_PANICS));
         let call = std::panic::AssertUnwindSafe(|| handle.next_id());
         assert!(std::panic::catch_unwind(call).is_err());

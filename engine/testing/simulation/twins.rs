@@ -438,7 +438,7 @@ macro_rules! controls {
 }
 
 controls! {
-    a_leap_that_leaves_threads_their_runs_is_found_out, LeapDropsHands;
+    a_leap_that_leaves_threads_their_runs_is_found_out, LeapDropsRuns;
     a_leap_that_leaves_the_queue_is_found_out, LeapDropsQueue;
     a_leap_that_leaves_the_ring_is_found_out, LeapDropsRing;
     a_leap_that_leaves_what_calls_gave_back_is_found_out, LeapDropsReturns;

@@ -1,4 +1,4 @@
-//! Tier 3 and what the producer has in its hands: extents owned, elapsed and unspent, on disk or in memory.
+//! Tier 3 and what the producer has : extents owned, elapsed and unspent, on disk or in memory.
 //!
 //! Only the producer's thread has it. Land goes round like this: what was not used in a second is coalesced and
 //! appended to the spill; under a burst the registry is asked to move the spill's mark, and what lies below it is
@@ -68,7 +68,7 @@ pub(crate) struct Reserve {
     /// No grant is asked for before this instant of boot time.
     grant_after: u64,
     /// Fresh land on its way into queue and ring.
-    pub(crate) hand: Pieces,
+    pub(crate) fresh: Pieces,
     /// Of grants.
     granted: Pieces,
     /// Land that is only in memory: a backfill, or all of it where there is no spill.
@@ -93,7 +93,7 @@ impl Reserve {
             void_grant: false,
             alive_from: 0,
             grant_after: 0,
-            hand: Pieces::default(),
+            fresh: Pieces::default(),
             granted: Pieces::default(),
             backlog: Pieces::default(),
             tally: ReserveTally::default(),
@@ -112,7 +112,7 @@ impl Reserve {
 
     /// Ids in memory: what is at hand for a burst.
     pub(crate) fn held(&self) -> u64 {
-        self.hand.ids() + self.granted.ids() + self.backlog.ids()
+        self.fresh.ids() + self.granted.ids() + self.backlog.ids()
     }
 
     /// Extents and ids that may still be granted, and damage is not among them.
@@ -145,7 +145,7 @@ impl Reserve {
     /// A block for the queue: of fresh land, and under a burst of old land too.
     pub(crate) fn block(&mut self, tick: u64, burst: bool, longest: u32) -> Option<Block> {
         let stride = self.stride();
-        if let Some(block) = self.hand.take_block(longest, stride) {
+        if let Some(block) = self.fresh.take_block(longest, stride) {
             return Some(block);
         }
         if burst { self.old(tick)?.take_block(longest, stride) } else { None }
@@ -344,7 +344,7 @@ impl Reserve {
             return;
         }
         self.tally.wasted_step += self.held();
-        for pieces in [&mut self.hand, &mut self.granted, &mut self.backlog] {
+        for pieces in [&mut self.fresh, &mut self.granted, &mut self.backlog] {
             pieces.drain();
         }
     }
@@ -353,7 +353,7 @@ impl Reserve {
     pub(crate) fn seal(&mut self, mut pieces: Vec<Extent>, tick: u64) {
         let (oldest, stride) = (self.oldest(tick), self.stride());
         self.tally.expired += self.granted.expire(oldest, stride) + self.backlog.expire(oldest, stride);
-        for kept in [&mut self.hand, &mut self.granted, &mut self.backlog] {
+        for kept in [&mut self.fresh, &mut self.granted, &mut self.backlog] {
             pieces.extend(kept.drain());
         }
         let before = self.tally.spilled;

@@ -6,24 +6,24 @@ use crate::registry::memory::Fault;
 use crate::registry::{Contact, ContactState};
 use crate::sys::atomics::lock;
 
-fn go_away(hand: &Hand) {
-    (0..10_000).for_each(|_| hand.registry.fail(Fault::Away));
+fn go_away(driven: &Driven) {
+    (0..10_000).for_each(|_| driven.registry.fail(Fault::Away));
 }
 
-fn asked(hand: &Hand, from: u64) -> Vec<u64> {
+fn asked(driven: &Driven, from: u64) -> Vec<u64> {
     let since = |job: &&(u64, Job)| job.0 >= from && matches!(job.1, Job::Take { .. } | Job::Extend { .. });
-    hand.jobs.iter().filter(since).map(|(boot, _)| boot - from).collect()
+    driven.jobs.iter().filter(since).map(|(boot, _)| boot - from).collect()
 }
 
 #[test]
 fn many_workers_ask_a_registry_that_is_away_no_more_often_than_one() {
     for workers in [1, 12] {
-        let mut hand = Hand::new(Settings { workers, ..Settings::default() });
-        hand.run(300 * SECOND);
-        go_away(&hand);
-        let gone = hand.boot();
-        hand.run(60 * SECOND);
-        let asked = asked(&hand, gone);
+        let mut driven = Driven::new(Settings { workers, ..Settings::default() });
+        driven.run(300 * SECOND);
+        go_away(&driven);
+        let gone = driven.boot();
+        driven.run(60 * SECOND);
+        let asked = asked(&driven, gone);
         let (first, span) = (asked[0], 60 * SECOND - asked[0]);
         // Twice in the first second, then once a second.
         let most = 4 + (span / SECOND) as usize;
@@ -37,73 +37,73 @@ fn many_workers_ask_a_registry_that_is_away_no_more_often_than_one() {
 #[test]
 fn all_windows_are_renewed_within_a_second_and_a_half_of_its_return() {
     for workers in [1, 12] {
-        let mut hand = Hand::new(Settings { workers, ..Settings::default() });
-        hand.run(300 * SECOND);
-        go_away(&hand);
+        let mut driven = Driven::new(Settings { workers, ..Settings::default() });
+        driven.run(300 * SECOND);
+        go_away(&driven);
         // All windows have ended: they are 60 s at most.
-        hand.run(90 * SECOND + 123 * MS);
-        assert!(!hand.engine.status().ready && hand.stats().windows.left_ms == 0);
-        hand.registry.mend();
-        let back = hand.boot();
-        while hand.stats().windows.held.len() < workers as usize || hand.stats().windows.left_ms == 0 {
-            assert!(hand.boot() - back < 1_500 * MS, "{:?}", hand.stats().windows.held);
-            hand.run(10 * MS);
+        driven.run(90 * SECOND + 123 * MS);
+        assert!(!driven.engine.status().ready && driven.stats().windows.left_ms == 0);
+        driven.registry.mend();
+        let back = driven.boot();
+        while driven.stats().windows.held.len() < workers as usize || driven.stats().windows.left_ms == 0 {
+            assert!(driven.boot() - back < 1_500 * MS, "{:?}", driven.stats().windows.held);
+            driven.run(10 * MS);
         }
-        assert!(hand.engine.status().ready);
-        assert_eq!(hand.stats().registry.state, ContactState::Connected);
+        assert!(driven.engine.status().ready);
+        assert_eq!(driven.stats().registry.state, ContactState::Connected);
     }
 }
 
 #[test]
 fn readiness_says_why_and_until_when_while_it_is_away() {
-    let mut hand = Hand::new(Settings::default());
-    hand.run(300 * SECOND);
-    assert!(hand.engine.status().ready && !hand.notes(&["registry"]));
-    assert!(hand.stats().registry.away.is_zero());
-    go_away(&hand);
-    while hand.stats().registry.away.is_zero() {
-        hand.run(100 * MS);
+    let mut driven = Driven::new(Settings::default());
+    driven.run(300 * SECOND);
+    assert!(driven.engine.status().ready && !driven.notes(&["registry"]));
+    assert!(driven.stats().registry.away.is_zero());
+    go_away(&driven);
+    while driven.stats().registry.away.is_zero() {
+        driven.run(100 * MS);
     }
-    hand.run(3 * SECOND);
-    let (status, figures) = (hand.engine.status(), hand.stats());
+    driven.run(3 * SECOND);
+    let (status, figures) = (driven.engine.status(), driven.stats());
     let left = figures.windows.held[0].1 * MS;
-    let until = crate::clock::utc((hand.clock.read().wall + left) / MS);
+    let until = crate::clock::utc((driven.clock.read().wall + left) / MS);
     assert!(status.ready, "a window is held");
-    assert!(hand.notes(&["not answered for 3.", "it is away", "last until", &until]), "{status:?} {until}");
+    assert!(driven.notes(&["not answered for 3.", "it is away", "last until", &until]), "{status:?} {until}");
     assert_eq!((figures.registry.state, figures.registry.away.as_secs()), (ContactState::Away, 3));
-    hand.pass(left + SECOND);
-    hand.turn();
-    assert!(!hand.engine.status().ready && hand.notes(&["not answered", "no window is held", "see to"]));
-    let refused = hand.engine.try_runs(1, crate::Order::Fresh, &mut Vec::new()).unwrap_err();
+    driven.pass(left + SECOND);
+    driven.turn();
+    assert!(!driven.engine.status().ready && driven.notes(&["not answered", "no window is held", "see to"]));
+    let refused = driven.engine.try_runs(1, crate::Order::Fresh, &mut Vec::new()).unwrap_err();
     assert!(refused.is_retryable(), "{refused}");
 }
 
 #[test]
 fn one_record_that_never_answers_does_not_keep_the_others_from_renewal() {
-    let mut hand = Hand::new(Settings { workers: 3, ..Settings::default() });
-    hand.run(300 * SECOND);
-    let sick = hand.engine.workers()[0];
+    let mut driven = Driven::new(Settings { workers: 3, ..Settings::default() });
+    driven.run(300 * SECOND);
+    let sick = driven.engine.workers()[0];
     for _ in 0..2_000 {
         // Whatever is asked of the sick one fails, and nothing else.
-        hand.assembly.producer.turn();
-        while let Ok(job) = hand.assembly.jobs.try_recv() {
-            hand.registry.mend();
+        driven.assembly.producer.turn();
+        while let Ok(job) = driven.assembly.jobs.try_recv() {
+            driven.registry.mend();
             if matches!(job, Job::Extend { worker, .. } if worker == sick) {
-                hand.registry.fail(Fault::Away);
+                driven.registry.fail(Fault::Away);
             }
-            hand.assembly.done.send(hand.assembly.registrar.run(job)).unwrap();
+            driven.assembly.done.send(driven.assembly.registrar.run(job)).unwrap();
         }
-        hand.pass(100 * MS);
+        driven.pass(100 * MS);
     }
-    let held = hand.stats().windows.held;
+    let held = driven.stats().windows.held;
     assert!(held.iter().all(|(worker, left)| (*worker == sick) == (*left == 0)), "{sick} is sick: {held:?}");
 }
 
 #[test]
 fn reserving_is_timed_by_what_it_was() {
-    let mut hand = Hand::new(Settings::default());
-    hand.run(100 * SECOND);
-    let registry = hand.stats().registry;
+    let mut driven = Driven::new(Settings::default());
+    driven.run(100 * SECOND);
+    let registry = driven.stats().registry;
     assert_eq!((registry.claims.count(), registry.marks.count()), (1, 0));
     // 2, 4, 8, 16, 32 and then 60 s, each renewed at half or a tenth before.
     assert!((6..=9).contains(&registry.renewals.count()), "{}", registry.renewals.count());
@@ -111,49 +111,49 @@ fn reserving_is_timed_by_what_it_was() {
 
 #[test]
 fn what_an_adaptor_knows_of_its_connection_is_said_before_anything_fails() {
-    let mut hand = Hand::new(Settings::default());
+    let mut driven = Driven::new(Settings::default());
     let contact = Arc::new(Contact::default());
-    lock(&hand.assembly.shared.tally).seen.connect(contact.clone());
+    lock(&driven.assembly.shared.tally).seen.connect(contact.clone());
     contact.begun();
-    hand.run(300 * SECOND);
-    let state = |hand: &Hand| hand.stats().registry.state;
-    assert_eq!((state(&hand), hand.stats().registry.sessions), (ContactState::Connected, 1));
-    let asked = hand.jobs.len();
+    driven.run(300 * SECOND);
+    let state = |driven: &Driven| driven.stats().registry.state;
+    assert_eq!((state(&driven), driven.stats().registry.sessions), (ContactState::Connected, 1));
+    let asked = driven.jobs.len();
     contact.told(&News::Lost("the cable was pulled"));
     assert!(
-        hand.engine.status().ready && hand.notes(&["not answered", "the cable was pulled", "last until"])
+        driven.engine.status().ready && driven.notes(&["not answered", "the cable was pulled", "last until"])
     );
-    assert_eq!((state(&hand), hand.stats().registry.disconnects), (ContactState::Away, 1));
+    assert_eq!((state(&driven), driven.stats().registry.disconnects), (ContactState::Away, 1));
     contact.told(&News::Expired);
-    assert!(hand.notes(&["the session with the registry ended"]));
-    assert_eq!((state(&hand), hand.stats().registry.expirations), (ContactState::Expired, 1));
+    assert!(driven.notes(&["the session with the registry ended"]));
+    assert_eq!((state(&driven), driven.stats().registry.expirations), (ContactState::Expired, 1));
     contact.told(&News::Refused("it was restored: fence it"));
-    assert!(hand.notes(&["refused this process", "fence it"]));
-    assert_eq!(state(&hand), ContactState::Refused);
+    assert!(driven.notes(&["refused this process", "fence it"]));
+    assert_eq!(state(&driven), ContactState::Refused);
     contact.begun();
-    assert!(hand.engine.status().ready && !hand.notes(&["the registry"]));
-    assert_eq!((state(&hand), hand.jobs.len()), (ContactState::Connected, asked));
+    assert!(driven.engine.status().ready && !driven.notes(&["the registry"]));
+    assert_eq!((state(&driven), driven.jobs.len()), (ContactState::Connected, asked));
 }
 
 #[test]
 fn when_the_connection_is_back_nobody_waits() {
-    let mut hand = Hand::new(Settings { workers: 12, ..Settings::default() });
+    let mut driven = Driven::new(Settings { workers: 12, ..Settings::default() });
     let contact = Arc::new(Contact::default());
-    lock(&hand.assembly.shared.tally).seen.connect(contact.clone());
-    hand.run(300 * SECOND);
-    go_away(&hand);
+    lock(&driven.assembly.shared.tally).seen.connect(contact.clone());
+    driven.run(300 * SECOND);
+    go_away(&driven);
     contact.told(&News::Lost("the cable was pulled"));
-    hand.run(90 * SECOND);
+    driven.run(90 * SECOND);
     // Just after a try, so that the next one would be a second away.
-    let tried = hand.jobs.len();
-    while hand.jobs.len() == tried {
-        hand.run(MS);
+    let tried = driven.jobs.len();
+    while driven.jobs.len() == tried {
+        driven.run(MS);
     }
-    hand.registry.mend();
+    driven.registry.mend();
     contact.told(&News::Resumed);
     // One asks whether it is back, then all the others, and the last turn takes their windows in: no time goes by.
     for _ in 0..3 {
-        hand.turn();
+        driven.turn();
     }
-    assert!(hand.stats().windows.left_ms > 0, "{:?}", hand.stats().windows.held);
+    assert!(driven.stats().windows.left_ms > 0, "{:?}", driven.stats().windows.held);
 }

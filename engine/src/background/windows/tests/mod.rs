@@ -39,7 +39,7 @@ impl Clock for Manual {
 }
 
 /// The engine, its world, and what was asked of the registrar so far.
-struct Hand {
+struct Driven {
     clock: Arc<Manual>,
     registry: MemoryRegistry,
     assembly: Assembly,
@@ -49,7 +49,7 @@ struct Hand {
     jobs: Vec<(u64, Job)>,
 }
 
-impl Hand {
+impl Driven {
     fn new(settings: Settings) -> Self {
         Self::starting_at(START, Layout::default(), settings)
     }

@@ -1,10 +1,10 @@
-//! Runs in hands while a turn-over or a shutdown voids them (U3, U7).
+//! Threads' runs while a turn-over or a shutdown voids them (U3, U7).
 
 use crate::Engine;
 use crate::loom::bench::{Bench, Caller, MS};
 use crate::loom::{every, finds};
 use crate::sys::guards::Guard;
-use crate::tiers::thread_run::Hand;
+use crate::tiers::thread_run::ThreadRun;
 
 /// The producer's side of a turn-over meets a thread that takes a run. A run that was taken before it is used no more
 /// after it, and of a run no id is both used and counted as waste.
@@ -13,17 +13,17 @@ fn a_turn_over_while_a_thread_takes() -> Option<String> {
     bench.fill_ring();
     let shared = bench.shared.clone();
     let taker = loom::thread::spawn(move || {
-        let (mut station, hand) = (shared.join(), Hand::new());
-        assert!(shared.restock(&hand, &mut station), "there is land");
-        (hand, station)
+        let (mut thread_state, thread_run) = (shared.join(), ThreadRun::new());
+        assert!(shared.restock(&thread_run, &mut thread_state), "there is land");
+        (thread_run, thread_state)
     });
     // Whoever has it now took it before the generation changes.
     let taken_before = bench.shared.ring.ids() == 0;
-    bench.shared.void_hands();
-    let (hand, station) = taker.join().unwrap();
-    let used = hand.hit(&bench.shared.generation).is_some();
-    hand.settle(&station.counters);
-    let (issued, wasted) = (station.counters.issued(), station.counters.wasted.value());
+    bench.shared.void_runs();
+    let (thread_run, thread_state) = taker.join().unwrap();
+    let used = thread_run.hit(&bench.shared.generation).is_some();
+    thread_run.close_run(&thread_state.counters);
+    let (issued, wasted) = (thread_state.counters.issued(), thread_state.counters.wasted.value());
     if taken_before && used {
         return Some("a run of before the turn-over is used after it".into());
     }
@@ -52,7 +52,7 @@ fn a_turn_over_while_a_handle_takes() -> Option<String> {
         (handle, first)
     });
     let taken_before = bench.shared.ring.ids() == 0;
-    bench.shared.void_hands();
+    bench.shared.void_runs();
     let (mut handle, first) = taker.join().unwrap();
     let next = handle.next_id().ok().map(crate::Id::raw);
     (taken_before && next == Some(first + 1)).then(|| "a run of before the turn-over is used after it".into())
@@ -68,14 +68,14 @@ fn loom_a_handle_that_reads_the_generation_after_the_take_keeps_a_void_run() {
     finds(Guard::GenerationBeforeLimit, Some(3), a_turn_over_while_a_handle_takes);
 }
 
-/// A handle that sets its limit meets a producer that voids hands: the limit ends at zero.
+/// A handle that sets its limit meets a producer that voids runs: the limit ends at zero.
 fn a_limit_set_while_the_generation_ends() -> Option<String> {
     let shared = Bench::new().shared;
     let limit = shared.limits.join().unwrap();
     let before = shared.generation.load();
     let ends = {
         let shared = shared.clone();
-        loom::thread::spawn(move || shared.void_hands())
+        loom::thread::spawn(move || shared.void_runs())
     };
     limit.set(100, before, &shared.generation);
     ends.join().unwrap();
@@ -114,8 +114,8 @@ fn a_run_used_up_while_the_generation_ends() -> Option<String> {
     bench.time.pass(MS);
     let shared = bench.shared.clone();
     let user = loom::thread::spawn(move || Caller::call(&shared, 3));
-    bench.shared.void_hands();
-    bench.shared.void_hands();
+    bench.shared.void_runs();
+    bench.shared.void_runs();
     bench.stop(|| user.join().unwrap().end())
 }
 
