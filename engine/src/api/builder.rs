@@ -19,7 +19,7 @@ use crate::mint::gate::Gate;
 use crate::mint::minter::{Ages, Minter};
 use crate::registry::health::{Tally, Watched};
 use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};
-use crate::registry::ownership::{Identity, TakeError, Tenure};
+use crate::registry::ownership::{Identity, Ownership, TakeError};
 use crate::registry::{Floor, Genesis, ReadError, Registry, Token};
 use crate::settings::Settings;
 use crate::shared::{EngineState, Parts};
@@ -262,8 +262,8 @@ fn start(
     clock: Arc<dyn Clock>,
 ) -> Result<Engine, BuildError> {
     let spill = settings.spill;
-    let open = |genesis: &Genesis, tenure: &mut Tenure| match folder {
-        Some(folder) if spill => open::open(folder, genesis, tenure),
+    let open = |genesis: &Genesis, ownership: &mut Ownership| match folder {
+        Some(folder) if spill => open::open(folder, genesis, ownership),
         Some(_) => open::none("it is switched off"),
         None => open::none("there is no data folder"),
     };
@@ -283,7 +283,7 @@ fn start(
 pub(crate) fn assemble(
     registry: Box<dyn Registry>,
     identity: Identity,
-    open: impl FnOnce(&Genesis, &mut Tenure) -> Stock,
+    open: impl FnOnce(&Genesis, &mut Ownership) -> Stock,
     settings: Settings,
     clock: Arc<dyn Clock>,
     sleep: impl Fn(Duration),
@@ -298,9 +298,9 @@ pub(crate) fn assemble(
 
     let tally = Arc::new(Mutex::new(Tally::default()));
     let registry = Box::new(Watched::new(registry, tally.clone(), clock.clone()));
-    let mut tenure = Tenure::new(registry, identity);
-    let Stock { log, inherited, refused } = open(&genesis, &mut tenure);
-    let mut registrar = Registrar::new(tenure, tally.clone(), clock.clone());
+    let mut ownership = Ownership::new(registry, identity);
+    let Stock { log, inherited, refused } = open(&genesis, &mut ownership);
+    let mut registrar = Registrar::new(ownership, tally.clone(), clock.clone());
     let (jobs_out, jobs) = channel();
     let (done, done_in) = channel();
     let mut upkeep = Upkeep::new(layout, settings.clone(), tally.clone());

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Reading};
 use crate::registry::health::Tally;
-use crate::registry::ownership::{ExtendError, GrantError, GrantRequest, TakeError, Tenure, Window, Wish};
+use crate::registry::ownership::{ExtendError, GrantError, GrantRequest, Ownership, TakeError, Window, Wish};
 use crate::stats::{Latency, Unknown};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
@@ -108,7 +108,7 @@ fn latency<'a>(tally: &'a mut Tally, done: &Done) -> Option<&'a mut Latency> {
 
 /// The registry's side of the engine.
 pub(crate) struct Registrar {
-    tenure: Tenure,
+    ownership: Ownership,
     tally: Arc<Mutex<Tally>>,
     clock: Arc<dyn Clock>,
     /// The last sample of the registry's time.
@@ -116,8 +116,8 @@ pub(crate) struct Registrar {
 }
 
 impl Registrar {
-    pub(crate) fn new(tenure: Tenure, tally: Arc<Mutex<Tally>>, clock: Arc<dyn Clock>) -> Self {
-        Self { tenure, tally, clock, time: None }
+    pub(crate) fn new(ownership: Ownership, tally: Arc<Mutex<Tally>>, clock: Arc<dyn Clock>) -> Self {
+        Self { ownership, tally, clock, time: None }
     }
 
     /// Does one job, and answers it in any case (I2).
@@ -153,10 +153,10 @@ impl Registrar {
             tally.panics += 1;
             tally.seen.brought_nothing(boot, PANICKED);
         }
-        self.tenure.stumbled();
+        self.ownership.stumbled();
         if matches!(unanswered, Done::Disowned) {
             // This one must be done, and what it must do comes first in it.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.tenure.disown()));
+            let _ = catch_unwind(AssertUnwindSafe(|| self.ownership.disown()));
         }
     }
 
@@ -178,9 +178,9 @@ impl Registrar {
         let granted =
             matches!(done, Done::Taken { result: Ok(_), .. } | Done::Extended { result: Ok(_), .. });
         tally.reserved += u64::from(granted);
-        tally.conflicts = self.tenure.conflicts;
-        let (ours, not_ours) = (self.tenure.unknown_ours, self.tenure.unknown_theirs);
-        let doubt = self.tenure.unknown.saturating_sub(ours + not_ours);
+        tally.conflicts = self.ownership.conflicts;
+        let (ours, not_ours) = (self.ownership.unknown_ours, self.ownership.unknown_theirs);
+        let doubt = self.ownership.unknown.saturating_sub(ours + not_ours);
         tally.unknown = Unknown { ours, not_ours, doubt };
         tally.time = time.or(tally.time);
         done
@@ -188,27 +188,29 @@ impl Registrar {
 
     fn work(&mut self, job: Job) -> Done {
         match job {
-            Job::Take { wish, reach, cause } => Done::Taken { result: self.tenure.take(&wish), reach, cause },
+            Job::Take { wish, reach, cause } => {
+                Done::Taken { result: self.ownership.take(&wish), reach, cause }
+            }
             Job::Extend { worker, start, end, reach } => {
-                Done::Extended { worker, result: self.tenure.extend(worker, start, end), reach }
+                Done::Extended { worker, result: self.ownership.extend(worker, start, end), reach }
             }
             Job::Grant(GrantRequest { spill, from, upto }) => {
-                Done::Granted { from, result: self.tenure.grant(spill, from, upto) }
+                Done::Granted { from, result: self.ownership.grant(spill, from, upto) }
             }
             Job::Release { worker, from } => {
-                let problem = self.tenure.release(worker, from).err().map(|error| error.to_string());
+                let problem = self.ownership.release(worker, from).err().map(|error| error.to_string());
                 Done::Released { worker, problem }
             }
             Job::Forget { worker } => {
-                self.tenure.forget(worker);
+                self.ownership.forget(worker);
                 Done::Released { worker, problem: None }
             }
             Job::Disown => {
-                self.tenure.disown();
+                self.ownership.disown();
                 Done::Disowned
             }
             Job::Look => {
-                self.tenure.look();
+                self.ownership.look();
                 Done::Looked
             }
         }
@@ -216,7 +218,7 @@ impl Registrar {
 
     /// What the registry's clock shows now, if that is news: what is reckoned on while the registry is away is none.
     fn sample(&mut self) -> Option<(u64, Reading)> {
-        let time = self.tenure.time();
+        let time = self.ownership.time();
         let away = lock(&self.tally).seen.absence().is_some();
         let news = time.filter(|_| time != self.time && !away);
         self.time = time;
@@ -226,7 +228,7 @@ impl Registrar {
     /// Looks after the connection. What waits for the registry is tried at once when it is back.
     fn tend(&mut self, producer: &Wake) {
         let before = lock(&self.tally).seen.is_disconnected();
-        self.tenure.tend();
+        self.ownership.tend();
         if before && !lock(&self.tally).seen.is_disconnected() {
             producer.wake();
         }
@@ -272,6 +274,6 @@ impl Registrar {
 
     /// Leaves the registry.
     pub(crate) fn close(&mut self) {
-        self.tenure.close();
+        self.ownership.close();
     }
 }

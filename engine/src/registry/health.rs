@@ -1,7 +1,7 @@
 //! Whether a registry answers, as its calls went.
 //!
 //! A [`Watched`] registry is one that writes down, on the registrar's thread, whether each call of
-//! [`Tenure`](crate::registry::ownership::Tenure) was answered; it changes nothing. What its own adaptor knows of a connection
+//! [`Ownership`](crate::registry::ownership::Ownership) was answered; it changes nothing. What its own adaptor knows of a connection
 //! comes first, since that is noticed before anybody calls.
 //!
 //! # Invariants
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
     use crate::registry::memory::{Fault, MemoryRegistry};
-    use crate::registry::ownership::{Identity, Tenure, Wish};
+    use crate::registry::ownership::{Identity, Ownership, Wish};
     use crate::registry::{ClusterId, Token};
     use xuid_id::Layout;
 
@@ -253,15 +253,15 @@ mod tests {
         let registry = MemoryRegistry::new(genesis);
         let tally = Arc::<Mutex<Tally>>::default();
         let watched = Watched::new(Box::new(registry.clone()), tally.clone(), Arc::new(SystemClock));
-        let mut tenure = Tenure::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
+        let mut ownership = Ownership::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
         let wish = Wish { now: 2_000, start: 2_000, end: 2_100, pinned: Some(0), except: Vec::new() };
-        drop(tenure.take(&wish).unwrap());
+        drop(ownership.take(&wish).unwrap());
         assert!(lock(&tally).seen.absence().is_none());
 
         let before = SystemClock.read().boot;
         let mut fail = || {
             registry.fail(Fault::Away);
-            assert!(tenure.extend(0, 2_050, 2_200).is_err());
+            assert!(ownership.extend(0, 2_050, 2_200).is_err());
             lock(&tally).seen.absence().unwrap()
         };
         let (first, again) = (fail(), fail());
@@ -269,7 +269,7 @@ mod tests {
         let stats = lock(&tally).seen.stats(first.since + 3_000_000_000);
         assert_eq!((stats.state, stats.away), (ContactState::Away, Duration::from_secs(3)));
 
-        drop(tenure.extend(0, 2_050, 2_200).unwrap());
+        drop(ownership.extend(0, 2_050, 2_200).unwrap());
         assert!(lock(&tally).seen.absence().is_none());
         assert_eq!(lock(&tally).seen.stats(u64::MAX).state, ContactState::Connected);
     }

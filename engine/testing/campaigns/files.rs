@@ -18,7 +18,7 @@ use xuid_id::Layout;
 use xuid_spill::{DEFAULT_BYTES, Extent, MemoryStorage, SpillId};
 
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::ownership::{Identity, Tenure};
+use crate::registry::ownership::{Identity, Ownership};
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::testing::campaigns::{Tally, campaign};
 use crate::testing::support::rng::Chance;
@@ -81,10 +81,12 @@ fn whole() -> &'static [u8] {
 /// The bytes of a file with these extents.
 fn filled(extent: impl Fn(u64) -> Extent) -> Vec<u8> {
     let disk = MemoryStorage::new();
-    let mut tenure =
-        Tenure::new(Box::new(MemoryRegistry::new(genesis())), Identity::new(Token::default(), String::new()));
+    let mut ownership = Ownership::new(
+        Box::new(MemoryRegistry::new(genesis())),
+        Identity::new(Token::default(), String::new()),
+    );
     let storage = Box::new(disk.clone());
-    let made = open::create_log(storage, DEFAULT_BYTES, SPILL, path(), &genesis(), &mut tenure);
+    let made = open::create_log(storage, DEFAULT_BYTES, SPILL, path(), &genesis(), &mut ownership);
     let mut log = made.expect("nothing fails in memory");
     for start in (0..HEAD).step_by(STEP as usize) {
         let extents: Vec<Extent> = (start..HEAD.min(start + STEP)).map(&extent).collect();
@@ -145,12 +147,14 @@ fn judge(
     mark: u64,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let mut tenure =
-        Tenure::new(Box::new(MemoryRegistry::new(genesis())), Identity::new(Token([7; 16]), String::new()));
+    let mut ownership = Ownership::new(
+        Box::new(MemoryRegistry::new(genesis())),
+        Identity::new(Token([7; 16]), String::new()),
+    );
     let told = |error: crate::registry::ownership::GrantError| error.to_string();
-    tenure.mark(SPILL, true).map_err(told)?;
-    tenure.grant(SPILL, 0, mark).map_err(told)?;
-    let mut log = match open::open_log(Box::new(disk.clone()), path(), &genesis(), &mut tenure)? {
+    ownership.mark(SPILL, true).map_err(told)?;
+    ownership.grant(SPILL, 0, mark).map_err(told)?;
+    let mut log = match open::open_log(Box::new(disk.clone()), path(), &genesis(), &mut ownership)? {
         Opened::Refused(why) if damage == Damage::Cut && !why.is_empty() => {
             tally.note("refused", 1);
             return Ok(());
@@ -171,7 +175,7 @@ fn judge(
     let (mut from, mut extents, mut lost, mut read_well) = (mark, Vec::new(), 0, 0);
     while from < log.head() {
         let upto = log.head().min(from + STEP);
-        tenure.grant(SPILL, from, upto).map_err(told)?;
+        ownership.grant(SPILL, from, upto).map_err(told)?;
         extents.clear();
         log.read(from..upto, &mut extents).map_err(|error| error.to_string())?;
         let mut read = extents.iter().peekable();

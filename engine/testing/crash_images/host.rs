@@ -116,7 +116,7 @@ impl Host {
             Life::begin(
                 registry,
                 identity,
-                |genesis, tenure| open_spill(&mut disk.borrow_mut(), wire, spill, genesis, tenure),
+                |genesis, ownership| open_spill(&mut disk.borrow_mut(), wire, spill, genesis, ownership),
                 self.settings.clone(),
                 self.clock.clone(),
                 &self.time,

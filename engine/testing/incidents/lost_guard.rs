@@ -55,7 +55,7 @@ fn stopped_anywhere(seed: u64, believes_its_lock: bool) -> Ledger {
             let (registry, now, ledger) = (registry.clone(), &now, &ledger);
             scope.spawn(move || {
                 let mut dice = Chance::new(seed ^ u64::from(thread) << 32);
-                let mut tenure = process(registry, thread + 1);
+                let mut ownership = process(registry, thread + 1);
                 let mut lane: Option<Lane> = None;
                 for _ in 0..100 {
                     let noticed = now.load(Ordering::Relaxed);
@@ -71,13 +71,13 @@ fn stopped_anywhere(seed: u64, believes_its_lock: bool) -> Ledger {
                             let end = held.end().unwrap_or(noticed);
                             held.extend(Window::new(0, end.max(noticed)..end.max(noticed) + TICKS));
                         }
-                        Some(held) => match tenure.extend(0, noticed, noticed + TICKS) {
+                        Some(held) => match ownership.extend(0, noticed, noticed + TICKS) {
                             Ok(window) => held.extend(window),
                             Err(ExtendError::Lost { .. }) => lane = None,
                             Err(ExtendError::Later { .. }) => {}
                         },
                         None => {
-                            let taken = tenure.take(&wish(noticed, TICKS));
+                            let taken = ownership.take(&wish(noticed, TICKS));
                             lane = taken.ok().map(|window| Lane::new(window, TICKS));
                         }
                     }

@@ -29,7 +29,7 @@ use std::collections::HashSet;
 use xuid_id::Layout;
 
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::ownership::{Identity, Tenure, Wish};
+use crate::registry::ownership::{Identity, Ownership, Wish};
 use crate::registry::{ClusterId, Genesis, Registry, Token};
 
 /// The first tick of the registries of these tests.
@@ -73,8 +73,8 @@ fn memory(layout: Layout, workers: u32) -> MemoryRegistry {
 }
 
 /// One process: each has a token of its own.
-fn process(registry: impl Registry + 'static, number: u8) -> Tenure {
-    Tenure::new(Box::new(registry), Identity::new(Token([number; 16]), format!("process {number}")))
+fn process(registry: impl Registry + 'static, number: u8) -> Ownership {
+    Ownership::new(Box::new(registry), Identity::new(Token([number; 16]), format!("process {number}")))
 }
 
 /// A window of so many ticks from now.

@@ -12,7 +12,7 @@ use xuid_id::Id;
 use crate::clock::SystemClock;
 use crate::mint::worker::Lane;
 use crate::registry::local::{FileIdentity, LocalRegistry, MemoryDisk};
-use crate::registry::ownership::Tenure;
+use crate::registry::ownership::Ownership;
 use crate::registry::{Registry, SwapError, WorkerRecord};
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
@@ -65,11 +65,11 @@ fn come_and_go<R: Registry + 'static>(seed: u64, out: &[Guard], open: impl Fn() 
 /// Twenty lives after each other.
 fn live<R: Registry + 'static>(seed: u64, thread: u8, ledger: &Mutex<Ledger>, open: &impl Fn() -> R) {
     let mut dice = Chance::new(seed ^ u64::from(thread) << 32);
-    let mut overdue: Option<(Tenure, u64)> = None;
+    let mut overdue: Option<(Ownership, u64)> = None;
     for life in 0..20 {
         let now = FLOOR + u64::from(life) * 3 + dice.below(3);
-        let mut tenure = process(open(), 1 + thread * 32 + life);
-        let Ok(window) = tenure.take(&wish(now, TICKS)) else { continue };
+        let mut ownership = process(open(), 1 + thread * 32 + life);
+        let Ok(window) = ownership.take(&wish(now, TICKS)) else { continue };
         let mut lane = Lane::new(window, TICKS);
         let ids = mint(&mut lane, now + dice.below(TICKS), dice.below(9) as usize);
         lock(ledger).add(ids);
@@ -77,8 +77,8 @@ fn live<R: Registry + 'static>(seed: u64, thread: u8, ledger: &Mutex<Ledger>, op
             let _ = old.release(0, from);
         }
         match dice.below(3) {
-            0 => drop(tenure.release(0, lane.untouched())),
-            1 => overdue = Some((tenure, lane.untouched())),
+            0 => drop(ownership.release(0, lane.untouched())),
+            1 => overdue = Some((ownership, lane.untouched())),
             _ => {}
         }
     }

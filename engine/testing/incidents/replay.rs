@@ -11,7 +11,7 @@ use xuid_spill::{Extent, Log, MIN_BYTES, MemoryStorage, SpillId};
 
 use crate::id::run::Block;
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::ownership::{GrantRequest, Tenure};
+use crate::registry::ownership::{GrantRequest, Ownership};
 use crate::sys::guards::Guard;
 use crate::testing::incidents::{FLOOR, Ledger, genesis, memory, process, small};
 use crate::testing::support::rng::Chance;
@@ -33,7 +33,7 @@ struct World {
 
 /// One process with its part of the land.
 struct Process {
-    tenure: Tenure,
+    ownership: Ownership,
     reserve: Reserve,
 }
 
@@ -41,7 +41,7 @@ impl World {
     fn new() -> Self {
         let registry = memory(small(), 1);
         let disk = MemoryStorage::new();
-        let mut tenure = process(registry.clone(), 0);
+        let mut ownership = process(registry.clone(), 0);
         let bytes = MIN_BYTES + 32 * (RECORDS - 1);
         let spill = SpillId::from_bytes([9; 16]);
         let made = create_log(
@@ -50,7 +50,7 @@ impl World {
             spill,
             Path::new("spill"),
             &genesis(small(), 1),
-            &mut tenure,
+            &mut ownership,
         );
         made.unwrap();
         Self { registry, disk, copies: Vec::new(), processes: 0, tick: FLOOR, ledger: Ledger::default() }
@@ -59,14 +59,14 @@ impl World {
     /// A process starts on what the one before has left.
     fn start(&mut self) -> Process {
         self.processes += 1;
-        let mut tenure = process(self.registry.clone(), self.processes);
+        let mut ownership = process(self.registry.clone(), self.processes);
         let storage = Box::new(self.disk.clone());
         let log: Result<(Log, u64), String> =
-            match open_log(storage, Path::new("spill"), &genesis(small(), 1), &mut tenure).unwrap() {
+            match open_log(storage, Path::new("spill"), &genesis(small(), 1), &mut ownership).unwrap() {
                 Opened::Log(log, mark) => Ok((log, mark)),
                 _ => panic!("the spill was not opened"),
             };
-        Process { tenure, reserve: Reserve::new(small(), AGE, log) }
+        Process { ownership, reserve: Reserve::new(small(), AGE, log) }
     }
 
     /// Idle ticks go to the spill.
@@ -81,7 +81,7 @@ impl World {
     /// A burst: what was spilled is granted and issued, `blocks` of it at most.
     fn burst(&mut self, process: &mut Process, blocks: usize) {
         if let Some(GrantRequest { spill, from, upto }) = process.reserve.plan_grant(self.tick, 0, true) {
-            process.reserve.granted(from, process.tenure.grant(spill, from, upto), 0);
+            process.reserve.granted(from, process.ownership.grant(spill, from, upto), 0);
         }
         let block = || process.reserve.block(self.tick, true, 4);
         let blocks: Vec<Block> = std::iter::from_fn(block).take(blocks).collect();

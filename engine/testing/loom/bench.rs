@@ -70,10 +70,10 @@ impl Bench {
         let assembly = assemble(
             Box::new(registry.clone()),
             Identity::new(Token([1; 16]), "a model".into()),
-            |genesis, tenure| {
+            |genesis, ownership| {
                 let spill = SpillId::from_bytes([9; 16]);
                 let log =
-                    open::create_log(storage, 8_192 + 64 * 32, spill, Path::new("model"), genesis, tenure);
+                    open::create_log(storage, 8_192 + 64 * 32, spill, Path::new("model"), genesis, ownership);
                 Stock { log: log.map(|log| (log, 0)), inherited: 0, refused: 0 }
             },
             settings,

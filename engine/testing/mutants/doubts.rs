@@ -6,7 +6,7 @@ use std::ops::Range;
 use xuid_id::Layout;
 
 use crate::registry::memory::{Fault, MemoryRegistry};
-use crate::registry::ownership::{Identity, TakeError, Tenure, Window, Wish};
+use crate::registry::ownership::{Identity, Ownership, TakeError, Window, Wish};
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::sys::guards::Guard;
 use crate::testing::mutants::only_without;
@@ -17,8 +17,8 @@ fn registry() -> MemoryRegistry {
     MemoryRegistry::new(Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 1 })
 }
 
-fn tenure(line: &Line, token: u8) -> Tenure {
-    Tenure::new(Box::new(line.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
+fn ownership(line: &Line, token: u8) -> Ownership {
+    Ownership::new(Box::new(line.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
 }
 
 fn wish(now: u64) -> Wish {
@@ -41,13 +41,13 @@ fn lose(registry: &MemoryRegistry) {
 }
 
 /// Two of one memory, which hold ticks 2000..2100 of worker 0.
-fn twins() -> (Tenure, Tenure, MemoryRegistry) {
+fn twins() -> (Ownership, Ownership, MemoryRegistry) {
     let (here, there) = (registry(), registry());
     let lines = [&here, &there].map(Line::new);
     let [one, twin] = [&lines[0], &lines[1]].map(|line| {
-        let mut tenure = tenure(line, 1);
-        drop(tenure.take(&wish(2_000)).unwrap());
-        tenure
+        let mut ownership = ownership(line, 1);
+        drop(ownership.take(&wish(2_000)).unwrap());
+        ownership
     });
     lines[1].put_to(&here);
     (one, twin, here)
@@ -57,7 +57,7 @@ fn twins() -> (Tenure, Tenure, MemoryRegistry) {
 fn a_claim_that_was_lost_is_not_taken_for_an_earlier_write_of_this_process() {
     only_without(&[Guard::ClaimCompared], || {
         let registry = registry();
-        let [mut one, mut other] = [1, 2].map(|token| tenure(&Line::new(&registry), token));
+        let [mut one, mut other] = [1, 2].map(|token| ownership(&Line::new(&registry), token));
         // The record shows its token.
         drop(one.take(&wish(2_000)).unwrap());
         one.release(0, 2_050).unwrap();

@@ -126,7 +126,7 @@ mutants! {
         Model("testing::loom::tickets::loom_a_ticket_that_swallows_a_run_is_found_out");
 
     "grant-not-compared", [G::GrantCompared], "U4",
-        Test("tenure::tests::a_grant_in_doubt_is_not_ours_because_another_copy_of_the_spill_was_granted_as_much");
+        Test("ownership::tests::a_grant_in_doubt_is_not_ours_because_another_copy_of_the_spill_was_granted_as_much");
     "mark-after-issue", [G::MarkFirst], "U4", History(Theme::Crashes, TWICE);
     "mark-of-the-file", [G::MarkOfRegistry, G::GrantAtMark], "U4", History(Theme::Crashes, TWICE);
     "absent-mark-is-zero", [G::AbsentMarkRefused], "U4",

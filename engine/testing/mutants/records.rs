@@ -7,7 +7,7 @@ use xuid_id::Layout;
 use xuid_spill::{Extent, Log, MemoryStorage, SpillId};
 
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::ownership::{Identity, Tenure, Window, Wish};
+use crate::registry::ownership::{Identity, Ownership, Window, Wish};
 use crate::registry::{ClusterId, Genesis, MarkRecord, Registry, Token, Versioned, WorkerRecord};
 use crate::sys::guards::Guard;
 use crate::testing::mutants::only_without;
@@ -23,8 +23,8 @@ fn genesis(cluster: u8) -> Genesis {
     Genesis { cluster, layout: Layout::default(), floor: FLOOR, workers: 1 }
 }
 
-fn tenure(registry: &MemoryRegistry, token: u8) -> Tenure {
-    Tenure::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
+fn ownership(registry: &MemoryRegistry, token: u8) -> Ownership {
+    Ownership::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
 }
 
 fn wish(now: u64) -> Wish {
@@ -44,10 +44,10 @@ fn second(number: u64) -> Extent {
 /// A spill of five extents on that disk, made by a process of that registry.
 fn spilled(disk: &MemoryStorage, registry: &MemoryRegistry) -> SpillId {
     let spill = SpillId::from_bytes([9; 16]);
-    let (path, mut tenure) = (Path::new("test"), tenure(registry, 1));
+    let (path, mut ownership) = (Path::new("test"), ownership(registry, 1));
     let storage = Box::new(disk.clone());
     let mut log =
-        open::create_log(storage, SPILL_BYTES, spill, path, registry.genesis(), &mut tenure).unwrap();
+        open::create_log(storage, SPILL_BYTES, spill, path, registry.genesis(), &mut ownership).unwrap();
     log.append(&std::array::from_fn::<_, 5, _>(|number| second(number as u64))).unwrap();
     log.sync().unwrap();
     spill
@@ -55,11 +55,11 @@ fn spilled(disk: &MemoryStorage, registry: &MemoryRegistry) -> SpillId {
 
 /// What a process gets out of the spill of a disk: each extent's index and first id. None if it is refused.
 fn replayed(disk: &MemoryStorage, registry: &MemoryRegistry, token: u8) -> Option<Vec<(u64, Extent)>> {
-    let mut tenure = tenure(registry, token);
+    let mut ownership = ownership(registry, token);
     let copy = Box::new(MemoryStorage::from_bytes(disk.bytes()));
-    let opened = open::open_log(copy, Path::new("test"), registry.genesis(), &mut tenure).unwrap();
+    let opened = open::open_log(copy, Path::new("test"), registry.genesis(), &mut ownership).unwrap();
     let Opened::Log(mut log, mark) = opened else { return None };
-    let upto = tenure.grant(log.id(), mark, log.head()).ok()?;
+    let upto = ownership.grant(log.id(), mark, log.head()).ok()?;
     let mut found = Vec::new();
     log.read(mark..upto, &mut found).unwrap();
     log.resume_at(upto);
@@ -75,7 +75,7 @@ fn a_window_begins_at_the_floor() {
             WorkerRecord { reserved_until: 0, token: Token::default(), operation: 0, owner: String::new() };
         registry.tamper_worker(0, Some(Versioned { record, version: 3 }));
         let early = Wish { start: 0, ..wish(1_500) };
-        let span = span(tenure(&registry, 1).take(&early).unwrap());
+        let span = span(ownership(&registry, 1).take(&early).unwrap());
         (span.start < FLOOR).then(|| format!("a window of {span:?}"))
     });
 }
@@ -84,12 +84,12 @@ fn a_window_begins_at_the_floor() {
 fn a_record_that_went_back_is_left() {
     only_without(&[Guard::RecordWentBack], || {
         let registry = MemoryRegistry::new(genesis(1));
-        let mut tenure = tenure(&registry, 1);
-        drop(tenure.take(&wish(2_000)).unwrap());
+        let mut ownership = ownership(&registry, 1);
+        drop(ownership.take(&wish(2_000)).unwrap());
         let backup = registry.clone().worker(0).unwrap();
-        let granted = span(tenure.extend(0, 2_050, 2_200).unwrap());
+        let granted = span(ownership.extend(0, 2_050, 2_200).unwrap());
         registry.tamper_worker(0, Some(backup));
-        let again = span(tenure.extend(0, 2_060, 2_300).ok()?);
+        let again = span(ownership.extend(0, 2_060, 2_300).ok()?);
         (again.start < granted.end).then(|| format!("{granted:?} was granted, and then {again:?}"))
     });
 }
@@ -98,14 +98,14 @@ fn a_record_that_went_back_is_left() {
 fn a_spill_whose_mark_went_back_is_given_up() {
     only_without(&[Guard::MarkWentBack], || {
         let registry = MemoryRegistry::new(genesis(1));
-        let (spill, mut tenure) = (SpillId::from_bytes([9; 16]), tenure(&registry, 1));
-        tenure.mark(spill, true).unwrap();
+        let (spill, mut ownership) = (SpillId::from_bytes([9; 16]), ownership(&registry, 1));
+        ownership.mark(spill, true).unwrap();
         let backup = registry.clone().mark(spill).unwrap();
-        tenure.grant(spill, 0, 10).unwrap();
+        ownership.grant(spill, 0, 10).unwrap();
         registry.tamper_mark(spill, Some(backup));
         // Whoever goes on from what the registry says now gets what was granted.
-        let from = tenure.mark(spill, false).ok()?;
-        let upto = tenure.grant(spill, from, 5).ok()?;
+        let from = ownership.mark(spill, false).ok()?;
+        let upto = ownership.grant(spill, from, 5).ok()?;
         Some(format!("0..10 was granted, and then {from}..{upto}"))
     });
 }
@@ -149,7 +149,7 @@ fn what_a_failed_append_may_have_written_is_waste() {
         let (registry, disk) = (MemoryRegistry::new(genesis(1)), MemoryStorage::new());
         spilled(&disk, &registry);
         drop(replayed(&disk, &registry, 2));
-        let mut life = tenure(&registry, 3);
+        let mut life = ownership(&registry, 3);
         let storage = Box::new(disk.clone());
         let opened = open::open_log(storage, Path::new("test"), registry.genesis(), &mut life).unwrap();
         let Opened::Log(log, mark) = opened else { panic!("refused") };

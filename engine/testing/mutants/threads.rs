@@ -214,8 +214,14 @@ fn what_a_turn_had_in_its_hands_when_it_panicked_is_waste_and_is_counted() {
     let assembly = assemble(
         Box::new(MemoryRegistry::new(genesis)),
         Identity::new(Token([1; 16]), "test".into()),
-        |genesis, tenure| {
-            open_spill(&mut Some(MemoryStorage::new()), wire, SpillId::from_bytes([2; 16]), genesis, tenure)
+        |genesis, ownership| {
+            open_spill(
+                &mut Some(MemoryStorage::new()),
+                wire,
+                SpillId::from_bytes([2; 16]),
+                genesis,
+                ownership,
+            )
         },
         Settings { slots: 16, ..Settings::default() },
         clock,

@@ -116,7 +116,7 @@ impl Node {
             Life::begin(
                 Box::new(line),
                 identity,
-                |genesis, tenure| open_spill(&mut disk.borrow_mut(), wrap, spill, genesis, tenure),
+                |genesis, ownership| open_spill(&mut disk.borrow_mut(), wrap, spill, genesis, ownership),
                 self.settings.clone(),
                 clock,
                 &self.exchange.time,

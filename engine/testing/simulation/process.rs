@@ -18,7 +18,7 @@ use crate::api::builder::{Assembly, assemble};
 use crate::background::producer::Producer;
 use crate::background::registry_thread::{Done, Job, Registrar};
 use crate::clock::Clock;
-use crate::registry::ownership::{Identity, Tenure};
+use crate::registry::ownership::{Identity, Ownership};
 use crate::registry::{Genesis, Registry};
 use crate::settings::Settings;
 use crate::shared::EngineState;
@@ -94,7 +94,7 @@ impl Life {
     pub(crate) fn begin(
         registry: Box<dyn Registry>,
         identity: Identity,
-        open: impl FnOnce(&Genesis, &mut Tenure) -> Stock,
+        open: impl FnOnce(&Genesis, &mut Ownership) -> Stock,
         settings: Settings,
         clock: Arc<dyn Clock>,
         time: &Time,
@@ -250,12 +250,12 @@ pub(crate) fn open_spill(
     wire: impl Fn(&MemoryStorage) -> Box<dyn Storage>,
     spill: SpillId,
     genesis: &Genesis,
-    tenure: &mut Tenure,
+    ownership: &mut Ownership,
 ) -> Stock {
     let Some(disk) = disk else { return open::none("this node has no disk") };
     let path = Path::new("simulated");
     if disk.is_empty().is_ok_and(|empty| !empty) {
-        match open::open_log(wire(disk), path, genesis, tenure) {
+        match open::open_log(wire(disk), path, genesis, ownership) {
             Ok(Opened::Log(log, mark)) => {
                 let inherited = log.stock().ids;
                 return Stock { log: Ok((log, mark)), inherited, refused: 0 };
@@ -264,7 +264,7 @@ pub(crate) fn open_spill(
             Ok(_) => *disk = MemoryStorage::new(),
         }
     }
-    let log = open::create_log(wire(disk), SPILL_BYTES, spill, path, genesis, tenure);
+    let log = open::create_log(wire(disk), SPILL_BYTES, spill, path, genesis, ownership);
     if log.is_err() {
         *disk = MemoryStorage::new();
     }

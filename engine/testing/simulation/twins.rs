@@ -166,7 +166,7 @@ impl World {
         let assembly = assemble(
             Box::new(line.clone()),
             seeded(token, "a twin".into()),
-            |genesis, tenure| open_spill(&mut disk, wire, spill, genesis, tenure),
+            |genesis, ownership| open_spill(&mut disk, wire, spill, genesis, ownership),
             settings,
             clock.clone(),
             |patience| time.pass(nanos(patience)),

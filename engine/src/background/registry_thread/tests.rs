@@ -24,9 +24,9 @@ fn registrar() -> (Registrar, MemoryRegistry, Arc<Fuse>) {
     fuse.set_working(true);
     let clock = Arc::new(FusedClock { clock: SimClock::new(time, 1), fuse: fuse.clone() });
     let watched = Watched::new(Box::new(registry.clone()), tally.clone(), clock.clone());
-    let mut tenure = Tenure::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
-    assert_eq!(tenure.mark(SPILL, true).unwrap(), 0);
-    (Registrar::new(tenure, tally, clock), registry, fuse)
+    let mut ownership = Ownership::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
+    assert_eq!(ownership.mark(SPILL, true).unwrap(), 0);
+    (Registrar::new(ownership, tally, clock), registry, fuse)
 }
 
 fn take() -> Job {

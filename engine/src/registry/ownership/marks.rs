@@ -6,13 +6,13 @@
 
 use xuid_spill::SpillId;
 
-use super::Tenure;
+use super::Ownership;
 use super::error::GrantError;
 use super::grant::Grant;
 use crate::registry::{MarkRecord, ReadError, SwapError, Versioned};
 use crate::sys::guards::Guard;
 
-impl Tenure {
+impl Ownership {
     /// The mark of a spill, made if the spill is `new`: one that this process created a moment ago.
     pub(crate) fn mark(&mut self, spill: SpillId, new: bool) -> Result<u64, GrantError> {
         if new {

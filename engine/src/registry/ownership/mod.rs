@@ -87,7 +87,7 @@ const TRIES: u32 = 3;
 const MOST_IN_DOUBT: usize = 64;
 
 /// What the engine holds, and the way to more.
-pub(crate) struct Tenure {
+pub(crate) struct Ownership {
     registry: Box<dyn Registry>,
     identity: Identity,
     operation: u64,
@@ -122,7 +122,7 @@ enum Stored {
     },
 }
 
-impl Tenure {
+impl Ownership {
     pub(crate) fn new(registry: Box<dyn Registry>, identity: Identity) -> Self {
         Self {
             registry,

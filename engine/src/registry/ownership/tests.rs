@@ -11,8 +11,8 @@ fn registry(workers: u32) -> MemoryRegistry {
     MemoryRegistry::new(Genesis { cluster, layout: Layout::default(), floor: FLOOR, workers })
 }
 
-fn tenure(registry: &MemoryRegistry, token: u8) -> Tenure {
-    Tenure::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
+fn ownership(registry: &MemoryRegistry, token: u8) -> Ownership {
+    Ownership::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
 }
 
 fn wish(now: u64) -> Wish {
@@ -30,7 +30,7 @@ fn span(window: Window) -> Range<u64> {
 #[test]
 fn windows_of_one_worker_follow_each_other_across_holders() {
     let registry = registry(1);
-    let (mut first, mut second) = (tenure(&registry, 1), tenure(&registry, 2));
+    let (mut first, mut second) = (ownership(&registry, 1), ownership(&registry, 2));
     assert_eq!(span(first.take(&wish(2_000)).unwrap()), 2_000..2_100);
     assert_eq!(span(first.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
     assert!(matches!(second.take(&wish(2_150)), Err(TakeError::NoneFree { earliest: 2_200 })));
@@ -46,16 +46,16 @@ fn windows_of_one_worker_follow_each_other_across_holders() {
 fn nothing_is_granted_below_the_floor() {
     let registry = registry(1);
     let early = Wish { start: 0, ..wish(1_500) };
-    assert_eq!(span(tenure(&registry, 1).take(&early).unwrap()), FLOOR..1_600);
+    assert_eq!(span(ownership(&registry, 1).take(&early).unwrap()), FLOOR..1_600);
 }
 
 #[test]
 fn what_was_handed_back_is_granted_again_and_no_more() {
     let registry = registry(1);
-    let mut first = tenure(&registry, 1);
+    let mut first = ownership(&registry, 1);
     drop(first.take(&wish(2_000)).unwrap());
     first.release(0, 2_010).unwrap();
-    assert_eq!(span(tenure(&registry, 2).take(&wish(2_010)).unwrap()), 2_010..2_110);
+    assert_eq!(span(ownership(&registry, 2).take(&wish(2_010)).unwrap()), 2_010..2_110);
     assert!(
         matches!(first.extend(0, 2_020, 2_300), Err(ExtendError::Lost { .. })),
         "it is not held any more"
@@ -65,161 +65,161 @@ fn what_was_handed_back_is_granted_again_and_no_more() {
 #[test]
 fn an_unknown_outcome_that_landed_is_recognised_by_token_and_operation() {
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
+    let mut ownership = ownership(&registry, 1);
     registry.fail(Fault::LandsUnseen);
-    assert_eq!(span(tenure.take(&wish(2_000)).unwrap()), 2_000..2_100);
+    assert_eq!(span(ownership.take(&wish(2_000)).unwrap()), 2_000..2_100);
     registry.fail(Fault::LandsUnseen);
-    assert_eq!(span(tenure.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
-    assert_eq!((tenure.unknown, tenure.unknown_ours), (2, 2));
+    assert_eq!(span(ownership.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
+    assert_eq!((ownership.unknown, ownership.unknown_ours), (2, 2));
 }
 
 #[test]
 fn an_unknown_outcome_that_was_lost_is_not_ours() {
     let registry = registry(1);
-    let mut first = tenure(&registry, 1);
+    let mut first = ownership(&registry, 1);
     registry.fail(Fault::LostUnseen);
     assert!(first.take(&wish(2_000)).is_err());
-    assert_eq!(span(tenure(&registry, 2).take(&wish(2_000)).unwrap()), 2_000..2_100);
+    assert_eq!(span(ownership(&registry, 2).take(&wish(2_000)).unwrap()), 2_000..2_100);
     assert_eq!((first.unknown, first.unknown_ours), (1, 0));
 }
 
 #[test]
 fn an_earlier_process_with_the_same_operation_number_is_somebody_else() {
     let registry = registry(1);
-    drop(tenure(&registry, 1).take(&wish(2_000)).unwrap());
+    drop(ownership(&registry, 1).take(&wish(2_000)).unwrap());
     // Restarted: the operation numbers begin again, the token does not.
-    let mut again = tenure(&registry, 2);
+    let mut again = ownership(&registry, 2);
     registry.fail(Fault::LostUnseen);
     assert!(again.take(&wish(2_500)).is_err());
-    let mut third = tenure(&registry, 3);
+    let mut third = ownership(&registry, 3);
     assert_eq!(span(third.take(&wish(2_500)).unwrap()), 2_500..2_600);
 }
 
 #[test]
 fn a_late_write_of_our_own_wastes_its_window_and_does_not_stop_us() {
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
-    drop(tenure.take(&wish(2_000)).unwrap());
+    let mut ownership = ownership(&registry, 1);
+    drop(ownership.take(&wish(2_000)).unwrap());
     // A request that was given up lands after all.
-    let found = tenure.registry.worker(0).unwrap();
+    let found = ownership.registry.worker(0).unwrap();
     let ghost = WorkerRecord { reserved_until: 2_180, ..found.record };
     registry.tamper_worker(0, Some(Versioned { record: ghost, version: found.version + 1 }));
-    assert_eq!(span(tenure.extend(0, 2_050, 2_200).unwrap()), 2_180..2_200);
+    assert_eq!(span(ownership.extend(0, 2_050, 2_200).unwrap()), 2_180..2_200);
 }
 
 #[test]
 fn a_renewal_in_doubt_is_ours_once_the_record_shows_it_and_only_once() {
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
-    drop(tenure.take(&wish(2_000)).unwrap());
+    let mut ownership = ownership(&registry, 1);
+    drop(ownership.take(&wish(2_000)).unwrap());
     registry.fail(Fault::LandsUnseen);
     registry.fail_reads(1);
-    assert!(matches!(tenure.extend(0, 2_050, 2_200), Err(ExtendError::Later { .. })), "nobody knows yet");
-    assert_eq!(span(tenure.extend(0, 2_060, 2_300).unwrap()), 2_100..2_200, "what was in doubt");
-    assert_eq!(span(tenure.extend(0, 2_150, 2_400).unwrap()), 2_200..2_400, "and then what follows it");
-    assert_eq!((tenure.unknown, tenure.unknown_ours), (1, 1));
+    assert!(matches!(ownership.extend(0, 2_050, 2_200), Err(ExtendError::Later { .. })), "nobody knows yet");
+    assert_eq!(span(ownership.extend(0, 2_060, 2_300).unwrap()), 2_100..2_200, "what was in doubt");
+    assert_eq!(span(ownership.extend(0, 2_150, 2_400).unwrap()), 2_200..2_400, "and then what follows it");
+    assert_eq!((ownership.unknown, ownership.unknown_ours), (1, 1));
 }
 
 #[test]
 fn a_renewal_that_lands_after_it_was_looked_for_is_ours_all_the_same() {
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
-    drop(tenure.take(&wish(2_000)).unwrap());
+    let mut ownership = ownership(&registry, 1);
+    drop(ownership.take(&wish(2_000)).unwrap());
     registry.fail(Fault::LandsLate);
     registry.fail(Fault::Away);
-    assert!(matches!(tenure.extend(0, 2_050, 2_200), Err(ExtendError::Later { .. })));
+    assert!(matches!(ownership.extend(0, 2_050, 2_200), Err(ExtendError::Later { .. })));
     registry.land();
-    assert_eq!(span(tenure.extend(0, 2_060, 2_300).unwrap()), 2_100..2_200);
-    assert_eq!(span(tenure.extend(0, 2_150, 2_400).unwrap()), 2_200..2_400);
+    assert_eq!(span(ownership.extend(0, 2_060, 2_300).unwrap()), 2_100..2_200);
+    assert_eq!(span(ownership.extend(0, 2_150, 2_400).unwrap()), 2_200..2_400);
 }
 
 #[test]
 fn a_renewal_that_was_overtaken_by_the_next_never_lands() {
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
-    drop(tenure.take(&wish(2_000)).unwrap());
+    let mut ownership = ownership(&registry, 1);
+    drop(ownership.take(&wish(2_000)).unwrap());
     registry.fail(Fault::LandsLate);
     assert_eq!(
-        span(tenure.extend(0, 2_050, 2_200).unwrap()),
+        span(ownership.extend(0, 2_050, 2_200).unwrap()),
         2_100..2_200,
         "the second try of the same call"
     );
     registry.land();
-    assert_eq!(span(tenure.extend(0, 2_150, 2_400).unwrap()), 2_200..2_400);
+    assert_eq!(span(ownership.extend(0, 2_150, 2_400).unwrap()), 2_200..2_400);
 }
 
 #[test]
 fn a_claim_in_doubt_is_ours_once_the_record_shows_it() {
     let registry = registry(2);
-    let mut tenure = tenure(&registry, 1);
+    let mut ownership = ownership(&registry, 1);
     registry.fail(Fault::LandsUnseen);
     registry.fail_reads(1);
-    assert!(matches!(tenure.take(&wish(2_000)), Err(TakeError::InDoubt { .. })));
-    let window = tenure.take(&wish(2_010)).unwrap();
+    assert!(matches!(ownership.take(&wish(2_000)), Err(TakeError::InDoubt { .. })));
+    let window = ownership.take(&wish(2_010)).unwrap();
     let worker = window.worker();
     assert_eq!(span(window), 2_000..2_100, "not a second worker, nor a second window");
-    assert_eq!(span(tenure.extend(worker, 2_050, 2_200).unwrap()), 2_100..2_200);
-    let other = tenure.take(&Wish { except: vec![worker], ..wish(2_050) }).unwrap();
+    assert_eq!(span(ownership.extend(worker, 2_050, 2_200).unwrap()), 2_100..2_200);
+    let other = ownership.take(&Wish { except: vec![worker], ..wish(2_050) }).unwrap();
     assert_ne!(other.worker(), worker);
 }
 
 #[test]
 fn a_claim_in_doubt_that_is_over_when_it_shows_is_left() {
     let registry = registry(2);
-    let mut tenure = tenure(&registry, 1);
+    let mut ownership = ownership(&registry, 1);
     registry.fail(Fault::LandsUnseen);
     registry.fail_reads(1);
-    assert!(tenure.take(&wish(2_000)).is_err());
-    assert_eq!(span(tenure.take(&wish(2_500)).unwrap()), 2_500..2_600);
+    assert!(ownership.take(&wish(2_000)).is_err());
+    assert_eq!(span(ownership.take(&wish(2_500)).unwrap()), 2_500..2_600);
 }
 
 #[test]
 fn a_grant_in_doubt_is_ours_once_the_mark_shows_it_and_only_once() {
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
-    tenure.mark(spill(), true).unwrap();
+    let mut ownership = ownership(&registry, 1);
+    ownership.mark(spill(), true).unwrap();
     registry.fail(Fault::LandsLate);
-    assert!(matches!(tenure.grant(spill(), 0, 5), Err(GrantError::Later { .. })));
+    assert!(matches!(ownership.grant(spill(), 0, 5), Err(GrantError::Later { .. })));
     registry.land();
-    assert_eq!(tenure.grant(spill(), 2, 9).unwrap(), 5, "as far as the one that was in doubt went");
-    assert!(matches!(tenure.grant(spill(), 2, 9), Err(GrantError::Moved { granted_upto: 5 })));
-    assert_eq!(tenure.grant(spill(), 5, 9).unwrap(), 9);
+    assert_eq!(ownership.grant(spill(), 2, 9).unwrap(), 5, "as far as the one that was in doubt went");
+    assert!(matches!(ownership.grant(spill(), 2, 9), Err(GrantError::Moved { granted_upto: 5 })));
+    assert_eq!(ownership.grant(spill(), 5, 9).unwrap(), 9);
 }
 
 #[test]
 fn a_grant_in_doubt_that_ended_before_what_is_wanted_now_is_told_to_nobody() {
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
-    tenure.mark(spill(), true).unwrap();
+    let mut ownership = ownership(&registry, 1);
+    ownership.mark(spill(), true).unwrap();
     registry.fail(Fault::LandsLate);
-    assert!(tenure.grant(spill(), 0, 5).is_err());
+    assert!(ownership.grant(spill(), 0, 5).is_err());
     registry.land();
     // The five became too old meanwhile.
-    assert_eq!(tenure.grant(spill(), 7, 9).unwrap(), 9);
+    assert_eq!(ownership.grant(spill(), 7, 9).unwrap(), 9);
 }
 
 #[test]
 fn who_drew_another_token_takes_nothing_that_was_in_doubt() {
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
-    tenure.mark(spill(), true).unwrap();
-    drop(tenure.take(&wish(2_000)).unwrap());
+    let mut ownership = ownership(&registry, 1);
+    ownership.mark(spill(), true).unwrap();
+    drop(ownership.take(&wish(2_000)).unwrap());
     registry.fail(Fault::LandsUnseen);
     registry.fail_reads(1);
-    assert!(tenure.extend(0, 2_050, 2_200).is_err());
+    assert!(ownership.extend(0, 2_050, 2_200).is_err());
     registry.fail(Fault::LandsLate);
-    assert!(tenure.grant(spill(), 0, 5).is_err());
-    tenure.disown();
+    assert!(ownership.grant(spill(), 0, 5).is_err());
+    ownership.disown();
     registry.land();
-    assert!(matches!(tenure.extend(0, 2_060, 2_300), Err(ExtendError::Lost { .. })));
-    assert!(matches!(tenure.grant(spill(), 0, 5), Err(GrantError::Moved { granted_upto: 5 })));
+    assert!(matches!(ownership.extend(0, 2_060, 2_300), Err(ExtendError::Lost { .. })));
+    assert!(matches!(ownership.grant(spill(), 0, 5), Err(GrantError::Moved { granted_upto: 5 })));
 }
 
 #[test]
 fn a_twin_with_our_token_is_not_taken_for_ourselves() {
     let registry = registry(1);
     // A machine that was copied while it ran: token, operation numbers and what is held are the same in both.
-    let (mut one, mut twin) = (tenure(&registry, 1), tenure(&registry, 1));
+    let (mut one, mut twin) = (ownership(&registry, 1), ownership(&registry, 1));
     drop(one.take(&wish(2_000)).unwrap());
     let held = one.holds.get(&0).map(|hold| (hold.version, hold.reserved_until)).unwrap();
     twin.operation = one.operation;
@@ -237,19 +237,19 @@ fn a_twin_with_our_token_is_not_taken_for_ourselves() {
 fn a_worker_that_is_announced_can_be_asked_for_when_its_windows_are_over() {
     let registry = registry(4);
     let pinned = Wish { pinned: Some(2), ..wish(2_000) };
-    drop(tenure(&registry, 1).take(&pinned).unwrap());
+    drop(ownership(&registry, 1).take(&pinned).unwrap());
     let later = Wish { now: 2_200, start: 2_200, end: 2_300, ..pinned };
-    assert_eq!(span(tenure(&registry, 2).take(&later).unwrap()), 2_200..2_300);
+    assert_eq!(span(ownership(&registry, 2).take(&later).unwrap()), 2_200..2_300);
 }
 
 #[test]
 fn a_record_that_went_back_is_left_by_its_holder() {
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
-    let before = tenure.registry.worker(0).unwrap();
-    drop(tenure.take(&wish(2_000)).unwrap());
+    let mut ownership = ownership(&registry, 1);
+    let before = ownership.registry.worker(0).unwrap();
+    drop(ownership.take(&wish(2_000)).unwrap());
     registry.tamper_worker(0, Some(before));
-    let error = tenure.extend(0, 2_050, 2_200).unwrap_err();
+    let error = ownership.extend(0, 2_050, 2_200).unwrap_err();
     assert!(matches!(&error, ExtendError::Lost { why, .. } if why.contains("fence")), "{error}");
 }
 
@@ -257,14 +257,14 @@ fn a_record_that_went_back_is_left_by_its_holder() {
 fn a_worker_that_was_left_for_good_is_taken_again_after_a_fence_only() {
     for pinned in [None, Some(0)] {
         let registry = registry(1);
-        let mut tenure = tenure(&registry, 1);
-        let before = tenure.registry.worker(0).unwrap();
-        assert_eq!(span(tenure.take(&wish(2_000)).unwrap()), 2_000..2_100);
+        let mut ownership = ownership(&registry, 1);
+        let before = ownership.registry.worker(0).unwrap();
+        assert_eq!(span(ownership.take(&wish(2_000)).unwrap()), 2_000..2_100);
         registry.tamper_worker(0, Some(before.clone()));
-        assert!(tenure.extend(0, 2_050, 2_200).is_err());
+        assert!(ownership.extend(0, 2_050, 2_200).is_err());
         let wish = Wish { pinned, ..wish(2_050) };
         // What it says is free was granted to us.
-        let error = tenure.take(&wish).unwrap_err();
+        let error = ownership.take(&wish).unwrap_err();
         assert!(
             matches!(
                 (pinned, &error),
@@ -273,11 +273,11 @@ fn a_worker_that_was_left_for_good_is_taken_again_after_a_fence_only() {
             "pinned: {pinned:?}: {error}"
         );
         registry.tamper_worker(0, None);
-        assert!(tenure.take(&wish).is_err());
+        assert!(ownership.take(&wish).is_err());
         let fenced = WorkerRecord { reserved_until: 2_300, ..before.record };
         registry.tamper_worker(0, Some(Versioned { record: fenced, version: 1 << 32 }));
         let later = Wish { now: 2_300, start: 2_300, end: 2_400, ..wish };
-        assert_eq!(span(tenure.take(&later).unwrap()), 2_300..2_400, "pinned: {pinned:?}");
+        assert_eq!(span(ownership.take(&later).unwrap()), 2_300..2_400, "pinned: {pinned:?}");
     }
 }
 
@@ -285,13 +285,13 @@ fn a_worker_that_was_left_for_good_is_taken_again_after_a_fence_only() {
 fn a_record_of_somebody_else_at_the_version_we_know_is_not_ours() {
     // A fence after a restore comes to versions that were there before, and refuses what was begun before it.
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
-    drop(tenure.take(&wish(2_000)).unwrap());
-    let version = tenure.registry.worker(0).unwrap().version;
+    let mut ownership = ownership(&registry, 1);
+    drop(ownership.take(&wish(2_000)).unwrap());
+    let version = ownership.registry.worker(0).unwrap().version;
     let record =
         WorkerRecord { reserved_until: 9_000, token: Token::default(), operation: 0, owner: "fence".into() };
     registry.tamper_worker(0, Some(Versioned { record, version }));
-    let error = tenure.look_again(0, 2_200, true).unwrap_err();
+    let error = ownership.look_again(0, 2_200, true).unwrap_err();
     assert!(matches!(&error, ExtendError::Lost { for_good: false, .. }), "{error}");
 }
 
@@ -299,25 +299,25 @@ fn a_record_of_somebody_else_at_the_version_we_know_is_not_ours() {
 fn an_absent_record_is_never_made_again() {
     let registry = registry(2);
     registry.tamper_worker(0, None);
-    let mut tenure = tenure(&registry, 1);
+    let mut ownership = ownership(&registry, 1);
     for _ in 0..8 {
-        let window = tenure.take(&wish(2_000)).unwrap();
+        let window = ownership.take(&wish(2_000)).unwrap();
         let worker = window.worker();
         assert_eq!(worker, 1);
-        tenure.release(worker, 2_000).unwrap();
+        ownership.release(worker, 2_000).unwrap();
     }
     let pinned = Wish { pinned: Some(0), ..wish(3_000) };
-    assert!(matches!(tenure.take(&pinned), Err(TakeError::Read(ReadError::Absent { .. }))));
+    assert!(matches!(ownership.take(&pinned), Err(TakeError::Read(ReadError::Absent { .. }))));
     registry.tamper_worker(1, None);
-    assert!(matches!(tenure.take(&wish(4_000)), Err(TakeError::NoneUsable)));
+    assert!(matches!(ownership.take(&wish(4_000)), Err(TakeError::NoneUsable)));
 }
 
 #[test]
 fn a_pinned_worker_that_somebody_holds_is_named_with_its_owner() {
     let registry = registry(4);
     let pinned = Wish { pinned: Some(2), ..wish(2_000) };
-    drop(tenure(&registry, 1).take(&pinned).unwrap());
-    let error = tenure(&registry, 2).take(&Wish { now: 2_050, ..pinned }).unwrap_err();
+    drop(ownership(&registry, 1).take(&pinned).unwrap());
+    let error = ownership(&registry, 2).take(&Wish { now: 2_050, ..pinned }).unwrap_err();
     assert!(
         matches!(&error, TakeError::Held { worker: 2, until: 2_100, owner } if owner == "test 1"),
         "{error}"
@@ -329,11 +329,14 @@ fn a_worker_whose_mark_is_ahead_is_never_taken() {
     let registry = registry(3);
     let mut held = Vec::new();
     for token in 1..=3 {
-        held.push(tenure(&registry, token).take(&wish(2_000)).unwrap().worker());
+        held.push(ownership(&registry, token).take(&wish(2_000)).unwrap().worker());
     }
     held.sort_unstable();
     assert_eq!(held, [0, 1, 2], "each another one");
-    assert!(matches!(tenure(&registry, 4).take(&wish(2_050)), Err(TakeError::NoneFree { earliest: 2_100 })));
+    assert!(matches!(
+        ownership(&registry, 4).take(&wish(2_050)),
+        Err(TakeError::NoneFree { earliest: 2_100 })
+    ));
 }
 
 #[test]
@@ -342,13 +345,13 @@ fn no_window_reaches_far_beyond_the_registrys_own_time() {
     let layout = Layout::default();
     registry.set_time(Some(layout.tick_to_ns(5_000)));
     let far = Wish { end: 10_000_000, ..wish(5_000) };
-    assert_eq!(span(tenure(&registry, 1).take(&far).unwrap()), 5_000..125_000);
+    assert_eq!(span(ownership(&registry, 1).take(&far).unwrap()), 5_000..125_000);
 }
 
 #[test]
 fn extents_are_granted_once_and_marks_never_go_back() {
     let registry = registry(1);
-    let (mut first, mut second) = (tenure(&registry, 1), tenure(&registry, 2));
+    let (mut first, mut second) = (ownership(&registry, 1), ownership(&registry, 2));
     assert!(matches!(first.mark(spill(), false), Err(GrantError::Refused { .. })), "absent is not zero");
     assert_eq!(first.mark(spill(), true).unwrap(), 0);
     first.grant(spill(), 0, 10).unwrap();
@@ -370,15 +373,15 @@ fn extents_are_granted_once_and_marks_never_go_back() {
 #[test]
 fn a_grant_with_an_unknown_outcome_is_ours_only_if_the_mark_says_so() {
     let registry = registry(1);
-    let mut tenure = tenure(&registry, 1);
-    tenure.mark(spill(), true).unwrap();
+    let mut ownership = ownership(&registry, 1);
+    ownership.mark(spill(), true).unwrap();
     registry.fail(Fault::LandsUnseen);
-    tenure.grant(spill(), 0, 10).unwrap();
+    ownership.grant(spill(), 0, 10).unwrap();
     registry.fail(Fault::LostUnseen);
-    assert!(matches!(tenure.grant(spill(), 10, 20), Err(GrantError::Later { .. })));
+    assert!(matches!(ownership.grant(spill(), 10, 20), Err(GrantError::Later { .. })));
     registry.fail(Fault::Away);
-    assert!(matches!(tenure.grant(spill(), 10, 20), Err(GrantError::Later { .. })));
-    tenure.grant(spill(), 10, 20).unwrap();
+    assert!(matches!(ownership.grant(spill(), 10, 20), Err(GrantError::Later { .. })));
+    ownership.grant(spill(), 10, 20).unwrap();
 }
 
 /// Both have the spill's file, one of them a copy of it, and ask for the same extents.
@@ -386,7 +389,7 @@ fn a_grant_with_an_unknown_outcome_is_ours_only_if_the_mark_says_so() {
 fn a_grant_in_doubt_is_not_ours_because_another_copy_of_the_spill_was_granted_as_much() {
     let granted_twice = || {
         let registry = registry(1);
-        let (mut first, mut second) = (tenure(&registry, 1), tenure(&registry, 2));
+        let (mut first, mut second) = (ownership(&registry, 1), ownership(&registry, 2));
         first.mark(spill(), true).unwrap();
         registry.fail(Fault::LostUnseen);
         assert!(matches!(first.grant(spill(), 0, 10), Err(GrantError::Later { .. })));

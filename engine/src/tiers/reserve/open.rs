@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use xuid_spill::{DEFAULT_BYTES, Expected, Identity, Log, MappedFile, OpenError, SpillId, Storage};
 
 use crate::registry::Genesis;
-use crate::registry::ownership::{GrantError, Tenure};
+use crate::registry::ownership::{GrantError, Ownership};
 use crate::sys::deferred_log;
 use crate::sys::draft;
 use crate::sys::guards::Guard;
@@ -39,18 +39,18 @@ pub(crate) fn none(why: &str) -> Stock {
 }
 
 /// Opens or creates.
-pub(crate) fn open(folder: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Stock {
+pub(crate) fn open(folder: &Path, genesis: &Genesis, ownership: &mut Ownership) -> Stock {
     draft::sweep(folder, STEM);
     let mut refused = 0;
     for number in 0..MOST_FILES {
-        match open_one(&numbered(folder, number), genesis, tenure, &mut refused) {
+        match open_one(&numbered(folder, number), genesis, ownership, &mut refused) {
             Ok(Opened::Log(log, mark)) => {
                 let inherited = log.stock().ids;
                 return Stock { log: Ok((log, mark)), inherited, refused };
             }
             // One that cannot be set aside is in the way.
             Ok(Opened::Taken | Opened::Refused(_)) => {}
-            Ok(Opened::Absent) => return create(folder, genesis, tenure, refused),
+            Ok(Opened::Absent) => return create(folder, genesis, ownership, refused),
             Err(why) => return Stock { log: Err(why), inherited: 0, refused },
         }
     }
@@ -79,7 +79,7 @@ pub(crate) enum Opened {
 fn open_one(
     path: &Path,
     genesis: &Genesis,
-    tenure: &mut Tenure,
+    ownership: &mut Ownership,
     refused: &mut u64,
 ) -> Result<Opened, String> {
     let fail = |error: io::Error| format!("failed to open {}: {error}", path.display());
@@ -91,7 +91,7 @@ fn open_one(
     };
     // Until the name is free: another process could have set the file aside by then, and named a spill of its own (I2).
     let _lock = storage.lock_holder().map_err(fail)?;
-    let opened = open_log(Box::new(storage), path, genesis, tenure)?;
+    let opened = open_log(Box::new(storage), path, genesis, ownership)?;
     if let Opened::Refused(why) = &opened {
         *refused += 1;
         let (shown, why) = (path.display().to_string(), why.clone());
@@ -134,7 +134,7 @@ pub(crate) fn open_log(
     storage: Box<dyn Storage>,
     path: &Path,
     genesis: &Genesis,
-    tenure: &mut Tenure,
+    ownership: &mut Ownership,
 ) -> Result<Opened, String> {
     let layout = genesis.layout;
     let expected =
@@ -146,11 +146,11 @@ pub(crate) fn open_log(
         Err(OpenError::Io(error)) => return Err(format!("failed to read {}: {error}", path.display())),
         Err(error) => return Ok(Opened::Refused(with_source(&error))),
     };
-    let mark = match tenure.mark(log.id(), false) {
+    let mark = match ownership.mark(log.id(), false) {
         Ok(u64::MAX) => return Ok(Opened::Refused("its mark was raised to the end by a fence".into())),
         Ok(mark) => mark,
         Err(GrantError::Refused { .. }) if Guard::AbsentMarkRefused.is_out() => {
-            tenure.mark(log.id(), true).map_err(|error| error.to_string())?
+            ownership.mark(log.id(), true).map_err(|error| error.to_string())?
         }
         Err(GrantError::Refused { why }) => return Ok(Opened::Refused(why)),
         Err(error) => return Err(error.to_string()),
@@ -180,8 +180,8 @@ pub(crate) fn open_log(
     Ok(Opened::Log(log, mark))
 }
 
-fn create(folder: &Path, genesis: &Genesis, tenure: &mut Tenure, refused: u64) -> Stock {
-    let log = create_one(folder, genesis, tenure).map(|log| (log, 0));
+fn create(folder: &Path, genesis: &Genesis, ownership: &mut Ownership, refused: u64) -> Stock {
+    let log = create_one(folder, genesis, ownership).map(|log| (log, 0));
     if let Err(why) = &log {
         let why = why.clone();
         deferred_log::log(move || tracing::error!(why, "no spill: unused ids will not survive a restart"));
@@ -190,7 +190,7 @@ fn create(folder: &Path, genesis: &Genesis, tenure: &mut Tenure, refused: u64) -
 }
 
 /// Makes a spill, and names it when it is whole: with the first number that is free by then.
-fn create_one(folder: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Result<Log, String> {
+fn create_one(folder: &Path, genesis: &Genesis, ownership: &mut Ownership) -> Result<Log, String> {
     let fail =
         |what: &str, error: String| format!("failed to {what} a spill in {}: {error}", folder.display());
     let mut uuid = [0; 16];
@@ -199,7 +199,7 @@ fn create_one(folder: &Path, genesis: &Genesis, tenure: &mut Tenure) -> Result<L
         .map_err(|error| fail("create", error.to_string()))?;
     crash_point!(SpillCreated);
     let spill = SpillId::from_bytes(uuid);
-    let made = create_log(Box::new(storage), DEFAULT_BYTES, spill, &draft, genesis, tenure)
+    let made = create_log(Box::new(storage), DEFAULT_BYTES, spill, &draft, genesis, ownership)
         .and_then(|log| Ok((publish(folder, &draft)?, log)));
     match made {
         Ok((path, log)) => {
@@ -242,7 +242,7 @@ pub(crate) fn create_log(
     spill: SpillId,
     path: &Path,
     genesis: &Genesis,
-    tenure: &mut Tenure,
+    ownership: &mut Ownership,
 ) -> Result<Log, String> {
     let fail = |what: &str, error: String| format!("failed to {what} {}: {error}", path.display());
     let layout = genesis.layout;
@@ -254,7 +254,7 @@ pub(crate) fn create_log(
     };
     let log = Log::create(storage, identity, bytes).map_err(|error| fail("lay out", with_source(&error)))?;
     crash_point!(SpillLaidOut);
-    match tenure.mark(log.id(), true) {
+    match ownership.mark(log.id(), true) {
         Ok(_) => {
             crash_point!(SpillMarked);
             Ok(log)

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::registry::local::format::Side;
 use crate::registry::local::simulated::MemoryHints;
-use crate::registry::ownership::{Identity, Tenure, Wish};
+use crate::registry::ownership::{Identity, Ownership, Wish};
 use crate::sys::guards::Guard;
 
 const WORKERS: u32 = 2;
@@ -461,13 +461,14 @@ fn a_record_that_a_failed_disk_took_back_is_not_believed_after_it_works_again() 
 fn a_claim_in_doubt_is_settled_when_the_disk_works_again() {
     let (disk, clock) = (memory(WORKERS), Arc::new(Hands(AtomicU64::new(0))));
     let registry = LocalRegistry::on(disk.open_again(), clock.clone()).unwrap();
-    let mut tenure = Tenure::new(Box::new(registry), Identity::new(Token([1; 16]), "host pid 1".into()));
+    let mut ownership =
+        Ownership::new(Box::new(registry), Identity::new(Token([1; 16]), "host pid 1".into()));
     let wish = |now: u64| Wish { now, start: now, end: now + 100, pinned: None, except: Vec::new() };
     disk.fail_sync(1);
-    assert!(tenure.take(&wish(2_000)).is_err());
+    assert!(ownership.take(&wish(2_000)).is_err());
     let taken = (0..5).find_map(|second| {
         clock.pass(1_000);
-        tenure.take(&wish(2_000 + second)).ok()
+        ownership.take(&wish(2_000 + second)).ok()
     });
     assert!(taken.is_some(), "no worker, five seconds after the disk worked again");
 }

@@ -20,15 +20,15 @@ fn registry() -> MemoryRegistry {
     MemoryRegistry::new(Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 1 })
 }
 
-fn tenure(registry: &MemoryRegistry, token: u8) -> Tenure {
-    Tenure::new(
+fn ownership(registry: &MemoryRegistry, token: u8) -> Ownership {
+    Ownership::new(
         Box::new(registry.clone()),
         crate::registry::ownership::Identity::new(Token([token; 16]), format!("test {token}")),
     )
 }
 
 fn open_as(token: u8, folder: &Path, registry: &MemoryRegistry) -> Stock {
-    open(folder, registry.genesis(), &mut tenure(registry, token))
+    open(folder, registry.genesis(), &mut ownership(registry, token))
 }
 
 /// The names of what is in the folder, in order.
@@ -55,7 +55,7 @@ fn a_spill_in_the_making_is_left_alone_and_found_by_the_next_start() {
     let mut other = open_as(1, folder, &registry).log.unwrap().0;
     assert!(stopped.exists(), "the other one removed it");
     let spill = SpillId::from_bytes([9; 16]);
-    let mut one = tenure(&registry, 2);
+    let mut one = ownership(&registry, 2);
     let mut log =
         create_log(Box::new(storage), DEFAULT_BYTES, spill, &stopped, registry.genesis(), &mut one).unwrap();
     assert_eq!(publish(folder, &stopped).unwrap(), folder.join("spill-1"));
