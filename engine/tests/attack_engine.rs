@@ -204,7 +204,7 @@ fn a_clean_stop_hands_every_window_back() {
     assert!(ahead.is_empty(), "windows that were not handed back reach so many ms ahead: {ahead:?}");
 }
 
-/// the same with one worker, where the registrar was busy with a renewal when the stop came.
+/// the same with one worker, where the registry thread was busy with a renewal when the stop came.
 #[test]
 fn a_clean_stop_hands_the_window_back_behind_a_slow_renewal() {
     let inner = registry(Layout::default(), tick_of(&SystemClock) - 1_000, 1);

@@ -12,7 +12,7 @@ use crate::api::build_error::BuildError;
 use crate::api::data_dir;
 use crate::api::engine::Engine;
 use crate::background::producer::Producer;
-use crate::background::registry_thread::{Cause, Done, Job, Registrar};
+use crate::background::registry_thread::{Cause, Done, Job, RegistryThread};
 use crate::background::windows::{Upkeep, explain};
 use crate::clock::{Clock, Supervisor, SystemClock, nanos};
 use crate::mint::gate::Gate;
@@ -244,12 +244,12 @@ fn owner() -> String {
     format!("{host} pid {}", std::process::id())
 }
 
-/// An engine whose threads do not run: whoever has it turns the producer and does the registrar's jobs.
+/// An engine whose threads do not run: whoever has it turns the producer and does the registry thread's jobs.
 pub(crate) struct Assembly {
     pub(crate) shared: Arc<EngineState>,
     pub(crate) producer: Producer,
-    pub(crate) registrar: Registrar,
-    /// What the registrar is to do; it ends with the producer, which holds the only sender.
+    pub(crate) registry_thread: RegistryThread,
+    /// What the registry thread is to do; it ends with the producer, which holds the only sender.
     pub(crate) jobs: Receiver<Job>,
     /// Where it says what it did.
     pub(crate) done: Sender<Done>,
@@ -268,13 +268,13 @@ fn start(
         None => open::none("there is no data folder"),
     };
     let identity = Identity::new(Token(random()?), owner());
-    let Assembly { shared, mut producer, registrar, jobs, done } =
+    let Assembly { shared, mut producer, registry_thread, jobs, done } =
         assemble(registry, identity, open, settings, clock, std::thread::sleep)?;
     let wake = shared.producer.clone();
-    // The producer holds the only sender of jobs: when it has done its clean stop, the registrar ends too.
+    // The producer holds the only sender of jobs: when it has done its clean stop, the registry thread ends too.
     let threads = vec![
         spawn("xuid-producer", move || producer.run())?,
-        spawn("xuid-registrar", move || registrar.serve(&jobs, &done, &wake))?,
+        spawn("xuid-registrar", move || registry_thread.serve(&jobs, &done, &wake))?,
     ];
     Ok(Engine::new(shared, threads))
 }
@@ -300,11 +300,11 @@ pub(crate) fn assemble(
     let registry = Box::new(Watched::new(registry, tally.clone(), clock.clone()));
     let mut ownership = Ownership::new(registry, identity);
     let Stock { log, inherited, refused } = open(&genesis, &mut ownership);
-    let mut registrar = Registrar::new(ownership, tally.clone(), clock.clone());
+    let mut registry_thread = RegistryThread::new(ownership, tally.clone(), clock.clone());
     let (jobs_out, jobs) = channel();
     let (done, done_in) = channel();
     let mut upkeep = Upkeep::new(layout, settings.clone(), tally.clone());
-    let past = first_window(&mut gate, &mut upkeep, &mut registrar, &settings, &jobs_out, sleep)?;
+    let past = first_window(&mut gate, &mut upkeep, &mut registry_thread, &settings, &jobs_out, sleep)?;
 
     let mut reserve = Reserve::new(layout, Ages::of(&settings, &layout).max, log);
     reserve.keep(past);
@@ -322,7 +322,7 @@ pub(crate) fn assemble(
     let shared = Arc::new(EngineState::new(parts));
     let producer = Producer::new(shared.clone(), reserve, jobs_out, done_in, upkeep);
     producer.publish();
-    Ok(Assembly { shared, producer, registrar, jobs, done })
+    Ok(Assembly { shared, producer, registry_thread, jobs, done })
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, BuildError> {
@@ -336,7 +336,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 fn first_window(
     gate: &mut Gate,
     upkeep: &mut Upkeep,
-    registrar: &mut Registrar,
+    registry_thread: &mut RegistryThread,
     settings: &Settings,
     jobs: &Sender<Job>,
     sleep: impl Fn(Duration),
@@ -348,7 +348,7 @@ fn first_window(
         let Some(tick) = now.tick else { return Ok(Vec::new()) };
         let wish = upkeep.wish(tick, Vec::new());
         let reach = wish.end - wish.now;
-        let done = registrar.run(Job::Take { wish, reach, cause: Cause::Missing });
+        let done = registry_thread.run(Job::Take { wish, reach, cause: Cause::Missing });
         if let Done::Taken { result: Err(error), .. } = &done {
             let (ahead, patience) = match error {
                 TakeError::Ahead { until, .. } | TakeError::Held { until, .. } => {

@@ -26,7 +26,7 @@ pub(super) fn stats(shared: &EngineState) -> Stats {
     let gauges = lock(&shared.gauges).clone();
     let at_gate = AtGate::of(shared);
     let AtGate { minted, expired, aside, waiting, .. } = at_gate;
-    let (reserved, registrar_panics, registry) = {
+    let (reserved, registry_panics, registry) = {
         let tally = lock(&shared.tally);
         (tally.reserved, tally.panics, tally.stats(at_gate.boot))
     };
@@ -54,7 +54,7 @@ pub(super) fn stats(shared: &EngineState) -> Stats {
         registry,
         refills: shared.refills.value(),
         waiting,
-        panics: shared.panics.value() + registrar_panics,
+        panics: shared.panics.value() + registry_panics,
     }
 }
 

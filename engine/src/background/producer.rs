@@ -1,5 +1,5 @@
 //! The background producer: one thread that serves who waits, refills, tops up, turns over, spills, and asks the
-//! registrar for windows and grants. [`Producer::turn`] does one round without a thread, for whoever drives the
+//! registry thread for windows and grants. [`Producer::turn`] does one round without a thread, for whoever drives the
 //! engine by hand.
 //!
 //! # Invariants
@@ -105,7 +105,7 @@ impl Producer {
         self.await_grant_by(|done, left| done.recv_timeout(left).ok());
     }
 
-    /// Whoever drives the engine by hand says how the registrar's next answer comes within what is left of the wait: no
+    /// Whoever drives the engine by hand says how the registry thread's next answer comes within what is left of the wait: no
     /// other thread sends it.
     pub(crate) fn await_grant_by(&mut self, mut next: impl FnMut(&Receiver<Done>, Duration) -> Option<Done>) {
         let until = self.shared.clock.read().boot + GRANT_WAIT;
@@ -210,12 +210,12 @@ impl Producer {
     }
 
     fn send(&self, job: Job) {
-        // The registrar ends only after this sender is gone.
+        // The registry thread ends only after this sender is gone.
         let sent = self.jobs.send(job);
         debug_assert!(sent.is_ok() || self.shared.is_closed());
     }
 
-    /// Takes in what the registrar has done: what every turn begins with.
+    /// Takes in what the registry thread has done: what every turn begins with.
     pub(crate) fn collect(&mut self) {
         // Before they are taken: whatever may panic comes first.
         let boot = self.shared.clock.read().boot;

@@ -1,6 +1,6 @@
 //! The thread that talks to the registry, so that a slow one delays nobody else.
 //!
-//! The producer sends jobs and collects what was done at its next turn; [`Registrar::run`] does one job without
+//! The producer sends jobs and collects what was done at its next turn; [`RegistryThread::run`] does one job without
 //! a thread, for whoever drives the engine by hand.
 //!
 //! # Invariants
@@ -107,7 +107,7 @@ fn latency<'a>(tally: &'a mut Tally, done: &Done) -> Option<&'a mut Latency> {
 }
 
 /// The registry's side of the engine.
-pub(crate) struct Registrar {
+pub(crate) struct RegistryThread {
     ownership: Ownership,
     tally: Arc<Mutex<Tally>>,
     clock: Arc<dyn Clock>,
@@ -115,7 +115,7 @@ pub(crate) struct Registrar {
     time: Option<u64>,
 }
 
-impl Registrar {
+impl RegistryThread {
     pub(crate) fn new(ownership: Ownership, tally: Arc<Mutex<Tally>>, clock: Arc<dyn Clock>) -> Self {
         Self { ownership, tally, clock, time: None }
     }

@@ -1,6 +1,6 @@
 //! Keeping windows: renewing them at half, taking workers, leaving them when the clock goes back.
 //!
-//! On the producer's thread, under the gate's lock; it sends jobs to the registrar and waits for none.
+//! On the producer's thread, under the gate's lock; it sends jobs to the registry thread and waits for none.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ enum Standing {
 pub(crate) struct Upkeep {
     layout: Layout,
     settings: Settings,
-    registrar: Arc<Mutex<Tally>>,
+    registry_thread: Arc<Mutex<Tally>>,
     taking: bool,
     /// Looks at the registry's clock that were not answered yet: one at a time.
     looks: u32,
@@ -61,11 +61,11 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    pub(crate) fn new(layout: Layout, settings: Settings, registrar: Arc<Mutex<Tally>>) -> Self {
+    pub(crate) fn new(layout: Layout, settings: Settings, registry_thread: Arc<Mutex<Tally>>) -> Self {
         Self {
             layout,
             settings,
-            registrar,
+            registry_thread,
             taking: false,
             looks: 0,
             void_take: false,
@@ -176,7 +176,7 @@ impl Upkeep {
 
     /// Whether the registry is away. When its adaptor says that it is back, what failed is tried at once.
     fn look_at_registry(&mut self, boot: u64) -> bool {
-        let tally = lock(&self.registrar);
+        let tally = lock(&self.registry_thread);
         let absence = tally.seen.absence();
         let disconnected = tally.seen.is_disconnected();
         drop(tally);
@@ -269,7 +269,7 @@ impl Upkeep {
         }
     }
 
-    /// Takes in what the registrar did, after [`heard`](Self::heard). Returns land that elapsed before it was granted (a
+    /// Takes in what the registry thread did, after [`heard`](Self::heard). Returns land that elapsed before it was granted (a
     /// backfill).
     pub(crate) fn take_in(&mut self, done: Done, gate: &mut Gate, jobs: &Sender<Job>) -> Vec<Extent> {
         self.hear_second_clock(gate);
@@ -325,7 +325,7 @@ impl Upkeep {
 
     /// Passes a sample of the registry's time on to the supervisor.
     fn hear_second_clock(&mut self, gate: &mut Gate) {
-        let Some((time, at)) = lock(&self.registrar).time.take() else { return };
+        let Some((time, at)) = lock(&self.registry_thread).time.take() else { return };
         gate.minter.second_clock(time, at);
         let behind = time.saturating_sub(at.wall);
         self.tally.behind_registry_ns = behind;
@@ -369,7 +369,7 @@ impl Upkeep {
     fn switch(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
         self.tally.switches.clock += 1;
         for (worker, from) in gate.minter.switch() {
-            // The registrar works in order, so a renewal still under way ends before this, and its window is
+            // The registry thread works in order, so a renewal still under way ends before this, and its window is
             // dropped when it comes back, because the lane is gone.
             let _ = jobs.send(Job::Release { worker, from });
         }

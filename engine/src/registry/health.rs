@@ -1,6 +1,6 @@
 //! Whether a registry answers, as its calls went.
 //!
-//! A [`Watched`] registry is one that writes down, on the registrar's thread, whether each call of
+//! A [`Watched`] registry is one that writes down, on the registry thread, whether each call of
 //! [`Ownership`](crate::registry::ownership::Ownership) was answered; it changes nothing. What its own adaptor knows of a connection
 //! comes first, since that is noticed before anybody calls.
 //!
@@ -94,7 +94,7 @@ impl Seen {
     }
 }
 
-/// What the registrar has seen and counted, for the producer and for stats.
+/// What the registry thread has seen and counted, for the producer and for stats.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// The registry's wall clock, and a reading of ours from then, until the producer takes them.

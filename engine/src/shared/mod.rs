@@ -1,4 +1,4 @@
-//! The state that callers, producer and registrar share, and how a call without luck gets its ids: from ring, queue and
+//! The state that callers, producer and registry thread share, and how a call without luck gets its ids: from ring, queue and
 //! minter, or by waiting.
 
 // What is read for figures only is no part of loom's models.
@@ -36,7 +36,7 @@ const WELCOME: u32 = 64;
 /// itself: the producer is gone, or stuck in the disk.
 const MARGIN: u64 = 2_000_000_000;
 
-/// What callers, producer and registrar share.
+/// What callers, producer and registry thread share.
 pub(crate) struct EngineState {
     /// Tells engines of a process apart.
     pub(crate) number: u64,

@@ -189,9 +189,9 @@ guards! {
     LeapDropsClaim,
     /// It drops a grant whose answer is under way.
     LeapDropsGrant,
-    /// It has the registrar forget who it was.
+    /// It has the registry thread forget who it was.
     LeapDisowns,
-    /// The registrar draws another token then.
+    /// The registry thread draws another token then.
     LeapDrawsToken,
     /// It forgets a claim in doubt.
     LeapForgetsClaim,

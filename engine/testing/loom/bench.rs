@@ -11,7 +11,7 @@ use xuid_spill::{Extent, MemoryStorage, SpillId};
 use crate::Engine;
 use crate::api::builder::{Assembly, assemble};
 use crate::background::producer::Producer;
-use crate::background::registry_thread::{Job, Registrar};
+use crate::background::registry_thread::{Job, RegistryThread};
 use crate::clock::{Clock, Reading};
 use crate::id::run::Block;
 use crate::registry::memory::MemoryRegistry;
@@ -50,7 +50,7 @@ pub(crate) struct Bench {
     pub(crate) shared: Arc<EngineState>,
     producer: Producer,
     pub(crate) time: Arc<Time>,
-    registrar: Registrar,
+    registry_thread: RegistryThread,
     jobs: std::sync::mpsc::Receiver<Job>,
     registry: MemoryRegistry,
     disk: MemoryStorage,
@@ -80,8 +80,8 @@ impl Bench {
             time.clone(),
             |_| unreachable!("the worker is free"),
         );
-        let Assembly { shared, producer, registrar, jobs, done } = assembly.unwrap();
-        Self { shared, producer, time, registrar, jobs, registry, disk, _done: done }
+        let Assembly { shared, producer, registry_thread, jobs, done } = assembly.unwrap();
+        Self { shared, producer, time, registry_thread, jobs, registry, disk, _done: done }
     }
 
     /// One block of eight ids lies in the ring, where the first thread's walk begins.
@@ -120,7 +120,7 @@ impl Bench {
         self.shared.close();
         self.producer.finish();
         while let Ok(job) = self.jobs.try_recv() {
-            self.registrar.run(job);
+            self.registry_thread.run(job);
         }
         let handed_back_from = self.registry.worker(0).unwrap().record.reserved_until;
         Left { handed_back_from, spilled: self.spilled() }

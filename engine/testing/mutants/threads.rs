@@ -129,7 +129,7 @@ fn a_panic_of_the_producer_takes_requests_down() {
         assembly.producer.turn_whatever_happens();
         assert!(!fuse.take_fallen().is_empty(), "it did panic");
         fuse.arm(Some(Armed::NEXT_READING_PANICS));
-        assembly.registrar.run_whatever_happens(Job::Look);
+        assembly.registry_thread.run_whatever_happens(Job::Look);
         assert_eq!(Engine::new(assembly.shared.clone(), Vec::new()).stats().panics, 2);
         let asked = ring.take(&mut ring.cursor(0)).asked;
         (!asked).then(|| "the next request wakes nobody".into())

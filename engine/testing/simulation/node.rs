@@ -40,7 +40,7 @@ pub(crate) struct Node {
     pub(crate) next_blow: Option<Armed>,
     /// The highest tick that E ever reached here, in any life.
     pub(crate) most: u64,
-    /// True times before which the whole process, its producer, its registrar are stopped.
+    /// True times before which the whole process, its producer, its registry thread are stopped.
     pub(crate) stopped: u64,
     pub(crate) producer_stopped: u64,
     pub(crate) registrar_stopped: u64,
@@ -280,7 +280,7 @@ impl Node {
         Some(due.max(self.stopped))
     }
 
-    /// Does what is due: a turn of the producer, or a job of the registrar.
+    /// Does what is due: a turn of the producer, or a job of the registry thread.
     pub(crate) fn act(&mut self) {
         let now = self.now();
         let Some(life) = &self.life else { return };
@@ -292,7 +292,7 @@ impl Node {
             node.fuse.set_working(matches!(deed, Deed::Turn | Deed::Job));
             let chance = &mut node.chance;
             life.act(deed, &node.exchange.time, || chance.magnitude(20_000, 3_000_000));
-            node.summary.trouble("panics of a registrar", std::mem::take(&mut life.panics));
+            node.summary.trouble("panics of a registry thread", std::mem::take(&mut life.panics));
             if deed == Deed::Turn {
                 node.look_at(life);
             }

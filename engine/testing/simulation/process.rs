@@ -1,6 +1,6 @@
 //! One process: the engine's real code over any registry and any spill storage, without its two threads.
 //!
-//! Whoever has it asks when something is due, and does it: a turn of the producer, a job of the registrar, or one half
+//! Whoever has it asks when something is due, and does it: a turn of the producer, a job of the registry thread, or one half
 //! of a clean stop. All of it goes through [`Life::act`], so that a campaign that meddles with storage can say in the
 //! middle of what it did. To drop it is to kill it: nothing is said to anybody.
 
@@ -16,7 +16,7 @@ use xuid_spill::{MemoryStorage, SpillId, Storage};
 use crate::api::build_error::BuildError;
 use crate::api::builder::{Assembly, assemble};
 use crate::background::producer::Producer;
-use crate::background::registry_thread::{Done, Job, Registrar};
+use crate::background::registry_thread::{Done, Job, RegistryThread};
 use crate::clock::Clock;
 use crate::registry::ownership::{Identity, Ownership};
 use crate::registry::{Genesis, Registry};
@@ -50,7 +50,7 @@ pub(crate) struct Waiting {
 pub(crate) enum Deed {
     /// A turn of the producer.
     Turn,
-    /// A job of the registrar.
+    /// A job of the registry thread.
     Job,
     /// The first half of a clean stop: takers are refused, what is left goes to the spill.
     Close,
@@ -63,7 +63,7 @@ pub(crate) struct Life {
     pub(crate) engine: Engine,
     pub(crate) shared: Arc<EngineState>,
     producer: Producer,
-    registrar: Registrar,
+    registry_thread: RegistryThread,
     jobs: Receiver<Job>,
     done: Sender<Done>,
     queue: VecDeque<Job>,
@@ -78,7 +78,7 @@ pub(crate) struct Life {
     /// Grants that its stop waited for and got, and did not get.
     pub(crate) awaited: u64,
     pub(crate) given_up: u64,
-    /// Panics over a job of its registrar, until somebody takes note of them.
+    /// Panics over a job of its registry thread, until somebody takes note of them.
     pub(crate) panics: u64,
     next_turn: u64,
     next_job: u64,
@@ -100,7 +100,7 @@ impl Life {
         time: &Time,
     ) -> Result<Self, BuildError> {
         let sleep = |patience| time.pass(crate::clock::nanos(patience));
-        let Assembly { shared, producer, registrar, jobs, done } =
+        let Assembly { shared, producer, registry_thread, jobs, done } =
             assemble(registry, identity, open, settings, clock, sleep)?;
         let engine = Engine::new(shared.clone(), Vec::new());
         let handles = (0..2).map(|_| engine.handle()).collect();
@@ -109,7 +109,7 @@ impl Life {
             engine,
             shared,
             producer,
-            registrar,
+            registry_thread,
             jobs,
             done,
             queue: VecDeque::new(),
@@ -159,7 +159,7 @@ impl Life {
             Deed::Job => {
                 let Some(job) = self.queue.pop_front() else { return };
                 let panics = &mut self.panics;
-                let done = self.registrar.unless_it_panics(job, |payload| {
+                let done = self.registry_thread.unless_it_panics(job, |payload| {
                     let panicked = payload.is::<Panicked>();
                     *panics += u64::from(panicked);
                     panicked
@@ -177,21 +177,21 @@ impl Life {
             Deed::Leave => {
                 self.queue.extend(self.jobs.try_iter());
                 while let Some(job) = self.queue.pop_front() {
-                    self.registrar.run(job);
+                    self.registry_thread.run(job);
                 }
-                self.registrar.close();
+                self.registry_thread.close();
             }
         }
     }
 
-    /// The engine's own wait for a grant that is under way, while the registrar goes on with its jobs: each takes so
+    /// The engine's own wait for a grant that is under way, while the registry thread goes on with its jobs: each takes so
     /// long, and one that takes longer than the stop waits is done after it.
     fn await_grant(&mut self, time: &Time, mut latency: impl FnMut() -> u64) {
         if !self.producer.reserve.is_granting() {
             return;
         }
-        let (queue, jobs, answers, registrar) =
-            (&mut self.queue, &self.jobs, &self.done, &mut self.registrar);
+        let (queue, jobs, answers, registry_thread) =
+            (&mut self.queue, &self.jobs, &self.done, &mut self.registry_thread);
         self.producer.await_grant_by(|done, left| {
             queue.extend(jobs.try_iter());
             if let Ok(done) = done.try_recv() {
@@ -202,7 +202,7 @@ impl Life {
             if takes > left {
                 return None;
             }
-            let _ = answers.send(registrar.run(queue.pop_front()?));
+            let _ = answers.send(registry_thread.run(queue.pop_front()?));
             done.try_recv().ok()
         });
         if self.producer.reserve.is_granting() {

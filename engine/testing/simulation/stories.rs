@@ -153,10 +153,10 @@ fn the_only_free_worker_may_be_the_one_that_was_held_before_the_leap() {
     verdict(&history);
 }
 
-/// A panic of the producer is a defect, and it goes on; what the registrar answered just then is lost with it, and must
-/// not be waited for. So it is with the registrar itself, which has no answer then.
+/// A panic of the producer is a defect, and it goes on; what the registry thread answered just then is lost with it, and must
+/// not be waited for. So it is with the registry thread itself, which has no answer then.
 #[test]
-fn a_panic_over_a_job_of_the_registrar_or_its_answer_leaves_nobody_without_a_worker() {
+fn a_panic_over_a_job_of_the_registry_thread_or_its_answer_leaves_nobody_without_a_worker() {
     let mut panics = [0; 2];
     for after in 0..24 {
         let mut history = History::told(layout(), 1, true, &settings());
@@ -168,7 +168,7 @@ fn a_panic_over_a_job_of_the_registrar_or_its_answer_leaves_nobody_without_a_wor
         lock(&history.nodes[0].end).state = State::Up;
         history.nodes[0].fuse.arm(Some(Armed { point: Point::Clock, after, blow: Blow::Panic }));
         history.pass(10 * SECOND);
-        for (count, whose) in panics.iter_mut().zip(["panics of a producer", "panics of a registrar"]) {
+        for (count, whose) in panics.iter_mut().zip(["panics of a producer", "panics of a registry thread"]) {
             *count += history.nodes[0].summary.troubles.get(whose).copied().unwrap_or(0);
         }
         history.better_times();

@@ -83,7 +83,7 @@ pub(crate) const WANTED: [&str; 54] = [
     "handles made",
     "nodes without a worker",
     "panics of a producer",
-    "panics of a registrar",
+    "panics of a registry thread",
     "grants awaited at a stop",
     "grants that a stop gave up",
     "extents left in a spill",

@@ -113,7 +113,7 @@ impl Registry for Line {
     fn close(&mut self) {}
 }
 
-/// One process and its machine. What its registrar did is on its way until it is delivered.
+/// One process and its machine. What its registry thread did is on its way until it is delivered.
 struct World {
     chance: Chance,
     time: Arc<Time>,
@@ -201,7 +201,7 @@ impl World {
 
     fn job(&mut self) {
         if let Some(job) = self.todo.pop_front() {
-            self.answers.push_back(self.assembly.registrar.run(job));
+            self.answers.push_back(self.assembly.registry_thread.run(job));
         }
     }
 
@@ -448,7 +448,7 @@ controls! {
     a_leap_that_leaves_a_claim_under_way_is_found_out, LeapDropsClaim;
     a_leap_that_leaves_a_grant_under_way_is_found_out, LeapDropsGrant;
     a_leap_that_leaves_a_renewal_under_way_is_found_out, RenewalOfLane;
-    a_leap_that_leaves_the_registrar_who_it_was_is_found_out, LeapDisowns;
+    a_leap_that_leaves_the_registry_thread_who_it_was_is_found_out, LeapDisowns;
     a_leap_that_leaves_a_claim_in_doubt_is_found_out, LeapDrawsToken, LeapForgetsClaim;
     a_leap_that_leaves_a_grant_in_doubt_is_found_out, LeapForgetsGrant;
     a_leap_that_is_dealt_with_after_the_answers_is_found_out, LeapBeforeAnswers;

@@ -24,7 +24,7 @@ use crate::testing::support::clock::{SimClock, Time};
 /// What a kill unwinds with.
 pub(crate) struct Killed;
 
-/// What a panic of the producer or of the registrar unwinds with.
+/// What a panic of the producer or of the registry thread unwinds with.
 pub(crate) struct Panicked;
 
 /// Where a blow can fall.
@@ -47,7 +47,7 @@ pub(crate) enum Blow {
     Kill(u8),
     /// It is stopped for so many nanoseconds, before.
     Pause(u64),
-    /// The producer panics in the middle of a turn, or the registrar in the middle of a job, and goes on with the next one: a
+    /// The producer panics in the middle of a turn, or the registry thread in the middle of a job, and goes on with the next one: a
     /// defect, which may cost ids.
     Panic,
     /// The write or sync fails. Of a write so many 256ths land.
@@ -86,7 +86,7 @@ pub(crate) struct Fuse {
     is_armed: AtomicBool,
     /// Whether anything fell since that was asked.
     has_fallen: AtomicBool,
-    /// The producer is in the middle of a turn, or the registrar in that of a job.
+    /// The producer is in the middle of a turn, or the registry thread in that of a job.
     working: AtomicBool,
     state: Mutex<State>,
 }
@@ -105,7 +105,7 @@ impl Fuse {
         self.is_armed.store(armed.is_some(), Ordering::Relaxed);
     }
 
-    /// Whether what follows is a turn of the producer, or a job of the registrar.
+    /// Whether what follows is a turn of the producer, or a job of the registry thread.
     pub(crate) fn set_working(&self, working: bool) {
         self.working.store(working, Ordering::Relaxed);
     }

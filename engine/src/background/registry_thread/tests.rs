@@ -15,7 +15,7 @@ use crate::testing::support::faults::{Armed, Fuse, FusedClock};
 
 const SPILL: SpillId = SpillId::from_bytes([2; 16]);
 
-fn registrar() -> (Registrar, MemoryRegistry, Arc<Fuse>) {
+fn registry_thread() -> (RegistryThread, MemoryRegistry, Arc<Fuse>) {
     let cluster = ClusterId::from_bytes([1; 16]);
     let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 4 };
     let registry = MemoryRegistry::new(genesis);
@@ -26,7 +26,7 @@ fn registrar() -> (Registrar, MemoryRegistry, Arc<Fuse>) {
     let watched = Watched::new(Box::new(registry.clone()), tally.clone(), clock.clone());
     let mut ownership = Ownership::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
     assert_eq!(ownership.mark(SPILL, true).unwrap(), 0);
-    (Registrar::new(ownership, tally, clock), registry, fuse)
+    (RegistryThread::new(ownership, tally, clock), registry, fuse)
 }
 
 fn take() -> Job {
@@ -50,11 +50,11 @@ fn extended(done: Done) -> Result<Window, ExtendError> {
 
 #[test]
 fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nobody_twice() {
-    let (registrar, registry, _) = registrar();
-    let tally = registrar.tally.clone();
+    let (registry_thread, registry, _) = registry_thread();
+    let tally = registry_thread.tally.clone();
     let (jobs, todo) = channel();
     let (out, done) = channel();
-    let thread = std::thread::spawn(move || registrar.serve(&todo, &out, &Wake::default()));
+    let thread = std::thread::spawn(move || registry_thread.serve(&todo, &out, &Wake::default()));
     let ask = |job, panics: bool| {
         if panics {
             registry.fail(Fault::LandsAndPanics);
@@ -103,38 +103,38 @@ fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nob
 
 #[test]
 fn a_look_at_the_connection_that_panics_is_counted_and_not_the_last() {
-    let (mut registrar, registry, _) = registrar();
+    let (mut registry_thread, registry, _) = registry_thread();
     for panics in 1..3 {
         registry.fail(Fault::LandsAndPanics);
-        registrar.tend_whatever_happens(&Wake::default());
-        assert_eq!(lock(&registrar.tally).panics, panics);
+        registry_thread.tend_whatever_happens(&Wake::default());
+        assert_eq!(lock(&registry_thread.tally).panics, panics);
     }
-    assert!(taken(registrar.run_whatever_happens(take())).is_ok());
+    assert!(taken(registry_thread.run_whatever_happens(take())).is_ok());
 }
 
 #[test]
 fn a_renewal_that_panicked_is_one_in_doubt_until_it_is_known() {
-    let (mut registrar, registry, _) = registrar();
-    let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
-    let unknown = |registrar: &Registrar| lock(&registrar.tally).stats(0).unknown;
+    let (mut registry_thread, registry, _) = registry_thread();
+    let worker = taken(registry_thread.run_whatever_happens(take())).unwrap().worker();
+    let unknown = |registry_thread: &RegistryThread| lock(&registry_thread.tally).stats(0).unknown;
     registry.fail(Fault::LandsAndPanics);
-    assert!(extended(registrar.run_whatever_happens(extend(worker, 2_200))).is_err());
-    registrar.run_whatever_happens(Job::Look);
-    assert_eq!(unknown(&registrar), Unknown { ours: 0, not_ours: 0, doubt: 1 });
-    assert!(extended(registrar.run_whatever_happens(extend(worker, 2_300))).is_ok());
-    assert_eq!(unknown(&registrar), Unknown { ours: 1, not_ours: 0, doubt: 0 });
+    assert!(extended(registry_thread.run_whatever_happens(extend(worker, 2_200))).is_err());
+    registry_thread.run_whatever_happens(Job::Look);
+    assert_eq!(unknown(&registry_thread), Unknown { ours: 0, not_ours: 0, doubt: 1 });
+    assert!(extended(registry_thread.run_whatever_happens(extend(worker, 2_300))).is_ok());
+    assert_eq!(unknown(&registry_thread), Unknown { ours: 1, not_ours: 0, doubt: 0 });
 }
 
 #[test]
 fn a_process_that_may_have_a_copy_is_somebody_else_also_after_a_panic() {
-    let (mut registrar, mut registry, fuse) = registrar();
-    let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
+    let (mut registry_thread, mut registry, fuse) = registry_thread();
+    let worker = taken(registry_thread.run_whatever_happens(take())).unwrap().worker();
     let before = registry.worker(worker).unwrap().record.token;
     for job in [Job::Look, Job::Forget { worker: 3 }, Job::Disown] {
         fuse.arm(Some(Armed::NEXT_READING_PANICS));
-        registrar.run_whatever_happens(job);
+        registry_thread.run_whatever_happens(job);
         assert!(!fuse.take_fallen().is_empty(), "it did panic");
     }
-    let worker = taken(registrar.run_whatever_happens(take())).unwrap().worker();
+    let worker = taken(registry_thread.run_whatever_happens(take())).unwrap().worker();
     assert_ne!(registry.worker(worker).unwrap().record.token, before);
 }

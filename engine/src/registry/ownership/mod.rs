@@ -1,6 +1,6 @@
 //! Owning land: windows of ticks and grants of extents, by compare-and-set on the registry's records.
 //!
-//! Runs on the registrar's thread (and, before that starts, on the builder's). The only code that calls a
+//! Runs on the registry thread (and, before that starts, on the builder's). The only code that calls a
 //! [`Registry`]'s writes.
 //!
 //! # Invariants

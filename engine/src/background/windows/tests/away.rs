@@ -91,7 +91,7 @@ fn one_record_that_never_answers_does_not_keep_the_others_from_renewal() {
             if matches!(job, Job::Extend { worker, .. } if worker == sick) {
                 driven.registry.fail(Fault::Away);
             }
-            driven.assembly.done.send(driven.assembly.registrar.run(job)).unwrap();
+            driven.assembly.done.send(driven.assembly.registry_thread.run(job)).unwrap();
         }
         driven.pass(100 * MS);
     }

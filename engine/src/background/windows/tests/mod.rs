@@ -1,4 +1,4 @@
-//! An engine driven by hand: its clocks stand unless a test moves them, and its producer turns and its registrar works
+//! An engine driven by hand: its clocks stand unless a test moves them, and its producer turns and its registry thread works
 //! when a test says so.
 
 #![expect(clippy::cast_possible_wrap, reason = "a step is signed, and short")]
@@ -38,7 +38,7 @@ impl Clock for Manual {
     }
 }
 
-/// The engine, its world, and what was asked of the registrar so far.
+/// The engine, its world, and what was asked of the registry thread so far.
 struct Driven {
     clock: Arc<Manual>,
     registry: MemoryRegistry,
@@ -101,14 +101,14 @@ impl Driven {
         (at.wall, at.boot) = (at.wall + ns, at.boot + ns);
     }
 
-    /// One turn of the producer, and everything it asked of the registrar; returns how long nothing is due then.
+    /// One turn of the producer, and everything it asked of the registry thread; returns how long nothing is due then.
     fn turn(&mut self) -> Duration {
         let mut pause = self.assembly.producer.turn();
         while let Ok(job) = self.assembly.jobs.try_recv() {
             self.jobs.push((self.boot(), copy(&job)));
             self.pass(self.cost);
-            self.assembly.done.send(self.assembly.registrar.run(job)).unwrap();
-            // As the registrar's thread does, which wakes the producer.
+            self.assembly.done.send(self.assembly.registry_thread.run(job)).unwrap();
+            // As the registry thread does, which wakes the producer.
             pause = Duration::ZERO;
         }
         pause
