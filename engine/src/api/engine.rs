@@ -274,7 +274,7 @@ impl Engine {
         if self.shared.generation.forked() {
             return Vec::new();
         }
-        lock(&self.shared.gate).minter.lanes.iter().map(|lane| lane.worker).collect()
+        lock(&self.shared.gate).minter.workers.iter().map(|held| held.worker).collect()
     }
 
     /// Counters and gauges; all zero in a forked child, whose parent has them.

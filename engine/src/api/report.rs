@@ -149,5 +149,5 @@ fn windows_left(shared: &EngineState, gate: &Gate, now: &Now) -> Vec<(u32, u64)>
         let ns = end.map_or(0, |end| layout.tick_to_ns(end).saturating_sub(now.ns));
         Duration::from_nanos(ns).as_millis() as u64
     };
-    gate.minter.lanes.iter().map(|lane| (lane.worker, left(lane.end()))).collect()
+    gate.minter.workers.iter().map(|held| (held.worker, left(held.end()))).collect()
 }

@@ -25,7 +25,7 @@ impl View {
     fn of(shared: &EngineState) -> Self {
         let mut gate = lock(&shared.gate);
         let now = shared.instant(&mut gate);
-        let end = gate.minter.lanes.iter().filter_map(crate::mint::worker::Lane::end).max();
+        let end = gate.minter.workers.iter().filter_map(crate::mint::worker::HeldWorker::end).max();
         let end = end.filter(|end| now.tick.is_some_and(|tick| *end > tick));
         Self { now, closed: gate.closed || shared.is_closed(), trouble: gate.trouble.clone(), end }
     }

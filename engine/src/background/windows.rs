@@ -106,7 +106,7 @@ impl Upkeep {
         self.due = boot + SECOND;
         self.news.clock(&gate.minter.course(), boot);
         let away = self.look_at_registry(boot);
-        gate.minter.lanes.retain(|lane| !(lane.contested && lane.end().is_none()));
+        gate.minter.workers.retain(|held| !(held.contested && held.end().is_none()));
         // Before the tick is asked for: a clock that comes back from beyond the last tick is behind, too.
         if let Verdict::Behind { lead } = now.seen.verdict {
             let believed_ns = now.seen.now.saturating_sub(lead);
@@ -116,7 +116,7 @@ impl Upkeep {
             let believed = self.layout.tick_at_ns(believed_ns);
             let believed = believed.filter(|tick| *tick <= self.layout.last_tick());
             leave_spent(gate, now, believed, jobs);
-            let probing = away && gate.minter.lanes.iter().any(|lane| lane.renewing);
+            let probing = away && gate.minter.workers.iter().any(|held| held.renewing);
             if !probing && self.may_take(boot, away) {
                 if let (Some(believed), None) = (believed, self.settings.pinned) {
                     let except = held(gate);
@@ -141,13 +141,13 @@ impl Upkeep {
         };
         self.news.time_left(&self.layout, now.ns, boot);
         self.leave_the_future(gate, tick, jobs);
-        // A contested lane serves to its window's end, and has its successor by then.
-        let lasting = gate.minter.lanes.iter().filter(|lane| !lane.contested).count();
+        // A contested held worker serves to its window's end, and has its successor by then.
+        let lasting = gate.minter.workers.iter().filter(|held| !held.contested).count();
         let take = lasting < self.settings.workers as usize && self.may_take(boot, away);
         let mut ready = self.ready(gate, tick, boot, away);
         if away {
             // One job at a time, of whatever has waited longest.
-            let busy = self.taking || gate.minter.lanes.iter().any(|lane| lane.renewing);
+            let busy = self.taking || gate.minter.workers.iter().any(|held| held.renewing);
             ready.sort_unstable();
             ready.truncate(usize::from(!busy));
             if take && !busy && ready.first().is_none_or(|(turn, _)| *turn >= self.pace.take_turn()) {
@@ -159,10 +159,10 @@ impl Upkeep {
         }
         let most = self.ticks(self.settings.window_max);
         for (_, at) in ready {
-            let lane = &mut gate.minter.lanes[at];
-            let reach = (lane.reach * 2).min(most);
+            let held = &mut gate.minter.workers[at];
+            let reach = (held.reach * 2).min(most);
             let end = (tick + reach).min(self.layout.last_tick());
-            lane.renewing = jobs.send(Job::Extend { worker: lane.worker, start: tick, end, reach }).is_ok();
+            held.renewing = jobs.send(Job::Extend { worker: held.worker, start: tick, end, reach }).is_ok();
         }
     }
 
@@ -192,19 +192,19 @@ impl Upkeep {
         absence.is_some()
     }
 
-    /// The clock went back once more while a worker was being taken: a lane whose land begins beyond the clock is
+    /// The clock went back once more while a worker was being taken: a held worker whose land begins beyond the clock is
     /// handed back whole, and another worker is taken.
     fn leave_the_future(&mut self, gate: &mut Gate, tick: u64, jobs: &Sender<Job>) {
         let most = tick + self.ticks(self.settings.drift);
-        let before = gate.minter.lanes.len();
-        gate.minter.lanes.retain(|lane| {
-            let near = lane.tick() <= most || lane.contested;
+        let before = gate.minter.workers.len();
+        gate.minter.workers.retain(|held| {
+            let near = held.tick() <= most || held.contested;
             if !near {
-                let _ = jobs.send(Job::Release { worker: lane.worker, from: lane.untouched() });
+                let _ = jobs.send(Job::Release { worker: held.worker, from: held.untouched() });
             }
             near
         });
-        self.tally.switches.clock += u64::from(gate.minter.lanes.len() < before);
+        self.tally.switches.clock += u64::from(gate.minter.workers.len() < before);
     }
 
     /// Whether a worker may be taken now; if not, when it is looked at again.
@@ -218,7 +218,7 @@ impl Upkeep {
 
     /// Whether a window was asked for, of a registry that answered when it was asked last.
     pub(crate) fn is_asking(&self, gate: &Gate) -> bool {
-        let renewing = || gate.minter.lanes.iter().any(|lane| lane.renewing);
+        let renewing = || gate.minter.workers.iter().any(|held| held.renewing);
         self.standing == Standing::Answers && (self.taking || renewing())
     }
 
@@ -232,24 +232,24 @@ impl Upkeep {
         self.taking = jobs.send(Job::Take { reach: wish.end - wish.now, wish, cause }).is_ok();
     }
 
-    /// The lanes whose windows may be renewed now because less than half is left, and their turns.
+    /// The held workers whose windows may be renewed now because less than half is left, and their turns.
     fn ready(&mut self, gate: &Gate, tick: u64, boot: u64, away: bool) -> Vec<(u64, usize)> {
         let mut ready = Vec::new();
-        for (at, lane) in gate.minter.lanes.iter().enumerate() {
-            if lane.contested || lane.renewing {
+        for (at, held) in gate.minter.workers.iter().enumerate() {
+            if held.contested || held.renewing {
                 continue;
             }
-            let end = lane.end().unwrap_or(0);
+            let end = held.end().unwrap_or(0);
             let left = end.saturating_sub(tick);
-            let wanted = lane.reach / 2 + early(lane.worker, end, lane.reach);
-            let not_before = self.pace.renew_at(lane.worker, away);
+            let wanted = held.reach / 2 + early(held.worker, end, held.reach);
+            let not_before = self.pace.renew_at(held.worker, away);
             if left > wanted {
                 let ns = self.layout.tick_to_ns(left - wanted).saturating_sub(self.layout.tick_to_ns(0));
                 self.due = self.due.min(boot + ns);
             } else if boot < not_before {
                 self.due = self.due.min(not_before);
             } else {
-                ready.push((self.pace.turn(lane.worker), at));
+                ready.push((self.pace.turn(held.worker), at));
             }
         }
         ready
@@ -260,8 +260,8 @@ impl Upkeep {
         match done {
             Done::Taken { .. } => self.taking = false,
             Done::Extended { worker, .. } => {
-                if let Some(lane) = gate.minter.lanes.iter_mut().find(|lane| lane.worker == *worker) {
-                    lane.renewing = false;
+                if let Some(held) = gate.minter.workers.iter_mut().find(|held| held.worker == *worker) {
+                    held.renewing = false;
                 }
             }
             Done::Looked => self.looks = self.looks.saturating_sub(1),
@@ -370,7 +370,7 @@ impl Upkeep {
         self.tally.switches.clock += 1;
         for (worker, from) in gate.minter.switch() {
             // The registry thread works in order, so a renewal still under way ends before this, and its window is
-            // dropped when it comes back, because the lane is gone.
+            // dropped when it comes back, because the held worker is gone.
             let _ = jobs.send(Job::Release { worker, from });
         }
     }
@@ -379,7 +379,7 @@ impl Upkeep {
     /// use in another copy of this machine.
     pub(super) fn abandon(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
         self.void_take = self.taking && !Guard::LeapDropsClaim.is_out();
-        self.tally.switches.resumed += u64::from(!gate.minter.lanes.is_empty());
+        self.tally.switches.resumed += u64::from(!gate.minter.workers.is_empty());
         if !Guard::LeapDisowns.is_out() {
             let _ = jobs.send(Job::Disown);
         }
@@ -408,7 +408,7 @@ impl Upkeep {
                 tracing::debug!(why = reason, "no worker was taken");
             }
         });
-        if gate.minter.lanes.is_empty() && !matches!(gate.trouble, Some(Trouble::Behind { .. })) {
+        if gate.minter.workers.is_empty() && !matches!(gate.trouble, Some(Trouble::Behind { .. })) {
             gate.trouble = Some(Trouble::NoWindow { why });
         }
     }
@@ -423,12 +423,12 @@ impl Upkeep {
             }
         });
         self.pace.renewal_failed(worker, boot);
-        let Some(lane) = gate.minter.lanes.iter_mut().find(|lane| lane.worker == worker) else { return };
-        lane.renewing = false;
+        let Some(held) = gate.minter.workers.iter_mut().find(|held| held.worker == worker) else { return };
+        held.renewing = false;
         match error {
             ExtendError::Lost { for_good, .. } => {
                 // What it still has is its own; beyond that another worker is taken.
-                lane.contested = true;
+                held.contested = true;
                 let switches = &mut self.tally.switches;
                 if *for_good {
                     switches.unreadable += 1;
@@ -444,17 +444,17 @@ impl Upkeep {
 
 /// The workers that are held.
 fn held(gate: &Gate) -> Vec<u32> {
-    gate.minter.lanes.iter().map(|lane| lane.worker).collect()
+    gate.minter.workers.iter().map(|held| held.worker).collect()
 }
 
-/// While the clock is behind: a lane without land serves nobody, and its worker may be the only one whose mark the
-/// clock has passed. Beyond the last tick nothing is cut, so there a lane may end with land that is past.
+/// While the clock is behind: a held worker without land serves nobody, and its worker may be the only one whose mark the
+/// clock has passed. Beyond the last tick nothing is cut, so there a held worker may end with land that is past.
 fn leave_spent(gate: &mut Gate, now: &Now, believed: Option<u64>, jobs: &Sender<Job>) {
-    gate.minter.lanes.retain(|lane| {
+    gate.minter.workers.retain(|held| {
         let past = |end: u64| now.tick.is_none() && believed.is_some_and(|tick| end <= tick);
-        let spent = !lane.renewing && lane.end().is_none_or(past);
+        let spent = !held.renewing && held.end().is_none_or(past);
         if spent {
-            let _ = jobs.send(Job::Forget { worker: lane.worker });
+            let _ = jobs.send(Job::Forget { worker: held.worker });
         }
         !spent
     });

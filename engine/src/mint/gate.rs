@@ -1,11 +1,11 @@
-//! The one lock in front of the minter, and the line of those who wait at it.
+//! The one lock in front of the minter, and the wait queues before it.
 //!
 //! Held for a few hundred nanoseconds at a time, by callers that found ring and queue empty and by the producer;
 //! never during I/O. Lock order: gate, then a ticket.
 //!
 //! # Invariants
 //! - I1 nobody cuts directly while a ticket waits that can be served, so that a burst cannot starve who came first;
-//! - I2 the lines are served in turn, each first come, first served;
+//! - I2 the wait queues are served in turn, each first come, first served;
 //! - I3 no waker is called under the lock.
 
 use std::collections::VecDeque;
@@ -26,14 +26,14 @@ use crate::sys::guards::Guard;
 /// not queue up behind arrays that take whole ticks.
 const SMALL: u32 = 256;
 
-/// Small and large ones of any age, small and large fresh ones, and ordered ones. Each order has lines of its own,
+/// Small and large ones of any age, small and large fresh ones, and ordered ones. Each order has queues of its own,
 /// because one that waits for the clock must not hold up those that do not.
-const LINES: usize = 5;
+const QUEUES: usize = 5;
 
-/// The line of ordered tickets.
+/// The wait queue of ordered tickets.
 const ORDERED: usize = 4;
 
-/// Ids a line gets before it is the next one's turn.
+/// Ids a queue gets before it is the next one's turn.
 const QUANTUM: u32 = 256;
 
 /// Waiting calls at once. Each is some 200 bytes; beyond that a caller is told to come back.
@@ -50,11 +50,11 @@ pub(crate) enum Trouble {
     Behind { wait: u64 },
 }
 
-/// The minter and the lines before it.
+/// The minter and the wait queues before it.
 pub(crate) struct Gate {
     pub(crate) minter: Minter,
-    lines: [VecDeque<Arc<Ticket>>; LINES],
-    next_line: usize,
+    queues: [VecDeque<Arc<Ticket>>; QUEUES],
+    next_queue: usize,
     pub(crate) trouble: Option<Trouble>,
     /// A window was asked for, of a registry that answers: land is on its way.
     pub(crate) coming: bool,
@@ -63,12 +63,19 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(minter: Minter) -> Self {
-        Self { minter, lines: Default::default(), next_line: 0, trouble: None, coming: false, closed: false }
+        Self {
+            minter,
+            queues: Default::default(),
+            next_queue: 0,
+            trouble: None,
+            coming: false,
+            closed: false,
+        }
     }
 
     /// How many wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.lines.iter().map(VecDeque::len).sum()
+        self.queues.iter().map(VecDeque::len).sum()
     }
 
     /// Cuts one run for a caller that may not wait. `None` where others wait, or nothing is left.
@@ -82,12 +89,12 @@ impl Gate {
     /// Whether somebody waits who can be served: then nobody else cuts. Ordered calls that wait for the clock to
     /// pass their last id cannot, and hold up nobody.
     fn others_first(&self, now: &Now) -> bool {
-        self.unordered_wait() || (!self.lines[ORDERED].is_empty() && self.minter.ordered_waits(now) == 0)
+        self.unordered_wait() || (!self.queues[ORDERED].is_empty() && self.minter.ordered_waits(now) == 0)
     }
 
     /// Whether a call waits that asked for no order.
     pub(crate) fn unordered_wait(&self) -> bool {
-        self.lines[..ORDERED].iter().any(|line| !line.is_empty())
+        self.queues[..ORDERED].iter().any(|queue| !queue.is_empty())
     }
 
     fn cut_in_line(&mut self, order: Order, least_tick: u64, now: &Now, most: u32) -> Option<Run> {
@@ -99,25 +106,25 @@ impl Gate {
         }
     }
 
-    /// Puts a ticket in line, or says why it would wait in vain.
+    /// Puts a ticket in a queue, or says why it would wait in vain.
     pub(crate) fn enqueue(&mut self, ticket: Arc<Ticket>) -> Result<(), Arc<Ticket>> {
         if self.closed || self.waiting() >= MOST_WAITING {
             return Err(ticket);
         }
         let large = usize::from(ticket.count > SMALL);
-        let line = match ticket.order {
+        let queue = match ticket.order {
             Order::Any => large,
             Order::Fresh => 2 + large,
             Order::Ordered => ORDERED,
         };
-        self.lines[line].push_back(ticket);
+        self.queues[queue].push_back(ticket);
         Ok(())
     }
 
     /// Whether a window is held that reaches beyond now.
     pub(crate) fn holds_window(&self, now: &Now) -> bool {
         let beyond =
-            |tick: u64| self.minter.lanes.iter().any(|lane| lane.end().is_some_and(|end| end > tick));
+            |tick: u64| self.minter.workers.iter().any(|held| held.end().is_some_and(|end| end > tick));
         now.tick.is_some_and(beyond)
     }
 
@@ -145,7 +152,7 @@ impl Gate {
             _ if !held => IdError::not_ready(soon),
             _ if order == Order::Ordered && self.minter.ordered_waits(now) > 0 => {
                 let waits = Duration::from_nanos(self.minter.ordered_waits(now));
-                // Without a step another lane serves now, and E is still in the tick of the last one.
+                // Without a step another held worker serves now, and E is still in the tick of the last one.
                 if self.minter.went_back() {
                     IdError::clock_behind(waits)
                 } else {
@@ -156,7 +163,7 @@ impl Gate {
         }
     }
 
-    /// Serves the lines with `any` runs from `supply` and all else from the minter, as far as both go, and counts in
+    /// Serves the queues with `any` runs from `supply` and all else from the minter, as far as both go, and counts in
     /// `given` what they get. Returns what expired or ended tickets gave back.
     pub(crate) fn serve(
         &mut self,
@@ -168,9 +175,9 @@ impl Gate {
         self.expire(now, &mut service);
         loop {
             let mut progress = false;
-            for _ in 0..self.lines.len() {
-                self.next_line = (self.next_line + 1) % self.lines.len();
-                progress |= self.serve_front(self.next_line, now, given, &mut supply, &mut service);
+            for _ in 0..self.queues.len() {
+                self.next_queue = (self.next_queue + 1) % self.queues.len();
+                progress |= self.serve_front(self.next_queue, now, given, &mut supply, &mut service);
             }
             if !progress {
                 return service;
@@ -180,15 +187,15 @@ impl Gate {
 
     fn serve_front(
         &mut self,
-        line: usize,
+        queue: usize,
         now: &Now,
         given: &AtomicCount,
         supply: &mut impl FnMut(&mut Minter, u32) -> Option<(Run, Tier)>,
         service: &mut Service,
     ) -> bool {
-        let Some(ticket) = self.lines[line].front().cloned() else { return false };
+        let Some(ticket) = self.queues[queue].front().cloned() else { return false };
         let Some(missing) = ticket.missing() else {
-            self.lines[line].pop_front();
+            self.queues[queue].pop_front();
             return true;
         };
         let mut progress = false;
@@ -212,7 +219,7 @@ impl Gate {
         }
         if ticket.missing() == Some(0) {
             service.end(&ticket, || IdError::SHUTTING_DOWN);
-            self.lines[line].pop_front();
+            self.queues[queue].pop_front();
             progress = true;
         }
         progress
@@ -220,14 +227,15 @@ impl Gate {
 
     fn expire(&mut self, now: &Now, service: &mut Service) {
         let boot = now.reading.boot;
-        for line in 0..self.lines.len() {
-            if !self.lines[line].iter().any(|ticket| ticket.deadline <= boot || ticket.missing().is_none()) {
+        for queue in 0..self.queues.len() {
+            if !self.queues[queue].iter().any(|ticket| ticket.deadline <= boot || ticket.missing().is_none())
+            {
                 continue;
             }
-            let (over, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.lines[line])
+            let (over, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.queues[queue])
                 .into_iter()
                 .partition(|ticket| ticket.deadline <= boot || ticket.missing().is_none());
-            self.lines[line] = kept;
+            self.queues[queue] = kept;
             for ticket in over {
                 service.end(&ticket, || self.refusal(now, ticket.order, ticket.wait));
             }
@@ -238,7 +246,7 @@ impl Gate {
     pub(crate) fn close(&mut self) -> Service {
         self.closed = !Guard::SealFirst.is_out();
         let mut service = Service::default();
-        for ticket in self.lines.iter_mut().flat_map(std::mem::take) {
+        for ticket in self.queues.iter_mut().flat_map(std::mem::take) {
             service.end(&ticket, || IdError::SHUTTING_DOWN);
         }
         service

@@ -5,7 +5,7 @@
 //! - I1 nothing is cut after it was sealed;
 //! - I2 nothing is cut at a tick above the engine's clock E (U6);
 //! - I3 every plot that leaves a window is returned, set aside, or counted as expired: `minted` counts them all;
-//! - I4 ordered ids only rise, over all lanes and switches of worker.
+//! - I4 ordered ids only rise, over all held workers and switches of worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use xuid_spill::Extent;
 
 use crate::clock::{Clock, Course, Observation, Reading, Supervisor, Verdict, nanos, utc};
 use crate::id::run::Run;
-use crate::mint::worker::Lane;
+use crate::mint::worker::HeldWorker;
 use crate::registry::ownership::Window;
 use crate::settings::Settings;
 use crate::sys::guards::Guard;
@@ -79,7 +79,7 @@ pub(crate) struct Minter {
     layout: Layout,
     clock: Arc<dyn Clock>,
     supervisor: Supervisor,
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) workers: Vec<HeldWorker>,
     turn: usize,
     aside: Vec<Extent>,
     ordered_above: u64,
@@ -110,7 +110,7 @@ impl Minter {
             layout,
             clock,
             supervisor,
-            lanes: Vec::new(),
+            workers: Vec::new(),
             turn: 0,
             aside: Vec::new(),
             ordered_above: 0,
@@ -181,28 +181,28 @@ impl Minter {
         self.supervisor.second_clock(unix_ns, at);
     }
 
-    /// A new lane. Land of its window that has elapsed already (a backfill) is returned.
+    /// Holds another worker. Land of its window that has elapsed already (a backfill) is returned.
     pub(crate) fn add(&mut self, now: &Now, window: Window, reach: u64) -> Vec<Extent> {
-        let mut lane = Lane::new(window, reach);
+        let mut held = HeldWorker::new(window, reach);
         let mut past = Vec::new();
         if let Some(tick) = now.tick {
-            lane.skip_to(&self.layout, tick, 0, |extent| past.push(extent));
+            held.skip_to(&self.layout, tick, 0, |extent| past.push(extent));
         }
         self.count(&past);
-        self.lanes.push(lane);
+        self.workers.push(held);
         self.pass(past)
     }
 
-    /// A further window of a lane that is held.
+    /// A further window of a worker that is held.
     pub(crate) fn extend(&mut self, window: Window, reach: u64) {
-        match self.lanes.iter_mut().find(|lane| lane.worker == window.worker()) {
-            Some(lane) => {
-                lane.extend(window);
-                lane.renewing = false;
-                lane.reach = reach;
+        match self.workers.iter_mut().find(|held| held.worker == window.worker()) {
+            Some(held) => {
+                held.extend(window);
+                held.renewing = false;
+                held.reach = reach;
             }
-            None if Guard::RenewalOfLane.is_out() => self.lanes.push(Lane::new(window, reach)),
-            // The lane ended meanwhile (a switch of worker, a leap): the window is never used.
+            None if Guard::RenewalOfHeldWorker.is_out() => self.workers.push(HeldWorker::new(window, reach)),
+            // The held worker ended meanwhile (a switch of worker, a leap): the window is never used.
             None => drop(window),
         }
     }
@@ -220,12 +220,12 @@ impl Minter {
     /// Land that may be cut now, in ids.
     pub(crate) fn land(&self, now: &Now) -> u64 {
         let Some(tick) = now.tick.filter(|_| !self.sealed) else { return 0 };
-        self.lanes.iter().map(|lane| lane.land(&self.layout, tick)).sum()
+        self.workers.iter().map(|held| held.land(&self.layout, tick)).sum()
     }
 
     /// Cuts up to `most` ids of any age.
     pub(crate) fn any(&mut self, now: &Now, most: u32) -> Option<Run> {
-        self.cut_from_lanes(now, most, |_| true)
+        self.cut_from_workers(now, most, |_| true)
     }
 
     /// Cuts up to `most` ids of a tick not before `least`.
@@ -235,43 +235,43 @@ impl Minter {
         let layout = self.layout;
         let mut aside = std::mem::take(&mut self.aside);
         let before = aside.len();
-        let run = self.cut_from_lanes(now, most, |lane| {
-            if lane.tick() < least && lane.end().is_some_and(|end| end > tick) {
-                lane.skip_to(&layout, tick, offset, |extent| aside.push(extent));
+        let run = self.cut_from_workers(now, most, |held| {
+            if held.tick() < least && held.end().is_some_and(|end| end > tick) {
+                held.skip_to(&layout, tick, offset, |extent| aside.push(extent));
             }
             // Else its window ended before that, and what it has is for others.
-            lane.tick() >= least
+            held.tick() >= least
         });
         self.count(&aside[before..]);
         self.aside = aside;
         run
     }
 
-    /// Cuts up to `most` ids above every ordered id before. Only one lane serves them, while it lasts.
+    /// Cuts up to `most` ids above every ordered id before. Only one held worker serves them, while it lasts.
     pub(crate) fn ordered(&mut self, now: &Now, most: u32) -> Option<Run> {
         let tick = now.tick.filter(|_| !self.sealed)?;
         let least = tick.saturating_sub(self.ages.ordered);
         let offset = self.next_offset();
         let floor = if Guard::OrderedAboveLast.is_out() { 0 } else { self.ordered_above };
         let from = self.ordered_from(tick);
-        let Self { layout, lanes, aside, minted, .. } = self;
-        // The frontier of the lane that served the last one is above it; another lane's must pass it.
-        let lane = lanes.iter_mut().find(|lane| lane.reaches_beyond(tick))?;
+        let Self { layout, workers, aside, minted, .. } = self;
+        // The frontier of the held worker that served the last one is above it; another held worker's must pass it.
+        let held = workers.iter_mut().find(|held| held.reaches_beyond(tick))?;
         let mut pass = |extent: Extent| {
             *minted += extent.ids();
             aside.push(extent);
         };
-        if lane.tick() < least {
-            lane.skip_to(layout, tick, offset, &mut pass);
+        if held.tick() < least {
+            held.skip_to(layout, tick, offset, &mut pass);
         }
-        if lane.has_land(tick) && floor > 0 && lane.first_plot(layout) <= floor {
-            // Another lane, or a worker taken after the clock went back: not before E has passed the last one.
+        if held.has_land(tick) && floor > 0 && held.first_plot(layout) <= floor {
+            // Another held worker, or a worker taken after the clock went back: not before E has passed the last one.
             if from > tick && !Guard::OrderedRises.is_out() {
                 return None;
             }
-            lane.skip_to(layout, from, 0, &mut pass);
+            held.skip_to(layout, from, 0, &mut pass);
         }
-        let run = lane.cut(layout, tick, most)?;
+        let run = held.cut(layout, tick, most)?;
         *minted += u64::from(run.len());
         assert!(run.raw() > floor || floor == 0, "an ordered id would not rise");
         let passed = if Guard::OrderedRunWhole.is_out() { 1 } else { run.len() };
@@ -280,22 +280,22 @@ impl Minter {
         Some(run)
     }
 
-    /// The first tick in which a lane that did not serve the last ordered id has plots above it: the same tick for a
+    /// The first tick in which a held worker that did not serve the last ordered id has plots above it: the same tick for a
     /// higher worker, else the next.
     fn ordered_from(&self, tick: u64) -> u64 {
         let last = self.layout.decode(Id::new(self.ordered_above));
-        let lane = self.lanes.iter().find(|lane| lane.reaches_beyond(tick));
-        last.tick + u64::from(lane.is_none_or(|lane| lane.worker <= last.worker))
+        let held = self.workers.iter().find(|held| held.reaches_beyond(tick));
+        last.tick + u64::from(held.is_none_or(|held| held.worker <= last.worker))
     }
 
     /// Nanoseconds until E comes to plots that are above the last ordered id, where it has to: it went back behind
-    /// that, or another lane serves now.
+    /// that, or another held worker serves now.
     pub(crate) fn ordered_waits(&self, now: &Now) -> u64 {
         let (Some(tick), last @ 1..) = (now.tick, self.ordered_above) else { return 0 };
         let from = self.ordered_from(tick);
-        let lane = self.lanes.iter().find(|lane| lane.reaches_beyond(tick));
-        let is_below = |lane: &Lane| lane.has_land(tick) && lane.first_plot(&self.layout) <= last;
-        if tick >= from || (tick == self.layout.tick_of(last) && !lane.is_some_and(is_below)) {
+        let held = self.workers.iter().find(|held| held.reaches_beyond(tick));
+        let is_below = |held: &HeldWorker| held.has_land(tick) && held.first_plot(&self.layout) <= last;
+        if tick >= from || (tick == self.layout.tick_of(last) && !held.is_some_and(is_below)) {
             return 0;
         }
         self.layout.tick_to_ns(from).saturating_sub(now.ns)
@@ -321,21 +321,21 @@ impl Minter {
         self.offset % (self.layout.sequences() / 4).max(1)
     }
 
-    fn cut_from_lanes(
+    fn cut_from_workers(
         &mut self,
         now: &Now,
         most: u32,
-        mut ready: impl FnMut(&mut Lane) -> bool,
+        mut ready: impl FnMut(&mut HeldWorker) -> bool,
     ) -> Option<Run> {
         let tick = now.tick.filter(|_| !self.sealed)?;
         self.drop_stale(tick);
-        for _ in 0..self.lanes.len() {
-            self.turn = (self.turn + 1) % self.lanes.len();
-            let lane = &mut self.lanes[self.turn];
-            if !ready(lane) {
+        for _ in 0..self.workers.len() {
+            self.turn = (self.turn + 1) % self.workers.len();
+            let held = &mut self.workers[self.turn];
+            if !ready(held) {
                 continue;
             }
-            if let Some(run) = lane.cut(&self.layout, tick, most) {
+            if let Some(run) = held.cut(&self.layout, tick, most) {
                 self.minted += u64::from(run.len());
                 return Some(run);
             }
@@ -347,9 +347,9 @@ impl Minter {
     fn drop_stale(&mut self, tick: u64) {
         let max_age = if Guard::AgeOfWindow.is_out() { u64::MAX } else { self.ages.max };
         let oldest = tick.saturating_sub(max_age);
-        for lane in self.lanes.iter_mut().filter(|lane| lane.tick() < oldest) {
+        for held in self.workers.iter_mut().filter(|held| held.tick() < oldest) {
             let (minted, expired) = (&mut self.minted, &mut self.expired);
-            lane.skip_to(&self.layout, oldest, 0, |extent| {
+            held.skip_to(&self.layout, oldest, 0, |extent| {
                 *minted += extent.ids();
                 *expired += extent.ids();
             });
@@ -362,14 +362,14 @@ impl Minter {
         let Some(tick) = now.tick.filter(|_| !self.sealed) else { return self.pass(out) };
         let before = out.len();
         self.drop_stale(tick);
-        for lane in &mut self.lanes {
-            lane.skip_to(&self.layout, tick, 0, |extent| out.push(extent));
+        for held in &mut self.workers {
+            held.skip_to(&self.layout, tick, 0, |extent| out.push(extent));
         }
         self.count(&out[before..]);
         self.pass(out)
     }
 
-    /// The clock went back and windows of other workers were taken: E goes to the wall, every lane ends. Returns
+    /// The clock went back and windows of other workers were taken: E goes to the wall, every held worker ends. Returns
     /// what each leaves untouched.
     pub(crate) fn switch(&mut self) -> Vec<(u32, u64)> {
         // Read apart, so that a step that shows in this very reading is noted.
@@ -377,9 +377,9 @@ impl Minter {
         self.supervisor.switched(now.reading);
         self.went_back = true;
         if Guard::HandBackLast.is_out() {
-            return self.lanes.iter().map(|lane| (lane.worker, lane.untouched())).collect();
+            return self.workers.iter().map(|held| (held.worker, held.untouched())).collect();
         }
-        self.lanes.drain(..).map(|lane| (lane.worker, lane.untouched())).collect()
+        self.workers.drain(..).map(|held| (held.worker, held.untouched())).collect()
     }
 
     /// How many ids were set aside and not collected yet.
@@ -393,28 +393,28 @@ impl Minter {
         self.pass(aside)
     }
 
-    /// Ends every lane without handing anything back: what was granted may be in another copy of this process.
+    /// Ends every held worker without handing anything back: what was granted may be in another copy of this process.
     pub(crate) fn abandon(&mut self) {
-        self.lanes.clear();
+        self.workers.clear();
     }
 
     /// The last cut: everything up to now, after which nothing is cut any more.
     pub(crate) fn seal(&mut self, now: &Now) -> Sealed {
         if Guard::SealFirst.is_out() {
-            let release = self.lanes.iter().map(|lane| (lane.worker, lane.untouched())).collect();
+            let release = self.workers.iter().map(|held| (held.worker, held.untouched())).collect();
             return Sealed { extents: self.take_aside(), release };
         }
         let layout = self.layout;
         let mut extents = std::mem::take(&mut self.aside);
         let before = extents.len();
         if let Some(tick) = now.tick.filter(|_| !self.sealed) {
-            for lane in &mut self.lanes {
-                lane.skip_to(&layout, tick + 1, 0, |extent| extents.push(extent));
+            for held in &mut self.workers {
+                held.skip_to(&layout, tick + 1, 0, |extent| extents.push(extent));
             }
         }
         self.count(&extents[before..]);
         self.sealed = true;
-        let release = self.lanes.drain(..).map(|lane| (lane.worker, lane.untouched())).collect();
+        let release = self.workers.drain(..).map(|held| (held.worker, held.untouched())).collect();
         Sealed { extents: self.pass(extents), release }
     }
 }

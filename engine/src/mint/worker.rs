@@ -17,13 +17,13 @@ use crate::sys::guards::Guard;
 
 /// One worker's windows and frontier.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct HeldWorker {
     pub(crate) worker: u32,
     spans: VecDeque<Range<u64>>,
     tick: u64,
     sequence: u32,
     /// Somebody else moved this worker's record, or it cannot be read: no more windows are reserved, and the
-    /// lane ends with the last one.
+    /// held worker ends with the last one.
     pub(crate) contested: bool,
     /// A renewal is under way.
     pub(crate) renewing: bool,
@@ -31,8 +31,8 @@ pub(crate) struct Lane {
     pub(crate) reach: u64,
 }
 
-impl Lane {
-    /// A lane that begins with `window`, whose frontier stands at its start.
+impl HeldWorker {
+    /// A held worker that begins with `window`, whose frontier stands at its start.
     pub(crate) fn new(window: Window, reach: u64) -> Self {
         let (worker, span) = window.into_parts();
         let tick = span.start;
@@ -90,7 +90,7 @@ impl Lane {
         self.tick
     }
 
-    /// The frontier as a raw id. Only for a lane that has land.
+    /// The frontier as a raw id. Only for a held worker that has land.
     pub(crate) fn first_plot(&self, layout: &Layout) -> u64 {
         layout.encode(self.tick, self.worker, self.sequence).raw()
     }
@@ -199,11 +199,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_lane_hands_out_owned_plots_once_and_none_above_the_clock(
+        fn a_held_worker_hands_out_owned_ids_once_and_none_above_the_clock(
             steps in prop::collection::vec(step(), 1..60)
         ) {
             let layout = small();
-            let mut lane = Lane::new(Window::new(1, 3..7), 1);
+            let mut held = HeldWorker::new(Window::new(1, 3..7), 1);
             let mut owned: std::collections::BTreeSet<u64> = (3..7).collect();
             let mut end = 7;
             let mut seen = std::collections::HashSet::new();
@@ -212,19 +212,19 @@ mod tests {
                 let mut out = Vec::new();
                 match step {
                     Step::Cut(upto, most) => {
-                        if let Some(run) = lane.cut(&layout, upto, most) {
+                        if let Some(run) = held.cut(&layout, upto, most) {
                             prop_assert!(run.len() <= most);
                             prop_assert!(layout.tick_of(run.raw()) <= upto);
                             out.extend(run.into_iter().map(crate::Id::raw));
                         }
                     }
                     Step::Skip(tick, sequence) => {
-                        lane.skip_to(&layout, tick, sequence, |extent| out.extend(plots(&layout, extent)));
+                        held.skip_to(&layout, tick, sequence, |extent| out.extend(plots(&layout, extent)));
                     }
                     Step::Extend(gap, ticks) => {
                         let start = end + gap;
                         // A window is never granted behind the frontier: the registry's mark is past it.
-                        lane.extend(Window::new(1, start..start + ticks));
+                        held.extend(Window::new(1, start..start + ticks));
                         owned.extend(start..start + ticks);
                         end = start + ticks;
                     }
@@ -234,7 +234,7 @@ mod tests {
                     high = id;
                     prop_assert!(seen.insert(id), "{id} twice");
                     prop_assert!(owned.contains(&layout.tick_of(id)), "{id} is not owned");
-                    prop_assert!(layout.tick_of(id) < lane.untouched());
+                    prop_assert!(layout.tick_of(id) < held.untouched());
                 }
             }
         }
@@ -243,19 +243,19 @@ mod tests {
     #[test]
     fn the_last_sequence_of_a_tick_does_not_carry_into_the_worker() {
         let layout = small();
-        let mut lane = Lane::new(Window::new(1, 3..5), 1);
-        let ids: Vec<_> = std::iter::from_fn(|| lane.cut(&layout, 9, 3)).flatten().collect();
+        let mut held = HeldWorker::new(Window::new(1, 3..5), 1);
+        let ids: Vec<_> = std::iter::from_fn(|| held.cut(&layout, 9, 3)).flatten().collect();
         assert_eq!(ids.len(), 16);
         assert!(ids.iter().all(|&id| layout.decode(id).worker == 1));
-        assert_eq!(lane.untouched(), 5);
+        assert_eq!(held.untouched(), 5);
     }
 
     #[test]
     fn a_begun_tick_is_not_untouched() {
         let layout = small();
-        let mut lane = Lane::new(Window::new(0, 3..5), 1);
-        assert_eq!(lane.untouched(), 3);
-        assert_eq!(lane.cut(&layout, 3, 1).unwrap().len(), 1);
-        assert_eq!(lane.untouched(), 4);
+        let mut held = HeldWorker::new(Window::new(0, 3..5), 1);
+        assert_eq!(held.untouched(), 3);
+        assert_eq!(held.cut(&layout, 3, 1).unwrap().len(), 1);
+        assert_eq!(held.untouched(), 4);
     }
 }

@@ -57,7 +57,7 @@ guards! {
     /// Of several renewals in doubt, the one whose operation the record shows is the one that was stored (U2).
     RenewalCompared,
     /// A window that comes back for a worker which was left is dropped (U2).
-    RenewalOfLane,
+    RenewalOfHeldWorker,
     /// A worker whose record went back is left for good (U2).
     RecordWentBack,
     /// What is handed back begins after the last tick of which a plot was cut.
@@ -161,7 +161,7 @@ guards! {
     SequenceEnd,
     /// An ordered id waits for a tick above the last one.
     OrderedRises,
-    /// The last ordered id is remembered over lanes and switches.
+    /// The last ordered id is remembered over held workers and switches.
     OrderedAboveLast,
     /// The last id of an ordered run is remembered, and not its first.
     OrderedRunWhole,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xuid_id::{Id, Layout};
 
 use crate::id::run::Run;
-use crate::mint::worker::Lane;
+use crate::mint::worker::HeldWorker;
 use crate::registry::ownership::Window;
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
@@ -50,13 +50,13 @@ fn a_tick_that_is_used_up_never_carries_into_the_next_worker() {
     let layout = small();
     let whole = TICKS as usize * layout.sequences() as usize * layout.workers() as usize;
     for _ in 0..20 {
-        let window = |worker| Mutex::new(Lane::new(Window::new(worker, FIRST..FIRST + TICKS), 1));
-        let lanes: Vec<_> = (0..layout.workers()).map(window).collect();
+        let window = |worker| Mutex::new(HeldWorker::new(Window::new(worker, FIRST..FIRST + TICKS), 1));
+        let workers: Vec<_> = (0..layout.workers()).map(window).collect();
         let ledger = neighbours(&layout, |worker, most| {
-            let mut lane = lock(&lanes[worker as usize]);
-            let Some(mut run) = lane.cut(&layout, FIRST + TICKS, most) else { return Vec::new() };
+            let mut held = lock(&workers[worker as usize]);
+            let Some(mut run) = held.cut(&layout, FIRST + TICKS, most) else { return Vec::new() };
             // As a caller's runs are joined, which must not reach over the end of a tick either.
-            if let Some(next) = lane.cut(&layout, FIRST + TICKS, most) {
+            if let Some(next) = held.cut(&layout, FIRST + TICKS, most) {
                 if run.continues_with(&next, layout.sequences()) {
                     run.join(next);
                     return raw(run);
@@ -95,10 +95,10 @@ fn negative_control_a_packed_word_that_is_added_to_repeats_ids() {
 #[test]
 fn negative_control_a_run_that_does_not_end_with_its_tick_repeats_ids() {
     let layout = small();
-    let window = |worker| Mutex::new(Lane::new(Window::new(worker, FIRST..FIRST + TICKS), 1));
-    let lanes: Vec<_> = (0..layout.workers()).map(window).collect();
+    let window = |worker| Mutex::new(HeldWorker::new(Window::new(worker, FIRST..FIRST + TICKS), 1));
+    let workers: Vec<_> = (0..layout.workers()).map(window).collect();
     let ledger = neighbours(&layout, |worker, most| {
-        let cut = || lock(&lanes[worker as usize]).cut(&layout, FIRST + TICKS, most);
+        let cut = || lock(&workers[worker as usize]).cut(&layout, FIRST + TICKS, most);
         Guard::without(&[Guard::SequenceEnd], cut).map_or_else(Vec::new, raw)
     });
     assert!(!ledger.again.is_empty(), "the carry was not noticed");

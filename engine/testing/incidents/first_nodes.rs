@@ -11,7 +11,7 @@ use xuid_id::Id;
 use xuid_spill::SpillId;
 
 use crate::clock::SystemClock;
-use crate::mint::worker::Lane;
+use crate::mint::worker::HeldWorker;
 use crate::registry::local::{CreateOptions, FileIdentity, LocalRegistry, MemoryDisk};
 use crate::registry::{
     Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord,
@@ -76,8 +76,8 @@ fn start_together<R: Registry + 'static>(out: &[Guard], open: impl Fn() -> R + S
         let registry = Meeting { registry: open(), read: Arc::clone(&read) };
         let layout = registry.genesis().layout;
         let window = process(registry, number + 1).take(&wish(FLOOR, TICKS)).ok()?;
-        let mut lane = Lane::new(window, TICKS);
-        let cut = || lane.cut(&layout, FLOOR + TICKS, 5);
+        let mut held = HeldWorker::new(window, TICKS);
+        let cut = || held.cut(&layout, FLOOR + TICKS, 5);
         Some(std::iter::from_fn(cut).flatten().map(Id::raw).collect::<Vec<_>>())
     };
     let (mut ledger, mut started) = (Ledger::default(), 0);

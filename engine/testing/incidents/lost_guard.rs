@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use xuid_id::Id;
 
-use crate::mint::worker::Lane;
+use crate::mint::worker::HeldWorker;
 use crate::registry::ownership::{ExtendError, Window};
 use crate::sys::atomics::lock;
 use crate::testing::incidents::{FLOOR, Ledger, memory, process, small, wish};
@@ -18,8 +18,8 @@ use crate::testing::support::rng::Chance;
 
 const TICKS: u64 = 8;
 
-fn mint(lane: &mut Lane, now: u64, most: u32) -> Vec<u64> {
-    lane.cut(&small(), now, most).into_iter().flatten().map(Id::raw).collect()
+fn mint(held: &mut HeldWorker, now: u64, most: u32) -> Vec<u64> {
+    held.cut(&small(), now, most).into_iter().flatten().map(Id::raw).collect()
 }
 
 #[test]
@@ -27,12 +27,12 @@ fn who_was_stopped_past_its_window_mints_in_it_and_nowhere_else() {
     let mut ledger = Ledger::default();
     let registry = memory(small(), 1);
     let mut stopped = process(registry.clone(), 1);
-    let mut old = Lane::new(stopped.take(&wish(FLOOR, TICKS)).unwrap(), TICKS);
+    let mut old = HeldWorker::new(stopped.take(&wish(FLOOR, TICKS)).unwrap(), TICKS);
     ledger.add(mint(&mut old, FLOOR, 3));
     // Stopped here, for as long as two windows last. Somebody else takes the worker.
     let now = FLOOR + 2 * TICKS;
     let mut next = process(registry, 2);
-    let mut new = Lane::new(next.take(&wish(now, TICKS)).unwrap(), TICKS);
+    let mut new = HeldWorker::new(next.take(&wish(now, TICKS)).unwrap(), TICKS);
     ledger.add(mint(&mut new, now, 8));
     // It goes on, and has not looked at anything yet. All it finds is the rest of its own window.
     for _ in 0..100 {
@@ -56,13 +56,13 @@ fn stopped_anywhere(seed: u64, believes_its_lock: bool) -> Ledger {
             scope.spawn(move || {
                 let mut dice = Chance::new(seed ^ u64::from(thread) << 32);
                 let mut ownership = process(registry, thread + 1);
-                let mut lane: Option<Lane> = None;
+                let mut current: Option<HeldWorker> = None;
                 for _ in 0..100 {
                     let noticed = now.load(Ordering::Relaxed);
                     // Between what it saw and what it does, time goes by: little, or more than all windows.
                     now.fetch_add([0, 0, 1, 3 * TICKS][dice.below(4) as usize], Ordering::Relaxed);
                     std::thread::yield_now();
-                    match &mut lane {
+                    match &mut current {
                         Some(held) if dice.below(4) > 0 => {
                             let ids = mint(held, noticed, 1 + dice.below(9) as u32);
                             lock(ledger).add(ids);
@@ -73,12 +73,12 @@ fn stopped_anywhere(seed: u64, believes_its_lock: bool) -> Ledger {
                         }
                         Some(held) => match ownership.extend(0, noticed, noticed + TICKS) {
                             Ok(window) => held.extend(window),
-                            Err(ExtendError::Lost { .. }) => lane = None,
+                            Err(ExtendError::Lost { .. }) => current = None,
                             Err(ExtendError::Later { .. }) => {}
                         },
                         None => {
                             let taken = ownership.take(&wish(noticed, TICKS));
-                            lane = taken.ok().map(|window| Lane::new(window, TICKS));
+                            current = taken.ok().map(|window| HeldWorker::new(window, TICKS));
                         }
                     }
                 }

@@ -8,7 +8,7 @@
 //!
 //! | story | what went wrong | here it cannot, because |
 //! |---|---|---|
-//! | [`carry`] | the sequence was carried into the worker bits | a lane goes to the next tick, U6 |
+//! | [`carry`] | the sequence was carried into the worker bits | a held worker goes to the next tick, U6 |
 //! | [`replay`] | used ids were played again after a restart | the mark moves first, and in the registry, U4 |
 //! | [`empty_ring`] | two takers got one slot as the ring ran empty | a slot is taken by one swap, U5 |
 //! | [`first_nodes`] | two first nodes took one worker | a worker is taken by compare-and-set, U2 |

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use xuid_id::Id;
 
 use crate::clock::SystemClock;
-use crate::mint::worker::Lane;
+use crate::mint::worker::HeldWorker;
 use crate::registry::local::{FileIdentity, LocalRegistry, MemoryDisk};
 use crate::registry::ownership::Ownership;
 use crate::registry::{Registry, SwapError, WorkerRecord};
@@ -21,8 +21,8 @@ use crate::testing::support::rng::Chance;
 
 const TICKS: u64 = 8;
 
-fn mint(lane: &mut Lane, upto: u64, most: usize) -> Vec<u64> {
-    let cut = || lane.cut(&small(), upto, 3);
+fn mint(held: &mut HeldWorker, upto: u64, most: usize) -> Vec<u64> {
+    let cut = || held.cut(&small(), upto, 3);
     std::iter::from_fn(cut).take(most).flatten().map(Id::raw).collect()
 }
 
@@ -31,19 +31,19 @@ fn mint(lane: &mut Lane, upto: u64, most: usize) -> Vec<u64> {
 fn hand_back_late<R: Registry + 'static>(open: impl Fn() -> R) -> Ledger {
     let mut ledger = Ledger::default();
     let mut first = process(open(), 1);
-    let mut its = Lane::new(first.take(&wish(FLOOR, TICKS)).unwrap(), TICKS);
+    let mut its = HeldWorker::new(first.take(&wish(FLOOR, TICKS)).unwrap(), TICKS);
     ledger.add(mint(&mut its, FLOOR, 2));
 
     let now = FLOOR + TICKS;
     let mut second = process(open(), 2);
-    let mut seconds = Lane::new(second.take(&wish(now, TICKS)).unwrap(), TICKS);
+    let mut seconds = HeldWorker::new(second.take(&wish(now, TICKS)).unwrap(), TICKS);
     ledger.add(mint(&mut seconds, now + 2, 100));
     // Whether it is refused is not what is judged.
     let _ = first.release(0, its.untouched());
 
     let mut third = process(open(), 3);
     if let Ok(window) = third.take(&wish(now, TICKS)) {
-        ledger.add(mint(&mut Lane::new(window, TICKS), now + TICKS, 100));
+        ledger.add(mint(&mut HeldWorker::new(window, TICKS), now + TICKS, 100));
     }
     ledger.add(mint(&mut seconds, now + TICKS, 100));
     ledger
@@ -70,15 +70,15 @@ fn live<R: Registry + 'static>(seed: u64, thread: u8, ledger: &Mutex<Ledger>, op
         let now = FLOOR + u64::from(life) * 3 + dice.below(3);
         let mut ownership = process(open(), 1 + thread * 32 + life);
         let Ok(window) = ownership.take(&wish(now, TICKS)) else { continue };
-        let mut lane = Lane::new(window, TICKS);
-        let ids = mint(&mut lane, now + dice.below(TICKS), dice.below(9) as usize);
+        let mut held = HeldWorker::new(window, TICKS);
+        let ids = mint(&mut held, now + dice.below(TICKS), dice.below(9) as usize);
         lock(ledger).add(ids);
         if let Some((mut old, from)) = overdue.take() {
             let _ = old.release(0, from);
         }
         match dice.below(3) {
-            0 => drop(ownership.release(0, lane.untouched())),
-            1 => overdue = Some((ownership, lane.untouched())),
+            0 => drop(ownership.release(0, held.untouched())),
+            1 => overdue = Some((ownership, held.untouched())),
             _ => {}
         }
     }

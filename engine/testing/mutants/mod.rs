@@ -80,7 +80,7 @@ mutants! {
     "claim-not-compared", [G::ClaimCompared], "U2", History(Theme::SmallSteps, TWICE);
     "renewal-not-compared", [G::RenewalCompared], "U2",
         Test("testing::mutants::doubts::a_renewal_of_a_copy_is_not_taken_for_one_that_is_in_doubt");
-    "renewal-makes-a-lane", [G::RenewalOfLane], "U2",
+    "renewal-makes-a-held", [G::RenewalOfHeldWorker], "U2",
         Test("testing::simulation::twins::a_leap_that_leaves_a_renewal_under_way_is_found_out");
     "record-went-back", [G::RecordWentBack], "U2",
         Test("testing::mutants::records::a_record_that_went_back_is_left");

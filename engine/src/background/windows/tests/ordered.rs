@@ -84,8 +84,8 @@ fn without_a_step_of_the_clock_no_ordered_call_hears_of_the_clock() {
     free(&driven, 3);
     driven.run(2 * SECOND);
     assert_eq!(driven.engine.workers(), [9, 3]);
-    // The lane that served it ends within the tick.
-    drop(lock(&driven.assembly.shared.gate).minter.lanes.remove(0));
+    // The held worker that served it ends within the tick.
+    drop(lock(&driven.assembly.shared.gate).minter.workers.remove(0));
     let refused = ordered(&driven).unwrap_err();
     assert_eq!(refused.kind(), IdErrorKind::Overloaded, "{refused}");
     assert_eq!(refused.retry_after(), Some(Duration::from_secs(3)), "the tick ends");
