@@ -27,7 +27,7 @@ use crate::sys::deferred_log;
 use crate::sys::fork_word::GenerationWord;
 use crate::sys::guards::Guard;
 use crate::tiers::reserve::Reserve;
-use crate::tiers::reserve::open::{self, Stock};
+use crate::tiers::reserve::open::{self, OpenedSpill};
 
 /// How long `build` waits for a certain worker whose last window a crash left a little ahead of the clock: the
 /// length of a first window and a margin.
@@ -283,7 +283,7 @@ fn start(
 pub(crate) fn assemble(
     registry: Box<dyn Registry>,
     identity: Identity,
-    open: impl FnOnce(&Genesis, &mut Ownership) -> Stock,
+    open: impl FnOnce(&Genesis, &mut Ownership) -> OpenedSpill,
     settings: Settings,
     clock: Arc<dyn Clock>,
     sleep: impl Fn(Duration),
@@ -299,7 +299,7 @@ pub(crate) fn assemble(
     let tally = Arc::new(Mutex::new(Tally::default()));
     let registry = Box::new(Watched::new(registry, tally.clone(), clock.clone()));
     let mut ownership = Ownership::new(registry, identity);
-    let Stock { log, inherited, refused } = open(&genesis, &mut ownership);
+    let OpenedSpill { log, inherited, refused } = open(&genesis, &mut ownership);
     let mut registry_thread = RegistryThread::new(ownership, tally.clone(), clock.clone());
     let (jobs_out, jobs) = channel();
     let (done, done_in) = channel();

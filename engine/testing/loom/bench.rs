@@ -19,7 +19,7 @@ use crate::registry::ownership::Identity;
 use crate::registry::{ClusterId, Genesis, Registry, Token};
 use crate::settings::Settings;
 use crate::shared::EngineState;
-use crate::tiers::reserve::open::{self, Stock};
+use crate::tiers::reserve::open::{self, OpenedSpill};
 use crate::tiers::ring::PARTITIONS;
 use crate::tiers::thread_run::{ThreadRun, ThreadState};
 
@@ -74,7 +74,7 @@ impl Bench {
                 let spill = SpillId::from_bytes([9; 16]);
                 let log =
                     open::create_log(storage, 8_192 + 64 * 32, spill, Path::new("model"), genesis, ownership);
-                Stock { log: log.map(|log| (log, 0)), inherited: 0, refused: 0 }
+                OpenedSpill { log: log.map(|log| (log, 0)), inherited: 0, refused: 0 }
             },
             settings,
             time.clone(),

@@ -25,7 +25,7 @@ use crate::shared::EngineState;
 use crate::sys::atomics::lock;
 use crate::testing::support::clock::Time;
 use crate::testing::support::faults::Panicked;
-use crate::tiers::reserve::open::{self, Opened, Stock};
+use crate::tiers::reserve::open::{self, Opened, OpenedSpill};
 use crate::{Engine, Handle, Order, Pending};
 
 /// A thread that is woken runs so much later, in nanoseconds.
@@ -94,7 +94,7 @@ impl Life {
     pub(crate) fn begin(
         registry: Box<dyn Registry>,
         identity: Identity,
-        open: impl FnOnce(&Genesis, &mut Ownership) -> Stock,
+        open: impl FnOnce(&Genesis, &mut Ownership) -> OpenedSpill,
         settings: Settings,
         clock: Arc<dyn Clock>,
         time: &Time,
@@ -251,16 +251,16 @@ pub(crate) fn open_spill(
     spill: SpillId,
     genesis: &Genesis,
     ownership: &mut Ownership,
-) -> Stock {
+) -> OpenedSpill {
     let Some(disk) = disk else { return open::none("this node has no disk") };
     let path = Path::new("simulated");
     if disk.is_empty().is_ok_and(|empty| !empty) {
         match open::open_log(wire(disk), path, genesis, ownership) {
             Ok(Opened::Log(log, mark)) => {
                 let inherited = log.stock().ids;
-                return Stock { log: Ok((log, mark)), inherited, refused: 0 };
+                return OpenedSpill { log: Ok((log, mark)), inherited, refused: 0 };
             }
-            Err(why) => return Stock { log: Err(why), inherited: 0, refused: 0 },
+            Err(why) => return OpenedSpill { log: Err(why), inherited: 0, refused: 0 },
             Ok(_) => *disk = MemoryStorage::new(),
         }
     }
@@ -268,5 +268,5 @@ pub(crate) fn open_spill(
     if log.is_err() {
         *disk = MemoryStorage::new();
     }
-    Stock { log: log.map(|log| (log, 0)), inherited: 0, refused: 0 }
+    OpenedSpill { log: log.map(|log| (log, 0)), inherited: 0, refused: 0 }
 }

@@ -12,12 +12,12 @@ use crate::id::run::{Block, Run, front_block};
 
 /// A line of extents.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces {
+pub(crate) struct ExtentQueue {
     line: VecDeque<Extent>,
     ids: u64,
 }
 
-impl Pieces {
+impl ExtentQueue {
     pub(crate) fn push(&mut self, extent: Extent) {
         debug_assert!(extent.len > 0 && extent.ticks > 0);
         self.ids += extent.ids();
@@ -112,8 +112,8 @@ mod tests {
 
     const STRIDE: u64 = 64;
 
-    fn line() -> Pieces {
-        let mut pieces = Pieces::default();
+    fn line() -> ExtentQueue {
+        let mut pieces = ExtentQueue::default();
         pieces.push(Extent { first: 3, len: 5, ticks: 2 });
         pieces.push(Extent { first: 1000, len: 2, ticks: 1 });
         pieces

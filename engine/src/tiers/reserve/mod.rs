@@ -23,7 +23,7 @@ use crate::stats::published::ReserveTally;
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 use crate::tiers::reserve::coalesce::{Limits, coalesce};
-use crate::tiers::reserve::extent_queue::Pieces;
+use crate::tiers::reserve::extent_queue::ExtentQueue;
 
 /// A grant is at most this many extents, and ...
 const GRANT_EXTENTS: u64 = 64;
@@ -68,11 +68,11 @@ pub(crate) struct Reserve {
     /// No grant is asked for before this instant of boot time.
     grant_after: u64,
     /// Fresh land on its way into queue and ring.
-    pub(crate) fresh: Pieces,
+    pub(crate) fresh: ExtentQueue,
     /// Of grants.
-    granted: Pieces,
+    granted: ExtentQueue,
     /// Land that is only in memory: a backfill, or all of it where there is no spill.
-    backlog: Pieces,
+    backlog: ExtentQueue,
     pub(crate) tally: ReserveTally,
 }
 
@@ -93,9 +93,9 @@ impl Reserve {
             void_grant: false,
             alive_from: 0,
             grant_after: 0,
-            fresh: Pieces::default(),
-            granted: Pieces::default(),
-            backlog: Pieces::default(),
+            fresh: ExtentQueue::default(),
+            granted: ExtentQueue::default(),
+            backlog: ExtentQueue::default(),
             tally: ReserveTally::default(),
         }
     }
@@ -136,7 +136,7 @@ impl Reserve {
     }
 
     /// Old land, for a burst.
-    fn old(&mut self, tick: u64) -> Option<&mut Pieces> {
+    fn old(&mut self, tick: u64) -> Option<&mut ExtentQueue> {
         let (oldest, stride) = (self.oldest(tick), self.stride());
         self.tally.expired += self.granted.expire(oldest, stride) + self.backlog.expire(oldest, stride);
         [&mut self.granted, &mut self.backlog].into_iter().find(|pieces| !pieces.is_empty())

@@ -25,7 +25,7 @@ const MOST_FILES: u32 = 256;
 const STEM: &str = "spill";
 
 /// The spill that was opened, or why there is none.
-pub(crate) struct Stock {
+pub(crate) struct OpenedSpill {
     pub(crate) log: Result<(Log, u64), String>,
     /// Ids found that an earlier life left.
     pub(crate) inherited: u64,
@@ -34,27 +34,27 @@ pub(crate) struct Stock {
 }
 
 /// No spill, for this reason.
-pub(crate) fn none(why: &str) -> Stock {
-    Stock { log: Err(why.to_owned()), inherited: 0, refused: 0 }
+pub(crate) fn none(why: &str) -> OpenedSpill {
+    OpenedSpill { log: Err(why.to_owned()), inherited: 0, refused: 0 }
 }
 
 /// Opens or creates.
-pub(crate) fn open(folder: &Path, genesis: &Genesis, ownership: &mut Ownership) -> Stock {
+pub(crate) fn open(folder: &Path, genesis: &Genesis, ownership: &mut Ownership) -> OpenedSpill {
     draft::sweep(folder, STEM);
     let mut refused = 0;
     for number in 0..MOST_FILES {
         match open_one(&numbered(folder, number), genesis, ownership, &mut refused) {
             Ok(Opened::Log(log, mark)) => {
                 let inherited = log.stock().ids;
-                return Stock { log: Ok((log, mark)), inherited, refused };
+                return OpenedSpill { log: Ok((log, mark)), inherited, refused };
             }
             // One that cannot be set aside is in the way.
             Ok(Opened::Taken | Opened::Refused(_)) => {}
             Ok(Opened::Absent) => return create(folder, genesis, ownership, refused),
-            Err(why) => return Stock { log: Err(why), inherited: 0, refused },
+            Err(why) => return OpenedSpill { log: Err(why), inherited: 0, refused },
         }
     }
-    Stock { log: Err(all_in_use()), inherited: 0, refused }
+    OpenedSpill { log: Err(all_in_use()), inherited: 0, refused }
 }
 
 fn numbered(folder: &Path, number: u32) -> PathBuf {
@@ -180,13 +180,13 @@ pub(crate) fn open_log(
     Ok(Opened::Log(log, mark))
 }
 
-fn create(folder: &Path, genesis: &Genesis, ownership: &mut Ownership, refused: u64) -> Stock {
+fn create(folder: &Path, genesis: &Genesis, ownership: &mut Ownership, refused: u64) -> OpenedSpill {
     let log = create_one(folder, genesis, ownership).map(|log| (log, 0));
     if let Err(why) = &log {
         let why = why.clone();
         deferred_log::log(move || tracing::error!(why, "no spill: unused ids will not survive a restart"));
     }
-    Stock { log, inherited: 0, refused }
+    OpenedSpill { log, inherited: 0, refused }
 }
 
 /// Makes a spill, and names it when it is whole: with the first number that is free by then.

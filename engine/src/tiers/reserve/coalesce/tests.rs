@@ -65,7 +65,7 @@ fn check(pieces: &[Extent], layout: &Layout, limits: &Limits) -> Coalesced {
     coalesced
 }
 
-/// Pieces anywhere on a small map, those left out that would overlap an earlier one.
+/// Extents anywhere on a small map, those left out that would overlap an earlier one.
 fn scattered() -> impl Strategy<Value = Vec<Extent>> {
     let piece = (0u64..24, 0u32..4, 0u32..8, 1u32..=8, prop_oneof![Just(1u32), 1u32..12]);
     prop::collection::vec(piece, 0..80).prop_map(|wanted| {

@@ -27,7 +27,7 @@ fn ownership(registry: &MemoryRegistry, token: u8) -> Ownership {
     )
 }
 
-fn open_as(token: u8, folder: &Path, registry: &MemoryRegistry) -> Stock {
+fn open_as(token: u8, folder: &Path, registry: &MemoryRegistry) -> OpenedSpill {
     open(folder, registry.genesis(), &mut ownership(registry, token))
 }
 
@@ -113,7 +113,7 @@ fn of_many_that_find_a_refused_file_each_goes_on_with_a_spill_that_is_found_agai
             let mut stock = open_as(token, folder, &registry);
             (append(&mut stock.log.as_mut().unwrap().0), stock)
         };
-        let begun: Vec<(u64, Stock)> = std::thread::scope(|scope| {
+        let begun: Vec<(u64, OpenedSpill)> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..STARTERS).map(|token| scope.spawn(move || start(token))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
