@@ -13,7 +13,7 @@ use crate::api::data_dir;
 use crate::api::engine::Engine;
 use crate::background::producer::Producer;
 use crate::background::registry_thread::{Cause, Done, Job, RegistryThread};
-use crate::background::windows::{Upkeep, explain};
+use crate::background::windows::{WindowKeeper, explain};
 use crate::clock::{Clock, Supervisor, SystemClock, nanos};
 use crate::mint::gate::Gate;
 use crate::mint::minter::{Ages, Minter};
@@ -303,8 +303,8 @@ pub(crate) fn assemble(
     let mut registry_thread = RegistryThread::new(ownership, tally.clone(), clock.clone());
     let (jobs_out, jobs) = channel();
     let (done, done_in) = channel();
-    let mut upkeep = Upkeep::new(layout, settings.clone(), tally.clone());
-    let past = first_window(&mut gate, &mut upkeep, &mut registry_thread, &settings, &jobs_out, sleep)?;
+    let mut windows = WindowKeeper::new(layout, settings.clone(), tally.clone());
+    let past = first_window(&mut gate, &mut windows, &mut registry_thread, &settings, &jobs_out, sleep)?;
 
     let mut reserve = Reserve::new(layout, Ages::of(&settings, &layout).max, log);
     reserve.keep(past);
@@ -320,7 +320,7 @@ pub(crate) fn assemble(
         refused_spills: refused,
     };
     let shared = Arc::new(EngineState::new(parts));
-    let producer = Producer::new(shared.clone(), reserve, jobs_out, done_in, upkeep);
+    let producer = Producer::new(shared.clone(), reserve, jobs_out, done_in, windows);
     producer.publish();
     Ok(Assembly { shared, producer, registry_thread, jobs, done })
 }
@@ -335,7 +335,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 /// Takes a first worker, so that the first call finds land. Returns what of its window has elapsed.
 fn first_window(
     gate: &mut Gate,
-    upkeep: &mut Upkeep,
+    windows: &mut WindowKeeper,
     registry_thread: &mut RegistryThread,
     settings: &Settings,
     jobs: &Sender<Job>,
@@ -346,7 +346,7 @@ fn first_window(
     loop {
         let now = gate.minter.now();
         let Some(tick) = now.tick else { return Ok(Vec::new()) };
-        let wish = upkeep.wish(tick, Vec::new());
+        let wish = windows.wish(tick, Vec::new());
         let reach = wish.end - wish.now;
         let done = registry_thread.run(Job::Take { wish, reach, cause: Cause::Missing });
         if let Done::Taken { result: Err(error), .. } = &done {
@@ -374,6 +374,6 @@ fn first_window(
                 return Err(BuildError::Worker { worker, why: explain(error, &gate.minter) });
             }
         }
-        return Ok(upkeep.take_in(done, gate, jobs));
+        return Ok(windows.take_in(done, gate, jobs));
     }
 }

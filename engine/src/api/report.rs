@@ -7,7 +7,7 @@ use crate::mint::gate::Gate;
 use crate::mint::minter::Now;
 use crate::shared::EngineState;
 use crate::stats::counters::ThreadTotals;
-use crate::stats::published::{Gauges, UpkeepTally};
+use crate::stats::published::{Gauges, WindowTally};
 use crate::stats::{ClockStats, Held, SpillStats, Stats, Wasted, Windows};
 use crate::sys::atomics::lock;
 
@@ -49,8 +49,8 @@ pub(super) fn stats(shared: &EngineState) -> Stats {
         served,
         refused: counters.refused(),
         spill: spill(&gauges, shared),
-        clock: at_gate.clock(&gauges.upkeep),
-        windows: at_gate.windows(reserved, &gauges.upkeep),
+        clock: at_gate.clock(&gauges.windows),
+        windows: at_gate.windows(reserved, &gauges.windows),
         registry,
         refills: shared.refills.value(),
         waiting,
@@ -123,22 +123,22 @@ impl AtGate {
         }
     }
 
-    fn clock(&self, upkeep: &UpkeepTally) -> ClockStats {
+    fn clock(&self, windows: &WindowTally) -> ClockStats {
         ClockStats {
-            rollbacks: upkeep.rollbacks,
-            jumps: upkeep.jumps,
-            behind_registry_ms: upkeep.behind_registry_ns / 1_000_000,
+            rollbacks: windows.rollbacks,
+            jumps: windows.jumps,
+            behind_registry_ms: windows.behind_registry_ns / 1_000_000,
             ..self.clock
         }
     }
 
-    fn windows(self, reserved: u64, upkeep: &UpkeepTally) -> Windows {
+    fn windows(self, reserved: u64, windows: &WindowTally) -> Windows {
         Windows {
             left_ms: self.held.iter().map(|(_, left)| *left).min().unwrap_or(0),
             held: self.held,
             reserved,
-            switches: upkeep.switches,
-            switched: upkeep.switched,
+            switches: windows.switches,
+            switched: windows.switched,
         }
     }
 }

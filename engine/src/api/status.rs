@@ -149,7 +149,7 @@ fn is_behind(view: &View) -> bool {
 /// What is wrong for longer, and keeps nobody from being served.
 fn standing(shared: &EngineState, view: &View, status: &mut Status) {
     let gauges = lock(&shared.gauges);
-    let behind = gauges.upkeep.behind_registry_ns;
+    let behind = gauges.windows.behind_registry_ns;
     if behind > nanos(shared.settings.max_forward) {
         status.notes.push(format!(
             "the wall clock was {} behind the registry's: ids are stamped too early, and are as unique as ever; \

@@ -22,7 +22,7 @@ pub(crate) fn days_left(layout: &Layout, unix_ns: u64) -> u64 {
 
 /// What was said last.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct LogOnce {
     /// When the last line about the clock was written, and how many verdicts had been entered then.
     clock_said: Option<u64>,
     verdicts: u64,
@@ -31,7 +31,7 @@ pub(crate) struct News {
     days_said: Option<u64>,
 }
 
-impl News {
+impl LogOnce {
     /// The verdict, if it is another one than at the last line.
     pub(crate) fn clock(&mut self, course: &Course, boot: u64) {
         let Some(changes) = self.changes(course, boot) else { return };
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_verdict_is_told_once_however_many_turns_it_lasts() {
-        let (mut news, start) = (News::default(), 1_793_000_000 * SECOND);
+        let (mut log_once, start) = (LogOnce::default(), 1_793_000_000 * SECOND);
         let mut supervisor = Supervisor::new(Thresholds::default(), Reading { wall: start, boot: 0 });
         let mut told = Vec::new();
         for boot in (0..30 * SECOND).step_by(10 * MS as usize) {
@@ -143,20 +143,20 @@ mod tests {
             let wall = start + boot - if boot >= SECOND { SECOND / 2 } else { 0 };
             supervisor.observe(Reading { wall, boot });
             let course = supervisor.course();
-            told.extend(news.changes(&course, boot).map(|changes| (course.verdict.name(), changes)));
+            told.extend(log_once.changes(&course, boot).map(|changes| (course.verdict.name(), changes)));
         }
         assert_eq!(told, [("catch_up", 1), ("steady", 1)]);
     }
 
     #[test]
     fn a_clock_that_swings_gets_a_line_a_second_that_counts() {
-        let (mut news, start) = (News::default(), 1_793_000_000 * SECOND);
+        let (mut log_once, start) = (LogOnce::default(), 1_793_000_000 * SECOND);
         let mut supervisor = Supervisor::new(Thresholds::default(), Reading { wall: start, boot: 0 });
         let (mut lines, mut counted) = (0, 0);
         for turn in 0..1_000 {
             let boot = turn * 10 * MS;
             supervisor.observe(Reading { wall: start + boot - turn % 2 * 12 * MS, boot });
-            let changes = news.changes(&supervisor.course(), boot);
+            let changes = log_once.changes(&supervisor.course(), boot);
             lines += u64::from(changes.is_some());
             counted += changes.unwrap_or(0);
         }

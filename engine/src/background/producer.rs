@@ -17,7 +17,7 @@ use xuid_spill::Extent;
 
 use crate::background::ledger::Ledger;
 use crate::background::registry_thread::{Done, Job};
-use crate::background::windows::Upkeep;
+use crate::background::windows::WindowKeeper;
 use crate::clock::{SECOND, Verdict};
 use crate::id::run::Run;
 use crate::mint::gate::{Gate, Service, Trouble};
@@ -44,7 +44,7 @@ pub(crate) struct Producer {
     pub(crate) reserve: Reserve,
     jobs: Sender<Job>,
     done: Receiver<Done>,
-    upkeep: Upkeep,
+    windows: WindowKeeper,
     ledger: Ledger,
     next_turnover: u64,
     burst_until: u64,
@@ -56,11 +56,11 @@ impl Producer {
         reserve: Reserve,
         jobs: Sender<Job>,
         done: Receiver<Done>,
-        upkeep: Upkeep,
+        windows: WindowKeeper,
     ) -> Self {
         let boot = shared.clock.read().boot;
         let ledger = Ledger::default();
-        Self { shared, reserve, jobs, done, upkeep, ledger, next_turnover: boot + SECOND, burst_until: 0 }
+        Self { shared, reserve, jobs, done, windows, ledger, next_turnover: boot + SECOND, burst_until: 0 }
     }
 
     /// Turns until the engine closes, then does the clean stop.
@@ -161,8 +161,8 @@ impl Producer {
         if steps.jumps > 0 {
             self.void(&mut gate);
         }
-        self.upkeep.watch(&mut gate, &now, steps, &self.jobs);
-        gate.coming = self.upkeep.is_asking(&gate);
+        self.windows.watch(&mut gate, &now, steps, &self.jobs);
+        gate.coming = self.windows.is_asking(&gate);
         for run in self.ledger.returned(shared.returns.take()) {
             self.reserve.fresh.push_run(run);
         }
@@ -232,7 +232,7 @@ impl Producer {
             // waiting for ever for answers that it had.
             let mut gate = lock(&self.shared.gate);
             for done in &answers {
-                self.upkeep.heard(done, &mut gate);
+                self.windows.heard(done, &mut gate);
             }
         }
         let mut others = Vec::new();
@@ -250,7 +250,7 @@ impl Producer {
         }
         let mut gate = lock(&self.shared.gate);
         for done in others {
-            let past = self.upkeep.take_in(done, &mut gate, &self.jobs);
+            let past = self.windows.take_in(done, &mut gate, &self.jobs);
             self.reserve.keep(past);
         }
     }
@@ -411,13 +411,13 @@ impl Producer {
             gate.minter.take_aside().into_iter().for_each(|extent| reserve.fresh.push(extent));
         }
         reserve.void();
-        self.upkeep.abandon(gate, &self.jobs);
+        self.windows.abandon(gate, &self.jobs);
     }
 
     /// How long nothing is due. A waiting caller is served at the next tick, or as soon as a refill is asked for.
     fn pause(&self, now: &Now, waiting: bool) -> Duration {
         let boot = now.reading.boot;
-        let mut due = self.next_turnover.min(self.upkeep.due(boot));
+        let mut due = self.next_turnover.min(self.windows.due(boot));
         if waiting {
             let layout = &self.shared.layout;
             let stands = matches!(now.seen.verdict, Verdict::Stand { .. } | Verdict::Behind { .. });
@@ -436,7 +436,7 @@ impl Producer {
         gauges.stock = self.reserve.stock();
         gauges.spill_active = self.reserve.has_spill();
         gauges.why_not.clone_from(&self.reserve.why_not);
-        gauges.upkeep = self.upkeep.tally;
+        gauges.windows = self.windows.tally;
     }
 
     /// The clean stop, after the last turn: refuse, seal, sweep, append and sync, and only then hand back.

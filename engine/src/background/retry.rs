@@ -33,14 +33,14 @@ impl Retry {
 
 /// What failed and waits.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct Retries {
     take: Retry,
     renewals: HashMap<u32, Retry>,
     /// Any job, while the registry is away.
     probe: Retry,
 }
 
-impl Pace {
+impl Retries {
     /// The boot time before which no worker is taken.
     pub(crate) fn take_at(&self, away: bool) -> u64 {
         if away { self.take.at.max(self.probe.at) } else { self.take.at }
@@ -111,17 +111,17 @@ mod tests {
 
     #[test]
     fn waits_double_from_a_fifth_of_a_second_to_a_second() {
-        let mut pace = Pace::default();
+        let mut retries = Retries::default();
         let mut waits = Vec::new();
         for _ in 0..40 {
-            pace.renewal_failed(7, 1_000);
-            waits.push((pace.renew_at(7, false) - 1_000) * 10 / SECOND);
+            retries.renewal_failed(7, 1_000);
+            waits.push((retries.renew_at(7, false) - 1_000) * 10 / SECOND);
         }
         assert_eq!((&waits[..4], waits[39]), (&[2, 4, 8, 10][..], 10));
-        assert_eq!((pace.renew_at(8, false), pace.take_at(false)), (0, 0), "others do not wait");
-        assert_eq!(pace.renew_at(8, true), 1_000 + SECOND, "but while the registry is away");
-        pace.renewed(7);
-        assert_eq!((pace.renew_at(7, true), pace.take_at(true)), (0, 0));
+        assert_eq!((retries.renew_at(8, false), retries.take_at(false)), (0, 0), "others do not wait");
+        assert_eq!(retries.renew_at(8, true), 1_000 + SECOND, "but while the registry is away");
+        retries.renewed(7);
+        assert_eq!((retries.renew_at(7, true), retries.take_at(true)), (0, 0));
     }
 
     #[test]

@@ -9,16 +9,16 @@ use std::time::Duration;
 use xuid_id::Layout;
 use xuid_spill::Extent;
 
-use crate::background::log_once::News;
+use crate::background::log_once::LogOnce;
 use crate::background::registry_thread::{Cause, Done, Job};
-use crate::background::retry::{Pace, RETRY, early};
+use crate::background::retry::{RETRY, Retries, early};
 use crate::clock::{SECOND, Verdict, nanos};
 use crate::mint::gate::{Gate, Trouble};
 use crate::mint::minter::{Minter, Now, Steps};
 use crate::registry::health::Tally;
 use crate::registry::ownership::{ExtendError, TakeError, Window, Wish};
 use crate::settings::{FIRST_WINDOW, Settings};
-use crate::stats::published::UpkeepTally;
+use crate::stats::published::WindowTally;
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
@@ -39,8 +39,8 @@ enum Standing {
     Disconnected,
 }
 
-/// The state of the windows' upkeep.
-pub(crate) struct Upkeep {
+/// Keeps the windows of the workers that are held.
+pub(crate) struct WindowKeeper {
     layout: Layout,
     settings: Settings,
     registry_thread: Arc<Mutex<Tally>>,
@@ -49,18 +49,18 @@ pub(crate) struct Upkeep {
     looks: u32,
     /// The worker that is being taken may be in use in another copy of this machine.
     void_take: bool,
-    pace: Pace,
-    news: News,
+    retries: Retries,
+    log_once: LogOnce,
     /// How it stood with the registry at the last look.
     standing: Standing,
     /// The first tick at which a worker is free, as the registry said last; for those who are told to wait.
     earliest: Option<u64>,
-    pub(crate) tally: UpkeepTally,
+    pub(crate) tally: WindowTally,
     /// Boot time at which something is to be done, as `watch` found it.
     due: u64,
 }
 
-impl Upkeep {
+impl WindowKeeper {
     pub(crate) fn new(layout: Layout, settings: Settings, registry_thread: Arc<Mutex<Tally>>) -> Self {
         Self {
             layout,
@@ -69,11 +69,11 @@ impl Upkeep {
             taking: false,
             looks: 0,
             void_take: false,
-            pace: Pace::default(),
-            news: News::default(),
+            retries: Retries::default(),
+            log_once: LogOnce::default(),
             standing: Standing::Answers,
             earliest: None,
-            tally: UpkeepTally::default(),
+            tally: WindowTally::default(),
             due: 0,
         }
     }
@@ -104,7 +104,7 @@ impl Upkeep {
         self.tally.jumps += steps.jumps;
         let boot = now.reading.boot;
         self.due = boot + SECOND;
-        self.news.clock(&gate.minter.course(), boot);
+        self.log_once.clock(&gate.minter.course(), boot);
         let away = self.look_at_registry(boot);
         gate.minter.workers.retain(|held| !(held.contested && held.end().is_none()));
         // Before the tick is asked for: a clock that comes back from beyond the last tick is behind, too.
@@ -139,7 +139,7 @@ impl Upkeep {
             }
             return;
         };
-        self.news.time_left(&self.layout, now.ns, boot);
+        self.log_once.time_left(&self.layout, now.ns, boot);
         self.leave_the_future(gate, tick, jobs);
         // A contested held worker serves to its window's end, and has its successor by then.
         let lasting = gate.minter.workers.iter().filter(|held| !held.contested).count();
@@ -150,7 +150,7 @@ impl Upkeep {
             let busy = self.taking || gate.minter.workers.iter().any(|held| held.renewing);
             ready.sort_unstable();
             ready.truncate(usize::from(!busy));
-            if take && !busy && ready.first().is_none_or(|(turn, _)| *turn >= self.pace.take_turn()) {
+            if take && !busy && ready.first().is_none_or(|(turn, _)| *turn >= self.retries.take_turn()) {
                 ready.clear();
                 self.take_missing(gate, tick, jobs);
             }
@@ -171,7 +171,7 @@ impl Upkeep {
         if self.looks == 0 {
             self.looks += u32::from(jobs.send(Job::Look).is_ok());
         }
-        self.pace.take_later(boot + LOOK_AGAIN);
+        self.retries.take_later(boot + LOOK_AGAIN);
     }
 
     /// Whether the registry is away. When its adaptor says that it is back, what failed is tried at once.
@@ -181,14 +181,14 @@ impl Upkeep {
         let disconnected = tally.seen.is_disconnected();
         drop(tally);
         if self.standing == Standing::Disconnected && !disconnected {
-            self.pace.reset();
+            self.retries.reset();
         }
         self.standing = match absence {
             _ if disconnected => Standing::Disconnected,
             Some(_) => Standing::Silent,
             None => Standing::Answers,
         };
-        self.news.registry(absence.as_ref(), boot);
+        self.log_once.registry(absence.as_ref(), boot);
         absence.is_some()
     }
 
@@ -209,7 +209,7 @@ impl Upkeep {
 
     /// Whether a worker may be taken now; if not, when it is looked at again.
     fn may_take(&mut self, boot: u64, away: bool) -> bool {
-        let at = self.pace.take_at(away);
+        let at = self.retries.take_at(away);
         if boot < at {
             self.due = self.due.min(at);
         }
@@ -242,14 +242,14 @@ impl Upkeep {
             let end = held.end().unwrap_or(0);
             let left = end.saturating_sub(tick);
             let wanted = held.reach / 2 + early(held.worker, end, held.reach);
-            let not_before = self.pace.renew_at(held.worker, away);
+            let not_before = self.retries.renew_at(held.worker, away);
             if left > wanted {
                 let ns = self.layout.tick_to_ns(left - wanted).saturating_sub(self.layout.tick_to_ns(0));
                 self.due = self.due.min(boot + ns);
             } else if boot < not_before {
                 self.due = self.due.min(not_before);
             } else {
-                ready.push((self.pace.turn(held.worker), at));
+                ready.push((self.retries.turn(held.worker), at));
             }
         }
         ready
@@ -287,13 +287,13 @@ impl Upkeep {
                 if !matches!(now.seen.verdict, Verdict::Behind { .. }) =>
             {
                 // The clock recovered meanwhile: the workers that are held are good again.
-                self.pace.taken(window.worker());
+                self.retries.taken(window.worker());
                 let (worker, span) = window.into_parts();
                 let _ = jobs.send(Job::Release { worker, from: span.start });
                 Vec::new()
             }
             Done::Taken { result: Ok(window), reach, cause } => {
-                self.pace.taken(window.worker());
+                self.retries.taken(window.worker());
                 self.taken(window, reach, cause, gate, jobs)
             }
             Done::Taken { result: Err(error), .. } => {
@@ -302,7 +302,7 @@ impl Upkeep {
                 Vec::new()
             }
             Done::Extended { worker, result: Ok(window), reach } => {
-                self.pace.renewed(worker);
+                self.retries.renewed(worker);
                 if matches!(gate.trouble, Some(Trouble::NoWindow { .. })) {
                     gate.trouble = None;
                 }
@@ -329,7 +329,7 @@ impl Upkeep {
         gate.minter.second_clock(time, at);
         let behind = time.saturating_sub(at.wall);
         self.tally.behind_registry_ns = behind;
-        self.news.behind_registry(behind, nanos(self.settings.max_forward));
+        self.log_once.behind_registry(behind, nanos(self.settings.max_forward));
     }
 
     /// A worker was taken, and may be minted on when this returns.
@@ -394,9 +394,9 @@ impl Upkeep {
             TakeError::NoneFree { earliest } | TakeError::Ahead { until: earliest, .. } => {
                 self.earliest = Some(*earliest);
                 let wait = nanos(gate.minter.time_to(*earliest, now)).clamp(RETRY, LOOK_AGAIN);
-                self.pace.take_later(boot + wait);
+                self.retries.take_later(boot + wait);
             }
-            _ => self.pace.take_failed(boot),
+            _ => self.retries.take_failed(boot),
         }
         let why = explain(error, &gate.minter);
         // While it is away it was said once that it is.
@@ -422,7 +422,7 @@ impl Upkeep {
                 tracing::debug!(error = %reason, "a window was not renewed");
             }
         });
-        self.pace.renewal_failed(worker, boot);
+        self.retries.renewal_failed(worker, boot);
         let Some(held) = gate.minter.workers.iter_mut().find(|held| held.worker == worker) else { return };
         held.renewing = false;
         match error {

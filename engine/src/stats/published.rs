@@ -20,9 +20,9 @@ pub(crate) struct ReserveTally {
     pub(crate) overwritten: u64,
 }
 
-/// What the upkeep has counted.
+/// What the window keeper has counted.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct UpkeepTally {
+pub(crate) struct WindowTally {
     pub(crate) switches: Switches,
     /// How long each switch took that the clock made necessary.
     pub(crate) switched: Latency,
@@ -40,5 +40,5 @@ pub(crate) struct Gauges {
     pub(crate) stock: xuid_spill::Stock,
     pub(crate) spill_active: bool,
     pub(crate) why_not: Option<String>,
-    pub(crate) upkeep: UpkeepTally,
+    pub(crate) windows: WindowTally,
 }

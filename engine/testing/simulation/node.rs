@@ -310,7 +310,7 @@ impl Node {
     /// E goes back at a switch of worker only; how far it got is remembered.
     pub(crate) fn look_at(&mut self, life: &mut Life) {
         let e = lock(&life.shared.gate).minter.engine_clock();
-        let switches = lock(&life.shared.gauges).upkeep.switches.clock;
+        let switches = lock(&life.shared.gauges).windows.switches.clock;
         let (before, then) = life.seen;
         if e < before && switches == then {
             let node = self.number;
