@@ -17,7 +17,7 @@ use crate::background::windows::{WindowKeeper, explain};
 use crate::clock::{Clock, Supervisor, SystemClock, nanos};
 use crate::mint::gate::Gate;
 use crate::mint::minter::{Ages, Minter};
-use crate::registry::health::{Tally, Watched};
+use crate::registry::health::{Monitored, Tally};
 use crate::registry::local::{CreateOptions, LocalError, LocalRegistry};
 use crate::registry::ownership::{Identity, Ownership, TakeError};
 use crate::registry::{Floor, Genesis, ReadError, Registry, Token};
@@ -297,7 +297,7 @@ pub(crate) fn assemble(
     let mut gate = Gate::new(minter);
 
     let tally = Arc::new(Mutex::new(Tally::default()));
-    let registry = Box::new(Watched::new(registry, tally.clone(), clock.clone()));
+    let registry = Box::new(Monitored::new(registry, tally.clone(), clock.clone()));
     let mut ownership = Ownership::new(registry, identity);
     let OpenedSpill { log, inherited, refused } = open(&genesis, &mut ownership);
     let mut registry_thread = RegistryThread::new(ownership, tally.clone(), clock.clone());

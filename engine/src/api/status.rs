@@ -7,7 +7,7 @@ use crate::background::log_once::{FEW_DAYS, days_left};
 use crate::clock::{Verdict, nanos, utc};
 use crate::mint::gate::Trouble;
 use crate::mint::minter::Now;
-use crate::registry::ContactState;
+use crate::registry::ConnectionState;
 use crate::shared::EngineState;
 use crate::stats::{RegistryStats, Status};
 use crate::sys::atomics::lock;
@@ -119,8 +119,10 @@ fn windows(shared: &EngineState, view: &View, registry: &RegistryStats, status: 
         (Some(why), _) => {
             let away = for_people(nanos(registry.away));
             let what = match registry.state {
-                ContactState::Refused => format!("the registry has refused this process for {away} ({why})"),
-                ContactState::Expired => {
+                ConnectionState::Refused => {
+                    format!("the registry has refused this process for {away} ({why})")
+                }
+                ConnectionState::Expired => {
                     format!("the session with the registry ended, and for {away} there is no other ({why})")
                 }
                 _ => format!("the registry has not answered for {away} ({why})"),

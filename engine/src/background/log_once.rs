@@ -3,7 +3,7 @@
 use xuid_id::Layout;
 
 use crate::clock::{Course, SECOND, Verdict};
-use crate::registry::health::Absence;
+use crate::registry::health::Outage;
 use crate::sys::deferred_log;
 
 /// Between two lines about the clock at least. One that swings would fill the log; the next line counts what it did.
@@ -79,14 +79,14 @@ impl LogOnce {
     }
 
     /// The registry went, or came back.
-    pub(crate) fn registry(&mut self, absence: Option<&Absence>, boot: u64) {
-        match (absence, self.absent) {
-            (Some(absence), None) => {
-                let why = absence.why.clone();
+    pub(crate) fn registry(&mut self, outage: Option<&Outage>, boot: u64) {
+        match (outage, self.absent) {
+            (Some(outage), None) => {
+                let why = outage.why.clone();
                 deferred_log::log(move || {
                     tracing::warn!(why, "the registry is away: windows that are held go on to their ends");
                 });
-                self.absent = Some(absence.since);
+                self.absent = Some(outage.since);
             }
             (None, Some(since)) => {
                 let after_ms = boot.saturating_sub(since) / 1_000_000;

@@ -29,7 +29,7 @@ use crate::sys::wake::Wake;
 mod tests;
 
 /// A registry with a connection is looked after so often.
-const TEND: Duration = Duration::from_secs(1);
+const MAINTAIN: Duration = Duration::from_secs(1);
 
 /// What a job is answered with that had no end.
 const PANICKED: &str = "the thread that asks the registry panicked";
@@ -151,7 +151,7 @@ impl RegistryThread {
         {
             let tally = &mut *lock(&self.tally);
             tally.panics += 1;
-            tally.seen.brought_nothing(boot, PANICKED);
+            tally.health.brought_nothing(boot, PANICKED);
         }
         self.ownership.stumbled();
         if matches!(unanswered, Done::Disowned) {
@@ -219,23 +219,23 @@ impl RegistryThread {
     /// What the registry's clock shows now, if that is news: what is reckoned on while the registry is away is none.
     fn sample(&mut self) -> Option<(u64, Reading)> {
         let time = self.ownership.time();
-        let away = lock(&self.tally).seen.absence().is_some();
+        let away = lock(&self.tally).health.outage().is_some();
         let news = time.filter(|_| time != self.time && !away);
         self.time = time;
         news.map(|time| (time, self.clock.read()))
     }
 
     /// Looks after the connection. What waits for the registry is tried at once when it is back.
-    fn tend(&mut self, producer: &Wake) {
-        let before = lock(&self.tally).seen.is_disconnected();
-        self.ownership.tend();
-        if before && !lock(&self.tally).seen.is_disconnected() {
+    fn maintain(&mut self, producer: &Wake) {
+        let before = lock(&self.tally).health.is_disconnected();
+        self.ownership.maintain();
+        if before && !lock(&self.tally).health.is_disconnected() {
             producer.wake();
         }
     }
 
-    fn tend_whatever_happens(&mut self, producer: &Wake) {
-        if catch_unwind(AssertUnwindSafe(|| self.tend(producer))).is_err() {
+    fn maintain_whatever_happens(&mut self, producer: &Wake) {
+        if catch_unwind(AssertUnwindSafe(|| self.maintain(producer))).is_err() {
             lock(&self.tally).panics += 1;
             deferred_log::log(|| tracing::error!("{PANICKED} over its connection, and goes on"));
         }
@@ -243,13 +243,13 @@ impl RegistryThread {
 
     /// Does jobs until the sender is gone, then leaves the registry.
     pub(crate) fn serve(mut self, jobs: &Receiver<Job>, done: &Sender<Done>, producer: &Wake) {
-        let tended = lock(&self.tally).seen.has_contact();
+        let maintained = lock(&self.tally).health.has_connection();
         let mut looked = self.boot();
         loop {
-            let job = if tended {
+            let job = if maintained {
                 // Jobs that come faster than that must not keep it from being looked after.
                 let since = Duration::from_nanos(self.boot().saturating_sub(looked));
-                jobs.recv_timeout(TEND.saturating_sub(since))
+                jobs.recv_timeout(MAINTAIN.saturating_sub(since))
             } else {
                 // Nothing to look after: an idle engine costs this thread nothing.
                 jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -263,7 +263,7 @@ impl RegistryThread {
                     unsaid.say();
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    deferred_log::collected(|| self.tend_whatever_happens(producer));
+                    deferred_log::collected(|| self.maintain_whatever_happens(producer));
                     looked = self.boot();
                 }
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -177,19 +177,19 @@ impl WindowKeeper {
     /// Whether the registry is away. When its adaptor says that it is back, what failed is tried at once.
     fn look_at_registry(&mut self, boot: u64) -> bool {
         let tally = lock(&self.registry_thread);
-        let absence = tally.seen.absence();
-        let disconnected = tally.seen.is_disconnected();
+        let outage = tally.health.outage();
+        let disconnected = tally.health.is_disconnected();
         drop(tally);
         if self.standing == Standing::Disconnected && !disconnected {
             self.retries.reset();
         }
-        self.standing = match absence {
+        self.standing = match outage {
             _ if disconnected => Standing::Disconnected,
             Some(_) => Standing::Silent,
             None => Standing::Answers,
         };
-        self.log_once.registry(absence.as_ref(), boot);
-        absence.is_some()
+        self.log_once.registry(outage.as_ref(), boot);
+        outage.is_some()
     }
 
     /// The clock went back once more while a worker was being taken: a held worker whose land begins beyond the clock is

@@ -4,16 +4,16 @@ use std::sync::Mutex;
 
 #[cfg(any(test, feature = "zookeeper"))]
 use crate::clock::boot_ns;
-use crate::stats::ContactState;
+use crate::stats::ConnectionState;
 use crate::sys::atomics::lock;
 
 /// What an adaptor over a network knows of its connection. One writer, the adaptor; any number of readers.
 #[derive(Debug, Default)]
-pub struct Contact(Mutex<Inner>);
+pub struct Connection(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    state: ContactState,
+    state: ConnectionState,
     away_since: Option<u64>,
     problem: Option<String>,
     sessions: u64,
@@ -21,9 +21,9 @@ struct Inner {
     disconnects: u64,
 }
 
-impl Contact {
+impl Connection {
     /// How it stands now.
-    pub fn state(&self) -> ContactState {
+    pub fn state(&self) -> ConnectionState {
         lock(&self.0).state
     }
 
@@ -101,29 +101,29 @@ impl Inner {
             News::Resumed => self.well(),
             News::Lost(why) => {
                 self.disconnects += u64::from(self.away_since.is_none());
-                if self.state != ContactState::Expired {
-                    self.state = ContactState::Away;
+                if self.state != ConnectionState::Expired {
+                    self.state = ConnectionState::Away;
                 }
                 self.ill(why);
             }
             News::Expired => {
                 self.expirations += 1;
-                self.state = ContactState::Expired;
+                self.state = ConnectionState::Expired;
                 self.ill("the session expired");
             }
             News::Refused(why) => {
-                self.state = ContactState::Refused;
+                self.state = ConnectionState::Refused;
                 self.ill(why);
             }
             #[cfg(feature = "zookeeper")]
-            News::Accepted if self.state == ContactState::Refused => self.well(),
+            News::Accepted if self.state == ConnectionState::Refused => self.well(),
             #[cfg(feature = "zookeeper")]
             News::Accepted => {}
         }
     }
 
     fn well(&mut self) {
-        (self.state, self.away_since, self.problem) = (ContactState::Connected, None, None);
+        (self.state, self.away_since, self.problem) = (ConnectionState::Connected, None, None);
     }
 
     fn ill(&mut self, why: &str) {

@@ -1,6 +1,6 @@
 //! Whether a registry answers, as its calls went.
 //!
-//! A [`Watched`] registry is one that writes down, on the registry thread, whether each call of
+//! A [`Monitored`] registry is one that writes down, on the registry thread, whether each call of
 //! [`Ownership`](crate::registry::ownership::Ownership) was answered; it changes nothing. What its own adaptor knows of a connection
 //! comes first, since that is noticed before anybody calls.
 //!
@@ -14,7 +14,7 @@ use xuid_spill::SpillId;
 
 use crate::clock::{Clock, Reading};
 use crate::registry::{
-    Contact, ContactState, Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry,
+    Connection, ConnectionState, Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry,
     WorkerRecord,
 };
 use crate::stats::{Latency, RegistryStats, Unknown};
@@ -22,25 +22,25 @@ use crate::sys::atomics::lock;
 
 /// What was seen of the registry.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Health {
     /// Since when calls have brought nothing, in boot time, and what the last one brought instead.
     silent: Option<(u64, String)>,
-    contact: Option<Arc<Contact>>,
+    connection: Option<Arc<Connection>>,
 }
 
-/// An absence of the registry.
+/// An outage of the registry.
 #[derive(Debug, Clone)]
-pub(crate) struct Absence {
+pub(crate) struct Outage {
     /// Boot time.
     pub(crate) since: u64,
     pub(crate) why: String,
 }
 
-impl Seen {
-    /// The contact of an adaptor that a test plays.
+impl Health {
+    /// The connection of an adaptor that a test plays.
     #[cfg(test)]
-    pub(crate) fn connect(&mut self, contact: Arc<Contact>) {
-        self.contact = Some(contact);
+    pub(crate) fn connect(&mut self, connection: Arc<Connection>) {
+        self.connection = Some(connection);
     }
 
     /// A call brought nothing, for this reason.
@@ -50,45 +50,48 @@ impl Seen {
     }
 
     /// Whether the registry has a connection of which its adaptor knows more.
-    pub(crate) fn has_contact(&self) -> bool {
-        self.contact.is_some()
+    pub(crate) fn has_connection(&self) -> bool {
+        self.connection.is_some()
     }
 
     /// Whether its adaptor knows that there is no connection.
     pub(crate) fn is_disconnected(&self) -> bool {
-        self.contact.as_ref().is_some_and(|contact| contact.away_since().is_some())
+        self.connection.as_ref().is_some_and(|connection| connection.away_since().is_some())
     }
 
     /// Whether and since when the registry is away: as its adaptor says, or as the last calls went.
-    pub(crate) fn absence(&self) -> Option<Absence> {
-        let told = self.contact.as_ref().and_then(|contact| {
-            let since = contact.away_since()?;
-            Some(Absence { since, why: contact.problem().unwrap_or_else(|| "it does not answer".to_owned()) })
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        let told = self.connection.as_ref().and_then(|connection| {
+            let since = connection.away_since()?;
+            Some(Outage {
+                since,
+                why: connection.problem().unwrap_or_else(|| "it does not answer".to_owned()),
+            })
         });
-        let met = self.silent.as_ref().map(|(since, why)| Absence { since: *since, why: why.clone() });
+        let met = self.silent.as_ref().map(|(since, why)| Outage { since: *since, why: why.clone() });
         match (told, met) {
-            (Some(told), Some(met)) => Some(Absence { since: told.since.min(met.since), ..told }),
+            (Some(told), Some(met)) => Some(Outage { since: told.since.min(met.since), ..told }),
             (told, met) => told.or(met),
         }
     }
 
     /// The part of the figures that is known here, at a boot time.
     pub(crate) fn stats(&self, boot: u64) -> RegistryStats {
-        let absence = self.absence();
-        let contact = self.contact.as_deref();
-        let told = contact.map(Contact::state).unwrap_or_default();
-        let away = absence.as_ref().map(|absence| Duration::from_nanos(boot.saturating_sub(absence.since)));
+        let outage = self.outage();
+        let connection = self.connection.as_deref();
+        let told = connection.map(Connection::state).unwrap_or_default();
+        let away = outage.as_ref().map(|outage| Duration::from_nanos(boot.saturating_sub(outage.since)));
         RegistryStats {
-            state: if absence.is_some() && told == ContactState::Connected {
-                ContactState::Away
+            state: if outage.is_some() && told == ConnectionState::Connected {
+                ConnectionState::Away
             } else {
                 told
             },
             away: away.unwrap_or_default(),
-            problem: absence.map(|absence| absence.why),
-            sessions: contact.map_or(0, Contact::sessions),
-            expirations: contact.map_or(0, Contact::expirations),
-            disconnects: contact.map_or(0, Contact::disconnects),
+            problem: outage.map(|outage| outage.why),
+            sessions: connection.map_or(0, Connection::sessions),
+            expirations: connection.map_or(0, Connection::expirations),
+            disconnects: connection.map_or(0, Connection::disconnects),
             ..RegistryStats::default()
         }
     }
@@ -106,13 +109,13 @@ pub(crate) struct Tally {
     pub(crate) claims: Latency,
     pub(crate) renewals: Latency,
     pub(crate) marks: Latency,
-    pub(crate) seen: Seen,
+    pub(crate) health: Health,
 }
 
 impl Tally {
     /// The registry's figures at a boot time.
     pub(crate) fn stats(&self, boot: u64) -> RegistryStats {
-        let mut stats = self.seen.stats(boot);
+        let mut stats = self.health.stats(boot);
         (stats.conflicts, stats.unknown) = (self.conflicts, self.unknown);
         (stats.claims, stats.renewals, stats.marks) = (self.claims, self.renewals, self.marks);
         stats
@@ -120,25 +123,25 @@ impl Tally {
 }
 
 /// A registry under observation.
-pub(crate) struct Watched {
+pub(crate) struct Monitored {
     inner: Box<dyn Registry>,
     tally: Arc<Mutex<Tally>>,
     clock: Arc<dyn Clock>,
 }
 
-impl Watched {
+impl Monitored {
     pub(crate) fn new(inner: Box<dyn Registry>, tally: Arc<Mutex<Tally>>, clock: Arc<dyn Clock>) -> Self {
-        lock(&tally).seen.contact = inner.contact();
+        lock(&tally).health.connection = inner.connection();
         Self { inner, tally, clock }
     }
 
     /// A call was answered, or this is why not.
     fn heard(&self, silence: Option<&String>) {
         match silence {
-            None => lock(&self.tally).seen.silent = None,
+            None => lock(&self.tally).health.silent = None,
             Some(why) => {
                 let boot = self.clock.read().boot;
-                lock(&self.tally).seen.brought_nothing(boot, why);
+                lock(&self.tally).health.brought_nothing(boot, why);
             }
         }
     }
@@ -164,7 +167,7 @@ impl Watched {
     }
 }
 
-impl Registry for Watched {
+impl Registry for Monitored {
     fn genesis(&self) -> &Genesis {
         self.inner.genesis()
     }
@@ -185,12 +188,12 @@ impl Registry for Watched {
         self.inner.reached()
     }
 
-    fn contact(&self) -> Option<Arc<Contact>> {
-        self.inner.contact()
+    fn connection(&self) -> Option<Arc<Connection>> {
+        self.inner.connection()
     }
 
-    fn tend(&mut self) {
-        self.inner.tend();
+    fn maintain(&mut self) {
+        self.inner.maintain();
     }
 
     fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
@@ -252,25 +255,25 @@ mod tests {
         let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 3 };
         let registry = MemoryRegistry::new(genesis);
         let tally = Arc::<Mutex<Tally>>::default();
-        let watched = Watched::new(Box::new(registry.clone()), tally.clone(), Arc::new(SystemClock));
+        let watched = Monitored::new(Box::new(registry.clone()), tally.clone(), Arc::new(SystemClock));
         let mut ownership = Ownership::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
         let wish = Wish { now: 2_000, start: 2_000, end: 2_100, pinned: Some(0), except: Vec::new() };
         drop(ownership.take(&wish).unwrap());
-        assert!(lock(&tally).seen.absence().is_none());
+        assert!(lock(&tally).health.outage().is_none());
 
         let before = SystemClock.read().boot;
         let mut fail = || {
             registry.fail(Fault::Away);
             assert!(ownership.extend(0, 2_050, 2_200).is_err());
-            lock(&tally).seen.absence().unwrap()
+            lock(&tally).health.outage().unwrap()
         };
         let (first, again) = (fail(), fail());
         assert!(again.since == first.since && first.since >= before && again.why.contains("away"));
-        let stats = lock(&tally).seen.stats(first.since + 3_000_000_000);
-        assert_eq!((stats.state, stats.away), (ContactState::Away, Duration::from_secs(3)));
+        let stats = lock(&tally).health.stats(first.since + 3_000_000_000);
+        assert_eq!((stats.state, stats.away), (ConnectionState::Away, Duration::from_secs(3)));
 
         drop(ownership.extend(0, 2_050, 2_200).unwrap());
-        assert!(lock(&tally).seen.absence().is_none());
-        assert_eq!(lock(&tally).seen.stats(u64::MAX).state, ContactState::Connected);
+        assert!(lock(&tally).health.outage().is_none());
+        assert_eq!(lock(&tally).health.stats(u64::MAX).state, ConnectionState::Connected);
     }
 }

@@ -241,7 +241,7 @@ impl Registry for MemoryRegistry {
         lock(&self.store).time
     }
 
-    fn tend(&mut self) {
+    fn maintain(&mut self) {
         let faults = &mut lock(&self.store).faults;
         if faults.first() == Some(&Fault::LandsAndPanics) {
             faults.remove(0);

@@ -32,10 +32,10 @@ use xuid_id::Layout;
 pub use xuid_id::{ClusterId, ParseClusterIdError};
 use xuid_spill::SpillId;
 
-pub use self::connection::Contact;
+pub use self::connection::Connection;
 pub use self::fenced::{Adopted, Fenced};
 pub use self::floor::Floor;
-pub use crate::stats::ContactState;
+pub use crate::stats::ConnectionState;
 
 /// What is longer is no `node.json`, in which a data folder remembers its cluster: that has a line.
 pub(crate) const NODE_MOST_BYTES: usize = 64 * 1024;
@@ -183,13 +183,13 @@ pub trait Registry: Send {
     }
 
     /// How it stands with the connection to it, where there is one.
-    fn contact(&self) -> Option<Arc<Contact>> {
+    fn connection(&self) -> Option<Arc<Connection>> {
         None
     }
 
-    /// Called about once a second while there is nothing else to do, if there is a [`contact`](Self::contact): makes
+    /// Called about once a second while there is nothing else to do, if there is a [`connection`](Self::connection): makes
     /// a lost session anew, announces what is held, and looks whether the registry is still the one it was.
-    fn tend(&mut self) {}
+    fn maintain(&mut self) {}
 
     /// All workers, in order.
     ///

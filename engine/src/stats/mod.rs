@@ -204,7 +204,7 @@ impl Switches {
 /// How it stands with the connection to a registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum ContactState {
+pub enum ConnectionState {
     /// Requests are answered.
     #[default]
     Connected,
@@ -221,7 +221,7 @@ pub enum ContactState {
 #[non_exhaustive]
 pub struct RegistryStats {
     /// How it stands.
-    pub state: ContactState,
+    pub state: ConnectionState,
     /// How long it has not answered, as its adaptor or the last jobs say; zero while it answers.
     pub away: Duration,
     /// Why, while it is away.

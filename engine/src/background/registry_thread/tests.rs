@@ -6,7 +6,7 @@ use xuid_id::Layout;
 use xuid_spill::SpillId;
 
 use super::*;
-use crate::registry::health::Watched;
+use crate::registry::health::Monitored;
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::ownership::Identity;
 use crate::registry::{ClusterId, Genesis, Registry, Token};
@@ -23,7 +23,7 @@ fn registry_thread() -> (RegistryThread, MemoryRegistry, Arc<Fuse>) {
     let fuse = Fuse::new(time.clone(), None);
     fuse.set_working(true);
     let clock = Arc::new(FusedClock { clock: SimClock::new(time, 1), fuse: fuse.clone() });
-    let watched = Watched::new(Box::new(registry.clone()), tally.clone(), clock.clone());
+    let watched = Monitored::new(Box::new(registry.clone()), tally.clone(), clock.clone());
     let mut ownership = Ownership::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
     assert_eq!(ownership.mark(SPILL, true).unwrap(), 0);
     (RegistryThread::new(ownership, tally, clock), registry, fuse)
@@ -61,8 +61,8 @@ fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nob
         }
         jobs.send(job).unwrap();
         let done = done.recv_timeout(Duration::from_mins(1)).expect("an answer");
-        let absence = lock(&tally).seen.absence();
-        assert_eq!(absence.is_some_and(|absence| absence.why == PANICKED), panics, "{done:?}");
+        let outage = lock(&tally).health.outage();
+        assert_eq!(outage.is_some_and(|outage| outage.why == PANICKED), panics, "{done:?}");
         done
     };
 
@@ -106,7 +106,7 @@ fn a_look_at_the_connection_that_panics_is_counted_and_not_the_last() {
     let (mut registry_thread, registry, _) = registry_thread();
     for panics in 1..3 {
         registry.fail(Fault::LandsAndPanics);
-        registry_thread.tend_whatever_happens(&Wake::default());
+        registry_thread.maintain_whatever_happens(&Wake::default());
         assert_eq!(lock(&registry_thread.tally).panics, panics);
     }
     assert!(taken(registry_thread.run_whatever_happens(take())).is_ok());

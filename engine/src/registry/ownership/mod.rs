@@ -175,8 +175,8 @@ impl Ownership {
     }
 
     /// Lets the registry see to its connection.
-    pub(crate) fn tend(&mut self) {
-        self.registry.tend();
+    pub(crate) fn maintain(&mut self) {
+        self.registry.maintain();
     }
 
     /// The registry's own wall clock in Unix nanoseconds, where it has one.

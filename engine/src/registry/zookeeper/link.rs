@@ -24,7 +24,7 @@ use zookeeper_client::{Acls, Client, Error, SessionState, StateWatcher};
 use super::error::ZooKeeperError;
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::clock::boot_ns;
-use crate::registry::Contact;
+use crate::registry::Connection;
 use crate::registry::connection::News;
 use crate::sys::deferred_log;
 
@@ -86,7 +86,7 @@ pub(super) struct Link {
     runtime: Option<Runtime>,
     url: ZooKeeperUrl,
     options: ZooKeeperOptions,
-    contact: Arc<Contact>,
+    connection: Arc<Connection>,
     /// Boot time of the last failure to connect.
     failed_at: Option<u64>,
 }
@@ -127,7 +127,7 @@ impl Link {
             runtime: Some(runtime),
             url: url.clone(),
             options: options.clone(),
-            contact: Arc::default(),
+            connection: Arc::default(),
             failed_at: None,
         })
     }
@@ -136,8 +136,8 @@ impl Link {
         &self.url
     }
 
-    pub(super) fn contact(&self) -> &Arc<Contact> {
-        &self.contact
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
     }
 
     /// The rights of nodes that are made.
@@ -158,7 +158,7 @@ impl Link {
                 SessionState::SyncConnected => return Ok(session.client.clone()),
                 SessionState::Disconnected if !self.is_given_up() => {
                     return Err(Failure::Away(
-                        self.contact.problem().unwrap_or_else(|| "disconnected".into()),
+                        self.connection.problem().unwrap_or_else(|| "disconnected".into()),
                     ));
                 }
                 _ => {}
@@ -179,12 +179,12 @@ impl Link {
     }
 
     fn is_given_up(&self) -> bool {
-        self.contact.away_since().is_some_and(|since| boot_ns().saturating_sub(since) > GIVE_UP_NS)
+        self.connection.away_since().is_some_and(|since| boot_ns().saturating_sub(since) > GIVE_UP_NS)
     }
 
     fn connect(&mut self) -> Result<Client, Failure> {
         if self.failed_at.is_some_and(|at| boot_ns().saturating_sub(at) < PATIENCE_NS) {
-            let why = self.contact.problem().unwrap_or_else(|| "it was not reached a moment ago".into());
+            let why = self.connection.problem().unwrap_or_else(|| "it was not reached a moment ago".into());
             return Err(Failure::Away(why));
         }
         let mut connector =
@@ -194,7 +194,7 @@ impl Link {
         }
         let hosts = self.url.hosts().to_owned();
         let connected = self.ask(async move { connector.connect(&hosts).await }).map_err(|failure| {
-            self.contact.told(&News::Lost(&failure.why()));
+            self.connection.told(&News::Lost(&failure.why()));
             self.failed_at = Some(boot_ns());
             Failure::Away(failure.why())
         })?;
@@ -203,12 +203,12 @@ impl Link {
         // The old session goes first: its watcher must not speak of this one.
         self.session = None;
         let states = client.state_watcher();
-        let number = self.contact.begun();
+        let number = self.connection.begun();
         // What was lost before the watcher was there is not told by it.
         if client.state() == SessionState::Disconnected {
-            self.contact.told(&DISCONNECTED);
+            self.connection.told(&DISCONNECTED);
         }
-        let watch = self.runtime().spawn(watch(states, self.contact.clone(), number));
+        let watch = self.runtime().spawn(watch(states, self.connection.clone(), number));
         self.session =
             Some(Session { is_dead: Cell::new(false), root: connected, client: client.clone(), watch });
         crash_point!(SessionNew);
@@ -244,7 +244,7 @@ impl Link {
                 tracing::error!(why = reason, "the ZooKeeper client failed; another session is begun");
             });
             session.is_dead.set(true);
-            self.contact.told(&News::Lost(&format!("the ZooKeeper client failed: {why}")));
+            self.connection.told(&News::Lost(&format!("the ZooKeeper client failed: {why}")));
         }
         Failure::of(error)
     }
@@ -277,7 +277,7 @@ impl Drop for Link {
 }
 
 /// Tells what becomes of a session, until it ends.
-async fn watch(mut states: StateWatcher, contact: Arc<Contact>, session: u64) {
+async fn watch(mut states: StateWatcher, connection: Arc<Connection>, session: u64) {
     loop {
         let state = states.changed().await;
         let news = match state {
@@ -293,7 +293,7 @@ async fn watch(mut states: StateWatcher, contact: Arc<Contact>, session: u64) {
         if !matches!(news, News::Resumed) {
             crash_point!(SessionLost);
         }
-        contact.told_of(session, &news);
+        connection.told_of(session, &news);
         if state.is_terminated() {
             return;
         }
@@ -371,9 +371,9 @@ mod tests {
         assert_eq!(link.session.as_ref().unwrap().client.state(), SessionState::SyncConnected);
         assert!(matches!(look(&mut link), Failure::Lost(_)));
         assert!(link.connected().is_none());
-        assert!(link.contact().problem().unwrap().contains("the ZooKeeper client failed"));
+        assert!(link.connection().problem().unwrap().contains("the ZooKeeper client failed"));
         assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
-        assert_eq!((link.contact().sessions(), link.contact().problem()), (2, None));
+        assert_eq!((link.connection().sessions(), link.connection().problem()), (2, None));
     }
 
     /// A subscriber of the log that stands still, say: the client writes lines on its own thread.

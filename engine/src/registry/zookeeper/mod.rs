@@ -59,7 +59,8 @@ use crate::clock::boot_ns;
 use crate::registry::local::{LocalError, Seat};
 use crate::registry::record::{NO_SPILL, Place, Row};
 use crate::registry::{
-    Contact, Genesis, MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry, WorkerRecord,
+    Connection, Genesis, MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry,
+    WorkerRecord,
 };
 use crate::sys::deferred_log;
 
@@ -181,7 +182,7 @@ impl ZooKeeperRegistry {
             }
         }
         if all {
-            self.announced_in = self.tree.link.contact().sessions();
+            self.announced_in = self.tree.link.connection().sessions();
         }
         Ok(())
     }
@@ -208,12 +209,12 @@ impl Registry for ZooKeeperRegistry {
         self.tree.reached()
     }
 
-    fn contact(&self) -> Option<Arc<Contact>> {
-        Some(self.tree.link.contact().clone())
+    fn connection(&self) -> Option<Arc<Connection>> {
+        Some(self.tree.link.connection().clone())
     }
 
-    fn tend(&mut self) {
-        let announced = self.announced_in == self.tree.link.contact().sessions();
+    fn maintain(&mut self) {
+        let announced = self.announced_in == self.tree.link.connection().sessions();
         let looked = self.tree.client();
         if looked.is_ok() && !announced && !self.held.is_empty() {
             // Tried again until it is done; what goes wrong says so itself.
@@ -249,7 +250,7 @@ impl Registry for ZooKeeperRegistry {
         self.check_worker(worker)?;
         let path = worker_path(worker);
         let row = worker_row(worker, record);
-        let sessions = self.tree.link.contact().sessions();
+        let sessions = self.tree.link.connection().sessions();
         let others_are = self.held.is_empty() || self.announced_in == sessions;
         for announce in ANNOUNCEMENTS {
             let announce = announce.map(|how| (live_path(worker), how));

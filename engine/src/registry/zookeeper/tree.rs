@@ -194,8 +194,8 @@ impl Tree {
 
     /// The link's sessions and disconnections.
     fn connection(&self) -> (u64, u64) {
-        let contact = self.link.contact();
-        (contact.sessions(), contact.disconnects())
+        let connection = self.link.connection();
+        (connection.sessions(), connection.disconnects())
     }
 
     /// After an answer: whether it came over the connection that was looked around in (I3). What was asked while the client
@@ -220,9 +220,11 @@ impl Tree {
         match &self.standing {
             Standing::Open => {
                 self.sample_clock(client);
-                self.link.contact().told(&News::Accepted);
+                self.link.connection().told(&News::Accepted);
             }
-            Standing::Closed(why) | Standing::Foreign(why) => self.link.contact().told(&News::Refused(why)),
+            Standing::Closed(why) | Standing::Foreign(why) => {
+                self.link.connection().told(&News::Refused(why))
+            }
         }
         Ok(())
     }
@@ -384,7 +386,7 @@ impl Tree {
             let why = failure.why().clone();
             deferred_log::log(move || tracing::error!(why, "it could not be closed for others"));
         }
-        self.link.contact().told(&News::Refused(&why));
+        self.link.connection().told(&News::Refused(&why));
         Standing::Closed(why)
     }
 
@@ -426,7 +428,7 @@ impl Tree {
                 move || tracing::error!(why = %reason, "the registry is refused by this process"),
             );
         }
-        self.link.contact().told(&News::Refused(&why));
+        self.link.connection().told(&News::Refused(&why));
         Standing::Closed(why)
     }
 

@@ -113,28 +113,28 @@ mod tests {
     const STRIDE: u64 = 64;
 
     fn line() -> ExtentQueue {
-        let mut pieces = ExtentQueue::default();
-        pieces.push(Extent { first: 3, len: 5, ticks: 2 });
-        pieces.push(Extent { first: 1000, len: 2, ticks: 1 });
-        pieces
+        let mut queue = ExtentQueue::default();
+        queue.push(Extent { first: 3, len: 5, ticks: 2 });
+        queue.push(Extent { first: 1000, len: 2, ticks: 1 });
+        queue
     }
 
     #[test]
     fn what_is_taken_is_everything_once() {
-        let mut pieces = line();
+        let mut queue = line();
         let mut seen: Vec<u64> = Vec::new();
-        while let Some(run) = pieces.take(2, STRIDE) {
+        while let Some(run) = queue.take(2, STRIDE) {
             seen.extend(run.into_iter().map(crate::Id::raw));
-            assert_eq!(pieces.ids(), 12 - seen.len() as u64);
+            assert_eq!(queue.ids(), 12 - seen.len() as u64);
         }
         assert_eq!(seen, [3, 4, 5, 6, 7, 67, 68, 69, 70, 71, 1000, 1001]);
     }
 
     #[test]
     fn blocks_are_aligned_and_cover_everything_once() {
-        let mut pieces = line();
+        let mut queue = line();
         let mut seen: Vec<u64> = Vec::new();
-        while let Some(block) = pieces.take_block(4, STRIDE) {
+        while let Some(block) = queue.take_block(4, STRIDE) {
             let run = block.into_run();
             assert!(run.raw().is_multiple_of(u64::from(run.len())));
             seen.extend(run.into_iter().map(crate::Id::raw));
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn only_whole_stale_ticks_expire() {
-        let mut pieces = line();
-        assert_eq!(pieces.expire(64, STRIDE), 5);
-        assert_eq!(pieces.take(9, STRIDE).unwrap().raw(), 67);
-        assert_eq!(pieces.expire(2000, STRIDE), 2);
-        assert!(pieces.is_empty() && pieces.ids() == 0);
+        let mut queue = line();
+        assert_eq!(queue.expire(64, STRIDE), 5);
+        assert_eq!(queue.take(9, STRIDE).unwrap().raw(), 67);
+        assert_eq!(queue.expire(2000, STRIDE), 2);
+        assert!(queue.is_empty() && queue.ids() == 0);
     }
 }

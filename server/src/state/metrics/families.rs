@@ -1,6 +1,6 @@
 //! Which numbers there are.
 
-use xuid_engine::stats::{ClockStats, ContactState, Latency, RegistryStats, Stats, Windows, whole_ms};
+use xuid_engine::stats::{ClockStats, ConnectionState, Latency, RegistryStats, Stats, Windows, whole_ms};
 
 use super::family::{Family, Kind, Samples};
 use crate::state::server::Node;
@@ -164,7 +164,7 @@ fn windows(windows: &Windows) -> Vec<Family> {
 
 fn registry(registry: &RegistryStats) -> Vec<Family> {
     let unknown = &registry.unknown;
-    let is = |state: ContactState| u64::from(registry.state == state);
+    let is = |state: ConnectionState| u64::from(registry.state == state);
     vec![
         times_by(
             "xuid_registry_reserve_seconds",
@@ -178,10 +178,10 @@ fn registry(registry: &RegistryStats) -> Vec<Family> {
              answers and may not be used",
             "state",
             &[
-                ("connected", is(ContactState::Connected)),
-                ("away", is(ContactState::Away)),
-                ("expired", is(ContactState::Expired)),
-                ("refused", is(ContactState::Refused)),
+                ("connected", is(ConnectionState::Connected)),
+                ("away", is(ConnectionState::Away)),
+                ("expired", is(ConnectionState::Expired)),
+                ("refused", is(ConnectionState::Refused)),
             ],
         ),
         gauge(

@@ -3,7 +3,7 @@
 use super::*;
 use crate::registry::connection::News;
 use crate::registry::memory::Fault;
-use crate::registry::{Contact, ContactState};
+use crate::registry::{Connection, ConnectionState};
 use crate::sys::atomics::lock;
 
 fn go_away(driven: &Driven) {
@@ -50,7 +50,7 @@ fn all_windows_are_renewed_within_a_second_and_a_half_of_its_return() {
             driven.run(10 * MS);
         }
         assert!(driven.engine.status().ready);
-        assert_eq!(driven.stats().registry.state, ContactState::Connected);
+        assert_eq!(driven.stats().registry.state, ConnectionState::Connected);
     }
 }
 
@@ -70,7 +70,7 @@ fn readiness_says_why_and_until_when_while_it_is_away() {
     let until = crate::clock::utc((driven.clock.read().wall + left) / MS);
     assert!(status.ready, "a window is held");
     assert!(driven.notes(&["not answered for 3.", "it is away", "last until", &until]), "{status:?} {until}");
-    assert_eq!((figures.registry.state, figures.registry.away.as_secs()), (ContactState::Away, 3));
+    assert_eq!((figures.registry.state, figures.registry.away.as_secs()), (ConnectionState::Away, 3));
     driven.pass(left + SECOND);
     driven.turn();
     assert!(!driven.engine.status().ready && driven.notes(&["not answered", "no window is held", "see to"]));
@@ -112,37 +112,37 @@ fn reserving_is_timed_by_what_it_was() {
 #[test]
 fn what_an_adaptor_knows_of_its_connection_is_said_before_anything_fails() {
     let mut driven = Driven::new(Settings::default());
-    let contact = Arc::new(Contact::default());
-    lock(&driven.assembly.shared.tally).seen.connect(contact.clone());
-    contact.begun();
+    let connection = Arc::new(Connection::default());
+    lock(&driven.assembly.shared.tally).health.connect(connection.clone());
+    connection.begun();
     driven.run(300 * SECOND);
     let state = |driven: &Driven| driven.stats().registry.state;
-    assert_eq!((state(&driven), driven.stats().registry.sessions), (ContactState::Connected, 1));
+    assert_eq!((state(&driven), driven.stats().registry.sessions), (ConnectionState::Connected, 1));
     let asked = driven.jobs.len();
-    contact.told(&News::Lost("the cable was pulled"));
+    connection.told(&News::Lost("the cable was pulled"));
     assert!(
         driven.engine.status().ready && driven.notes(&["not answered", "the cable was pulled", "last until"])
     );
-    assert_eq!((state(&driven), driven.stats().registry.disconnects), (ContactState::Away, 1));
-    contact.told(&News::Expired);
+    assert_eq!((state(&driven), driven.stats().registry.disconnects), (ConnectionState::Away, 1));
+    connection.told(&News::Expired);
     assert!(driven.notes(&["the session with the registry ended"]));
-    assert_eq!((state(&driven), driven.stats().registry.expirations), (ContactState::Expired, 1));
-    contact.told(&News::Refused("it was restored: fence it"));
+    assert_eq!((state(&driven), driven.stats().registry.expirations), (ConnectionState::Expired, 1));
+    connection.told(&News::Refused("it was restored: fence it"));
     assert!(driven.notes(&["refused this process", "fence it"]));
-    assert_eq!(state(&driven), ContactState::Refused);
-    contact.begun();
+    assert_eq!(state(&driven), ConnectionState::Refused);
+    connection.begun();
     assert!(driven.engine.status().ready && !driven.notes(&["the registry"]));
-    assert_eq!((state(&driven), driven.jobs.len()), (ContactState::Connected, asked));
+    assert_eq!((state(&driven), driven.jobs.len()), (ConnectionState::Connected, asked));
 }
 
 #[test]
 fn when_the_connection_is_back_nobody_waits() {
     let mut driven = Driven::new(Settings { workers: 12, ..Settings::default() });
-    let contact = Arc::new(Contact::default());
-    lock(&driven.assembly.shared.tally).seen.connect(contact.clone());
+    let connection = Arc::new(Connection::default());
+    lock(&driven.assembly.shared.tally).health.connect(connection.clone());
     driven.run(300 * SECOND);
     go_away(&driven);
-    contact.told(&News::Lost("the cable was pulled"));
+    connection.told(&News::Lost("the cable was pulled"));
     driven.run(90 * SECOND);
     // Just after a try, so that the next one would be a second away.
     let tried = driven.jobs.len();
@@ -150,7 +150,7 @@ fn when_the_connection_is_back_nobody_waits() {
         driven.run(MS);
     }
     driven.registry.mend();
-    contact.told(&News::Resumed);
+    connection.told(&News::Resumed);
     // One asks whether it is back, then all the others, and the last turn takes their windows in: no time goes by.
     for _ in 0..3 {
         driven.turn();
