@@ -10,8 +10,8 @@ use super::disk::{Disk, FileIdentity};
 use super::error::LocalError;
 use super::file::FileDisk;
 use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
+use super::high_water::HighWater;
 use super::hints::{self, FolderHints};
-use super::recall::Recall;
 use super::records::{all_pairs, read_header};
 use super::{genesis, seat, versioned};
 use crate::registry::{Genesis, MarkRecord, ReadError, WorkerEntry};
@@ -142,12 +142,12 @@ fn went_back<'a>(
     known: &[Row],
     pairs: impl Iterator<Item = &'a Result<Pair, PairFlaw>>,
 ) -> impl Iterator<Item = Finding> {
-    let mut recall = Recall::default();
-    pairs.flatten().for_each(|pair| recall.settle(&pair.row));
+    let mut high_water = HighWater::default();
+    pairs.flatten().for_each(|pair| high_water.settle(&pair.row));
     // Several processes may have known the same.
     let found: BTreeMap<String, String> = known
         .iter()
-        .filter_map(|row| Some((row.place.to_string(), recall.compare(row).err()?.found())))
+        .filter_map(|row| Some((row.place.to_string(), high_water.compare(row).err()?.found())))
         .collect();
     found.into_iter().map(|(what, how)| Finding::Restored { what, how })
 }

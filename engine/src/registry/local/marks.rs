@@ -10,13 +10,13 @@ use crate::registry::{MarkRecord, ReadError, SwapError};
 impl<D: Disk> Records<D> {
     /// The mark of a spill.
     pub(super) fn mark(&mut self, spill: SpillId) -> Result<Pair, ReadError> {
-        if let Some(slot) = self.recall.slots.get(&spill) {
+        if let Some(slot) = self.high_water.slots.get(&spill) {
             let pair = self.pair(Place::mark(*slot))?;
             if pair.row.spill == spill {
                 return Ok(pair);
             }
         }
-        self.recall.slots.remove(&spill);
+        self.high_water.slots.remove(&spill);
         let what = || format!("spill {spill}");
         if spill == NO_SPILL {
             return Err(ReadError::Absent { what: what() });
@@ -38,7 +38,7 @@ impl<D: Disk> Records<D> {
         }
         match (found, unreadable) {
             (Some(pair), _) => {
-                self.recall.slots.insert(spill, pair.row.place.slot);
+                self.high_water.slots.insert(spill, pair.row.place.slot);
                 Ok(pair)
             }
             (None, None) => Err(ReadError::Absent { what: what() }),
@@ -69,7 +69,7 @@ impl<D: Disk> Records<D> {
         };
         let row = self.mark_row(base, spill, record);
         self.store(base, &row)?;
-        self.recall.slots.insert(spill, base.row.place.slot);
+        self.high_water.slots.insert(spill, base.row.place.slot);
         Ok(())
     }
 

@@ -21,11 +21,11 @@ mod format;
 pub(crate) mod fuzzing;
 mod genesis;
 mod header;
+mod high_water;
 pub(crate) mod hints;
 mod inspect;
 mod marks;
 mod memory;
-mod recall;
 mod records;
 mod seat;
 #[cfg(test)]

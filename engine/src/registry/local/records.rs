@@ -22,8 +22,8 @@ use super::disk::{Disk, FileIdentity, LOCK_WAIT, lock};
 use super::error::LocalError;
 use super::format::{Flaw, Geometry, Kind, Pair, PairFlaw, Place, Row, SECTOR, Side};
 use super::header::{Header, HeaderPair};
+use super::high_water::HighWater;
 use super::hints::{self, Hints};
-use super::recall::Recall;
 use crate::clock::Clock;
 use crate::registry::{Genesis, ReadError, SwapError};
 use crate::sys::deferred_log;
@@ -34,7 +34,7 @@ pub(super) struct Records<D: Disk> {
     pub(super) disk: D,
     header: Header,
     clock: Arc<dyn Clock>,
-    pub(super) recall: Recall,
+    pub(super) high_water: HighWater,
     /// What this process knows, for those after it.
     hints: Option<Box<dyn Hints>>,
     /// Why nothing can be changed for now (I4).
@@ -79,7 +79,7 @@ impl<D: Disk> Records<D> {
             disk,
             header: found.header,
             clock,
-            recall: Recall::default(),
+            high_water: HighWater::default(),
             hints: None,
             poison: None,
             doubtful: HashSet::new(),
@@ -117,7 +117,7 @@ impl<D: Disk> Records<D> {
         let mut known = hints::known(hints.as_ref(), &genesis);
         known.sort_by_key(|row| row.version);
         for row in &known {
-            if let Err(back) = self.recall.compare(row)
+            if let Err(back) = self.high_water.compare(row)
                 && !Guard::HintCompared.is_out()
             {
                 let (path, folder) = (path.to_owned(), path.parent().unwrap_or(path).to_owned());
@@ -206,7 +206,7 @@ impl<D: Disk> Records<D> {
                     let offset = self.geometry().offset(pair.row.place, pair.spare());
                     self.disk.write_at(&pair.row.encode(self.genesis().cluster), offset)?;
                 }
-                self.recall.settle(&pair.row);
+                self.high_water.settle(&pair.row);
             }
         }
         if healed.repaired > 0 {
@@ -309,7 +309,7 @@ impl<D: Disk> Records<D> {
         }
         let damaged = |why: String| ReadError::Damaged { what: place.to_string(), why };
         let pair = pair.map_err(|flaw| damaged(flaw.to_string()))?;
-        self.recall.see(&pair.row).map_err(|back| damaged(back.to_string()))?;
+        self.high_water.see(&pair.row).map_err(|back| damaged(back.to_string()))?;
         Ok(pair)
     }
 
@@ -349,8 +349,8 @@ impl<D: Disk> Records<D> {
         }
         for pair in &pairs {
             // What went back meanwhile stays remembered, and is told by the next read (I5).
-            if self.recall.see(&pair.row).is_ok() {
-                self.recall.settle(&pair.row);
+            if self.high_water.see(&pair.row).is_ok() {
+                self.high_water.settle(&pair.row);
                 // Believed from now on, and perhaps issued from: what was in doubt is known now.
                 if self.doubtful.contains(&pair.row.place) {
                     self.note(&pair.row);
@@ -390,7 +390,7 @@ impl<D: Disk> Records<D> {
         assert_eq!(place, base.row.place, "a record is stored where it was read");
         assert!(row.version > base.row.version, "each change raises the version");
         self.doubtful.insert(place);
-        let durable = base.is_whole() && self.recall.is_settled(&base.row);
+        let durable = base.is_whole() && self.high_water.is_settled(&base.row);
         if !durable && !Guard::SyncBefore.is_out() {
             // Another process may have been killed between a write and its sync (I2).
             if let Err(error) = self.disk.sync() {
@@ -404,7 +404,7 @@ impl<D: Disk> Records<D> {
             return Err(SwapError::Unknown { why: self.poison(place, &error) });
         }
         self.doubtful.remove(&place);
-        self.recall.settle(row);
+        self.high_water.settle(row);
         self.note(row);
         Ok(())
     }

@@ -5,7 +5,7 @@
 //!     |        \
 //!   Tree       Seat     the data folder's: which worker this process held last
 //!     |  \
-//!   Link  Past          a session after another | what nodes looked like before
+//!   Link  SeenNodes     a session after another | what nodes looked like before
 //! ```
 //!
 //! ZooKeeper is trusted for the order of writes and for nothing else: not for time, not for telling who is alive, and not
@@ -30,7 +30,7 @@ mod inspect;
 mod link;
 mod marks;
 mod node;
-mod past;
+mod restore_check;
 mod target;
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -53,7 +53,7 @@ pub use target::{Credentials, ParseUrlError, ZooKeeperOptions, ZooKeeperUrl};
 use self::inspect::Listing;
 use self::link::{Failure, Link};
 use self::node::{MARK, live_path, spill_path, worker_path};
-use self::past::{Learnt, Memory};
+use self::restore_check::{Learnt, SeenFile};
 use self::tree::{Announce, OLD_SAMPLE_NS, StoreError, Tree, Write};
 use crate::clock::boot_ns;
 use crate::registry::local::{LocalError, Seat};
@@ -106,17 +106,17 @@ impl ZooKeeperRegistry {
         let (genesis, found) = inspect::opened(&mut link)?;
         let seat = options.folder.as_deref().map(take_seat).transpose()?;
         let mut tree = if let (Some(folder), Some(seat)) = (&options.folder, &seat) {
-            let known = Memory::of_folder(folder, genesis.cluster);
-            let latest = Memory::latest(&known, found);
-            let ended = Memory::all_ended(&known);
-            let memory = Memory::of_seat(folder, seat.number(), genesis.cluster, &latest, ended);
-            let others = Memory::all(known, &latest.era);
-            let mut tree = Tree::new(link, genesis, latest.era, memory);
+            let known = SeenFile::of_folder(folder, genesis.cluster);
+            let latest = SeenFile::latest(&known, found);
+            let ended = SeenFile::all_ended(&known);
+            let seen_file = SeenFile::of_seat(folder, seat.number(), genesis.cluster, &latest, ended);
+            let others = SeenFile::all(known, &latest.era);
+            let mut tree = Tree::new(link, genesis, latest.era, seen_file);
             tree.know(others);
             tree
         } else {
-            let memory = Memory::new(genesis.cluster, &Learnt::now(found.clone()));
-            Tree::new(link, genesis, found, memory)
+            let seen_file = SeenFile::new(genesis.cluster, &Learnt::now(found.clone()));
+            Tree::new(link, genesis, found, seen_file)
         };
         // Looks at genesis and era once more, now beside what is known, as after every connection.
         if let Err(error) = tree.client() {

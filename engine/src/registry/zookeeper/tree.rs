@@ -18,7 +18,7 @@ use super::error::ZooKeeperError;
 use super::inspect::{Era, children, read_all, read_era};
 use super::link::{Failure, Link};
 use super::node::{self, CLOCK, ENDED, GENESIS, ended_path, era_path, known_path};
-use super::past::{Learnt, Look, Memory, Past, Relation, Sight};
+use super::restore_check::{Comparison, Learnt, NodeVersion, Relation, SeenFile, SeenNodes};
 use crate::clock::boot_ns;
 use crate::registry::connection::News;
 use crate::registry::record::{Kind, NO_SPILL, Place, Row, SECTOR};
@@ -58,8 +58,8 @@ pub(super) struct Tree {
     standing: Standing,
     /// The link's sessions and disconnections as of the last look.
     looked: Option<(u64, u64)>,
-    past: Past,
-    memory: Memory,
+    seen_nodes: SeenNodes,
+    seen_file: SeenFile,
     /// The nodes that other processes of the folder wrote before this one began.
     inherited: Vec<String>,
     /// The ensemble's wall clock in Unix ns, and boot time then, as well as it is known.
@@ -99,10 +99,10 @@ fn unavailable(failure: &Failure) -> ReadError {
 
 impl Tree {
     /// The nodes of the registry of `genesis`, which was read over `link`, in the era that is known.
-    pub(super) fn new(link: Link, genesis: Genesis, era: Era, memory: Memory) -> Self {
-        let mut past = Past::default();
-        for (path, sight) in memory.nodes() {
-            past.inherit(path, *sight);
+    pub(super) fn new(link: Link, genesis: Genesis, era: Era, seen_file: SeenFile) -> Self {
+        let mut seen_nodes = SeenNodes::default();
+        for (path, node_version) in seen_file.nodes() {
+            seen_nodes.inherit(path, *node_version);
         }
         Self {
             link,
@@ -112,8 +112,8 @@ impl Tree {
             refused: None,
             standing: Standing::Open,
             looked: None,
-            past,
-            memory,
+            seen_nodes,
+            seen_file,
             inherited: Vec::new(),
             sample: None,
             reached: None,
@@ -122,11 +122,11 @@ impl Tree {
     }
 
     /// Takes over what other processes of the folder knew.
-    pub(super) fn know(&mut self, nodes: Vec<(String, Sight)>) {
+    pub(super) fn know(&mut self, nodes: Vec<(String, NodeVersion)>) {
         // As with our own: a node that was made again since is told, too.
-        for (path, sight) in &nodes {
-            if self.past.look(path, *sight) == Look::Fine {
-                self.past.inherit(path, *sight);
+        for (path, node_version) in &nodes {
+            if self.seen_nodes.compare(path, *node_version) == Comparison::Fine {
+                self.seen_nodes.inherit(path, *node_version);
             }
         }
         self.inherited = nodes.into_iter().map(|(path, _)| path).collect();
@@ -256,7 +256,7 @@ impl Tree {
         match found {
             Ok(era) if era == self.era => {
                 if !self.witnessed {
-                    self.memory.learn_of_ended(self.ended(client)?);
+                    self.seen_file.learn_of_ended(self.ended(client)?);
                 }
                 self.witnessed = true;
                 self.refused = None;
@@ -285,9 +285,9 @@ impl Tree {
                     );
                 });
                 self.eras += 1;
-                self.past.clear();
-                self.memory.begin(Learnt::now(era.clone()));
-                self.memory.learn_of_ended(ended);
+                self.seen_nodes.clear();
+                self.seen_file.begin(Learnt::now(era.clone()));
+                self.seen_file.learn_of_ended(ended);
                 self.inherited.clear();
                 self.era = era;
                 self.witnessed = true;
@@ -307,7 +307,7 @@ impl Tree {
     /// Whether an era was over before the known one began. Where only clocks say so, the registry may know better: that the
     /// known one was over before the last fence.
     fn is_past(&self, client: &Client, era: &Era) -> Result<bool, ReadError> {
-        match self.memory.relation(era) {
+        match self.seen_file.relation(era) {
             Relation::After => Ok(false),
             Relation::Over => Ok(true),
             Relation::Before => {
@@ -321,7 +321,7 @@ impl Tree {
     fn look_at_what_is_known(&mut self, client: &Client) -> Result<(), ReadError> {
         // In one request: after many crashes a folder knows many nodes, and one after the other they would be as many ways to
         // the ensemble and back before a first id.
-        let (paths, sights): (Vec<String>, Vec<Sight>) = self.relied_upon().into_iter().unzip();
+        let (paths, sights): (Vec<String>, Vec<NodeVersion>) = self.relied_upon().into_iter().unzip();
         let results = read_all(&self.link, client, &paths).map_err(|failure| unavailable(&failure))?;
         for ((path, known), result) in paths.into_iter().zip(sights).zip(results) {
             let found = match result {
@@ -334,7 +334,7 @@ impl Tree {
                     stat
                 }
             };
-            if known.look(Sight::of(&found)) == Look::Older {
+            if known.compare(NodeVersion::of(&found)) == Comparison::Older {
                 self.close_if_restored(client, &path, known)?;
                 if !matches!(self.standing, Standing::Open) {
                     return Ok(());
@@ -345,10 +345,13 @@ impl Tree {
     }
 
     /// The nodes that this process and those of its folder wrote, as they were seen last: the past has all of them.
-    fn relied_upon(&self) -> Vec<(String, Sight)> {
-        let written = self.memory.nodes().iter().map(|(path, _)| path);
+    fn relied_upon(&self) -> Vec<(String, NodeVersion)> {
+        let written = self.seen_file.nodes().iter().map(|(path, _)| path);
         let paths: BTreeSet<&String> = written.chain(&self.inherited).collect();
-        paths.into_iter().filter_map(|path| Some((path.clone(), self.past.sight(path)?))).collect()
+        paths
+            .into_iter()
+            .filter_map(|path| Some((path.clone(), self.seen_nodes.node_version(path)?)))
+            .collect()
     }
 
     /// A node looks older than it was. If that stays so after a write that a quorum has taken, the data was put back (I2).
@@ -356,15 +359,15 @@ impl Tree {
         &mut self,
         client: &Client,
         path: &str,
-        known: Sight,
+        known: NodeVersion,
     ) -> Result<(), ReadError> {
         self.link.ask(client.set_data(CLOCK, b"", None)).map_err(|failure| unavailable(&failure))?;
         let found = self.link.ask(client.check_stat(path)).map_err(|failure| unavailable(&failure))?;
-        if found.is_none_or(|found| known.look(Sight::of(&found)) != Look::Older) {
+        if found.is_none_or(|found| known.compare(NodeVersion::of(&found)) != Comparison::Older) {
             return Ok(());
         }
         let what = format!("its node {path} is older than it was");
-        self.standing = if self.past.is_own(path) {
+        self.standing = if self.seen_nodes.is_own(path) {
             self.close(client, &self.era.name, &what)
         } else {
             self.refuse(client, &what)
@@ -412,7 +415,7 @@ impl Tree {
     fn refuse(&mut self, client: &Client, what: &str) -> Standing {
         let url = self.link.url();
         let forget = self
-            .memory
+            .seen_file
             .place()
             .map_or_else(String::new, |files| format!(", or stop this process and remove {files}"));
         let why = format!(
@@ -478,15 +481,15 @@ impl Tree {
     ) -> Result<Row, ReadError> {
         // Perhaps all of them were made again, or by another cluster: after any damage the next call looks around.
         let damaged = |why| ReadError::Damaged { what: name(place, spill), why };
-        let sight = Sight::of(stat);
-        match self.past.look(path, sight) {
-            Look::Fine => {}
-            Look::Remade => {
+        let node_version = NodeVersion::of(stat);
+        match self.seen_nodes.compare(path, node_version) {
+            Comparison::Fine => {}
+            Comparison::Remade => {
                 self.looked = None;
                 return Err(damaged(node::MADE_AGAIN.into()));
             }
-            Look::Older => {
-                let known = self.past.sight(path).unwrap_or(sight);
+            Comparison::Older => {
+                let known = self.seen_nodes.node_version(path).unwrap_or(node_version);
                 self.close_if_restored(client, path, known)?;
                 return Err(ReadError::Unavailable { why: "the server that answered lags behind".into() });
             }
@@ -499,7 +502,7 @@ impl Tree {
             self.looked = None;
             damaged(why)
         })?;
-        self.past.note(path, sight);
+        self.seen_nodes.note(path, node_version);
         Ok(row)
     }
 
@@ -589,10 +592,10 @@ impl Tree {
     }
 
     fn stored(&mut self, path: &str, version: u64) {
-        let Some(sight) = self.past.sight(path) else { return };
-        let sight = sight.at(version);
-        self.past.note(path, sight);
-        self.memory.note(path, sight);
+        let Some(node_version) = self.seen_nodes.node_version(path) else { return };
+        let node_version = node_version.at(version);
+        self.seen_nodes.note(path, node_version);
+        self.seen_file.note(path, node_version);
     }
 
     fn refused(&mut self, write: &Write<'_>, index: usize, error: Error) -> StoreError {

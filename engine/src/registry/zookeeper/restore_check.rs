@@ -4,7 +4,7 @@
 //! of the same birth was never this ensemble's present since: the ensemble's data was put back. So it was if an era is found
 //! that was over before the known one began.
 //!
-//! The memory outlives the process in `registry.zookeeper-K` of the data folder, K being the seat's number: a checksum of
+//! The file outlives the process in `registry.zookeeper-K` of the data folder, K being the seat's number: a checksum of
 //! eight hexadecimal digits, and behind it JSON. It is a hint, and it is not synced.
 //!
 //! # Invariants
@@ -26,7 +26,7 @@ use crate::sys::guards::Guard;
 
 const PREFIX: &str = "registry.zookeeper-";
 
-/// Of a memory's form.
+/// Of the form of a seen file.
 const VERSION: u32 = 3;
 
 /// So far a host's clock and the ensemble's may be apart for an era's time to count. Two fences are further apart.
@@ -39,17 +39,17 @@ const CHECKSUM_DIGITS: usize = 8;
 /// mark, and changes a worker rarely.
 const MOST: usize = 64;
 
-/// A memory never comes near this; what does is none.
+/// A seen file never comes near this; what is longer is none.
 const MOST_BYTES: usize = 1 << 20;
 
 /// A node as it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sight {
+pub(super) struct NodeVersion {
     birth: i64,
     version: i32,
 }
 
-impl Sight {
+impl NodeVersion {
     pub(super) fn of(stat: &Stat) -> Self {
         Self { birth: stat.czxid, version: stat.version }
     }
@@ -60,20 +60,20 @@ impl Sight {
     }
 
     /// How what was found looks beside this, which was known.
-    pub(super) fn look(self, found: Self) -> Look {
+    pub(super) fn compare(self, found: Self) -> Comparison {
         if self.birth != found.birth {
-            Look::Remade
+            Comparison::Remade
         } else if self.version > found.version {
-            Look::Older
+            Comparison::Older
         } else {
-            Look::Fine
+            Comparison::Fine
         }
     }
 }
 
 /// How a node looks beside what is known of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum Comparison {
     /// As it was, or later.
     Fine,
     /// Deleted and made again.
@@ -84,31 +84,31 @@ pub(super) enum Look {
 
 /// What this process saw, and what others of its folder did.
 #[derive(Debug, Default)]
-pub(super) struct Past {
+pub(super) struct SeenNodes {
     /// Each node, and whether this process saw it so itself (I2).
-    seen: HashMap<String, (Sight, bool)>,
+    seen: HashMap<String, (NodeVersion, bool)>,
 }
 
-impl Past {
-    pub(super) fn look(&self, path: &str, found: Sight) -> Look {
-        self.sight(path).map_or(Look::Fine, |known| known.look(found))
+impl SeenNodes {
+    pub(super) fn compare(&self, path: &str, found: NodeVersion) -> Comparison {
+        self.node_version(path).map_or(Comparison::Fine, |known| known.compare(found))
     }
 
     /// This process saw the node itself.
-    pub(super) fn note(&mut self, path: &str, sight: Sight) {
+    pub(super) fn note(&mut self, path: &str, node_version: NodeVersion) {
         match self.seen.get_mut(path) {
-            Some(known) => *known = (sight, true),
-            None => _ = self.seen.insert(path.to_owned(), (sight, true)),
+            Some(known) => *known = (node_version, true),
+            None => _ = self.seen.insert(path.to_owned(), (node_version, true)),
         }
     }
 
     /// A file says how the node was.
-    pub(super) fn inherit(&mut self, path: &str, sight: Sight) {
-        self.seen.insert(path.to_owned(), (sight, false));
+    pub(super) fn inherit(&mut self, path: &str, node_version: NodeVersion) {
+        self.seen.insert(path.to_owned(), (node_version, false));
     }
 
-    pub(super) fn sight(&self, path: &str) -> Option<Sight> {
-        self.seen.get(path).map(|(sight, _)| *sight)
+    pub(super) fn node_version(&self, path: &str) -> Option<NodeVersion> {
+        self.seen.get(path).map(|(node_version, _)| *node_version)
     }
 
     /// Whether this process saw the node itself.
@@ -162,7 +162,7 @@ pub(super) enum Relation {
 
 /// What one process wrote last: in its file, where it has a folder.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Memory {
+pub(super) struct SeenFile {
     /// `None` without a data folder: it ends with the process.
     #[serde(skip)]
     path: Option<PathBuf>,
@@ -173,17 +173,17 @@ pub(super) struct Memory {
     #[serde(default)]
     ended: Vec<String>,
     /// The latest written first.
-    nodes: Vec<(String, Sight)>,
+    nodes: Vec<(String, NodeVersion)>,
 }
 
-impl Memory {
-    /// A memory that ends with the process.
+impl SeenFile {
+    /// One that ends with the process: nothing is written.
     pub(super) fn new(cluster: ClusterId, known: &Learnt) -> Self {
         let (cluster, known) = (cluster.to_string(), known.clone());
         Self { path: None, version: VERSION, cluster, known, ended: Vec::new(), nodes: Vec::new() }
     }
 
-    /// The memory of the process in that seat; what an earlier one knew is kept while the registry is the same. It is written
+    /// The file of the process in that seat; what an earlier one knew is kept while the registry is the same. It is written
     /// down at once: the process may write nothing to the registry for minutes, and end.
     /// What any process of the folder saw end has ended for this one, too.
     pub(super) fn of_seat(
@@ -195,14 +195,14 @@ impl Memory {
     ) -> Self {
         let path = folder.join(format!("{PREFIX}{seat}"));
         let before = read(&path).filter(|before| before.is_of(cluster));
-        let mut memory = Self { path: Some(path), ..before.unwrap_or_else(|| Self::new(cluster, known)) };
-        if memory.known.era.name == known.era.name {
-            memory.keep();
+        let mut seen_file = Self { path: Some(path), ..before.unwrap_or_else(|| Self::new(cluster, known)) };
+        if seen_file.known.era.name == known.era.name {
+            seen_file.keep();
         } else {
-            memory.begin(known.clone());
+            seen_file.begin(known.clone());
         }
-        memory.learn_of_ended(ended);
-        memory
+        seen_file.learn_of_ended(ended);
+        seen_file
     }
 
     /// Others know that those eras are over; the known one is none of them.
@@ -227,7 +227,7 @@ impl Memory {
     }
 
     /// What it knows.
-    pub(super) fn nodes(&self) -> &[(String, Sight)] {
+    pub(super) fn nodes(&self) -> &[(String, NodeVersion)] {
         &self.nodes
     }
 
@@ -248,7 +248,7 @@ impl Memory {
     }
 
     /// Every node that any of these knew in this era.
-    pub(super) fn all(known: Vec<Self>, era: &Era) -> Vec<(String, Sight)> {
+    pub(super) fn all(known: Vec<Self>, era: &Era) -> Vec<(String, NodeVersion)> {
         let of_era = known.into_iter().filter(|known| known.known.era.name == era.name);
         of_era.flat_map(|known| known.nodes).collect()
     }
@@ -258,12 +258,12 @@ impl Memory {
         // What one of them saw end is not the present because another one, of a seat that nobody took since, knew it last.
         let ended = Self::all_ended(known);
         let is_over = |era: &Era| ended.contains(&era.name);
-        let none_is_left = known.iter().all(|memory| is_over(&memory.known.era));
-        let told = known.iter().filter(|memory| none_is_left || !is_over(&memory.known.era));
-        told.fold(Learnt::now(found), |latest, memory| {
-            let is_known = memory.known.era == latest.era && memory.known.learnt_ms < latest.learnt_ms;
-            let is_later = || is_over(&latest.era) || memory.relation(&latest.era) != Relation::After;
-            if is_known || is_later() { memory.known.clone() } else { latest }
+        let none_is_left = known.iter().all(|seen_file| is_over(&seen_file.known.era));
+        let told = known.iter().filter(|seen_file| none_is_left || !is_over(&seen_file.known.era));
+        told.fold(Learnt::now(found), |latest, seen_file| {
+            let is_known = seen_file.known.era == latest.era && seen_file.known.learnt_ms < latest.learnt_ms;
+            let is_later = || is_over(&latest.era) || seen_file.relation(&latest.era) != Relation::After;
+            if is_known || is_later() { seen_file.known.clone() } else { latest }
         })
     }
 
@@ -292,9 +292,9 @@ impl Memory {
     }
 
     /// Remembers a node that was written just now.
-    pub(super) fn note(&mut self, path: &str, sight: Sight) {
+    pub(super) fn note(&mut self, path: &str, node_version: NodeVersion) {
         self.nodes.retain(|(known, _)| known != path);
-        self.nodes.insert(0, (path.to_owned(), sight));
+        self.nodes.insert(0, (path.to_owned(), node_version));
         self.nodes.truncate(MOST);
         self.keep();
     }
@@ -320,7 +320,7 @@ impl Memory {
 }
 
 /// What a file says, if that is what was written (I1).
-fn read(path: &Path) -> Option<Memory> {
+fn read(path: &Path) -> Option<SeenFile> {
     let bytes = xuid_spill::read_regular(path, MOST_BYTES).ok()?;
     let (checksum, json) = bytes.split_at_checked(CHECKSUM_DIGITS)?;
     let json = json.strip_prefix(b"\n")?;
@@ -334,24 +334,27 @@ mod tests {
 
     #[test]
     fn a_version_that_went_back_is_seen_and_one_that_rose_is_fine() {
-        let mut past = Past::default();
-        let sight = Sight { birth: 1, version: 5 };
-        assert_eq!(past.look("/w/1", sight), Look::Fine, "nothing is known yet");
-        past.note("/w/1", sight);
-        assert_eq!(past.look("/w/1", Sight { version: 6, ..sight }), Look::Fine);
-        assert_eq!(past.look("/w/1", Sight { version: 4, ..sight }), Look::Older);
-        assert_eq!(past.look("/w/1", Sight { birth: 2, version: 9 }), Look::Remade);
+        let mut seen_nodes = SeenNodes::default();
+        let node_version = NodeVersion { birth: 1, version: 5 };
+        assert_eq!(seen_nodes.compare("/w/1", node_version), Comparison::Fine, "nothing is known yet");
+        seen_nodes.note("/w/1", node_version);
+        assert_eq!(seen_nodes.compare("/w/1", NodeVersion { version: 6, ..node_version }), Comparison::Fine);
+        assert_eq!(seen_nodes.compare("/w/1", NodeVersion { version: 4, ..node_version }), Comparison::Older);
+        assert_eq!(seen_nodes.compare("/w/1", NodeVersion { birth: 2, version: 9 }), Comparison::Remade);
     }
 
     #[test]
     fn what_a_file_says_of_a_node_is_not_this_process_s_own_until_it_sees_the_node() {
-        let mut past = Past::default();
-        let sight = Sight { birth: 1, version: 5 };
-        past.inherit("/w/1", sight);
-        assert_eq!((past.sight("/w/1"), past.is_own("/w/1")), (Some(sight), false));
-        past.note("/w/1", sight.at(6));
-        assert_eq!((past.sight("/w/1"), past.is_own("/w/1")), (Some(sight.at(6)), true));
-        assert!(!past.is_own("/w/2"));
+        let mut seen_nodes = SeenNodes::default();
+        let node_version = NodeVersion { birth: 1, version: 5 };
+        seen_nodes.inherit("/w/1", node_version);
+        assert_eq!((seen_nodes.node_version("/w/1"), seen_nodes.is_own("/w/1")), (Some(node_version), false));
+        seen_nodes.note("/w/1", node_version.at(6));
+        assert_eq!(
+            (seen_nodes.node_version("/w/1"), seen_nodes.is_own("/w/1")),
+            (Some(node_version.at(6)), true)
+        );
+        assert!(!seen_nodes.is_own("/w/2"));
     }
 
     const OURS: ClusterId = ClusterId::from_bytes([1; 16]);
@@ -369,39 +372,42 @@ mod tests {
     fn a_folder_remembers_the_nodes_of_its_cluster_and_era_only() {
         let folder = tempfile::tempdir().unwrap();
         let other = ClusterId::from_bytes([2; 16]);
-        let sight = Sight { birth: 1, version: 5 };
+        let node_version = NodeVersion { birth: 1, version: 5 };
         let (era, later) = (era("a", 7, 100, 100), era("b", 9, 200, 200));
-        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &learnt(&era, 110), Vec::new());
-        (0..100).for_each(|worker| memory.note(&format!("/w/{worker}"), sight));
-        memory.note("/w/99", sight.at(7));
-        let known = Memory::all(Memory::of_folder(folder.path(), OURS), &era);
-        assert_eq!((known.len(), known[0].clone()), (MOST, ("/w/99".to_owned(), sight.at(7))));
-        assert!(Memory::all(Memory::of_folder(folder.path(), other), &era).is_empty());
-        assert!(Memory::all(Memory::of_folder(folder.path(), OURS), &later).is_empty());
+        let mut seen_file = SeenFile::of_seat(folder.path(), 0, OURS, &learnt(&era, 110), Vec::new());
+        (0..100).for_each(|worker| seen_file.note(&format!("/w/{worker}"), node_version));
+        seen_file.note("/w/99", node_version.at(7));
+        let known = SeenFile::all(SeenFile::of_folder(folder.path(), OURS), &era);
+        assert_eq!((known.len(), known[0].clone()), (MOST, ("/w/99".to_owned(), node_version.at(7))));
+        assert!(SeenFile::all(SeenFile::of_folder(folder.path(), other), &era).is_empty());
+        assert!(SeenFile::all(SeenFile::of_folder(folder.path(), OURS), &later).is_empty());
         std::fs::write(folder.path().join("registry.zookeeper-1"), b"{").unwrap();
         assert_eq!(
-            Memory::all(Memory::of_folder(folder.path(), OURS), &era).len(),
+            SeenFile::all(SeenFile::of_folder(folder.path(), OURS), &era).len(),
             MOST,
             "a damaged memory is none"
         );
-        assert_eq!(Memory::of_seat(folder.path(), 0, OURS, &learnt(&later, 210), Vec::new()).nodes.len(), 0);
+        assert_eq!(
+            SeenFile::of_seat(folder.path(), 0, OURS, &learnt(&later, 210), Vec::new()).nodes.len(),
+            0
+        );
     }
 
     /// What is read of a file with a bit flipped, for every bit: nothing, or what was written.
     fn flipped_bits_that_are_believed() -> usize {
         let folder = tempfile::tempdir().unwrap();
         let known = learnt(&era("a", 7, 100, 100), 110);
-        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &known, Vec::new());
-        memory.note("/w/1", Sight { birth: 1, version: 18 });
+        let mut seen_file = SeenFile::of_seat(folder.path(), 0, OURS, &known, Vec::new());
+        seen_file.note("/w/1", NodeVersion { birth: 1, version: 18 });
         let path = folder.path().join("registry.zookeeper-0");
         let bytes = std::fs::read(&path).unwrap();
-        assert_eq!(read(&path).unwrap().nodes(), memory.nodes());
+        assert_eq!(read(&path).unwrap().nodes(), seen_file.nodes());
         (0..bytes.len() * 8)
             .filter(|bit| {
                 let mut flipped = bytes.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
                 std::fs::write(&path, flipped).unwrap();
-                read(&path).is_some_and(|read| read.nodes() != memory.nodes())
+                read(&path).is_some_and(|read| read.nodes() != seen_file.nodes())
             })
             .count()
     }
@@ -427,14 +433,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let other = ClusterId::from_bytes([2; 16]);
         let known = learnt(&era("b", 9, 20_000, 20_001), 20_050);
-        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &known, Vec::new());
-        memory.note("/w/1", Sight { birth: 1, version: 5 });
+        let mut seen_file = SeenFile::of_seat(folder.path(), 0, OURS, &known, Vec::new());
+        seen_file.note("/w/1", NodeVersion { birth: 1, version: 5 });
         let latest = |cluster, found: &Era| {
-            Memory::latest(&Memory::of_folder(folder.path(), cluster), found.clone()).era
+            SeenFile::latest(&SeenFile::of_folder(folder.path(), cluster), found.clone()).era
         };
         let before = era("a", 7, 10_000, 10_001);
         assert_eq!(latest(OURS, &before), known.era, "put back to before the fence");
-        assert_eq!(memory.relation(&before), Relation::Before);
+        assert_eq!(seen_file.relation(&before), Relation::Before);
         let fenced = [
             (era("c", 12, 30_000, 30_001), "later by everything"),
             (era("c", 12, 25_000, 15_001), "born later, by a host whose clock was behind"),
@@ -445,10 +451,10 @@ mod tests {
             assert_eq!(latest(OURS, &found), found, "{what}");
         }
         assert_eq!(latest(OURS, &known.era), known.era);
-        assert_eq!(memory.relation(&era("c", 8, 30_000, 20_049)), Relation::Before, "the clocks disagree");
+        assert_eq!(seen_file.relation(&era("c", 8, 30_000, 20_049)), Relation::Before, "the clocks disagree");
         let of_another_past = era("c", 12, 15_000, 15_001);
         assert_eq!(
-            memory.relation(&of_another_past),
+            seen_file.relation(&of_another_past),
             Relation::Before,
             "put back to a later time of another past"
         );
@@ -469,9 +475,9 @@ mod tests {
         assert_eq!(known.relation(&by_a_fast_host), Relation::Before, "the host that began it was fast");
         assert_eq!(latest(other, &before).name, "a", "the memory is of another cluster");
         // Another seat of the folder learns of the era later: what was learnt first counts.
-        let second = Memory::latest(&Memory::of_folder(folder.path(), OURS), known.era.clone());
+        let second = SeenFile::latest(&SeenFile::of_folder(folder.path(), OURS), known.era.clone());
         assert_eq!(second, known);
-        let second = Memory::of_seat(folder.path(), 1, OURS, &second, Vec::new());
+        let second = SeenFile::of_seat(folder.path(), 1, OURS, &second, Vec::new());
         assert_eq!(second.relation(&era("c", 8, 20_100, 20_060)), Relation::After);
     }
 
@@ -480,22 +486,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // It was begun while all clocks were an hour fast.
         let (first, second) = (era("a", 7, 3_600_000, 3_600_000), era("b", 9, 200, 200));
-        let mut memory = Memory::of_seat(folder.path(), 0, OURS, &learnt(&first, 3_600_001), Vec::new());
-        memory.begin(learnt(&second, 210));
+        let mut seen_file = SeenFile::of_seat(folder.path(), 0, OURS, &learnt(&first, 3_600_001), Vec::new());
+        seen_file.begin(learnt(&second, 210));
         assert_eq!(learnt(&second, 210).relation(&first), Relation::After, "going by clocks alone");
-        assert_eq!(memory.relation(&first), Relation::Over);
-        let latest = |found: &Era| Memory::latest(&Memory::of_folder(folder.path(), OURS), found.clone()).era;
+        assert_eq!(seen_file.relation(&first), Relation::Over);
+        let latest =
+            |found: &Era| SeenFile::latest(&SeenFile::of_folder(folder.path(), OURS), found.clone()).era;
         assert_eq!(latest(&first), second, "at once, and in the file");
 
         // Fenced while nobody ran: the next process learns it from the file of the one before.
         let third = era("c", 11, 100, 100);
-        drop(Memory::of_seat(folder.path(), 0, OURS, &learnt(&third, 110), Vec::new()));
+        drop(SeenFile::of_seat(folder.path(), 0, OURS, &learnt(&third, 110), Vec::new()));
         for ended in [&first, &second] {
             assert_eq!(latest(ended), third);
         }
         // And so does a process in another seat.
-        let known = Memory::of_folder(folder.path(), OURS);
-        let other = Memory::of_seat(folder.path(), 1, OURS, &learnt(&third, 110), Memory::all_ended(&known));
+        let known = SeenFile::of_folder(folder.path(), OURS);
+        let other =
+            SeenFile::of_seat(folder.path(), 1, OURS, &learnt(&third, 110), SeenFile::all_ended(&known));
         assert!([&first, &second].into_iter().all(|era| other.relation(era) == Relation::Over));
         assert_ne!(other.relation(&third), Relation::Over);
         assert_eq!(latest(&era("d", 13, 150, 50)).name, "d", "fenced once more");
@@ -504,15 +512,15 @@ mod tests {
     /// A seat that nobody took since has an era in its file that a fence ended.
     fn a_stale_seat_refuses_nothing_and_allows_nothing(first: &Era, second: &Era) {
         let folder = tempfile::tempdir().unwrap();
-        let stale = Memory::of_seat(folder.path(), 1, OURS, &learnt(first, first.begun_ms + 1), Vec::new());
+        let stale = SeenFile::of_seat(folder.path(), 1, OURS, &learnt(first, first.begun_ms + 1), Vec::new());
         let mut present =
-            Memory::of_seat(folder.path(), 0, OURS, &learnt(first, first.begun_ms + 1), Vec::new());
+            SeenFile::of_seat(folder.path(), 0, OURS, &learnt(first, first.begun_ms + 1), Vec::new());
         present.begin(learnt(second, second.begun_ms + 1));
         let mut known = [present, stale];
         for order in ["stale last", "stale first"] {
             // Restored to before the fence, and not fenced.
-            assert_eq!(&Memory::latest(&known, first.clone()).era, second, "{order}: restored");
-            assert_eq!(&Memory::latest(&known, second.clone()).era, second, "{order}: the present");
+            assert_eq!(&SeenFile::latest(&known, first.clone()).era, second, "{order}: restored");
+            assert_eq!(&SeenFile::latest(&known, second.clone()).era, second, "{order}: the present");
             known.reverse();
         }
     }

@@ -47,14 +47,14 @@ struct Seen {
 
 /// The newest of each record that was seen.
 #[derive(Debug, Default)]
-pub(super) struct Recall {
+pub(super) struct HighWater {
     seen: HashMap<Place, Seen>,
     granted: HashMap<SpillId, u64>,
     /// Where a mark was last found.
     pub(super) slots: HashMap<SpillId, u32>,
 }
 
-impl Recall {
+impl HighWater {
     /// Takes note of a record that was read.
     pub(super) fn see(&mut self, row: &Row) -> Result<(), Back> {
         if let Some(seen) = self.seen.get(&row.place) {
