@@ -346,9 +346,9 @@ fn first_window(
     loop {
         let now = gate.minter.now();
         let Some(tick) = now.tick else { return Ok(Vec::new()) };
-        let wish = windows.wish(tick, Vec::new());
-        let reach = wish.end - wish.now;
-        let done = registry_thread.run(Job::Take { wish, reach, cause: Cause::Missing });
+        let request = windows.request(tick, Vec::new());
+        let reach = request.end - request.now;
+        let done = registry_thread.run(Job::Take { request, reach, cause: Cause::Missing });
         if let Done::Taken { result: Err(error), .. } = &done {
             let (ahead, patience) = match error {
                 TakeError::Ahead { until, .. } | TakeError::Held { until, .. } => {

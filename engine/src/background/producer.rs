@@ -136,13 +136,13 @@ impl Producer {
                 tracing::error!("the producer panicked and goes on; ids it held may be wasted")
             });
             self.shared.panics.add(1);
-            self.stumbled()
+            self.after_panic()
         })
     }
 
     /// After a panic in a turn: who had asked may ask again, and what the turn counted, and lost, is told. Returns when to
     /// go on.
-    pub(crate) fn stumbled(&mut self) -> Duration {
+    pub(crate) fn after_panic(&mut self) -> Duration {
         self.count_lost();
         self.publish();
         if !Guard::PanicAnswers.is_out() {

@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Reading};
 use crate::registry::health::Tally;
-use crate::registry::ownership::{ExtendError, GrantError, GrantRequest, Ownership, TakeError, Window, Wish};
+use crate::registry::ownership::{
+    ExtendError, GrantError, GrantRequest, Ownership, TakeError, Window, WorkerRequest,
+};
 use crate::stats::{Latency, Unknown};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
@@ -38,7 +40,7 @@ const PANICKED: &str = "the thread that asks the registry panicked";
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Take a worker. The reach is carried through to the answer.
-    Take { wish: Wish, reach: u64, cause: Cause },
+    Take { request: WorkerRequest, reach: u64, cause: Cause },
     /// Extend a held worker's window.
     Extend { worker: u32, start: u64, end: u64, reach: u64 },
     /// Move a spill's mark.
@@ -48,7 +50,7 @@ pub(crate) enum Job {
     /// Leave a worker.
     Forget { worker: u32 },
     /// Leave every worker and be somebody else from now on: another copy of this process may go on as the one it was.
-    Disown,
+    ResetIdentity,
     /// See whether the registry answers and what its clock shows, as every job does that asks it something.
     Look,
 }
@@ -70,7 +72,7 @@ impl Job {
             Self::Release { worker, .. } | Self::Forget { worker } => {
                 Done::Released { worker, problem: Some(why()) }
             }
-            Self::Disown => Done::Disowned,
+            Self::ResetIdentity => Done::IdentityReset,
             Self::Look => Done::Looked,
         }
     }
@@ -92,7 +94,7 @@ pub(crate) enum Done {
     Extended { worker: u32, result: Result<Window, ExtendError>, reach: u64 },
     Granted { from: u64, result: Result<u64, GrantError> },
     Released { worker: u32, problem: Option<String> },
-    Disowned,
+    IdentityReset,
     Looked,
 }
 
@@ -102,7 +104,7 @@ fn latency<'a>(tally: &'a mut Tally, done: &Done) -> Option<&'a mut Latency> {
         Done::Taken { .. } => Some(&mut tally.claims),
         Done::Extended { .. } => Some(&mut tally.renewals),
         Done::Granted { .. } => Some(&mut tally.marks),
-        Done::Released { .. } | Done::Disowned | Done::Looked => None,
+        Done::Released { .. } | Done::IdentityReset | Done::Looked => None,
     }
 }
 
@@ -137,7 +139,7 @@ impl RegistryThread {
             if !is_panic(&*payload) {
                 resume_unwind(payload);
             }
-            self.stumbled(&unanswered);
+            self.after_panic(&unanswered);
             let told = format!("{unanswered:?}");
             deferred_log::log(move || {
                 tracing::error!(unanswered = %told, "{PANICKED}, and goes on; what it asked for may be wasted");
@@ -146,17 +148,17 @@ impl RegistryThread {
         })
     }
 
-    fn stumbled(&mut self, unanswered: &Done) {
+    fn after_panic(&mut self, unanswered: &Done) {
         let boot = self.boot();
         {
             let tally = &mut *lock(&self.tally);
             tally.panics += 1;
             tally.health.brought_nothing(boot, PANICKED);
         }
-        self.ownership.stumbled();
-        if matches!(unanswered, Done::Disowned) {
+        self.ownership.after_panic();
+        if matches!(unanswered, Done::IdentityReset) {
             // This one must be done, and what it must do comes first in it.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.ownership.disown()));
+            let _ = catch_unwind(AssertUnwindSafe(|| self.ownership.reset_identity()));
         }
     }
 
@@ -188,8 +190,8 @@ impl RegistryThread {
 
     fn work(&mut self, job: Job) -> Done {
         match job {
-            Job::Take { wish, reach, cause } => {
-                Done::Taken { result: self.ownership.take(&wish), reach, cause }
+            Job::Take { request, reach, cause } => {
+                Done::Taken { result: self.ownership.take(&request), reach, cause }
             }
             Job::Extend { worker, start, end, reach } => {
                 Done::Extended { worker, result: self.ownership.extend(worker, start, end), reach }
@@ -205,9 +207,9 @@ impl RegistryThread {
                 self.ownership.forget(worker);
                 Done::Released { worker, problem: None }
             }
-            Job::Disown => {
-                self.ownership.disown();
-                Done::Disowned
+            Job::ResetIdentity => {
+                self.ownership.reset_identity();
+                Done::IdentityReset
             }
             Job::Look => {
                 self.ownership.look();

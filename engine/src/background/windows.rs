@@ -16,7 +16,7 @@ use crate::clock::{SECOND, Verdict, nanos};
 use crate::mint::gate::{Gate, Trouble};
 use crate::mint::minter::{Minter, Now, Steps};
 use crate::registry::health::Tally;
-use crate::registry::ownership::{ExtendError, TakeError, Window, Wish};
+use crate::registry::ownership::{ExtendError, TakeError, Window, WorkerRequest};
 use crate::settings::{FIRST_WINDOW, Settings};
 use crate::stats::published::WindowTally;
 use crate::sys::atomics::lock;
@@ -86,11 +86,17 @@ impl WindowKeeper {
         self.ticks(FIRST_WINDOW)
     }
 
-    /// A wish for a worker whose window begins now, or earlier where a backfill is wanted.
-    pub(crate) fn wish(&self, tick: u64, except: Vec<u32>) -> Wish {
+    /// A request for a worker whose window begins now, or earlier where a backfill is wanted.
+    pub(crate) fn request(&self, tick: u64, except: Vec<u32>) -> WorkerRequest {
         let backfill = self.layout.ticks_in_ns(nanos(self.settings.backfill));
         let end = (tick + self.first_reach()).min(self.layout.last_tick());
-        Wish { now: tick, start: tick.saturating_sub(backfill), end, pinned: self.settings.pinned, except }
+        WorkerRequest {
+            now: tick,
+            start: tick.saturating_sub(backfill),
+            end,
+            pinned: self.settings.pinned,
+            except,
+        }
     }
 
     /// When something is due, in boot time.
@@ -120,8 +126,8 @@ impl WindowKeeper {
             if !probing && self.may_take(boot, away) {
                 if let (Some(believed), None) = (believed, self.settings.pinned) {
                     let except = held(gate);
-                    let wish = Wish { start: believed, ..self.wish(believed, except) };
-                    self.take(wish, Cause::Behind, jobs);
+                    let request = WorkerRequest { start: believed, ..self.request(believed, except) };
+                    self.take(request, Cause::Behind, jobs);
                 } else {
                     self.look(boot, jobs);
                 }
@@ -223,13 +229,13 @@ impl WindowKeeper {
     }
 
     fn take_missing(&mut self, gate: &Gate, tick: u64, jobs: &Sender<Job>) {
-        let wish = self.wish(tick, held(gate));
-        self.take(wish, Cause::Missing, jobs);
+        let request = self.request(tick, held(gate));
+        self.take(request, Cause::Missing, jobs);
     }
 
-    fn take(&mut self, wish: Wish, cause: Cause, jobs: &Sender<Job>) {
+    fn take(&mut self, request: WorkerRequest, cause: Cause, jobs: &Sender<Job>) {
         self.void_take = false;
-        self.taking = jobs.send(Job::Take { reach: wish.end - wish.now, wish, cause }).is_ok();
+        self.taking = jobs.send(Job::Take { reach: request.end - request.now, request, cause }).is_ok();
     }
 
     /// The held workers whose windows may be renewed now because less than half is left, and their turns.
@@ -265,7 +271,7 @@ impl WindowKeeper {
                 }
             }
             Done::Looked => self.looks = self.looks.saturating_sub(1),
-            Done::Granted { .. } | Done::Released { .. } | Done::Disowned => {}
+            Done::Granted { .. } | Done::Released { .. } | Done::IdentityReset => {}
         }
     }
 
@@ -319,7 +325,7 @@ impl WindowKeeper {
                 });
                 Vec::new()
             }
-            Done::Released { .. } | Done::Granted { .. } | Done::Looked | Done::Disowned => Vec::new(),
+            Done::Released { .. } | Done::Granted { .. } | Done::Looked | Done::IdentityReset => Vec::new(),
         }
     }
 
@@ -380,8 +386,8 @@ impl WindowKeeper {
     pub(super) fn abandon(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
         self.void_take = self.taking && !Guard::LeapDropsClaim.is_out();
         self.tally.switches.resumed += u64::from(!gate.minter.workers.is_empty());
-        if !Guard::LeapDisowns.is_out() {
-            let _ = jobs.send(Job::Disown);
+        if !Guard::LeapResetsIdentity.is_out() {
+            let _ = jobs.send(Job::ResetIdentity);
         }
         if !Guard::LeapDropsWindows.is_out() {
             gate.minter.abandon();

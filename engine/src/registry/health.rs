@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
     use crate::registry::memory::{Fault, MemoryRegistry};
-    use crate::registry::ownership::{Identity, Ownership, Wish};
+    use crate::registry::ownership::{Identity, Ownership, WorkerRequest};
     use crate::registry::{ClusterId, Token};
     use xuid_id::Layout;
 
@@ -257,8 +257,9 @@ mod tests {
         let tally = Arc::<Mutex<Tally>>::default();
         let watched = Monitored::new(Box::new(registry.clone()), tally.clone(), Arc::new(SystemClock));
         let mut ownership = Ownership::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
-        let wish = Wish { now: 2_000, start: 2_000, end: 2_100, pinned: Some(0), except: Vec::new() };
-        drop(ownership.take(&wish).unwrap());
+        let request =
+            WorkerRequest { now: 2_000, start: 2_000, end: 2_100, pinned: Some(0), except: Vec::new() };
+        drop(ownership.take(&request).unwrap());
         assert!(lock(&tally).health.outage().is_none());
 
         let before = SystemClock.read().boot;

@@ -30,7 +30,7 @@ use crate::tiers::ring::Ring;
 use crate::tiers::thread_run::{ThreadRun, ThreadState, with_thread_state};
 
 /// Ids a waiting thread is glad to get beyond the one it asked for: its next run.
-const WELCOME: u32 = 64;
+const EXTRA_IDS: u32 = 64;
 
 /// A waiting call's deadline is kept by the producer. So much later, in nanoseconds, a blocked thread goes on by
 /// itself: the producer is gone, or stuck in the disk.
@@ -255,7 +255,7 @@ impl EngineState {
         }
         let now = self.instant(&mut gate);
         let share = (gate.minter.land(&now) / 64)
-            .clamp(u64::from(WELCOME), u64::from(LONGEST_BLOCK))
+            .clamp(u64::from(EXTRA_IDS), u64::from(LONGEST_BLOCK))
             .min(u64::from(self.settings.tiers.longest_run));
         gate.cut(Order::Any, 0, &now, share as u32)
     }
@@ -445,7 +445,7 @@ impl EngineState {
                 self.count_refusal(wait, error);
                 return Err(error);
             };
-            self.enqueue(&mut gate, &now, Order::Any, (1, WELCOME), time, (Vec::new(), Sources::default()))?
+            self.enqueue(&mut gate, &now, Order::Any, (1, EXTRA_IDS), time, (Vec::new(), Sources::default()))?
         };
         let mut runs = self.block_on(&ticket).inspect_err(|error| self.counters.refuse(*error))?;
         let last = runs.pop();

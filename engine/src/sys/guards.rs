@@ -190,7 +190,7 @@ guards! {
     /// It drops a grant whose answer is under way.
     LeapDropsGrant,
     /// It has the registry thread forget who it was.
-    LeapDisowns,
+    LeapResetsIdentity,
     /// The registry thread draws another token then.
     LeapDrawsToken,
     /// It forgets a claim in doubt.

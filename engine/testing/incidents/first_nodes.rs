@@ -18,7 +18,7 @@ use crate::registry::{
 };
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
-use crate::testing::incidents::{FLOOR, Ledger, genesis, memory, process, small, wish};
+use crate::testing::incidents::{FLOOR, Ledger, genesis, memory, process, request, small};
 
 const NODES: u8 = 4;
 const TICKS: u64 = 3;
@@ -75,7 +75,7 @@ fn start_together<R: Registry + 'static>(out: &[Guard], open: impl Fn() -> R + S
         begin.wait();
         let registry = Meeting { registry: open(), read: Arc::clone(&read) };
         let layout = registry.genesis().layout;
-        let window = process(registry, number + 1).take(&wish(FLOOR, TICKS)).ok()?;
+        let window = process(registry, number + 1).take(&request(FLOOR, TICKS)).ok()?;
         let mut held = HeldWorker::new(window, TICKS);
         let cut = || held.cut(&layout, FLOOR + TICKS, 5);
         Some(std::iter::from_fn(cut).flatten().map(Id::raw).collect::<Vec<_>>())

@@ -13,7 +13,7 @@ use xuid_id::Id;
 use crate::mint::worker::HeldWorker;
 use crate::registry::ownership::{ExtendError, Window};
 use crate::sys::atomics::lock;
-use crate::testing::incidents::{FLOOR, Ledger, memory, process, small, wish};
+use crate::testing::incidents::{FLOOR, Ledger, memory, process, request, small};
 use crate::testing::support::rng::Chance;
 
 const TICKS: u64 = 8;
@@ -27,12 +27,12 @@ fn who_was_stopped_past_its_window_mints_in_it_and_nowhere_else() {
     let mut ledger = Ledger::default();
     let registry = memory(small(), 1);
     let mut stopped = process(registry.clone(), 1);
-    let mut old = HeldWorker::new(stopped.take(&wish(FLOOR, TICKS)).unwrap(), TICKS);
+    let mut old = HeldWorker::new(stopped.take(&request(FLOOR, TICKS)).unwrap(), TICKS);
     ledger.add(mint(&mut old, FLOOR, 3));
     // Stopped here, for as long as two windows last. Somebody else takes the worker.
     let now = FLOOR + 2 * TICKS;
     let mut next = process(registry, 2);
-    let mut new = HeldWorker::new(next.take(&wish(now, TICKS)).unwrap(), TICKS);
+    let mut new = HeldWorker::new(next.take(&request(now, TICKS)).unwrap(), TICKS);
     ledger.add(mint(&mut new, now, 8));
     // It goes on, and has not looked at anything yet. All it finds is the rest of its own window.
     for _ in 0..100 {
@@ -77,7 +77,7 @@ fn stopped_anywhere(seed: u64, believes_its_lock: bool) -> Ledger {
                             Err(ExtendError::Later { .. }) => {}
                         },
                         None => {
-                            let taken = ownership.take(&wish(noticed, TICKS));
+                            let taken = ownership.take(&request(noticed, TICKS));
                             current = taken.ok().map(|window| HeldWorker::new(window, TICKS));
                         }
                     }

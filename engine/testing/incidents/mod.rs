@@ -29,7 +29,7 @@ use std::collections::HashSet;
 use xuid_id::Layout;
 
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::ownership::{Identity, Ownership, Wish};
+use crate::registry::ownership::{Identity, Ownership, WorkerRequest};
 use crate::registry::{ClusterId, Genesis, Registry, Token};
 
 /// The first tick of the registries of these tests.
@@ -78,6 +78,6 @@ fn process(registry: impl Registry + 'static, number: u8) -> Ownership {
 }
 
 /// A window of so many ticks from now.
-fn wish(now: u64, ticks: u64) -> Wish {
-    Wish { now, start: now, end: now + ticks, pinned: None, except: Vec::new() }
+fn request(now: u64, ticks: u64) -> WorkerRequest {
+    WorkerRequest { now, start: now, end: now + ticks, pinned: None, except: Vec::new() }
 }

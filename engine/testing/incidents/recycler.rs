@@ -16,7 +16,7 @@ use crate::registry::ownership::Ownership;
 use crate::registry::{Registry, SwapError, WorkerRecord};
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
-use crate::testing::incidents::{FLOOR, Ledger, genesis, memory, process, small, wish};
+use crate::testing::incidents::{FLOOR, Ledger, genesis, memory, process, request, small};
 use crate::testing::support::rng::Chance;
 
 const TICKS: u64 = 8;
@@ -31,18 +31,18 @@ fn mint(held: &mut HeldWorker, upto: u64, most: usize) -> Vec<u64> {
 fn hand_back_late<R: Registry + 'static>(open: impl Fn() -> R) -> Ledger {
     let mut ledger = Ledger::default();
     let mut first = process(open(), 1);
-    let mut its = HeldWorker::new(first.take(&wish(FLOOR, TICKS)).unwrap(), TICKS);
+    let mut its = HeldWorker::new(first.take(&request(FLOOR, TICKS)).unwrap(), TICKS);
     ledger.add(mint(&mut its, FLOOR, 2));
 
     let now = FLOOR + TICKS;
     let mut second = process(open(), 2);
-    let mut seconds = HeldWorker::new(second.take(&wish(now, TICKS)).unwrap(), TICKS);
+    let mut seconds = HeldWorker::new(second.take(&request(now, TICKS)).unwrap(), TICKS);
     ledger.add(mint(&mut seconds, now + 2, 100));
     // Whether it is refused is not what is judged.
     let _ = first.release(0, its.untouched());
 
     let mut third = process(open(), 3);
-    if let Ok(window) = third.take(&wish(now, TICKS)) {
+    if let Ok(window) = third.take(&request(now, TICKS)) {
         ledger.add(mint(&mut HeldWorker::new(window, TICKS), now + TICKS, 100));
     }
     ledger.add(mint(&mut seconds, now + TICKS, 100));
@@ -69,7 +69,7 @@ fn live<R: Registry + 'static>(seed: u64, thread: u8, ledger: &Mutex<Ledger>, op
     for life in 0..20 {
         let now = FLOOR + u64::from(life) * 3 + dice.below(3);
         let mut ownership = process(open(), 1 + thread * 32 + life);
-        let Ok(window) = ownership.take(&wish(now, TICKS)) else { continue };
+        let Ok(window) = ownership.take(&request(now, TICKS)) else { continue };
         let mut held = HeldWorker::new(window, TICKS);
         let ids = mint(&mut held, now + dice.below(TICKS), dice.below(9) as usize);
         lock(ledger).add(ids);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use xuid_id::Layout;
 
 use crate::registry::memory::{Fault, MemoryRegistry};
-use crate::registry::ownership::{Identity, Ownership, TakeError, Window, Wish};
+use crate::registry::ownership::{Identity, Ownership, TakeError, Window, WorkerRequest};
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::sys::guards::Guard;
 use crate::testing::mutants::only_without;
@@ -21,8 +21,8 @@ fn ownership(line: &Line, token: u8) -> Ownership {
     Ownership::new(Box::new(line.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
 }
 
-fn wish(now: u64) -> Wish {
-    Wish { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
+fn request(now: u64) -> WorkerRequest {
+    WorkerRequest { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
 }
 
 fn span(window: Window) -> Range<u64> {
@@ -46,7 +46,7 @@ fn twins() -> (Ownership, Ownership, MemoryRegistry) {
     let lines = [&here, &there].map(Line::new);
     let [one, twin] = [&lines[0], &lines[1]].map(|line| {
         let mut ownership = ownership(line, 1);
-        drop(ownership.take(&wish(2_000)).unwrap());
+        drop(ownership.take(&request(2_000)).unwrap());
         ownership
     });
     lines[1].put_to(&here);
@@ -59,12 +59,12 @@ fn a_claim_that_was_lost_is_not_taken_for_an_earlier_write_of_this_process() {
         let registry = registry();
         let [mut one, mut other] = [1, 2].map(|token| ownership(&Line::new(&registry), token));
         // The record shows its token.
-        drop(one.take(&wish(2_000)).unwrap());
+        drop(one.take(&request(2_000)).unwrap());
         one.release(0, 2_050).unwrap();
         lose(&registry);
-        assert!(matches!(one.take(&wish(2_500)), Err(TakeError::InDoubt { .. })));
-        let first = span(one.take(&wish(2_510)).unwrap());
-        match other.take(&wish(2_520)) {
+        assert!(matches!(one.take(&request(2_500)), Err(TakeError::InDoubt { .. })));
+        let first = span(one.take(&request(2_510)).unwrap());
+        match other.take(&request(2_520)) {
             Ok(window) => overlap(&first, &span(window)),
             Err(error) => {
                 assert!(matches!(error, TakeError::NoneFree { earliest: 2_610 }), "{error}");

@@ -192,7 +192,7 @@ mutants! {
     "leap-keeps-windows", [G::LeapDropsWindows], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_windows_is_found_out");
     "leap-keeps-claim", [G::LeapDropsClaim], "copies", Test("testing::simulation::twins::a_leap_that_leaves_a_claim_under_way_is_found_out");
     "leap-keeps-grant", [G::LeapDropsGrant], "copies", Test("testing::simulation::twins::a_leap_that_leaves_a_grant_under_way_is_found_out");
-    "leap-keeps-doubts", [G::LeapDisowns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_registry_thread_who_it_was_is_found_out");
+    "leap-keeps-doubts", [G::LeapResetsIdentity], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_registry_thread_who_it_was_is_found_out");
     // Of the two either is enough, but a token is not always to be had.
     "leap-keeps-claim-in-doubt", [G::LeapDrawsToken, G::LeapForgetsClaim], "copies",
         Test("testing::simulation::twins::a_leap_that_leaves_a_claim_in_doubt_is_found_out");

@@ -7,7 +7,7 @@ use xuid_id::Layout;
 use xuid_spill::{Extent, Log, MemoryStorage, SpillId};
 
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::ownership::{Identity, Ownership, Window, Wish};
+use crate::registry::ownership::{Identity, Ownership, Window, WorkerRequest};
 use crate::registry::{ClusterId, Genesis, MarkRecord, Registry, Token, Versioned, WorkerRecord};
 use crate::sys::guards::Guard;
 use crate::testing::mutants::only_without;
@@ -27,8 +27,8 @@ fn ownership(registry: &MemoryRegistry, token: u8) -> Ownership {
     Ownership::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
 }
 
-fn wish(now: u64) -> Wish {
-    Wish { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
+fn request(now: u64) -> WorkerRequest {
+    WorkerRequest { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
 }
 
 fn span(window: Window) -> Range<u64> {
@@ -74,7 +74,7 @@ fn a_window_begins_at_the_floor() {
         let record =
             WorkerRecord { reserved_until: 0, token: Token::default(), operation: 0, owner: String::new() };
         registry.tamper_worker(0, Some(Versioned { record, version: 3 }));
-        let early = Wish { start: 0, ..wish(1_500) };
+        let early = WorkerRequest { start: 0, ..request(1_500) };
         let span = span(ownership(&registry, 1).take(&early).unwrap());
         (span.start < FLOOR).then(|| format!("a window of {span:?}"))
     });
@@ -85,7 +85,7 @@ fn a_record_that_went_back_is_left() {
     only_without(&[Guard::RecordWentBack], || {
         let registry = MemoryRegistry::new(genesis(1));
         let mut ownership = ownership(&registry, 1);
-        drop(ownership.take(&wish(2_000)).unwrap());
+        drop(ownership.take(&request(2_000)).unwrap());
         let backup = registry.clone().worker(0).unwrap();
         let granted = span(ownership.extend(0, 2_050, 2_200).unwrap());
         registry.tamper_worker(0, Some(backup));

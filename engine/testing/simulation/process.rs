@@ -232,7 +232,7 @@ impl Life {
 
     /// The producer panicked in a turn: it goes on as its thread does.
     pub(crate) fn stumble(&mut self, time: &Time) {
-        self.next_turn = time.now() + crate::clock::nanos(self.producer.stumbled());
+        self.next_turn = time.now() + crate::clock::nanos(self.producer.after_panic());
         self.queue.extend(self.jobs.try_iter());
     }
 

@@ -448,7 +448,7 @@ controls! {
     a_leap_that_leaves_a_claim_under_way_is_found_out, LeapDropsClaim;
     a_leap_that_leaves_a_grant_under_way_is_found_out, LeapDropsGrant;
     a_leap_that_leaves_a_renewal_under_way_is_found_out, RenewalOfHeldWorker;
-    a_leap_that_leaves_the_registry_thread_who_it_was_is_found_out, LeapDisowns;
+    a_leap_that_leaves_the_registry_thread_who_it_was_is_found_out, LeapResetsIdentity;
     a_leap_that_leaves_a_claim_in_doubt_is_found_out, LeapDrawsToken, LeapForgetsClaim;
     a_leap_that_leaves_a_grant_in_doubt_is_found_out, LeapForgetsGrant;
     a_leap_that_is_dealt_with_after_the_answers_is_found_out, LeapBeforeAnswers;

@@ -30,8 +30,8 @@ fn registry_thread() -> (RegistryThread, MemoryRegistry, Arc<Fuse>) {
 }
 
 fn take() -> Job {
-    let wish = Wish { now: 2_000, start: 2_000, end: 2_100, pinned: None, except: Vec::new() };
-    Job::Take { wish, reach: 100, cause: Cause::Missing }
+    let request = WorkerRequest { now: 2_000, start: 2_000, end: 2_100, pinned: None, except: Vec::new() };
+    Job::Take { request, reach: 100, cause: Cause::Missing }
 }
 
 fn extend(worker: u32, end: u64) -> Job {
@@ -130,7 +130,7 @@ fn a_process_that_may_have_a_copy_is_somebody_else_also_after_a_panic() {
     let (mut registry_thread, mut registry, fuse) = registry_thread();
     let worker = taken(registry_thread.run_whatever_happens(take())).unwrap().worker();
     let before = registry.worker(worker).unwrap().record.token;
-    for job in [Job::Look, Job::Forget { worker: 3 }, Job::Disown] {
+    for job in [Job::Look, Job::Forget { worker: 3 }, Job::ResetIdentity] {
         fuse.arm(Some(Armed::NEXT_READING_PANICS));
         registry_thread.run_whatever_happens(job);
         assert!(!fuse.take_fallen().is_empty(), "it did panic");

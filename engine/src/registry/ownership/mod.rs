@@ -34,7 +34,7 @@ use crate::sys::guards::Guard;
 
 /// What a new worker's window should be.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct WorkerRequest {
     /// The tick now; only workers whose mark is not above it are taken.
     pub(crate) now: u64,
     /// Where the window should begin: `now`, or earlier for a backfill.
@@ -141,7 +141,7 @@ impl Ownership {
     }
 
     /// Forgets everything and draws another token: a copy of this process, memory and all, may be at work.
-    pub(crate) fn disown(&mut self) {
+    pub(crate) fn reset_identity(&mut self) {
         let mut token = [0; 16];
         match getrandom::fill(&mut token) {
             Ok(()) if Guard::LeapDrawsToken.is_out() => {}
@@ -170,7 +170,7 @@ impl Ownership {
     }
 
     /// After a panic in the middle of a write: it is one in doubt, if it is remembered at all.
-    pub(crate) fn stumbled(&mut self) {
+    pub(crate) fn after_panic(&mut self) {
         self.unknown = self.unknown.max(self.unknown_ours + self.unknown_theirs + self.doubts());
     }
 
@@ -203,31 +203,32 @@ impl Ownership {
     }
 
     /// Takes a worker that nobody seems to use, and its first window.
-    pub(crate) fn take(&mut self, wish: &Wish) -> Result<Window, TakeError> {
-        if let Some(window) = self.settle_claim(wish)? {
+    pub(crate) fn take(&mut self, request: &WorkerRequest) -> Result<Window, TakeError> {
+        if let Some(window) = self.settle_claim(request)? {
             return Ok(window);
         }
         let entries = self.registry.workers()?;
-        let end = wish.end.min(self.furthest());
-        if let Some(pinned) = wish.pinned {
-            check_pinned(&entries, pinned, wish.now)?;
+        let end = request.end.min(self.furthest());
+        if let Some(pinned) = request.pinned {
+            check_pinned(&entries, pinned, request.now)?;
         }
-        let mut refused = wish.except.clone();
+        let mut refused = request.except.clone();
         refused.extend(self.gone_back(&entries));
         if let Some(worker) =
-            wish.pinned.filter(|pinned| refused.contains(pinned) && !wish.except.contains(pinned))
+            request.pinned.filter(|pinned| refused.contains(pinned) && !request.except.contains(pinned))
         {
             return Err(TakeError::WentBack { worker });
         }
-        let preferred = wish.pinned.or_else(|| self.registry.last_worker());
+        let preferred = request.pinned.or_else(|| self.registry.last_worker());
         // A worker that slips away to another process is passed over, so this ends with the rows.
         loop {
-            let entry = choose(&entries, wish.now, preferred, (wish.pinned, &refused), self.identity.random)?;
+            let entry =
+                choose(&entries, request.now, preferred, (request.pinned, &refused), self.identity.random)?;
             let worker = entry.worker;
             let Ok(found) = &entry.record else { return Err(TakeError::NoneUsable) };
             let floor = if Guard::Floor.is_out() { 0 } else { self.registry.genesis().floor };
             let mark = if Guard::WindowAfterMark.is_out() { 0 } else { found.record.reserved_until };
-            let start = mark.max(floor).max(wish.start);
+            let start = mark.max(floor).max(request.start);
             if start >= end {
                 return Err(TakeError::NoneFree { earliest: start });
             }
@@ -270,7 +271,7 @@ impl Ownership {
     }
 
     /// What became of a claim in doubt: the window if the record shows our token and operation, and it is of use still.
-    fn settle_claim(&mut self, wish: &Wish) -> Result<Option<Window>, TakeError> {
+    fn settle_claim(&mut self, request: &WorkerRequest) -> Result<Option<Window>, TakeError> {
         let Some(claim) = self.claim.take() else { return Ok(None) };
         let Claim { worker, operation, ref span } = claim;
         match self.registry.worker(worker) {
@@ -280,10 +281,10 @@ impl Ownership {
                         || Guard::ClaimCompared.is_out()) =>
             {
                 self.unknown_ours += 1;
-                let wanted = !wish.except.contains(&worker)
-                    && wish.pinned.is_none_or(|pinned| pinned == worker)
-                    && (wish.now..wish.end).contains(&span.start.max(wish.now))
-                    && span.end > wish.now;
+                let wanted = !request.except.contains(&worker)
+                    && request.pinned.is_none_or(|pinned| pinned == worker)
+                    && (request.now..request.end).contains(&span.start.max(request.now))
+                    && span.end > request.now;
                 if wanted {
                     self.hold(worker, found.version, span.end);
                     return Ok(Some(Window::new(worker, span.clone())));
@@ -387,7 +388,7 @@ impl Ownership {
             Ok(found) if found.version == version && found.record.token == self.identity.token => Ok(None),
             Ok(found) if found.record.token == self.identity.token && found.record.operation > last => {
                 self.conflicts += 1;
-                self.disown();
+                self.reset_identity();
                 let why = "another process writes with this one's token: a copy of this machine runs".into();
                 Err(ExtendError::Lost { worker, why, for_good: false })
             }

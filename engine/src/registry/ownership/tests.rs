@@ -15,8 +15,8 @@ fn ownership(registry: &MemoryRegistry, token: u8) -> Ownership {
     Ownership::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
 }
 
-fn wish(now: u64) -> Wish {
-    Wish { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
+fn request(now: u64) -> WorkerRequest {
+    WorkerRequest { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
 }
 
 fn spill() -> SpillId {
@@ -31,10 +31,10 @@ fn span(window: Window) -> Range<u64> {
 fn windows_of_one_worker_follow_each_other_across_holders() {
     let registry = registry(1);
     let (mut first, mut second) = (ownership(&registry, 1), ownership(&registry, 2));
-    assert_eq!(span(first.take(&wish(2_000)).unwrap()), 2_000..2_100);
+    assert_eq!(span(first.take(&request(2_000)).unwrap()), 2_000..2_100);
     assert_eq!(span(first.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
-    assert!(matches!(second.take(&wish(2_150)), Err(TakeError::NoneFree { earliest: 2_200 })));
-    assert_eq!(span(second.take(&wish(2_300)).unwrap()), 2_300..2_400);
+    assert!(matches!(second.take(&request(2_150)), Err(TakeError::NoneFree { earliest: 2_200 })));
+    assert_eq!(span(second.take(&request(2_300)).unwrap()), 2_300..2_400);
     assert!(
         matches!(first.extend(0, 2_320, 2_500), Err(ExtendError::Lost { worker: 0, .. })),
         "it is the other's now"
@@ -45,7 +45,7 @@ fn windows_of_one_worker_follow_each_other_across_holders() {
 #[test]
 fn nothing_is_granted_below_the_floor() {
     let registry = registry(1);
-    let early = Wish { start: 0, ..wish(1_500) };
+    let early = WorkerRequest { start: 0, ..request(1_500) };
     assert_eq!(span(ownership(&registry, 1).take(&early).unwrap()), FLOOR..1_600);
 }
 
@@ -53,9 +53,9 @@ fn nothing_is_granted_below_the_floor() {
 fn what_was_handed_back_is_granted_again_and_no_more() {
     let registry = registry(1);
     let mut first = ownership(&registry, 1);
-    drop(first.take(&wish(2_000)).unwrap());
+    drop(first.take(&request(2_000)).unwrap());
     first.release(0, 2_010).unwrap();
-    assert_eq!(span(ownership(&registry, 2).take(&wish(2_010)).unwrap()), 2_010..2_110);
+    assert_eq!(span(ownership(&registry, 2).take(&request(2_010)).unwrap()), 2_010..2_110);
     assert!(
         matches!(first.extend(0, 2_020, 2_300), Err(ExtendError::Lost { .. })),
         "it is not held any more"
@@ -67,7 +67,7 @@ fn an_unknown_outcome_that_landed_is_recognised_by_token_and_operation() {
     let registry = registry(1);
     let mut ownership = ownership(&registry, 1);
     registry.fail(Fault::LandsUnseen);
-    assert_eq!(span(ownership.take(&wish(2_000)).unwrap()), 2_000..2_100);
+    assert_eq!(span(ownership.take(&request(2_000)).unwrap()), 2_000..2_100);
     registry.fail(Fault::LandsUnseen);
     assert_eq!(span(ownership.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
     assert_eq!((ownership.unknown, ownership.unknown_ours), (2, 2));
@@ -78,28 +78,28 @@ fn an_unknown_outcome_that_was_lost_is_not_ours() {
     let registry = registry(1);
     let mut first = ownership(&registry, 1);
     registry.fail(Fault::LostUnseen);
-    assert!(first.take(&wish(2_000)).is_err());
-    assert_eq!(span(ownership(&registry, 2).take(&wish(2_000)).unwrap()), 2_000..2_100);
+    assert!(first.take(&request(2_000)).is_err());
+    assert_eq!(span(ownership(&registry, 2).take(&request(2_000)).unwrap()), 2_000..2_100);
     assert_eq!((first.unknown, first.unknown_ours), (1, 0));
 }
 
 #[test]
 fn an_earlier_process_with_the_same_operation_number_is_somebody_else() {
     let registry = registry(1);
-    drop(ownership(&registry, 1).take(&wish(2_000)).unwrap());
+    drop(ownership(&registry, 1).take(&request(2_000)).unwrap());
     // Restarted: the operation numbers begin again, the token does not.
     let mut again = ownership(&registry, 2);
     registry.fail(Fault::LostUnseen);
-    assert!(again.take(&wish(2_500)).is_err());
+    assert!(again.take(&request(2_500)).is_err());
     let mut third = ownership(&registry, 3);
-    assert_eq!(span(third.take(&wish(2_500)).unwrap()), 2_500..2_600);
+    assert_eq!(span(third.take(&request(2_500)).unwrap()), 2_500..2_600);
 }
 
 #[test]
 fn a_late_write_of_our_own_wastes_its_window_and_does_not_stop_us() {
     let registry = registry(1);
     let mut ownership = ownership(&registry, 1);
-    drop(ownership.take(&wish(2_000)).unwrap());
+    drop(ownership.take(&request(2_000)).unwrap());
     // A request that was given up lands after all.
     let found = ownership.registry.worker(0).unwrap();
     let ghost = WorkerRecord { reserved_until: 2_180, ..found.record };
@@ -111,7 +111,7 @@ fn a_late_write_of_our_own_wastes_its_window_and_does_not_stop_us() {
 fn a_renewal_in_doubt_is_ours_once_the_record_shows_it_and_only_once() {
     let registry = registry(1);
     let mut ownership = ownership(&registry, 1);
-    drop(ownership.take(&wish(2_000)).unwrap());
+    drop(ownership.take(&request(2_000)).unwrap());
     registry.fail(Fault::LandsUnseen);
     registry.fail_reads(1);
     assert!(matches!(ownership.extend(0, 2_050, 2_200), Err(ExtendError::Later { .. })), "nobody knows yet");
@@ -124,7 +124,7 @@ fn a_renewal_in_doubt_is_ours_once_the_record_shows_it_and_only_once() {
 fn a_renewal_that_lands_after_it_was_looked_for_is_ours_all_the_same() {
     let registry = registry(1);
     let mut ownership = ownership(&registry, 1);
-    drop(ownership.take(&wish(2_000)).unwrap());
+    drop(ownership.take(&request(2_000)).unwrap());
     registry.fail(Fault::LandsLate);
     registry.fail(Fault::Away);
     assert!(matches!(ownership.extend(0, 2_050, 2_200), Err(ExtendError::Later { .. })));
@@ -137,7 +137,7 @@ fn a_renewal_that_lands_after_it_was_looked_for_is_ours_all_the_same() {
 fn a_renewal_that_was_overtaken_by_the_next_never_lands() {
     let registry = registry(1);
     let mut ownership = ownership(&registry, 1);
-    drop(ownership.take(&wish(2_000)).unwrap());
+    drop(ownership.take(&request(2_000)).unwrap());
     registry.fail(Fault::LandsLate);
     assert_eq!(
         span(ownership.extend(0, 2_050, 2_200).unwrap()),
@@ -154,12 +154,12 @@ fn a_claim_in_doubt_is_ours_once_the_record_shows_it() {
     let mut ownership = ownership(&registry, 1);
     registry.fail(Fault::LandsUnseen);
     registry.fail_reads(1);
-    assert!(matches!(ownership.take(&wish(2_000)), Err(TakeError::InDoubt { .. })));
-    let window = ownership.take(&wish(2_010)).unwrap();
+    assert!(matches!(ownership.take(&request(2_000)), Err(TakeError::InDoubt { .. })));
+    let window = ownership.take(&request(2_010)).unwrap();
     let worker = window.worker();
     assert_eq!(span(window), 2_000..2_100, "not a second worker, nor a second window");
     assert_eq!(span(ownership.extend(worker, 2_050, 2_200).unwrap()), 2_100..2_200);
-    let other = ownership.take(&Wish { except: vec![worker], ..wish(2_050) }).unwrap();
+    let other = ownership.take(&WorkerRequest { except: vec![worker], ..request(2_050) }).unwrap();
     assert_ne!(other.worker(), worker);
 }
 
@@ -169,8 +169,8 @@ fn a_claim_in_doubt_that_is_over_when_it_shows_is_left() {
     let mut ownership = ownership(&registry, 1);
     registry.fail(Fault::LandsUnseen);
     registry.fail_reads(1);
-    assert!(ownership.take(&wish(2_000)).is_err());
-    assert_eq!(span(ownership.take(&wish(2_500)).unwrap()), 2_500..2_600);
+    assert!(ownership.take(&request(2_000)).is_err());
+    assert_eq!(span(ownership.take(&request(2_500)).unwrap()), 2_500..2_600);
 }
 
 #[test]
@@ -203,13 +203,13 @@ fn who_drew_another_token_takes_nothing_that_was_in_doubt() {
     let registry = registry(1);
     let mut ownership = ownership(&registry, 1);
     ownership.mark(spill(), true).unwrap();
-    drop(ownership.take(&wish(2_000)).unwrap());
+    drop(ownership.take(&request(2_000)).unwrap());
     registry.fail(Fault::LandsUnseen);
     registry.fail_reads(1);
     assert!(ownership.extend(0, 2_050, 2_200).is_err());
     registry.fail(Fault::LandsLate);
     assert!(ownership.grant(spill(), 0, 5).is_err());
-    ownership.disown();
+    ownership.reset_identity();
     registry.land();
     assert!(matches!(ownership.extend(0, 2_060, 2_300), Err(ExtendError::Lost { .. })));
     assert!(matches!(ownership.grant(spill(), 0, 5), Err(GrantError::Moved { granted_upto: 5 })));
@@ -220,7 +220,7 @@ fn a_twin_with_our_token_is_not_taken_for_ourselves() {
     let registry = registry(1);
     // A machine that was copied while it ran: token, operation numbers and what is held are the same in both.
     let (mut one, mut twin) = (ownership(&registry, 1), ownership(&registry, 1));
-    drop(one.take(&wish(2_000)).unwrap());
+    drop(one.take(&request(2_000)).unwrap());
     let held = one.holds.get(&0).map(|hold| (hold.version, hold.reserved_until)).unwrap();
     twin.operation = one.operation;
     twin.hold(0, held.0, held.1);
@@ -236,9 +236,9 @@ fn a_twin_with_our_token_is_not_taken_for_ourselves() {
 #[test]
 fn a_worker_that_is_announced_can_be_asked_for_when_its_windows_are_over() {
     let registry = registry(4);
-    let pinned = Wish { pinned: Some(2), ..wish(2_000) };
+    let pinned = WorkerRequest { pinned: Some(2), ..request(2_000) };
     drop(ownership(&registry, 1).take(&pinned).unwrap());
-    let later = Wish { now: 2_200, start: 2_200, end: 2_300, ..pinned };
+    let later = WorkerRequest { now: 2_200, start: 2_200, end: 2_300, ..pinned };
     assert_eq!(span(ownership(&registry, 2).take(&later).unwrap()), 2_200..2_300);
 }
 
@@ -247,7 +247,7 @@ fn a_record_that_went_back_is_left_by_its_holder() {
     let registry = registry(1);
     let mut ownership = ownership(&registry, 1);
     let before = ownership.registry.worker(0).unwrap();
-    drop(ownership.take(&wish(2_000)).unwrap());
+    drop(ownership.take(&request(2_000)).unwrap());
     registry.tamper_worker(0, Some(before));
     let error = ownership.extend(0, 2_050, 2_200).unwrap_err();
     assert!(matches!(&error, ExtendError::Lost { why, .. } if why.contains("fence")), "{error}");
@@ -259,12 +259,12 @@ fn a_worker_that_was_left_for_good_is_taken_again_after_a_fence_only() {
         let registry = registry(1);
         let mut ownership = ownership(&registry, 1);
         let before = ownership.registry.worker(0).unwrap();
-        assert_eq!(span(ownership.take(&wish(2_000)).unwrap()), 2_000..2_100);
+        assert_eq!(span(ownership.take(&request(2_000)).unwrap()), 2_000..2_100);
         registry.tamper_worker(0, Some(before.clone()));
         assert!(ownership.extend(0, 2_050, 2_200).is_err());
-        let wish = Wish { pinned, ..wish(2_050) };
+        let request = WorkerRequest { pinned, ..request(2_050) };
         // What it says is free was granted to us.
-        let error = ownership.take(&wish).unwrap_err();
+        let error = ownership.take(&request).unwrap_err();
         assert!(
             matches!(
                 (pinned, &error),
@@ -273,10 +273,10 @@ fn a_worker_that_was_left_for_good_is_taken_again_after_a_fence_only() {
             "pinned: {pinned:?}: {error}"
         );
         registry.tamper_worker(0, None);
-        assert!(ownership.take(&wish).is_err());
+        assert!(ownership.take(&request).is_err());
         let fenced = WorkerRecord { reserved_until: 2_300, ..before.record };
         registry.tamper_worker(0, Some(Versioned { record: fenced, version: 1 << 32 }));
-        let later = Wish { now: 2_300, start: 2_300, end: 2_400, ..wish };
+        let later = WorkerRequest { now: 2_300, start: 2_300, end: 2_400, ..request };
         assert_eq!(span(ownership.take(&later).unwrap()), 2_300..2_400, "pinned: {pinned:?}");
     }
 }
@@ -286,7 +286,7 @@ fn a_record_of_somebody_else_at_the_version_we_know_is_not_ours() {
     // A fence after a restore comes to versions that were there before, and refuses what was begun before it.
     let registry = registry(1);
     let mut ownership = ownership(&registry, 1);
-    drop(ownership.take(&wish(2_000)).unwrap());
+    drop(ownership.take(&request(2_000)).unwrap());
     let version = ownership.registry.worker(0).unwrap().version;
     let record =
         WorkerRecord { reserved_until: 9_000, token: Token::default(), operation: 0, owner: "fence".into() };
@@ -301,23 +301,23 @@ fn an_absent_record_is_never_made_again() {
     registry.tamper_worker(0, None);
     let mut ownership = ownership(&registry, 1);
     for _ in 0..8 {
-        let window = ownership.take(&wish(2_000)).unwrap();
+        let window = ownership.take(&request(2_000)).unwrap();
         let worker = window.worker();
         assert_eq!(worker, 1);
         ownership.release(worker, 2_000).unwrap();
     }
-    let pinned = Wish { pinned: Some(0), ..wish(3_000) };
+    let pinned = WorkerRequest { pinned: Some(0), ..request(3_000) };
     assert!(matches!(ownership.take(&pinned), Err(TakeError::Read(ReadError::Absent { .. }))));
     registry.tamper_worker(1, None);
-    assert!(matches!(ownership.take(&wish(4_000)), Err(TakeError::NoneUsable)));
+    assert!(matches!(ownership.take(&request(4_000)), Err(TakeError::NoneUsable)));
 }
 
 #[test]
 fn a_pinned_worker_that_somebody_holds_is_named_with_its_owner() {
     let registry = registry(4);
-    let pinned = Wish { pinned: Some(2), ..wish(2_000) };
+    let pinned = WorkerRequest { pinned: Some(2), ..request(2_000) };
     drop(ownership(&registry, 1).take(&pinned).unwrap());
-    let error = ownership(&registry, 2).take(&Wish { now: 2_050, ..pinned }).unwrap_err();
+    let error = ownership(&registry, 2).take(&WorkerRequest { now: 2_050, ..pinned }).unwrap_err();
     assert!(
         matches!(&error, TakeError::Held { worker: 2, until: 2_100, owner } if owner == "test 1"),
         "{error}"
@@ -329,12 +329,12 @@ fn a_worker_whose_mark_is_ahead_is_never_taken() {
     let registry = registry(3);
     let mut held = Vec::new();
     for token in 1..=3 {
-        held.push(ownership(&registry, token).take(&wish(2_000)).unwrap().worker());
+        held.push(ownership(&registry, token).take(&request(2_000)).unwrap().worker());
     }
     held.sort_unstable();
     assert_eq!(held, [0, 1, 2], "each another one");
     assert!(matches!(
-        ownership(&registry, 4).take(&wish(2_050)),
+        ownership(&registry, 4).take(&request(2_050)),
         Err(TakeError::NoneFree { earliest: 2_100 })
     ));
 }
@@ -344,7 +344,7 @@ fn no_window_reaches_far_beyond_the_registrys_own_time() {
     let registry = registry(1);
     let layout = Layout::default();
     registry.set_time(Some(layout.tick_to_ns(5_000)));
-    let far = Wish { end: 10_000_000, ..wish(5_000) };
+    let far = WorkerRequest { end: 10_000_000, ..request(5_000) };
     assert_eq!(span(ownership(&registry, 1).take(&far).unwrap()), 5_000..125_000);
 }
 

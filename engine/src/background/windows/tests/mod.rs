@@ -158,12 +158,12 @@ fn tamper(registry: &MemoryRegistry, worker: u32, change: impl FnOnce(&mut Versi
 
 fn copy(job: &Job) -> Job {
     match *job {
-        Job::Take { ref wish, reach, cause } => Job::Take { wish: wish.clone(), reach, cause },
+        Job::Take { ref request, reach, cause } => Job::Take { request: request.clone(), reach, cause },
         Job::Extend { worker, start, end, reach } => Job::Extend { worker, start, end, reach },
         Job::Grant(request) => Job::Grant(request),
         Job::Release { worker, from } => Job::Release { worker, from },
         Job::Forget { worker } => Job::Forget { worker },
-        Job::Disown => Job::Disown,
+        Job::ResetIdentity => Job::ResetIdentity,
         Job::Look => Job::Look,
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::registry::local::format::Side;
 use crate::registry::local::simulated::MemoryHints;
-use crate::registry::ownership::{Identity, Ownership, Wish};
+use crate::registry::ownership::{Identity, Ownership, WorkerRequest};
 use crate::sys::guards::Guard;
 
 const WORKERS: u32 = 2;
@@ -463,12 +463,13 @@ fn a_claim_in_doubt_is_settled_when_the_disk_works_again() {
     let registry = LocalRegistry::on(disk.open_again(), clock.clone()).unwrap();
     let mut ownership =
         Ownership::new(Box::new(registry), Identity::new(Token([1; 16]), "host pid 1".into()));
-    let wish = |now: u64| Wish { now, start: now, end: now + 100, pinned: None, except: Vec::new() };
+    let request =
+        |now: u64| WorkerRequest { now, start: now, end: now + 100, pinned: None, except: Vec::new() };
     disk.fail_sync(1);
-    assert!(ownership.take(&wish(2_000)).is_err());
+    assert!(ownership.take(&request(2_000)).is_err());
     let taken = (0..5).find_map(|second| {
         clock.pass(1_000);
-        ownership.take(&wish(2_000 + second)).ok()
+        ownership.take(&request(2_000 + second)).ok()
     });
     assert!(taken.is_some(), "no worker, five seconds after the disk worked again");
 }
