@@ -197,7 +197,7 @@ impl EngineBuilder {
         };
         let genesis = *registry.genesis();
         if let Some(wanted) =
-            self.layout.filter(|wanted| *wanted != genesis.layout && !Guard::LayoutCompared.is_out())
+            self.layout.filter(|wanted| *wanted != genesis.layout && Guard::LayoutCompared.holds())
         {
             return Err(BuildError::Layout { found: genesis.layout, wanted });
         }

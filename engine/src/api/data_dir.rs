@@ -29,7 +29,7 @@ pub(crate) fn check(folder: &Path, cluster: ClusterId) -> Result<(), BuildError>
     }
     // It was there, or another process was quicker.
     match remembered(folder)? {
-        Some(found) if found == cluster || Guard::FolderOfCluster.is_out() => Ok(()),
+        Some(found) if found == cluster || !Guard::FolderOfCluster.holds() => Ok(()),
         Some(found) => Err(BuildError::Cluster { path: folder.to_owned(), folder: found, registry: cluster }),
         None => Err(fail(io::Error::other("it is removed again and again"))),
     }

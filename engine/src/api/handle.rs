@@ -126,7 +126,7 @@ impl Rest {
         let result = shared.next_cold(&self.thread_run, &mut self.thread_state, Some(shared.settings.wait));
         let next = self.thread_run.next();
         let generation =
-            if Guard::GenerationBeforeLimit.is_out() { shared.generation.load() } else { generation };
+            if Guard::GenerationBeforeLimit.holds() { generation } else { shared.generation.load() };
         if result.is_ok() {
             self.limit.set(self.thread_run.end(), generation, &shared.generation);
         }

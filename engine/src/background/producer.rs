@@ -145,7 +145,7 @@ impl Producer {
     pub(crate) fn after_panic(&mut self) -> Duration {
         self.count_lost();
         self.publish();
-        if !Guard::PanicAnswers.is_out() {
+        if Guard::PanicAnswers.holds() {
             (0..PARTITIONS).for_each(|partition| self.shared.ring.answer(partition));
         }
         Duration::from_millis(10)
@@ -293,7 +293,7 @@ impl Producer {
     /// Once a second: what is older than a second makes way for what is fresh.
     /// `keep`: what leaves ring and queue stays in memory.
     fn turn_over(&mut self, fresh: Vec<Extent>, tick: u64, keep: bool) {
-        if !Guard::TurnOverVoids.is_out() {
+        if Guard::TurnOverVoids.holds() {
             self.shared.void_runs();
         }
         let layout = self.shared.layout;
@@ -343,7 +343,7 @@ impl Producer {
             .min(shared.settings.tiers.longest_run);
         self.top_up(tick, burst, longest);
         for partition in wanted {
-            if !Guard::AnswerFirst.is_out() {
+            if Guard::AnswerFirst.holds() {
                 shared.ring.answer(partition);
             }
             let (reserve, ledger) = (&mut self.reserve, &self.ledger);
@@ -353,7 +353,7 @@ impl Producer {
                 let direct = if burst { reserve.block(tick, burst, longest) } else { None };
                 direct.or_else(|| shared.pop_queue()).map(|block| ledger.to_ring(block))
             });
-            if Guard::AnswerFirst.is_out() {
+            if !Guard::AnswerFirst.holds() {
                 shared.ring.answer(partition);
             }
             if let Some(block) = refilled.left_over {
@@ -389,25 +389,25 @@ impl Producer {
                  snapshot"
             );
         });
-        if !Guard::LeapDropsRuns.is_out() {
+        if Guard::LeapDropsRuns.holds() {
             self.shared.void_runs();
         }
         let (reserve, ledger) = (&mut self.reserve, &self.ledger);
-        while !Guard::LeapDropsQueue.is_out()
+        while Guard::LeapDropsQueue.holds()
             && let Some(block) = self.shared.pop_queue()
         {
             reserve.fresh.push_run(block.into_run());
         }
-        for partition in (0..PARTITIONS).filter(|_| !Guard::LeapDropsRing.is_out()) {
+        for partition in (0..PARTITIONS).filter(|_| Guard::LeapDropsRing.holds()) {
             ledger.sweep(&self.shared.ring, partition, |run| reserve.fresh.push_run(run));
         }
-        if !Guard::LeapDropsReturns.is_out() {
+        if Guard::LeapDropsReturns.holds() {
             ledger
                 .returned(self.shared.returns.take())
                 .into_iter()
                 .for_each(|run| reserve.fresh.push_run(run));
         }
-        if !Guard::LeapDropsAside.is_out() {
+        if Guard::LeapDropsAside.holds() {
             gate.minter.take_aside().into_iter().for_each(|extent| reserve.fresh.push(extent));
         }
         reserve.void();
@@ -450,7 +450,7 @@ impl Producer {
         // After the collecting: a switch of worker moves the clock, and nothing is cut above it.
         let now = gate.minter.now();
         // As in a turn: what is held may be held by another copy of this machine too, so nothing of it is handed back.
-        if gate.minter.take_steps().jumps > 0 && !Guard::LeapAtStop.is_out() {
+        if gate.minter.take_steps().jumps > 0 && Guard::LeapAtStop.holds() {
             self.void(&mut gate);
         }
         let service = gate.close();
@@ -469,7 +469,7 @@ impl Producer {
             self.ledger.sweep(&shared.ring, partition, &mut keep);
         }
         // After the sweeps: whoever was quick enough to take a block since the close has one id of it.
-        if !Guard::StopVoidsAgain.is_out() {
+        if Guard::StopVoidsAgain.holds() {
             shared.void_runs();
         }
         crash_point!(StopSwept);

@@ -282,7 +282,7 @@ impl WindowKeeper {
         let now = gate.minter.now();
         // A copy of this machine may have the same answer: nothing of it is used, and nothing is handed back for it. The
         // next turn drops the rest.
-        let leapt = gate.minter.has_leapt() && !Guard::LeapBeforeAnswers.is_out();
+        let leapt = gate.minter.has_leapt() && Guard::LeapBeforeAnswers.holds();
         match done {
             Done::Taken { result: Ok(window), .. } if self.void_take || leapt => {
                 self.void_take = false;
@@ -384,12 +384,12 @@ impl WindowKeeper {
     /// Leaves every worker without handing anything back, one that is being taken included: all of them may be in
     /// use in another copy of this machine.
     pub(super) fn abandon(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
-        self.void_take = self.taking && !Guard::LeapDropsClaim.is_out();
+        self.void_take = self.taking && Guard::LeapDropsClaim.holds();
         self.tally.switches.resumed += u64::from(!gate.minter.workers.is_empty());
-        if !Guard::LeapResetsIdentity.is_out() {
+        if Guard::LeapResetsIdentity.holds() {
             let _ = jobs.send(Job::ResetIdentity);
         }
-        if !Guard::LeapDropsWindows.is_out() {
+        if Guard::LeapDropsWindows.holds() {
             gate.minter.abandon();
         }
     }

@@ -244,7 +244,7 @@ impl Gate {
 
     /// Refuses everybody who waits, and everybody who comes.
     pub(crate) fn close(&mut self) -> Service {
-        self.closed = !Guard::SealFirst.is_out();
+        self.closed = Guard::SealFirst.holds();
         let mut service = Service::default();
         for ticket in self.queues.iter_mut().flat_map(std::mem::take) {
             service.end(&ticket, || IdError::SHUTTING_DOWN);

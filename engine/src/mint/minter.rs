@@ -129,7 +129,7 @@ impl Minter {
     pub(crate) fn now(&mut self) -> Now {
         let reading = self.clock.read();
         let mut seen = self.supervisor.observe(reading);
-        if Guard::ClockBackAtSwitch.is_out() && matches!(seen.verdict, Verdict::Behind { .. }) {
+        if !Guard::ClockBackAtSwitch.holds() && matches!(seen.verdict, Verdict::Behind { .. }) {
             self.supervisor.switched(reading);
             seen = self.supervisor.observe(reading);
         }
@@ -201,7 +201,7 @@ impl Minter {
                 held.renewing = false;
                 held.reach = reach;
             }
-            None if Guard::RenewalOfHeldWorker.is_out() => self.workers.push(HeldWorker::new(window, reach)),
+            None if !Guard::RenewalOfHeldWorker.holds() => self.workers.push(HeldWorker::new(window, reach)),
             // The held worker ended meanwhile (a switch of worker, a leap): the window is never used.
             None => drop(window),
         }
@@ -252,7 +252,7 @@ impl Minter {
         let tick = now.tick.filter(|_| !self.sealed)?;
         let least = tick.saturating_sub(self.ages.ordered);
         let offset = self.next_offset();
-        let floor = if Guard::OrderedAboveLast.is_out() { 0 } else { self.ordered_above };
+        let floor = if Guard::OrderedAboveLast.holds() { self.ordered_above } else { 0 };
         let from = self.ordered_from(tick);
         let Self { layout, workers, aside, minted, .. } = self;
         // The frontier of the held worker that served the last one is above it; another held worker's must pass it.
@@ -266,7 +266,7 @@ impl Minter {
         }
         if held.has_land(tick) && floor > 0 && held.first_plot(layout) <= floor {
             // Another held worker, or a worker taken after the clock went back: not before E has passed the last one.
-            if from > tick && !Guard::OrderedRises.is_out() {
+            if from > tick && Guard::OrderedRises.holds() {
                 return None;
             }
             held.skip_to(layout, from, 0, &mut pass);
@@ -274,7 +274,7 @@ impl Minter {
         let run = held.cut(layout, tick, most)?;
         *minted += u64::from(run.len());
         assert!(run.raw() > floor || floor == 0, "an ordered id would not rise");
-        let passed = if Guard::OrderedRunWhole.is_out() { 1 } else { run.len() };
+        let passed = if Guard::OrderedRunWhole.holds() { run.len() } else { 1 };
         self.ordered_above = run.raw() + u64::from(passed) - 1;
         self.went_back = false;
         Some(run)
@@ -345,7 +345,7 @@ impl Minter {
 
     /// Land that is too old is wasted where it leaves the window (U7).
     fn drop_stale(&mut self, tick: u64) {
-        let max_age = if Guard::AgeOfWindow.is_out() { u64::MAX } else { self.ages.max };
+        let max_age = if Guard::AgeOfWindow.holds() { self.ages.max } else { u64::MAX };
         let oldest = tick.saturating_sub(max_age);
         for held in self.workers.iter_mut().filter(|held| held.tick() < oldest) {
             let (minted, expired) = (&mut self.minted, &mut self.expired);
@@ -376,7 +376,7 @@ impl Minter {
         let now = self.now();
         self.supervisor.switched(now.reading);
         self.went_back = true;
-        if Guard::HandBackLast.is_out() {
+        if !Guard::HandBackLast.holds() {
             return self.workers.iter().map(|held| (held.worker, held.untouched())).collect();
         }
         self.workers.drain(..).map(|held| (held.worker, held.untouched())).collect()
@@ -400,7 +400,7 @@ impl Minter {
 
     /// The last cut: everything up to now, after which nothing is cut any more.
     pub(crate) fn seal(&mut self, now: &Now) -> Sealed {
-        if Guard::SealFirst.is_out() {
+        if !Guard::SealFirst.holds() {
             let release = self.workers.iter().map(|held| (held.worker, held.untouched())).collect();
             return Sealed { extents: self.take_aside(), release };
         }

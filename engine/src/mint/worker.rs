@@ -70,12 +70,12 @@ impl HeldWorker {
 
     /// The first tick of which no plot was cut.
     pub(crate) fn untouched(&self) -> u64 {
-        self.tick + u64::from(self.sequence > 0 && !Guard::HandBackWholeTicks.is_out())
+        self.tick + u64::from(self.sequence > 0 && Guard::HandBackWholeTicks.holds())
     }
 
     /// Whether there is a plot at or before `upto`.
     pub(crate) fn has_land(&self, upto: u64) -> bool {
-        !self.spans.is_empty() && (self.tick <= upto || Guard::NotAboveClock.is_out())
+        !self.spans.is_empty() && (self.tick <= upto || !Guard::NotAboveClock.holds())
     }
 
     /// Ids between the frontier and the end of `upto`, roughly: gaps between windows are not subtracted.
@@ -99,7 +99,7 @@ impl HeldWorker {
     fn settle(&mut self) {
         while let Some(span) = self.spans.front() {
             if self.tick >= span.end {
-                if Guard::WindowEnd.is_out() && self.spans.len() == 1 {
+                if !Guard::WindowEnd.holds() && self.spans.len() == 1 {
                     self.spans[0].end = self.tick + 1;
                     break;
                 }
@@ -128,8 +128,8 @@ impl HeldWorker {
         }
         let (tick, sequence) = (self.tick, self.sequence);
         let left = layout.sequences() - sequence;
-        let len = if Guard::SequenceEnd.is_out() { most } else { most.min(left) };
-        let passed = if Guard::FrontierFirst.is_out() { 1 } else { len };
+        let len = if Guard::SequenceEnd.holds() { most.min(left) } else { most };
+        let passed = if Guard::FrontierFirst.holds() { len } else { 1 };
         if passed >= left {
             self.advance_to(tick + 1, 0);
         } else {

@@ -220,7 +220,7 @@ impl Store {
     fn swap_worker(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
         let slot = self.workers.get_mut(worker as usize).and_then(Option::as_mut);
         let slot = slot.ok_or_else(|| absent(format!("worker {worker}")))?;
-        if slot.version != expected && !Guard::VersionCompared.is_out() {
+        if slot.version != expected && Guard::VersionCompared.holds() {
             return Err(SwapError::Conflict);
         }
         *slot = Versioned { record: record.clone(), version: slot.version + 1 };

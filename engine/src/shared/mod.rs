@@ -121,11 +121,11 @@ impl EngineState {
 
     /// Voids the runs of threads and handles; each finds out at its next call.
     pub(crate) fn void_runs(&self) {
-        if Guard::GenerationThenLimits.is_out() {
+        if !Guard::GenerationThenLimits.holds() {
             self.limits.void();
         }
         self.generation.renew();
-        if !Guard::GenerationThenLimits.is_out() {
+        if Guard::GenerationThenLimits.holds() {
             self.limits.void();
         }
     }
@@ -241,7 +241,7 @@ impl EngineState {
             return false;
         };
         let generation =
-            if Guard::GenerationBeforeTake.is_out() { self.generation.load() } else { generation };
+            if Guard::GenerationBeforeTake.holds() { generation } else { self.generation.load() };
         thread_state.counters.taken.add(u64::from(run.len()));
         thread_run.fill(generation, &run, tier);
         true
@@ -454,7 +454,7 @@ impl EngineState {
         self.counters.tickets_out.add(u64::from(run.len()));
         thread_state.counters.taken.add(u64::from(run.len()));
         let generation =
-            if Guard::GenerationBeforeWait.is_out() { self.generation.load() } else { generation };
+            if Guard::GenerationBeforeWait.holds() { generation } else { self.generation.load() };
         thread_run.fill(generation, &run, ticket.sources().last());
         Ok(thread_run.take_one())
     }

@@ -80,7 +80,7 @@ mod modelled {
 
     /// Loom takes a `SeqCst` access for an acquiring or releasing one. A fence on both sides makes it what it is.
     fn in_order<T>(access: impl FnOnce() -> T) -> T {
-        if Guard::LimitInOrder.is_out() {
+        if !Guard::LimitInOrder.holds() {
             return access();
         }
         fence(Ordering::SeqCst);

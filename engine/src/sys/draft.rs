@@ -58,7 +58,7 @@ fn prefix(stem: &str) -> String {
 
 /// Gives a draft its name. False if there is a file of that name already, or the draft was swept away.
 pub(crate) fn publish(draft: &Path, path: &Path) -> io::Result<bool> {
-    if Guard::NamedOnce.is_out() {
+    if !Guard::NamedOnce.holds() {
         return std::fs::rename(draft, path).map(|()| true);
     }
     match renameat_with(CWD, draft, CWD, path, RenameFlags::NOREPLACE) {

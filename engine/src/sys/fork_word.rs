@@ -92,7 +92,7 @@ mod page {
                 return Err(io::Error::other("the kernel mapped the page at address 0"));
             };
             let mapped = Self { word, page: Arc::new(Page(word)) };
-            if !Guard::ForkPage.is_out() {
+            if Guard::ForkPage.holds() {
                 // SAFETY: the range is the mapping made above, whole; the advice changes only what a child sees.
                 unsafe { mm::madvise(start, PAGE, Advice::LinuxWipeOnFork) }?;
             }

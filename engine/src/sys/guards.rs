@@ -1,6 +1,6 @@
 //! What keeps ids from coming twice, by name, so that a test can take one guard out and must then find out.
 //!
-//! The code asks [`Guard::is_out`] where a guard stands. In an ordinary build every guard holds, which the compiler
+//! The code asks [`Guard::holds`] where a guard stands. In an ordinary build every guard holds, which the compiler
 //! knows: it costs nothing there. On the path of a hit nothing is asked but under `cfg(test)`. Which test finds
 //! out what is missing stands in one table, `testing::mutants`, and a test of it fails where a guard has none.
 //!
@@ -210,15 +210,15 @@ thread_local! {
 }
 
 impl Guard {
-    /// Whether a test took it out, in this thread.
+    /// Whether it stands: always, but in a thread whose test took it out.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a constant, but in tests")]
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "it names the guard"))]
-    pub(crate) fn is_out(self) -> bool {
+    pub(crate) fn holds(self) -> bool {
         #[cfg(test)]
-        return OUT.get() >> self as u32 & 1 == 1;
+        return OUT.get() >> self as u32 & 1 == 0;
         #[cfg(not(test))]
-        false
+        true
     }
 
     /// Does something without these guards, and without those that are out already.

@@ -31,7 +31,7 @@ impl Limit {
     pub(crate) fn set(&self, end: u64, generation: u64, now: &GenerationWord) {
         // In order: I2; pairs with the stores of `Limits::void`.
         store_in_order(self.0.word(), end);
-        if now.load_in_order() != generation && !Guard::LimitLooksAgain.is_out() {
+        if now.load_in_order() != generation && Guard::LimitLooksAgain.holds() {
             store_in_order(self.0.word(), 0);
         }
     }
@@ -57,7 +57,7 @@ impl Limits {
 
     /// Voids every handle's run. Called after the generation was renewed (I2).
     pub(crate) fn void(&self) {
-        for word in lock(&self.0).iter().filter(|_| !Guard::LimitVoided.is_out()) {
+        for word in lock(&self.0).iter().filter(|_| Guard::LimitVoided.holds()) {
             // In order: I2; pairs with `Limit::set`.
             store_in_order(word.word(), 0);
         }

@@ -108,7 +108,7 @@ impl Ring {
     fn swap_out(&self, at: usize) -> Option<Block> {
         // No look before the swap: it would fetch the line twice, first to share and then to own.
         let slot = &self.slots[at];
-        if Guard::TakeBySwap.is_out() {
+        if !Guard::TakeBySwap.holds() {
             let word = slot.load(Ordering::Relaxed);
             // Time for another to come by: few do so between two instructions.
             #[cfg(not(loom))]
@@ -118,7 +118,7 @@ impl Ring {
             slot.store(0, Ordering::Relaxed);
             return Block::from_word(word);
         }
-        let order = if Guard::AnswerSeen.is_out() { Ordering::Relaxed } else { Ordering::Acquire };
+        let order = if Guard::AnswerSeen.holds() { Ordering::Acquire } else { Ordering::Relaxed };
         // Acquire: pairs with the Release of `refill`.
         Block::from_word(slot.swap(0, order))
     }
@@ -154,7 +154,7 @@ impl Ring {
                 refilled.dry = true;
                 return refilled;
             };
-            if Guard::RefillOnlyEmpty.is_out() {
+            if !Guard::RefillOnlyEmpty.holds() {
                 slot.store(block.word(), Ordering::Relaxed);
                 refilled.blocks += 1;
                 continue;

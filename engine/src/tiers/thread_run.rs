@@ -199,10 +199,10 @@ impl ThreadRun {
     /// The distance from the engine's generation, or, for a negative control, from the thread run's own.
     #[cfg(test)]
     fn distance_as_compared(&self, distance: u64) -> u64 {
-        if crate::sys::guards::Guard::GenerationCompared.is_out() {
-            self.place.get() - self.generation.get()
-        } else {
+        if crate::sys::guards::Guard::GenerationCompared.holds() {
             distance
+        } else {
+            self.place.get() - self.generation.get()
         }
     }
 

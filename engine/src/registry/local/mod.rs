@@ -260,7 +260,7 @@ impl<D: Disk> Registry for LocalRegistry<D> {
         self.check_worker(worker)?;
         self.records.change(|records| {
             let base = records.pair(Place::worker(worker))?;
-            if base.row.version != expected && !Guard::VersionCompared.is_out() {
+            if base.row.version != expected && Guard::VersionCompared.holds() {
                 return Err(SwapError::Conflict);
             }
             let row = Row {

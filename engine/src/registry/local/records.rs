@@ -118,7 +118,7 @@ impl<D: Disk> Records<D> {
         known.sort_by_key(|row| row.version);
         for row in &known {
             if let Err(back) = self.high_water.compare(row)
-                && !Guard::HintCompared.is_out()
+                && Guard::HintCompared.holds()
             {
                 let (path, folder) = (path.to_owned(), path.parent().unwrap_or(path).to_owned());
                 return Err(LocalError::Restored {
@@ -191,7 +191,7 @@ impl<D: Disk> Records<D> {
     /// Writes each copy again that is damaged or behind, from the other one. The first sync makes durable what a
     /// killed process had written (I2), and everything that was found whole with it.
     fn heal(&mut self) -> std::io::Result<Healed> {
-        if !Guard::SyncAtOpening.is_out() {
+        if Guard::SyncAtOpening.holds() {
             self.disk.sync()?;
         }
         let mut healed = Healed::default();
@@ -340,7 +340,7 @@ impl<D: Disk> Records<D> {
         let pairs = [Kind::Worker, Kind::Mark].into_iter().flat_map(|kind| self.pairs(kind));
         let pairs: Vec<Pair> = pairs.flatten().collect();
         for is_first in [true, false] {
-            for pair in pairs.iter().filter(|_| !Guard::WrittenAgain.is_out()) {
+            for pair in pairs.iter().filter(|_| Guard::WrittenAgain.holds()) {
                 let copy = if is_first { pair.spare().other() } else { pair.spare() };
                 let offset = self.geometry().offset(pair.row.place, copy);
                 self.disk.write_at(&pair.row.encode(self.genesis().cluster), offset)?;
@@ -391,13 +391,13 @@ impl<D: Disk> Records<D> {
         assert!(row.version > base.row.version, "each change raises the version");
         self.doubtful.insert(place);
         let durable = base.is_whole() && self.high_water.is_settled(&base.row);
-        if !durable && !Guard::SyncBefore.is_out() {
+        if !durable && Guard::SyncBefore.holds() {
             // Another process may have been killed between a write and its sync (I2).
             if let Err(error) = self.disk.sync() {
                 return Err(SwapError::Unavailable { why: self.poison(place, &error) });
             }
         }
-        if Guard::HintLast.is_out() {
+        if !Guard::HintLast.holds() {
             self.note(row);
         }
         if let Err(error) = self.write_both(base, row) {
@@ -411,14 +411,14 @@ impl<D: Disk> Records<D> {
 
     fn write_both(&mut self, base: &Pair, row: &Row) -> std::io::Result<()> {
         let sector = row.encode(self.genesis().cluster);
-        let first = if Guard::SecondCopy.is_out() { Side::A } else { base.spare() };
+        let first = if Guard::SecondCopy.holds() { base.spare() } else { Side::A };
         self.disk.write_at(&sector, self.geometry().offset(row.place, first))?;
         crash_point!(CopyOneWritten);
-        if !Guard::SyncBetween.is_out() {
+        if Guard::SyncBetween.holds() {
             self.disk.sync()?;
         }
         crash_point!(CopyOneSynced);
-        if Guard::SecondCopy.is_out() {
+        if !Guard::SecondCopy.holds() {
             return Ok(());
         }
         self.disk.write_at(&sector, self.geometry().offset(row.place, first.other()))?;
@@ -463,7 +463,7 @@ pub(super) fn read_header<D: Disk>(disk: &D, path: &Path) -> Result<HeaderPair, 
 
 /// Whether the file is the one that the header was written for.
 pub(super) fn check_identity(header: &Header, found: &FileIdentity, path: &Path) -> Result<(), LocalError> {
-    if header.identity.same_file(found) || Guard::FileIdentity.is_out() {
+    if header.identity.same_file(found) || !Guard::FileIdentity.holds() {
         return Ok(());
     }
     let folder = path.parent().unwrap_or(path).to_owned();

@@ -43,7 +43,7 @@ pub(super) fn choose<'a>(
         return Err(TakeError::NoneUsable);
     };
     let mut free: Vec<_> =
-        usable.filter(|(until, _)| *until <= now || Guard::MarkNotAhead.is_out()).collect();
+        usable.filter(|(until, _)| *until <= now || !Guard::MarkNotAhead.holds()).collect();
     if let Some((_, entry)) =
         free.iter().find(|(_, entry)| Some(entry.worker) == preferred && entry.live.is_none())
     {

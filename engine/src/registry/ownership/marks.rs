@@ -42,7 +42,7 @@ impl Ownership {
             other => GrantError::Refused { why: other.to_string() },
         })?;
         let known = self.marks.entry(spill).or_default();
-        if found.record.granted_upto < *known && !Guard::MarkWentBack.is_out() {
+        if found.record.granted_upto < *known && Guard::MarkWentBack.holds() {
             let why = format!(
                 "it went back from {known} to {}: the registry was restored and needs a fence",
                 found.record.granted_upto
@@ -64,10 +64,10 @@ impl Ownership {
         if found.record.granted_upto == u64::MAX {
             return Err(GrantError::Refused { why: "its mark was raised to the end by a fence".into() });
         }
-        if found.record.granted_upto > from && !Guard::GrantAtMark.is_out() {
+        if found.record.granted_upto > from && Guard::GrantAtMark.holds() {
             return Err(GrantError::Moved { granted_upto: found.record.granted_upto });
         }
-        if Guard::MarkFirst.is_out() {
+        if !Guard::MarkFirst.holds() {
             return Ok(upto);
         }
         self.operation += 1;
@@ -99,7 +99,7 @@ impl Ownership {
     fn settle_grant(&mut self, spill: SpillId, from: u64, found: &MarkRecord) -> Option<u64> {
         let is_ours = |grant: &Grant| {
             grant.record == *found
-                || (Guard::GrantCompared.is_out() && grant.record.granted_upto == found.granted_upto)
+                || (!Guard::GrantCompared.holds() && grant.record.granted_upto == found.granted_upto)
         };
         let grant = self.grant.take_if(|grant| grant.spill == spill && is_ours(grant))?;
         self.unknown_ours += 1;

@@ -144,7 +144,7 @@ impl Ownership {
     pub(crate) fn reset_identity(&mut self) {
         let mut token = [0; 16];
         match getrandom::fill(&mut token) {
-            Ok(()) if Guard::LeapDrawsToken.is_out() => {}
+            Ok(()) if !Guard::LeapDrawsToken.holds() => {}
             Ok(()) => self.identity.token = Token(token),
             // The old one goes on: a write of the other copy could be taken for ours, if the answer to ours is lost.
             Err(error) => {
@@ -154,8 +154,8 @@ impl Ownership {
             }
         }
         self.unknown_theirs += self.doubts();
-        self.grant.take_if(|_| !Guard::LeapForgetsGrant.is_out());
-        let claimed = self.claim.take_if(|_| !Guard::LeapForgetsClaim.is_out()).map(|claim| claim.worker);
+        self.grant.take_if(|_| Guard::LeapForgetsGrant.holds());
+        let claimed = self.claim.take_if(|_| Guard::LeapForgetsClaim.holds()).map(|claim| claim.worker);
         // All of it, before a registry is asked that may panic.
         let holds = std::mem::take(&mut self.holds);
         for worker in holds.into_keys().chain(claimed) {
@@ -187,7 +187,7 @@ impl Ownership {
     /// No window reaches further than this beyond the registry's own time, where it tells one.
     fn furthest(&mut self) -> u64 {
         let layout = self.registry.genesis().layout;
-        let reached = self.registry.reached().filter(|_| !Guard::FurthestWindow.is_out());
+        let reached = self.registry.reached().filter(|_| Guard::FurthestWindow.holds());
         // Where its clock is before the epoch, nothing can be reserved until that is put right.
         reached.map_or(u64::MAX, |ns| limits::furthest(&layout, ns).unwrap_or(0))
     }
@@ -226,8 +226,8 @@ impl Ownership {
                 choose(&entries, request.now, preferred, (request.pinned, &refused), self.identity.random)?;
             let worker = entry.worker;
             let Ok(found) = &entry.record else { return Err(TakeError::NoneUsable) };
-            let floor = if Guard::Floor.is_out() { 0 } else { self.registry.genesis().floor };
-            let mark = if Guard::WindowAfterMark.is_out() { 0 } else { found.record.reserved_until };
+            let floor = if Guard::Floor.holds() { self.registry.genesis().floor } else { 0 };
+            let mark = if Guard::WindowAfterMark.holds() { found.record.reserved_until } else { 0 };
             let start = mark.max(floor).max(request.start);
             if start >= end {
                 return Err(TakeError::NoneFree { earliest: start });
@@ -278,7 +278,7 @@ impl Ownership {
             Ok(found)
                 if found.record.token == self.identity.token
                     && ((found.record.operation == operation && found.record.reserved_until == span.end)
-                        || Guard::ClaimCompared.is_out()) =>
+                        || !Guard::ClaimCompared.holds()) =>
             {
                 self.unknown_ours += 1;
                 let wanted = !request.except.contains(&worker)
@@ -375,7 +375,7 @@ impl Ownership {
         let (known, version) =
             self.holds.get(&worker).map_or((0, 0), |hold| (hold.reserved_until, hold.version));
         match self.registry.worker(worker) {
-            Ok(found) if found.record.reserved_until < known && !Guard::RecordWentBack.is_out() => {
+            Ok(found) if found.record.reserved_until < known && Guard::RecordWentBack.holds() => {
                 self.leave_for_good(worker);
                 let why = format!(
                     "its record went back from tick {known} to {}: the registry was restored and needs a fence",
@@ -402,7 +402,7 @@ impl Ownership {
                 let mut in_doubt = in_doubt.into_iter();
                 let landed = in_doubt.find(|(operation, span)| {
                     *operation == found.record.operation
-                        || (Guard::RenewalCompared.is_out() && span.end == reserved_until)
+                        || (!Guard::RenewalCompared.holds() && span.end == reserved_until)
                 });
                 if let Some((_, span)) = landed.filter(|(_, span)| span.end == reserved_until) {
                     self.unknown_ours += 1;
@@ -438,12 +438,12 @@ impl Ownership {
         outcome: Result<(), SwapError>,
     ) -> Stored {
         // Without the comparison of tokens or operations this one would stand in for it.
-        let alone = !Guard::OwnToken.is_out() && !Guard::OwnOperation.is_out();
+        let alone = Guard::OwnToken.holds() && Guard::OwnOperation.holds();
         let is_ours = |found: &WorkerRecord| {
-            (found.token == record.token || Guard::OwnToken.is_out())
-                && (found.operation == record.operation || Guard::OwnOperation.is_out())
+            (found.token == record.token || !Guard::OwnToken.holds())
+                && (found.operation == record.operation || !Guard::OwnOperation.holds())
                 // A copy of this machine counts its operations as we do.
-                && (found.reserved_until == record.reserved_until || !alone || Guard::OwnEnd.is_out())
+                && (found.reserved_until == record.reserved_until || !alone || !Guard::OwnEnd.holds())
         };
         match outcome {
             Ok(()) => match self.registry.worker(worker) {
@@ -454,7 +454,7 @@ impl Ownership {
             },
             Err(SwapError::Unknown { why }) => {
                 self.unknown += 1;
-                if Guard::UnknownIsNotOurs.is_out() {
+                if !Guard::UnknownIsNotOurs.holds() {
                     return Stored::Yes { version: expected + 1 };
                 }
                 match self.registry.worker(worker) {

@@ -207,7 +207,7 @@ impl SeenFile {
 
     /// Others know that those eras are over; the known one is none of them.
     pub(super) fn learn_of_ended(&mut self, names: Vec<String>) {
-        if Guard::EndedLearnt.is_out() {
+        if !Guard::EndedLearnt.holds() {
             return;
         }
         let news = names.into_iter().filter(|name| *name != self.known.era.name);
@@ -325,7 +325,7 @@ fn read(path: &Path) -> Option<SeenFile> {
     let (checksum, json) = bytes.split_at_checked(CHECKSUM_DIGITS)?;
     let json = json.strip_prefix(b"\n")?;
     let sound = *checksum == *format!("{:08x}", crc32c::crc32c(json)).as_bytes();
-    if sound || Guard::HintChecked.is_out() { serde_json::from_slice(json).ok() } else { None }
+    if sound || !Guard::HintChecked.holds() { serde_json::from_slice(json).ok() } else { None }
 }
 
 #[cfg(test)]

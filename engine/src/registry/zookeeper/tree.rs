@@ -157,7 +157,7 @@ impl Tree {
 
     /// The version of a record as the port has it: one that was read in an earlier era fits nothing in this one.
     pub(super) fn tagged(&self, version: u64) -> u64 {
-        let eras = if Guard::EraTagged.is_out() { 0 } else { self.eras };
+        let eras = if Guard::EraTagged.holds() { self.eras } else { 0 };
         eras << VERSION_BITS | version
     }
 
@@ -201,7 +201,7 @@ impl Tree {
     /// After an answer: whether it came over the connection that was looked around in (I3). What was asked while the client
     /// had not noticed a disconnection is answered over the next one.
     pub(super) fn still_connected(&self) -> Result<(), ReadError> {
-        if self.looked == Some(self.connection()) || Guard::SameConnection.is_out() {
+        if self.looked == Some(self.connection()) || !Guard::SameConnection.holds() {
             return Ok(());
         }
         Err(ReadError::Unavailable { why: "the answer came over another connection".into() })
@@ -210,7 +210,7 @@ impl Tree {
     /// Looks whether the registry is still the one it was, open, and not older than it was.
     fn look_around(&mut self, client: &Client) -> Result<(), ReadError> {
         // A server that lags behind would look like a restored one.
-        if !Guard::SyncFirst.is_out() {
+        if Guard::SyncFirst.holds() {
             self.link.ask(client.sync("/")).map_err(|failure| unavailable(&failure))?;
         }
         self.look_at_genesis(client)?;
@@ -575,7 +575,7 @@ impl Tree {
         expected: i32,
     ) -> Result<(), Error> {
         // Any version of it: its name is what counts.
-        if Guard::EraNamed.is_out() {
+        if !Guard::EraNamed.holds() {
             writer.add_check_version(GENESIS, -1)?;
         } else {
             writer.add_check_version(&era_path(&self.era.name), -1)?;

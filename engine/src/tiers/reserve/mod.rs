@@ -106,7 +106,7 @@ impl Reserve {
 
     /// The first raw id that is not too old at `tick`.
     fn oldest(&self, tick: u64) -> u64 {
-        let max_age = if Guard::AgeOfSpill.is_out() { u64::MAX } else { self.max_age };
+        let max_age = if Guard::AgeOfSpill.holds() { self.max_age } else { u64::MAX };
         tick.saturating_sub(max_age) * self.stride()
     }
 
@@ -218,7 +218,7 @@ impl Reserve {
             Err(error) => {
                 self.tally.failures += 1;
                 let may_be_written =
-                    matches!(error, AppendError::Io { .. }) && !Guard::FailedAppendWasted.is_out();
+                    matches!(error, AppendError::Io { .. }) && Guard::FailedAppendWasted.holds();
                 self.abandon(&format!("an append failed: {}", with_source(&error)));
                 if may_be_written {
                     self.tally.wasted_spill += ids;
@@ -339,8 +339,8 @@ impl Reserve {
 
     /// What is in memory and shall not be used: the clock stepped as it does after a resume from a snapshot.
     pub(crate) fn void(&mut self) {
-        self.void_grant = self.granting && !Guard::LeapDropsGrant.is_out();
-        if Guard::LeapDropsReserve.is_out() {
+        self.void_grant = self.granting && Guard::LeapDropsGrant.holds();
+        if !Guard::LeapDropsReserve.holds() {
             return;
         }
         self.tally.wasted_step += self.held();

@@ -140,7 +140,7 @@ pub(crate) fn open_log(
     let expected =
         Expected { cluster: genesis.cluster.bytes(), stride: layout.stride(), layout: layout.to_bytes() };
     let expected =
-        if Guard::SpillOfCluster.is_out() { as_found(storage.as_ref(), expected) } else { expected };
+        if Guard::SpillOfCluster.holds() { expected } else { as_found(storage.as_ref(), expected) };
     let (mut log, report) = match Log::open(storage, &expected) {
         Ok(opened) => opened,
         Err(OpenError::Io(error)) => return Err(format!("failed to read {}: {error}", path.display())),
@@ -149,13 +149,13 @@ pub(crate) fn open_log(
     let mark = match ownership.mark(log.id(), false) {
         Ok(u64::MAX) => return Ok(Opened::Refused("its mark was raised to the end by a fence".into())),
         Ok(mark) => mark,
-        Err(GrantError::Refused { .. }) if Guard::AbsentMarkRefused.is_out() => {
+        Err(GrantError::Refused { .. }) if !Guard::AbsentMarkRefused.holds() => {
             ownership.mark(log.id(), true).map_err(|error| error.to_string())?
         }
         Err(GrantError::Refused { why }) => return Ok(Opened::Refused(why)),
         Err(error) => return Err(error.to_string()),
     };
-    let mark = if Guard::MarkOfRegistry.is_out() { 0 } else { mark };
+    let mark = if Guard::MarkOfRegistry.holds() { mark } else { 0 };
     log.resume_at(mark);
     let stock = log.stock();
     let (spill, path) = (log.id(), path.display().to_string());
