@@ -1,9 +1,17 @@
 # shellcheck shell=bash
 # What the tests and the campaigns need besides Rust: sourced by tests/run and tests/campaign.
-# `install_needs WHO THING...` installs the things that are missing, and says which; WHO is named in complaints.
+#
+#   check_basics WHO FOLDER GIB   cargo, a C compiler, git, and so much room for what is built in the folder
+#   missing WHO THING...          the packages of those things that are not here, a line each
+#   install_needs WHO THING...    installs them; root is asked for only if one is missing
+#
+# Each ends the script with a sentence that says what to do, and begins it with WHO.
 
-as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+complain() {
+    local who="$1"
+    shift
+    echo "$who: $*" >&2
+    exit 1
 }
 
 # The package manager of this system, of those that are common.
@@ -27,25 +35,39 @@ package() {
     esac
 }
 
-# Its lists are updated once, and only when something is missing.
-install() {
+# The command that installs packages here, as it is run and shown.
+installer() {
     case "$manager" in
-        apt-get)
-            as_root apt-get update -qq
-            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
-            ;;
-        dnf) as_root dnf install -y -q "$@" ;;
-        apk) as_root apk add --quiet --update-cache "$@" ;;
-        pacman) as_root pacman -Sy --noconfirm --needed "$@" ;;
-        none)
-            echo "$who: install these by hand, no package manager is known here: $*" >&2
-            exit 1
-            ;;
+        apt-get) echo "apt-get install -y -qq --no-install-recommends" ;;
+        dnf) echo "dnf install -y -q" ;;
+        apk) echo "apk add --quiet --update-cache" ;;
+        pacman) echo "pacman -Sy --noconfirm --needed" ;;
     esac
 }
 
-# A ZooKeeper to start private servers from: a package's jars, or a folder that the caller names.
-has_zookeeper() { [ -n "${XUID_ZOOKEEPER_JARS:-}" ] || [ -e /usr/share/java/zookeeper.jar ]; }
+# A ZooKeeper to start private servers from. XUID_ZOOKEEPER_JARS is the folder of its jars, ZOOKEEPER_HOME an unpacked
+# archive of Apache's; else the package's jars, or an archive in a usual place.
+find_zookeeper() {
+    local folder
+    if [ -n "${XUID_ZOOKEEPER_JARS:-}" ]; then
+        compgen -G "$XUID_ZOOKEEPER_JARS/zookeeper*.jar" >/dev/null && return
+        complain "$1" "XUID_ZOOKEEPER_JARS=$XUID_ZOOKEEPER_JARS has no zookeeper*.jar; name the lib folder of an" \
+            "unpacked Apache ZooKeeper"
+    fi
+    if [ -n "${ZOOKEEPER_HOME:-}" ]; then
+        compgen -G "$ZOOKEEPER_HOME/lib/zookeeper*.jar" >/dev/null ||
+            complain "$1" "ZOOKEEPER_HOME=$ZOOKEEPER_HOME has no lib/zookeeper*.jar; name the folder of an unpacked" \
+                "Apache ZooKeeper 3.8 or newer"
+        XUID_ZOOKEEPER_JARS="$(realpath "$ZOOKEEPER_HOME/lib")"
+        export XUID_ZOOKEEPER_JARS
+        return
+    fi
+    [ -e /usr/share/java/zookeeper.jar ] && return
+    for folder in /opt/{,apache-}zookeeper*/lib /usr/{local,share}/{,apache-}zookeeper*/lib; do
+        compgen -G "$folder/zookeeper*.jar" >/dev/null && { export XUID_ZOOKEEPER_JARS="$folder"; return; }
+    done
+    return 1
+}
 
 # The library that shifts the clock of a process; distributions disagree about its folder.
 has_faketime() {
@@ -58,31 +80,62 @@ has_faketime() {
 
 # Whether a thing that tests may need is here.
 has() {
-    case "$1" in
-        zookeeper) has_zookeeper ;;
+    case "$2" in
+        zookeeper) find_zookeeper "$1" ;;
         libfaketime) has_faketime ;;
-        *) command -v "$1" >/dev/null ;;
+        *) command -v "$2" >/dev/null ;;
     esac
 }
 
-install_needs() {
-    local who="$1" thing name packages=()
+missing() {
+    local who="$1" thing name
     shift
-    command -v cargo >/dev/null || { echo "$who: no cargo: install Rust first" >&2; exit 1; }
     for thing in "$@"; do
-        has "$thing" && continue
+        has "$who" "$thing" && continue
         name="$(package "$thing")"
-        if [ -z "$name" ]; then
-            echo "$who: no package of $thing is known here (package manager: $manager): unpack Apache" \
-                "ZooKeeper 3.8 or newer, and set XUID_ZOOKEEPER_JARS to its lib folder" >&2
-            exit 1
-        fi
-        packages+=("$name")
-    done
-    if [ ${#packages[@]} -gt 0 ]; then
-        install "${packages[@]}"
-        echo "installed: ${packages[*]}"
-    else
-        echo "nothing to install"
+        [ -n "$name" ] || complain "$who" "$thing is not found, and no package of it is known here (package manager:" \
+            "$manager): unpack Apache ZooKeeper 3.8 or newer (https://zookeeper.apache.org/releases.html), and set" \
+            "ZOOKEEPER_HOME to its folder"
+        echo "$name"
+    done | sort -u
+}
+
+install_needs() {
+    local who="$1" names packages as_root=()
+    names="$(missing "$@")" || exit 1
+    # Once more, because the search above was made in a subshell, and the place of ZooKeeper is exported.
+    case " $* " in *" zookeeper "*) find_zookeeper "$who" || true ;; esac
+    [ -n "$names" ] || return 0
+    mapfile -t packages <<<"$names"
+    [ "$manager" != none ] || complain "$who" "install these by hand, no package manager is known here: ${packages[*]}"
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null ||
+            complain "$who" "this user may not install packages; as root: $(installer) ${packages[*]}"
+        as_root=(sudo)
     fi
+    [ "$manager" != apt-get ] || "${as_root[@]}" apt-get update -qq
+    # shellcheck disable=SC2046  # a command of several words
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $(installer) "${packages[@]}"
+    echo "installed: ${packages[*]}"
+}
+
+# GiB that are free where this folder is, or will be.
+free_gib() {
+    local place="$1"
+    while [ ! -d "$place" ]; do place="$(dirname "$place")"; done
+    df -Pk "$place" | awk 'NR == 2 { print int($4 / 1048576) }'
+}
+
+check_basics() {
+    local who="$1" target="$2" gib="$3" free
+    command -v cargo >/dev/null || complain "$who" "no cargo: install Rust first (https://rustup.rs)"
+    command -v cc >/dev/null || complain "$who" "no C compiler, which Rust links with: install gcc" \
+        "(Debian and Ubuntu: build-essential; Fedora: gcc; Alpine: build-base; Arch: base-devel)"
+    command -v git >/dev/null || complain "$who" "no git, which names the code that is tested: install git"
+    free="$(free_gib "$target")"
+    [ "$free" -ge "$gib" ] || complain "$who" "$target has $free GiB of room, and what is built takes $gib:" \
+        "make room, or set CARGO_TARGET_DIR to a folder on another disk"
+    free="$(free_gib "${TMPDIR:-/tmp}")"
+    [ "$free" -ge 1 ] || complain "$who" "${TMPDIR:-/tmp} has less than 1 GiB of room, and the tests' data folders lie" \
+        "there: make room, or set TMPDIR to a folder on another disk"
 }

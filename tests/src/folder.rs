@@ -1,15 +1,18 @@
 //! Data folders: copies, their spill files, and small file systems to put them on.
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process;
+use crate::{not_tried, process};
+
+/// Mounting takes no time.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Copies a folder with everything in it; `to` must not exist. What loses its name meanwhile is left out, as a hot backup
 /// does.
@@ -86,26 +89,63 @@ pub fn flip(path: &Path, offset: u64, len: usize) -> Result<()> {
 }
 
 /// A small file system of its own, unmounted on drop.
+///
+/// Where this user may mount, every process sees it. Elsewhere a process holds it in a user namespace, and others reach
+/// it through that process's root: [`Mount::dir`] is a path for both.
 #[derive(Debug)]
 pub struct Mount {
+    /// Where it is mounted, in the namespace of `holder`.
+    place: PathBuf,
+    /// Where this process and its children find it.
     dir: PathBuf,
+    /// Keeps the namespace until its standard input is closed, so that it never outlives this process.
+    holder: Option<Child>,
 }
 
 impl Mount {
-    /// Mounts a tmpfs of `size` (as mount says it: `4m`) on `dir`. `None`, said aloud, where mounting is not allowed.
+    /// Mounts a tmpfs of `size` (as mount says it: `4m`) on `place`. `None`, told as a trial that is not made, where this
+    /// user may neither mount nor make a user namespace.
     ///
     /// # Errors
-    /// There is no `mount` command.
-    pub fn tmpfs(dir: &Path, size: &str) -> Result<Option<Self>> {
-        fs::create_dir_all(dir)?;
+    /// There is no `mount` command, or `CI=true` wants the trial made.
+    pub fn tmpfs(place: &Path, size: &str) -> Result<Option<Self>> {
+        fs::create_dir_all(place)?;
         let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(dir);
-        let (code, _, stderr) = process::run(command, Duration::from_secs(10))?;
-        if code != Some(0) {
-            println!("SKIPPED a part: this user may not mount a tmpfs here ({})", stderr.trim());
+        command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(place);
+        let (code, _, refused) = process::run(command, LIMIT)?;
+        if code == Some(0) {
+            return Ok(Some(Self { place: place.to_owned(), dir: place.to_owned(), holder: None }));
+        }
+        let mount = Self::in_namespace(place, size)?;
+        if mount.is_none() {
+            let reason =
+                format!("this user may not mount a tmpfs, nor make a user namespace ({})", refused.trim());
+            not_tried("a small disk", &reason)?;
+        }
+        Ok(mount)
+    }
+
+    /// Mounts it in a user namespace of its own; `None` where there are none.
+    fn in_namespace(place: &Path, size: &str) -> Result<Option<Self>> {
+        const HOLD: &str = r#"mount -t tmpfs -o "size=$1" tmpfs "$2" && echo mounted && exec cat"#;
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", HOLD, "sh", size]).arg(place);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut holder) = command.spawn() else { return Ok(None) };
+        let mut said = String::new();
+        BufReader::new(holder.stdout.take().context("no standard output")?).read_line(&mut said)?;
+        if said.is_empty() {
+            holder.wait()?;
             return Ok(None);
         }
-        Ok(Some(Self { dir: dir.to_owned() }))
+        let dir = PathBuf::from(format!("/proc/{}/root{}", holder.id(), place.display()));
+        Ok(Some(Self { place: place.to_owned(), dir, holder: Some(holder) }))
+    }
+
+    /// The folder in which every process of this user finds it.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Makes it read-only, or writable again.
@@ -113,11 +153,7 @@ impl Mount {
     /// # Errors
     /// The kernel refuses, for example because a file is still open for writing.
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
-        let mut command = Command::new("mount");
-        command.args(["-o", if read_only { "remount,ro" } else { "remount,rw" }]).arg(&self.dir);
-        let (code, _, stderr) = process::run(command, Duration::from_secs(10))?;
-        ensure!(code == Some(0), "remounting: {stderr}");
-        Ok(())
+        self.remount(if read_only { "ro" } else { "rw" })
     }
 
     /// Makes it larger or smaller, as mount says it: `64m`.
@@ -125,9 +161,27 @@ impl Mount {
     /// # Errors
     /// The kernel refuses.
     pub fn resize(&self, size: &str) -> Result<()> {
-        let mut command = Command::new("mount");
-        command.args(["-o", &format!("remount,size={size}")]).arg(&self.dir);
-        let (code, _, stderr) = process::run(command, Duration::from_secs(10))?;
+        self.remount(&format!("size={size}"))
+    }
+
+    fn remount(&self, option: &str) -> Result<()> {
+        let mut command = match &self.holder {
+            None => Command::new("mount"),
+            Some(holder) => {
+                let mut command = Command::new("nsenter");
+                command.args([
+                    "--target",
+                    &holder.id().to_string(),
+                    "--user",
+                    "--mount",
+                    "--preserve-credentials",
+                ]);
+                command.arg("mount");
+                command
+            }
+        };
+        command.args(["-o", &format!("remount,{option}")]).arg(&self.place);
+        let (code, _, stderr) = process::run(command, LIMIT)?;
         ensure!(code == Some(0), "remounting: {stderr}");
         Ok(())
     }
@@ -153,10 +207,18 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        if let Some(holder) = &mut self.holder {
+            // Its input ends, so it ends, and the namespace with it.
+            drop(holder.stdin.take());
+            if let Err(error) = holder.wait() {
+                println!("the namespace of {}: {error}", self.place.display());
+            }
+            return;
+        }
         let mut command = Command::new("umount");
-        command.arg("-l").arg(&self.dir);
-        if let Err(error) = process::run(command, Duration::from_secs(10)) {
-            println!("unmounting {}: {error}", self.dir.display());
+        command.arg("-l").arg(&self.place);
+        if let Err(error) = process::run(command, LIMIT) {
+            println!("unmounting {}: {error}", self.place.display());
         }
     }
 }

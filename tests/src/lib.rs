@@ -12,6 +12,7 @@
 //! - [`Books`]: the same, held against what servers logged before they sent it
 //! - [`zookeeper`], [`proxy`]: private ZooKeeper servers, a hand inside their tree, and faults on the way to them
 //! - [`campaigns`]: attacks repeated many thousand times, in parts that are recorded and joined
+//! - [`not_tried`]: what is said of a trial that this machine does not allow
 //! - [`http`], [`process`], [`folder`], [`clock`], [`Rng`]: small helpers
 //!
 //! Nothing here depends on the project's crates: an oracle that shares a codec with the server would share its
@@ -32,6 +33,7 @@ mod frame;
 mod lag;
 mod load;
 mod log_pipe;
+mod not_tried;
 mod oracle;
 mod rng;
 mod server;
@@ -44,6 +46,7 @@ pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
 pub use lag::Lag;
 pub use load::{HEAVY, Harvest, Job, Load, Work};
 pub use log_pipe::LogPipe;
+pub use not_tried::not_tried;
 pub use oracle::{Balance, Books, Ledger, Report, Run, Tape, read_issued};
 pub use rng::Rng;
 pub use server::{Serve, Server};

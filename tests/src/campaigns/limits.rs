@@ -24,7 +24,7 @@ use std::ops::Range;
 use anyhow::Result;
 
 use super::trials::{caught, side_by_side};
-use super::{Campaign, Need, Progress, Tally};
+use super::{Campaign, Need, Progress, Size, Tally};
 use crate::{Ledger, Rng};
 
 /// Scenes wait for servers most of the time, and each has at most four of them.
@@ -45,6 +45,15 @@ impl Campaign for Limits {
 
     fn needs(&self) -> &'static [Need] {
         &[Need::Server, Need::Forked, Need::Installed("prlimit")]
+    }
+
+    fn missed(&self, size: Size, tally: &Tally) -> Vec<String> {
+        // After a change it is enough to count them.
+        if size == Size::Quick {
+            return Vec::new();
+        }
+        let untried = tally.notes.get(disk::NOT_TRIED);
+        untried.map(|scenes| format!("{scenes} scenes on a small disk were not tried")).into_iter().collect()
     }
 
     fn run(&self, trials: Range<u64>, progress: &Progress) -> Result<Tally> {

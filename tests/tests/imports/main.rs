@@ -3,6 +3,8 @@
 //! The order of a crate's folders is the picture in the docs of its root file, so the picture is always true: a folder
 //! that it does not show, or an arrow against it, fails here with file and line. Test code may import what it likes.
 
+#![expect(clippy::expect_used, reason = "a test: what it can't read fails it")]
+
 mod check;
 mod resolve;
 mod source;

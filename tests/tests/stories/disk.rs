@@ -110,14 +110,14 @@ fn a_spill_shortened_while_running_is_abandoned_and_the_server_goes_on() -> Resu
 #[test]
 fn a_disk_too_small_for_the_registry_is_a_clear_failure() -> Result<()> {
     let home = TempDir::new()?;
-    let dir = home.path().join("disk");
-    let Some(_mount) = Mount::tmpfs(&dir, "64k")? else { return Ok(()) };
-    let said = Serve::new(&dir.join("data"))?.run_to_exit()?.refused(1)?;
+    let place = home.path().join("disk");
+    let Some(mount) = Mount::tmpfs(&place, "64k")? else { return Ok(()) };
+    let said = Serve::new(&mount.dir().join("data"))?.run_to_exit()?.refused(1)?;
     let lower = said.to_lowercase();
     ensure!(lower.contains("space") || lower.contains("disk"), "{said}");
     println!("small disk: {}", said.lines().last().unwrap_or_default());
     // A genesis that failed half-way is no registry: with room it begins, or says what is in the way.
-    let again = Serve::new(&dir.join("data"))?.run_to_exit()?;
+    let again = Serve::new(&mount.dir().join("data"))?.run_to_exit()?;
     again.refused(1)?;
     Ok(())
 }
@@ -125,9 +125,9 @@ fn a_disk_too_small_for_the_registry_is_a_clear_failure() -> Result<()> {
 #[test]
 fn a_disk_too_small_for_the_spill_serves_without_it_and_says_so() -> Result<()> {
     let home = TempDir::new()?;
-    let dir = home.path().join("disk");
-    let Some(_mount) = Mount::tmpfs(&dir, "6m")? else { return Ok(()) };
-    let data = dir.join("data");
+    let place = home.path().join("disk");
+    let Some(mount) = Mount::tmpfs(&place, "6m")? else { return Ok(()) };
+    let data = mount.dir().join("data");
     let mut ledger = Ledger::default();
     for life in 0..3 {
         let server = Server::start(&data)?;
@@ -149,9 +149,9 @@ fn a_disk_too_small_for_the_spill_serves_without_it_and_says_so() -> Result<()> 
 #[test]
 fn a_disk_that_fills_up_stops_neither_reserving_nor_serving() -> Result<()> {
     let home = TempDir::new()?;
-    let dir = home.path().join("disk");
-    let Some(mount) = Mount::tmpfs(&dir, "48m")? else { return Ok(()) };
-    let data = dir.join("data");
+    let place = home.path().join("disk");
+    let Some(mount) = Mount::tmpfs(&place, "48m")? else { return Ok(()) };
+    let data = mount.dir().join("data");
     let mut ledger = Ledger::default();
     let server = Server::start(&data)?;
     server.drain(1_000_000, &mut ledger)?;
@@ -176,13 +176,17 @@ fn a_disk_that_fills_up_stops_neither_reserving_nor_serving() -> Result<()> {
 #[test]
 fn a_folder_that_cannot_be_written_is_a_clear_failure() -> Result<()> {
     let home = TempDir::new()?;
-    let dir = home.path().join("disk");
-    let Some(mount) = Mount::tmpfs(&dir, "48m")? else { return Ok(()) };
+    // A file where the folder should be.
+    let file = home.path().join("file");
+    fs::write(&file, "not a folder")?;
+    Serve::new(&file)?.run_to_exit()?.refused(1)?;
+    let place = home.path().join("disk");
+    let Some(mount) = Mount::tmpfs(&place, "48m")? else { return Ok(()) };
     mount.set_read_only(true)?;
-    let fresh = Serve::new(&dir.join("data"))?.run_to_exit()?.refused(1)?;
+    let fresh = Serve::new(&mount.dir().join("data"))?.run_to_exit()?.refused(1)?;
     ensure!(fresh.to_lowercase().contains("read-only"), "{fresh}");
     mount.set_read_only(false)?;
-    let data = dir.join("data");
+    let data = mount.dir().join("data");
     let mut ledger = Ledger::default();
     leave_land(&data, &mut ledger)?;
     mount.set_read_only(true)?;
@@ -195,9 +199,5 @@ fn a_folder_that_cannot_be_written_is_a_clear_failure() -> Result<()> {
     server.drain(10_000_000, &mut ledger)?;
     println!("read-only, writable again: {}", ledger.check()?);
     server.stop()?;
-    // A file where the folder should be.
-    let file = home.path().join("file");
-    fs::write(&file, "not a folder")?;
-    Serve::new(&file)?.run_to_exit()?.refused(1)?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tempfile::TempDir;
 
 use super::super::Tally;
@@ -13,17 +13,22 @@ use crate::{Ledger, Rng, Serve, clock};
 
 /// A registry has 1.3 MB, a spill 16.8 MB: sizes around both.
 const MOST_KIB: u64 = 40 * 1024;
+/// Scenes for which this user may not mount a disk.
+pub(super) const NOT_TRIED: &str = "scenes full disk not tried";
 const WORDS: &[&str] = &["No space", "os error 28"];
 
 /// Lives on a disk of a random size that is filled at a random moment, then one with room.
 pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
     let home = TempDir::new()?;
-    let dir = home.path().join("disk");
+    let place = home.path().join("disk");
     // Every other disk is one that a registry hardly fits into.
     let most = if rng.below(2) == 0 { 2 * 1024 } else { MOST_KIB };
     let kib = 16 + rng.below(most);
-    let mount = Mount::tmpfs(&dir, &format!("{kib}k"))?.context("this user may not mount a tmpfs here")?;
-    let (data, ballast) = (dir.join("data"), dir.join("ballast"));
+    let Some(mount) = Mount::tmpfs(&place, &format!("{kib}k"))? else {
+        tally.note(NOT_TRIED, 1);
+        return Ok(());
+    };
+    let (data, ballast) = (mount.dir().join("data"), mount.dir().join("ballast"));
     for _ in 0..2 + rng.below(2) {
         let full_first = rng.below(3) == 0;
         if full_first {

@@ -1,0 +1,94 @@
+# shellcheck shell=bash
+# The suites of tests/run. To add one: a line `suite`, and two functions, build_NAME and run_NAME.
+#
+# What build_NAME leaves, run_NAME finds built: it may call cargo again, which then builds nothing.
+# A suite `waits` if its tests wait most of the time, or measure it: those run one after the other, at full priority.
+# A suite `works` if it wants the processor: those run beside the first ones, with the time that is left over.
+
+# suite NAME waits|works QUICK SECONDS WHAT -- THING...: SECONDS on two cores once it is built; QUICK is yes or no;
+# the THINGs are installed first.
+suite e2e waits yes 235 "the real binary, attacked from outside" -- python3 curl libfaketime
+suite campaigns waits no 200 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime
+# The last of those that wait: it measures the most, and the builds beside it are over by then.
+suite zookeeper waits no 250 "servers on private ensembles, with faults" -- java setpriv zookeeper libfaketime
+suite unit works yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
+suite models works yes 20 "models of the ring and the threads' runs, in every interleaving (loom)"
+suite benches works yes 25 "each benchmark once: what it checks before it measures"
+suite lints works no 30 "format, lints and documentation without a warning"
+
+# The release build, as it ships: of this package alone, because cargo joins the features of those it builds together.
+server_binary() {
+    cargo build --release -p xuid-server
+}
+
+# The test executables of tests/, by the suite that runs them.
+of_e2e=(xuid_tests campaign idle stories)
+of_zookeeper=(zookeeper)
+of_unit=(imports)
+
+# Builds all of them at once, and writes the path of each in a line `NAME PATH`.
+test_executables() {
+    local messages name
+    messages="$(cargo test --release -p xuid-tests --no-run --message-format=json-render-diagnostics)"
+    sed -n 's/.*"target":{[^}]*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' <<<"$messages" \
+        >"$logs/executables"
+    while read -r name _; do
+        case " ${of_e2e[*]} ${of_zookeeper[*]} ${of_unit[*]} " in
+            *" $name "*) ;;
+            *) echo "no suite in tests/suites.sh runs the tests of '$name'"; return 1 ;;
+        esac
+    done <"$logs/executables"
+}
+
+# Runs test executables of xuid-tests, so many tests at once. Not by cargo: its lock may be held by a build beside.
+executables() {
+    local at_once="$1" name path failed=0
+    shift
+    export XUID_BIN="$target/release/xuid"
+    for name in "$@"; do
+        path="$(sed -n "s/^$name //p" "$logs/executables")"
+        [ -x "$path" ] || { echo "no test executable is called $name"; return 1; }
+        (cd tests && RUST_TEST_THREADS="${RUST_TEST_THREADS:-$at_once}" "$path" --nocapture) || failed=1
+    done
+    return "$failed"
+}
+
+build_e2e() { server_binary; test_executables; }
+# Most stories wait for something most of the time (an idle minute, a deadline). What has to be measured alone is in an
+# executable of its own.
+run_e2e() { executables 10 "${of_e2e[@]}"; }
+
+build_zookeeper() { server_binary; test_executables; }
+# Few at once: each starts up to three servers of Java, and measures fail-over.
+run_zookeeper() { executables 3 "${of_zookeeper[@]}"; }
+
+build_campaigns() { XUID_BUILD_ONLY=1 tests/campaign all quick; }
+# Again, although an earlier run may be recorded: a test command tests.
+run_campaigns() { tests/campaign all quick --again; }
+
+build_unit() { test_executables; cargo test --workspace --exclude xuid-tests --no-run; }
+run_unit() {
+    local failed=0
+    executables 2 "${of_unit[@]}" || failed=1
+    cargo test --workspace --exclude xuid-tests --no-fail-fast || failed=1
+    return "$failed"
+}
+
+# A model runs every interleaving up to its bounds: optimised, and apart from the ordinary builds.
+models() { RUSTFLAGS="--cfg loom" cargo test -p xuid-engine --release --lib --target-dir "$target/loom" "$@"; }
+build_models() { models --no-run; }
+run_models() { models loom; }
+
+benches() {
+    cargo bench -p xuid-benches --bench hot_path --bench bulk --bench ordered --bench tiers --bench spill --bench codec \
+        --bench registry "$@"
+}
+build_benches() { benches --no-run; }
+run_benches() { benches -- --test; }
+
+build_lints() { :; }
+run_lints() {
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+}
