@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_set_for_an_generation_that_is_over_is_taken_back() {
+    fn a_limit_set_for_a_generation_that_is_over_is_taken_back() {
         let (limits, generation) = (Limits::default(), GenerationWord::new().unwrap());
         let limit = limits.join().unwrap();
         let before = generation.load();

@@ -37,7 +37,7 @@ fn loom_a_run_taken_before_a_turn_over_is_not_used_after_it() {
 }
 
 #[test]
-fn loom_an_generation_read_after_the_take_keeps_a_void_run() {
+fn loom_a_generation_read_after_the_take_keeps_a_void_run() {
     finds(Guard::GenerationBeforeTake, None, a_turn_over_while_a_thread_takes);
 }
 
@@ -84,7 +84,7 @@ fn a_limit_set_while_the_generation_ends() -> Option<String> {
 }
 
 #[test]
-fn loom_a_limit_of_an_generation_that_is_over_ends_at_zero() {
+fn loom_a_limit_of_a_generation_that_is_over_ends_at_zero() {
     every(None, a_limit_set_while_the_generation_ends);
 }
 

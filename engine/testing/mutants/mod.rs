@@ -86,7 +86,7 @@ mutants! {
         Test("testing::mutants::records::a_record_that_went_back_is_left");
     "hand-back-inside-a-tick", [G::HandBackWholeTicks], "U2", History(Theme::Crashes, TWICE);
     "handed-back-and-cut", [G::HandBackLast], "U2", History(Theme::SmallSteps, TWICE);
-    "not-sealed", [G::SealFirst], "U2", Model("testing::loom::shutdown::loom_an_unsealed_minter_is_found_out");
+    "not-sealed", [G::SealFirst], "U2", Model("loom::shutdown::loom_an_unsealed_minter_is_found_out");
 
     "copied-registry-opened", [G::FileIdentity], "U2",
         Test("testing::mutants::refusals::a_copied_registry_is_refused");
@@ -123,7 +123,7 @@ mutants! {
     "failed-append-kept", [G::FailedAppendWasted], "U3",
         Test("testing::mutants::records::what_a_failed_append_may_have_written_is_waste");
     "run-lost-in-a-ticket", [G::TicketReturns], "U3",
-        Model("testing::loom::tickets::loom_a_ticket_that_swallows_a_run_is_found_out");
+        Model("loom::tickets::loom_a_ticket_that_swallows_a_run_is_found_out");
 
     "grant-not-compared", [G::GrantCompared], "U4",
         Test("ownership::tests::a_grant_in_doubt_is_not_ours_because_another_copy_of_the_spill_was_granted_as_much");
@@ -139,17 +139,17 @@ mutants! {
     );
 
     "slot-read-then-cleared", [G::TakeBySwap], "U5",
-        Model("testing::loom::slots::loom_a_slot_read_and_then_cleared_is_found_out");
+        Model("loom::slots::loom_a_slot_read_and_then_cleared_is_found_out");
     "refill-overwrites", [G::RefillOnlyEmpty], "U5", History(Theme::Calm, ACCOUNTS);
     "answer-after-refill", [G::AnswerFirst], "liveness",
-        Model("testing::loom::refills::loom_an_answer_after_the_refill_loses_a_request");
+        Model("loom::refills::loom_an_answer_after_the_refill_loses_a_request");
     "answer-not-seen", [G::AnswerSeen], "liveness",
-        Model("testing::loom::refills::loom_a_take_that_acquires_nothing_loses_a_request");
+        Model("loom::refills::loom_a_take_that_acquires_nothing_loses_a_request");
     "panic-keeps-requests", [G::PanicAnswers], "liveness",
         Test("testing::mutants::threads::a_panic_of_the_producer_takes_requests_down");
     "generation-not-compared", [G::GenerationCompared], "U3", History(Theme::Calm, TWICE);
     "generation-after-take", [G::GenerationBeforeTake], "U7",
-        Model("testing::loom::hands::loom_an_generation_read_after_the_take_keeps_a_void_run");
+        Model("loom::thread_runs::loom_a_generation_read_after_the_take_keeps_a_void_run");
     "generation-after-wait", [G::GenerationBeforeWait], "U3",
         Test("testing::mutants::threads::of_a_run_that_comes_after_a_voiding_a_thread_that_waited_uses_one_id");
     "limit-not-voided", [G::LimitVoided], "U3",
@@ -157,15 +157,15 @@ mutants! {
     "turn-over-voids-no-run", [G::TurnOverVoids], "U7",
         Test("testing::mutants::threads::a_turn_over_voids_what_threads_and_handles_have_in_hand");
     "stop-voids-once", [G::StopVoidsAgain], "U3",
-        Model("testing::loom::shutdown::loom_a_stop_that_voids_runs_before_its_sweeps_only_is_found_out");
+        Model("loom::shutdown::loom_a_stop_that_voids_runs_before_its_sweeps_only_is_found_out");
     "limit-before-generation", [G::GenerationThenLimits], "U7",
-        Model("testing::loom::hands::loom_a_limit_that_is_zeroed_before_the_generation_is_over_is_found_out");
+        Model("loom::thread_runs::loom_a_limit_that_is_zeroed_before_the_generation_is_over_is_found_out");
     "limit-of-a-later-generation", [G::GenerationBeforeLimit], "U7",
-        Model("testing::loom::hands::loom_a_handle_that_reads_the_generation_after_the_take_keeps_a_void_run");
+        Model("loom::thread_runs::loom_a_handle_that_reads_the_generation_after_the_take_keeps_a_void_run");
     "limit-not-looked-at-again", [G::LimitLooksAgain], "U7",
-        Model("testing::loom::hands::loom_a_limit_that_is_not_looked_at_again_is_found_out");
+        Model("loom::thread_runs::loom_a_limit_that_is_not_looked_at_again_is_found_out");
     "limit-without-one-order", [G::LimitInOrder], "U7",
-        Model("testing::loom::hands::loom_a_limit_without_one_order_is_found_out");
+        Model("loom::thread_runs::loom_a_limit_without_one_order_is_found_out");
     "page-not-wiped", [G::ForkPage], "U3", Test("fork::tests::a_page_that_is_not_wiped_is_found_out");
 
     "cut-above-clock", [G::NotAboveClock], "U6", History(Theme::Calm, &["while E never passed tick"]);
