@@ -55,6 +55,11 @@ impl Seen {
         self.contact.is_some()
     }
 
+    /// Whether this is a thread of its adaptor.
+    pub(crate) fn is_on_adaptors_thread(&self) -> bool {
+        self.contact.as_ref().is_some_and(|contact| contact.is_on_own_thread())
+    }
+
     /// Whether its adaptor knows that there is no connection.
     pub(crate) fn is_disconnected(&self) -> bool {
         self.contact.as_ref().is_some_and(|contact| contact.away_since().is_some())
