@@ -83,18 +83,35 @@ impl Header {
         bytes
     }
 
-    /// Reads both copies of a file of `found` bytes and decides what the file is.
+    /// A copy, and the zeros up to the next page.
+    pub(crate) fn page(&self) -> [u8; PAGE as usize] {
+        let mut page = [0; PAGE as usize];
+        page[..HEADER_BYTES].copy_from_slice(&self.encode());
+        page
+    }
+
+    /// Reads both copies of a file of `found` bytes and decides what the file is. Of a copy that cannot be read the other
+    /// has to tell; where it does not, nobody knows what the file is.
     pub(crate) fn find(read: ReadAt<'_>, found: u64) -> Result<Result<Found, HeaderError>, io::Error> {
         let mut copies = [Copy::Foreign; 2];
+        let mut unread = None;
         for (copy, at) in copies.iter_mut().zip(COPIES_AT) {
             // A file that ends before a copy may still be known by the other, and is then refused as shortened.
             if at + HEADER_BYTES as u64 <= found {
                 let mut bytes = [0; HEADER_BYTES];
-                read(at, &mut bytes)?;
-                *copy = decode(&bytes);
+                *copy = match read(at, &mut bytes) {
+                    Ok(()) => decode(&bytes),
+                    Err(error) => {
+                        unread = Some(error);
+                        Copy::Damaged
+                    }
+                };
             }
         }
-        Ok(judge(copies, found))
+        match (judge(copies, found), unread) {
+            (Err(HeaderError::Damaged), Some(error)) => Err(error),
+            (judged, _) => Ok(judged),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::header::Header;
 use crate::identity::Identity;
 use crate::record::Content;
 use crate::regular::open_regular;
-use crate::scan::{scan, window_start};
+use crate::scan::{head, scan, window_start};
 
 /// What a spill file holds.
 #[derive(Clone, Debug)]
@@ -21,12 +21,12 @@ pub struct Inspection {
     pub capacity: u64,
     /// The length of the file.
     pub file_bytes: u64,
-    /// The highest valid index, plus 1.
+    /// The highest valid index, plus 1; more if the slots from there on cannot be read.
     pub head: u64,
     /// Whether one copy of the header is damaged. The next open repairs it.
     pub header_damaged: bool,
-    /// Slots that hold neither zeros nor a valid record. While a server is writing, one that is just being written can be
-    /// among them.
+    /// Slots that hold neither zeros nor a valid record, or cannot be read. While a server is writing, one that is just
+    /// being written can be among them.
     pub damaged: u64,
     /// The valid records of the last lap, ascending.
     records: Vec<(u64, Extent)>,
@@ -90,14 +90,14 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     let header = found.header;
 
     let (mut records, mut damaged) = (Vec::new(), 0);
-    scan(&read, &header, |_, content| match content {
+    let unreadable = scan(&read, &header, |_, content| match content {
         Content::Empty => {}
         Content::Damaged => damaged += 1,
         Content::Record { index, extent } => records.push((index, extent)),
     })
     .map_err(failed)?;
     records.sort_unstable_by_key(|(index, _)| *index);
-    let head = records.last().map_or(0, |(index, _)| index + 1);
+    let head = head(&header, records.last().map_or(0, |(index, _)| index + 1), &unreadable);
     let start = window_start(&header, head);
     records.retain(|(index, _)| *index >= start);
 
@@ -107,7 +107,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
         file_bytes,
         head,
         header_damaged: found.damaged_copy.is_some(),
-        damaged,
+        damaged: damaged + unreadable.len() as u64,
         records,
     })
 }

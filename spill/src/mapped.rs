@@ -8,9 +8,10 @@
 //!   is closed.
 //! - **M2** No full disk is met through the map: all blocks are set aside when the file is created, and the map is
 //!   never written.
-//! - **M3** No byte is read through the map that was not within the file's length a moment before. (A file that is
-//!   shortened between the check and the copy still ends the process with SIGBUS: whoever truncates files in use has to
-//!   win that race first.)
+//! - **M3** No byte is read through the map that was not within the file's length a moment before, and on a page that the
+//!   system had read into memory since. What the disk cannot read is an error of the read, and no SIGBUS. (Two races are
+//!   left, and both end the process with SIGBUS: between that and the copy the file is shortened, or the page is dropped
+//!   from memory and cannot be read again.)
 //! - **M4** A file that was locked still had its name then. One that was renamed or removed between its opening and its
 //!   lock is let go: another process has decided over it.
 
@@ -21,7 +22,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -134,6 +135,24 @@ impl MappedFile {
         Ok(())
     }
 
+    /// Copies a range of the file that lies within the map. Where the system cannot bring its pages into memory (a block that
+    /// the disk cannot read, or a kernel before 5.14, which knows no such advice), a plain read tells why.
+    fn copy(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let Some(map) = &self.map else { return self.file.read_exact_at(buf, offset) };
+        let start = offset as usize;
+        assert!(start.checked_add(buf.len()).is_some_and(|end| end <= map.len()), "M3: a range of the map");
+        if map.advise_range(Advice::PopulateRead, start, buf.len()).is_err() {
+            return self.file.read_exact_at(buf, offset);
+        }
+        let from = map.as_ptr().wrapping_add(start);
+        // SAFETY: `start + buf.len()` is at most the map's length (asserted above), so the bytes are memory of this map, which
+        // lives as long as `self`, and readable (M3); `buf` is ours alone and cannot overlap a map that is never handed
+        // out. Nobody writes meanwhile: this process writes only through `&mut self`, others are kept out by the lock (M1),
+        // and one that ignores it gives bytes that fail their checksum, as the copy is made before anything is believed.
+        unsafe { std::ptr::copy_nonoverlapping(from, buf.as_mut_ptr(), buf.len()) };
+        Ok(())
+    }
+
     /// For file systems without `fallocate`: real zeros take real blocks, wherever blocks can be had for good.
     fn write_zeros(&self, bytes: u64) -> io::Result<()> {
         const CHUNK: u64 = 1 << 20;
@@ -172,15 +191,7 @@ impl Storage for MappedFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let mapped = self.map.as_ref().map_or(0, MmapRaw::len) as u64;
         Shortened::check(self.len()?.min(mapped), offset, buf.len())?;
-        let Some(map) = &self.map else { return Ok(()) };
-        let from = map.as_ptr().wrapping_add(offset as usize);
-        // SAFETY: `offset + buf.len()` is at most the map's length and the file's (both checked above, M3), so the
-        // bytes are readable memory of this map, which lives as long as `self`; `buf` is ours alone and cannot
-        // overlap a map that is never handed out. Nobody writes meanwhile: this process writes only through
-        // `&mut self`, others are kept out by the lock (M1), and one that ignores it gives bytes that fail their
-        // checksum, as the copy is made before anything is believed.
-        unsafe { std::ptr::copy_nonoverlapping(from, buf.as_mut_ptr(), buf.len()) };
-        Ok(())
+        self.copy(offset, buf)
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -251,6 +262,21 @@ mod tests {
         fs::write(&path, "another process made it").unwrap();
         drop(unfinished);
         assert_eq!(fs::read(&path).unwrap(), b"another process made it");
+    }
+
+    /// The end of a file that is shortened after its length was checked: to the map a page that cannot be read, like one that
+    /// the disk has lost.
+    #[test]
+    fn a_page_that_cannot_be_read_is_an_error_and_does_not_end_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut made = MappedFile::create(&folder.path().join("spill-0")).unwrap();
+        made.allocate(1 << 20).unwrap();
+        made.write_at(0, &[7; 64]).unwrap();
+        made.file.set_len(4096).unwrap();
+        let mut bytes = [0; 64];
+        assert_eq!(made.copy(1 << 19, &mut bytes).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        made.copy(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [7; 64]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::storage::{Shortened, Storage};
@@ -41,6 +42,7 @@ struct Disk {
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
     failing_write: Option<Fault>,
     failing_sync: Option<u64>,
+    unreadable: Range<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +86,11 @@ impl MemoryStorage {
     /// Lets the `nth` sync from now (1 is the next) fail.
     pub fn fail_sync(&self, nth: u64) {
         self.lock().failing_sync = Some(nth);
+    }
+
+    /// Lets every read fail from now on that touches these bytes.
+    pub fn fail_reads(&self, bytes: Range<u64>) {
+        self.lock().unreadable = bytes;
     }
 
     /// Makes those of the unsynced 512-byte sectors durable that `survives` picks by number.
@@ -195,6 +202,9 @@ impl Storage for MemoryStorage {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let disk = self.lock();
         Shortened::check(disk.bytes.len() as u64, offset, buf.len())?;
+        if offset < disk.unreadable.end && disk.unreadable.start < offset + buf.len() as u64 {
+            return Err(io::Error::other("a read that was told to fail"));
+        }
         // Checked: the end is within a Vec, so the offset fits.
         let start = offset as usize;
         buf.copy_from_slice(&disk.bytes[start..start + buf.len()]);

@@ -58,8 +58,11 @@ impl Inner {
             return;
         }
         self.shared.close();
-        // On one of the engine's own threads there is nothing to wait for: it ends when this call is over.
-        if self.own.contains(&std::thread::current().id()) {
+        // On one of the engine's own threads there is nothing to wait for: it ends when this call is over. On one of the
+        // registry's adaptor the stop would wait for this call.
+        if self.own.contains(&std::thread::current().id())
+            || lock(&self.shared.tally).health.is_on_adaptors_thread()
+        {
             return;
         }
         // Whoever comes second waits for the stop, too.
@@ -328,5 +331,44 @@ impl Engine {
         self.inner.shutdown();
         self.publish();
         self.stats()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::registry::memory::MemoryRegistry;
+    use crate::registry::{ClusterId, Connection};
+
+    /// A subscriber of the log runs on the threads of a registry's client, too, and a stop waits for the registry.
+    #[test]
+    fn a_stop_that_is_asked_for_on_a_thread_of_the_registry_s_adaptor_is_not_waited_for_there() {
+        let genesis = Genesis {
+            cluster: ClusterId::from_bytes([1; 16]),
+            layout: Layout::default(),
+            floor: 1_000,
+            workers: 1,
+        };
+        let registry = Box::new(MemoryRegistry::new(genesis));
+        let engine = Engine::builder().registry(registry).build().unwrap();
+        let connection = Arc::new(Connection::default());
+        lock(&engine.shared.tally).health.connect(connection.clone());
+        // No stop ends without it.
+        let gate = lock(&engine.shared.gate);
+        let (inner, (told, tells)) = (engine.inner.clone(), channel());
+        let adaptors = std::thread::spawn(move || {
+            connection.thread_begins(std::thread::current().id());
+            inner.shutdown();
+            let _ = told.send(());
+        });
+        let returned = tells.recv_timeout(Duration::from_secs(10));
+        drop(gate);
+        adaptors.join().unwrap();
+        assert!(returned.is_ok(), "it waits for a stop that waits for it");
+        engine.shutdown();
+        assert!(lock(&engine.inner.threads).is_empty(), "another thread waits for the stop");
     }
 }

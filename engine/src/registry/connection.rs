@@ -1,6 +1,7 @@
 //! Whether the registry can be reached, as its adaptor knows it; read by statistics and readiness at any moment.
 
 use std::sync::Mutex;
+use std::thread::{self, ThreadId};
 
 #[cfg(any(test, feature = "zookeeper"))]
 use crate::clock::boot_ns;
@@ -19,6 +20,7 @@ struct Inner {
     sessions: u64,
     expirations: u64,
     disconnects: u64,
+    threads: Vec<ThreadId>,
 }
 
 impl Connection {
@@ -50,6 +52,24 @@ impl Connection {
     /// Times the connection was lost.
     pub fn disconnects(&self) -> u64 {
         lock(&self.0).disconnects
+    }
+
+    /// Whether this is a thread of the adaptor, or of its client: where a stop is asked for on one (by a subscriber of the log,
+    /// say), it cannot be waited for, since the stop waits for the adaptor.
+    pub(crate) fn is_on_own_thread(&self) -> bool {
+        lock(&self.0).threads.contains(&thread::current().id())
+    }
+
+    /// A thread of the adaptor began.
+    #[cfg(any(all(test, not(loom)), feature = "zookeeper"))]
+    pub(crate) fn thread_begins(&self, thread: ThreadId) {
+        lock(&self.0).threads.push(thread);
+    }
+
+    /// A thread of the adaptor ends.
+    #[cfg(feature = "zookeeper")]
+    pub(crate) fn thread_ends(&self, thread: ThreadId) {
+        lock(&self.0).threads.retain(|known| *known != thread);
     }
 
     /// A new session was made. Returns its number: whoever watches an older one says nothing any more.

@@ -54,6 +54,11 @@ impl Health {
         self.connection.is_some()
     }
 
+    /// Whether this is a thread of its adaptor.
+    pub(crate) fn is_on_adaptors_thread(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.is_on_own_thread())
+    }
+
     /// Whether its adaptor knows that there is no connection.
     pub(crate) fn is_disconnected(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.away_since().is_some())

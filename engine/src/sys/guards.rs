@@ -87,6 +87,8 @@ guards! {
     SyncBefore,
     /// After a failed sync everything is written again before it is believed.
     WrittenAgain,
+    /// What was in doubt is noted for later processes when it is believed (U2, U4).
+    DoubtNoted,
     /// A registry that says less than its folder knew is refused (U2, U4).
     HintCompared,
     /// A hint says nothing that the registry did not: it is written after the record.

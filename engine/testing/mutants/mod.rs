@@ -110,6 +110,8 @@ mutants! {
         Test("registry::zookeeper::past::tests::without_its_checksum_a_memory_with_a_flipped_bit_is_believed");
     "believed-after-a-failed-sync", [G::WrittenAgain], "U2",
         Test("registry::local::tests::power::what_is_not_written_again_after_a_failed_sync_goes_back_with_a_power_cut");
+    "doubt-not-noted", [G::DoubtNoted], "U2",
+        Test("registry::local::tests::panics::a_change_that_a_panic_broke_off_is_known_to_the_folder_once_it_is_believed");
     "no-sync-at-opening", [G::SyncAtOpening], "U2",
         Test("registry::local::tests::power::without_the_sync_at_opening_the_test_finds_a_record_lost");
     "no-sync-before-a-change", [G::SyncBefore], "U2",

@@ -7,18 +7,20 @@ use crate::format::{COPIES_AT, MAX_BYTES, MIN_BYTES};
 use crate::header::Header;
 use crate::identity::{Expected, Identity};
 use crate::record::{Content, Seal};
-use crate::scan::{scan, window_start};
+use crate::scan::{head, scan, window_start};
 use crate::storage::Storage;
 
 /// What was found when a log was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The highest valid index of the file, plus 1.
+    /// The highest valid index of the file, plus 1; more if the slots from there on cannot be read.
     pub head: u64,
     /// All valid records of the last lap, granted or not: the mark is not known yet.
     pub stock: Stock,
-    /// Slots that hold neither zeros nor a valid record.
+    /// Slots that hold neither zeros nor a valid record, or cannot be read.
     pub damaged: u64,
+    /// How many of them cannot be read.
+    pub unreadable: u64,
     /// Valid records of an earlier lap in slots whose record of the last lap was lost or never written.
     pub stale: u64,
     /// Whether one copy of the header was damaged and has been written again.
@@ -33,6 +35,7 @@ struct Survey {
     ids: Vec<u64>,
     held: Sum,
     damaged: u64,
+    unreadable: u64,
     stale: u64,
 }
 
@@ -54,7 +57,7 @@ impl Log {
             storage.write_at(offset, &header.encode()).map_err(CreateError::Io)?;
         }
         storage.sync().map_err(CreateError::Io)?;
-        let empty = Survey { head: 0, ids, held: Sum::default(), damaged: 0, stale: 0 };
+        let empty = Survey { head: 0, ids, held: Sum::default(), damaged: 0, unreadable: 0, stale: 0 };
         let mut log = Log::with(storage, header, empty);
         log.marked = true;
         Ok(log)
@@ -72,13 +75,15 @@ impl Log {
         check(&header.identity, expected)?;
         let survey = Survey::of(storage.as_ref(), &header)?;
         if let Some(copy) = found.damaged_copy {
-            storage.write_at(COPIES_AT[copy], &header.encode()).map_err(OpenError::Io)?;
+            // The whole page: to write a part of one that cannot be read, a system would have to read it.
+            storage.write_at(COPIES_AT[copy], &header.page()).map_err(OpenError::Io)?;
             storage.sync().map_err(OpenError::Io)?;
         }
         let report = Report {
             head: survey.head,
             stock: survey.held.stock(),
             damaged: survey.damaged,
+            unreadable: survey.unreadable,
             stale: survey.stale,
             header_repaired: found.damaged_copy.is_some(),
             surplus_bytes: file_bytes - header.file_bytes(),
@@ -118,12 +123,14 @@ impl Survey {
                 ends[slot as usize] = index + 1;
             }
         });
-        scanned.map_err(|error| match crate::Shortened::of(&error) {
+        let unreadable = scanned.map_err(|error| match crate::Shortened::of(&error) {
             Some(shortened) => HeaderError::Shortened(shortened).into(),
             None => OpenError::Io(error),
         })?;
 
-        let start = window_start(header, highest_end);
+        let next = head(header, highest_end, &unreadable);
+        let unreadable = unreadable.len() as u64;
+        let start = window_start(header, next);
         let mut held = Sum::default();
         let mut stale = 0;
         for (ids, end) in ids.iter_mut().zip(&ends) {
@@ -134,7 +141,7 @@ impl Survey {
                 stale += 1;
             }
         }
-        Ok(Self { head: highest_end, ids, held, damaged, stale })
+        Ok(Self { head: next, ids, held, damaged: damaged + unreadable, unreadable, stale })
     }
 }
 

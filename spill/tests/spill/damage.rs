@@ -181,3 +181,87 @@ fn a_file_that_shrinks_while_open_is_an_error_and_not_a_guess() {
     assert!(log.append(&extents(10..11)).is_err());
     assert_eq!(disk.bytes().len(), offset(5));
 }
+
+/// Records that share a page of 4 KiB.
+const PAGE: u64 = 128;
+
+/// The bytes of one record, which a disk loses with its page.
+fn bytes_of(slot: u64) -> std::ops::Range<u64> {
+    let at = RECORDS_AT + slot * RECORD;
+    at + 3..at + 4
+}
+
+#[test]
+fn what_the_disk_cannot_read_costs_its_page_and_no_more() {
+    let (disk, mut log) = create(8 * PAGE + 5);
+    log.append(&extents(0..8 * PAGE + 25)).unwrap();
+    let whole = 20..8 * PAGE + 25;
+    for page in 0..9 {
+        disk.fail_reads(bytes_of(page * PAGE + 4));
+        let lost = page * PAGE..(page * PAGE + PAGE).min(8 * PAGE + 5);
+        let (log, report) = open(&disk, 0);
+        assert_eq!(
+            (report.damaged, report.unreadable, report.stale),
+            (lost.end - lost.start, report.damaged, 0)
+        );
+        // The first page has the newest: what would come next there, it may have already.
+        let head = if page == 0 { 8 * PAGE + 5 + PAGE } else { whole.end };
+        assert_eq!((log.head(), log.missing()), (head, report.damaged), "page {page}");
+        let left = whole.clone().filter(|index| !lost.contains(&(index % (8 * PAGE + 5))));
+        let ids: u64 = left.map(|index| extent(index).ids()).sum();
+        assert_eq!(log.stock().ids, ids, "page {page}");
+        // A grant of it fails, and says why.
+        let error = log.read(log.tail()..log.head(), &mut Vec::new()).unwrap_err();
+        assert!(matches!(error, ReadError::Io(_)), "{error}");
+    }
+}
+
+#[test]
+fn no_index_is_used_again_that_an_unreadable_page_may_have() {
+    for begun in [0, 300, 500] {
+        // The last page goes over the end of the file, to slot 0.
+        let (disk, mut log) = create(4 * PAGE);
+        log.append(&extents(0..begun + 20)).unwrap();
+        let bad = (begun + 10) / PAGE * PAGE;
+        disk.fail_reads(bytes_of(bad % (4 * PAGE)));
+        let (mut log, report) = open(&disk, 0);
+        let expected = if begun == 500 { begun + 20 } else { bad + PAGE };
+        assert_eq!((log.head(), report.head), (expected, expected), "after {begun}");
+        log.append(&[extent(10_000)]).unwrap();
+        drop(log);
+        disk.fail_reads(0..0);
+        // It was only for a while: all is there, once.
+        let (log, report) = open(&disk, 0);
+        let found = read_all(&log);
+        assert_eq!(report.damaged, 0);
+        let old = log.tail()..begun + 20;
+        let mut all: Vec<_> = old.map(|index| (index, extent(index))).collect();
+        all.push((expected, extent(10_000)));
+        assert_eq!(found, all, "after {begun}");
+    }
+}
+
+#[test]
+fn a_header_copy_that_the_disk_cannot_read_is_written_again_and_of_two_the_file_is_kept() {
+    for copy in HEADERS {
+        let disk = MemoryStorage::from_bytes(full_log());
+        disk.fail_reads(copy as u64..copy as u64 + 1);
+        let (_, report) = open(&disk, 0);
+        assert!(report.header_repaired && report.damaged == 0, "the copy at {copy}");
+    }
+    let disk = MemoryStorage::from_bytes(full_log());
+    disk.fail_reads(0..RECORDS_AT);
+    // Not refused: what a disk reads again tomorrow is not set aside today.
+    let error = Log::open(Box::new(disk), &expected()).unwrap_err();
+    assert!(matches!(error, OpenError::Io(_)), "{error}");
+}
+
+#[test]
+fn a_file_of_which_much_cannot_be_read_is_not_tried_page_by_page() {
+    let (disk, log) = create(40 * PAGE);
+    drop(log);
+    for (pages, is_opened) in [(16, true), (17, false)] {
+        disk.fail_reads(RECORDS_AT..RECORDS_AT + pages * PAGE * RECORD);
+        assert_eq!(Log::open(Box::new(disk.clone()), &expected()).is_ok(), is_opened, "{pages} pages");
+    }
+}

@@ -8,9 +8,9 @@
 //! - I2 the copy that is relied upon is durable before the other one is touched, and is written last: whatever a
 //!   power cut leaves of the one, the other is intact;
 //! - I3 hence any intact copy is at least as new as the last confirmed change;
-//! - I4 after a failed write or sync this opening changes nothing, and does not tell what the record is that was being
-//!   changed, until all that can be read was written once more and synced: a reader would see what the disk may not hold.
-//!   After a panic in the middle of a change, which is no failure of the disk, a sync alone is enough;
+//! - I4 after a failed write or sync, or a panic in the middle of a change, this opening changes nothing, and does not tell
+//!   what the record is that was being changed, until all that can be read was written once more and synced, and hints note
+//!   what was in doubt: a reader would see what the disk may not hold;
 //! - I5 a version that was seen is never followed by a lower one.
 
 use std::collections::HashSet;
@@ -235,10 +235,14 @@ impl<D: Disk> Records<D> {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Tries a disk that failed again, if it is time for that. A process that only reads needs it as well: a change of its own
-    /// is in doubt until the disk works.
+    /// Tries a disk that failed again, if it is time for that, and ends the doubt that a panic left. A process that only reads
+    /// needs it as well: a change of its own is in doubt until then.
     pub(super) fn recover(&mut self) {
-        if self.poison.as_ref().is_some_and(|poison| self.clock.read().boot >= poison.retry) {
+        let is_due = match &self.poison {
+            Some(poison) => self.clock.read().boot >= poison.retry,
+            None => !self.doubtful.is_empty(),
+        };
+        if is_due {
             // What fails says so itself, and is tried again later.
             let _: Result<(), SwapError> = self.locked(Self::cure);
         }
@@ -301,7 +305,7 @@ impl<D: Disk> Records<D> {
 
     /// What a pair says, unless it contradicts what was seen before (I5) or is in doubt (I4).
     fn believe(&mut self, place: Place, pair: Result<Pair, PairFlaw>) -> Result<Pair, ReadError> {
-        if self.doubtful.contains(&place) && !self.cleared(place) {
+        if self.doubtful.contains(&place) {
             let why = format!(
                 "a change of {place} failed half-way, and its outcome is not known until the disk works again"
             );
@@ -313,24 +317,29 @@ impl<D: Disk> Records<D> {
         Ok(pair)
     }
 
-    /// After a failure of the disk: makes it hold what can be read, or tells that it does not. Called under the lock.
+    /// After a failure of the disk, or a panic in the middle of a change: makes it hold what can be read, or tells that it
+    /// does not. Called under the lock.
     fn cure(&mut self) -> Result<(), SwapError> {
-        let Some(Poison { why, pause, .. }) = &self.poison else { return Ok(()) };
-        let (why, pause) = (why.clone(), *pause);
+        // A disk fails in a change, which is in doubt from its begin on.
+        let Some(place) = self.doubtful.iter().next().copied() else { return Ok(()) };
         if let Err(error) = self.write_again() {
+            let boot = self.clock.read().boot;
+            let Some(poison) = &mut self.poison else {
+                return Err(SwapError::Unavailable { why: self.poison(place, &error) });
+            };
             deferred_log::log(move || tracing::warn!(%error, "the registry's disk fails still"));
-            let retry = self.clock.read().boot.saturating_add(pause);
-            let pause = (2 * pause).min(DISK_PAUSES.1);
-            self.poison = Some(Poison { why: why.clone(), retry, pause });
-            return Err(SwapError::Unavailable { why });
+            poison.retry = boot.saturating_add(poison.pause);
+            poison.pause = (2 * poison.pause).min(DISK_PAUSES.1);
+            return Err(SwapError::Unavailable { why: poison.why.clone() });
         }
-        self.poison = None;
         self.doubtful.clear();
-        deferred_log::log(|| {
-            tracing::info!(
-                "the registry's disk holds again what can be read of it: windows are reserved again"
-            );
-        });
+        if self.poison.take().is_some() {
+            deferred_log::log(|| {
+                tracing::info!(
+                    "the registry's disk holds again what can be read of it: windows are reserved again"
+                );
+            });
+        }
         Ok(())
     }
 
@@ -352,25 +361,12 @@ impl<D: Disk> Records<D> {
             if self.high_water.see(&pair.row).is_ok() {
                 self.high_water.settle(&pair.row);
                 // Believed from now on, and perhaps issued from: what was in doubt is known now.
-                if self.doubtful.contains(&pair.row.place) {
+                if self.doubtful.contains(&pair.row.place) && Guard::DoubtNoted.holds() {
                     self.note(&pair.row);
                 }
             }
         }
         Ok(())
-    }
-
-    /// After a panic in the middle of a change: whether what was read meanwhile is durable now. After a failure of the disk no
-    /// sync tells that.
-    fn cleared(&mut self, place: Place) -> bool {
-        if self.poison.is_some() {
-            return false;
-        }
-        match self.disk.sync() {
-            Ok(()) => self.doubtful.clear(),
-            Err(error) => drop(self.poison(place, &error)),
-        }
-        self.poison.is_none()
     }
 
     /// Both copies of all records of a kind, in order.

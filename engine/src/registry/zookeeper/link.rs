@@ -1,24 +1,28 @@
 //! One session after another with an ensemble, used from one thread that waits for each answer.
 //!
 //! The client is asynchronous and keeps its session alive by itself, on the one thread of a runtime that belongs to
-//! this link; whoever asks blocks until there is an answer, or until too long.
+//! this link; whoever asks blocks until there is an answer, or until too long. The client says lines on that thread, and a
+//! subscriber of the log may stand still there. So the thread that asks polls the request itself, and keeps the time.
 //!
 //! # Invariants
 //! - I1 nothing is asked while the session is known to be disconnected: what the client queues then lands seconds
 //!   later, though nobody waits for it any more;
 //! - I2 an answer that is certain (`Said`) is told from silence (`Lost`), after which the request may have been done
 //!   or may still be;
-//! - I3 every wait ends: a request's after [`Link::limit`], a leave-taking's after [`LEAVE`];
+//! - I3 every wait ends, whatever the client's thread does: a request's after [`Link::limit`], a leave-taking's after
+//!   [`LEAVE`]. An answer that comes later meets nobody, as the request is gone;
 //! - I4 a session whose client ended without a word, or does not understand its server, is followed by another, like
 //!   one that expired.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, Error, SessionState, StateWatcher};
 
 use super::error::ZooKeeperError;
@@ -27,6 +31,7 @@ use crate::clock::boot_ns;
 use crate::registry::Connection;
 use crate::registry::connection::News;
 use crate::sys::deferred_log;
+use crate::sys::wake::unpark_current;
 
 /// How long a clean leave may take: the ensemble answers in milliseconds, or is away and ends the session itself.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -116,9 +121,13 @@ impl Drop for Session {
 impl Link {
     /// A link that has no session yet.
     pub(super) fn new(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Self, ZooKeeperError> {
+        let connection = Arc::new(Connection::default());
+        let (begins, ends) = (connection.clone(), connection.clone());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("xuid-zookeeper")
+            .on_thread_start(move || begins.thread_begins(thread::current().id()))
+            .on_thread_stop(move || ends.thread_ends(thread::current().id()))
             .enable_time()
             .build()
             .map_err(|source| ZooKeeperError::System { action: "start a thread for ZooKeeper", source })?;
@@ -127,7 +136,7 @@ impl Link {
             runtime: Some(runtime),
             url: url.clone(),
             options: options.clone(),
-            connection: Arc::default(),
+            connection,
             failed_at: None,
         })
     }
@@ -221,7 +230,7 @@ impl Link {
         let (begun, begins) = std::sync::mpsc::channel();
         self.runtime().spawn(async move {
             let _ = begun.send(());
-            std::thread::sleep(time);
+            thread::sleep(time);
         });
         let _ = begins.recv();
     }
@@ -229,9 +238,23 @@ impl Link {
     /// Waits for an answer.
     pub(super) fn ask<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         let limit = self.limit();
-        match self.runtime().block_on(async { timeout(limit, request).await }) {
-            Ok(answer) => answer.map_err(|error| self.failure(error)),
-            Err(_) => Err(Failure::Lost(format!("no answer within {limit:?}"))),
+        match self.wait(limit, request) {
+            Some(answer) => answer.map_err(|error| self.failure(error)),
+            None => Err(Failure::Lost(format!("no answer within {limit:?}"))),
+        }
+    }
+
+    /// Polls a future on this thread until it is ready, or for so long (I3).
+    fn wait<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        let _context = self.runtime().enter();
+        let (mut future, waker, begun) = (pin!(future), unpark_current(), boot_ns());
+        loop {
+            if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Some(answer);
+            }
+            let waited = Duration::from_nanos(boot_ns().saturating_sub(begun));
+            let left = limit.checked_sub(waited).filter(|left| !left.is_zero())?;
+            thread::park_timeout(left);
         }
     }
 
@@ -262,7 +285,7 @@ impl Link {
         drop(session);
         if connected {
             let closed = async { while !states.changed().await.is_terminated() {} };
-            let _ = self.runtime().block_on(async { timeout(LEAVE, closed).await });
+            let _ = self.wait(LEAVE, closed);
         }
     }
 }
@@ -304,7 +327,6 @@ async fn watch(mut states: StateWatcher, connection: Arc<Connection>, session: u
 mod tests {
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
-    use std::thread;
 
     use super::*;
 
@@ -374,6 +396,15 @@ mod tests {
         assert!(link.connection().problem().unwrap().contains("the ZooKeeper client failed"));
         assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
         assert_eq!((link.connection().sessions(), link.connection().problem()), (2, None));
+    }
+
+    #[test]
+    fn the_client_s_thread_is_known_as_one_that_a_stop_cannot_wait_on() {
+        let link = Link::new(&ensemble(), &ZooKeeperOptions::default()).unwrap();
+        let (connection, (told, tells)) = (link.connection().clone(), std::sync::mpsc::channel());
+        link.runtime().spawn(async move { told.send(connection.is_on_own_thread()) });
+        assert!(tells.recv().unwrap());
+        assert!(!link.connection().is_on_own_thread());
     }
 
     /// A subscriber of the log that stands still, say: the client writes lines on its own thread.

@@ -173,8 +173,12 @@ pub(crate) fn open_log(
             );
         }
         if report.damaged > 0 || report.header_repaired {
-            tracing::warn!(%path, damaged = report.damaged, header_repaired = report.header_repaired,
-                "the spill is damaged; damaged extents are skipped and wasted");
+            tracing::warn!(
+                %path, damaged = report.damaged, unreadable = report.unreadable,
+                header_repaired = report.header_repaired,
+                "the spill is damaged; damaged extents are skipped and wasted, and where `unreadable` is not 0 the disk \
+                 cannot read them: check it"
+            );
         }
     });
     Ok(Opened::Log(log, mark))

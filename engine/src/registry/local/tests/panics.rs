@@ -3,6 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
+use crate::registry::local::simulated::MemoryHints;
+use crate::sys::guards::Guard;
 use crate::testing::support::clock::Time;
 use crate::testing::support::faults::{Armed, Blow, Fuse, FusedDisk, Point};
 
@@ -46,4 +48,31 @@ fn what_a_process_believes_after_a_panic_is_not_taken_back_by_a_power_cut() {
         }
     }
     assert!(seen.contains(&2_000) && seen.contains(&3_000));
+}
+
+/// What a process believes of a claim that a panic broke off, and whether its folder refuses the registry of before.
+fn believed_and_known(after: u32) -> (u64, bool) {
+    let (disk, hints) = (memory(WORKERS), MemoryHints::default());
+    let (fuse, backup) = (Fuse::new(Time::new(0), None), disk.bytes());
+    fuse.set_working(true);
+    let fused = FusedDisk { disk: disk.open_again(), fuse: fuse.clone() };
+    let mut registry = LocalRegistry::on_with(fused, Some(hints.process()), clock()).unwrap();
+    fuse.arm(Some(Armed { point: Point::Folder, after, blow: Blow::Panic }));
+    let change = AssertUnwindSafe(|| registry.swap_worker(0, 1, &claim_of(5_000, 1)));
+    assert!(catch_unwind(change).is_err(), "a change goes on after {after} steps");
+    let believed = registry.worker(0).unwrap().record.reserved_until;
+    registry.close();
+    drop(registry);
+    let restored = MemoryDisk::new(backup, some_identity());
+    let restored = LocalRegistry::on_with(restored, Some(hints.process()), clock());
+    (believed, matches!(restored.err(), Some(LocalError::Restored { .. })))
+}
+
+/// What a process believes is what it issues from, so its folder has to know it as well.
+#[test]
+fn a_change_that_a_panic_broke_off_is_known_to_the_folder_once_it_is_believed() {
+    let all = || (0..4).map(believed_and_known);
+    assert!(all().all(|(believed, is_known)| is_known == (believed == 5_000)));
+    assert!(all().any(|(_, is_known)| is_known));
+    assert!(!Guard::without(&[Guard::DoubtNoted], || all().any(|(_, is_known)| is_known)));
 }
