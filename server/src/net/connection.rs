@@ -4,7 +4,7 @@
 //! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`OUTBOX_HIGH`] and one reply, waiting requests by
 //!   `max_in_flight`;
 //! - I2 it is woken by its socket, its waiting requests, one timer and the stop, and for a moment after a reply by
-//!   itself ([`Vigil`]): idle connections cost nothing;
+//!   itself ([`BusyPoll`]): idle connections cost nothing;
 //! - I3 what was answered is written before the close, as far as the client reads it;
 //! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this process may
 //!   have been stopped, and not the client;
@@ -27,7 +27,7 @@ use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
 use crate::fronts::xuid::{Need, OUTBOX_HIGH, Session};
-use crate::net::busy_poll::Vigil;
+use crate::net::busy_poll::BusyPoll;
 use crate::state::server::Node;
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
@@ -73,7 +73,7 @@ struct Connection<'s> {
     inbox: Inbox,
     outbox: Outbox,
     need: Need,
-    vigil: Vigil,
+    busy_poll: BusyPoll,
     opened: Instant,
     /// When bytes last went either way.
     active: Instant,
@@ -97,7 +97,7 @@ impl<'s> Connection<'s> {
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             need: Need::Input,
-            vigil: Vigil::new(),
+            busy_poll: BusyPoll::new(),
             opened: now,
             active: now,
             begun: None,
@@ -147,7 +147,7 @@ impl<'s> Connection<'s> {
                 },
                 // The output was full and is not any more. Others have their turn first.
                 () = yield_now(), if was_full && has_room => {}
-                () = yield_now(), if self.vigil.looks_on() => self.vigil.saw_nothing(Instant::now()),
+                () = yield_now(), if self.busy_poll.looks_on() => self.busy_poll.saw_nothing(Instant::now()),
             }
         }
     }
@@ -186,7 +186,7 @@ impl<'s> Connection<'s> {
         self.outbox.consume(count);
         self.active = Instant::now();
         if self.outbox.is_empty() && self.session.in_flight() == 0 {
-            self.vigil.answered(self.active);
+            self.busy_poll.answered(self.active);
         }
     }
 
@@ -196,7 +196,7 @@ impl<'s> Connection<'s> {
             return;
         }
         self.active = Instant::now();
-        self.vigil.asked(self.active);
+        self.busy_poll.asked(self.active);
         self.inbox.widen(INBOX_MOST);
     }
 
