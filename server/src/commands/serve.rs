@@ -14,7 +14,7 @@ use xuid_protocol::Limits as ProtocolLimits;
 use crate::commands::banner;
 use crate::config::{Flags, RegistrySetting, Settings};
 use crate::fronts::admin;
-use crate::net::io_threads::Crew;
+use crate::net::io_threads::IoThreads;
 use crate::net::listener;
 use crate::net::runtime::runtime;
 use crate::net::shutdown;
@@ -59,7 +59,7 @@ struct Parts {
     engine: Engine,
     signals: Signals,
     /// Outlives the listener, which ends when the server begins to drain: connections go on until they are drained.
-    crew: Arc<Crew>,
+    io_threads: Arc<IoThreads>,
 }
 
 impl Parts {
@@ -73,13 +73,13 @@ impl Parts {
         };
         // Nothing else runs here yet, and a signal still ends the process by itself.
         let engine = build_engine(settings)?;
-        let crew = Arc::new(Crew::new(settings.threads)?);
-        Ok(Self { clients, probes, engine, signals: Signals::new()?, crew })
+        let io_threads = Arc::new(IoThreads::new(settings.threads)?);
+        Ok(Self { clients, probes, engine, signals: Signals::new()?, io_threads })
     }
 }
 
 async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
-    let Parts { clients, probes, engine, mut signals, crew } = parts;
+    let Parts { clients, probes, engine, mut signals, io_threads } = parts;
     let places = Places {
         listen: clients.local_addr()?,
         admin: probes.as_ref().map(TcpListener::local_addr).transpose()?,
@@ -92,7 +92,7 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
     let node = Arc::new(Node::new(engine, limits, settings.token.clone(), places));
 
     let permits = Arc::new(Semaphore::new(settings.max_connections));
-    let accepting = listener::run(clients, Arc::clone(&node), Arc::clone(&permits), Arc::clone(&crew));
+    let accepting = listener::run(clients, Arc::clone(&node), Arc::clone(&permits), Arc::clone(&io_threads));
     let accepting = tokio::spawn(accepting);
     if let Some(probes) = probes {
         let admin = admin::run(probes, Arc::clone(&node));
@@ -109,10 +109,10 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
     info!("{signal}: stopping; once more ends at once");
     let stopped = shutdown::stop(&node, &permits, settings.max_connections).await;
     accepting.abort();
-    // Until it is gone it has its share of the crew; then the threads end here, and each counts what it had in hand. If there
-    // are none, it is this one that served.
+    // The accepting task holds its share of the I/O threads. Once it is gone, the threads end here, and each counts what it
+    // had in hand. If there are none, this thread served.
     let _ = accepting.await;
-    drop(crew);
+    drop(io_threads);
     node.engine.publish();
     stopped?;
     let stats = node.engine.stats();

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use crate::fronts::xuid;
 use crate::net::connection::farewell;
-use crate::net::io_threads::Crew;
+use crate::net::io_threads::IoThreads;
 use crate::state::server::Node;
 use crate::text::exit::usage;
 
@@ -82,7 +82,12 @@ pub(crate) fn allow_connections(connections: usize, threads: usize) -> Result<()
 }
 
 /// Accepts until the server drains. Each connection holds one permit of `permits`.
-pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Semaphore>, crew: Arc<Crew>) {
+pub(crate) async fn run(
+    listener: TcpListener,
+    node: Arc<Node>,
+    permits: Arc<Semaphore>,
+    io_threads: Arc<IoThreads>,
+) {
     let mut draining = node.draining();
     let farewells = Arc::new(Semaphore::new(FAREWELLS));
     loop {
@@ -94,7 +99,7 @@ pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Sem
             Ok((stream, peer)) => match Arc::clone(&permits).try_acquire_owned() {
                 Ok(permit) => {
                     debug!(%peer, "connected");
-                    crew.serve(stream, Arc::clone(&node), permit);
+                    io_threads.serve(stream, Arc::clone(&node), permit);
                 }
                 Err(_) => refuse(stream, peer, &node, &farewells),
             },
