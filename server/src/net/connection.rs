@@ -28,7 +28,7 @@ use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
 use crate::fronts::xuid::{Need, OUTBOX_HIGH, Session};
 use crate::net::busy_poll::BusyPoll;
-use crate::state::server::Node;
+use crate::state::server::Server;
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
 const INBOX_MOST: usize = 64 * 1024;
@@ -43,15 +43,15 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(mut stream: TcpStream, node: Arc<Node>) {
-    let _open = node.traffic.connection_accepted();
+pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>) {
+    let _open = server.traffic.connection_accepted();
     // Replies are written in batches; Nagle's algorithm would hold the last one of each back for 40 ms.
     if stream.set_nodelay(true).is_err() {
         return;
     }
     let ended = {
         let (reader, writer) = stream.split();
-        Connection::new(reader, writer, &node).run(&node).await
+        Connection::new(reader, writer, &server).run(&server).await
     };
     if ended == Ended::Orderly {
         farewell(stream).await;
@@ -88,12 +88,12 @@ struct Connection<'s> {
 }
 
 impl<'s> Connection<'s> {
-    fn new(reader: ReadHalf<'s>, writer: WriteHalf<'s>, node: &Arc<Node>) -> Self {
+    fn new(reader: ReadHalf<'s>, writer: WriteHalf<'s>, server: &Arc<Server>) -> Self {
         let now = Instant::now();
         Self {
             reader,
             writer,
-            session: Session::new(Arc::clone(node)),
+            session: Session::new(Arc::clone(server)),
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             need: Need::Input,
@@ -104,12 +104,12 @@ impl<'s> Connection<'s> {
             sent_away: None,
             looked: None,
             pushed: None,
-            idle: node.limits.idle(),
+            idle: server.limits.idle(),
         }
     }
 
-    async fn run(&mut self, node: &Node) -> Ended {
-        let mut draining = node.draining();
+    async fn run(&mut self, server: &Server) -> Ended {
+        let mut draining = server.draining();
         let mut stop = std::pin::pin!(draining.wait_for(|draining| *draining));
         let mut timer = std::pin::pin!(sleep_until(self.due()));
         loop {
