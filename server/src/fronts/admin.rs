@@ -35,13 +35,13 @@ const NO_ANSWER: &str =
     "the engine has not answered for 3 s: one of its threads holds a lock and stands still";
 
 #[derive(Clone)]
-struct Shared {
+struct AdminState {
     server: Arc<Server>,
     page: Arc<Page>,
     asking: Arc<Semaphore>,
 }
 
-impl Shared {
+impl AdminState {
     /// Asks something that takes the engine's locks: beside this thread, which accepts connections and serves `/livez`.
     async fn ask<T: Send + 'static>(
         &self,
@@ -70,12 +70,12 @@ pub(crate) async fn run(listener: TcpListener, server: Arc<Server>) -> Result<()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(Shared { server, page, asking: Arc::new(Semaphore::new(ASKING)) });
+        .with_state(AdminState { server, page, asking: Arc::new(Semaphore::new(ASKING)) });
     axum::serve(listener, router).await.context("the admin port failed")
 }
 
 /// 200, or 503 and why nothing but a new process helps. It takes no lock.
-async fn livez(State(Shared { server, .. }): State<Shared>) -> impl IntoResponse {
+async fn livez(State(AdminState { server, .. }): State<AdminState>) -> impl IntoResponse {
     if server.stalled().is_some() {
         // A process that was stopped, or its machine, goes on with the probe and the producer at the same time.
         sleep(SECOND_LOOK).await;
@@ -91,8 +91,8 @@ fn alive(stalled: Option<String>) -> (StatusCode, String) {
 }
 
 /// 200 and what is not as it should be, or 503 and why.
-async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
-    let (ready, notes) = match shared.ask(|server, _| server.readiness()).await {
+async fn readyz(State(state): State<AdminState>) -> impl IntoResponse {
+    let (ready, notes) = match state.ask(|server, _| server.readiness()).await {
         Ok(readiness) => readiness,
         Err(_) => (false, vec![NO_ANSWER.to_owned()]),
     };
@@ -105,14 +105,14 @@ async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
     (status, text)
 }
 
-async fn metrics(State(shared): State<Shared>) -> Result<impl IntoResponse, (StatusCode, String)> {
-    let rendered = shared.ask(|_, page| page.render()).await?;
+async fn metrics(State(state): State<AdminState>) -> Result<impl IntoResponse, (StatusCode, String)> {
+    let rendered = state.ask(|_, page| page.render()).await?;
     let failed = |error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
     rendered.map(|text| ([(header::CONTENT_TYPE, OPEN_METRICS)], text)).map_err(failed)
 }
 
-async fn people(State(shared): State<Shared>) -> Result<Html<String>, (StatusCode, String)> {
-    shared.ask(|server, _| Html(overview(server))).await
+async fn people(State(state): State<AdminState>) -> Result<Html<String>, (StatusCode, String)> {
+    state.ask(|server, _| Html(overview(server))).await
 }
 
 /// What a person wants to know first, without a script or a style from anywhere else.
