@@ -19,17 +19,17 @@
 //! - P3 received = issued + wasted by age + wasted at the end + held by stock and handles;
 //! - P4 nobody takes from a stock of another process.
 
+mod age;
 mod ager;
 mod held;
 mod ids;
 mod options;
-mod pace;
 mod piece;
+mod pool;
+mod refill_size;
 mod refiller;
-mod shared;
+mod state;
 mod stats;
-mod stock;
-mod vintage;
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub use stats::PrefetchStats;
 use crate::client::Client;
 use crate::error::ClientError;
 use refiller::Refiller;
-use shared::Shared;
+use state::Shared;
 
 /// A source of ids that are there before they are asked for, made by [`Client::prefetch`]. Each thread or task takes
 /// an [`Ids`] of its own from it. Dropping it ends the refilling, and all its handles.

@@ -8,7 +8,7 @@ use std::thread;
 
 use tokio::time::Instant;
 
-use super::shared::Shared;
+use super::state::Shared;
 
 /// Starts it. It ends with the source.
 pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {

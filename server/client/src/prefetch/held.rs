@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use xuid_protocol::Run;
 
-use super::vintage::Vintage;
+use super::age::Vintage;
 
 /// Consecutive ids, or ids at equal distances, that nobody else has. Neither `Clone` nor `Copy`: what leaves it has
 /// left it (P1). Its front is open: ids come out of it one by one, without a look at the clock.

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::held::Held;
 use super::piece::Piece;
-use super::shared::Shared;
+use super::state::Shared;
 use crate::error::ClientError;
 
 /// A close look at the process costs 2 us, as much as hundreds of ids. A handle takes no other one within
@@ -252,8 +252,8 @@ mod tests {
     use xuid_protocol::Run;
 
     use super::*;
+    use crate::prefetch::age::Cellar;
     use crate::prefetch::options::PrefetchOptions;
-    use crate::prefetch::vintage::Cellar;
 
     /// A stock of the process with that id, with `count` ids in it.
     fn stocked(process: u32, count: u32) -> Shared {

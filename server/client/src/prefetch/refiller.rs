@@ -7,8 +7,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use xuid_protocol::Status;
 
-use super::pace::Pace;
-use super::shared::Shared;
+use super::refill_size::Pace;
+use super::state::Shared;
 use crate::client::{Ahead, Client};
 use crate::error::ClientError;
 use crate::retries::Retries;

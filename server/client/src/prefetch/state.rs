@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::age::{Cellar, Oldest, Vintage};
 use super::options::PrefetchOptions;
-use super::stock::Stock;
-use super::vintage::{Cellar, Oldest, Vintage};
+use super::pool::Stock;
 use crate::process::Process;
 
 /// So much before its age is over a vintage is called off, since a thread does not wake on the spot. A thirty-second of

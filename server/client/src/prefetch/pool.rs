@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use xuid_protocol::Run;
 
+use super::age::Vintage;
 use super::held::Held;
 use super::stats::PrefetchStats;
-use super::vintage::Vintage;
 use crate::error::ClientError;
 
 /// A handle takes at least so many ids, if they are there: a lock each is enough for the slowest of users.
