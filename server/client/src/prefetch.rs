@@ -42,7 +42,7 @@ pub use stats::PrefetchStats;
 use crate::client::Client;
 use crate::error::ClientError;
 use refiller::Refiller;
-use state::Shared;
+use state::PrefetchState;
 
 /// A source of ids that are there before they are asked for, made by [`Client::prefetch`]. Each thread or task takes
 /// an [`Ids`] of its own from it. Dropping it ends the refilling, and all its handles.
@@ -65,7 +65,7 @@ use state::Shared;
 #[derive(Debug)]
 #[must_use = "dropping the source ends its handles"]
 pub struct Prefetch {
-    shared: Arc<Shared>,
+    state: Arc<PrefetchState>,
     refiller: AbortHandle,
 }
 
@@ -88,40 +88,40 @@ impl Client {
 impl Prefetch {
     pub(crate) fn start(client: Client, options: PrefetchOptions) -> Result<Self, ClientError> {
         options.check()?;
-        let shared = Arc::new(Shared::new(options));
-        ager::start(&shared).map_err(|source| ClientError::NoThread { source: Arc::new(source) })?;
-        let refiller = Refiller::new(Arc::clone(&shared), client);
+        let state = Arc::new(PrefetchState::new(options));
+        ager::start(&state).map_err(|source| ClientError::NoThread { source: Arc::new(source) })?;
+        let refiller = Refiller::new(Arc::clone(&state), client);
         let refiller = tokio::spawn(refiller.run()).abort_handle();
-        Ok(Self { shared, refiller })
+        Ok(Self { state, refiller })
     }
 
     /// A handle of its own for a thread or a task. Any number may be made; they share what is held.
     #[must_use]
     pub fn ids(&self) -> Ids {
-        Ids::new(Arc::clone(&self.shared))
+        Ids::new(Arc::clone(&self.state))
     }
 
     /// What was counted so far; nothing in a forked child.
     #[must_use]
     pub fn stats(&self) -> PrefetchStats {
-        self.shared
+        self.state
             .process
             .check_closely()
-            .map_or_else(|_| PrefetchStats::default(), |()| self.shared.lock().stats())
+            .map_or_else(|_| PrefetchStats::default(), |()| self.state.lock().stats())
     }
 
     /// Why the last refill failed, if none succeeded since; [`ClientError::Forked`] in a forked child.
     #[must_use]
     pub fn failure(&self) -> Option<ClientError> {
-        self.shared.process.check_closely().map_or_else(Some, |()| self.shared.lock().failure())
+        self.state.process.check_closely().map_or_else(Some, |()| self.state.lock().failure())
     }
 }
 
 impl Drop for Prefetch {
     fn drop(&mut self) {
         // A copy dropped in a forked child ends nothing.
-        if self.shared.process.check_closely().is_ok() {
-            self.shared.close();
+        if self.state.process.check_closely().is_ok() {
+            self.state.close();
             self.refiller.abort();
         }
     }

@@ -16,7 +16,7 @@ use crate::process::Process;
 const EARLY: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct PrefetchState {
     pub(super) oldest: Oldest,
     pub(super) options: PrefetchOptions,
     /// Whose ids they are (P4).
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     pub(super) arrived_for_threads: Condvar,
 }
 
-impl Shared {
+impl PrefetchState {
     pub(super) fn new(options: PrefetchOptions) -> Self {
         Self {
             oldest: Oldest::default(),
