@@ -1,6 +1,6 @@
 //! The thread that calls off what grew old. A task could not: it runs when others yield to it.
 //!
-//! It sleeps until the oldest vintage ends, and without an end while nothing is held.
+//! It sleeps until the oldest age group ends, and without an end while nothing is held.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -17,22 +17,22 @@ pub(super) fn start(state: &Arc<PrefetchState>) -> io::Result<()> {
 }
 
 fn run(state: &PrefetchState) {
-    let mut cellar = state.cellar();
+    let mut groups = state.groups();
     while !state.oldest.is_over() {
         let now = Instant::now();
-        if let Some(oldest) = cellar.call_off(now) {
+        if let Some(oldest) = groups.call_off(now) {
             // Handles first: they hand out ids at this moment.
             state.oldest.raise(oldest);
-            drop(cellar);
+            drop(groups);
             state.lock().call_off(oldest);
-            cellar = state.cellar();
+            groups = state.groups();
             continue;
         }
-        cellar = match cellar.next_end() {
-            None => state.aging.wait(cellar).unwrap_or_else(PoisonError::into_inner),
+        groups = match groups.next_end() {
+            None => state.aging.wait(groups).unwrap_or_else(PoisonError::into_inner),
             Some(end) => {
                 let left = end.saturating_duration_since(now);
-                let waited = state.aging.wait_timeout(cellar, left);
+                let waited = state.aging.wait_timeout(groups, left);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };

@@ -89,7 +89,7 @@ impl Ids {
 
     #[inline]
     fn hit(&mut self) -> Option<u64> {
-        self.hand.take_one(self.state.oldest.vintage())
+        self.hand.take_one(self.state.oldest.group())
     }
 
     /// An id from the next piece of the run in hand, if that is good still.
@@ -98,7 +98,7 @@ impl Ids {
         if self.check_process(now).is_err() {
             return None;
         }
-        if !self.hand.is_good(now, self.state.options.max_age, self.state.oldest.vintage()) {
+        if !self.hand.is_good(now, self.state.options.max_age, self.state.oldest.group()) {
             return None;
         }
         self.hand.open(self.piece.next(now));
@@ -132,7 +132,7 @@ impl Ids {
         // A run that is called off between here and the hit is settled like any other, and another one taken: each time
         // there is less in stock, and without an end to it a caller would wait beside a full stock.
         loop {
-            let run = stock.take(now, state.oldest.vintage());
+            let run = stock.take(now, state.oldest.group());
             let wake = stock.raise_demand();
             if wake {
                 state.wanted.notify_one();
@@ -242,7 +242,7 @@ impl Drop for Ids {
         }
         let rest = self.hand.take_front(u64::MAX);
         let mut stock = self.state.lock();
-        stock.give_back(self.had, rest, self.state.oldest.vintage());
+        stock.give_back(self.had, rest, self.state.oldest.group());
         stock.leave();
     }
 }
@@ -252,7 +252,7 @@ mod tests {
     use xuid_protocol::Run;
 
     use super::*;
-    use crate::prefetch::age::Cellar;
+    use crate::prefetch::age::AgeGroups;
     use crate::prefetch::options::PrefetchOptions;
 
     /// A stock of the process with that id, with `count` ids in it.
@@ -264,10 +264,10 @@ mod tests {
         let mut state = PrefetchState::new(options);
         state.process.id = process;
         let now = Instant::now();
-        let vintage = Cellar::new(state.options.max_age).date(now);
+        let group = AgeGroups::new(state.options.max_age).date(now);
         let mut stock = state.lock();
         stock.ask(u64::from(count), 0);
-        stock.put(u64::from(count), vec![Run { first: 0, count, stride: 1 }], vintage, now, vintage);
+        stock.put(u64::from(count), vec![Run { first: 0, count, stride: 1 }], group, now, group);
         drop(stock);
         state
     }
@@ -301,8 +301,8 @@ mod tests {
         let mut ids = Ids::new(Arc::clone(&state));
         assert_eq!(ids.try_next(), Some(0));
         let now = Instant::now();
-        let mut cellar = Cellar::new(state.options.max_age);
-        let (first, later) = (cellar.date(now), cellar.date(now + state.options.max_age));
+        let mut groups = AgeGroups::new(state.options.max_age);
+        let (first, later) = (groups.date(now), groups.date(now + state.options.max_age));
         assert!(first < later);
         let mut stock = state.lock();
         stock.ask(10, 0);
@@ -321,8 +321,8 @@ mod tests {
     fn a_run_that_is_called_off_before_the_stock_is_told_is_passed_over_at_once() {
         let state = Arc::new(stocked(std::process::id(), 100));
         let now = Instant::now();
-        let mut cellar = Cellar::new(state.options.max_age);
-        let (first, later) = (cellar.date(now), cellar.date(now + state.options.max_age));
+        let mut groups = AgeGroups::new(state.options.max_age);
+        let (first, later) = (groups.date(now), groups.date(now + state.options.max_age));
         let mut stock = state.lock();
         stock.ask(10, 0);
         stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);

@@ -113,9 +113,9 @@ impl Refiller {
                 let round_trip = Instant::now().saturating_duration_since(asked);
                 self.pace.answered(round_trip);
                 self.retries = self.client.retries();
-                let vintage = self.state.date(asked);
+                let group = self.state.date(asked);
                 let mut stock = self.state.lock();
-                stock.put(count, runs, vintage, asked, self.state.oldest.vintage());
+                stock.put(count, runs, group, asked, self.state.oldest.group());
             }
             Err(error) => {
                 let is_first = failures == self.failures;

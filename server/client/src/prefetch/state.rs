@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::age::{Cellar, Oldest, Vintage};
+use super::age::{AgeGroup, AgeGroups, Oldest};
 use super::options::PrefetchOptions;
 use super::pool::Stock;
 use crate::process::Process;
 
-/// So much before its age is over a vintage is called off, since a thread does not wake on the spot. A thirty-second of
+/// So much before its age is over an age group is called off, since a thread does not wake on the spot. A thirty-second of
 /// short ages.
 const EARLY: Duration = Duration::from_millis(5);
 
@@ -22,8 +22,8 @@ pub(super) struct PrefetchState {
     /// Whose ids they are (P4).
     pub(super) process: Process,
     stock: Mutex<Stock>,
-    cellar: Mutex<Cellar>,
-    /// A vintage ends earlier than all others did, or everything does.
+    groups: Mutex<AgeGroups>,
+    /// An age group ends earlier than all others did, or everything does.
     pub(super) aging: Condvar,
     /// The refiller is wanted.
     pub(super) wanted: Notify,
@@ -38,7 +38,9 @@ impl PrefetchState {
             oldest: Oldest::default(),
             process: Process::this(),
             stock: Mutex::new(Stock::new(options.max_age)),
-            cellar: Mutex::new(Cellar::new(options.max_age.saturating_sub(EARLY.min(options.max_age / 32)))),
+            groups: Mutex::new(AgeGroups::new(
+                options.max_age.saturating_sub(EARLY.min(options.max_age / 32)),
+            )),
             aging: Condvar::new(),
             options,
             wanted: Notify::new(),
@@ -54,19 +56,19 @@ impl PrefetchState {
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn cellar(&self) -> MutexGuard<'_, Cellar> {
-        self.cellar.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn groups(&self) -> MutexGuard<'_, AgeGroups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The vintage of what was asked for at that time.
-    pub(super) fn date(&self, asked: Instant) -> Vintage {
-        let mut cellar = self.cellar();
-        let before = cellar.next_end();
-        let vintage = cellar.date(asked);
-        if before.is_none() || cellar.next_end() < before {
+    /// The age group of what was asked for at that time.
+    pub(super) fn date(&self, asked: Instant) -> AgeGroup {
+        let mut groups = self.groups();
+        let before = groups.next_end();
+        let group = groups.date(asked);
+        if before.is_none() || groups.next_end() < before {
             self.aging.notify_one();
         }
-        vintage
+        group
     }
 
     /// Tells all who wait that it is worth looking.
@@ -80,7 +82,7 @@ impl PrefetchState {
         self.lock().close();
         self.oldest.end();
         // Under its lock, so that the ager is either before its look at the word, or asleep.
-        drop(self.cellar());
+        drop(self.groups());
         self.aging.notify_one();
         self.tell();
     }
