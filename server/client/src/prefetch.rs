@@ -3,7 +3,7 @@
 //! ```text
 //!   server --- RUNS, several in flight ---> refiller (a task)
 //!                                             |  dates what came, sizes the next refill
-//!                                           stock: runs, oldest first, behind a lock   <--- ager (a thread): calls off
+//!                                           pool: runs, oldest first, behind a lock   <--- ager (a thread): calls off
 //!                                             |  a run is taken: one lock                    what grew old, here and
 //!                                           Ids: the rest of a run, owned by one thread      in handles
 //!                                             |  or task, opened a piece at a time: one look at clock and process
@@ -12,12 +12,12 @@
 //! ```
 //!
 //! # Invariants
-//! - P1 an id is in one place: in flight, in the stock, in one handle, issued or wasted. Runs are moved, by a type
+//! - P1 an id is in one place: in flight, in the pool, in one handle, issued or wasted. Runs are moved, by a type
 //!   that cannot be copied, and never given back but by the handle that held them;
-//! - P2 nothing is taken from the stock, and no piece of a run is opened, at `max_age` or later after it was asked for; what
+//! - P2 nothing is taken from the pool, and no piece of a run is opened, at `max_age` or later after it was asked for; what
 //!   is open in a handle then is voided by the ager, which aims a few milliseconds before that;
-//! - P3 received = issued + wasted by age + wasted at the end + held by stock and handles;
-//! - P4 nobody takes from a stock of another process.
+//! - P3 received = issued + wasted by age + wasted at the end + held by pool and handles;
+//! - P4 no thread takes from a pool of another process.
 
 mod age;
 mod ager;

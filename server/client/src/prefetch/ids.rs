@@ -122,18 +122,18 @@ impl Ids {
         let rest = self.hand.take_front(u64::MAX);
         let had = std::mem::take(&mut self.had);
         let state = Arc::clone(&self.state);
-        let mut stock = state.lock();
+        let mut pool = state.lock();
         // After the lock: what is young enough is so now.
         let now = Instant::now();
-        stock.settle(had, &rest);
-        if stock.is_closed() {
+        pool.settle(had, &rest);
+        if pool.is_closed() {
             return Err(ClientError::Closed);
         }
         // A run that is called off between here and the hit is settled like any other, and another one taken: each time
-        // there is less in stock, and without an end to it a caller would wait beside a full stock.
+        // there is less in the pool, and without an end to it a caller would wait beside a full pool.
         loop {
-            let run = stock.take(now, state.oldest.group());
-            let wake = stock.raise_demand();
+            let run = pool.take(now, state.oldest.group());
+            let wake = pool.raise_demand();
             if wake {
                 state.wanted.notify_one();
             }
@@ -145,7 +145,7 @@ impl Ids {
                 return Ok(Some(id));
             }
             let rest = self.hand.take_front(u64::MAX);
-            stock.settle(std::mem::take(&mut self.had), &rest);
+            pool.settle(std::mem::take(&mut self.had), &rest);
         }
     }
 
@@ -163,12 +163,12 @@ impl Ids {
         if let Some(id) = self.miss()? {
             return Ok(Some(id));
         }
-        let mut stock = self.state.lock();
+        let mut pool = self.state.lock();
         if !first {
-            return stock.final_word().map_or(Ok(None), Err);
+            return pool.final_word().map_or(Ok(None), Err);
         }
-        stock.begin_wait();
-        drop(stock);
+        pool.begin_wait();
+        drop(pool);
         self.state.wanted.notify_one();
         Ok(None)
     }
@@ -217,11 +217,11 @@ impl Ids {
             let now = Instant::now();
             let end = *deadline.get_or_insert_with(|| now + state.options.wait);
             let left = end.saturating_duration_since(now);
-            let (stock, waited) = state
+            let (pool, waited) = state
                 .arrived_for_threads
-                .wait_timeout_while(state.lock(), left, |stock| stock.news == seen)
+                .wait_timeout_while(state.lock(), left, |pool| pool.news == seen)
                 .unwrap_or_else(PoisonError::into_inner);
-            drop(stock);
+            drop(pool);
             if waited.timed_out() {
                 return Err(self.in_vain());
             }
@@ -241,9 +241,9 @@ impl Drop for Ids {
             return;
         }
         let rest = self.hand.take_front(u64::MAX);
-        let mut stock = self.state.lock();
-        stock.give_back(self.had, rest, self.state.oldest.group());
-        stock.leave();
+        let mut pool = self.state.lock();
+        pool.give_back(self.had, rest, self.state.oldest.group());
+        pool.leave();
     }
 }
 
@@ -255,27 +255,27 @@ mod tests {
     use crate::prefetch::age::AgeGroups;
     use crate::prefetch::options::PrefetchOptions;
 
-    /// A stock of the process with that id, with `count` ids in it.
-    fn stocked(process: u32, count: u32) -> PrefetchState {
-        stocked_for(PrefetchOptions::new(), process, count)
+    /// A pool of the process with that id, with `count` ids in it.
+    fn filled_pool(process: u32, count: u32) -> PrefetchState {
+        filled_pool_for(PrefetchOptions::new(), process, count)
     }
 
-    fn stocked_for(options: PrefetchOptions, process: u32, count: u32) -> PrefetchState {
+    fn filled_pool_for(options: PrefetchOptions, process: u32, count: u32) -> PrefetchState {
         let mut state = PrefetchState::new(options);
         state.process.id = process;
         let now = Instant::now();
         let group = AgeGroups::new(state.options.max_age).date(now);
-        let mut stock = state.lock();
-        stock.ask(u64::from(count), 0);
-        stock.put(u64::from(count), vec![Run { first: 0, count, stride: 1 }], group, now, group);
-        drop(stock);
+        let mut pool = state.lock();
+        pool.ask(u64::from(count), 0);
+        pool.put(u64::from(count), vec![Run { first: 0, count, stride: 1 }], group, now, group);
+        drop(pool);
         state
     }
 
     #[tokio::test]
-    async fn a_stock_of_another_process_gives_nothing_and_is_left_alone() {
+    async fn a_pool_of_another_process_gives_nothing_and_is_left_alone() {
         let own = std::process::id();
-        let parents = Arc::new(stocked(own + 1, 100));
+        let parents = Arc::new(filled_pool(own + 1, 100));
         // As in a child forked while another thread of the parent held the lock: whoever takes it waits forever.
         std::mem::forget(parents.lock());
         let mut ids = Ids::new(Arc::clone(&parents));
@@ -285,7 +285,7 @@ mod tests {
             assert_eq!((owner, found), (own + 1, own));
         }
         drop(ids);
-        let mut ids = Ids::new(Arc::new(stocked(own, 100)));
+        let mut ids = Ids::new(Arc::new(filled_pool(own, 100)));
         assert_eq!(ids.try_next(), Some(0), "and the own one gives");
     }
 
@@ -297,19 +297,19 @@ mod tests {
 
     #[test]
     fn a_handle_that_is_called_off_goes_on_with_a_younger_run_and_counts_the_rest_as_waste() {
-        let state = Arc::new(stocked(std::process::id(), 100));
+        let state = Arc::new(filled_pool(std::process::id(), 100));
         let mut ids = Ids::new(Arc::clone(&state));
         assert_eq!(ids.try_next(), Some(0));
         let now = Instant::now();
         let mut groups = AgeGroups::new(state.options.max_age);
         let (first, later) = (groups.date(now), groups.date(now + state.options.max_age));
         assert!(first < later);
-        let mut stock = state.lock();
-        stock.ask(10, 0);
-        stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);
-        stock.call_off(later);
-        assert_eq!((stock.take_grown_old(), stock.take_grown_old()), (50, 0));
-        drop(stock);
+        let mut pool = state.lock();
+        pool.ask(10, 0);
+        pool.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);
+        pool.call_off(later);
+        assert_eq!((pool.take_grown_old(), pool.take_grown_old()), (50, 0));
+        drop(pool);
         state.oldest.raise(later);
         assert_eq!(ids.try_next(), Some(500));
         drop(ids);
@@ -318,15 +318,15 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_called_off_before_the_stock_is_told_is_passed_over_at_once() {
-        let state = Arc::new(stocked(std::process::id(), 100));
+    fn a_run_that_is_called_off_before_the_pool_is_told_is_passed_over_at_once() {
+        let state = Arc::new(filled_pool(std::process::id(), 100));
         let now = Instant::now();
         let mut groups = AgeGroups::new(state.options.max_age);
         let (first, later) = (groups.date(now), groups.date(now + state.options.max_age));
-        let mut stock = state.lock();
-        stock.ask(10, 0);
-        stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);
-        drop(stock);
+        let mut pool = state.lock();
+        pool.ask(10, 0);
+        pool.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);
+        drop(pool);
         // The refiller stands between the word and the lock.
         state.oldest.raise(later);
         assert_eq!(Ids::new(Arc::clone(&state)).try_next(), Some(500));
@@ -336,9 +336,9 @@ mod tests {
 
     #[test]
     fn a_caller_that_takes_its_time_gets_nothing_too_old_though_the_ager_sleeps_on() {
-        // As in a process that was stopped, and whose caller wakes first. This stock has no ager at all.
+        // As in a process that was stopped, and whose caller wakes first. This pool has no ager at all.
         let age = Duration::from_millis(40);
-        let state = Arc::new(stocked_for(PrefetchOptions::new().max_age(age), std::process::id(), 100));
+        let state = Arc::new(filled_pool_for(PrefetchOptions::new().max_age(age), std::process::id(), 100));
         let mut ids = Ids::new(Arc::clone(&state));
         assert!(ids.try_next().is_some());
         let begin = Instant::now();

@@ -15,7 +15,7 @@ use crate::error::ClientError;
 const LEAST_TAKEN: u64 = 8;
 
 #[derive(Debug)]
-pub(super) struct Stock {
+pub(super) struct Pool {
     max_age: Duration,
     /// About oldest first.
     runs: VecDeque<Held>,
@@ -41,7 +41,7 @@ pub(super) struct Stock {
     stats: PrefetchStats,
 }
 
-impl Stock {
+impl Pool {
     pub(super) fn new(max_age: Duration) -> Self {
         Self {
             max_age,

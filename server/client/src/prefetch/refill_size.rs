@@ -13,7 +13,7 @@ const ROUND_TRIPS: u32 = 4;
 /// How much the level may grow from one look to the next. One greedy moment must not fetch ids for an hour.
 const GROWTH: u64 = 4;
 
-/// The level of the stock. It knows the clock only by what it is told.
+/// The level of the pool. It knows the clock only by what it is told.
 #[derive(Debug)]
 pub(super) struct Pace {
     least: u64,
@@ -43,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// The level to refill to, where `taken` is the number of ids ever taken from the stock.
+    /// The level to refill to, where `taken` is the number of ids ever taken from the pool.
     pub(super) fn look(&mut self, now: Instant, taken: u64) -> u64 {
         let elapsed = now.saturating_duration_since(self.looked);
         let used = taken - self.taken;
@@ -76,7 +76,7 @@ impl Pace {
         self.request = (count / 2).max(self.least);
     }
 
-    /// Something grew old in the stock: it was too much.
+    /// Something grew old in the pool: it was too much.
     pub(super) fn wasted(&mut self) {
         self.level = (self.level / 2).max(self.least);
     }

@@ -1,4 +1,4 @@
-//! The task that keeps the stock filled.
+//! The task that keeps the pool filled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,19 +76,19 @@ impl Refiller {
 
     /// Asks for as much as is missing, if somebody takes.
     fn ask(&mut self, now: Instant) {
-        let mut stock = self.state.lock();
-        if stock.take_grown_old() > 0 {
+        let mut pool = self.state.lock();
+        if pool.take_grown_old() > 0 {
             self.pace.wasted();
         }
-        let Some((there, taken)) = stock.demanded() else { return };
+        let Some((there, taken)) = pool.demanded() else { return };
         let level = self.pace.look(now, taken);
         let mut missing = level.saturating_sub(there);
         let max_count = u64::from(self.client.served().limits.max_count).max(1);
-        stock.ask(0, level.div_ceil(2));
+        pool.ask(0, level.div_ceil(2));
         while missing > 0 && self.refills.len() < IN_FLIGHT {
             let count = missing.min(self.pace.request()).min(max_count);
             missing -= count;
-            stock.ask(count, level.div_ceil(2));
+            pool.ask(count, level.div_ceil(2));
             let (client, failures, patience) =
                 (self.client.clone(), self.failures, self.state.options.max_age);
             self.refills.spawn(async move {
@@ -114,8 +114,8 @@ impl Refiller {
                 self.pace.answered(round_trip);
                 self.retries = self.client.retries();
                 let group = self.state.date(asked);
-                let mut stock = self.state.lock();
-                stock.put(count, runs, group, asked, self.state.oldest.group());
+                let mut pool = self.state.lock();
+                pool.put(count, runs, group, asked, self.state.oldest.group());
             }
             Err(error) => {
                 let is_first = failures == self.failures;

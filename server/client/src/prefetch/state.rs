@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::age::{AgeGroup, AgeGroups, Oldest};
 use super::options::PrefetchOptions;
-use super::pool::Stock;
+use super::pool::Pool;
 use crate::process::Process;
 
 /// So much before its age is over an age group is called off, since a thread does not wake on the spot. A thirty-second of
@@ -21,7 +21,7 @@ pub(super) struct PrefetchState {
     pub(super) options: PrefetchOptions,
     /// Whose ids they are (P4).
     pub(super) process: Process,
-    stock: Mutex<Stock>,
+    pool: Mutex<Pool>,
     groups: Mutex<AgeGroups>,
     /// An age group ends earlier than all others did, or everything does.
     pub(super) aging: Condvar,
@@ -37,7 +37,7 @@ impl PrefetchState {
         Self {
             oldest: Oldest::default(),
             process: Process::this(),
-            stock: Mutex::new(Stock::new(options.max_age)),
+            pool: Mutex::new(Pool::new(options.max_age)),
             groups: Mutex::new(AgeGroups::new(
                 options.max_age.saturating_sub(EARLY.min(options.max_age / 32)),
             )),
@@ -51,9 +51,9 @@ impl PrefetchState {
 
     /// In a forked child never taken: it may have been held at the fork, and no thread is left there to release it. So
     /// the process is asked for first ([`Process::check_closely`]).
-    pub(super) fn lock(&self) -> MutexGuard<'_, Stock> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Pool> {
         // Nothing in the locked sections panics half way.
-        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn groups(&self) -> MutexGuard<'_, AgeGroups> {
