@@ -7,7 +7,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use xuid_protocol::Status;
 
-use super::refill_size::Pace;
+use super::refill_size::RefillSize;
 use super::state::PrefetchState;
 use crate::client::{Ahead, Client};
 use crate::error::ClientError;
@@ -33,7 +33,7 @@ struct Refill {
 pub(super) struct Refiller {
     state: Arc<PrefetchState>,
     client: Client,
-    pace: Pace,
+    refill_size: RefillSize,
     refills: JoinSet<Refill>,
     retries: Retries,
     failures: u64,
@@ -46,7 +46,7 @@ impl Refiller {
         let now = Instant::now();
         let options = &state.options;
         Self {
-            pace: Pace::new(options.least, options.most, options.max_age, now),
+            refill_size: RefillSize::new(options.least, options.most, options.max_age, now),
             refills: JoinSet::new(),
             retries: client.retries(),
             failures: 0,
@@ -78,15 +78,15 @@ impl Refiller {
     fn ask(&mut self, now: Instant) {
         let mut pool = self.state.lock();
         if pool.take_grown_old() > 0 {
-            self.pace.wasted();
+            self.refill_size.wasted();
         }
         let Some((there, taken)) = pool.demanded() else { return };
-        let level = self.pace.look(now, taken);
+        let level = self.refill_size.look(now, taken);
         let mut missing = level.saturating_sub(there);
         let max_count = u64::from(self.client.served().limits.max_count).max(1);
         pool.ask(0, level.div_ceil(2));
         while missing > 0 && self.refills.len() < IN_FLIGHT {
-            let count = missing.min(self.pace.request()).min(max_count);
+            let count = missing.min(self.refill_size.request()).min(max_count);
             missing -= count;
             pool.ask(count, level.div_ceil(2));
             let (client, failures, patience) =
@@ -111,7 +111,7 @@ impl Refiller {
         match outcome {
             Ok((asked, runs)) => {
                 let round_trip = Instant::now().saturating_duration_since(asked);
-                self.pace.answered(round_trip);
+                self.refill_size.answered(round_trip);
                 self.retries = self.client.retries();
                 let group = self.state.date(asked);
                 let mut pool = self.state.lock();
@@ -137,7 +137,7 @@ impl Refiller {
             self.resume = Instant::now() + pause;
         }
         if matches!(error, ClientError::Refused { .. }) {
-            self.pace.failed(count);
+            self.refill_size.failed(count);
         }
         self.state.lock().fail(count, error, stop);
     }
