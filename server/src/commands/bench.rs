@@ -19,15 +19,15 @@
 //!   twice for all replies of one read.
 
 mod args;
-mod census;
 mod drive;
+mod duplicates;
 mod embedded;
-mod harvest;
 mod memory;
 mod network;
 mod plan;
 mod progress;
 mod report;
+mod results;
 mod schedule;
 
 use anyhow::Result;

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::interval;
 
-use super::census::{Bureau, Recorder, Verdict};
-use super::harvest::Harvest;
+use super::duplicates::{Bureau, Recorder, Verdict};
 use super::plan::Plan;
 use super::progress::Progress;
+use super::results::Harvest;
 use crate::net::runtime::runtime;
 use crate::net::shutdown::Signals;
 use crate::text::human_time::grouped;

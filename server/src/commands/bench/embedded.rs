@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use xuid_engine::{Engine, Floor, Id, IdError};
 
-use super::census::Tail;
 use super::drive::{Outcome, Post, drive};
-use super::harvest::Harvest;
+use super::duplicates::Tail;
 use super::plan::{Ask, Plan, Shape};
+use super::results::Harvest;
 use super::schedule::Schedule;
 use crate::commands::OrderArg;
 

@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use xuid_protocol::{Bulk, ParsedReply, Reply, Run, parse_reply, request_array, request_next, request_runs};
 
 use super::flight::{Flight, Sent};
-use crate::commands::bench::census::{Recorder, Tail};
-use crate::commands::bench::harvest::Harvest;
+use crate::commands::bench::duplicates::{Recorder, Tail};
 use crate::commands::bench::plan::{Ask, Shape};
 use crate::commands::bench::progress::Progress;
+use crate::commands::bench::results::Harvest;
 use crate::commands::bench::schedule::Schedule;
 use crate::commands::connection::{Greeted, LAST_ID, printable};
 use crate::fronts::buffers::Inbox;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::link::{Books, Link, Read};
 use crate::commands::bench::drive::Post;
-use crate::commands::bench::harvest::Harvest;
+use crate::commands::bench::results::Harvest;
 use crate::commands::bench::schedule::Schedule;
 
 /// Connections that are served between two looks at the timetable.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::commands::bench::Args;
-use crate::commands::bench::census::Verdict;
-use crate::commands::bench::harvest::Harvest;
+use crate::commands::bench::duplicates::Verdict;
+use crate::commands::bench::results::Harvest;
 
 /// 1,000 requests answered after 1 to 1,000 us, in 2 s.
 fn outcome(is_open: bool) -> Outcome {
