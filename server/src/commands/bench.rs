@@ -6,7 +6,7 @@
 //!                           │
 //!                         drive ── progress (bar, Ctrl-C)
 //!                           │
-//!             harvest (figures) + census (duplicates) ── report
+//!             results (figures) + census (duplicates) ── report
 //! ```
 //!
 //! # Invariants

@@ -11,7 +11,7 @@ use tokio::time::interval;
 use super::duplicates::{Bureau, Recorder, Verdict};
 use super::plan::Plan;
 use super::progress::Progress;
-use super::results::Harvest;
+use super::results::Results;
 use crate::net::runtime::runtime;
 use crate::net::shutdown::Signals;
 use crate::text::human_time::grouped;
@@ -41,7 +41,7 @@ impl Drop for Post {
 /// What came of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    pub(super) total: Harvest,
+    pub(super) total: Results,
     pub(super) verdict: Option<Verdict>,
     /// How long it was measured.
     pub(super) time: Duration,
@@ -54,7 +54,7 @@ pub(super) struct Outcome {
 /// Runs one thread a load until the end of the plan, a signal, or until none has anything left to do.
 pub(super) fn drive<L>(plan: &Plan, loads: Vec<L>) -> Result<Outcome>
 where
-    L: FnOnce(&mut Post) -> Result<Harvest> + Send + 'static,
+    L: FnOnce(&mut Post) -> Result<Results> + Send + 'static,
 {
     debug_assert_eq!(loads.len(), plan.threads);
     // Signals first: from the first request on, an interrupted run is one to report.
@@ -75,7 +75,7 @@ where
         threads.push(thread.spawn(move || load(&mut post)).context("failed to start a thread")?);
     }
     runtime.block_on(watch(&progress, whole, signals))?;
-    let mut total = Harvest::new(plan.rate.is_some())?;
+    let mut total = Results::new(plan.rate.is_some())?;
     for thread in threads {
         total.merge(thread.join().map_err(|_| anyhow!("a load thread panicked"))??)?;
     }

@@ -12,7 +12,7 @@ use super::flight::{Flight, Sent};
 use crate::commands::bench::duplicates::{Recorder, Tail};
 use crate::commands::bench::plan::{Ask, Shape};
 use crate::commands::bench::progress::Progress;
-use crate::commands::bench::results::Harvest;
+use crate::commands::bench::results::Results;
 use crate::commands::bench::schedule::Schedule;
 use crate::commands::connection::{Greeted, LAST_ID, printable};
 use crate::fronts::buffers::Inbox;
@@ -70,7 +70,7 @@ pub(super) struct Link {
 
 /// What replies are counted in.
 pub(super) struct Books<'b> {
-    pub(super) harvest: &'b mut Harvest,
+    pub(super) results: &'b mut Results,
     pub(super) recorder: Option<&'b mut Recorder>,
     pub(super) progress: &'b Progress,
 }
@@ -234,7 +234,7 @@ impl Link {
             if matches!(reply, Reply::GoAway) {
                 if *stand == Stand::Open {
                     *stand = Stand::Leaving;
-                    books.harvest.sent_away += 1;
+                    books.results.sent_away += 1;
                 }
                 continue;
             }
@@ -244,7 +244,7 @@ impl Link {
             if let Reply::Error(error) = &reply {
                 let told = || format!("{}: {}", error.status, printable(&error.text));
                 if counts {
-                    books.harvest.refused(error.status.name(), told());
+                    books.results.refused(error.status.name(), told());
                 }
                 if !error.status.is_retryable() {
                     return Err(format!("{server} refused for good: {}", told()));
@@ -265,11 +265,11 @@ impl Link {
                 return Err(format!("{server} answered another question: {}", brief(&reply)));
             }
             if counts {
-                books.harvest.ids += u64::from(self.ask.count);
-                books.harvest.requests += 1;
+                books.results.ids += u64::from(self.ask.count);
+                books.results.requests += 1;
             }
             if books.progress.counts(sent.start) {
-                books.harvest.answered(sent.start, sent.at, at);
+                books.results.answered(sent.start, sent.at, at);
             }
         }
         inbox.consume(used);
@@ -287,10 +287,10 @@ impl Link {
     pub(super) fn settle(&mut self, now: u64, books: &mut Books<'_>) {
         let progress = books.progress;
         if let Some(timetable) = self.timetable {
-            books.harvest.never_sent(timetable, progress.measured(), progress.end());
+            books.results.never_sent(timetable, progress.measured(), progress.end());
         }
         for sent in self.flight.iter().filter(|sent| progress.counts(sent.start)) {
-            books.harvest.gave_up(sent.start, sent.at, now);
+            books.results.gave_up(sent.start, sent.at, now);
         }
         if let Some(recorder) = &mut books.recorder {
             recorder.end(&mut self.tail);
