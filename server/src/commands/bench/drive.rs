@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::interval;
 
-use super::duplicates::{Bureau, Recorder, Verdict};
+use super::duplicates::{DuplicateCheck, Recorder, Verdict};
 use super::plan::Plan;
 use super::progress::Progress;
 use super::results::Results;
@@ -64,12 +64,12 @@ where
     let whole = progress.time();
     let open = |bytes| {
         let full = Arc::clone(&progress);
-        Bureau::open(bytes, move || full.finish())
+        DuplicateCheck::start(bytes, move || full.finish())
     };
-    let bureau = plan.verify.map(open).transpose()?;
+    let check = plan.verify.map(open).transpose()?;
     let mut threads = Vec::new();
     for (seat, load) in loads.into_iter().enumerate() {
-        let recorder = bureau.as_ref().map(Bureau::recorder);
+        let recorder = check.as_ref().map(DuplicateCheck::recorder);
         let mut post = Post { progress: Arc::clone(&progress), seat, recorder };
         let thread = thread::Builder::new().name(format!("xuid-load-{seat}"));
         threads.push(thread.spawn(move || load(&mut post)).context("failed to start a thread")?);
@@ -79,7 +79,7 @@ where
     for thread in threads {
         total.merge(thread.join().map_err(|_| anyhow!("a load thread panicked"))??)?;
     }
-    let verdict = bureau.map(Bureau::close).transpose()?;
+    let verdict = check.map(DuplicateCheck::finish).transpose()?;
     let interrupted = progress.was_interrupted();
     let cut_short = !interrupted && progress.time() < whole;
     Ok(Outcome { total, verdict, time: progress.time(), interrupted, cut_short })

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use super::link::{Books, Link, Read};
+use super::link::{Counters, Link, Read};
 use crate::commands::bench::drive::Post;
 use crate::commands::bench::results::Results;
 use crate::commands::bench::schedule::Schedule;
@@ -102,10 +102,10 @@ impl<'p> Turns<'p> {
         }
         let now = self.post.progress.now();
         let Self { mut links, mut results, post, .. } = self;
-        let mut books =
-            Books { results: &mut results, recorder: post.recorder.as_mut(), progress: &post.progress };
+        let mut counters =
+            Counters { results: &mut results, recorder: post.recorder.as_mut(), progress: &post.progress };
         for link in &mut links {
-            link.settle(now, &mut books);
+            link.settle(now, &mut counters);
         }
         Ok(results)
     }
@@ -218,8 +218,8 @@ impl<'p> Turns<'p> {
             self.results.received += read as u64;
         }
         let Self { links, results, post, .. } = self;
-        let mut books = Books { results, recorder: post.recorder.as_mut(), progress: &post.progress };
-        match links[index].take(at, &mut books) {
+        let mut counters = Counters { results, recorder: post.recorder.as_mut(), progress: &post.progress };
+        match links[index].take(at, &mut counters) {
             Ok(()) => self.touch(index),
             Err(why) => self.fail(index, why),
         }
