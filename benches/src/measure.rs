@@ -44,7 +44,7 @@ pub(crate) fn together<S, T: Send>(
     std::thread::scope(|scope| {
         // Nothing is ever sent: a thread is ready when its end is dropped, and one that panicked drops it, too.
         let (preparing, ready) = channel::<()>();
-        let crew: Vec<_> = (0..threads)
+        let started: Vec<_> = (0..threads)
             .map(|_| {
                 let (begin, told) = channel::<Interval>();
                 let (preparing, make, work) = (preparing.clone(), &make, &work);
@@ -59,11 +59,12 @@ pub(crate) fn together<S, T: Send>(
         drop(preparing);
         let _ = ready.recv();
         let interval = Interval::soon(span);
-        for (begin, _) in &crew {
+        for (begin, _) in &started {
             // A thread that panicked hears nothing; joining it tells why.
             let _ = begin.send(interval);
         }
-        crew.into_iter()
+        started
+            .into_iter()
             .filter_map(|(_begin, thread)| match thread.join() {
                 Ok(done) => done.ok(),
                 Err(panic) => std::panic::resume_unwind(panic),

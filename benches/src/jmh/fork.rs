@@ -46,8 +46,8 @@ pub(super) fn run(plan: &Plan, subjects: &[Subject], out: &mut dyn Write) -> any
     let subject = subject.with_context(|| format!("no subject is called '{}'", plan.subject))?;
     let fixture = (subject.set_up)();
     std::thread::scope(|scope| {
-        let crew = Crew::hire(scope, subject, &*fixture, plan);
-        crew.measure(plan, &mut |event| emit(out, event))
+        let threads = MeasuredThreads::start(scope, subject, &*fixture, plan);
+        threads.measure(plan, &mut |event| emit(out, event))
     })?;
     Ok(())
 }
@@ -59,15 +59,15 @@ pub(super) fn emit(out: &mut dyn Write, event: &Event) -> anyhow::Result<()> {
 }
 
 /// The measured threads, seen from the one that directs them.
-struct Crew<'a> {
+struct MeasuredThreads<'a> {
     subject: &'a Subject,
     fixture: &'a dyn Fixture,
     tasks: Vec<Sender<Task>>,
     answers: Receiver<anyhow::Result<Answer>>,
 }
 
-impl<'a> Crew<'a> {
-    fn hire<'scope>(
+impl<'a> MeasuredThreads<'a> {
+    fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         subject: &'a Subject,
         fixture: &'a dyn Fixture,
@@ -89,7 +89,7 @@ impl<'a> Crew<'a> {
                 };
                 let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(told(&*panic)));
                 if let Err(error) = ended {
-                    // Nobody listens once the crew was given up.
+                    // The directing thread no longer listens once it gave the measurement up.
                     let _ = answer.send(Err(error));
                 }
             });
