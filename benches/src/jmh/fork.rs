@@ -17,7 +17,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::plan::{ClockCost, Event, Figure, Mode, Plan};
 use crate::measure::duplicates;
 use crate::subject::{Fixture, Subject, Worker};
-use crate::timing::{self, Interval, Pace, Stopwatch, now};
+use crate::timing::{self, BatchLength, Interval, Stopwatch, now};
 
 /// Ids that a thread collects for counting duplicates; two threads' are 6 MB and sorted in some 40 ms.
 const CHECKED_IDS: u64 = 400_000;
@@ -174,16 +174,16 @@ fn obey(
     tasks: &Receiver<Task>,
     answers: &Sender<anyhow::Result<Answer>>,
 ) -> anyhow::Result<()> {
-    let (mut pace, watch) = (Pace::new(), Stopwatch::new());
+    let (mut batch_length, watch) = (BatchLength::new(), Stopwatch::new());
     for task in tasks {
         let answer = match task {
             Task::Collect => {
                 // From here: a worker may have taken a second to set up.
                 let deadline = now() + CHECK_TIME;
-                Answer::Ids(timing::collect(worker, ids_per_call, CHECKED_IDS, deadline, &mut pace))
+                Answer::Ids(timing::collect(worker, ids_per_call, CHECKED_IDS, deadline, &mut batch_length))
             }
             Task::Rate(interval) => {
-                Answer::Rate(timing::rate(|calls| worker.run(calls), interval, &mut pace))
+                Answer::Rate(timing::rate(|calls| worker.run(calls), interval, &mut batch_length))
             }
             Task::Times(interval, batch) => {
                 let mut times = timing::histogram()?;
