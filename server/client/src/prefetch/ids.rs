@@ -313,8 +313,8 @@ mod tests {
         state.oldest.raise(later);
         assert_eq!(ids.try_next(), Some(500));
         drop(ids);
-        let stats = state.lock().stats();
-        assert_eq!((stats.issued, stats.wasted_by_age, stats.held), (2, 99, 9), "{stats:?}");
+        let counted = state.lock().stats();
+        assert_eq!((counted.issued, counted.wasted_by_age, counted.held), (2, 99, 9), "{counted:?}");
     }
 
     #[test]
@@ -330,8 +330,8 @@ mod tests {
         // The refiller stands between the word and the lock.
         state.oldest.raise(later);
         assert_eq!(Ids::new(Arc::clone(&state)).try_next(), Some(500));
-        let stats = state.lock().stats();
-        assert_eq!((stats.issued, stats.wasted_by_age), (1, 100), "{stats:?}");
+        let counted = state.lock().stats();
+        assert_eq!((counted.issued, counted.wasted_by_age), (1, 100), "{counted:?}");
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
             std::thread::sleep(age / 10);
         }
         assert_eq!(ids.try_next(), None);
-        let stats = state.lock().stats();
-        assert_eq!((stats.issued, stats.wasted_by_age), (1, 99), "{stats:?}");
+        let counted = state.lock().stats();
+        assert_eq!((counted.issued, counted.wasted_by_age), (1, 99), "{counted:?}");
     }
 }
