@@ -35,21 +35,21 @@ pub fn prefetched(server: &str, span: Duration) -> Result<Prefetched> {
         let client = Client::connect(server, Options::new()).await.context("no server to measure")?;
         let source = client.prefetch(PrefetchOptions::new())?;
         let mut ids = source.ids();
-        let mut census = Census::default();
-        take_for(&mut ids, WARM_UP, &mut census).await?;
-        let (taken, elapsed) = take_for(&mut ids, span, &mut census).await?;
-        let unique = census.unique()?;
+        let mut seen = SeenIds::default();
+        take_for(&mut ids, WARM_UP, &mut seen).await?;
+        let (taken, elapsed) = take_for(&mut ids, span, &mut seen).await?;
+        let unique = seen.unique()?;
         Ok(Prefetched { rate: taken as f64 / elapsed.as_secs_f64(), unique, stats: source.stats() })
     })
 }
 
 /// Takes ids one by one for `span`; how many, and how long it took.
-async fn take_for(ids: &mut Ids, span: Duration, census: &mut Census) -> Result<(u64, Duration)> {
+async fn take_for(ids: &mut Ids, span: Duration, seen: &mut SeenIds) -> Result<(u64, Duration)> {
     let begin = now();
     let mut taken = 0;
     loop {
         for _ in 0..BATCH {
-            census.add(ids.next().await?);
+            seen.add(ids.next().await?);
         }
         taken += u64::from(BATCH);
         let elapsed = begin.elapsed();
@@ -61,14 +61,14 @@ async fn take_for(ids: &mut Ids, span: Duration, census: &mut Census) -> Result<
 
 /// Every id that came, as intervals.
 #[derive(Debug, Default)]
-struct Census {
+struct SeenIds {
     first: u64,
     /// Behind the last one.
     end: u64,
     closed: Vec<(u64, u64)>,
 }
 
-impl Census {
+impl SeenIds {
     #[inline]
     fn add(&mut self, id: u64) {
         if id != self.end {
@@ -104,19 +104,19 @@ fn now() -> Instant {
 mod tests {
     use super::*;
 
-    fn census(ids: &[u64]) -> Result<u64> {
-        let mut census = Census::default();
+    fn unique(ids: &[u64]) -> Result<u64> {
+        let mut seen = SeenIds::default();
         for id in ids {
-            census.add(*id);
+            seen.add(*id);
         }
-        census.unique()
+        seen.unique()
     }
 
     #[test]
     fn an_id_that_came_twice_is_found_wherever_it_lies() {
-        assert_eq!(census(&[5, 6, 7, 1, 2, 9, 0]).unwrap(), 7);
+        assert_eq!(unique(&[5, 6, 7, 1, 2, 9, 0]).unwrap(), 7);
         for twice in [[5, 6, 7, 5], [5, 6, 7, 7], [6, 5, 6, 7], [1, 0, 9, 0]] {
-            assert!(census(&twice).is_err(), "{twice:?}");
+            assert!(unique(&twice).is_err(), "{twice:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use crate::peers;
 use crate::subject::{Fixture, Kind, Subject};
 pub use crate::timing::now;
-use crate::timing::{Interval, Pace, collect, rate as rate_of};
+use crate::timing::{BatchLength, Interval, collect, rate as rate_of};
 
 /// Ids that a thread collects of a subject before it is timed.
 const CHECKED_IDS: u64 = 100_000;
@@ -27,7 +27,8 @@ pub fn rate<S>(
     make: impl Fn() -> S + Sync,
     run: impl Fn(&mut S, u64) + Sync,
 ) -> f64 {
-    let work = |state: &mut S, interval| rate_of(|calls| run(state, calls), interval, &mut Pace::new());
+    let work =
+        |state: &mut S, interval| rate_of(|calls| run(state, calls), interval, &mut BatchLength::new());
     together(threads, span, make, work).into_iter().sum()
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn together<S, T: Send>(
     std::thread::scope(|scope| {
         // Nothing is ever sent: a thread is ready when its end is dropped, and one that panicked drops it, too.
         let (preparing, ready) = channel::<()>();
-        let crew: Vec<_> = (0..threads)
+        let started: Vec<_> = (0..threads)
             .map(|_| {
                 let (begin, told) = channel::<Interval>();
                 let (preparing, make, work) = (preparing.clone(), &make, &work);
@@ -59,11 +60,12 @@ pub(crate) fn together<S, T: Send>(
         drop(preparing);
         let _ = ready.recv();
         let interval = Interval::soon(span);
-        for (begin, _) in &crew {
+        for (begin, _) in &started {
             // A thread that panicked hears nothing; joining it tells why.
             let _ = begin.send(interval);
         }
-        crew.into_iter()
+        started
+            .into_iter()
             .filter_map(|(_begin, thread)| match thread.join() {
                 Ok(done) => done.ok(),
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -85,7 +87,7 @@ pub(crate) fn checked(name: &str) -> Result<(Subject, Box<dyn Fixture>)> {
         || fixture.worker(),
         |worker, interval| {
             let per_call = subject.ids_per_call;
-            collect(&mut **worker, per_call, CHECKED_IDS, interval.deadline, &mut Pace::new())
+            collect(&mut **worker, per_call, CHECKED_IDS, interval.deadline, &mut BatchLength::new())
         },
     );
     let mut ids = ids.concat();

@@ -49,11 +49,11 @@ impl Interval {
 
 /// How many calls are made between two looks at the clock; learned by each thread.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct BatchLength {
     calls: u64,
 }
 
-impl Pace {
+impl BatchLength {
     pub(crate) fn new() -> Self {
         Self { calls: 1 }
     }
@@ -69,18 +69,18 @@ impl Pace {
 
 /// Calls a second of `run`, which makes as many as it is told, from the start to this thread's first look at the clock
 /// after the deadline. A thread that the machine lets begin late goes on for half the span at least: a few calls are no rate.
-pub(crate) fn rate(mut run: impl FnMut(u64), interval: Interval, pace: &mut Pace) -> f64 {
+pub(crate) fn rate(mut run: impl FnMut(u64), interval: Interval, batch_length: &mut BatchLength) -> f64 {
     let begin = begin_at(interval.start);
     let end = interval.deadline.max(begin + (interval.deadline - interval.start) / 2);
     let (mut before, mut calls) = (begin, 0u64);
     loop {
-        run(pace.calls);
-        calls += pace.calls;
+        run(batch_length.calls);
+        calls += batch_length.calls;
         let after = now();
         if after >= end {
             return calls as f64 / (after - begin).as_secs_f64();
         }
-        pace.adapt(after - before);
+        batch_length.adapt(after - before);
         before = after;
     }
 }
@@ -156,7 +156,7 @@ pub(crate) fn collect(
     ids_per_call: u64,
     want: u64,
     deadline: Instant,
-    pace: &mut Pace,
+    batch_length: &mut BatchLength,
 ) -> Vec<u64> {
     let mut ids = Vec::with_capacity((want + ids_per_call) as usize);
     loop {
@@ -165,8 +165,8 @@ pub(crate) fn collect(
         if missing == 0 || before >= deadline {
             return ids;
         }
-        worker.collect(pace.calls.min(missing.div_ceil(ids_per_call)), &mut ids);
-        pace.adapt(now() - before);
+        worker.collect(batch_length.calls.min(missing.div_ceil(ids_per_call)), &mut ids);
+        batch_length.adapt(now() - before);
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
                 made += 1;
                 made
             });
-            rate(|calls| worker.run(calls), Interval::soon(span), &mut Pace::new())
+            rate(|calls| worker.run(calls), Interval::soon(span), &mut BatchLength::new())
         };
         let took = before.elapsed();
         assert!(took >= span);
@@ -229,28 +229,28 @@ mod tests {
     fn a_slow_subject_gives_fewer_ids_and_a_fast_one_as_many_as_wanted() {
         let mut fast = single(|| 1);
         let later = now() + Duration::from_mins(1);
-        let ids = collect(&mut *fast, 1, 10_000, later, &mut Pace::new());
+        let ids = collect(&mut *fast, 1, 10_000, later, &mut BatchLength::new());
         assert_eq!(ids.len(), 10_000);
         let mut slow = single(|| {
             std::thread::sleep(Duration::from_millis(1));
             1
         });
         let soon = now() + Duration::from_millis(20);
-        let ids = collect(&mut *slow, 1, 10_000, soon, &mut Pace::new());
+        let ids = collect(&mut *slow, 1, 10_000, soon, &mut BatchLength::new());
         assert!((1..=20).contains(&ids.len()), "{}", ids.len());
     }
 
     #[test]
-    fn a_pace_grows_while_batches_are_short_and_shrinks_when_they_are_long() {
-        let mut pace = Pace::new();
-        pace.adapt(Duration::ZERO);
-        pace.adapt(Duration::ZERO);
-        assert_eq!(pace.calls, 4);
-        pace.adapt(Duration::from_micros(100));
-        assert_eq!(pace.calls, 4);
+    fn batches_grow_while_they_are_short_and_shrink_when_they_are_long() {
+        let mut batch_length = BatchLength::new();
+        batch_length.adapt(Duration::ZERO);
+        batch_length.adapt(Duration::ZERO);
+        assert_eq!(batch_length.calls, 4);
+        batch_length.adapt(Duration::from_micros(100));
+        assert_eq!(batch_length.calls, 4);
         for _ in 0..9 {
-            pace.adapt(Duration::from_millis(1));
+            batch_length.adapt(Duration::from_millis(1));
         }
-        assert_eq!(pace.calls, 1);
+        assert_eq!(batch_length.calls, 1);
     }
 }

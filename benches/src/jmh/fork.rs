@@ -17,7 +17,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::plan::{ClockCost, Event, Figure, Mode, Plan};
 use crate::measure::duplicates;
 use crate::subject::{Fixture, Subject, Worker};
-use crate::timing::{self, Interval, Pace, Stopwatch, now};
+use crate::timing::{self, BatchLength, Interval, Stopwatch, now};
 
 /// Ids that a thread collects for counting duplicates; two threads' are 6 MB and sorted in some 40 ms.
 const CHECKED_IDS: u64 = 400_000;
@@ -46,8 +46,8 @@ pub(super) fn run(plan: &Plan, subjects: &[Subject], out: &mut dyn Write) -> any
     let subject = subject.with_context(|| format!("no subject is called '{}'", plan.subject))?;
     let fixture = (subject.set_up)();
     std::thread::scope(|scope| {
-        let crew = Crew::hire(scope, subject, &*fixture, plan);
-        crew.measure(plan, &mut |event| emit(out, event))
+        let threads = MeasuredThreads::start(scope, subject, &*fixture, plan);
+        threads.measure(plan, &mut |event| emit(out, event))
     })?;
     Ok(())
 }
@@ -59,15 +59,15 @@ pub(super) fn emit(out: &mut dyn Write, event: &Event) -> anyhow::Result<()> {
 }
 
 /// The measured threads, seen from the one that directs them.
-struct Crew<'a> {
+struct MeasuredThreads<'a> {
     subject: &'a Subject,
     fixture: &'a dyn Fixture,
     tasks: Vec<Sender<Task>>,
     answers: Receiver<anyhow::Result<Answer>>,
 }
 
-impl<'a> Crew<'a> {
-    fn hire<'scope>(
+impl<'a> MeasuredThreads<'a> {
+    fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         subject: &'a Subject,
         fixture: &'a dyn Fixture,
@@ -89,7 +89,7 @@ impl<'a> Crew<'a> {
                 };
                 let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(told(&*panic)));
                 if let Err(error) = ended {
-                    // Nobody listens once the crew was given up.
+                    // The directing thread no longer listens once it gave the measurement up.
                     let _ = answer.send(Err(error));
                 }
             });
@@ -174,16 +174,16 @@ fn obey(
     tasks: &Receiver<Task>,
     answers: &Sender<anyhow::Result<Answer>>,
 ) -> anyhow::Result<()> {
-    let (mut pace, watch) = (Pace::new(), Stopwatch::new());
+    let (mut batch_length, watch) = (BatchLength::new(), Stopwatch::new());
     for task in tasks {
         let answer = match task {
             Task::Collect => {
                 // From here: a worker may have taken a second to set up.
                 let deadline = now() + CHECK_TIME;
-                Answer::Ids(timing::collect(worker, ids_per_call, CHECKED_IDS, deadline, &mut pace))
+                Answer::Ids(timing::collect(worker, ids_per_call, CHECKED_IDS, deadline, &mut batch_length))
             }
             Task::Rate(interval) => {
-                Answer::Rate(timing::rate(|calls| worker.run(calls), interval, &mut pace))
+                Answer::Rate(timing::rate(|calls| worker.run(calls), interval, &mut batch_length))
             }
             Task::Times(interval, batch) => {
                 let mut times = timing::histogram()?;

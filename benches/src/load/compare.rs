@@ -137,15 +137,15 @@ const AT_ONCE: u64 = 10;
 /// A short pass on two connections in turn that is not timed: no id comes twice.
 fn witness(address: SocketAddr, asked: impl Dialect) -> Result<()> {
     let mut witness = Witness::new(asked);
-    let mut lanes = [TcpStream::connect(address)?, TcpStream::connect(address)?];
-    for stream in &mut lanes {
+    let mut connections = [TcpStream::connect(address)?, TcpStream::connect(address)?];
+    for stream in &mut connections {
         witness.greet(stream)?;
     }
     let (mut request, mut replies) = (Vec::new(), Vec::new());
     for number in (0..WITNESSED_REQUESTS).step_by(AT_ONCE as usize) {
         request.clear();
         (number..number + AT_ONCE).for_each(|number| witness.request(number, &mut request));
-        for stream in &mut lanes {
+        for stream in &mut connections {
             stream.write_all(&request)?;
             let mut missing = AT_ONCE as usize;
             while missing > 0 {

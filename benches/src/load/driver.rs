@@ -115,7 +115,7 @@ pub fn drive<D: Dialect>(dialect: &mut D, address: SocketAddr, load: Load) -> Re
 }
 
 /// One connection.
-struct Lane {
+struct Connection {
     stream: TcpStream,
     /// Where in the window the next request begins.
     at: usize,
@@ -135,7 +135,7 @@ struct Lane {
 struct Driver {
     epoll: OwnedFd,
     events: Vec<Event>,
-    lanes: Vec<Lane>,
+    connections: Vec<Connection>,
     /// The requests of one window, twice, so that any window of them is one slice.
     window: Vec<u8>,
     request_len: usize,
@@ -150,7 +150,7 @@ struct Driver {
 impl Driver {
     fn connect<D: Dialect>(dialect: &mut D, address: SocketAddr, load: Load) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let mut lanes = Vec::with_capacity(load.connections);
+        let mut connections = Vec::with_capacity(load.connections);
         for index in 0..load.connections {
             let mut stream =
                 TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
@@ -159,7 +159,7 @@ impl Driver {
             stream.set_nonblocking(true)?;
             set_low_water(&stream, load.low_water)?;
             epoll::add(&epoll, &stream, EventData::new_u64(index as u64), EventFlags::IN)?;
-            lanes.push(Lane {
+            connections.push(Connection {
                 stream,
                 at: 0,
                 owed: 0,
@@ -178,7 +178,7 @@ impl Driver {
         Ok(Self {
             epoll,
             events: Vec::with_capacity(load.connections),
-            lanes,
+            connections,
             request_len: window.len() / (2 * load.in_flight),
             window,
             buffer: vec![0; PIECE],
@@ -194,9 +194,9 @@ impl Driver {
     fn fill(&mut self) -> Result<()> {
         let all = self.window.len() / 2;
         self.asked = now();
-        for index in 0..self.lanes.len() {
-            self.lanes[index].in_flight = all / self.request_len;
-            self.lanes[index].owed = all;
+        for index in 0..self.connections.len() {
+            self.connections[index].in_flight = all / self.request_len;
+            self.connections[index].owed = all;
             self.write(index)?;
         }
         Ok(())
@@ -222,22 +222,22 @@ impl Driver {
     }
 
     fn read<D: Dialect>(&mut self, index: usize, dialect: &mut D) -> Result<()> {
-        let lane = &mut self.lanes[index];
-        let carried = lane.carried;
-        self.buffer[..carried].copy_from_slice(&lane.carry[..carried]);
-        let read = match lane.stream.read(&mut self.buffer[carried..]) {
+        let connection = &mut self.connections[index];
+        let carried = connection.carried;
+        self.buffer[..carried].copy_from_slice(&connection.carry[..carried]);
+        let read = match connection.stream.read(&mut self.buffer[carried..]) {
             Ok(0) => bail!("the server closed the connection: the run is void"),
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         let bytes = &self.buffer[..carried + read];
-        let Scanned { replies, consumed } = dialect.scan(&mut lane.skip, bytes)?;
+        let Scanned { replies, consumed } = dialect.scan(&mut connection.skip, bytes)?;
         let rest = &bytes[consumed..];
         ensure!(rest.len() <= CARRY, "a dialect left {} bytes over", rest.len());
-        lane.carry[..rest.len()].copy_from_slice(rest);
-        lane.carried = rest.len();
-        ensure!(replies <= lane.in_flight, "more replies than requests");
+        connection.carry[..rest.len()].copy_from_slice(rest);
+        connection.carried = rest.len();
+        ensure!(replies <= connection.in_flight, "more replies than requests");
         self.replies += replies as u64;
         self.bytes += read as u64;
         if let (Some(latency), 1..) = (&mut self.latency, replies) {
@@ -246,31 +246,31 @@ impl Driver {
             self.asked = answered;
         }
         if self.refill {
-            lane.owed += replies * self.request_len;
+            connection.owed += replies * self.request_len;
         } else {
-            lane.in_flight -= replies;
+            connection.in_flight -= replies;
         }
         Ok(())
     }
 
     /// Writes what is owed, as far as the socket takes it.
     fn write(&mut self, index: usize) -> Result<()> {
-        let lane = &mut self.lanes[index];
-        while lane.owed > 0 {
-            match lane.stream.write(&self.window[lane.at..lane.at + lane.owed]) {
+        let connection = &mut self.connections[index];
+        while connection.owed > 0 {
+            match connection.stream.write(&self.window[connection.at..connection.at + connection.owed]) {
                 Ok(written) => {
-                    lane.owed -= written;
-                    lane.at = (lane.at + written) % (self.window.len() / 2);
+                    connection.owed -= written;
+                    connection.at = (connection.at + written) % (self.window.len() / 2);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error.into()),
             }
         }
-        let blocked = lane.owed > 0;
-        if blocked != lane.blocked {
-            lane.blocked = blocked;
+        let blocked = connection.owed > 0;
+        if blocked != connection.blocked {
+            connection.blocked = blocked;
             let flags = if blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-            epoll::modify(&self.epoll, &lane.stream, EventData::new_u64(index as u64), flags)?;
+            epoll::modify(&self.epoll, &connection.stream, EventData::new_u64(index as u64), flags)?;
         }
         Ok(())
     }
@@ -279,11 +279,11 @@ impl Driver {
     fn stop<D: Dialect>(&mut self, dialect: &mut D) -> Result<()> {
         self.refill = false;
         self.latency = None;
-        for lane in &self.lanes {
+        for connection in &self.connections {
             // I4
-            set_low_water(&lane.stream, 1)?;
+            set_low_water(&connection.stream, 1)?;
         }
-        while self.lanes.iter().any(|lane| lane.in_flight > 0) {
+        while self.connections.iter().any(|connection| connection.in_flight > 0) {
             self.turn(dialect)?;
         }
         Ok(())

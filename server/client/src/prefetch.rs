@@ -3,7 +3,7 @@
 //! ```text
 //!   server --- RUNS, several in flight ---> refiller (a task)
 //!                                             |  dates what came, sizes the next refill
-//!                                           stock: runs, oldest first, behind a lock   <--- ager (a thread): calls off
+//!                                           pool: runs, oldest first, behind a lock   <--- ager (a thread): calls off
 //!                                             |  a run is taken: one lock                    what grew old, here and
 //!                                           Ids: the rest of a run, owned by one thread      in handles
 //!                                             |  or task, opened a piece at a time: one look at clock and process
@@ -12,24 +12,24 @@
 //! ```
 //!
 //! # Invariants
-//! - P1 an id is in one place: in flight, in the stock, in one handle, issued or wasted. Runs are moved, by a type
+//! - P1 an id is in one place: in flight, in the pool, in one handle, issued or wasted. Runs are moved, by a type
 //!   that cannot be copied, and never given back but by the handle that held them;
-//! - P2 nothing is taken from the stock, and no piece of a run is opened, at `max_age` or later after it was asked for; what
+//! - P2 nothing is taken from the pool, and no piece of a run is opened, at `max_age` or later after it was asked for; what
 //!   is open in a handle then is voided by the ager, which aims a few milliseconds before that;
-//! - P3 received = issued + wasted by age + wasted at the end + held by stock and handles;
-//! - P4 nobody takes from a stock of another process.
+//! - P3 received = issued + wasted by age + wasted at the end + held by pool and handles;
+//! - P4 no thread takes from a pool of another process.
 
+mod age;
 mod ager;
 mod held;
 mod ids;
 mod options;
-mod pace;
 mod piece;
+mod pool;
+mod refill_size;
 mod refiller;
-mod shared;
+mod state;
 mod stats;
-mod stock;
-mod vintage;
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub use stats::PrefetchStats;
 use crate::client::Client;
 use crate::error::ClientError;
 use refiller::Refiller;
-use shared::Shared;
+use state::PrefetchState;
 
 /// A source of ids that are there before they are asked for, made by [`Client::prefetch`]. Each thread or task takes
 /// an [`Ids`] of its own from it. Dropping it ends the refilling, and all its handles.
@@ -65,7 +65,7 @@ use shared::Shared;
 #[derive(Debug)]
 #[must_use = "dropping the source ends its handles"]
 pub struct Prefetch {
-    shared: Arc<Shared>,
+    state: Arc<PrefetchState>,
     refiller: AbortHandle,
 }
 
@@ -88,40 +88,40 @@ impl Client {
 impl Prefetch {
     pub(crate) fn start(client: Client, options: PrefetchOptions) -> Result<Self, ClientError> {
         options.check()?;
-        let shared = Arc::new(Shared::new(options));
-        ager::start(&shared).map_err(|source| ClientError::NoThread { source: Arc::new(source) })?;
-        let refiller = Refiller::new(Arc::clone(&shared), client);
+        let state = Arc::new(PrefetchState::new(options));
+        ager::start(&state).map_err(|source| ClientError::NoThread { source: Arc::new(source) })?;
+        let refiller = Refiller::new(Arc::clone(&state), client);
         let refiller = tokio::spawn(refiller.run()).abort_handle();
-        Ok(Self { shared, refiller })
+        Ok(Self { state, refiller })
     }
 
     /// A handle of its own for a thread or a task. Any number may be made; they share what is held.
     #[must_use]
     pub fn ids(&self) -> Ids {
-        Ids::new(Arc::clone(&self.shared))
+        Ids::new(Arc::clone(&self.state))
     }
 
     /// What was counted so far; nothing in a forked child.
     #[must_use]
     pub fn stats(&self) -> PrefetchStats {
-        self.shared
+        self.state
             .process
             .check_closely()
-            .map_or_else(|_| PrefetchStats::default(), |()| self.shared.lock().stats())
+            .map_or_else(|_| PrefetchStats::default(), |()| self.state.lock().stats())
     }
 
     /// Why the last refill failed, if none succeeded since; [`ClientError::Forked`] in a forked child.
     #[must_use]
     pub fn failure(&self) -> Option<ClientError> {
-        self.shared.process.check_closely().map_or_else(Some, |()| self.shared.lock().failure())
+        self.state.process.check_closely().map_or_else(Some, |()| self.state.lock().failure())
     }
 }
 
 impl Drop for Prefetch {
     fn drop(&mut self) {
         // A copy dropped in a forked child ends nothing.
-        if self.shared.process.check_closely().is_ok() {
-            self.shared.close();
+        if self.state.process.check_closely().is_ok() {
+            self.state.close();
             self.refiller.abort();
         }
     }

@@ -10,12 +10,12 @@ use xuid_engine::{Layout, Order};
 
 use crate::config::{DEFAULT_LISTEN, RegistrySetting, Settings};
 use crate::crash_points;
-use crate::state::server::{Node, VERSION};
+use crate::state::server::{Server, VERSION};
 
 /// Prints the banner, on a thread of its own: standard output may be a pipe that is full and not read, and the server
 /// serves all the same. Whoever started us may have closed it; then nobody wants the banner.
-pub(crate) fn print(node: &Node, settings: &Settings) {
-    let text = text(node, settings, &program());
+pub(crate) fn print(server: &Server, settings: &Settings) {
+    let text = text(server, settings, &program());
     let thread = std::thread::Builder::new().name("xuid-banner".to_owned());
     let printing = thread.spawn(move || {
         let mut out = std::io::stdout().lock();
@@ -26,27 +26,27 @@ pub(crate) fn print(node: &Node, settings: &Settings) {
     }
 }
 
-fn text(node: &Node, settings: &Settings, program: &str) -> String {
-    let listen = node.places.listen;
+fn text(server: &Server, settings: &Settings, program: &str) -> String {
+    let listen = server.places.listen;
     let admin =
-        node.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on http://{admin}"));
-    let layout = node.genesis.layout;
+        server.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on http://{admin}"));
+    let layout = server.genesis.layout;
     let bits = format!("{}/{}/{}", layout.time_bits(), layout.worker_bits(), layout.sequence_bits());
-    let workers = match &node.engine.workers()[..] {
+    let workers = match &server.engine.workers()[..] {
         [] => "no worker yet (see the log)".to_owned(),
         [worker] => format!("worker {worker}"),
         many => format!("workers {many:?}"),
     };
     let folder = settings.data_dir.display();
-    let server = server_flag(listen);
-    let example = example(node);
+    let flag = server_flag(listen);
+    let example = example(server);
     let mut text = String::new();
     let lines = [
         format!("xuid {VERSION} listening on {listen}, {admin}"),
-        format!("  cluster {}, layout {bits}, {workers}, data in {folder}", node.genesis.cluster),
+        format!("  cluster {}, layout {bits}, {workers}, data in {folder}", server.genesis.cluster),
         format!("  {}", namespace(&settings.registry)),
         "  try:".to_owned(),
-        format!("    {program} next -n 5{server}"),
+        format!("    {program} next -n 5{flag}"),
         format!("    {program} decode {example}{}", layout_flags(layout)),
         format!("    {program} {}", look(settings)),
     ];
@@ -81,9 +81,9 @@ fn look(settings: &Settings) -> String {
 }
 
 /// An id to decode: one of our own, so that its time is now.
-fn example(node: &Node) -> String {
+fn example(server: &Server) -> String {
     let mut runs = Vec::new();
-    let _ = node.engine.try_runs(1, Order::Any, &mut runs);
+    let _ = server.engine.try_runs(1, Order::Any, &mut runs);
     for run in &runs {
         crash_points::issued(run.first().raw(), run.len());
     }

@@ -6,7 +6,7 @@
 //!                           │
 //!                         drive ── progress (bar, Ctrl-C)
 //!                           │
-//!             harvest (figures) + census (duplicates) ── report
+//!             results (figures) + duplicates ── report
 //! ```
 //!
 //! # Invariants
@@ -14,20 +14,20 @@
 //! - I2 open loop (`--rate`): each request has an intended start by [`schedule`], fixed before the load begins, and latency
 //!   runs from there; a request that was due and never sent, or never answered, counts with its age at the end;
 //! - I3 throughput counts what was answered within the measured time, latency what was started within it;
-//! - I4 the census sees every id that came, those of the warm-up and of the last replies too;
+//! - I4 the duplicate check sees every id that came, those of the warm-up and of the last replies too;
 //! - I5 a load thread shares nothing that it writes, allocates nothing for a request once warm, and reads the clock once or
 //!   twice for all replies of one read.
 
 mod args;
-mod census;
 mod drive;
+mod duplicates;
 mod embedded;
-mod harvest;
 mod memory;
 mod network;
 mod plan;
 mod progress;
 mod report;
+mod results;
 mod schedule;
 
 use anyhow::Result;

@@ -41,7 +41,7 @@ pub(crate) const LAST_ID: u64 = i64::MAX.cast_unsigned();
 
 /// A connection that said HELLO.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct Connection {
     stream: TcpStream,
     inbox: Inbox,
     outbox: Vec<u8>,
@@ -84,7 +84,7 @@ impl Error for Ended {
     }
 }
 
-impl Wire {
+impl Connection {
     /// Connects and greets, with the token in `XUID_TOKEN` if there is one.
     pub(crate) async fn connect(address: &str) -> Result<Self> {
         let connecting = timeout(CONNECT, TcpStream::connect(address)).await;
@@ -96,13 +96,13 @@ impl Wire {
         let (inbox, outbox) = (Inbox::default(), PREFACE.to_vec());
         let address = address.to_owned();
         let (limits, cluster) = (Limits::default(), ClusterId::ANY);
-        let mut wire = Self { stream, inbox, outbox, last_request: 0, address, limits, cluster };
-        let greeted = timeout(GREETING, wire.greet()).await;
+        let mut connection = Self { stream, inbox, outbox, last_request: 0, address, limits, cluster };
+        let greeted = timeout(GREETING, connection.greet()).await;
         greeted.with_context(|| {
-            let address = &wire.address;
+            let address = &connection.address;
             format!("{address} did not answer HELLO within {GREETING:?}: does it speak XUID/1 (is that the port of `--listen`?)")
         })??;
-        Ok(wire)
+        Ok(connection)
     }
 
     async fn greet(&mut self) -> Result<()> {

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use xuid_protocol::Order;
 
 use super::{OrderArg, servers};
-use crate::commands::connection::{Ended, Wire};
+use crate::commands::connection::{Connection, Ended};
 use crate::net::runtime::runtime;
 use crate::text::stdout::Printer;
 
@@ -65,21 +65,21 @@ struct Source {
     servers: Vec<String>,
     /// The server of the connection.
     at: usize,
-    wire: Wire,
+    connection: Connection,
     /// Whether this connection has answered: one that ends before it does is not made again.
     answered: bool,
 }
 
 impl Source {
     async fn connect(servers: Vec<String>) -> Result<Self> {
-        let (at, wire) = reach(&servers, 0).await?;
-        Ok(Self { servers, at, wire, answered: false })
+        let (at, connection) = reach(&servers, 0).await?;
+        Ok(Self { servers, at, connection, answered: false })
     }
 
     /// At most so many ids. The ids of a request whose reply was lost are wasted, and others are asked for.
     async fn ids(&mut self, count: u32, order: Order) -> Result<Vec<u64>> {
         loop {
-            match self.wire.ids(count, order).await {
+            match self.connection.ids(count, order).await {
                 Ok(ids) => {
                     self.answered = true;
                     return Ok(ids);
@@ -91,27 +91,27 @@ impl Source {
     }
 
     async fn reconnect(&mut self) -> Result<()> {
-        let (at, wire) = reach(&self.servers, self.at).await?;
-        let (before, now) = (self.wire.cluster(), wire.cluster());
+        let (at, connection) = reach(&self.servers, self.at).await?;
+        let (before, now) = (self.connection.cluster(), connection.cluster());
         if before != now {
             let (old, new) = (&self.servers[self.at], &self.servers[at]);
             bail!(
                 "{old} was of cluster {before} and {new} is of cluster {now}: ids of two clusters may be equal"
             );
         }
-        (self.at, self.wire, self.answered) = (at, wire, false);
+        (self.at, self.connection, self.answered) = (at, connection, false);
         Ok(())
     }
 }
 
 /// A connection to the first server from `from` on that can be reached, each tried once; else why none can.
-async fn reach(servers: &[String], from: usize) -> Result<(usize, Wire)> {
+async fn reach(servers: &[String], from: usize) -> Result<(usize, Connection)> {
     let mut tries = (from..from + servers.len()).map(|at| at % servers.len());
     let mut before = Vec::new();
     loop {
         let Some(at) = tries.next() else { bail!("no server is named") };
-        match Wire::connect(&servers[at]).await {
-            Ok(wire) => return Ok((at, wire)),
+        match Connection::connect(&servers[at]).await {
+            Ok(connection) => return Ok((at, connection)),
             Err(error) if tries.len() == 0 && before.is_empty() => return Err(error),
             Err(error) if tries.len() == 0 => bail!("{error:#}; before that: {}", before.join("; ")),
             Err(error) => before.push(format!("{error:#}")),

@@ -14,14 +14,14 @@ use xuid_protocol::Limits as ProtocolLimits;
 use crate::commands::banner;
 use crate::config::{Flags, RegistrySetting, Settings};
 use crate::fronts::admin;
-use crate::net::io_threads::Crew;
+use crate::net::io_threads::IoThreads;
 use crate::net::listener;
 use crate::net::runtime::runtime;
 use crate::net::shutdown;
 use crate::net::shutdown::Signals;
 use crate::registries::ensemble::Ensemble;
 use crate::registries::target::is_of_ensemble;
-use crate::state::server::{Limits, Node, Places};
+use crate::state::server::{Limits, Places, Server};
 use crate::text::exit::usage;
 use crate::text::logs;
 
@@ -59,7 +59,7 @@ struct Parts {
     engine: Engine,
     signals: Signals,
     /// Outlives the listener, which ends when the server begins to drain: connections go on until they are drained.
-    crew: Arc<Crew>,
+    io_threads: Arc<IoThreads>,
 }
 
 impl Parts {
@@ -73,13 +73,13 @@ impl Parts {
         };
         // Nothing else runs here yet, and a signal still ends the process by itself.
         let engine = build_engine(settings)?;
-        let crew = Arc::new(Crew::new(settings.threads)?);
-        Ok(Self { clients, probes, engine, signals: Signals::new()?, crew })
+        let io_threads = Arc::new(IoThreads::new(settings.threads)?);
+        Ok(Self { clients, probes, engine, signals: Signals::new()?, io_threads })
     }
 }
 
 async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
-    let Parts { clients, probes, engine, mut signals, crew } = parts;
+    let Parts { clients, probes, engine, mut signals, io_threads } = parts;
     let places = Places {
         listen: clients.local_addr()?,
         admin: probes.as_ref().map(TcpListener::local_addr).transpose()?,
@@ -89,33 +89,34 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
         ..ProtocolLimits::default()
     };
     let limits = Limits { wait: settings.wait, protocol };
-    let node = Arc::new(Node::new(engine, limits, settings.token.clone(), places));
+    let server = Arc::new(Server::new(engine, limits, settings.token.clone(), places));
 
     let permits = Arc::new(Semaphore::new(settings.max_connections));
-    let accepting = listener::run(clients, Arc::clone(&node), Arc::clone(&permits), Arc::clone(&crew));
+    let accepting =
+        listener::run(clients, Arc::clone(&server), Arc::clone(&permits), Arc::clone(&io_threads));
     let accepting = tokio::spawn(accepting);
     if let Some(probes) = probes {
-        let admin = admin::run(probes, Arc::clone(&node));
+        let admin = admin::run(probes, Arc::clone(&server));
         tokio::spawn(async move {
             if let Err(error) = admin.await {
                 warn!("{error:#}");
             }
         });
     }
-    banner::print(&node, settings);
-    say(&node, settings);
+    banner::print(&server, settings);
+    say(&server, settings);
 
     let signal = signals.first().await;
     info!("{signal}: stopping; once more ends at once");
-    let stopped = shutdown::stop(&node, &permits, settings.max_connections).await;
+    let stopped = shutdown::stop(&server, &permits, settings.max_connections).await;
     accepting.abort();
-    // Until it is gone it has its share of the crew; then the threads end here, and each counts what it had in hand. If there
-    // are none, it is this one that served.
+    // The accepting task holds its share of the I/O threads. Once it is gone, the threads end here, and each counts what it
+    // had in hand. If there are none, this thread served.
     let _ = accepting.await;
-    drop(crew);
-    node.engine.publish();
+    drop(io_threads);
+    server.engine.publish();
     stopped?;
-    let stats = node.engine.stats();
+    let stats = server.engine.stats();
     shutdown::say(&stats);
     #[cfg(feature = "proof")]
     crate::crash_points::account(&stats)?;
@@ -123,10 +124,10 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
 }
 
 /// What the banner says, for those who read logs.
-fn say(node: &Node, settings: &Settings) {
-    let (ready, notes) = node.readiness();
-    let places = node.places;
-    info!(listen = %places.listen, registry = node.engine.registry(), workers = ?node.engine.workers(), ready, "serving");
+fn say(server: &Server, settings: &Settings) {
+    let (ready, notes) = server.readiness();
+    let places = server.places;
+    info!(listen = %places.listen, registry = server.engine.registry(), workers = ?server.engine.workers(), ready, "serving");
     for note in notes {
         warn!("{note}");
     }

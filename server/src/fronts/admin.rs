@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use crate::state::metrics::Page;
-use crate::state::server::{Node, VERSION};
+use crate::state::server::{Server, VERSION};
 use crate::text::human_time::grouped;
 
 /// The media type of the OpenMetrics text format.
@@ -35,25 +35,25 @@ const NO_ANSWER: &str =
     "the engine has not answered for 3 s: one of its threads holds a lock and stands still";
 
 #[derive(Clone)]
-struct Shared {
-    node: Arc<Node>,
+struct AdminState {
+    server: Arc<Server>,
     page: Arc<Page>,
     asking: Arc<Semaphore>,
 }
 
-impl Shared {
+impl AdminState {
     /// Asks something that takes the engine's locks: beside this thread, which accepts connections and serves `/livez`.
     async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Node, &Page) -> T + Send + 'static,
+        question: impl FnOnce(&Server, &Page) -> T + Send + 'static,
     ) -> Result<T, (StatusCode, String)> {
-        let Self { node, page, asking } = self.clone();
+        let Self { server, page, asking } = self.clone();
         let answer = async {
             // The permit goes with the question: one that is not answered keeps it.
             let permit = asking.acquire_owned().await.ok()?;
             let asked = spawn_blocking(move || {
                 let _permit = permit;
-                question(&node, &page)
+                question(&server, &page)
             });
             asked.await.ok()
         };
@@ -63,24 +63,24 @@ impl Shared {
 }
 
 /// Serves until the process ends, so that a probe can see a server that drains.
-pub(crate) async fn run(listener: TcpListener, node: Arc<Node>) -> Result<()> {
-    let page = Arc::new(Page::new(Arc::clone(&node)));
+pub(crate) async fn run(listener: TcpListener, server: Arc<Server>) -> Result<()> {
+    let page = Arc::new(Page::new(Arc::clone(&server)));
     let router = Router::new()
         .route("/", get(people))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(Shared { node, page, asking: Arc::new(Semaphore::new(ASKING)) });
+        .with_state(AdminState { server, page, asking: Arc::new(Semaphore::new(ASKING)) });
     axum::serve(listener, router).await.context("the admin port failed")
 }
 
 /// 200, or 503 and why nothing but a new process helps. It takes no lock.
-async fn livez(State(Shared { node, .. }): State<Shared>) -> impl IntoResponse {
-    if node.stalled().is_some() {
+async fn livez(State(AdminState { server, .. }): State<AdminState>) -> impl IntoResponse {
+    if server.stalled().is_some() {
         // A process that was stopped, or its machine, goes on with the probe and the producer at the same time.
         sleep(SECOND_LOOK).await;
     }
-    alive(node.stalled())
+    alive(server.stalled())
 }
 
 fn alive(stalled: Option<String>) -> (StatusCode, String) {
@@ -91,8 +91,8 @@ fn alive(stalled: Option<String>) -> (StatusCode, String) {
 }
 
 /// 200 and what is not as it should be, or 503 and why.
-async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
-    let (ready, notes) = match shared.ask(|node, _| node.readiness()).await {
+async fn readyz(State(state): State<AdminState>) -> impl IntoResponse {
+    let (ready, notes) = match state.ask(|server, _| server.readiness()).await {
         Ok(readiness) => readiness,
         Err(_) => (false, vec![NO_ANSWER.to_owned()]),
     };
@@ -105,32 +105,32 @@ async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
     (status, text)
 }
 
-async fn metrics(State(shared): State<Shared>) -> Result<impl IntoResponse, (StatusCode, String)> {
-    let rendered = shared.ask(|_, page| page.render()).await?;
+async fn metrics(State(state): State<AdminState>) -> Result<impl IntoResponse, (StatusCode, String)> {
+    let rendered = state.ask(|_, page| page.render()).await?;
     let failed = |error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
     rendered.map(|text| ([(header::CONTENT_TYPE, OPEN_METRICS)], text)).map_err(failed)
 }
 
-async fn people(State(shared): State<Shared>) -> Result<Html<String>, (StatusCode, String)> {
-    shared.ask(|node, _| Html(overview(node))).await
+async fn people(State(state): State<AdminState>) -> Result<Html<String>, (StatusCode, String)> {
+    state.ask(|server, _| Html(overview(server))).await
 }
 
 /// What a person wants to know first, without a script or a style from anywhere else.
-fn overview(node: &Node) -> String {
-    let (ready, notes) = node.readiness();
-    let stats = node.engine.stats();
+fn overview(server: &Server) -> String {
+    let (ready, notes) = server.readiness();
+    let stats = server.engine.stats();
     let mut rows = vec![
-        ("listening on", node.places.listen.to_string()),
+        ("listening on", server.places.listen.to_string()),
         ("ready", if ready { "yes".to_owned() } else { "no".to_owned() }),
-        ("cluster", node.genesis.cluster.to_string()),
-        ("layout", node.genesis.layout.to_string()),
-        ("registry", node.engine.registry().to_owned()),
+        ("cluster", server.genesis.cluster.to_string()),
+        ("layout", server.genesis.layout.to_string()),
+        ("registry", server.engine.registry().to_owned()),
         ("workers held", workers_held(&stats.windows.held)),
         ("clock", stats.clock.verdict.name().to_owned()),
         ("ids issued", grouped(stats.issued)),
         ("ids in the spill", grouped(stats.spill.ids)),
-        ("connections open", grouped(node.traffic.open())),
-        ("up for", format!("{} s", grouped(node.uptime().as_secs()))),
+        ("connections open", grouped(server.traffic.open())),
+        ("up for", format!("{} s", grouped(server.uptime().as_secs()))),
     ];
     rows.extend(notes.into_iter().map(|note| ("note", note)));
     let mut table = String::new();

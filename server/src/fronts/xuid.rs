@@ -30,7 +30,7 @@ use waiting::{Done, Shape, Waiting};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
-use crate::state::server::Node;
+use crate::state::server::Server;
 use crate::state::traffic::Tally;
 
 /// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
@@ -66,7 +66,7 @@ enum Stage {
 /// One conversation.
 #[derive(Debug)]
 pub(crate) struct Session {
-    node: Arc<Node>,
+    server: Arc<Server>,
     limits: Limits,
     stage: Stage,
     was_greeted: bool,
@@ -81,11 +81,11 @@ pub(crate) struct Session {
 
 impl Session {
     /// A client that has not said anything yet.
-    pub(crate) fn new(node: Arc<Node>) -> Self {
-        let limits = node.limits.protocol;
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        let limits = server.limits.protocol;
         let (waiting, scratch) = (FuturesUnordered::new(), Vec::new());
         Self {
-            node,
+            server,
             limits,
             stage: Stage::Preface,
             was_greeted: false,
@@ -140,7 +140,7 @@ impl Session {
                 break Need::Input;
             }
         };
-        self.node.traffic.add(&mut self.tally);
+        self.server.traffic.add(&mut self.tally);
         crash_points::settle();
         need
     }
@@ -160,7 +160,7 @@ impl Session {
             let Some(Some(done)) = self.waiting.next().now_or_never() else { break };
             self.finish_one(done, outbox);
         }
-        self.node.traffic.add(&mut self.tally);
+        self.server.traffic.add(&mut self.tally);
         crash_points::settle();
     }
 
@@ -187,10 +187,10 @@ impl Session {
                 self.stage = Stage::Greeting;
             }
             Preface::Foreign(foreign) => {
-                let admin = self.node.places.admin;
+                let admin = self.server.places.admin;
                 let admin = admin.as_ref().map(|admin| admin as &dyn std::fmt::Display);
                 outbox.append(|out| foreign_line(out, foreign, admin));
-                self.node.traffic.foreign();
+                self.server.traffic.foreign();
                 self.stage = Stage::Leaving { bye: None };
             }
         }
@@ -206,7 +206,7 @@ impl Session {
         if heads.first().is_none_or(|head| plain_next(head).is_none()) {
             return false;
         }
-        let engine = &self.node.engine;
+        let engine = &self.server.engine;
         let mut answered = 0;
         let answer = || {
             outbox.put(heads.len() * ID_REPLY_LEN, |slots| {
@@ -265,7 +265,7 @@ impl Session {
         match request {
             Request::Next { order } => {
                 let shape = Shape::Next { request_id };
-                self.take(shape, 1, order, self.node.limits.wait, outbox)
+                self.take(shape, 1, order, self.server.limits.wait, outbox)
             }
             Request::Array(bulk) => {
                 self.limits.check_count(bulk.count)?;
@@ -278,7 +278,7 @@ impl Session {
                 self.take(shape, bulk.count, bulk.order, bulk.wait(), outbox)
             }
             Request::Hello(hello) => {
-                outbox.append(|out| answer::hello(&self.node, &self.limits, request_id, &hello, out))?;
+                outbox.append(|out| answer::hello(&self.server, &self.limits, request_id, &hello, out))?;
                 (self.stage, self.was_greeted) = (Stage::Serving, true);
                 if self.sent_away {
                     outbox.append(goaway);
@@ -294,7 +294,7 @@ impl Session {
                     answer::check_early_pings(self.early_pings)?;
                     self.early_pings += 1;
                 }
-                outbox.append(|out| answer::at_once(&self.node, request_id, other, out));
+                outbox.append(|out| answer::at_once(&self.server, request_id, other, out));
                 Ok(())
             }
         }
@@ -309,7 +309,7 @@ impl Session {
         wait: Duration,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        match self.node.engine.try_runs(count, order, &mut self.scratch) {
+        match self.server.engine.try_runs(count, order, &mut self.scratch) {
             Ok(()) => {
                 shape.write(self.scratch.drain(..), outbox);
                 self.tally.ids(shape.op(), shape.ids());
@@ -317,11 +317,11 @@ impl Session {
                 Ok(())
             }
             Err(error) if error.is_retryable() && !wait.is_zero() => {
-                let pending = self.node.engine.request(count, order, wait);
+                let pending = self.server.engine.request(count, order, wait);
                 self.waiting.push(Waiting::new(shape, pending));
                 Ok(())
             }
-            Err(error) => Err(answer::refusal(&self.node, error)),
+            Err(error) => Err(answer::refusal(&self.server, error)),
         }
     }
 
@@ -333,7 +333,7 @@ impl Session {
                 self.tally.ids(shape.op(), shape.ids());
             }
             Some(Err(error)) => {
-                let refusal = answer::refusal(&self.node, error);
+                let refusal = answer::refusal(&self.server, error);
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
             }
             None => {
@@ -354,7 +354,7 @@ impl Session {
     #[cold]
     fn panicked(&mut self) -> Refusal {
         self.scratch.clear();
-        self.node.traffic.panicked();
+        self.server.traffic.panicked();
         let text = "the server failed on this request, and said why in its log: try again, and report it if it stays";
         Refusal::new(Status::INTERNAL, text)
     }
@@ -363,6 +363,6 @@ impl Session {
 /// What was counted last is not lost with the connection.
 impl Drop for Session {
     fn drop(&mut self) {
-        self.node.traffic.add(&mut self.tally);
+        self.server.traffic.add(&mut self.tally);
     }
 }

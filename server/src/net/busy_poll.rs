@@ -36,7 +36,7 @@ thread_local! {
 
 /// One connection's.
 #[derive(Debug)]
-pub(crate) struct Vigil {
+pub(crate) struct BusyPoll {
     number: u64,
     /// When the last reply was written.
     answered: Option<Instant>,
@@ -46,7 +46,7 @@ pub(crate) struct Vigil {
     until: Option<Instant>,
 }
 
-impl Vigil {
+impl BusyPoll {
     pub(crate) fn new() -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Relaxed);
@@ -97,14 +97,14 @@ mod tests {
     const MOMENT: Duration = Duration::from_micros(20);
 
     /// Requests that come `pause` after each reply; how many of the replies were followed by looking on.
-    fn talk(vigil: &mut Vigil, now: &mut Instant, requests: u32, pause: Duration) -> u32 {
+    fn talk(busy_poll: &mut BusyPoll, now: &mut Instant, requests: u32, pause: Duration) -> u32 {
         let mut looked = 0;
         for _ in 0..requests {
-            vigil.asked(*now);
-            vigil.answered(*now);
-            looked += u32::from(vigil.looks_on());
+            busy_poll.asked(*now);
+            busy_poll.answered(*now);
+            looked += u32::from(busy_poll.looks_on());
             *now += pause;
-            vigil.saw_nothing(*now);
+            busy_poll.saw_nothing(*now);
         }
         looked
     }
@@ -119,15 +119,15 @@ mod tests {
 
     #[test]
     fn it_looks_on_for_a_client_that_asks_in_a_loop_and_for_no_other() {
-        let (mut vigil, mut now) = (Vigil::new(), begin());
-        assert_eq!(talk(&mut vigil, &mut now, 1_000, Duration::from_millis(1)), 0);
-        let looked = talk(&mut vigil, &mut now, 1_000, MOMENT);
+        let (mut busy_poll, mut now) = (BusyPoll::new(), begin());
+        assert_eq!(talk(&mut busy_poll, &mut now, 1_000, Duration::from_millis(1)), 0);
+        let looked = talk(&mut busy_poll, &mut now, 1_000, MOMENT);
         assert_eq!(looked, 1_000 - QUICK_ONES);
     }
 
     #[test]
     fn it_does_not_look_on_where_two_connections_are_busy() {
-        let (mut one, mut other, mut now) = (Vigil::new(), Vigil::new(), begin());
+        let (mut one, mut other, mut now) = (BusyPoll::new(), BusyPoll::new(), begin());
         for _ in 0..1_000 {
             assert_eq!(talk(&mut one, &mut now, 1, MOMENT) + talk(&mut other, &mut now, 1, MOMENT), 0);
         }
@@ -135,22 +135,22 @@ mod tests {
 
     #[test]
     fn looking_on_in_vain_becomes_ever_rarer() {
-        let (mut vigil, mut now) = (Vigil::new(), begin());
+        let (mut busy_poll, mut now) = (BusyPoll::new(), begin());
         // Quick enough to be hoped for, and never within the time that it looks on.
-        let looked = talk(&mut vigil, &mut now, 20_000, LOOK_ON + MOMENT);
+        let looked = talk(&mut busy_poll, &mut now, 20_000, LOOK_ON + MOMENT);
         assert!((5..50).contains(&looked), "{looked} of 20,000");
     }
 
     #[test]
     fn it_ends_by_itself_when_nobody_asks() {
-        let (mut vigil, mut now) = (Vigil::new(), begin());
-        talk(&mut vigil, &mut now, 100, MOMENT);
-        vigil.asked(now);
-        vigil.answered(now);
-        assert!(vigil.looks_on());
-        vigil.saw_nothing(now + LOOK_ON / 2);
-        assert!(vigil.looks_on());
-        vigil.saw_nothing(now + LOOK_ON);
-        assert!(!vigil.looks_on());
+        let (mut busy_poll, mut now) = (BusyPoll::new(), begin());
+        talk(&mut busy_poll, &mut now, 100, MOMENT);
+        busy_poll.asked(now);
+        busy_poll.answered(now);
+        assert!(busy_poll.looks_on());
+        busy_poll.saw_nothing(now + LOOK_ON / 2);
+        assert!(busy_poll.looks_on());
+        busy_poll.saw_nothing(now + LOOK_ON);
+        assert!(!busy_poll.looks_on());
     }
 }

@@ -4,7 +4,7 @@
 //! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`OUTBOX_HIGH`] and one reply, waiting requests by
 //!   `max_in_flight`;
 //! - I2 it is woken by its socket, its waiting requests, one timer and the stop, and for a moment after a reply by
-//!   itself ([`Vigil`]): idle connections cost nothing;
+//!   itself ([`BusyPoll`]): idle connections cost nothing;
 //! - I3 what was answered is written before the close, as far as the client reads it;
 //! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this process may
 //!   have been stopped, and not the client;
@@ -27,8 +27,8 @@ use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
 use crate::fronts::xuid::{Need, OUTBOX_HIGH, Session};
-use crate::net::busy_poll::Vigil;
-use crate::state::server::Node;
+use crate::net::busy_poll::BusyPoll;
+use crate::state::server::Server;
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
 const INBOX_MOST: usize = 64 * 1024;
@@ -43,15 +43,15 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(mut stream: TcpStream, node: Arc<Node>) {
-    let _open = node.traffic.connection_accepted();
+pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>) {
+    let _open = server.traffic.connection_accepted();
     // Replies are written in batches; Nagle's algorithm would hold the last one of each back for 40 ms.
     if stream.set_nodelay(true).is_err() {
         return;
     }
     let ended = {
         let (reader, writer) = stream.split();
-        Connection::new(reader, writer, &node).run(&node).await
+        Connection::new(reader, writer, &server).run(&server).await
     };
     if ended == Ended::Orderly {
         farewell(stream).await;
@@ -73,7 +73,7 @@ struct Connection<'s> {
     inbox: Inbox,
     outbox: Outbox,
     need: Need,
-    vigil: Vigil,
+    busy_poll: BusyPoll,
     opened: Instant,
     /// When bytes last went either way.
     active: Instant,
@@ -88,28 +88,28 @@ struct Connection<'s> {
 }
 
 impl<'s> Connection<'s> {
-    fn new(reader: ReadHalf<'s>, writer: WriteHalf<'s>, node: &Arc<Node>) -> Self {
+    fn new(reader: ReadHalf<'s>, writer: WriteHalf<'s>, server: &Arc<Server>) -> Self {
         let now = Instant::now();
         Self {
             reader,
             writer,
-            session: Session::new(Arc::clone(node)),
+            session: Session::new(Arc::clone(server)),
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             need: Need::Input,
-            vigil: Vigil::new(),
+            busy_poll: BusyPoll::new(),
             opened: now,
             active: now,
             begun: None,
             sent_away: None,
             looked: None,
             pushed: None,
-            idle: node.limits.idle(),
+            idle: server.limits.idle(),
         }
     }
 
-    async fn run(&mut self, node: &Node) -> Ended {
-        let mut draining = node.draining();
+    async fn run(&mut self, server: &Server) -> Ended {
+        let mut draining = server.draining();
         let mut stop = std::pin::pin!(draining.wait_for(|draining| *draining));
         let mut timer = std::pin::pin!(sleep_until(self.due()));
         loop {
@@ -147,7 +147,7 @@ impl<'s> Connection<'s> {
                 },
                 // The output was full and is not any more. Others have their turn first.
                 () = yield_now(), if was_full && has_room => {}
-                () = yield_now(), if self.vigil.looks_on() => self.vigil.saw_nothing(Instant::now()),
+                () = yield_now(), if self.busy_poll.looks_on() => self.busy_poll.saw_nothing(Instant::now()),
             }
         }
     }
@@ -186,7 +186,7 @@ impl<'s> Connection<'s> {
         self.outbox.consume(count);
         self.active = Instant::now();
         if self.outbox.is_empty() && self.session.in_flight() == 0 {
-            self.vigil.answered(self.active);
+            self.busy_poll.answered(self.active);
         }
     }
 
@@ -196,7 +196,7 @@ impl<'s> Connection<'s> {
             return;
         }
         self.active = Instant::now();
-        self.vigil.asked(self.active);
+        self.busy_poll.asked(self.active);
         self.inbox.widen(INBOX_MOST);
     }
 

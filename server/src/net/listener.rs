@@ -13,8 +13,8 @@ use tracing::{debug, warn};
 
 use crate::fronts::xuid;
 use crate::net::connection::farewell;
-use crate::net::io_threads::Crew;
-use crate::state::server::Node;
+use crate::net::io_threads::IoThreads;
+use crate::state::server::Server;
 use crate::text::exit::usage;
 
 /// Connections that the kernel keeps for us while we are busy: a thousand clients that come at once are no attack.
@@ -82,8 +82,13 @@ pub(crate) fn allow_connections(connections: usize, threads: usize) -> Result<()
 }
 
 /// Accepts until the server drains. Each connection holds one permit of `permits`.
-pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Semaphore>, crew: Arc<Crew>) {
-    let mut draining = node.draining();
+pub(crate) async fn run(
+    listener: TcpListener,
+    server: Arc<Server>,
+    permits: Arc<Semaphore>,
+    io_threads: Arc<IoThreads>,
+) {
+    let mut draining = server.draining();
     let farewells = Arc::new(Semaphore::new(FAREWELLS));
     loop {
         let accepted = tokio::select! {
@@ -94,9 +99,9 @@ pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Sem
             Ok((stream, peer)) => match Arc::clone(&permits).try_acquire_owned() {
                 Ok(permit) => {
                     debug!(%peer, "connected");
-                    crew.serve(stream, Arc::clone(&node), permit);
+                    io_threads.serve(stream, Arc::clone(&server), permit);
                 }
-                Err(_) => refuse(stream, peer, &node, &farewells),
+                Err(_) => refuse(stream, peer, &server, &farewells),
             },
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
@@ -110,8 +115,8 @@ pub(crate) async fn run(listener: TcpListener, node: Arc<Node>, permits: Arc<Sem
 
 /// One connection too many: it is told so in one write, which a new socket has room for. Whatever the client has sent
 /// is still read for a moment, or a reset would overtake the text.
-fn refuse(stream: TcpStream, peer: SocketAddr, node: &Node, farewells: &Arc<Semaphore>) {
-    let refused = node.traffic.connection_refused();
+fn refuse(stream: TcpStream, peer: SocketAddr, server: &Server, farewells: &Arc<Semaphore>) {
+    let refused = server.traffic.connection_refused();
     // The first, and then ever fewer: somebody who opens connections in a loop must not fill the disk.
     if refused.is_power_of_two() {
         warn!(%peer, refused, "too many connections (max_connections): refused");

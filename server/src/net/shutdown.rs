@@ -15,7 +15,7 @@ use xuid_engine::Engine;
 use xuid_engine::stats::Stats;
 
 use crate::net::runtime::runtime;
-use crate::state::server::Node;
+use crate::state::server::Server;
 
 /// How long requests in flight may take.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -78,17 +78,17 @@ async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
 }
 
 /// Lets connections finish, then stops the engine. `permits` has `connections` of them when none is open.
-pub(crate) async fn stop(node: &Arc<Node>, permits: &Semaphore, connections: usize) -> Result<()> {
-    node.begin_draining();
+pub(crate) async fn stop(server: &Arc<Server>, permits: &Semaphore, connections: usize) -> Result<()> {
+    server.begin_draining();
     let all = u32::try_from(connections).unwrap_or(u32::MAX);
     let gone = || permits.acquire_many(all);
     if timeout(DRAIN, gone()).await.is_err() {
         warn!(
-            open = node.traffic.open(),
+            open = server.traffic.open(),
             "some connections did not finish within {DRAIN:?}: their requests are refused"
         );
     }
-    stop_engine(&node.engine).await?;
+    stop_engine(&server.engine).await?;
     // Those that still waited were refused by that, and are told so.
     let _ = timeout(LAST_WORDS, gone()).await;
     Ok(())

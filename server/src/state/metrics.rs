@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use xuid_engine::stats::{Latency, whole_ms};
 
-use crate::state::server::Node;
+use crate::state::server::Server;
 
 mod families;
 mod family;
@@ -25,13 +25,13 @@ use family::{Family, Kind, Samples};
 pub(crate) struct Page(Registry);
 
 #[derive(Debug)]
-struct NodeCollector(Arc<Node>);
+struct ServerCollector(Arc<Server>);
 
 impl Page {
-    /// A page that asks `node` each time it is read.
-    pub(crate) fn new(node: Arc<Node>) -> Self {
+    /// A page that asks `server` each time it is read.
+    pub(crate) fn new(server: Arc<Server>) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(NodeCollector(node)));
+        registry.register_collector(Box::new(ServerCollector(server)));
         Self(registry)
     }
 
@@ -43,7 +43,7 @@ impl Page {
     }
 }
 
-impl Collector for NodeCollector {
+impl Collector for ServerCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         families(&self.0).iter().try_for_each(|family| encode(family, &mut encoder))
     }
@@ -90,7 +90,7 @@ fn encode_times(times: &Latency, mut metric: MetricEncoder<'_>) -> Result<(), fm
 }
 
 /// The same numbers under the same names; of times, how many there were and what they add up to.
-pub(crate) fn as_json(node: &Node) -> Map<String, Value> {
+pub(crate) fn as_json(server: &Server) -> Map<String, Value> {
     let times = |times: &Latency| {
         json!({
             "count": times.count(),
@@ -99,7 +99,7 @@ pub(crate) fn as_json(node: &Node) -> Map<String, Value> {
             "longest_ms": whole_ms(times.longest()),
         })
     };
-    let named = families(node).into_iter().map(|family| {
+    let named = families(server).into_iter().map(|family| {
         let suffix = if family.kind == Kind::Counter { "_total" } else { "" };
         let value = match family.samples {
             Samples::One(value) => json!(value),

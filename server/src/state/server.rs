@@ -20,7 +20,7 @@ const STALLED: Duration = Duration::from_secs(5);
 
 /// One server.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct Server {
     pub(crate) engine: Engine,
     pub(crate) genesis: Genesis,
     pub(crate) limits: Limits,
@@ -56,7 +56,7 @@ pub(crate) struct Places {
     pub(crate) admin: Option<SocketAddr>,
 }
 
-impl Node {
+impl Server {
     /// A server on this engine.
     pub(crate) fn new(engine: Engine, limits: Limits, token: Option<Token>, places: Places) -> Self {
         Self {

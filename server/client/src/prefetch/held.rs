@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use xuid_protocol::Run;
 
-use super::vintage::Vintage;
+use super::age::AgeGroup;
 
 /// Consecutive ids, or ids at equal distances, that nobody else has. Neither `Clone` nor `Copy`: what leaves it has
 /// left it (P1). Its front is open: ids come out of it one by one, without a look at the clock.
@@ -16,21 +16,21 @@ pub(super) struct Held {
     /// Ids behind the open ones.
     closed: u32,
     stride: u32,
-    vintage: Vintage,
+    group: AgeGroup,
     /// Its ids may be that old, and not older by the server's own account of now.
     asked: Instant,
 }
 
 impl Held {
     /// Takes over a run of a reply, which is not looked at again.
-    pub(super) fn new(run: Run, vintage: Vintage, asked: Instant) -> Self {
+    pub(super) fn new(run: Run, group: AgeGroup, asked: Instant) -> Self {
         let Run { first, count, stride } = run;
-        Self { next: first, open: 0, closed: count, stride, vintage, asked }
+        Self { next: first, open: 0, closed: count, stride, group, asked }
     }
 
     /// Nothing.
     pub(super) fn nothing(now: Instant) -> Self {
-        Self { next: 0, open: 0, closed: 0, stride: 0, vintage: Vintage::default(), asked: now }
+        Self { next: 0, open: 0, closed: 0, stride: 0, group: AgeGroup::default(), asked: now }
     }
 
     /// Opens so many more, or all if there are fewer.
@@ -40,10 +40,10 @@ impl Held {
         self.closed -= count;
     }
 
-    /// The next id, if one is open and nobody called this vintage off.
+    /// The next id, if one is open and nobody called this age group off.
     #[inline]
-    pub(super) fn take_one(&mut self, oldest: Vintage) -> Option<u64> {
-        if self.open == 0 || self.vintage < oldest {
+    pub(super) fn take_one(&mut self, oldest: AgeGroup) -> Option<u64> {
+        if self.open == 0 || self.group < oldest {
             return None;
         }
         let id = self.next;
@@ -68,12 +68,12 @@ impl Held {
     }
 
     /// Whether there is something that may still be handed out: not called off, and asked for less than `max_age` ago.
-    pub(super) fn is_good(&self, now: Instant, max_age: Duration, oldest: Vintage) -> bool {
-        self.left() > 0 && self.vintage >= oldest && now.saturating_duration_since(self.asked) < max_age
+    pub(super) fn is_good(&self, now: Instant, max_age: Duration, oldest: AgeGroup) -> bool {
+        self.left() > 0 && self.group >= oldest && now.saturating_duration_since(self.asked) < max_age
     }
 
-    pub(super) fn vintage(&self) -> Vintage {
-        self.vintage
+    pub(super) fn group(&self) -> AgeGroup {
+        self.group
     }
 }
 
@@ -86,17 +86,17 @@ mod tests {
         let now = Instant::now();
         let run = Run { first: 100, count: 50, stride: 4_096 };
         for part in 0..60 {
-            let mut rest = Held::new(run, Vintage::default(), now);
-            assert_eq!(rest.take_one(Vintage::default()), None, "nothing is open yet");
+            let mut rest = Held::new(run, AgeGroup::default(), now);
+            assert_eq!(rest.take_one(AgeGroup::default()), None, "nothing is open yet");
             rest.open(3);
             let mut ids = Vec::new();
-            ids.extend(rest.take_one(Vintage::default()));
+            ids.extend(rest.take_one(AgeGroup::default()));
             let mut front = rest.take_front(part);
             assert_eq!(front.left(), part.min(49));
             for held in [&mut front, &mut rest] {
                 held.open(1);
                 held.open(u32::MAX);
-                while let Some(id) = held.take_one(Vintage::default()) {
+                while let Some(id) = held.take_one(AgeGroup::default()) {
                     ids.push(id);
                 }
             }
@@ -105,12 +105,12 @@ mod tests {
     }
 
     #[test]
-    fn a_vintage_that_was_called_off_gives_no_id() {
+    fn an_age_group_that_was_called_off_gives_no_id() {
         let now = Instant::now();
-        let mut held = Held::new(Run { first: 1, count: 2, stride: 1 }, Vintage::default(), now);
+        let mut held = Held::new(Run { first: 1, count: 2, stride: 1 }, AgeGroup::default(), now);
         held.open(2);
-        assert_eq!(held.take_one(Vintage::default()), Some(1));
-        assert_eq!(held.take_one(Vintage::default().next()), None);
-        assert_eq!((held.left(), Held::nothing(now).take_one(Vintage::default())), (1, None));
+        assert_eq!(held.take_one(AgeGroup::default()), Some(1));
+        assert_eq!(held.take_one(AgeGroup::default().next()), None);
+        assert_eq!((held.left(), Held::nothing(now).take_one(AgeGroup::default())), (1, None));
     }
 }

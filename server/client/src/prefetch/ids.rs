@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::held::Held;
 use super::piece::Piece;
-use super::shared::Shared;
+use super::state::PrefetchState;
 use crate::error::ClientError;
 
 /// A close look at the process costs 2 us, as much as hundreds of ids. A handle takes no other one within
@@ -33,16 +33,16 @@ pub struct Ids {
     piece: Piece,
     /// When the process was looked at closely, and was the right one.
     looked: Option<Instant>,
-    shared: Arc<Shared>,
+    state: Arc<PrefetchState>,
 }
 
 impl Ids {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        if shared.process.check_closely().is_ok() {
-            shared.lock().join();
+    pub(super) fn new(state: Arc<PrefetchState>) -> Self {
+        if state.process.check_closely().is_ok() {
+            state.lock().join();
         }
         let now = Instant::now();
-        Self { hand: Held::nothing(now), had: 0, piece: Piece::new(now), looked: None, shared }
+        Self { hand: Held::nothing(now), had: 0, piece: Piece::new(now), looked: None, state }
     }
 
     /// An id if one is held, without waiting. `None` asks for more in the background; why there is none,
@@ -89,7 +89,7 @@ impl Ids {
 
     #[inline]
     fn hit(&mut self) -> Option<u64> {
-        self.hand.take_one(self.shared.oldest.vintage())
+        self.hand.take_one(self.state.oldest.group())
     }
 
     /// An id from the next piece of the run in hand, if that is good still.
@@ -98,7 +98,7 @@ impl Ids {
         if self.check_process(now).is_err() {
             return None;
         }
-        if !self.hand.is_good(now, self.shared.options.max_age, self.shared.oldest.vintage()) {
+        if !self.hand.is_good(now, self.state.options.max_age, self.state.oldest.group()) {
             return None;
         }
         self.hand.open(self.piece.next(now));
@@ -121,21 +121,21 @@ impl Ids {
         self.check_process(now)?;
         let rest = self.hand.take_front(u64::MAX);
         let had = std::mem::take(&mut self.had);
-        let shared = Arc::clone(&self.shared);
-        let mut stock = shared.lock();
+        let state = Arc::clone(&self.state);
+        let mut pool = state.lock();
         // After the lock: what is young enough is so now.
         let now = Instant::now();
-        stock.settle(had, &rest);
-        if stock.is_closed() {
+        pool.settle(had, &rest);
+        if pool.is_closed() {
             return Err(ClientError::Closed);
         }
         // A run that is called off between here and the hit is settled like any other, and another one taken: each time
-        // there is less in stock, and without an end to it a caller would wait beside a full stock.
+        // there is less in the pool, and without an end to it a caller would wait beside a full pool.
         loop {
-            let run = stock.take(now, shared.oldest.vintage());
-            let wake = stock.raise_demand();
+            let run = pool.take(now, state.oldest.group());
+            let wake = pool.raise_demand();
             if wake {
-                shared.wanted.notify_one();
+                state.wanted.notify_one();
             }
             let Some(run) = run else { return Ok(None) };
             self.had = run.left();
@@ -145,15 +145,15 @@ impl Ids {
                 return Ok(Some(id));
             }
             let rest = self.hand.take_front(u64::MAX);
-            stock.settle(std::mem::take(&mut self.had), &rest);
+            pool.settle(std::mem::take(&mut self.had), &rest);
         }
     }
 
     fn check_process(&mut self, now: Instant) -> Result<(), ClientError> {
         if self.looked.is_some_and(|looked| now.saturating_duration_since(looked) < CLOSE_LOOK) {
-            return self.shared.process.check();
+            return self.state.process.check();
         }
-        self.shared.process.check_closely()?;
+        self.state.process.check_closely()?;
         self.looked = Some(now);
         Ok(())
     }
@@ -163,13 +163,13 @@ impl Ids {
         if let Some(id) = self.miss()? {
             return Ok(Some(id));
         }
-        let mut stock = self.shared.lock();
+        let mut pool = self.state.lock();
         if !first {
-            return stock.final_word().map_or(Ok(None), Err);
+            return pool.final_word().map_or(Ok(None), Err);
         }
-        stock.begin_wait();
-        drop(stock);
-        self.shared.wanted.notify_one();
+        pool.begin_wait();
+        drop(pool);
+        self.state.wanted.notify_one();
         Ok(None)
     }
 
@@ -180,16 +180,16 @@ impl Ids {
         }
         // A loop that always finds something must let the refiller run now and then, on a runtime of one thread.
         consume_budget().await;
-        let shared = Arc::clone(&self.shared);
+        let state = Arc::clone(&self.state);
         let mut deadline = None;
         loop {
-            let mut arrived = pin!(shared.arrived.notified());
+            let mut arrived = pin!(state.arrived.notified());
             // Before the look, so that what comes between the two is not missed.
             arrived.as_mut().enable();
             if let Some(id) = self.look(deadline.is_none())? {
                 return Ok(id);
             }
-            let end = *deadline.get_or_insert_with(|| Instant::now() + shared.options.wait);
+            let end = *deadline.get_or_insert_with(|| Instant::now() + state.options.wait);
             if timeout_at(end, arrived).await.is_err() {
                 return Err(self.in_vain());
             }
@@ -206,22 +206,22 @@ impl Ids {
             runtime.block_on(async {});
         }
         // Before the lock, as everywhere.
-        self.shared.process.check_closely()?;
-        let shared = Arc::clone(&self.shared);
+        self.state.process.check_closely()?;
+        let state = Arc::clone(&self.state);
         let mut deadline = None;
         loop {
-            let seen = shared.lock().news;
+            let seen = state.lock().news;
             if let Some(id) = self.look(deadline.is_none())? {
                 return Ok(id);
             }
             let now = Instant::now();
-            let end = *deadline.get_or_insert_with(|| now + shared.options.wait);
+            let end = *deadline.get_or_insert_with(|| now + state.options.wait);
             let left = end.saturating_duration_since(now);
-            let (stock, waited) = shared
+            let (pool, waited) = state
                 .arrived_for_threads
-                .wait_timeout_while(shared.lock(), left, |stock| stock.news == seen)
+                .wait_timeout_while(state.lock(), left, |pool| pool.news == seen)
                 .unwrap_or_else(PoisonError::into_inner);
-            drop(stock);
+            drop(pool);
             if waited.timed_out() {
                 return Err(self.in_vain());
             }
@@ -230,20 +230,20 @@ impl Ids {
 
     /// After the whole wait.
     fn in_vain(&self) -> ClientError {
-        let limit = self.shared.options.wait;
-        self.shared.lock().failure().unwrap_or(ClientError::NotYet { limit })
+        let limit = self.state.options.wait;
+        self.state.lock().failure().unwrap_or(ClientError::NotYet { limit })
     }
 }
 
 impl Drop for Ids {
     fn drop(&mut self) {
-        if self.shared.process.check_closely().is_err() {
+        if self.state.process.check_closely().is_err() {
             return;
         }
         let rest = self.hand.take_front(u64::MAX);
-        let mut stock = self.shared.lock();
-        stock.give_back(self.had, rest, self.shared.oldest.vintage());
-        stock.leave();
+        let mut pool = self.state.lock();
+        pool.give_back(self.had, rest, self.state.oldest.group());
+        pool.leave();
     }
 }
 
@@ -252,30 +252,30 @@ mod tests {
     use xuid_protocol::Run;
 
     use super::*;
+    use crate::prefetch::age::AgeGroups;
     use crate::prefetch::options::PrefetchOptions;
-    use crate::prefetch::vintage::Cellar;
 
-    /// A stock of the process with that id, with `count` ids in it.
-    fn stocked(process: u32, count: u32) -> Shared {
-        stocked_for(PrefetchOptions::new(), process, count)
+    /// A pool of the process with that id, with `count` ids in it.
+    fn filled_pool(process: u32, count: u32) -> PrefetchState {
+        filled_pool_for(PrefetchOptions::new(), process, count)
     }
 
-    fn stocked_for(options: PrefetchOptions, process: u32, count: u32) -> Shared {
-        let mut shared = Shared::new(options);
-        shared.process.id = process;
+    fn filled_pool_for(options: PrefetchOptions, process: u32, count: u32) -> PrefetchState {
+        let mut state = PrefetchState::new(options);
+        state.process.id = process;
         let now = Instant::now();
-        let vintage = Cellar::new(shared.options.max_age).date(now);
-        let mut stock = shared.lock();
-        stock.ask(u64::from(count), 0);
-        stock.put(u64::from(count), vec![Run { first: 0, count, stride: 1 }], vintage, now, vintage);
-        drop(stock);
-        shared
+        let group = AgeGroups::new(state.options.max_age).date(now);
+        let mut pool = state.lock();
+        pool.ask(u64::from(count), 0);
+        pool.put(u64::from(count), vec![Run { first: 0, count, stride: 1 }], group, now, group);
+        drop(pool);
+        state
     }
 
     #[tokio::test]
-    async fn a_stock_of_another_process_gives_nothing_and_is_left_alone() {
+    async fn a_pool_of_another_process_gives_nothing_and_is_left_alone() {
         let own = std::process::id();
-        let parents = Arc::new(stocked(own + 1, 100));
+        let parents = Arc::new(filled_pool(own + 1, 100));
         // As in a child forked while another thread of the parent held the lock: whoever takes it waits forever.
         std::mem::forget(parents.lock());
         let mut ids = Ids::new(Arc::clone(&parents));
@@ -285,7 +285,7 @@ mod tests {
             assert_eq!((owner, found), (own + 1, own));
         }
         drop(ids);
-        let mut ids = Ids::new(Arc::new(stocked(own, 100)));
+        let mut ids = Ids::new(Arc::new(filled_pool(own, 100)));
         assert_eq!(ids.try_next(), Some(0), "and the own one gives");
     }
 
@@ -297,56 +297,56 @@ mod tests {
 
     #[test]
     fn a_handle_that_is_called_off_goes_on_with_a_younger_run_and_counts_the_rest_as_waste() {
-        let shared = Arc::new(stocked(std::process::id(), 100));
-        let mut ids = Ids::new(Arc::clone(&shared));
+        let state = Arc::new(filled_pool(std::process::id(), 100));
+        let mut ids = Ids::new(Arc::clone(&state));
         assert_eq!(ids.try_next(), Some(0));
         let now = Instant::now();
-        let mut cellar = Cellar::new(shared.options.max_age);
-        let (first, later) = (cellar.date(now), cellar.date(now + shared.options.max_age));
+        let mut groups = AgeGroups::new(state.options.max_age);
+        let (first, later) = (groups.date(now), groups.date(now + state.options.max_age));
         assert!(first < later);
-        let mut stock = shared.lock();
-        stock.ask(10, 0);
-        stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);
-        stock.call_off(later);
-        assert_eq!((stock.take_grown_old(), stock.take_grown_old()), (50, 0));
-        drop(stock);
-        shared.oldest.raise(later);
+        let mut pool = state.lock();
+        pool.ask(10, 0);
+        pool.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);
+        pool.call_off(later);
+        assert_eq!((pool.take_grown_old(), pool.take_grown_old()), (50, 0));
+        drop(pool);
+        state.oldest.raise(later);
         assert_eq!(ids.try_next(), Some(500));
         drop(ids);
-        let stats = shared.lock().stats();
-        assert_eq!((stats.issued, stats.wasted_by_age, stats.held), (2, 99, 9), "{stats:?}");
+        let counted = state.lock().stats();
+        assert_eq!((counted.issued, counted.wasted_by_age, counted.held), (2, 99, 9), "{counted:?}");
     }
 
     #[test]
-    fn a_run_that_is_called_off_before_the_stock_is_told_is_passed_over_at_once() {
-        let shared = Arc::new(stocked(std::process::id(), 100));
+    fn a_run_that_is_called_off_before_the_pool_is_told_is_passed_over_at_once() {
+        let state = Arc::new(filled_pool(std::process::id(), 100));
         let now = Instant::now();
-        let mut cellar = Cellar::new(shared.options.max_age);
-        let (first, later) = (cellar.date(now), cellar.date(now + shared.options.max_age));
-        let mut stock = shared.lock();
-        stock.ask(10, 0);
-        stock.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);
-        drop(stock);
+        let mut groups = AgeGroups::new(state.options.max_age);
+        let (first, later) = (groups.date(now), groups.date(now + state.options.max_age));
+        let mut pool = state.lock();
+        pool.ask(10, 0);
+        pool.put(10, vec![Run { first: 500, count: 10, stride: 1 }], later, now, first);
+        drop(pool);
         // The refiller stands between the word and the lock.
-        shared.oldest.raise(later);
-        assert_eq!(Ids::new(Arc::clone(&shared)).try_next(), Some(500));
-        let stats = shared.lock().stats();
-        assert_eq!((stats.issued, stats.wasted_by_age), (1, 100), "{stats:?}");
+        state.oldest.raise(later);
+        assert_eq!(Ids::new(Arc::clone(&state)).try_next(), Some(500));
+        let counted = state.lock().stats();
+        assert_eq!((counted.issued, counted.wasted_by_age), (1, 100), "{counted:?}");
     }
 
     #[test]
     fn a_caller_that_takes_its_time_gets_nothing_too_old_though_the_ager_sleeps_on() {
-        // As in a process that was stopped, and whose caller wakes first. This stock has no ager at all.
+        // As in a process that was stopped, and whose caller wakes first. This pool has no ager at all.
         let age = Duration::from_millis(40);
-        let shared = Arc::new(stocked_for(PrefetchOptions::new().max_age(age), std::process::id(), 100));
-        let mut ids = Ids::new(Arc::clone(&shared));
+        let state = Arc::new(filled_pool_for(PrefetchOptions::new().max_age(age), std::process::id(), 100));
+        let mut ids = Ids::new(Arc::clone(&state));
         assert!(ids.try_next().is_some());
         let begin = Instant::now();
         while begin.elapsed() < age {
             std::thread::sleep(age / 10);
         }
         assert_eq!(ids.try_next(), None);
-        let stats = shared.lock().stats();
-        assert_eq!((stats.issued, stats.wasted_by_age), (1, 99), "{stats:?}");
+        let counted = state.lock().stats();
+        assert_eq!((counted.issued, counted.wasted_by_age), (1, 99), "{counted:?}");
     }
 }

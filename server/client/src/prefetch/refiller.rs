@@ -1,4 +1,4 @@
-//! The task that keeps the stock filled.
+//! The task that keeps the pool filled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use xuid_protocol::Status;
 
-use super::pace::Pace;
-use super::shared::Shared;
+use super::refill_size::RefillSize;
+use super::state::PrefetchState;
 use crate::client::{Ahead, Client};
 use crate::error::ClientError;
 use crate::retries::Retries;
@@ -31,9 +31,9 @@ struct Refill {
 
 #[derive(Debug)]
 pub(super) struct Refiller {
-    shared: Arc<Shared>,
+    state: Arc<PrefetchState>,
     client: Client,
-    pace: Pace,
+    refill_size: RefillSize,
     refills: JoinSet<Refill>,
     retries: Retries,
     failures: u64,
@@ -42,23 +42,23 @@ pub(super) struct Refiller {
 }
 
 impl Refiller {
-    pub(super) fn new(shared: Arc<Shared>, client: Client) -> Self {
+    pub(super) fn new(state: Arc<PrefetchState>, client: Client) -> Self {
         let now = Instant::now();
-        let options = &shared.options;
+        let options = &state.options;
         Self {
-            pace: Pace::new(options.least, options.most, options.max_age, now),
+            refill_size: RefillSize::new(options.least, options.most, options.max_age, now),
             refills: JoinSet::new(),
             retries: client.retries(),
             failures: 0,
             resume: now,
-            shared,
+            state,
             client,
         }
     }
 
     /// Until it is dropped.
     pub(super) async fn run(mut self) {
-        let shared = Arc::clone(&self.shared);
+        let state = Arc::clone(&self.state);
         loop {
             let now = Instant::now();
             let is_paused = now < self.resume;
@@ -68,7 +68,7 @@ impl Refiller {
             // Each branch only says that something is to be done; what, the next turn finds out.
             tokio::select! {
                 Some(ended) = self.refills.join_next() => self.take_in(ended),
-                () = shared.wanted.notified() => {}
+                () = state.wanted.notified() => {}
                 () = sleep_until(self.resume), if is_paused => {}
             }
         }
@@ -76,21 +76,21 @@ impl Refiller {
 
     /// Asks for as much as is missing, if somebody takes.
     fn ask(&mut self, now: Instant) {
-        let mut stock = self.shared.lock();
-        if stock.take_grown_old() > 0 {
-            self.pace.wasted();
+        let mut pool = self.state.lock();
+        if pool.take_grown_old() > 0 {
+            self.refill_size.wasted();
         }
-        let Some((there, taken)) = stock.demanded() else { return };
-        let level = self.pace.look(now, taken);
+        let Some((there, taken)) = pool.demanded() else { return };
+        let level = self.refill_size.look(now, taken);
         let mut missing = level.saturating_sub(there);
         let max_count = u64::from(self.client.served().limits.max_count).max(1);
-        stock.ask(0, level.div_ceil(2));
+        pool.ask(0, level.div_ceil(2));
         while missing > 0 && self.refills.len() < IN_FLIGHT {
-            let count = missing.min(self.pace.request()).min(max_count);
+            let count = missing.min(self.refill_size.request()).min(max_count);
             missing -= count;
-            stock.ask(count, level.div_ceil(2));
+            pool.ask(count, level.div_ceil(2));
             let (client, failures, patience) =
-                (self.client.clone(), self.failures, self.shared.options.max_age);
+                (self.client.clone(), self.failures, self.state.options.max_age);
             self.refills.spawn(async move {
                 // What takes longer than an id may be old is of no use.
                 let outcome = client.ahead(count as u32, WAIT, patience).await;
@@ -111,18 +111,18 @@ impl Refiller {
         match outcome {
             Ok((asked, runs)) => {
                 let round_trip = Instant::now().saturating_duration_since(asked);
-                self.pace.answered(round_trip);
+                self.refill_size.answered(round_trip);
                 self.retries = self.client.retries();
-                let vintage = self.shared.date(asked);
-                let mut stock = self.shared.lock();
-                stock.put(count, runs, vintage, asked, self.shared.oldest.vintage());
+                let group = self.state.date(asked);
+                let mut pool = self.state.lock();
+                pool.put(count, runs, group, asked, self.state.oldest.group());
             }
             Err(error) => {
                 let is_first = failures == self.failures;
                 self.fail(count, error, is_first);
             }
         }
-        self.shared.tell();
+        self.state.tell();
     }
 
     /// `is_first`: the others that were in flight with it failed alike, and are no reason to pause again.
@@ -137,17 +137,17 @@ impl Refiller {
             self.resume = Instant::now() + pause;
         }
         if matches!(error, ClientError::Refused { .. }) {
-            self.pace.failed(count);
+            self.refill_size.failed(count);
         }
-        self.shared.lock().fail(count, error, stop);
+        self.state.lock().fail(count, error, stop);
     }
 }
 
 impl Drop for Refiller {
     /// Handles are told even when the runtime ends. A copy dropped in a forked child ends nothing.
     fn drop(&mut self) {
-        if self.shared.process.check_closely().is_ok() {
-            self.shared.close();
+        if self.state.process.check_closely().is_ok() {
+            self.state.close();
         }
     }
 }

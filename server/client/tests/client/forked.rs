@@ -102,7 +102,7 @@ async fn every_call_in_a_child_forked_under_load_refuses_at_once_and_harms_no_ca
     let options = PrefetchOptions::new().max_age(Duration::from_mins(1)).wait(Duration::from_mins(1));
     let source = Arc::new(client.prefetch(options).unwrap());
     let over = Arc::new(AtomicBool::new(false));
-    // They hold the locks of client and stock most of the time.
+    // They hold the locks of client and pool most of the time.
     let load: Vec<_> = (0..2)
         .map(|_| {
             let (client, source, over) = (client.clone(), Arc::clone(&source), Arc::clone(&over));

@@ -64,7 +64,7 @@ async fn whatever_handle_takes_them_ids_come_once_and_are_all_accounted_for() {
 }
 
 #[tokio::test]
-async fn what_grew_old_is_wasted_in_the_hand_and_in_the_stock_and_never_comes_out() {
+async fn what_grew_old_is_wasted_in_the_hand_and_in_the_pool_and_never_comes_out() {
     let mill = Mill::start(0).await;
     let age = Duration::from_millis(60);
     let source = source(&mill, PrefetchOptions::new().max_age(age).wait(LONG).ahead(100, 100)).await;
@@ -123,7 +123,7 @@ async fn nobody_who_takes_nothing_is_refilled() {
         let asked = mill.asked().len();
         tokio::time::sleep(age * 2).await;
         assert_eq!(mill.asked().len(), asked, "growing old asks for none");
-        // Given back at once: the rest grows old in the stock.
+        // Given back at once: the rest grows old in the pool.
         assert!(soon(source.ids().next()).await.is_ok());
     }
     // One a use, unless it grew old on its way to a process that was not run.

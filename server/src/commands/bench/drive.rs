@@ -8,10 +8,10 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::interval;
 
-use super::census::{Bureau, Recorder, Verdict};
-use super::harvest::Harvest;
+use super::duplicates::{DuplicateCheck, Recorder, Verdict};
 use super::plan::Plan;
 use super::progress::Progress;
+use super::results::Results;
 use crate::net::runtime::runtime;
 use crate::net::shutdown::Signals;
 use crate::text::human_time::grouped;
@@ -41,7 +41,7 @@ impl Drop for Post {
 /// What came of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    pub(super) total: Harvest,
+    pub(super) total: Results,
     pub(super) verdict: Option<Verdict>,
     /// How long it was measured.
     pub(super) time: Duration,
@@ -54,7 +54,7 @@ pub(super) struct Outcome {
 /// Runs one thread a load until the end of the plan, a signal, or until none has anything left to do.
 pub(super) fn drive<L>(plan: &Plan, loads: Vec<L>) -> Result<Outcome>
 where
-    L: FnOnce(&mut Post) -> Result<Harvest> + Send + 'static,
+    L: FnOnce(&mut Post) -> Result<Results> + Send + 'static,
 {
     debug_assert_eq!(loads.len(), plan.threads);
     // Signals first: from the first request on, an interrupted run is one to report.
@@ -64,22 +64,22 @@ where
     let whole = progress.time();
     let open = |bytes| {
         let full = Arc::clone(&progress);
-        Bureau::open(bytes, move || full.finish())
+        DuplicateCheck::start(bytes, move || full.finish())
     };
-    let bureau = plan.verify.map(open).transpose()?;
+    let check = plan.verify.map(open).transpose()?;
     let mut threads = Vec::new();
     for (seat, load) in loads.into_iter().enumerate() {
-        let recorder = bureau.as_ref().map(Bureau::recorder);
+        let recorder = check.as_ref().map(DuplicateCheck::recorder);
         let mut post = Post { progress: Arc::clone(&progress), seat, recorder };
         let thread = thread::Builder::new().name(format!("xuid-load-{seat}"));
         threads.push(thread.spawn(move || load(&mut post)).context("failed to start a thread")?);
     }
     runtime.block_on(watch(&progress, whole, signals))?;
-    let mut total = Harvest::new(plan.rate.is_some())?;
+    let mut total = Results::new(plan.rate.is_some())?;
     for thread in threads {
         total.merge(thread.join().map_err(|_| anyhow!("a load thread panicked"))??)?;
     }
-    let verdict = bureau.map(Bureau::close).transpose()?;
+    let verdict = check.map(DuplicateCheck::finish).transpose()?;
     let interrupted = progress.was_interrupted();
     let cut_short = !interrupted && progress.time() < whole;
     Ok(Outcome { total, verdict, time: progress.time(), interrupted, cut_short })

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use xuid_engine::{Engine, Floor, Id, IdError};
 
-use super::census::Tail;
 use super::drive::{Outcome, Post, drive};
-use super::harvest::Harvest;
+use super::duplicates::Tail;
 use super::plan::{Ask, Plan, Shape};
+use super::results::Results;
 use super::schedule::Schedule;
 use crate::commands::OrderArg;
 
@@ -61,17 +61,17 @@ struct Caller<'p> {
     ask: Ask,
     ids: Vec<Id>,
     tail: Tail,
-    harvest: Harvest,
+    results: Results,
     post: &'p mut Post,
 }
 
 impl<'p> Caller<'p> {
     fn new(engine: Engine, ask: Ask, is_open: bool, post: &'p mut Post) -> Result<Self> {
         let ids = vec![Id::default(); if ask.shape == Shape::Runs { 0 } else { ask.count as usize }];
-        Ok(Self { engine, ask, ids, tail: Tail::default(), harvest: Harvest::new(is_open)?, post })
+        Ok(Self { engine, ask, ids, tail: Tail::default(), results: Results::new(is_open)?, post })
     }
 
-    fn run(mut self, timetable: Option<(u64, u64, u64)>) -> Harvest {
+    fn run(mut self, timetable: Option<(u64, u64, u64)>) -> Results {
         while self.post.progress.now() < self.post.progress.begin() {
             spin_loop();
         }
@@ -85,7 +85,7 @@ impl<'p> Caller<'p> {
         if let Some(recorder) = &mut self.post.recorder {
             recorder.end(&mut self.tail);
         }
-        self.harvest
+        self.results
     }
 
     /// Calls at their times. A call that is late is made at once, and its latency counts from when it was due.
@@ -108,7 +108,7 @@ impl<'p> Caller<'p> {
             }
         }
         let progress = &self.post.progress;
-        self.harvest.never_sent(schedule, progress.measured(), progress.end());
+        self.results.never_sent(schedule, progress.measured(), progress.end());
     }
 
     /// One call after another.
@@ -159,16 +159,16 @@ impl<'p> Caller<'p> {
 
     /// Counts one call. False: there will never be an id again.
     fn done(&mut self, outcome: Result<u32, IdError>, start: u64, sent: u64, at: u64) -> bool {
-        let Self { harvest, post, .. } = self;
+        let Self { results, post, .. } = self;
         match outcome {
             Ok(ids) => {
                 if post.progress.counts(at) {
-                    harvest.ids += u64::from(ids);
-                    harvest.requests += 1;
-                    post.progress.publish(post.seat, harvest.ids, harvest.requests);
+                    results.ids += u64::from(ids);
+                    results.requests += 1;
+                    post.progress.publish(post.seat, results.ids, results.requests);
                 }
                 if post.progress.counts(start) {
-                    harvest.answered(start, sent, at);
+                    results.answered(start, sent, at);
                 }
                 true
             }
@@ -177,13 +177,13 @@ impl<'p> Caller<'p> {
     }
 
     fn refused(&mut self, error: IdError, at: u64) -> bool {
-        let Self { harvest, post, .. } = self;
+        let Self { results, post, .. } = self;
         let name = format!("{:?}", error.kind());
         if post.progress.counts(at) {
-            harvest.refused(screaming(&name), error);
+            results.refused(screaming(&name), error);
         }
         if !error.is_retryable() {
-            harvest.failed(format!("refused for good: {error}"));
+            results.failed(format!("refused for good: {error}"));
         }
         error.is_retryable()
     }
@@ -200,12 +200,12 @@ impl<'p> Caller<'p> {
             let at = self.post.progress.now();
             let (count, error) = outcome;
             if self.post.progress.counts(at) {
-                self.harvest.ids += u64::from(count);
-                self.harvest.requests += u64::from(count);
-                self.post.progress.publish(self.post.seat, self.harvest.ids, self.harvest.requests);
+                self.results.ids += u64::from(count);
+                self.results.requests += u64::from(count);
+                self.post.progress.publish(self.post.seat, self.results.ids, self.results.requests);
             }
             if error.is_none() && self.post.progress.counts(begin) {
-                self.harvest.answered(begin, begin, at);
+                self.results.answered(begin, begin, at);
             }
             begin = at;
             if let Some(error) = error {

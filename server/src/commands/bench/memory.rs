@@ -1,4 +1,4 @@
-//! How much the census may use.
+//! How much the duplicate check may use.
 
 use std::fs;
 

@@ -21,7 +21,7 @@ pub(super) struct Plan {
     pub(super) rate: Option<u64>,
     pub(super) warmup: Duration,
     pub(super) time: Duration,
-    /// Bytes that the census may use, where there is one.
+    /// Bytes that the duplicate check may use, where there is one.
     pub(super) verify: Option<u64>,
 }
 

@@ -38,9 +38,9 @@ fn asked(max_count: u32, frame: Vec<u8>) -> (Result<Vec<u64>>, usize) {
             while stream.read(&mut seen).await? > 0 {}
             io::Result::Ok(())
         });
-        let mut wire = Wire::connect(&address).await.unwrap();
-        let ids = wire.ids(5, Order::Any).await;
-        (ids, wire.inbox.room(0).capacity())
+        let mut connection = Connection::connect(&address).await.unwrap();
+        let ids = connection.ids(5, Order::Any).await;
+        (ids, connection.inbox.room(0).capacity())
     })
 }
 

@@ -12,24 +12,24 @@ use xuid_protocol::{
 
 use crate::config::Token;
 use crate::state::metrics;
-use crate::state::server::{Node, VERSION};
+use crate::state::server::{Server, VERSION};
 
 /// How soon to come back where the engine names no time.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Greets a client, or says why not: version, then token, then cluster, so that a stranger learns as little as possible.
 pub(super) fn hello(
-    node: &Node,
+    server: &Server,
     limits: &Limits,
     request_id: u64,
     hello: &Hello<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), Refusal> {
     let version = hello.pick_version()?;
-    check_token(node.token.as_ref(), hello.token)?;
-    let cluster = node.genesis.cluster;
+    check_token(server.token.as_ref(), hello.token)?;
+    let cluster = server.genesis.cluster;
     hello.check_cluster(cluster)?;
-    let layout = node.genesis.layout;
+    let layout = server.genesis.layout;
     let reply = HelloReply {
         version,
         features: 0,
@@ -71,17 +71,17 @@ pub(super) fn check_early_pings(so_far: u32) -> Result<(), Refusal> {
 }
 
 /// Answers what needs no ids.
-pub(super) fn at_once(node: &Node, request_id: u64, request: Request<'_>, out: &mut Vec<u8>) {
+pub(super) fn at_once(server: &Server, request_id: u64, request: Request<'_>, out: &mut Vec<u8>) {
     match request {
         Request::Ping(bytes) => reply_ping(out, request_id, bytes),
         Request::Decode { id } => {
             // The parser let only 63 bits through.
-            let parts = node.genesis.layout.decode(Id::from_raw(id).unwrap_or_default());
+            let parts = server.genesis.layout.decode(Id::from_raw(id).unwrap_or_default());
             let decoded = Decoded { unix_ms: parts.unix_ms, worker: parts.worker, sequence: parts.sequence };
             reply_decode(out, request_id, decoded);
         }
-        Request::Info => reply_info(out, request_id, &node.info().to_string()),
-        Request::Stats => reply_stats(out, request_id, &Value::Object(metrics::as_json(node)).to_string()),
+        Request::Info => reply_info(out, request_id, &server.info().to_string()),
+        Request::Stats => reply_stats(out, request_id, &Value::Object(metrics::as_json(server)).to_string()),
         Request::Hello(_) | Request::Next { .. } | Request::Array(_) | Request::Runs(_) | Request::Bye => {
             unreachable!("answered by the session itself")
         }
@@ -91,7 +91,7 @@ pub(super) fn at_once(node: &Node, request_id: u64, request: Request<'_>, out: &
 /// The protocol's word for why there are no ids. What the engine waits for is not in its error, and a client can't ask
 /// its status: it is told here.
 #[cold]
-pub(super) fn refusal(node: &Node, error: IdError) -> Refusal {
+pub(super) fn refusal(server: &Server, error: IdError) -> Refusal {
     let status = match error.kind() {
         IdErrorKind::NotReady => Status::NOT_READY,
         IdErrorKind::Overloaded => Status::OVERLOADED,
@@ -102,7 +102,7 @@ pub(super) fn refusal(node: &Node, error: IdError) -> Refusal {
         _ => Status::INTERNAL,
     };
     let notes = match status {
-        Status::NOT_READY | Status::WINDOW_LOST | Status::EXHAUSTED => node.readiness().1.join("; "),
+        Status::NOT_READY | Status::WINDOW_LOST | Status::EXHAUSTED => server.readiness().1.join("; "),
         _ => String::new(),
     };
     let text = if notes.is_empty() { error.to_string() } else { format!("{error}. Now: {notes}") };

@@ -18,9 +18,9 @@ use crate::state::server::{Limits, Places};
 /// So long may ids take that must come: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A node in a folder of its own, with ten years of declared land so that nothing is ever short of `any` ids.
+/// A server in a folder of its own, with ten years of declared land so that nothing is ever short of `any` ids.
 struct Home {
-    node: Arc<Node>,
+    server: Arc<Server>,
     _folder: tempfile::TempDir,
 }
 
@@ -33,14 +33,14 @@ impl Home {
         let limits = Limits { wait: PATIENCE, protocol: ProtocolLimits::default() };
         let address = "127.0.0.1:7654".parse().unwrap();
         let places = Places { listen: address, admin: Some("127.0.0.1:7655".parse().unwrap()) };
-        let node = Node::new(engine.build().unwrap(), limits, token.and_then(Token::new), places);
-        Self { node: Arc::new(node), _folder: folder }
+        let server = Server::new(engine.build().unwrap(), limits, token.and_then(Token::new), places);
+        Self { server: Arc::new(server), _folder: folder }
     }
 
     /// One for all tests that only ask.
-    fn shared() -> Arc<Node> {
+    fn shared() -> Arc<Server> {
         static HOME: OnceLock<Home> = OnceLock::new();
-        Arc::clone(&HOME.get_or_init(|| Self::new(None)).node)
+        Arc::clone(&HOME.get_or_init(|| Self::new(None)).server)
     }
 }
 
@@ -65,12 +65,12 @@ enum Said {
 }
 
 impl Talk {
-    fn new(node: Arc<Node>) -> Self {
-        Self { session: Session::new(node), inbox: Inbox::default(), outbox: Outbox::default() }
+    fn new(server: Arc<Server>) -> Self {
+        Self { session: Session::new(server), inbox: Inbox::default(), outbox: Outbox::default() }
     }
 
-    fn greeted(node: Arc<Node>) -> Self {
-        let mut talk = Self::new(node);
+    fn greeted(server: Arc<Server>) -> Self {
+        let mut talk = Self::new(server);
         assert_eq!(talk.say(&greeting(&Hello::new("test"))), Need::Input);
         assert_eq!(talk.replies(), [(1, Said::Hello)]);
         talk
@@ -202,7 +202,7 @@ proptest! {
     fn random_bytes_after_the_greeting_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
         let mut talk = Talk::greeted(Home::shared());
         talk.say(&bytes);
-        prop_assert_eq!(talk.session.node.traffic.panics(), 0);
+        prop_assert_eq!(talk.session.server.traffic.panics(), 0);
     }
 }
 
@@ -258,9 +258,9 @@ fn a_flood_of_nexts_is_answered_one_by_one_and_no_id_comes_twice() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
     let (limits, places) = (Home::shared().limits, Home::shared().places);
-    let by_the_clock = Arc::new(Node::new(engine, limits, None, places));
-    for node in [Home::shared(), by_the_clock] {
-        let mut talk = Talk::greeted(node);
+    let by_the_clock = Arc::new(Server::new(engine, limits, None, places));
+    for server in [Home::shared(), by_the_clock] {
+        let mut talk = Talk::greeted(server);
         // Runs of one form between the others, and far more replies than the output holds.
         let input: Vec<u8> = (0..30_000).flat_map(|id| next_in_form(id / 50 * (id % 7 / 6), id)).collect();
         let mut replies = converse(&mut talk, &input);
@@ -275,7 +275,7 @@ fn a_flood_of_nexts_is_answered_one_by_one_and_no_id_comes_twice() {
             })
             .collect();
         assert_eq!(ids.len(), 30_000);
-        let counted = talk.session.node.traffic.requests().find(|(op, _)| *op == Op::Next);
+        let counted = talk.session.server.traffic.requests().find(|(op, _)| *op == Op::Next);
         assert!(counted.is_some_and(|(_, count)| count >= 30_000), "{counted:?}");
     }
 }
@@ -354,7 +354,7 @@ fn a_full_output_stops_the_answers_until_it_is_written() {
 #[test]
 fn more_than_max_in_flight_wait_in_the_input_and_none_is_refused_for_that() {
     let home = Home::new(None);
-    let mut talk = Talk::greeted(Arc::clone(&home.node));
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
     talk.session.limits.max_in_flight = 3;
     let bulk = Bulk::new(131_072, Order::Fresh, PATIENCE);
     let input: Vec<u8> = (0..8).flat_map(|id| frame(|out| request_runs(out, id, bulk))).collect();
@@ -393,7 +393,7 @@ fn a_token_is_asked_for_and_compared_whole() {
         (b"open sesamf", Said::Error(Status::UNAUTHENTICATED)),
         (b"open sesame", Said::Hello),
     ] {
-        let mut talk = Talk::new(Arc::clone(&home.node));
+        let mut talk = Talk::new(Arc::clone(&home.server));
         let need = talk.say(&greeting(&Hello { token, ..Hello::new("test") }));
         assert_eq!(talk.replies(), [(1, wanted.clone())]);
         assert_eq!(need == Need::End, wanted != Said::Hello, "HELLO's errors close");
@@ -407,7 +407,7 @@ fn info_and_stats_are_json_with_the_names_of_the_metrics() {
     let replies = talk.replies();
     let [(1, Said::Json(info)), (2, Said::Json(stats))] = &replies[..] else { panic!("{replies:?}") };
     let info: serde_json::Value = serde_json::from_str(info).unwrap();
-    assert_eq!(info["cluster"].as_str(), Some(&*talk.session.node.genesis.cluster.to_string()));
+    assert_eq!(info["cluster"].as_str(), Some(&*talk.session.server.genesis.cluster.to_string()));
     assert_eq!(info["layout"]["sequence_bits"], 12);
     let stats: serde_json::Value = serde_json::from_str(stats).unwrap();
     assert!(

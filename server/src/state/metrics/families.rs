@@ -3,33 +3,33 @@
 use xuid_engine::stats::{ClockStats, ConnectionState, Latency, RegistryStats, Stats, Windows, whole_ms};
 
 use super::family::{Family, Kind, Samples};
-use crate::state::server::Node;
+use crate::state::server::Server;
 use crate::state::traffic::Traffic;
 use crate::text::logs;
 
 /// All of them, read now.
-pub(super) fn families(node: &Node) -> Vec<Family> {
-    let stats = node.engine.stats();
+pub(super) fn families(server: &Server) -> Vec<Family> {
+    let stats = server.engine.stats();
     let mut all = ids(&stats);
     all.extend(windows(&stats.windows));
     all.extend(registry(&stats.registry));
     all.extend(spill(&stats));
     all.extend(clock(&stats.clock));
-    all.extend(traffic(&node.traffic));
+    all.extend(traffic(&server.traffic));
     all.push(counter_by(
         "xuid_panics",
         "Panics that the server survived, by where: each is a bug",
         "where",
-        &[("request", node.traffic.panics()), ("engine", stats.panics)],
+        &[("request", server.traffic.panics()), ("engine", stats.panics)],
     ));
     all.push(counter(
         "xuid_log_dropped_lines",
         "Lines of the log that were dropped, because what reads standard error was too slow",
         logs::dropped(),
     ));
-    let (ready, _) = node.readiness();
+    let (ready, _) = server.readiness();
     all.push(gauge("xuid_ready", "1 if the server wants requests", u64::from(ready)));
-    all.push(gauge("xuid_uptime_seconds", "Seconds since it began to serve", node.uptime().as_secs()));
+    all.push(gauge("xuid_uptime_seconds", "Seconds since it began to serve", server.uptime().as_secs()));
     all
 }
 

@@ -6,7 +6,7 @@ use xuid_protocol::ClusterId;
 
 use super::link::{Link, Share};
 use crate::commands::bench::plan::{Net, Plan};
-use crate::commands::connection::{Greeted, Wire};
+use crate::commands::connection::{Connection, Greeted};
 use crate::net::runtime::runtime;
 use crate::text::exit::usage;
 
@@ -40,7 +40,7 @@ pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link
 }
 
 async fn greet(server: &str) -> Result<Greeted> {
-    Wire::connect(server).await.with_context(|| format!("no load on {server}"))?.into_greeted()
+    Connection::connect(server).await.with_context(|| format!("no load on {server}"))?.into_greeted()
 }
 
 fn check_count(plan: &Plan, server: &str, greeted: &Greeted) -> Result<()> {

@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use xuid_protocol::{Bulk, ParsedReply, Reply, Run, parse_reply, request_array, request_next, request_runs};
 
 use super::flight::{Flight, Sent};
-use crate::commands::bench::census::{Recorder, Tail};
-use crate::commands::bench::harvest::Harvest;
+use crate::commands::bench::duplicates::{Recorder, Tail};
 use crate::commands::bench::plan::{Ask, Shape};
 use crate::commands::bench::progress::Progress;
+use crate::commands::bench::results::Results;
 use crate::commands::bench::schedule::Schedule;
 use crate::commands::connection::{Greeted, LAST_ID, printable};
 use crate::fronts::buffers::Inbox;
@@ -69,8 +69,8 @@ pub(super) struct Link {
 }
 
 /// What replies are counted in.
-pub(super) struct Books<'b> {
-    pub(super) harvest: &'b mut Harvest,
+pub(super) struct Counters<'b> {
+    pub(super) results: &'b mut Results,
     pub(super) recorder: Option<&'b mut Recorder>,
     pub(super) progress: &'b Progress,
 }
@@ -219,11 +219,11 @@ impl Link {
     }
 
     /// Takes all whole replies, which were there at `at`.
-    pub(super) fn take(&mut self, at: u64, books: &mut Books<'_>) -> Result<(), Broken> {
+    pub(super) fn take(&mut self, at: u64, counters: &mut Counters<'_>) -> Result<(), Broken> {
         let Self { inbox, flight, tail, stand, paused, server, .. } = self;
         let bytes = inbox.rest();
         let mut used = 0;
-        let counts = books.progress.counts(at);
+        let counts = counters.progress.counts(at);
         loop {
             let (consumed, number, reply) = match parse_reply(&bytes[used..], self.most) {
                 Ok(ParsedReply::Frame { consumed, request_id, reply, .. }) => (consumed, request_id, reply),
@@ -234,7 +234,7 @@ impl Link {
             if matches!(reply, Reply::GoAway) {
                 if *stand == Stand::Open {
                     *stand = Stand::Leaving;
-                    books.harvest.sent_away += 1;
+                    counters.results.sent_away += 1;
                 }
                 continue;
             }
@@ -244,7 +244,7 @@ impl Link {
             if let Reply::Error(error) = &reply {
                 let told = || format!("{}: {}", error.status, printable(&error.text));
                 if counts {
-                    books.harvest.refused(error.status.name(), told());
+                    counters.results.refused(error.status.name(), told());
                 }
                 if !error.status.is_retryable() {
                     return Err(format!("{server} refused for good: {}", told()));
@@ -255,21 +255,21 @@ impl Link {
                 }
                 continue;
             }
-            if books.recorder.is_some()
+            if counters.recorder.is_some()
                 && let Some(id) = impossible(&reply)
             {
                 return Err(format!("{server} answered {id}, which is no id: the highest is {LAST_ID}"));
             }
-            let ids = brought(&reply, tail, books.recorder.as_deref_mut());
+            let ids = brought(&reply, tail, counters.recorder.as_deref_mut());
             if ids != Some(u64::from(self.ask.count)) {
                 return Err(format!("{server} answered another question: {}", brief(&reply)));
             }
             if counts {
-                books.harvest.ids += u64::from(self.ask.count);
-                books.harvest.requests += 1;
+                counters.results.ids += u64::from(self.ask.count);
+                counters.results.requests += 1;
             }
-            if books.progress.counts(sent.start) {
-                books.harvest.answered(sent.start, sent.at, at);
+            if counters.progress.counts(sent.start) {
+                counters.results.answered(sent.start, sent.at, at);
             }
         }
         inbox.consume(used);
@@ -284,21 +284,21 @@ impl Link {
     }
 
     /// The run is over: what was due and not sent, and what was sent and not answered.
-    pub(super) fn settle(&mut self, now: u64, books: &mut Books<'_>) {
-        let progress = books.progress;
+    pub(super) fn settle(&mut self, now: u64, counters: &mut Counters<'_>) {
+        let progress = counters.progress;
         if let Some(timetable) = self.timetable {
-            books.harvest.never_sent(timetable, progress.measured(), progress.end());
+            counters.results.never_sent(timetable, progress.measured(), progress.end());
         }
         for sent in self.flight.iter().filter(|sent| progress.counts(sent.start)) {
-            books.harvest.gave_up(sent.start, sent.at, now);
+            counters.results.gave_up(sent.start, sent.at, now);
         }
-        if let Some(recorder) = &mut books.recorder {
+        if let Some(recorder) = &mut counters.recorder {
             recorder.end(&mut self.tail);
         }
     }
 }
 
-/// An id of a reply that no server may answer, if there is one: a census would count it for an id like others.
+/// An id of a reply that no server may answer, if there is one: the duplicate check would count it for an id like others.
 fn impossible(reply: &Reply<'_>) -> Option<u64> {
     let beyond = |id: &u64| *id > LAST_ID;
     match reply {

@@ -242,7 +242,7 @@ fn servers_of_two_clusters_are_refused_with_both_shown() {
     assert!(error.contains(&"01".repeat(16)) && error.contains(&"02".repeat(16)), "{error}");
     assert!(servers.iter().all(|server| error.contains(&server.to_string())), "{error}");
     let both = [fake(Manner::default()), fake(Manner::default())];
-    // Two counters from 0 on, so the census sees one cluster's worth of duplicates: both were asked.
+    // Two counters from 0 on, so the check sees one cluster's worth of duplicates: both were asked.
     assert!(load(&both, &small()).unwrap().verdict.unwrap().duplicates > 0);
 }
 

@@ -9,9 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use super::link::{Books, Link, Read};
+use super::link::{Counters, Link, Read};
 use crate::commands::bench::drive::Post;
-use crate::commands::bench::harvest::Harvest;
+use crate::commands::bench::results::Results;
 use crate::commands::bench::schedule::Schedule;
 
 /// Connections that are served between two looks at the timetable.
@@ -45,7 +45,7 @@ pub(super) struct Turns<'p> {
     watched: Vec<bool>,
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
-    harvest: Harvest,
+    results: Results,
     grace: u64,
     post: &'p mut Post,
 }
@@ -74,13 +74,13 @@ impl<'p> Turns<'p> {
             watched: vec![false; count],
             epoll,
             events: Vec::with_capacity(EVENTS),
-            harvest: Harvest::new(is_open)?,
+            results: Results::new(is_open)?,
             grace,
             post,
         })
     }
 
-    pub(super) fn run(mut self) -> Result<Harvest> {
+    pub(super) fn run(mut self) -> Result<Results> {
         let begin = self.post.progress.begin();
         std::thread::sleep(Duration::from_nanos(begin.saturating_sub(self.post.progress.now())));
         self.arrivals = self.links.iter_mut().filter_map(|link| link.schedule(begin)).collect();
@@ -101,13 +101,13 @@ impl<'p> Turns<'p> {
             self.wait(end)?;
         }
         let now = self.post.progress.now();
-        let Self { mut links, mut harvest, post, .. } = self;
-        let mut books =
-            Books { harvest: &mut harvest, recorder: post.recorder.as_mut(), progress: &post.progress };
+        let Self { mut links, mut results, post, .. } = self;
+        let mut counters =
+            Counters { results: &mut results, recorder: post.recorder.as_mut(), progress: &post.progress };
         for link in &mut links {
-            link.settle(now, &mut books);
+            link.settle(now, &mut counters);
         }
-        Ok(harvest)
+        Ok(results)
     }
 
     fn touch(&mut self, index: usize) {
@@ -151,7 +151,7 @@ impl<'p> Turns<'p> {
                 self.paused.push(index);
             }
             match link.write() {
-                Ok(count) if self.post.progress.counts(now) => self.harvest.sent += count as u64,
+                Ok(count) if self.post.progress.counts(now) => self.results.sent += count as u64,
                 Ok(_) => {}
                 Err(why) => self.fail(index, why),
             }
@@ -197,7 +197,7 @@ impl<'p> Turns<'p> {
             self.send(end);
         }
         self.events = events;
-        self.post.progress.publish(self.post.seat, self.harvest.ids, self.harvest.requests);
+        self.post.progress.publish(self.post.seat, self.results.ids, self.results.requests);
         Ok(())
     }
 
@@ -215,11 +215,11 @@ impl<'p> Turns<'p> {
     fn take(&mut self, index: usize, read: usize) {
         let at = self.post.progress.now();
         if self.post.progress.counts(at) {
-            self.harvest.received += read as u64;
+            self.results.received += read as u64;
         }
-        let Self { links, harvest, post, .. } = self;
-        let mut books = Books { harvest, recorder: post.recorder.as_mut(), progress: &post.progress };
-        match links[index].take(at, &mut books) {
+        let Self { links, results, post, .. } = self;
+        let mut counters = Counters { results, recorder: post.recorder.as_mut(), progress: &post.progress };
+        match links[index].take(at, &mut counters) {
             Ok(()) => self.touch(index),
             Err(why) => self.fail(index, why),
         }
@@ -227,7 +227,7 @@ impl<'p> Turns<'p> {
 
     fn fail(&mut self, index: usize, why: String) {
         self.links[index].close();
-        self.harvest.failed(why);
+        self.results.failed(why);
         // It fails only for one that is not watched.
         let _ = epoll::delete(&self.epoll, &self.links[index].stream);
     }

@@ -1,11 +1,11 @@
 use super::*;
 use crate::commands::bench::Args;
-use crate::commands::bench::census::Verdict;
-use crate::commands::bench::harvest::Harvest;
+use crate::commands::bench::duplicates::Verdict;
+use crate::commands::bench::results::Results;
 
 /// 1,000 requests answered after 1 to 1,000 us, in 2 s.
 fn outcome(is_open: bool) -> Outcome {
-    let mut total = Harvest::new(is_open).unwrap();
+    let mut total = Results::new(is_open).unwrap();
     for index in 1..=1_000 {
         total.answered(5, 5 + index * 100, 5 + index * 1_000);
     }

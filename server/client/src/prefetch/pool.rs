@@ -6,16 +6,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use xuid_protocol::Run;
 
+use super::age::AgeGroup;
 use super::held::Held;
 use super::stats::PrefetchStats;
-use super::vintage::Vintage;
 use crate::error::ClientError;
 
 /// A handle takes at least so many ids, if they are there: a lock each is enough for the slowest of users.
 const LEAST_TAKEN: u64 = 8;
 
 #[derive(Debug)]
-pub(super) struct Stock {
+pub(super) struct Pool {
     max_age: Duration,
     /// About oldest first.
     runs: VecDeque<Held>,
@@ -41,7 +41,7 @@ pub(super) struct Stock {
     stats: PrefetchStats,
 }
 
-impl Stock {
+impl Pool {
     pub(super) fn new(max_age: Duration) -> Self {
         Self {
             max_age,
@@ -63,7 +63,7 @@ impl Stock {
 
     /// A run for a handle, not older than allowed (P2) and not called off: whole, or as much as leaves something for the
     /// other handles.
-    pub(super) fn take(&mut self, now: Instant, oldest: Vintage) -> Option<Held> {
+    pub(super) fn take(&mut self, now: Instant, oldest: AgeGroup) -> Option<Held> {
         loop {
             let run = self.runs.front_mut()?;
             if !run.is_good(now, self.max_age, oldest) {
@@ -98,8 +98,8 @@ impl Stock {
     }
 
     /// Takes back the rest of a handle that ends. The rest is held again, if it is good.
-    pub(super) fn give_back(&mut self, had: u64, rest: Held, oldest: Vintage) {
-        if self.closed || rest.vintage() < oldest || rest.left() == 0 {
+    pub(super) fn give_back(&mut self, had: u64, rest: Held, oldest: AgeGroup) {
+        if self.closed || rest.group() < oldest || rest.left() == 0 {
             return self.settle(had, &rest);
         }
         self.stats.issued += had - rest.left();
@@ -133,9 +133,9 @@ impl Stock {
         &mut self,
         count: u64,
         runs: Vec<Run>,
-        vintage: Vintage,
+        group: AgeGroup,
         asked: Instant,
-        oldest: Vintage,
+        oldest: AgeGroup,
     ) {
         self.asked -= count;
         self.failure = None;
@@ -146,11 +146,11 @@ impl Stock {
             self.stats.received += u64::from(run.count);
             if self.closed {
                 self.stats.wasted_at_end += u64::from(run.count);
-            } else if vintage < oldest {
+            } else if group < oldest {
                 self.stats.wasted_by_age += u64::from(run.count);
             } else if run.count > 0 {
                 self.held += u64::from(run.count);
-                self.runs.push_back(Held::new(run, vintage, asked));
+                self.runs.push_back(Held::new(run, group, asked));
             }
         }
     }
@@ -165,11 +165,11 @@ impl Stock {
         self.news += 1;
     }
 
-    /// Drops what is of a vintage called off.
-    pub(super) fn call_off(&mut self, oldest: Vintage) {
+    /// Drops what is of an age group called off.
+    pub(super) fn call_off(&mut self, oldest: AgeGroup) {
         let before = self.held;
         self.runs.retain(|run| {
-            let keep = run.vintage() >= oldest;
+            let keep = run.group() >= oldest;
             self.held -= if keep { 0 } else { run.left() };
             keep
         });

@@ -6,24 +6,24 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::age::{AgeGroup, AgeGroups, Oldest};
 use super::options::PrefetchOptions;
-use super::stock::Stock;
-use super::vintage::{Cellar, Oldest, Vintage};
+use super::pool::Pool;
 use crate::process::Process;
 
-/// So much before its age is over a vintage is called off, since a thread does not wake on the spot. A thirty-second of
+/// So much before its age is over an age group is called off, since a thread does not wake on the spot. A thirty-second of
 /// short ages.
 const EARLY: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct PrefetchState {
     pub(super) oldest: Oldest,
     pub(super) options: PrefetchOptions,
     /// Whose ids they are (P4).
     pub(super) process: Process,
-    stock: Mutex<Stock>,
-    cellar: Mutex<Cellar>,
-    /// A vintage ends earlier than all others did, or everything does.
+    pool: Mutex<Pool>,
+    groups: Mutex<AgeGroups>,
+    /// An age group ends earlier than all others did, or everything does.
     pub(super) aging: Condvar,
     /// The refiller is wanted.
     pub(super) wanted: Notify,
@@ -32,13 +32,15 @@ pub(super) struct Shared {
     pub(super) arrived_for_threads: Condvar,
 }
 
-impl Shared {
+impl PrefetchState {
     pub(super) fn new(options: PrefetchOptions) -> Self {
         Self {
             oldest: Oldest::default(),
             process: Process::this(),
-            stock: Mutex::new(Stock::new(options.max_age)),
-            cellar: Mutex::new(Cellar::new(options.max_age.saturating_sub(EARLY.min(options.max_age / 32)))),
+            pool: Mutex::new(Pool::new(options.max_age)),
+            groups: Mutex::new(AgeGroups::new(
+                options.max_age.saturating_sub(EARLY.min(options.max_age / 32)),
+            )),
             aging: Condvar::new(),
             options,
             wanted: Notify::new(),
@@ -49,24 +51,24 @@ impl Shared {
 
     /// In a forked child never taken: it may have been held at the fork, and no thread is left there to release it. So
     /// the process is asked for first ([`Process::check_closely`]).
-    pub(super) fn lock(&self) -> MutexGuard<'_, Stock> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Pool> {
         // Nothing in the locked sections panics half way.
-        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn cellar(&self) -> MutexGuard<'_, Cellar> {
-        self.cellar.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn groups(&self) -> MutexGuard<'_, AgeGroups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The vintage of what was asked for at that time.
-    pub(super) fn date(&self, asked: Instant) -> Vintage {
-        let mut cellar = self.cellar();
-        let before = cellar.next_end();
-        let vintage = cellar.date(asked);
-        if before.is_none() || cellar.next_end() < before {
+    /// The age group of what was asked for at that time.
+    pub(super) fn date(&self, asked: Instant) -> AgeGroup {
+        let mut groups = self.groups();
+        let before = groups.next_end();
+        let group = groups.date(asked);
+        if before.is_none() || groups.next_end() < before {
             self.aging.notify_one();
         }
-        vintage
+        group
     }
 
     /// Tells all who wait that it is worth looking.
@@ -80,7 +82,7 @@ impl Shared {
         self.lock().close();
         self.oldest.end();
         // Under its lock, so that the ager is either before its look at the word, or asleep.
-        drop(self.cellar());
+        drop(self.groups());
         self.aging.notify_one();
         self.tell();
     }

@@ -13,7 +13,7 @@ const AGES: u64 = 1 << 20;
 
 /// Figures. Times are nanoseconds.
 #[derive(Debug)]
-pub(super) struct Harvest {
+pub(super) struct Results {
     pub(super) ids: u64,
     pub(super) requests: u64,
     pub(super) received: u64,
@@ -50,7 +50,7 @@ fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, 120_000_000_000, 3)?)
 }
 
-impl Harvest {
+impl Results {
     pub(super) fn new(is_open: bool) -> Result<Self> {
         let open =
             if is_open { Some(Open { late: histogram()?, service: histogram()?, unsent: 0 }) } else { None };
@@ -147,11 +147,11 @@ mod tests {
 
     #[test]
     fn what_was_never_sent_is_as_old_as_it_is_at_the_end() {
-        let mut harvest = Harvest::new(true).unwrap();
+        let mut results = Results::new(true).unwrap();
         // 1,000 a second from 0 on; the measured time is 1 s to 3 s, and nothing was sent at all.
-        harvest.never_sent(Schedule::new(0, 1_000, 0, 1), 1_000_000_000, 3_000_000_000);
-        assert_eq!((harvest.open.as_ref().unwrap().unsent, harvest.latency.len()), (2_000, 2_000));
-        let [half, most] = [harvest.latency.value_at_quantile(0.5), harvest.latency.max()];
+        results.never_sent(Schedule::new(0, 1_000, 0, 1), 1_000_000_000, 3_000_000_000);
+        assert_eq!((results.open.as_ref().unwrap().unsent, results.latency.len()), (2_000, 2_000));
+        let [half, most] = [results.latency.value_at_quantile(0.5), results.latency.max()];
         assert!(
             half.abs_diff(1_000_000_000) < 2_000_000 && most.abs_diff(2_000_000_000) < 2_000_000,
             "{half} {most}"
@@ -160,17 +160,17 @@ mod tests {
 
     #[test]
     fn a_backlog_of_millions_is_counted_whole() {
-        let mut harvest = Harvest::new(true).unwrap();
-        harvest.never_sent(Schedule::new(0, 30_000_000, 0, 1), 0, 1_000_000_000);
-        assert_eq!((harvest.open.as_ref().unwrap().unsent, harvest.latency.len()), (30_000_000, 30_000_000));
-        assert!(harvest.latency.value_at_quantile(0.5).abs_diff(500_000_000) < 1_000_000);
+        let mut results = Results::new(true).unwrap();
+        results.never_sent(Schedule::new(0, 30_000_000, 0, 1), 0, 1_000_000_000);
+        assert_eq!((results.open.as_ref().unwrap().unsent, results.latency.len()), (30_000_000, 30_000_000));
+        assert!(results.latency.value_at_quantile(0.5).abs_diff(500_000_000) < 1_000_000);
     }
 
     #[test]
     fn refusals_are_counted_by_name_over_all_threads() {
-        let mut all = Harvest::new(false).unwrap();
+        let mut all = Results::new(false).unwrap();
         for _ in 0..2 {
-            let mut one = Harvest::new(false).unwrap();
+            let mut one = Results::new(false).unwrap();
             one.refused(Some("OVERLOADED"), "OVERLOADED: nothing left");
             one.refused(None, "status 80ff");
             all.merge(one).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   load thread   Tail a connection: joins neighbours ── Recorder: 64 Ki runs ──┐
-//!   load thread   ...                                                           ├──► census thread: sorts, joins, counts
+//!   load thread   ...                                                           ├──► seen thread: sorts, joins, counts
 //! ```
 //!
 //! # Invariants
@@ -21,7 +21,7 @@ type Span = (u64, u64);
 /// Spans a recorder gathers before it hands them over: 1 MiB.
 const PIECE: usize = 64 * 1024;
 
-/// Pieces on their way. A load thread that is faster than the census waits, and the latency it measures shows it.
+/// Pieces on their way. A load thread that is faster than the check waits, and the latency it measures shows it.
 const ON_THE_WAY: usize = 16;
 
 /// Bytes a span costs: itself, and half of it for the sort's room.
@@ -48,7 +48,7 @@ pub(super) struct Verdict {
 
 /// The ids seen so far.
 #[derive(Debug)]
-struct Census {
+struct SeenIds {
     spans: Vec<Span>,
     /// Sorted and joined again at this length.
     sort_at: usize,
@@ -57,7 +57,7 @@ struct Census {
     verdict: Verdict,
 }
 
-impl Census {
+impl SeenIds {
     fn new(bytes: u64) -> Self {
         let most = usize::try_from(bytes / SPAN_COST).unwrap_or(usize::MAX).max(PIECE);
         Self { spans: Vec::new(), sort_at: FIRST_SORT.min(most), most, verdict: Verdict::default() }
@@ -113,20 +113,20 @@ impl Census {
     }
 }
 
-/// The census thread.
+/// The thread that checks.
 #[derive(Debug)]
-pub(super) struct Bureau {
+pub(super) struct DuplicateCheck {
     thread: JoinHandle<Verdict>,
     sender: SyncSender<Vec<Span>>,
 }
 
-impl Bureau {
+impl DuplicateCheck {
     /// Starts it with so many bytes; `full` is called once if they do not suffice.
-    pub(super) fn open(bytes: u64, full: impl FnOnce() + Send + 'static) -> Result<Self> {
+    pub(super) fn start(bytes: u64, full: impl FnOnce() + Send + 'static) -> Result<Self> {
         let (sender, receiver) = sync_channel(ON_THE_WAY);
-        let work = move || keep_books(Census::new(bytes), &receiver, full);
+        let work = move || count_duplicates(SeenIds::new(bytes), &receiver, full);
         let thread = thread::Builder::new()
-            .name("xuid-census".into())
+            .name("xuid-duplicates".into())
             .spawn(work)
             .context("failed to start a thread")?;
         Ok(Self { thread, sender })
@@ -138,22 +138,22 @@ impl Bureau {
     }
 
     /// The verdict, once all recorders are gone.
-    pub(super) fn close(self) -> Result<Verdict> {
+    pub(super) fn finish(self) -> Result<Verdict> {
         drop(self.sender);
-        self.thread.join().map_err(|_| anyhow!("the census panicked"))
+        self.thread.join().map_err(|_| anyhow!("the duplicate check panicked"))
     }
 }
 
-fn keep_books(mut census: Census, pieces: &Receiver<Vec<Span>>, full: impl FnOnce()) -> Verdict {
+fn count_duplicates(mut seen: SeenIds, pieces: &Receiver<Vec<Span>>, full: impl FnOnce()) -> Verdict {
     let mut full = Some(full);
     for piece in pieces {
-        if !census.add(&piece)
+        if !seen.add(&piece)
             && let Some(full) = full.take()
         {
             full();
         }
     }
-    census.finish()
+    seen.finish()
 }
 
 /// Where a load thread leaves what it got.
@@ -213,7 +213,7 @@ impl Recorder {
 
     fn hand_over(&mut self) {
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE));
-        // It fails only if the census panicked, which its end tells.
+        // It fails only if the duplicate check panicked, which its end tells.
         let _ = self.sender.send(piece);
     }
 }
@@ -238,15 +238,15 @@ mod tests {
 
     /// The verdict on what two threads of one connection each got.
     fn verdict(left: &[(u64, u32)], right: &[(u64, u32)]) -> Verdict {
-        let bureau = Bureau::open(ROOM, || panic!("it was not full")).unwrap();
+        let check = DuplicateCheck::start(ROOM, || panic!("it was not full")).unwrap();
         for notes in [left, right] {
-            let (mut recorder, mut tail) = (bureau.recorder(), Tail::default());
+            let (mut recorder, mut tail) = (check.recorder(), Tail::default());
             for (first, count) in notes {
                 recorder.note(&mut tail, *first, *count);
             }
             recorder.end(&mut tail);
         }
-        bureau.close().unwrap()
+        check.finish().unwrap()
     }
 
     #[test]
@@ -263,14 +263,16 @@ mod tests {
 
     #[test]
     fn ids_noted_one_by_one_are_those_noted_as_runs() {
-        let (bureau, ids) =
-            (Bureau::open(ROOM, || panic!("it was not full")).unwrap(), [5, 6, 7, 7, 8, 100, 3, 4, u64::MAX]);
-        let (mut recorder, mut tail) = (bureau.recorder(), Tail::default());
+        let (check, ids) = (
+            DuplicateCheck::start(ROOM, || panic!("it was not full")).unwrap(),
+            [5, 6, 7, 7, 8, 100, 3, 4, u64::MAX],
+        );
+        let (mut recorder, mut tail) = (check.recorder(), Tail::default());
         recorder.note_each(&mut tail, ids.into_iter());
         recorder.note_each(&mut tail, std::iter::empty());
         recorder.end(&mut tail);
         drop(recorder);
-        let found = bureau.close().unwrap();
+        let found = check.finish().unwrap();
         assert_eq!((found.ids, found.duplicates, found.spans), (9, 1, 3));
     }
 
@@ -283,45 +285,45 @@ mod tests {
 
     #[test]
     fn a_duplicate_of_what_was_sorted_long_ago_is_counted_once_a_time_it_came() {
-        let mut census = Census::new(ROOM);
+        let mut seen = SeenIds::new(ROOM);
         for round in 0..40u64 {
             let piece: Vec<Span> = (0..PIECE as u64)
                 .map(|index| ((round << 40) + index * 4, (round << 40) + index * 4 + 2))
                 .collect();
-            assert!(census.add(&piece));
+            assert!(seen.add(&piece));
         }
-        assert!(census.spans.capacity() * 16 < ROOM as usize);
-        assert!(census.add(&[(4, 6), (4, 4), (3 << 40, 3 << 40)]));
-        let verdict = census.finish();
+        assert!(seen.spans.capacity() * 16 < ROOM as usize);
+        assert!(seen.add(&[(4, 6), (4, 4), (3 << 40, 3 << 40)]));
+        let verdict = seen.finish();
         assert_eq!((verdict.duplicates, verdict.spans), (5, 40 * PIECE as u64));
     }
 
     #[test]
     fn ids_in_sequence_cost_nothing_and_memory_never_passes_its_bound() {
-        let mut census = Census::new(8 << 20);
+        let mut seen = SeenIds::new(8 << 20);
         // Neighbours in pieces, backwards: each sort joins them to one.
         for round in (0..200u64).rev() {
             let piece: Vec<Span> = (0..PIECE as u64)
                 .map(|index| (round * PIECE as u64 + index, round * PIECE as u64 + index))
                 .collect();
-            assert!(census.add(&piece), "round {round}");
+            assert!(seen.add(&piece), "round {round}");
         }
-        assert!(census.spans.capacity() <= (8 << 20) / 16);
-        assert_eq!(census.finish().spans, 1);
+        assert!(seen.spans.capacity() <= (8 << 20) / 16);
+        assert_eq!(seen.finish().spans, 1);
     }
 
     #[test]
-    fn a_full_census_says_so_once_and_says_what_it_has_not_seen() {
+    fn a_full_check_says_so_once_and_says_what_it_has_not_seen() {
         let told = Arc::new(AtomicUsize::new(0));
         let counting = Arc::clone(&told);
-        let bureau = Bureau::open(4 << 20, move || _ = counting.fetch_add(1, Relaxed)).unwrap();
-        let (mut recorder, mut tail) = (bureau.recorder(), Tail::default());
+        let check = DuplicateCheck::start(4 << 20, move || _ = counting.fetch_add(1, Relaxed)).unwrap();
+        let (mut recorder, mut tail) = (check.recorder(), Tail::default());
         for index in 0..1_000_000 {
             recorder.note(&mut tail, index * 2, 1);
         }
         recorder.end(&mut tail);
         drop(recorder);
-        let verdict = bureau.close().unwrap();
+        let verdict = check.finish().unwrap();
         assert_eq!((told.load(Relaxed), verdict.ids + verdict.unseen, verdict.duplicates), (1, 1_000_000, 0));
         assert!(verdict.ids > 100_000 && verdict.unseen > 0, "{verdict:?}");
     }

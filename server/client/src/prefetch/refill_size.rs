@@ -13,9 +13,9 @@ const ROUND_TRIPS: u32 = 4;
 /// How much the level may grow from one look to the next. One greedy moment must not fetch ids for an hour.
 const GROWTH: u64 = 4;
 
-/// The level of the stock. It knows the clock only by what it is told.
+/// The level of the pool. It knows the clock only by what it is told.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct RefillSize {
     least: u64,
     most: u64,
     max_age: Duration,
@@ -28,7 +28,7 @@ pub(super) struct Pace {
     request: u64,
 }
 
-impl Pace {
+impl RefillSize {
     pub(super) fn new(least: u32, most: u32, max_age: Duration, now: Instant) -> Self {
         let (least, most) = (u64::from(least), u64::from(most));
         Self {
@@ -43,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// The level to refill to, where `taken` is the number of ids ever taken from the stock.
+    /// The level to refill to, where `taken` is the number of ids ever taken from the pool.
     pub(super) fn look(&mut self, now: Instant, taken: u64) -> u64 {
         let elapsed = now.saturating_duration_since(self.looked);
         let used = taken - self.taken;
@@ -76,7 +76,7 @@ impl Pace {
         self.request = (count / 2).max(self.least);
     }
 
-    /// Something grew old in the stock: it was too much.
+    /// Something grew old in the pool: it was too much.
     pub(super) fn wasted(&mut self) {
         self.level = (self.level / 2).max(self.least);
     }
@@ -89,13 +89,19 @@ mod tests {
     const AGE: Duration = Duration::from_secs(1);
 
     /// The levels of a user who uses up half of each at that rate a second.
-    fn levels(pace: &mut Pace, now: &mut Instant, taken: &mut u64, rate: f64, looks: usize) -> Vec<u64> {
+    fn levels(
+        refill_size: &mut RefillSize,
+        now: &mut Instant,
+        taken: &mut u64,
+        rate: f64,
+        looks: usize,
+    ) -> Vec<u64> {
         (0..looks)
             .map(|_| {
-                let used = pace.level.div_ceil(2);
+                let used = refill_size.level.div_ceil(2);
                 *taken += used;
                 *now += Duration::from_secs_f64(used as f64 / rate);
-                pace.look(*now, *taken)
+                refill_size.look(*now, *taken)
             })
             .collect()
     }
@@ -104,11 +110,11 @@ mod tests {
     fn the_level_follows_the_use_up_within_a_dozen_refills_and_down_again() {
         let mut now = Instant::now();
         let mut taken = 0;
-        let mut pace = Pace::new(16, 1 << 20, AGE, now);
-        let hot = levels(&mut pace, &mut now, &mut taken, 50e6, 12);
+        let mut refill_size = RefillSize::new(16, 1 << 20, AGE, now);
+        let hot = levels(&mut refill_size, &mut now, &mut taken, 50e6, 12);
         assert!(hot.windows(2).all(|pair| pair[1] <= pair[0] * GROWTH), "{hot:?}");
         assert!((450_000..550_000).contains(hot.last().unwrap()), "10 ms of it: {hot:?}");
-        let quiet = levels(&mut pace, &mut now, &mut taken, 1e3, 3);
+        let quiet = levels(&mut refill_size, &mut now, &mut taken, 1e3, 3);
         assert_eq!(quiet.last(), Some(&16), "{quiet:?}");
     }
 
@@ -116,37 +122,37 @@ mod tests {
     fn a_far_server_is_asked_four_round_trips_ahead() {
         let mut now = Instant::now();
         let mut taken = 0;
-        let mut pace = Pace::new(16, 1 << 20, AGE, now);
-        pace.answered(Duration::from_millis(40));
-        pace.answered(Duration::from_millis(400));
-        let levels = levels(&mut pace, &mut now, &mut taken, 1e6, 12);
+        let mut refill_size = RefillSize::new(16, 1 << 20, AGE, now);
+        refill_size.answered(Duration::from_millis(40));
+        refill_size.answered(Duration::from_millis(400));
+        let levels = levels(&mut refill_size, &mut now, &mut taken, 1e6, 12);
         assert!((160_000..190_000).contains(levels.last().unwrap()), "{levels:?}");
     }
 
     #[test]
     fn neither_bound_is_ever_left() {
         let mut now = Instant::now();
-        let mut pace = Pace::new(10, 1_000, AGE, now);
-        assert_eq!(pace.look(now, u64::MAX / 2), 40, "no time at all is not an endless rate");
+        let mut refill_size = RefillSize::new(10, 1_000, AGE, now);
+        assert_eq!(refill_size.look(now, u64::MAX / 2), 40, "no time at all is not an endless rate");
         for _ in 0..10 {
             now += Duration::from_nanos(1);
-            let level = pace.look(now, u64::MAX / 2);
+            let level = refill_size.look(now, u64::MAX / 2);
             assert!((10..=1_000).contains(&level), "{level}");
-            pace.wasted();
+            refill_size.wasted();
         }
         now += AGE;
-        assert_eq!(pace.look(now, u64::MAX / 2), 10);
+        assert_eq!(refill_size.look(now, u64::MAX / 2), 10);
     }
 
     #[test]
     fn a_server_that_has_not_so_many_is_asked_for_fewer_until_it_answers() {
         let now = Instant::now();
-        let mut pace = Pace::new(16, 1 << 20, AGE, now);
-        pace.failed(131_072);
-        assert_eq!(pace.request(), 65_536);
-        pace.failed(1);
-        assert_eq!(pace.request(), 16);
-        pace.answered(Duration::from_millis(1));
-        assert_eq!(pace.request(), 32);
+        let mut refill_size = RefillSize::new(16, 1 << 20, AGE, now);
+        refill_size.failed(131_072);
+        assert_eq!(refill_size.request(), 65_536);
+        refill_size.failed(1);
+        assert_eq!(refill_size.request(), 16);
+        refill_size.answered(Duration::from_millis(1));
+        assert_eq!(refill_size.request(), 32);
     }
 }
