@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::future::Future;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -256,7 +257,9 @@ impl Wake for Forks {
                 for _ in 0..40 {
                     std::thread::sleep(Duration::from_millis(100));
                     let runs = engine.runs(100_000, Order::Any).unwrap_or_default();
-                    runs.iter().map(span).for_each(|(first, len)| text += &format!("{first} {len}\n"));
+                    for (first, len) in runs.iter().map(span) {
+                        let _ = writeln!(text, "{first} {len}");
+                    }
                 }
                 let _ = std::fs::write(told, text);
             });
