@@ -91,12 +91,7 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
     let accepting = listener::run(clients, Arc::clone(&node), Arc::clone(&permits), Arc::clone(&crew));
     let accepting = tokio::spawn(accepting);
     if let Some(probes) = probes {
-        let admin = admin::run(probes, Arc::clone(&node));
-        tokio::spawn(async move {
-            if let Err(error) = admin.await {
-                warn!("{error:#}");
-            }
-        });
+        tokio::spawn(admin::run(probes, Arc::clone(&node)));
     }
     banner::print(&node, settings);
     say(&node, settings);
