@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::future::Future;
 use std::os::unix::process::CommandExt;
 use std::process::Command;

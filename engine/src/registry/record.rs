@@ -11,7 +11,7 @@ use xuid_spill::SpillId;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::registry::{ClusterId, MarkRecord, Token, WorkerRecord};
+use crate::registry::{ClusterId, MarkRecord, Token, WorkerRecord, printable};
 
 /// The least that a device writes: what a power cut tears is at most the sectors that were being written.
 pub(in crate::registry) const SECTOR: usize = 512;
@@ -176,7 +176,7 @@ impl Row {
     pub(in crate::registry) fn worker_record(&self) -> WorkerRecord {
         debug_assert!(self.place.kind == Kind::Worker, "{} is no worker", self.place);
         let Self { value, token, operation, .. } = *self;
-        WorkerRecord { reserved_until: value, token, operation, owner: self.owner.clone() }
+        WorkerRecord { reserved_until: value, token, operation, owner: printable(&self.owner) }
     }
 
     /// What it says of a spill.
@@ -202,5 +202,21 @@ impl Row {
             updated_ms: 0,
             owner: String::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_stored_as_it_is_and_told_without_control_characters() {
+        let place = Place::worker(7);
+        let row = Row { owner: "\u{1b}[2J\u{9b}31mevil\r\nhost pid 1".into(), ..Row::genesis(place, 1) };
+        let record = row.worker_record();
+        assert_eq!(record.owner, "\u{fffd}[2J\u{fffd}31mevil\u{fffd}\u{fffd}host pid 1");
+        let cluster = ClusterId::default();
+        let stored = Row::decode(&row.encode(cluster), cluster, place).unwrap();
+        assert_eq!((stored.owner, stored.value), (row.owner, row.value));
     }
 }

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use xuid_engine::registry::printable;
 use xuid_protocol::{
     Bulk, ClusterId, Hello, Limits, Order, PREFACE, ParsedReply, Reply, parse_reply, request_array,
     request_hello,
@@ -225,9 +226,4 @@ fn unexpected(reply: &Reply<'_>) -> anyhow::Error {
         Reply::Error(error) => anyhow::anyhow!("{}: {}", error.status, printable(&error.text)),
         _ => anyhow::anyhow!("the server answered another question"),
     }
-}
-
-/// A stranger's text as it may stand on a terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
 }

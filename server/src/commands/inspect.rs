@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use xuid_engine::registry::printable;
 use xuid_engine::{Id, Layout};
 use xuid_spill::{Holdings, Inspection};
 
@@ -136,7 +137,8 @@ fn tell(out: &mut Printer, folder: &Path, home: &Home, spills: &[Spill], refused
         tell_spill(out, spill)?;
     }
     for path in refused {
-        let path = path.display();
+        // A stranger may have put it there.
+        let path = printable(&path.display().to_string());
         out.line(format_args!("{path}: set aside, because it could not be trusted; never read again"))?;
     }
     Ok(())

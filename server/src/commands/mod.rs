@@ -26,7 +26,7 @@ pub(crate) enum OrderArg {
     Any,
     /// A timestamp of now
     Fresh,
-    /// Greater than every ordered id answered before
+    /// Greater than every ordered id that the same server answered before
     Ordered,
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 async fn next(args: &Args, servers: Vec<String>, mut out: Printer) -> Result<()> {
     let mut source = Source::connect(servers).await?;
-    let (mut left, mut first) = (args.count, true);
+    let (mut left, mut last) = (args.count, None);
     if args.json {
         out.part("[")?;
     }
@@ -45,12 +45,22 @@ async fn next(args: &Args, servers: Vec<String>, mut out: Printer) -> Result<()>
         let ids = source.ids(left.min(u64::from(PIECE)) as u32, args.order.into()).await?;
         left -= ids.len() as u64;
         for id in ids {
+            if let (OrderArg::Ordered, Some(before)) = (args.order, last)
+                && id <= before
+            {
+                out.flush()?;
+                bail!(
+                    "{} answered {id}, which is not above {before}, the last one printed: ordered holds among the ids of one \
+                     server only, and each has a clock of its own",
+                    source.server()
+                );
+            }
             if args.json {
-                out.part(format_args!("{}\"{id}\"", if first { "" } else { ", " }))?;
-                first = false;
+                out.part(format_args!("{}\"{id}\"", if last.is_none() { "" } else { ", " }))?;
             } else {
                 out.line(id)?;
             }
+            last = Some(id);
         }
     }
     if args.json {
@@ -74,6 +84,11 @@ impl Source {
     async fn connect(servers: Vec<String>) -> Result<Self> {
         let (at, connection) = reach(&servers, 0).await?;
         Ok(Self { servers, at, connection, answered: false })
+    }
+
+    /// The one that the last ids came from.
+    fn server(&self) -> &str {
+        &self.servers[self.at]
     }
 
     /// At most so many ids. The ids of a request whose reply was lost are wasted, and others are asked for.

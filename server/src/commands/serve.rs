@@ -96,12 +96,7 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
         listener::run(clients, Arc::clone(&server), Arc::clone(&permits), Arc::clone(&io_threads));
     let accepting = tokio::spawn(accepting);
     if let Some(probes) = probes {
-        let admin = admin::run(probes, Arc::clone(&server));
-        tokio::spawn(async move {
-            if let Err(error) = admin.await {
-                warn!("{error:#}");
-            }
-        });
+        tokio::spawn(admin::run(probes, Arc::clone(&server)));
     }
     banner::print(&server, settings);
     say(&server, settings);

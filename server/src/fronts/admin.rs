@@ -4,12 +4,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
+use axum::serve::Listener;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -63,7 +66,7 @@ impl AdminState {
 }
 
 /// Serves until the process ends, so that a probe can see a server that drains.
-pub(crate) async fn run(listener: TcpListener, server: Arc<Server>) -> Result<()> {
+pub(crate) async fn run(mut listener: TcpListener, server: Arc<Server>) {
     let page = Arc::new(Page::new(Arc::clone(&server)));
     let router = Router::new()
         .route("/", get(people))
@@ -71,7 +74,19 @@ pub(crate) async fn run(listener: TcpListener, server: Arc<Server>) -> Result<()
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(AdminState { server, page, asking: Arc::new(Semaphore::new(ASKING)) });
-    axum::serve(listener, router).await.context("the admin port failed")
+    let pages = TowerToHyperService::new(router);
+    // Not `axum::serve`, which gives up a client that has said all it will (`nc -N`) while its page is asked for.
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http1().half_close(true);
+    loop {
+        // It waits by itself where no descriptor is left.
+        let (stream, _) = Listener::accept(&mut listener).await;
+        let (http, pages) = (http.clone(), pages.clone());
+        tokio::spawn(async move {
+            // A connection that fails is its client's affair.
+            let _ = http.serve_connection(TokioIo::new(stream), pages).await;
+        });
+    }
 }
 
 /// 200, or 503 and why nothing but a new process helps. It takes no lock.

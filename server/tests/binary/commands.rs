@@ -64,6 +64,34 @@ fn a_registry_is_created_once_shown_and_fenced_only_when_confirmed() {
 }
 
 #[test]
+fn what_a_stranger_wrote_into_a_registry_moves_no_terminal() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &["--worker", "3"], &[]);
+    let folder = home.path().to_str().unwrap();
+    let seat = home.path().join("registry.seat-0");
+    let mut line: serde_json::Value = serde_json::from_slice(&std::fs::read(&seat).unwrap()).unwrap();
+    assert_eq!(line["workers"], serde_json::json!([3]));
+    line["host"] = "\u{1b}[2J\u{9b}31mevil\r\nxuid: all is well\u{7}".into();
+    // In place, as the server holds its lock.
+    std::fs::write(&seat, line.to_string() + "\n").unwrap();
+    let pinned =
+        ["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--worker", "3", "--data-dir", folder];
+    for args in [
+        &["workers", "--data-dir", folder][..],
+        &["workers", "--data-dir", folder, "--json"],
+        &["registry", "fence", folder, "--yes"],
+        &pinned,
+    ] {
+        let output = shell("exec \"$@\"", args);
+        let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        let evil = told.lines().find(|line| line.contains("evil")).expect(&told);
+        assert!(evil.contains("all is well"), "one line: {told:?}");
+        assert!(!told.contains(|char: char| char.is_control() && char != '\n'), "{args:?}: {told:?}");
+    }
+    drop(server);
+}
+
+#[test]
 fn a_reader_that_has_enough_is_no_failure() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &[], &[]);

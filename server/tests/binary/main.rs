@@ -5,6 +5,7 @@
 
 mod commands;
 mod ensemble;
+mod fail_over;
 mod figures;
 mod serving;
 mod support;

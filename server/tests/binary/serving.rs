@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -60,6 +60,22 @@ fn one_thread_is_enough() {
     assert_eq!(get(server.admin, "/readyz").0, 200);
     server.signal("INT");
     assert_eq!(server.exit_code(), Some(0));
+}
+
+#[test]
+fn a_client_that_has_shut_its_side_down_gets_every_page_of_the_admin_port() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[], &[]);
+    for path in ["/livez", "/readyz", "/metrics", "/"] {
+        for round in 0..20 {
+            let mut client = TcpStream::connect(server.admin).unwrap();
+            write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let mut page = String::new();
+            client.read_to_string(&mut page).unwrap();
+            assert!(page.starts_with("HTTP/1.0 200 "), "{path}, round {round}: {page:?}");
+        }
+    }
 }
 
 #[test]

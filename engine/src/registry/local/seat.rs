@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::LocalError;
 use super::format::PAGE;
+use crate::registry::printable;
 
 const PREFIX: &str = "registry.seat-";
 
@@ -148,7 +149,8 @@ fn read(file: &File) -> Option<Line> {
     let mut bytes = vec![0; LINE_BYTES];
     let length = file.read_at(&mut bytes, 0).ok()?;
     let line = bytes[..length].split(|byte| *byte == b'\n').next()?;
-    serde_json::from_slice(line).ok()
+    let line: Line = serde_json::from_slice(line).ok()?;
+    Some(Line { host: printable(&line.host), ..line })
 }
 
 /// The workers that locked seats name, but for one seat.

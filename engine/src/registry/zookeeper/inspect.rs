@@ -11,7 +11,7 @@ use super::link::{Failure, Link};
 use super::node::{self, AT_ONCE, ERA, GENESIS, LIVE, MARK, SPILLS, era_path, spill_path, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::registry::record::{NO_SPILL, Place};
-use crate::registry::{Genesis, MarkRecord, ReadError, Versioned, WorkerEntry, WorkerRecord};
+use crate::registry::{Genesis, MarkRecord, ReadError, Versioned, WorkerEntry, WorkerRecord, printable};
 
 /// What a registry says.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ fn read_marks(
     let mut marks = Vec::new();
     for name in children(link, client, SPILLS)? {
         let Ok(spill) = name.parse::<SpillId>() else {
-            findings.push(format!("{SPILLS}/{name} is no spill's mark"));
+            findings.push(format!("{SPILLS}/{} is no spill's mark", printable(&name)));
             continue;
         };
         let (data, stat) = match link.ask(client.get_data(&spill_path(spill))) {

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Error, Result};
 use serde_json::{Value, json};
 use xuid_engine::registry::local::{self, LocalError};
+use xuid_engine::registry::printable;
 
 use super::args::Args;
 use crate::registries::target::{Target, is_of_ensemble};
@@ -121,7 +122,7 @@ fn cluster_in(path: &Path) -> Result<Option<String>> {
     };
     let node: Value = serde_json::from_slice(&bytes).context("node.json is damaged")?;
     let cluster = node.get("cluster").and_then(Value::as_str).context("node.json names no cluster")?;
-    Ok(Some(cluster.to_owned()))
+    Ok(Some(printable(cluster)))
 }
 
 fn tell(out: &mut Printer, registry: &View, folder: Option<&str>) -> Result<()> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
+use xuid_engine::registry::printable;
 use xuid_protocol::{Bulk, ParsedReply, Reply, Run, parse_reply, request_array, request_next, request_runs};
 
 use super::flight::{Flight, Sent};
@@ -14,7 +15,7 @@ use crate::commands::bench::plan::{Ask, Shape};
 use crate::commands::bench::progress::Progress;
 use crate::commands::bench::results::Results;
 use crate::commands::bench::schedule::Schedule;
-use crate::commands::connection::{Greeted, LAST_ID, printable};
+use crate::commands::connection::{Greeted, LAST_ID};
 use crate::fronts::buffers::Inbox;
 
 /// What a connection's buffer begins with. Most replies of many connections fit, and stay in the cache.

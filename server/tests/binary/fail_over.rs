@@ -1,0 +1,75 @@
+//! What `xuid next` makes of servers that end in the middle of a list, and of one whose clock is behind.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+
+use xuid_protocol::{ClusterId, Header, HelloReply, Limits, Op, reply_hello};
+
+use crate::support::{failure, run, stdout};
+
+/// What a server answers on one connection before it ends it: ids, two a request.
+type Answers = &'static [[u64; 2]];
+
+/// A server whose ids are these, a list for each connection.
+fn server(connections: &'static [Answers]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || connections.iter().try_for_each(|answers| serve(&listener, answers)));
+    address
+}
+
+fn serve(listener: &TcpListener, answers: Answers) -> io::Result<()> {
+    let (mut stream, _) = listener.accept()?;
+    // Each is one write of a client that waits for the reply.
+    let mut request = [0; 4096];
+    let _preface_and_hello = stream.read(&mut request)?;
+    let mut out = Vec::new();
+    let reply = HelloReply {
+        version: 1,
+        features: 0,
+        cluster: ClusterId::ANY,
+        epoch_ms: 0,
+        tick_us: 1_000,
+        time_bits: 41,
+        worker_bits: 10,
+        sequence_bits: 12,
+        limits: Limits { max_count: 2, ..Limits::default() },
+        server: "a fake",
+    };
+    reply_hello(&mut out, 1, &reply);
+    stream.write_all(&out)?;
+    for (request_id, ids) in (2..).zip(answers) {
+        let _array = stream.read(&mut request)?;
+        out.clear();
+        out.extend(Header::reply(Op::Array, 8 + 8 * 2, request_id).encode());
+        out.extend([2, 0, 0, 0, 0, 0, 0, 0]);
+        out.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+        stream.write_all(&out)?;
+    }
+    let _array = stream.read(&mut request)?;
+    Ok(())
+}
+
+/// After a lost connection, and without one.
+const LOWER: [&[Answers]; 2] = [&[&[[10, 11]], &[[12, 9], [13, 14]]], &[&[[10, 11], [12, 12]]]];
+
+#[test]
+fn an_ordered_list_ends_with_a_reason_where_another_connection_answers_with_less() {
+    let list = |connections: &'static [Answers], order, more: &[&str]| {
+        let address = server(connections).to_string();
+        run(&[&["next", "-n", "6", "--order", order, "--server", &address], more].concat())
+    };
+    for lower in LOWER {
+        let output = list(lower, "ordered", &[]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "10\n11\n12\n");
+        let (code, said) = failure(&output);
+        let words = ["which is not above 12", "one server only"];
+        assert!(code == Some(1) && words.iter().all(|word| said.contains(word)), "{code:?}: {said}");
+    }
+    // Where they rise it goes on, and any other order asks nothing of the kind.
+    let risen: &'static [Answers] = &[&[[10, 11]], &[[12, 13], [14, 15]]];
+    assert_eq!(stdout(&list(risen, "ordered", &[])).lines().count(), 6);
+    let json = stdout(&list(risen, "ordered", &["--json"]));
+    assert_eq!(json, "[\"10\", \"11\", \"12\", \"13\", \"14\", \"15\"]\n");
+    assert_eq!(stdout(&list(&[&[[10, 11]], &[[1, 2], [3, 4]]], "any", &[])).lines().count(), 6);
+}
