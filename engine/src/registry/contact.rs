@@ -75,7 +75,7 @@ impl Contact {
     }
 
     /// A thread of the adaptor began.
-    #[cfg(any(test, feature = "zookeeper"))]
+    #[cfg(any(all(test, not(loom)), feature = "zookeeper"))]
     pub(crate) fn thread_begins(&self, thread: ThreadId) {
         lock(&self.0).threads.push(thread);
     }
