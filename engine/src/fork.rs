@@ -276,13 +276,9 @@ impl EpochWord {
 
     /// Voids every run in threads' hands. In a forked child they are void, and stay so (I1).
     pub(crate) fn renew(&self) {
-        // No model forks, and loom takes a load right before the store for what the store depends on: it would leave out
-        // the orders in which another thread's load comes between.
-        #[cfg(not(loom))]
-        if self.forked() {
-            return;
+        if !self.forked() {
+            self.store_next();
         }
-        self.store_next();
     }
 
     fn store_next(&self) {
