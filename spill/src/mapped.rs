@@ -23,7 +23,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice as FileAdvice, FallocateFlags};
 use rustix::io::Errno;
 
 use crate::storage::{Shortened, Storage};
@@ -141,7 +141,10 @@ impl MappedFile {
         let Some(map) = &self.map else { return self.file.read_exact_at(buf, offset) };
         let start = offset as usize;
         assert!(start.checked_add(buf.len()).is_some_and(|end| end <= map.len()), "M3: a range of the map");
-        if map.advise_range(Advice::PopulateRead, start, buf.len()).is_err() {
+        if let Err(error) = map.advise_range(Advice::PopulateRead, start, buf.len()) {
+            if error.raw_os_error() == Some(Errno::FAULT.raw_os_error()) {
+                self.read_nothing_ahead();
+            }
             return self.file.read_exact_at(buf, offset);
         }
         let from = map.as_ptr().wrapping_add(start);
@@ -151,6 +154,15 @@ impl MappedFile {
         // and one that ignores it gives bytes that fail their checksum, as the copy is made before anything is believed.
         unsafe { std::ptr::copy_nonoverlapping(from, buf.as_mut_ptr(), buf.len()) };
         Ok(())
+    }
+
+    /// From now on the system brings no more of the file into memory than is read. One bad block spoils all that it brings in
+    /// together, megabytes where it reads ahead, and what it keeps so is forgotten here, to be read page by page.
+    fn read_nothing_ahead(&self) {
+        for advice in [FileAdvice::Random, FileAdvice::DontNeed] {
+            // Without it the read fails that follows, and tells why.
+            let _ = rustix::fs::fadvise(&self.file, 0, None, advice);
+        }
     }
 
     /// For file systems without `fallocate`: real zeros take real blocks, wherever blocks can be had for good.

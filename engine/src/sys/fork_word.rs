@@ -40,7 +40,7 @@ mod page {
 
     use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-    use super::{AtomicU64, NonNull, io, ptr};
+    use super::{AtomicU64, NonNull, Ordering, io, ptr};
     use crate::sys::guards::Guard;
 
     /// Bytes mapped. The kernel rounds up to its page, of at least this size on every 64-bit Linux.
@@ -108,6 +108,11 @@ mod page {
             unsafe { self.word.as_ref() }
         }
 
+        /// Whether this is a child of the process that stored something.
+        pub(crate) fn is_wiped(&self) -> bool {
+            self.word().load(Ordering::Relaxed) == 0
+        }
+
         /// Whether others hold it too.
         pub(crate) fn is_shared(&self) -> bool {
             Arc::strong_count(&self.page) > 1
@@ -132,6 +137,12 @@ mod modelled {
 
         pub(crate) fn word(&self) -> &AtomicU64 {
             &self.0
+        }
+
+        /// No load: with one before the store of a turn-over loom does not come upon a thread between the two any more, and
+        /// negative controls find nothing.
+        pub(crate) fn is_wiped(&self) -> bool {
+            false
         }
 
         pub(crate) fn is_shared(&self) -> bool {
@@ -260,18 +271,14 @@ impl GenerationWord {
 
     /// Whether this is a forked child of the process that made the word.
     pub(crate) fn forked(&self) -> bool {
-        self.load() == 0
+        self.0.is_wiped()
     }
 
     /// Voids every run in threads' hands. In a forked child they are void, and stay so (I1).
     pub(crate) fn renew(&self) {
-        // No model forks, and loom takes a load right before the store for what the store depends on: it would leave out
-        // the orders in which another thread's load comes between.
-        #[cfg(not(loom))]
-        if self.forked() {
-            return;
+        if !self.forked() {
+            self.store_next();
         }
-        self.store_next();
     }
 
     fn store_next(&self) {
