@@ -58,10 +58,9 @@ use state::PrefetchState;
 /// A child process would hold the same ids as its parent, so handles refuse with [`ClientError::Forked`] there. A handle
 /// does not look at its process for every id. After a hot loop it looks once in up to 1,024 ids: the ids up to its next look
 /// come out of it in the child as in the parent, however slowly and however late they are taken there. Only a caller that
-/// took its time before the fork, 50 us and more an id, gets one id a look. It compares process ids. The first process of a
-/// pid namespace has the same id as the first process of another one; such a child is told by its namespace, which a handle
-/// looks up at most once a millisecond: the ids of up to a millisecond more would come out of both. **Do not use a handle
-/// made before a fork in the child**: exec, or leave it alone, and connect again.
+/// took its time before the fork, 50 us and more an id, gets one id a look. A look also tells a child that has its parent's
+/// process id in a pid namespace of its own. **Do not use a handle made before a fork in the child**: exec, or leave it
+/// alone, and connect again.
 #[derive(Debug)]
 #[must_use = "dropping the source ends its handles"]
 pub struct Prefetch {
@@ -104,23 +103,20 @@ impl Prefetch {
     /// What was counted so far; nothing in a forked child.
     #[must_use]
     pub fn stats(&self) -> PrefetchStats {
-        self.state
-            .process
-            .check_closely()
-            .map_or_else(|_| PrefetchStats::default(), |()| self.state.lock().stats())
+        self.state.process.check().map_or_else(|_| PrefetchStats::default(), |()| self.state.lock().stats())
     }
 
     /// Why the last refill failed, if none succeeded since; [`ClientError::Forked`] in a forked child.
     #[must_use]
     pub fn failure(&self) -> Option<ClientError> {
-        self.state.process.check_closely().map_or_else(Some, |()| self.state.lock().failure())
+        self.state.process.check().map_or_else(Some, |()| self.state.lock().failure())
     }
 }
 
 impl Drop for Prefetch {
     fn drop(&mut self) {
         // A copy dropped in a forked child ends nothing.
-        if self.state.process.check_closely().is_ok() {
+        if self.state.process.check().is_ok() {
             self.state.close();
             self.refiller.abort();
         }

@@ -50,7 +50,7 @@ impl PrefetchState {
     }
 
     /// In a forked child never taken: it may have been held at the fork, and no thread is left there to release it. So
-    /// the process is asked for first ([`Process::check_closely`]).
+    /// the process is asked for first ([`Process::check`]).
     pub(super) fn lock(&self) -> MutexGuard<'_, Pool> {
         // Nothing in the locked sections panics half way.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
