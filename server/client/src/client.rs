@@ -26,7 +26,8 @@ pub(crate) type Ahead = Result<(Instant, Vec<Run>), ClientError>;
 ///
 /// # Fork
 /// In a forked child every call answers [`ClientError::Forked`], and what was made for a reply before the fork is the
-/// parent's: connect again. The runtime is the parent's as well, and Tokio's do not survive a fork: a child must neither
+/// parent's: connect again. That holds as well in a child that has its parent's process id, in a pid namespace of its own
+/// (each is the first process of a container). The runtime is the parent's as well, and Tokio's do not survive a fork: a child must neither
 /// go on in it nor drop it. Best fork before the runtime is made, or exec in the child.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -105,7 +106,7 @@ impl Client {
     /// # Panics
     /// Outside of a Tokio runtime with time and I/O, as connecting does.
     pub fn prefetch(&self, options: PrefetchOptions) -> Result<Prefetch, ClientError> {
-        self.fleet.process.check_closely()?;
+        self.fleet.process.check()?;
         Prefetch::start(self.clone(), options)
     }
 

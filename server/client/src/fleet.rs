@@ -112,7 +112,7 @@ impl Fleet {
 
     /// No more links. In a forked child nothing: the connection is the parent's.
     pub(crate) fn close(&self) {
-        if self.process.check_closely().is_err() {
+        if self.process.check().is_err() {
             return;
         }
         let mut current = self.lock();
