@@ -118,9 +118,8 @@ impl Mount {
         }
         let mount = Self::in_namespace(place, size)?;
         if mount.is_none() {
-            let reason =
-                format!("this user may not mount a tmpfs, nor make a user namespace ({})", refused.trim());
-            not_tried("a small disk", &reason)?;
+            println!("{}", refused.trim());
+            not_tried("a small disk", "this user may neither mount a tmpfs nor make a user namespace")?;
         }
         Ok(mount)
     }
@@ -180,7 +179,9 @@ impl Mount {
                 command
             }
         };
-        command.args(["-o", &format!("remount,{option}")]).arg(&self.place);
+        // With the source named, `mount` adds no option that it reads of the old mount: among those is the
+        // owner's number outside the holder's namespace, and inside it that is no user's.
+        command.args(["-o", &format!("remount,{option}"), "tmpfs"]).arg(&self.place);
         let (code, _, stderr) = process::run(command, LIMIT)?;
         ensure!(code == Some(0), "remounting: {stderr}");
         Ok(())
