@@ -59,7 +59,8 @@ pub mod clock;
 #[path = "../testing/fuzz/mod.rs"]
 pub mod fuzzing;
 mod id;
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 #[path = "../testing/loom/mod.rs"]
 mod loom;
 mod mint;
@@ -68,7 +69,8 @@ mod settings;
 mod shared;
 pub mod stats;
 mod sys;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 #[path = "../testing/mod.rs"]
 mod testing;
 mod tiers;

@@ -133,7 +133,7 @@ impl Producer {
         let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.turn()));
         turn.unwrap_or_else(|_| {
             deferred_log::log(|| {
-                tracing::error!("the producer panicked and goes on; ids it held may be wasted")
+                tracing::error!("the producer panicked and goes on; ids it held may be wasted");
             });
             self.shared.panics.add(1);
             self.after_panic()

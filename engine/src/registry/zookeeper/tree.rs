@@ -223,7 +223,7 @@ impl Tree {
                 self.link.connection().told(&News::Accepted);
             }
             Standing::Closed(why) | Standing::Foreign(why) => {
-                self.link.connection().told(&News::Refused(why))
+                self.link.connection().told(&News::Refused(why));
             }
         }
         Ok(())
@@ -575,10 +575,10 @@ impl Tree {
         expected: i32,
     ) -> Result<(), Error> {
         // Any version of it: its name is what counts.
-        if !Guard::EraNamed.holds() {
-            writer.add_check_version(GENESIS, -1)?;
-        } else {
+        if Guard::EraNamed.holds() {
             writer.add_check_version(&era_path(&self.era.name), -1)?;
+        } else {
+            writer.add_check_version(GENESIS, -1)?;
         }
         writer.add_set_data(write.path, data, Some(expected))?;
         if let Some((live, announce)) = &write.announce {
