@@ -291,7 +291,7 @@ impl Engine {
     /// thread that stops calling and lives on calls this where figures shall be exact without waiting for its end. It costs
     /// some nanoseconds, and the rest of the run stays, if it is not void.
     ///
-    /// A [`Handle`] counts by itself: see [`Handle::publish`].
+    /// A [`Handle`](crate::Handle) counts by itself: see [`Handle::publish`](crate::Handle::publish).
     pub fn publish(&self) {
         let generation = self.generation.load();
         // In a forked child the figures are the parent's.
