@@ -107,7 +107,7 @@ mutants! {
     "ensemble-not-synced-with", [G::SyncFirst], "liveness",
         Test("registry::zookeeper::tests::without_the_sync_a_server_is_believed_that_may_lag_behind");
     "memory-without-checksum", [G::HintChecked], "liveness",
-        Test("registry::zookeeper::past::tests::without_its_checksum_a_memory_with_a_flipped_bit_is_believed");
+        Test("registry::zookeeper::restore_check::tests::without_its_checksum_a_memory_with_a_flipped_bit_is_believed");
     "believed-after-a-failed-sync", [G::WrittenAgain], "U2",
         Test("registry::local::tests::power::what_is_not_written_again_after_a_failed_sync_goes_back_with_a_power_cut");
     "doubt-not-noted", [G::DoubtNoted], "U2",
@@ -128,7 +128,7 @@ mutants! {
         Model("loom::tickets::loom_a_ticket_that_swallows_a_run_is_found_out");
 
     "grant-not-compared", [G::GrantCompared], "U4",
-        Test("ownership::tests::a_grant_in_doubt_is_not_ours_because_another_copy_of_the_spill_was_granted_as_much");
+        Test("registry::ownership::tests::a_grant_in_doubt_is_not_ours_because_another_copy_of_the_spill_was_granted_as_much");
     "mark-after-issue", [G::MarkFirst], "U4", History(Theme::Crashes, TWICE);
     "mark-of-the-file", [G::MarkOfRegistry, G::GrantAtMark], "U4", History(Theme::Crashes, TWICE);
     "absent-mark-is-zero", [G::AbsentMarkRefused], "U4",
@@ -168,7 +168,7 @@ mutants! {
         Model("loom::thread_runs::loom_a_limit_that_is_not_looked_at_again_is_found_out");
     "limit-without-one-order", [G::LimitInOrder], "U7",
         Model("loom::thread_runs::loom_a_limit_without_one_order_is_found_out");
-    "page-not-wiped", [G::ForkPage], "U3", Test("fork::tests::a_page_that_is_not_wiped_is_found_out");
+    "page-not-wiped", [G::ForkPage], "U3", Test("sys::fork_word::tests::a_page_that_is_not_wiped_is_found_out");
 
     "cut-above-clock", [G::NotAboveClock], "U6", History(Theme::Calm, &["while E never passed tick"]);
     "clock-back-without-switch", [G::ClockBackAtSwitch], "U6", History(Theme::SmallSteps, &["back to"]);
