@@ -12,7 +12,7 @@
 suite e2e waits yes 200 "the real binary, attacked from outside" -- python3 curl libfaketime
 suite campaigns waits no 190 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime
 suite zookeeper measures no 250 "servers on private ensembles, with faults" -- java setpriv zookeeper libfaketime
-suite unit works yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
+suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
 suite models works yes 20 "models of the ring and the threads' runs, in every interleaving (loom)"
 suite benches works yes 5 "each benchmark once: what it checks before it measures"
 suite lints works no 75 "format, lints and documentation without a warning"
