@@ -176,7 +176,9 @@ impl Row {
     pub(in crate::registry) fn worker_record(&self) -> WorkerRecord {
         debug_assert!(self.place.kind == Kind::Worker, "{} is no worker", self.place);
         let Self { value, token, operation, .. } = *self;
-        WorkerRecord { reserved_until: value, token, operation, owner: printable(&self.owner) }
+        // A character that is replaced may grow: what is read is as short as what is kept.
+        let owner = short_owner(&printable(&self.owner)).to_owned();
+        WorkerRecord { reserved_until: value, token, operation, owner }
     }
 
     /// What it says of a spill.
@@ -218,5 +220,10 @@ mod tests {
         let cluster = ClusterId::default();
         let stored = Row::decode(&row.encode(cluster), cluster, place).unwrap();
         assert_eq!((stored.owner, stored.value), (row.owner, row.value));
+        // As what is told may be stored again, it is no longer than what can be.
+        let row = Row { owner: "\u{1b}".repeat(OWNER_BYTES), ..Row::genesis(place, 1) };
+        let told = row.worker_record().owner;
+        assert_eq!(told, "\u{fffd}".repeat(OWNER_BYTES / 3));
+        assert_eq!(Row { owner: told.clone(), ..row }.worker_record().owner, told);
     }
 }

@@ -229,8 +229,7 @@ pub(crate) fn registry(input: &[u8]) {
         assert_eq!(found.as_ref().map(|found| found.version), newest.as_ref().map(|row| row.version));
         let Some(found) = found.filter(|found| found.version < u64::MAX) else { continue };
         assert_eq!(Some(found.record.reserved_until), newest.map(|row| row.value));
-        let (token, owner) = (Token([worker as u8 + 1; 16]), format!("process {worker}"));
-        let record = WorkerRecord { token, operation: 1, owner, ..found.record };
+        let record = WorkerRecord { token: Token([worker as u8 + 1; 16]), operation: 1, ..found.record };
         let stale = registry.swap_worker(worker, found.version.wrapping_sub(1), &record);
         assert!(matches!(stale, Err(SwapError::Conflict)), "{stale:?}");
         registry.claim(worker, found.version, &record).unwrap_or_else(|error| panic!("{error}"));
