@@ -112,7 +112,7 @@ impl Fleet {
 
     /// No more links. In a forked child nothing: the connection is the parent's.
     pub(crate) fn close(&self) {
-        if self.process.check_closely().is_err() {
+        if self.process.check().is_err() {
             return;
         }
         let mut current = self.lock();
@@ -124,7 +124,7 @@ impl Fleet {
 
     /// The link if it serves, else the number of failed dials.
     pub(crate) fn current(&self) -> Result<Result<Arc<Link>, u64>, ClientError> {
-        self.process.check()?;
+        self.process.check_call()?;
         let current = self.lock();
         if current.closed {
             return Err(ClientError::Closed);

@@ -58,10 +58,9 @@ use shared::Shared;
 /// A child process would hold the same ids as its parent, so handles refuse with [`ClientError::Forked`] there. A handle
 /// does not look at its process for every id. After a hot loop it looks once in up to 1,024 ids: the ids up to its next look
 /// come out of it in the child as in the parent, however slowly and however late they are taken there. Only a caller that
-/// took its time before the fork, 50 us and more an id, gets one id a look. It compares process ids. The first process of a
-/// pid namespace has the same id as the first process of another one; such a child is told by its namespace, which a handle
-/// looks up at most once a millisecond: the ids of up to a millisecond more would come out of both. **Do not use a handle
-/// made before a fork in the child**: exec, or leave it alone, and connect again.
+/// took its time before the fork, 50 us and more an id, gets one id a look. A look also tells a child that has its parent's
+/// process id in a pid namespace of its own. **Do not use a handle made before a fork in the child**: exec, or leave it
+/// alone, and connect again.
 #[derive(Debug)]
 #[must_use = "dropping the source ends its handles"]
 pub struct Prefetch {
@@ -88,23 +87,20 @@ impl Prefetch {
     /// What was counted so far; nothing in a forked child.
     #[must_use]
     pub fn stats(&self) -> PrefetchStats {
-        self.shared
-            .process
-            .check_closely()
-            .map_or_else(|_| PrefetchStats::default(), |()| self.shared.lock().stats())
+        self.shared.process.check().map_or_else(|_| PrefetchStats::default(), |()| self.shared.lock().stats())
     }
 
     /// Why the last refill failed, if none succeeded since; [`ClientError::Forked`] in a forked child.
     #[must_use]
     pub fn failure(&self) -> Option<ClientError> {
-        self.shared.process.check_closely().map_or_else(Some, |()| self.shared.lock().failure())
+        self.shared.process.check().map_or_else(Some, |()| self.shared.lock().failure())
     }
 }
 
 impl Drop for Prefetch {
     fn drop(&mut self) {
         // A copy dropped in a forked child ends nothing.
-        if self.shared.process.check_closely().is_ok() {
+        if self.shared.process.check().is_ok() {
             self.shared.close();
             self.refiller.abort();
         }

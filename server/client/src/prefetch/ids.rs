@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::consume_budget;
@@ -12,10 +11,6 @@ use super::held::Held;
 use super::piece::Piece;
 use super::shared::Shared;
 use crate::error::ClientError;
-
-/// A close look at the process costs 2 us, as much as hundreds of ids. A handle takes no other one within
-/// this time.
-const CLOSE_LOOK: Duration = Duration::from_millis(1);
 
 /// Prefetched ids, for one thread or task at a time: a handle made by [`Prefetch::ids`](crate::Prefetch::ids).
 ///
@@ -31,18 +26,16 @@ pub struct Ids {
     /// How many ids the hand was given.
     had: u64,
     piece: Piece,
-    /// When the process was looked at closely, and was the right one.
-    looked: Option<Instant>,
     shared: Arc<Shared>,
 }
 
 impl Ids {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        if shared.process.check_closely().is_ok() {
+        if shared.process.check().is_ok() {
             shared.lock().join();
         }
         let now = Instant::now();
-        Self { hand: Held::nothing(now), had: 0, piece: Piece::new(now), looked: None, shared }
+        Self { hand: Held::nothing(now), had: 0, piece: Piece::new(now), shared }
     }
 
     /// An id if one is held, without waiting. `None` asks for more in the background; why there is none,
@@ -95,7 +88,7 @@ impl Ids {
     /// An id from the next piece of the run in hand, if that is good still.
     fn open(&mut self) -> Option<u64> {
         let now = Instant::now();
-        if self.check_process(now).is_err() {
+        if self.shared.process.check().is_err() {
             return None;
         }
         if !self.hand.is_good(now, self.shared.options.max_age, self.shared.oldest.vintage()) {
@@ -117,8 +110,7 @@ impl Ids {
     /// Settles the run in hand and takes another one, if there is one.
     #[inline(never)]
     fn miss(&mut self) -> Result<Option<u64>, ClientError> {
-        let now = Instant::now();
-        self.check_process(now)?;
+        self.shared.process.check()?;
         let rest = self.hand.take_front(u64::MAX);
         let had = std::mem::take(&mut self.had);
         let shared = Arc::clone(&self.shared);
@@ -147,15 +139,6 @@ impl Ids {
             let rest = self.hand.take_front(u64::MAX);
             stock.settle(std::mem::take(&mut self.had), &rest);
         }
-    }
-
-    fn check_process(&mut self, now: Instant) -> Result<(), ClientError> {
-        if self.looked.is_some_and(|looked| now.saturating_duration_since(looked) < CLOSE_LOOK) {
-            return self.shared.process.check();
-        }
-        self.shared.process.check_closely()?;
-        self.looked = Some(now);
-        Ok(())
     }
 
     /// One look of a caller who waits; `first`: it has only begun to.
@@ -206,7 +189,7 @@ impl Ids {
             runtime.block_on(async {});
         }
         // Before the lock, as everywhere.
-        self.shared.process.check_closely()?;
+        self.shared.process.check()?;
         let shared = Arc::clone(&self.shared);
         let mut deadline = None;
         loop {
@@ -237,7 +220,7 @@ impl Ids {
 
 impl Drop for Ids {
     fn drop(&mut self) {
-        if self.shared.process.check_closely().is_err() {
+        if self.shared.process.check().is_err() {
             return;
         }
         let rest = self.hand.take_front(u64::MAX);
@@ -249,6 +232,8 @@ impl Drop for Ids {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use xuid_protocol::Run;
 
     use super::*;

@@ -146,7 +146,7 @@ impl Refiller {
 impl Drop for Refiller {
     /// Handles are told even when the runtime ends. A copy dropped in a forked child ends nothing.
     fn drop(&mut self) {
-        if self.shared.process.check_closely().is_ok() {
+        if self.shared.process.check().is_ok() {
             self.shared.close();
         }
     }

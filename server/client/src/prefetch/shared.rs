@@ -48,7 +48,7 @@ impl Shared {
     }
 
     /// In a forked child never taken: it may have been held at the fork, and no thread is left there to release it. So
-    /// the process is asked for first ([`Process::check_closely`]).
+    /// the process is asked for first ([`Process::check`]).
     pub(super) fn lock(&self) -> MutexGuard<'_, Stock> {
         // Nothing in the locked sections panics half way.
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
