@@ -27,8 +27,11 @@ pub(crate) type Ahead = Result<(Instant, Vec<Run>), ClientError>;
 /// # Fork
 /// In a forked child every call answers [`ClientError::Forked`], and what was made for a reply before the fork is the
 /// parent's: connect again. That holds as well in a child that has its parent's process id, in a pid namespace of its own
-/// (each is the first process of a container). The runtime is the parent's as well, and Tokio's do not survive a fork: a child must neither
-/// go on in it nor drop it. Best fork before the runtime is made, or exec in the child.
+/// (each is the first process of a container). Calls look at the namespace at most once in 20 us: a child that goes on with
+/// a call of its parent's sooner than that after its parent's last one can be given the reply.
+///
+/// The runtime is the parent's as well, and Tokio's do not survive a fork: a child must neither go on in it nor drop it.
+/// Best fork before the runtime is made, or exec in the child.
 #[derive(Debug, Clone)]
 pub struct Client {
     fleet: Arc<Fleet>,
@@ -253,7 +256,7 @@ impl Client {
             return late();
         };
         // A reply that lay here at a fork is the parent's.
-        if let Err(forked) = self.fleet.process.check() {
+        if let Err(forked) = self.fleet.process.check_call() {
             return Some(Err(forked));
         }
         let outcome = outcome.unwrap_or_else(|_| Err(ClientError::lost(server, None)));
