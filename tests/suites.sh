@@ -4,7 +4,7 @@
 # What build_NAME leaves, run_NAME finds built: it may call cargo again, which then builds nothing.
 #
 # waits      its tests wait most of the time: these suites run one after the other, at full priority
-# measures   it also measures how long a server takes: it runs alone, after all others
+# measures   it also measures how long something takes: it runs alone, after all others
 # works      it wants the processor: these run beside the others, with the time that is left over
 
 # suite NAME waits|measures|works QUICK SECONDS WHAT -- THING...

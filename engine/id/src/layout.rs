@@ -1,7 +1,7 @@
 //! How the 63 bits of an id are split: `time | worker | sequence`, the sequence lowest.
 //!
-//! A layout is fixed once a cluster; every process and file that
-//! names another is refused. It is pure arithmetic: it reads no clock.
+//! A layout is fixed once a cluster; every process and file that names another is refused. It is pure arithmetic: it
+//! reads no clock.
 //!
 //! # Invariants
 //! - I1 the three widths add up to 63, so that an id is never negative in a signed 64-bit column;

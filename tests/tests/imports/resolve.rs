@@ -28,8 +28,7 @@ impl Source {
             "super" => {
                 let mut place = self.modules[at].parent?;
                 let mut rest = rest;
-                while let Some((next, after)) = rest.split_first().filter(|(next, _)| *next == "super") {
-                    debug_assert_eq!(next, "super");
+                while let Some((_, after)) = rest.split_first().filter(|(next, _)| *next == "super") {
                     place = self.modules[place].parent?;
                     rest = after;
                 }
