@@ -4,6 +4,7 @@
 //! own clock E and a [`Verdict`]. Uniqueness never rests on either: windows and marks carry that. Time decides
 //! only how old an id looks.
 
+pub(crate) mod engine_clock;
 mod supervisor;
 mod verdict;
 

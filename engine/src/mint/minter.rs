@@ -7,13 +7,13 @@
 //! - I3 every plot that leaves a window is returned, set aside, or counted as expired: `minted` counts them all;
 //! - I4 ordered ids only rise, over all held workers and switches of worker.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use xuid_id::{Id, Layout};
 use xuid_spill::Extent;
 
-use crate::clock::{Clock, Course, Observation, Reading, Supervisor, Verdict, nanos, utc};
+use crate::clock::engine_clock::Now;
+use crate::clock::nanos;
 use crate::id::run::Run;
 use crate::mint::worker::HeldWorker;
 use crate::registry::ownership::Window;
@@ -28,33 +28,6 @@ const ORDERED: Duration = Duration::from_millis(50);
 
 /// How many first plots of a tick a rotating beginning may pass over, so that low bits are not always zero.
 const OFFSETS: u32 = 64;
-
-/// The instant of one call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
-    /// The engine clock's tick; `None` before the epoch or past the last tick.
-    pub(crate) tick: Option<u64>,
-    pub(crate) ns: u64,
-    pub(crate) reading: Reading,
-    pub(crate) seen: Observation,
-}
-
-/// Steps of the wall clock that nobody has dealt with yet.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Steps {
-    pub(crate) jumps: u64,
-    pub(crate) rollbacks: u64,
-    /// Verdicts of another kind.
-    pub(crate) changes: u64,
-}
-
-impl Now {
-    /// Whether this very reading saw a step, or made another verdict of many small ones: the producer should look at
-    /// it soon.
-    pub(crate) fn stepped(&self) -> bool {
-        self.seen.jump || self.seen.rollback || self.seen.changed
-    }
-}
 
 /// The ages, in ticks where nothing else is said, that the orders allow.
 #[derive(Debug, Clone, Copy)]
@@ -77,8 +50,6 @@ impl Ages {
 /// The minter.
 pub(crate) struct Minter {
     layout: Layout,
-    clock: Arc<dyn Clock>,
-    supervisor: Supervisor,
     pub(crate) workers: Vec<HeldWorker>,
     turn: usize,
     aside: Vec<Extent>,
@@ -86,7 +57,6 @@ pub(crate) struct Minter {
     went_back: bool,
     offset: u32,
     sealed: bool,
-    steps: Steps,
     pub(crate) ages: Ages,
     /// Ids that left a window, by whatever way.
     pub(crate) minted: u64,
@@ -105,11 +75,9 @@ pub(crate) struct Sealed {
 }
 
 impl Minter {
-    pub(crate) fn new(layout: Layout, clock: Arc<dyn Clock>, supervisor: Supervisor, ages: Ages) -> Self {
+    pub(crate) fn new(layout: Layout, ages: Ages) -> Self {
         Self {
             layout,
-            clock,
-            supervisor,
             workers: Vec::new(),
             turn: 0,
             aside: Vec::new(),
@@ -117,68 +85,11 @@ impl Minter {
             went_back: false,
             offset: 0,
             sealed: false,
-            steps: Steps::default(),
             ages,
             minted: 0,
             expired: 0,
             passed: 0,
         }
-    }
-
-    /// Reads the clocks and moves E on.
-    pub(crate) fn now(&mut self) -> Now {
-        let reading = self.clock.read();
-        let mut seen = self.supervisor.observe(reading);
-        if !Guard::ClockBackAtSwitch.holds() && matches!(seen.verdict, Verdict::Behind { .. }) {
-            self.supervisor.switched(reading);
-            seen = self.supervisor.observe(reading);
-        }
-        self.steps.jumps += u64::from(seen.jump);
-        self.steps.rollbacks += u64::from(seen.rollback);
-        self.steps.changes += u64::from(seen.changed);
-        let tick = self.layout.tick_at_ns(seen.now).filter(|tick| *tick <= self.layout.last_tick());
-        Now { tick, ns: seen.now, reading, seen }
-    }
-
-    /// E as of the last reading.
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn engine_clock(&self) -> u64 {
-        self.supervisor.now()
-    }
-
-    /// The steps seen since the last call, by whomever: a step shows in one reading only.
-    pub(crate) fn take_steps(&mut self) -> Steps {
-        std::mem::take(&mut self.steps)
-    }
-
-    /// Whether the clock leapt, and the producer has not dealt with it.
-    pub(crate) fn has_leapt(&self) -> bool {
-        self.steps.jumps > 0
-    }
-
-    /// Whether the clocks did something that the producer has not dealt with.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.steps.jumps + self.steps.rollbacks + self.steps.changes > 0
-    }
-
-    /// How long until E reaches a tick, if nothing steps.
-    pub(crate) fn time_to(&self, tick: u64, now: &Now) -> Duration {
-        Duration::from_nanos(self.layout.tick_to_ns(tick).saturating_sub(now.ns))
-    }
-
-    /// The beginning of a tick for people.
-    pub(crate) fn wall_time(&self, tick: u64) -> String {
-        utc(self.layout.tick_to_ms(tick))
-    }
-
-    /// The verdict on the clocks, and what came before it.
-    pub(crate) fn course(&self) -> Course {
-        self.supervisor.course()
-    }
-
-    /// A sample of a clock that is not this machine's.
-    pub(crate) fn second_clock(&mut self, unix_ns: u64, at: Reading) {
-        self.supervisor.second_clock(unix_ns, at);
     }
 
     /// Holds another worker. Land of its window that has elapsed already (a backfill) is returned.
@@ -280,8 +191,8 @@ impl Minter {
         Some(run)
     }
 
-    /// The first tick in which a held worker that did not serve the last ordered id has plots above it: the same tick for a
-    /// higher worker, else the next.
+    /// The first tick in which a held worker that did not serve the last ordered id has plots above it: the same tick
+    /// for a higher worker, else the next.
     fn ordered_from(&self, tick: u64) -> u64 {
         let last = self.layout.decode(Id::new(self.ordered_above));
         let held = self.workers.iter().find(|held| held.reaches_beyond(tick));
@@ -369,12 +280,9 @@ impl Minter {
         self.pass(out)
     }
 
-    /// The clock went back and windows of other workers were taken: E goes to the wall, every held worker ends. Returns
-    /// what each leaves untouched.
+    /// Windows of other workers were taken, since the clock went back: every held worker ends. Returns what each leaves
+    /// untouched.
     pub(crate) fn switch(&mut self) -> Vec<(u32, u64)> {
-        // Read apart, so that a step that shows in this very reading is noted.
-        let now = self.now();
-        self.supervisor.switched(now.reading);
         self.went_back = true;
         if !Guard::HandBackLast.holds() {
             return self.workers.iter().map(|held| (held.worker, held.untouched())).collect();

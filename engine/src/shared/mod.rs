@@ -1,5 +1,5 @@
-//! The state that callers, producer and registry thread share, and how a call without luck gets its ids: from ring, queue and
-//! minter, or by waiting.
+//! The state that callers, producer and registry thread share, and how a call without luck gets its ids: from ring,
+//! queue and minter, or by waiting.
 
 // What is read for figures only is no part of loom's models.
 use std::sync::{Arc, Mutex as PlainMutex};
@@ -9,11 +9,11 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use xuid_id::{Id, Layout, Order};
 
+use crate::clock::engine_clock::Now;
 use crate::clock::{Clock, nanos};
 use crate::id::error::IdError;
 use crate::id::run::{Block, Run};
 use crate::mint::gate::Gate;
-use crate::mint::minter::Now;
 use crate::mint::ticket::{Returns, Ticket};
 use crate::registry::Genesis;
 use crate::registry::health::Tally;
@@ -139,7 +139,7 @@ impl EngineState {
 
     /// The instant of a call. A step of the clock shows in one reading only: whoever meets it tells the producer.
     pub(crate) fn instant(&self, gate: &mut Gate) -> Now {
-        let now = gate.minter.now();
+        let now = gate.clock.now();
         if now.stepped() {
             self.producer.wake();
         }

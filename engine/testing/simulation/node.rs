@@ -200,7 +200,7 @@ impl Node {
     fn bury(&mut self, life: Life) {
         self.fuse.cut();
         // What it cut in its last moment may be in the spill.
-        let e = lock(&life.shared.gate).minter.engine_clock();
+        let e = lock(&life.shared.gate).clock.last();
         self.most = self.most.max(life.shared.layout.tick_at_ns(e).unwrap_or(0));
         let stats = life.engine.stats();
         self.summary.take_in(&stats, life.last_ordered > 0);
@@ -309,7 +309,7 @@ impl Node {
 
     /// E goes back at a switch of worker only; how far it got is remembered.
     pub(crate) fn look_at(&mut self, life: &mut Life) {
-        let e = lock(&life.shared.gate).minter.engine_clock();
+        let e = lock(&life.shared.gate).clock.last();
         let switches = lock(&life.shared.gauges).windows.switches.clock;
         let (before, then) = life.seen;
         if e < before && switches == then {
@@ -324,7 +324,7 @@ impl Node {
 
     /// E as it stands.
     pub(crate) fn e(&self) -> Option<u64> {
-        self.life.as_ref().map(|life| lock(&life.shared.gate).minter.engine_clock())
+        self.life.as_ref().map(|life| lock(&life.shared.gate).clock.last())
     }
 
     /// Whether its process cannot change the registry any more, and says so: it has to be started again.

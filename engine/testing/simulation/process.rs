@@ -1,8 +1,8 @@
 //! One process: the engine's real code over any registry and any spill storage, without its two threads.
 //!
-//! Whoever has it asks when something is due, and does it: a turn of the producer, a job of the registry thread, or one half
-//! of a clean stop. All of it goes through [`Life::act`], so that a campaign that meddles with storage can say in the
-//! middle of what it did. To drop it is to kill it: nothing is said to anybody.
+//! Whoever has it asks when something is due, and does it: a turn of the producer, a job of the registry thread, or one
+//! half of a clean stop. All of it goes through [`Life::act`], so that a campaign that meddles with storage can say in
+//! the middle of what it did. To drop it is to kill it: nothing is said to anybody.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -104,7 +104,7 @@ impl Life {
             assemble(registry, identity, open, settings, clock, sleep)?;
         let engine = Engine::new(shared.clone(), Vec::new());
         let handles = (0..2).map(|_| engine.handle()).collect();
-        let e = lock(&shared.gate).minter.engine_clock();
+        let e = lock(&shared.gate).clock.last();
         Ok(Self {
             engine,
             shared,
@@ -184,8 +184,8 @@ impl Life {
         }
     }
 
-    /// The engine's own wait for a grant that is under way, while the registry thread goes on with its jobs: each takes so
-    /// long, and one that takes longer than the stop waits is done after it.
+    /// The engine's own wait for a grant that is under way, while the registry thread goes on with its jobs: each takes
+    /// so long, and one that takes longer than the stop waits is done after it.
     fn await_grant(&mut self, time: &Time, mut latency: impl FnMut() -> u64) {
         if !self.producer.reserve.is_granting() {
             return;
