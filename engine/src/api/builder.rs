@@ -333,7 +333,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(|source| BuildError::System { action: "start a thread", source })
 }
 
-/// Takes a first worker, so that the first call finds land. Returns what of its window has elapsed.
+/// Takes a first worker, so that the first call finds ids. Returns what of its window has elapsed.
 fn first_window(
     gate: &mut Gate,
     windows: &mut WindowKeeper,

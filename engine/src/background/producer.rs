@@ -255,7 +255,7 @@ impl Producer {
         }
     }
 
-    /// Gives ids to those who wait: fresh land first, then the reserve.
+    /// Gives ids to those who wait: fresh ids first, then the reserve.
     fn serve(&mut self, gate: &mut Gate, now: &Now) -> Service {
         let (shared, reserve, ledger) = (&self.shared, &mut self.reserve, &self.ledger);
         let stride = shared.layout.stride();
@@ -381,7 +381,7 @@ impl Producer {
         }
     }
 
-    /// Everything granted may be in use in another copy of this machine: it is dropped, and new land is taken.
+    /// Everything granted may be in use in another copy of this machine: it is dropped, and a new window is taken.
     fn void(&mut self, gate: &mut Gate) {
         deferred_log::log(|| {
             tracing::warn!(

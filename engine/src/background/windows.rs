@@ -198,7 +198,7 @@ impl WindowKeeper {
         outage.is_some()
     }
 
-    /// The clock went back once more while a worker was being taken: a held worker whose land begins beyond the clock
+    /// The clock went back once more while a worker was being taken: a held worker whose ticks begin beyond the clock
     /// is handed back whole, and another worker is taken.
     fn leave_the_future(&mut self, gate: &mut Gate, tick: u64, jobs: &Sender<Job>) {
         let most = tick + self.ticks(self.settings.drift);
@@ -275,7 +275,7 @@ impl WindowKeeper {
         }
     }
 
-    /// Takes in what the registry thread did, after [`heard`](Self::heard). Returns land that elapsed before it was
+    /// Takes in what the registry thread did, after [`heard`](Self::heard). Returns ticks that elapsed before they were
     /// granted (a backfill).
     pub(crate) fn take_in(&mut self, done: Done, gate: &mut Gate, jobs: &Sender<Job>) -> Vec<Extent> {
         self.hear_second_clock(gate);
@@ -453,8 +453,8 @@ fn held(gate: &Gate) -> Vec<u32> {
     gate.minter.workers.iter().map(|held| held.worker).collect()
 }
 
-/// While the clock is behind: a held worker without land serves nobody, and its worker may be the only one whose mark
-/// the clock has passed. Beyond the last tick nothing is cut, so there a held worker may end with land that is past.
+/// While the clock is behind: a held worker without ids serves nobody, and its worker may be the only one whose mark
+/// the clock has passed. Beyond the last tick nothing is cut, so there a held worker may end with ticks that are past.
 fn leave_spent(gate: &mut Gate, now: &Now, believed: Option<u64>, jobs: &Sender<Job>) {
     gate.minter.workers.retain(|held| {
         let past = |end: u64| now.tick.is_none() && believed.is_some_and(|tick| end <= tick);

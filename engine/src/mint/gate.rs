@@ -40,7 +40,7 @@ const QUANTUM: u32 = 256;
 /// Waiting calls at once. Each is some 200 bytes; beyond that a caller is told to come back.
 const MOST_WAITING: usize = 100_000;
 
-/// Why there may be no land.
+/// Why there may be no ids.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
     /// No window was granted yet, or the registry is away.
@@ -58,7 +58,7 @@ pub(crate) struct Gate {
     queues: [VecDeque<Arc<Ticket>>; QUEUES],
     next_queue: usize,
     pub(crate) trouble: Option<Trouble>,
-    /// A window was asked for, of a registry that answers: land is on its way.
+    /// A window was asked for, of a registry that answers: ids are on their way.
     pub(crate) coming: bool,
     pub(crate) closed: bool,
 }
@@ -138,7 +138,7 @@ impl Gate {
         now.tick.is_some_and(beyond)
     }
 
-    /// Whether whoever waits for land of now may get some: a window is held or on its way, or the clocks changed and
+    /// Whether whoever waits for ids of now may get some: a window is held or on its way, or the clocks changed and
     /// nobody has looked at the windows since.
     pub(crate) fn has_prospects(&self, now: &Now) -> bool {
         self.holds_window(now) || self.coming || self.clock.is_unsettled()
@@ -162,7 +162,7 @@ impl Gate {
             _ if !held => IdError::not_ready(soon),
             _ if order == Order::Ordered && self.minter.ordered_waits(now) > 0 => {
                 let waits = Duration::from_nanos(self.minter.ordered_waits(now));
-                // Without a step another held worker serves now, and E is still in the tick of the last one.
+                // Without a step another held worker serves now, and engine time is still in the tick of the last one.
                 if self.minter.went_back() {
                     IdError::clock_behind(waits)
                 } else {

@@ -1,10 +1,10 @@
-//! Cuts owned, elapsed land into runs. Called under the gate's lock, by the producer and by callers that found
+//! Cuts owned, elapsed ticks into runs. Called under the gate's lock, by the producer and by callers that found
 //! ring and queue empty; it does no I/O.
 //!
 //! # Invariants
 //! - I1 nothing is cut after it was sealed;
-//! - I2 nothing is cut at a tick above the engine's clock E (U6);
-//! - I3 every plot that leaves a window is returned, set aside, or counted as expired: `minted` counts them all;
+//! - I2 nothing is cut at a tick above engine time (U6);
+//! - I3 every id that leaves a window is returned, set aside, or counted as expired: `minted` counts them all;
 //! - I4 ordered ids only rise, over all held workers and switches of worker.
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ const FRESH: Duration = Duration::from_millis(10);
 /// How far `ordered` may lag behind the clock.
 const ORDERED: Duration = Duration::from_millis(50);
 
-/// How many first plots of a tick a rotating beginning may pass over, so that low bits are not always zero.
+/// How many first ids of a tick a rotating beginning may pass over, so that low bits are not always zero.
 const OFFSETS: u32 = 64;
 
 /// The ages, in ticks where nothing else is said, that the orders allow.
@@ -70,7 +70,7 @@ pub(crate) struct Minter {
 pub(crate) struct Sealed {
     /// All that was set aside, the rest of the begun tick included.
     pub(crate) extents: Vec<Extent>,
-    /// Per worker, the first tick of which no plot was cut.
+    /// Per worker, the first tick of which no id was cut.
     pub(crate) release: Vec<(u32, u64)>,
 }
 
@@ -92,7 +92,7 @@ impl Minter {
         }
     }
 
-    /// Holds another worker. Land of its window that has elapsed already (a backfill) is returned.
+    /// Holds another worker. What of its window has elapsed already (a backfill) is returned.
     pub(crate) fn add(&mut self, now: &Now, window: Window, reach: u64) -> Vec<Extent> {
         let mut held = HeldWorker::new(window, reach);
         let mut past = Vec::new();
@@ -122,16 +122,16 @@ impl Minter {
         self.minted += ids(extents);
     }
 
-    /// Land goes to the producer.
+    /// The extents go to the producer.
     fn pass(&mut self, extents: Vec<Extent>) -> Vec<Extent> {
         self.passed += ids(&extents);
         extents
     }
 
-    /// Land that may be cut now, in ids.
-    pub(crate) fn land(&self, now: &Now) -> u64 {
+    /// How many ids may be cut now.
+    pub(crate) fn available(&self, now: &Now) -> u64 {
         let Some(tick) = now.tick.filter(|_| !self.sealed) else { return 0 };
-        self.workers.iter().map(|held| held.land(&self.layout, tick)).sum()
+        self.workers.iter().map(|held| held.available(&self.layout, tick)).sum()
     }
 
     /// Cuts up to `most` ids of any age.
@@ -175,8 +175,9 @@ impl Minter {
         if held.tick() < least {
             held.skip_to(layout, tick, offset, &mut pass);
         }
-        if held.has_land(tick) && floor > 0 && held.first_plot(layout) <= floor {
-            // Another held worker, or a worker taken after the clock went back: not before E has passed the last one.
+        if held.has_ids(tick) && floor > 0 && held.first_id(layout) <= floor {
+            // Another held worker, or a worker taken after the clock went back: not before engine time has passed the
+            // last one.
             if from > tick && Guard::OrderedRises.holds() {
                 return None;
             }
@@ -191,7 +192,7 @@ impl Minter {
         Some(run)
     }
 
-    /// The first tick in which a held worker that did not serve the last ordered id has plots above it: the same tick
+    /// The first tick in which a held worker that did not serve the last ordered id has ids above it: the same tick
     /// for a higher worker, else the next.
     fn ordered_from(&self, tick: u64) -> u64 {
         let last = self.layout.decode(Id::new(self.ordered_above));
@@ -199,20 +200,20 @@ impl Minter {
         last.tick + u64::from(held.is_none_or(|held| held.worker <= last.worker))
     }
 
-    /// Nanoseconds until E comes to plots that are above the last ordered id, where it has to: it went back behind
-    /// that, or another held worker serves now.
+    /// Nanoseconds until engine time comes to ids that are above the last ordered id, where it has to: it went back
+    /// behind that, or another held worker serves now.
     pub(crate) fn ordered_waits(&self, now: &Now) -> u64 {
         let (Some(tick), last @ 1..) = (now.tick, self.ordered_above) else { return 0 };
         let from = self.ordered_from(tick);
         let held = self.workers.iter().find(|held| held.reaches_beyond(tick));
-        let is_below = |held: &HeldWorker| held.has_land(tick) && held.first_plot(&self.layout) <= last;
+        let is_below = |held: &HeldWorker| held.has_ids(tick) && held.first_id(&self.layout) <= last;
         if tick >= from || (tick == self.layout.tick_of(last) && !held.is_some_and(is_below)) {
             return 0;
         }
         self.layout.tick_to_ns(from).saturating_sub(now.ns)
     }
 
-    /// Whether E went back since the last ordered id was cut.
+    /// Whether engine time went back since the last ordered id was cut.
     pub(crate) fn went_back(&self) -> bool {
         self.went_back
     }
@@ -228,7 +229,7 @@ impl Minter {
 
     fn next_offset(&mut self) -> u32 {
         self.offset = (self.offset + 1) % OFFSETS;
-        // A tick of fewer plots than that keeps most of them.
+        // A tick of fewer ids than that keeps most of them.
         self.offset % (self.layout.sequences() / 4).max(1)
     }
 
@@ -254,7 +255,7 @@ impl Minter {
         None
     }
 
-    /// Land that is too old is wasted where it leaves the window (U7).
+    /// Ids that are too old are wasted where they leave the window (U7).
     fn drop_stale(&mut self, tick: u64) {
         let max_age = if Guard::AgeOfWindow.holds() { self.ages.max } else { u64::MAX };
         let oldest = tick.saturating_sub(max_age);
@@ -267,7 +268,7 @@ impl Minter {
         }
     }
 
-    /// All land that elapsed (every tick before now) and all that was set aside. For the producer.
+    /// All that elapsed (every tick before now) and all that was set aside. For the producer.
     pub(crate) fn elapsed(&mut self, now: &Now) -> Vec<Extent> {
         let mut out = std::mem::take(&mut self.aside);
         let Some(tick) = now.tick.filter(|_| !self.sealed) else { return self.pass(out) };

@@ -247,14 +247,14 @@ impl EngineState {
         true
     }
 
-    /// A run straight from the minter: a sixty-fourth of the land there is, so that many threads share a tick.
+    /// A run straight from the minter: a sixty-fourth of the ids there are, so that many threads share a tick.
     fn cut_direct(&self) -> Option<Run> {
         let mut gate = lock(&self.gate);
         if gate.unordered_wait() {
             return None;
         }
         let now = self.instant(&mut gate);
-        let share = (gate.minter.land(&now) / 64)
+        let share = (gate.minter.available(&now) / 64)
             .clamp(u64::from(EXTRA_IDS), u64::from(LONGEST_BLOCK))
             .min(u64::from(self.settings.tiers.longest_run));
         gate.cut(Order::Any, 0, &now, share as u32)

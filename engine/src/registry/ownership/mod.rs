@@ -1,4 +1,4 @@
-//! Owning land: windows of ticks and grants of extents, by compare-and-set on the registry's records.
+//! Owning ticks and ids: windows of ticks and grants of extents, by compare-and-set on the registry's records.
 //!
 //! Runs on the registry thread (and, before that starts, on the builder's). The only code that calls a
 //! [`Registry`]'s writes.
@@ -92,8 +92,8 @@ pub(crate) struct Ownership {
     identity: Identity,
     operation: u64,
     holds: HashMap<u32, Hold>,
-    /// Up to where a worker was reserved for us when its record could not be trusted any more. Only a fence, which raises it
-    /// above all that was granted, makes the worker good again.
+    /// Up to where a worker was reserved for us when its record could not be trusted any more. Only a fence, which
+    /// raises it above all that was granted, makes the worker good again.
     left: HashMap<u32, u64>,
     marks: HashMap<SpillId, u64>,
     claim: Option<Claim>,
@@ -367,8 +367,8 @@ impl Ownership {
     }
 
     /// After a conflict: a record that carries our token is an earlier write of ours that landed late. Its window is
-    /// ours if it is a renewal that was in doubt; anything else means that the worker is somebody else's now. `refused`:
-    /// the last write was certainly not stored.
+    /// ours if it is a renewal that was in doubt; anything else means that the worker is somebody else's now.
+    /// `refused`: the last write was certainly not stored.
     fn look_again(&mut self, worker: u32, end: u64, refused: bool) -> Result<Option<Window>, ExtendError> {
         // What we wrote has an operation number up to this.
         let last = self.operation - u64::from(refused);
@@ -473,7 +473,7 @@ impl Ownership {
         }
     }
 
-    /// Hands the rest of a worker's window back, from tick `from` on, of which no plot was cut. Whatever the
+    /// Hands the rest of a worker's window back, from tick `from` on, of which no id was cut. Whatever the
     /// outcome, the worker is not used again without a new claim.
     pub(crate) fn release(&mut self, worker: u32, from: u64) -> Result<(), SwapError> {
         self.drop_doubts(worker);
