@@ -30,7 +30,6 @@ pub(crate) use self::grant::GrantRequest;
 pub(crate) use self::window::Window;
 
 use self::grant::Grant;
-use self::take::Claim;
 use crate::registry::{Registry, SwapError, Token, WorkerRecord, limits};
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
@@ -72,6 +71,13 @@ struct Hold {
     reserved_until: u64,
     /// Renewals at this version of which nobody knows whether they were stored, by their operation.
     in_doubt: Vec<(u64, Range<u64>)>,
+}
+
+/// A claim of which nobody knows whether it was stored.
+struct Claim {
+    worker: u32,
+    operation: u64,
+    span: Range<u64>,
 }
 
 /// What the engine holds, and the way to more.

@@ -1,19 +1,10 @@
 //! Taking a worker that no process seems to use.
 
-use std::ops::Range;
-
 use super::choice::{check_pinned, choose};
 use super::doubt::Stored;
-use super::{Ownership, TakeError, Window, WorkerRequest};
+use super::{Claim, Ownership, TakeError, Window, WorkerRequest};
 use crate::registry::{ReadError, WorkerEntry};
 use crate::sys::guards::Guard;
-
-/// A claim of which nobody knows whether it was stored.
-pub(super) struct Claim {
-    pub(super) worker: u32,
-    pub(super) operation: u64,
-    pub(super) span: Range<u64>,
-}
 
 impl Ownership {
     /// Takes a worker that nobody seems to use, and its first window.
