@@ -17,8 +17,8 @@ use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, MultiWriteErr
 use super::error::ZooKeeperError;
 use super::inspect::{Era, children, read_all, read_era};
 use super::link::{Failure, Link};
-use super::node::{self, CLOCK, ENDED, GENESIS, ended_path, era_path, known_path};
 use super::restore_check::{Comparison, Learnt, NodeVersion, Relation, SeenFile, SeenNodes};
+use super::znode::{self, CLOCK, ENDED, GENESIS, ended_path, era_path, known_path};
 use crate::clock::boot_ns;
 use crate::registry::connection::News;
 use crate::registry::record::{Kind, NO_SPILL, Place, Row, SECTOR};
@@ -235,7 +235,7 @@ impl Tree {
             "there is no registry at {url} any more: if it was deleted, restore it and run `xuid registry fence {url}`, or make a new one with `xuid registry init {url}` and give it new data folders"
         );
         self.standing = match self.link.ask(client.get_data(GENESIS)) {
-            Ok((data, stat)) => match node::decode_genesis(&data) {
+            Ok((data, stat)) => match znode::decode_genesis(&data) {
                 Ok(genesis) if genesis == self.genesis => self.look_at_era(client, stat.czxid)?,
                 Ok(other) if other.cluster != self.genesis.cluster => Standing::Foreign(format!(
                     "the registry at {url} is cluster {} now, and was {}: stop, and start with a data folder of its own",
@@ -486,7 +486,7 @@ impl Tree {
             Comparison::Fine => {}
             Comparison::Remade => {
                 self.looked = None;
-                return Err(damaged(node::MADE_AGAIN.into()));
+                return Err(damaged(znode::MADE_AGAIN.into()));
             }
             Comparison::Older => {
                 let known = self.seen_nodes.node_version(path).unwrap_or(node_version);
@@ -494,11 +494,11 @@ impl Tree {
                 return Err(ReadError::Unavailable { why: "the server that answered lags behind".into() });
             }
         }
-        if place.kind == Kind::Worker && node::is_made_again(stat, self.era.birth) {
+        if place.kind == Kind::Worker && znode::is_made_again(stat, self.era.birth) {
             self.looked = None;
-            return Err(damaged(node::MADE_AGAIN.into()));
+            return Err(damaged(znode::MADE_AGAIN.into()));
         }
-        let row = node::decode_row(data, stat, self.genesis.cluster, place, spill).map_err(|why| {
+        let row = znode::decode_row(data, stat, self.genesis.cluster, place, spill).map_err(|why| {
             self.looked = None;
             damaged(why)
         })?;
@@ -515,7 +515,7 @@ impl Tree {
         if self.tagged(version) != write.expected {
             return Err(SwapError::Conflict.into());
         }
-        let row = Row { version: node::next_version(version), ..write.row.clone() };
+        let row = Row { version: znode::next_version(version), ..write.row.clone() };
         let mut writer = client.new_multi_writer();
         let built = self.build(&mut writer, write, &row.encode(self.genesis.cluster), expected);
         built.map_err(|error| SwapError::Unavailable { why: error.to_string() })?;
