@@ -1,4 +1,4 @@
-//! How late the machine lets a thread run that only sleeps: a story on a machine that is busy elsewhere allows for it.
+//! How late the machine lets a thread run that only sleeps: a test on a machine that is busy elsewhere allows for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -4,7 +4,7 @@
 //! - [`Xuid`]: one call of a `xuid` command, with its exit code and both outputs
 //! - [`Client`]: a blocking client of the wire protocol, written from the specification alone
 //! - [`Load`]: threads that take ids until they are stopped or the connection dies
-//! - [`Lag`]: how late this machine runs a thread, for what a story demands of time
+//! - [`Lag`]: how late this machine runs a thread, for what a test demands of time
 //! - [`Timeline`], [`Told`]: connections that remember when each answer came
 //! - [`LogPipe`]: a log that is not read for a while
 //! - [`FakeClock`]: the wall clock of one server, stepped at will

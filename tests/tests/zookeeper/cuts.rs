@@ -73,12 +73,12 @@ fn measure(command: Xuid) -> Result<Duration> {
     Ok(begin.elapsed())
 }
 
-fn tell(story: &str, whole: Duration, lefts: &[Left]) -> BTreeMap<Left, usize> {
+fn tell(test: &str, whole: Duration, lefts: &[Left]) -> BTreeMap<Left, usize> {
     let mut counts = BTreeMap::new();
     for left in lefts {
         *counts.entry(*left).or_default() += 1;
     }
-    println!("{story}: takes {whole:?} when it is not cut; left behind: {counts:?}");
+    println!("{test}: takes {whole:?} when it is not cut; left behind: {counts:?}");
     counts
 }
 

@@ -14,11 +14,11 @@ use crate::site::{SOON, Site, WINDOW_MAX, check_load, load, sum, wait_other_work
 const MUCH: u64 = 25_000_000;
 
 /// Ends the loads and says what they met; no id came twice.
-fn finish(story: &str, loads: Vec<Load>) -> Result<Vec<Harvest>> {
+fn finish(test: &str, loads: Vec<Load>) -> Result<Vec<Harvest>> {
     let mut ledger = Ledger::default();
     let harvests = cluster::finish(loads, &mut ledger)?;
     let refusals: u64 = harvests.iter().map(|harvest| harvest.refusals).sum();
-    println!("{story}: {}, {refusals} refusals", ledger.check()?);
+    println!("{test}: {}, {refusals} refusals", ledger.check()?);
     check_load(&harvests)?;
     Ok(harvests)
 }

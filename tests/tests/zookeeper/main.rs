@@ -1,4 +1,4 @@
-//! The stories that need ZooKeeper: the real binary on a real ensemble, and what becomes of both.
+//! End to end, with ZooKeeper: the real binary on a real ensemble, and what becomes of both.
 //!
 //! The harness itself is proven first ([`harness`], [`proxy`]); every test prints what it measured.
 

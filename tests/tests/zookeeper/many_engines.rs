@@ -17,7 +17,7 @@ use crate::figures::{Spread, wanted};
 /// `XUID_ENGINES` asks for another number.
 const ENGINES: u64 = 64;
 /// All have served an id so soon after the last of them was spawned: a second on two processors of their own, which the
-/// story prints, and several where neighbours have half of each.
+/// test prints, and several where neighbours have half of each.
 const SERVED: Duration = Duration::from_secs(12);
 /// Windows reach 2, 4, 8, 16, 32 and then 60 s, each renewed with half of it left: they are grown after 1 + 2 + 4 + 8 +
 /// 16 seconds, and a margin for those that were renewed late.

@@ -16,7 +16,7 @@ use crate::cluster::WAIT;
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// Windows of a server of a [`Site`]: what is left of them after damage ends within this.
 pub(crate) const WINDOW_MAX: Duration = Duration::from_secs(6);
-/// A fence, and a registry made where one was, begin 125 s after the command; less what a story takes until it looks.
+/// A fence, and a registry made where one was, begin 125 s after the command; less what a test takes until it looks.
 pub(crate) const OUT_OF_REACH: Duration = Duration::from_secs(110);
 
 const PATH: &str = "/xuid";
@@ -35,7 +35,7 @@ pub(crate) struct Listed {
     pub(crate) error: Option<String>,
 }
 
-/// The place of a story.
+/// The place of a test.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) ensemble: Ensemble,
@@ -103,7 +103,7 @@ impl Site {
         Ok(listed)
     }
 
-    /// A data folder of the story.
+    /// A data folder of the test.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
