@@ -11,7 +11,7 @@
 //! - S4 memory and descriptors of a life are flat ([`health`](self::health) has the rule);
 //! - S5 an hour checks ten billion ids, and every part its share: [`RATE`].
 
-mod crowd;
+mod clients;
 mod faults;
 mod health;
 mod site;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use self::crowd::Crowd;
+use self::clients::Clients;
 use self::faults::Fault;
 use self::health::Watch;
 use self::site::Site;
@@ -78,7 +78,7 @@ fn seed(trial: u64) -> u64 {
 /// What a part is made of. The order is that of its end: clients, then the watch, then servers and ensemble.
 #[derive(Debug)]
 struct Part {
-    crowd: Crowd,
+    clients: Clients,
     watch: Watch,
     site: Site,
     tally: Tally,
@@ -87,13 +87,13 @@ struct Part {
 impl Part {
     fn begin(first: u64) -> Result<Self> {
         let site = Site::start(first)?;
-        let crowd = Crowd::start(site.seats());
+        let clients = Clients::start(site.seats());
         let watch = Watch::start(site.seats());
         let mut tally = Tally::new("soak");
-        if let Err(error) = crowd.wait_all_answered(clock::now(), RECOVERED) {
+        if let Err(error) = clients.wait_all_answered(clock::now(), RECOVERED) {
             tally.fail(format!("before the first fault: {error:#}\n{site}"));
         }
-        Ok(Self { crowd, watch, site, tally })
+        Ok(Self { clients, watch, site, tally })
     }
 
     fn run(mut self, trials: Range<u64>, period: Duration, progress: &Progress) -> Result<Tally> {
@@ -107,7 +107,7 @@ impl Part {
             self.watch.calm(false);
             self.trial(trial, period);
             self.watch.calm(true);
-            let ids = self.crowd.ids();
+            let ids = self.clients.ids();
             progress.ids(ids - told);
             told = ids;
             progress.trials(1);
@@ -135,20 +135,20 @@ impl Part {
                 clock::now()
             }
         };
-        match self.crowd.wait_all_answered(lifted, RECOVERED) {
+        match self.clients.wait_all_answered(lifted, RECOVERED) {
             Ok(took) => self.tally.recovered(took.as_millis() as u64),
             Err(error) => self.tally.fail(failed(&error.context(format!("{}", self.site)))),
         }
-        if let Err(error) = self.crowd.check().and_then(|()| self.site.check()) {
+        if let Err(error) = self.clients.check().and_then(|()| self.site.check()) {
             self.tally.fail(failed(&error));
         }
     }
 
     fn end(self, took: Duration, period: Duration) -> Result<Tally> {
-        let Self { crowd, watch, site, mut tally } = self;
+        let Self { clients, watch, site, mut tally } = self;
         // Of this process, while it holds the ledger of the whole part.
         tally.note("max_checker_rss_kib", process::rss_anon(std::process::id())? / 1024);
-        crowd.finish(&mut tally);
+        clients.finish(&mut tally);
         watch.finish(&mut tally);
         site.finish(&mut tally);
         tally.note("seconds", took.as_secs());

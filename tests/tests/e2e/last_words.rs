@@ -160,7 +160,7 @@ fn a_flood_of_connections_too_many_holds_few_of_them_open() -> Result<()> {
     let mut first = server.client()?;
     let files = || -> Result<usize> { Ok(fs::read_dir(format!("/proc/{}/fd", server.pid()))?.count()) };
     let before = files()?;
-    let mut crowd = (0..400).map(|_| TcpStream::connect(server.addr)).collect::<Result<Vec<_>, _>>()?;
+    let mut connections = (0..400).map(|_| TcpStream::connect(server.addr)).collect::<Result<Vec<_>, _>>()?;
     let refused = || -> Result<f64> { Ok(server.metrics()?.sum(&["xuid_connections_total", "refused"])) };
     let (mut most, mut turned_away) = (0, 0.0);
     clock::wait_until("all are refused", SLACK, || {
@@ -171,7 +171,7 @@ fn a_flood_of_connections_too_many_holds_few_of_them_open() -> Result<()> {
     println!("last words: {before} files before, {most} at most while {turned_away} were refused");
     ensure!(most <= before + 64 + 8, "{most} files, {before} before");
     clock::wait_until("none is held for long", SLACK, || Ok(files()? <= before + 2))?;
-    for stream in &mut crowd {
+    for stream in &mut connections {
         ensure!(
             read_all(stream)?.contains("max_connections"),
             "each is told why: it sent nothing that could reset it"

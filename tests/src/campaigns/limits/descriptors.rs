@@ -30,7 +30,8 @@ pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Re
         Some(server) => {
             // With room for no connection at all there is nobody to be served.
             if let Ok(mut first) = Client::connect_within(server.addr, Duration::from_millis(500)) {
-                crowd(&mut first, limit, rng, ledger).with_context(|| format!("limit {limit}\n{server}"))?;
+                exhaust(&mut first, limit, rng, ledger)
+                    .with_context(|| format!("limit {limit}\n{server}"))?;
                 drop(first);
                 let mut last = None;
                 let waited = clock::wait_until("it accepts again", RECOVERED, || {
@@ -51,11 +52,11 @@ pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Re
 }
 
 /// Opens connections until no more can be had, and asks by the one that was there first.
-fn crowd(first: &mut Client, limit: u64, rng: &mut Rng, ledger: &mut Ledger) -> Result<()> {
-    let mut crowd = Vec::new();
+fn exhaust(first: &mut Client, limit: u64, rng: &mut Rng, ledger: &mut Ledger) -> Result<()> {
+    let mut connections = Vec::new();
     for _ in 0..limit + rng.below(20) {
         // The kernel accepts for the server, so this succeeds whether it has a descriptor or not.
-        crowd.push(TcpStream::connect(first.peer()?)?);
+        connections.push(TcpStream::connect(first.peer()?)?);
         for order in Order::ALL {
             ledger.add_id(first.next(order).context("the connection that was there first")?);
         }

@@ -53,7 +53,7 @@ const JOBS: [Job; 9] = [
 /// What a client tells while it runs.
 #[derive(Debug, Default)]
 struct Line {
-    /// When the request was asked that was answered last, in milliseconds from the crowd's start.
+    /// When the request was asked that was answered last, in milliseconds from the start of all clients.
     asked_ms: AtomicU64,
     /// The longest time from one answer to the next, in milliseconds.
     longest_ms: AtomicU64,
@@ -76,13 +76,13 @@ struct Shared {
 
 /// The clients of all servers.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct Clients {
     shared: Arc<Shared>,
     lines: Vec<(String, Arc<Line>)>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Crowd {
+impl Clients {
     /// One client for each job and seat.
     pub(super) fn start(seats: &[Arc<Seat>]) -> Self {
         let shared = Arc::new(Shared {
