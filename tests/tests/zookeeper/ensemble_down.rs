@@ -10,7 +10,7 @@ use xuid_tests::zookeeper::Ensemble;
 use xuid_tests::{Client, ClientError, Harvest, Job, Lag, Ledger, Load, Order, Server, Work, clock, http};
 
 use crate::cluster::{self, Cluster};
-use crate::site::LOADED;
+use crate::fixture::LOADED;
 
 /// How long the ensemble is away.
 const OUTAGE: Duration = Duration::from_mins(1);

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 
 use super::super::Tally;
 use super::super::refusals::code;
-use super::site::Seat;
+use super::cluster::Seat;
 use crate::client::{Client, ClientError, Order};
 use crate::clock;
 use crate::load::{Job, Span, Work, request};

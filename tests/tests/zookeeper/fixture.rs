@@ -14,7 +14,7 @@ use crate::cluster::WAIT;
 
 /// For everything that a server notices at its next need of the registry, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
-/// Windows of a server of a [`Site`]: what is left of them after damage ends within this.
+/// Windows of a server of a [`Fixture`]: what is left of them after damage ends within this.
 pub(crate) const WINDOW_MAX: Duration = Duration::from_secs(6);
 /// A fence, and a registry made where one was, begin 125 s after the command; less what a test takes until it looks.
 pub(crate) const OUT_OF_REACH: Duration = Duration::from_secs(110);
@@ -35,9 +35,9 @@ pub(crate) struct Listed {
     pub(crate) error: Option<String>,
 }
 
-/// The place of a test.
+/// What a test finds set up.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Fixture {
     pub(crate) ensemble: Ensemble,
     pub(crate) tamper: Tamper,
     pub(crate) url: String,
@@ -45,12 +45,12 @@ pub(crate) struct Site {
     pub(crate) lag: Lag,
 }
 
-impl Site {
+impl Fixture {
     /// One ZooKeeper server with a registry of eight workers.
     pub(crate) fn start() -> Result<Self> {
-        let site = Self::without_registry()?;
-        site.init(&[])?;
-        Ok(site)
+        let fixture = Self::without_registry()?;
+        fixture.init(&[])?;
+        Ok(fixture)
     }
 
     /// One ZooKeeper server.

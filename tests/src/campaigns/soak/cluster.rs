@@ -1,4 +1,4 @@
-//! Where a soak takes place: an ensemble, three servers on it, a proxy on each way between them, and one stepped clock.
+//! The cluster of a part: an ensemble, three servers on it, a proxy on each way between them, and one stepped clock.
 
 use std::fmt;
 use std::fs;
@@ -75,9 +75,9 @@ impl Seat {
     }
 }
 
-/// The place of a part.
+/// The servers and the ensemble of a part.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct Cluster {
     servers: Vec<Option<Server>>,
     seats: Vec<Arc<Seat>>,
     /// By server, then by node of the ensemble.
@@ -92,7 +92,7 @@ pub(super) struct Site {
     home: TempDir,
 }
 
-impl Site {
+impl Cluster {
     /// All of it, serving. The server that lives all through differs from part to part.
     pub(super) fn start(first: u64) -> Result<Self> {
         let ensemble = Ensemble::start(NODES)?;
@@ -102,7 +102,7 @@ impl Site {
             let each = (0..NODES).map(|node| Proxy::start(ensemble.addr(node)));
             proxies.push(each.collect::<Result<Vec<_>>>()?);
         }
-        let mut site = Self {
+        let mut cluster = Self {
             servers: (0..SERVERS).map(|_| None).collect(),
             seats: (0..SERVERS).map(|_| Arc::default()).collect(),
             proxies,
@@ -114,9 +114,9 @@ impl Site {
             home: TempDir::new()?,
         };
         for number in 0..SERVERS {
-            site.begin(number)?;
+            cluster.begin(number)?;
         }
-        Ok(site)
+        Ok(cluster)
     }
 
     pub(super) fn seats(&self) -> &[Arc<Seat>] {
@@ -266,7 +266,7 @@ impl Site {
     }
 }
 
-impl fmt::Display for Site {
+impl fmt::Display for Cluster {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, server) in self.servers.iter().enumerate() {
             match server {
