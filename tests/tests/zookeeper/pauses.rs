@@ -46,7 +46,7 @@ const HEAVY: [Job; 3] = [
 ];
 
 /// Where the rounds take place.
-struct Scene<'a> {
+struct Fixture<'a> {
     url: &'a str,
     home: &'a Path,
     servers: &'a [Server],
@@ -82,7 +82,7 @@ fn a_server_stopped_past_its_window_repeats_nothing_though_another_has_its_worke
     let cluster = Cluster::start(&[url.clone(), url.clone(), url.clone()], &ARGUMENTS)?;
     let always = cluster.load(&ALWAYS);
     let home = TempDir::new()?;
-    let scene = Scene {
+    let fixture = Fixture {
         url: &url,
         home: home.path(),
         servers: &cluster.servers,
@@ -92,12 +92,12 @@ fn a_server_stopped_past_its_window_repeats_nothing_though_another_has_its_worke
     let begin = clock::now();
     let seen = thread::scope(|scope| {
         let lanes: Vec<_> = (0..LANES).map(|_| Rng::new(rng.word())).collect();
-        let lanes: Vec<_> = lanes.into_iter().map(|rng| scope.spawn(|| lane(&scene, rng))).collect();
+        let lanes: Vec<_> = lanes.into_iter().map(|rng| scope.spawn(|| lane(&fixture, rng))).collect();
         lanes.into_iter().map(|lane| lane.join().expect("no panic")).collect::<Result<Vec<_>>>()
     })?;
     let seen: Vec<Round> = seen.into_iter().flatten().collect();
     let took = begin.elapsed();
-    let mut ledger = scene.ledger.into_inner()?;
+    let mut ledger = fixture.ledger.into_inner()?;
     let always = cluster::finish(always, &mut ledger)?;
     report(&seen, took);
     println!("pauses: {}", ledger.check()?);
@@ -108,11 +108,11 @@ fn a_server_stopped_past_its_window_repeats_nothing_though_another_has_its_worke
 }
 
 /// Rounds, one after the other, until enough were begun.
-fn lane(scene: &Scene<'_>, mut rng: Rng) -> Result<Vec<Round>> {
+fn lane(fixture: &Fixture<'_>, mut rng: Rng) -> Result<Vec<Round>> {
     let mut seen = Vec::new();
     loop {
         let victim = {
-            let (free, left) = &mut *locked(&scene.free);
+            let (free, left) = &mut *locked(&fixture.free);
             if *left == 0 {
                 return Ok(seen);
             }
@@ -120,13 +120,13 @@ fn lane(scene: &Scene<'_>, mut rng: Rng) -> Result<Vec<Round>> {
             let at = rng.below(free.len() as u64) as usize;
             free.swap_remove(at)
         };
-        seen.push(round(scene, victim, &mut rng).with_context(|| format!("{}", scene.servers[victim]))?);
-        locked(&scene.free).0.push(victim);
+        seen.push(round(fixture, victim, &mut rng).with_context(|| format!("{}", fixture.servers[victim]))?);
+        locked(&fixture.free).0.push(victim);
     }
 }
 
-fn round(scene: &Scene<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
-    let server = &scene.servers[victim];
+fn round(fixture: &Fixture<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
+    let server = &fixture.servers[victim];
     let mut client = server.client()?;
     // At any moment between two renewals, or in one.
     clock::idle(rng.millis(0, 1_000));
@@ -136,7 +136,7 @@ fn round(scene: &Scene<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
     // It connects to a process that stands: all that it will bring was issued after that went on.
     let late = Load::start(server.addr, &HEAVY);
     clock::idle(rng.millis(1_200, 1_700));
-    let (other, refused) = take(scene, worker, begin + TAKEN)?;
+    let (other, refused) = take(fixture, worker, begin + TAKEN)?;
     let load = Load::start(other.addr, &HEAVY);
     let issues = || Ok(load.ids() > 0);
     clock::wait_until("ids of the other", MOVED, issues).with_context(|| format!("{other}"))?;
@@ -150,7 +150,7 @@ fn round(scene: &Scene<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
     let mut successor = worker;
     clock::wait_until("another worker", MOVED, || {
         let id = fresh(&mut client)?;
-        locked(&scene.ledger).add_id(id);
+        locked(&fixture.ledger).add_id(id);
         successor = worker_of(id);
         ensure!(successor != worker, "id {id} of now is of worker {worker}, which is another's");
         Ok(true)
@@ -170,7 +170,7 @@ fn round(scene: &Scene<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
         harvests
     };
     let old = compare(worker, &late, &loads)?;
-    let mut ledger = locked(&scene.ledger);
+    let mut ledger = locked(&fixture.ledger);
     for harvest in late.iter().chain(&loads) {
         ledger.add_tape(&harvest.tape);
     }
@@ -179,11 +179,11 @@ fn round(scene: &Scene<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
 
 /// A server on exactly that worker, and how often it was refused before. It is while the stopped one is announced and
 /// has a window, and when a busy machine answers later than a short session allows.
-fn take(scene: &Scene<'_>, worker: u64, until: std::time::Instant) -> Result<(Server, u32)> {
+fn take(fixture: &Fixture<'_>, worker: u64, until: std::time::Instant) -> Result<(Server, u32)> {
     for refused in 0.. {
-        let folder = TempDir::new_in(scene.home)?.keep();
+        let folder = TempDir::new_in(fixture.home)?.keep();
         let serve =
-            Serve::new(&folder)?.arg("--registry").arg(scene.url).arg("--worker").arg(worker.to_string());
+            Serve::new(&folder)?.arg("--registry").arg(fixture.url).arg("--worker").arg(worker.to_string());
         match ARGUMENTS.iter().fold(serve, Serve::arg).start() {
             Ok(server) => return Ok((server, refused)),
             Err(error) if clock::now() > until => return Err(error).context("it never got the worker"),

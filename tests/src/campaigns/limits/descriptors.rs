@@ -18,7 +18,7 @@ const FEWEST: u64 = 6;
 const MORE: u64 = 50;
 
 /// A life under a limit, more connections than it can have, then one life with enough.
-pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
     let home = TempDir::new()?;
     let data = home.path().join("data");
     if rng.below(2) == 0 {

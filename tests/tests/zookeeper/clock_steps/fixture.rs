@@ -37,7 +37,7 @@ impl Step {
 
 /// The server and its clients.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct Fixture {
     title: &'static str,
     pub(super) server: Server,
     clock: FakeClock,
@@ -47,7 +47,7 @@ pub(super) struct Scene {
     registry: Vec<String>,
 }
 
-impl Scene {
+impl Fixture {
     /// Starts server and clients; all is as usual when it returns.
     pub(super) fn start(
         title: &'static str,
