@@ -10,8 +10,8 @@
 //!   latest when the way changes: TCP loses no bytes in the middle;
 //! - I3: an armed fault strikes once.
 
+mod fault_burst;
 mod link;
-mod storm;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::zookeeper::wire;
+pub use fault_burst::{FaultBurst, Toll};
 use link::Link;
-pub use storm::{Storm, Toll};
 
 /// What happens to everything that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
