@@ -16,7 +16,7 @@ use anyhow::{Result, anyhow, bail};
 
 use crate::client::{Client, ClientError, Order};
 use crate::clock;
-use crate::oracle::{Ledger, Tape};
+use crate::oracle::{Ledger, Received};
 
 /// What a connection asks for, again and again.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +70,7 @@ pub const HEAVY: &[Job] = &[
 #[derive(Debug, Default)]
 pub struct Harvest {
     /// The ids.
-    pub tape: Tape,
+    pub received: Received,
     /// Retryable refusals met on the way.
     pub refusals: u64,
     /// The same by status code.
@@ -160,7 +160,7 @@ impl Load {
     pub fn enter(self, ledger: &mut Ledger) -> Result<Vec<Harvest>> {
         let harvests = self.collect();
         for harvest in &harvests {
-            ledger.add_tape(&harvest.tape);
+            ledger.add_received(&harvest.received);
         }
         harvests.iter().try_for_each(Harvest::check)?;
         Ok(harvests)
@@ -172,7 +172,7 @@ impl Load {
     /// As [`Self::join`].
     pub fn finish(self, ledger: &mut Ledger) -> Result<u64> {
         self.ask_to_stop();
-        Ok(self.enter(ledger)?.iter().map(|harvest| harvest.tape.ids()).sum())
+        Ok(self.enter(ledger)?.iter().map(|harvest| harvest.received.ids()).sum())
     }
 }
 
@@ -202,8 +202,9 @@ fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64, harvest:
     while !stop.load(Ordering::Relaxed) {
         let mut span = Span { low: u64::MAX, high: 0 };
         let since = *asked.get_or_insert_with(clock::now);
-        let (old, answer) = (harvest.tape.ids(), request(&mut client, job, &mut harvest.tape, &mut span));
-        ids.fetch_add(harvest.tape.ids() - old, Ordering::Relaxed);
+        let (old, answer) =
+            (harvest.received.ids(), request(&mut client, job, &mut harvest.received, &mut span));
+        ids.fetch_add(harvest.received.ids() - old, Ordering::Relaxed);
         // Everything asked for after earlier replies had come must lie above all of them.
         if job.order == Order::Ordered && span.low <= highest {
             bail!("ordered id {} came after {highest}", span.low);
@@ -250,7 +251,7 @@ impl Span {
 pub(crate) fn request(
     client: &mut Client,
     job: Job,
-    tape: &mut Tape,
+    received: &mut Received,
     span: &mut Span,
 ) -> Result<(), ClientError> {
     let wait = Duration::from_secs(2);
@@ -258,7 +259,7 @@ pub(crate) fn request(
         Work::Next(in_flight) => {
             let refusals = client.next_pipelined(in_flight, job.order, |id| {
                 span.cover(id, id);
-                tape.push(id);
+                received.push(id);
             })?;
             let Some(first) = refusals.into_iter().next() else { return Ok(()) };
             Err(first.into())
@@ -266,14 +267,14 @@ pub(crate) fn request(
         Work::Array(count) => {
             for id in client.array(count, wait, job.order)? {
                 span.cover(id, id);
-                tape.push(id);
+                received.push(id);
             }
             Ok(())
         }
         Work::Runs(count) => {
             for run in client.runs(count, wait, job.order)? {
                 span.cover(run.first, run.first + u64::from(run.count - 1) * u64::from(run.stride));
-                tape.push_run(run);
+                received.push_run(run);
             }
             Ok(())
         }
@@ -350,15 +351,15 @@ mod tests {
     #[test]
     fn a_breach_of_one_connection_and_a_panic_of_another_cost_no_id() {
         let broken = reap(|harvest| {
-            harvest.tape.push(7);
+            harvest.received.push(7);
             bail!("no such frame");
         });
         let panicked = reap(|harvest| {
-            harvest.tape.push(8);
+            harvest.received.push(8);
             panic!("on purpose");
         });
         let whole = reap(|_| Ok(()));
-        assert_eq!((broken.tape.ids(), panicked.tape.ids()), (1, 1));
+        assert_eq!((broken.received.ids(), panicked.received.ids()), (1, 1));
         assert!(broken.check().unwrap_err().to_string().contains("no such frame"));
         assert!(panicked.check().unwrap_err().to_string().contains("panicked"));
         assert!(whole.check().is_ok());

@@ -35,12 +35,12 @@ pub struct Run {
 
 /// What one thread received, in order: cheap to write while the load runs, read by a [`Ledger`] afterwards.
 #[derive(Debug, Clone, Default)]
-pub struct Tape {
+pub struct Received {
     runs: Vec<Run>,
     ids: u64,
 }
 
-impl Tape {
+impl Received {
     /// Records one id. It prolongs the last run only if it is that run's next id, so nothing is hidden.
     pub fn push(&mut self, id: u64) {
         self.ids += 1;
@@ -167,9 +167,9 @@ impl Ledger {
         }
     }
 
-    /// Records all of a tape.
-    pub fn add_tape(&mut self, tape: &Tape) {
-        for run in &tape.runs {
+    /// Records all that was received.
+    pub fn add_received(&mut self, received: &Received) {
+        for run in &received.runs {
             self.add(*run);
         }
     }
@@ -471,14 +471,14 @@ mod tests {
 
     #[test]
     fn a_tape_joins_neighbours_and_hides_no_duplicate() {
-        let mut tape = Tape::default();
+        let mut received = Received::default();
         for one in [10, 11, 12, 12, 13, 5] {
-            tape.push(one);
+            received.push(one);
         }
-        tape.push_run(run(6, 2));
-        assert_eq!((tape.ids(), tape.runs().len()), (8, 4));
+        received.push_run(run(6, 2));
+        assert_eq!((received.ids(), received.runs().len()), (8, 4));
         let mut ledger = Ledger::default();
-        ledger.add_tape(&tape);
+        ledger.add_received(&received);
         assert_eq!((ledger.report().ids, ledger.report().examples), (8, vec![12]));
     }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crate::client::{Client, ClientError, Order};
 use crate::clock;
 use crate::load::{Job, Span, request};
-use crate::oracle::{Ledger, Tape};
+use crate::oracle::{Ledger, Received};
 
 /// A client that was refused asks again after the time it was told, but not later than this, so that the end of
 /// refusals is seen.
@@ -33,7 +33,7 @@ struct Answer {
 struct Line {
     order: Order,
     answers: Vec<Answer>,
-    tape: Tape,
+    received: Received,
 }
 
 /// Running connections.
@@ -65,7 +65,7 @@ impl Timeline {
         let mut lines = Vec::new();
         for thread in self.threads {
             let line = thread.join().map_err(|_| anyhow!("a client's thread panicked"))??;
-            ledger.add_tape(&line.tape);
+            ledger.add_received(&line.received);
             lines.push(line);
         }
         Ok(Told { lines })
@@ -73,12 +73,12 @@ impl Timeline {
 }
 
 fn follow(addr: SocketAddr, job: Job, stop: &AtomicBool) -> Result<Line> {
-    let mut line = Line { order: job.order, answers: Vec::new(), tape: Tape::default() };
+    let mut line = Line { order: job.order, answers: Vec::new(), received: Received::default() };
     let mut client = Client::connect(addr)?;
     while !stop.load(Ordering::Relaxed) {
         let mut span = Span { low: u64::MAX, high: 0 };
         let asked = clock::now();
-        let result = request(&mut client, job, &mut line.tape, &mut span);
+        let result = request(&mut client, job, &mut line.received, &mut span);
         let came = clock::now();
         let ids = (span.low <= span.high).then_some((span.low, span.high));
         let (pause, refusal) = match result {
@@ -188,7 +188,7 @@ mod tests {
             ids: (*id > 0).then_some((*id, *id)),
             refusal: (*id == 0).then(|| format!("later than {came}")),
         };
-        Line { order, answers: answers.iter().map(answer).collect(), tape: Tape::default() }
+        Line { order, answers: answers.iter().map(answer).collect(), received: Received::default() }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
-use super::{EXAMPLES, Ledger, Report, Run, Tape};
+use super::{EXAMPLES, Ledger, Received, Report, Run};
 
 /// The two ledgers.
 #[derive(Debug, Default)]
@@ -22,25 +22,25 @@ pub struct Books {
 
 impl Books {
     /// Enters a life whose server logged.
-    pub fn logged<'t>(&mut self, log: &[Run], tapes: impl IntoIterator<Item = &'t Tape>) {
+    pub fn logged<'t>(&mut self, log: &[Run], of_each: impl IntoIterator<Item = &'t Received>) {
         let mut life = Ledger::default();
         for run in log {
             life.add(*run);
             self.issued.add(*run);
         }
-        for tape in tapes {
-            self.received.add_tape(tape);
-            for run in tape.runs() {
+        for received in of_each {
+            self.received.add_received(received);
+            for run in received.runs() {
                 self.look_up(&life, *run);
             }
         }
     }
 
     /// Enters a life without a log: what clients got is all that is known of what it issued.
-    pub fn unlogged<'t>(&mut self, tapes: impl IntoIterator<Item = &'t Tape>) {
-        for tape in tapes {
-            self.received.add_tape(tape);
-            self.issued.add_tape(tape);
+    pub fn unlogged<'t>(&mut self, of_each: impl IntoIterator<Item = &'t Received>) {
+        for received in of_each {
+            self.received.add_received(received);
+            self.issued.add_received(received);
         }
     }
 
@@ -120,19 +120,22 @@ mod tests {
         Run { first, count, stride: 1 }
     }
 
-    fn tape(runs: &[Run]) -> Tape {
-        let mut tape = Tape::default();
+    fn received(runs: &[Run]) -> Received {
+        let mut received = Received::default();
         for run in runs {
-            tape.push_run(*run);
+            received.push_run(*run);
         }
-        tape
+        received
     }
 
     /// A life that logged 100 ids, most of which two clients got, and one that does not log.
     fn honest() -> Books {
         let mut books = Books::default();
-        books.logged(&[run(4090, 60), run(9000, 40)], &[tape(&[run(4090, 50)]), tape(&[run(9001, 39)])]);
-        books.unlogged(&[tape(&[run(20_000, 10)])]);
+        books.logged(
+            &[run(4090, 60), run(9000, 40)],
+            &[received(&[run(4090, 50)]), received(&[run(9001, 39)])],
+        );
+        books.unlogged(&[received(&[run(20_000, 10)])]);
         books
     }
 
@@ -155,7 +158,7 @@ mod tests {
     #[test]
     fn a_duplicate_between_a_log_and_a_client_of_a_life_without_one_is_found() {
         let mut books = honest();
-        books.unlogged(&[tape(&[run(9000, 1)])]);
+        books.unlogged(&[received(&[run(9000, 1)])]);
         assert_eq!(books.balance().issued.examples, [9000]);
         assert!(books.check().is_err());
     }
@@ -164,7 +167,7 @@ mod tests {
     fn a_duplicate_among_clients_alone_is_found() {
         let mut books = honest();
         // Logged once, and two clients of that life got it.
-        books.logged(&[run(30_000, 5)], &[tape(&[run(30_000, 2)]), tape(&[run(30_001, 1)])]);
+        books.logged(&[run(30_000, 5)], &[received(&[run(30_000, 2)]), received(&[run(30_001, 1)])]);
         let balance = books.balance();
         assert_eq!((balance.issued.duplicates, balance.received.examples), (0, vec![30_001]));
         assert_eq!(balance.unlogged, 0);
@@ -174,14 +177,14 @@ mod tests {
     #[test]
     fn an_id_that_no_log_of_its_life_has_is_found() {
         let mut books = honest();
-        books.logged(&[run(30_000, 5)], &[tape(&[run(30_003, 4)])]);
+        books.logged(&[run(30_000, 5)], &[received(&[run(30_003, 4)])]);
         let balance = books.balance();
         assert_eq!((balance.duplicates(), balance.unlogged), (0, 2));
         assert_eq!(balance.examples, [30_005, 30_006]);
         assert!(books.check().is_err());
         let mut books = honest();
         // Another life's log is no excuse.
-        books.logged(&[run(40_000, 5)], &[tape(&[run(9000, 1)])]);
+        books.logged(&[run(40_000, 5)], &[received(&[run(9000, 1)])]);
         assert_eq!((books.balance().duplicates(), books.balance().unlogged), (0, 1));
     }
 }

@@ -87,7 +87,7 @@ impl Campaign {
         let log = if end == End::Kill { server.kill()? } else { server.stop()? };
         for harvest in load.join()? {
             self.refusals += harvest.refusals;
-            self.ledger.add_tape(&harvest.tape);
+            self.ledger.add_received(&harvest.received);
         }
         self.replayed += before;
         self.lives_that_replayed += u64::from(before > 0.0);

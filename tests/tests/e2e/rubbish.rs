@@ -26,7 +26,7 @@ fn undisturbed(server: &Server, load: Load) -> Result<()> {
     let mut ledger = Ledger::default();
     for harvest in load.join()? {
         ensure!(harvest.refusals == 0, "the bystander was refused: {:?}", harvest.last_refusal);
-        ledger.add_tape(&harvest.tape);
+        ledger.add_received(&harvest.received);
     }
     ledger.check()?;
     let memory = process::rss_anon(server.pid())?;

@@ -102,7 +102,7 @@ fn silent_connections_and_half_frames_are_closed_at_their_deadlines() -> Result<
     let mut ledger = Ledger::default();
     for harvest in load.join()? {
         ensure!(harvest.refusals == 0, "the bystander was refused: {:?}", harvest.last_refusal);
-        ledger.add_tape(&harvest.tape);
+        ledger.add_received(&harvest.received);
     }
     println!("silence: the bystander got {}", ledger.check()?);
     server.stop()?;

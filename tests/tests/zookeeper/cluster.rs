@@ -82,7 +82,7 @@ pub(crate) fn finish(loads: Vec<Load>, ledger: &mut Ledger) -> Result<Vec<Harves
         harvests.extend(load.join()?);
     }
     for harvest in &harvests {
-        ledger.add_tape(&harvest.tape);
+        ledger.add_received(&harvest.received);
     }
     Ok(harvests)
 }

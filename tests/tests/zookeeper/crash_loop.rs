@@ -116,12 +116,12 @@ fn seat(
         clock::idle(next.saturating_duration_since(clock::now()));
         let log = server.kill()?;
         let harvests = load.join()?;
-        let ids = 1 + harvests.iter().map(|harvest| harvest.tape.ids()).sum::<u64>();
+        let ids = 1 + harvests.iter().map(|harvest| harvest.received.ids()).sum::<u64>();
         lives.push(Life { born_ms, announced, first, refusals, id, ids, log });
         let mut ledger = locked(ledger);
         ledger.add_id(id);
         for harvest in &harvests {
-            ledger.add_tape(&harvest.tape);
+            ledger.add_received(&harvest.received);
         }
     }
     Ok(lives)

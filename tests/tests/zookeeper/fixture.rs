@@ -160,7 +160,7 @@ pub(crate) fn load(server: &Server) -> Result<Load> {
 
 /// Fails if a connection of such a load got hardly anything, or broke.
 pub(crate) fn check_load(harvests: &[Harvest]) -> Result<()> {
-    let fewest = harvests.iter().map(|harvest| harvest.tape.ids()).min();
+    let fewest = harvests.iter().map(|harvest| harvest.received.ids()).min();
     ensure!(fewest > Some(LOADED), "a connection got {fewest:?} ids");
     ensure!(!harvests.iter().any(|harvest| harvest.broken), "a connection broke");
     Ok(())

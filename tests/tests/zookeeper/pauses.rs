@@ -172,7 +172,7 @@ fn round(fixture: &Fixture<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
     let old = compare(worker, &late, &loads)?;
     let mut ledger = locked(&fixture.ledger);
     for harvest in late.iter().chain(&loads) {
-        ledger.add_tape(&harvest.tape);
+        ledger.add_received(&harvest.received);
     }
     Ok(Round { victim, worker, refused, stopped, taken, old, successor, moved })
 }
@@ -210,7 +210,7 @@ fn fresh(client: &mut Client) -> Result<u64> {
 /// How many ids of `worker` the stopped one issued late. All of its are of earlier ticks than any of the other's.
 fn compare(worker: u64, late: &[Harvest], other: &[Harvest]) -> Result<u64> {
     let runs = |harvests: &[Harvest]| -> Vec<xuid_tests::Run> {
-        let runs = harvests.iter().flat_map(|harvest| harvest.tape.runs());
+        let runs = harvests.iter().flat_map(|harvest| harvest.received.runs());
         runs.filter(|run| worker_of(run.first) == worker).copied().collect()
     };
     let (old, new) = (runs(late), runs(other));
@@ -252,7 +252,7 @@ fn check(seen: &[Round], rounds: u64) -> Result<()> {
 
 /// The oracle would have seen it.
 fn control(ledger: &mut Ledger, harvests: &[Harvest]) -> Result<()> {
-    let planted = harvests.iter().find_map(|harvest| harvest.tape.runs().last()).context("no id")?;
+    let planted = harvests.iter().find_map(|harvest| harvest.received.runs().last()).context("no id")?;
     ledger.add(*planted);
     ensure!(ledger.report().duplicates == u64::from(planted.count), "a planted duplicate was not seen");
     Ok(())

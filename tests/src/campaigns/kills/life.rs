@@ -18,7 +18,7 @@ use super::super::refusals::code;
 use super::super::trials::caught;
 use crate::client::{Client, ClientError};
 use crate::load::{Harvest, Job, Load};
-use crate::oracle::{Books, Run, Tape, read_issued};
+use crate::oracle::{Books, Received, Run, read_issued};
 use crate::{Order, Serve, Server, clock};
 
 /// No first id may take longer: the slowest start is one that finds the registry away.
@@ -33,7 +33,7 @@ pub(super) struct Life {
     /// Where it logs what it issues, if it does.
     log: Option<PathBuf>,
     load: Option<Load>,
-    tape: Tape,
+    received: Received,
 }
 
 /// What a process left.
@@ -43,7 +43,7 @@ pub(super) struct Legacy {
     pub(super) status: Option<ExitStatus>,
     log: Option<PathBuf>,
     harvests: Vec<Harvest>,
-    tape: Tape,
+    received: Received,
     /// What was wrong with its end, and what its clients saw that no server may do.
     wrong: Vec<Error>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Legacy {
 impl Life {
     /// Executes it.
     pub(super) fn begin(serve: Serve, log: Option<PathBuf>) -> Result<Self> {
-        Ok(Self { server: serve.spawn()?, log, load: None, tape: Tape::default() })
+        Ok(Self { server: serve.spawn()?, log, load: None, received: Received::default() })
     }
 
     /// Waits for a first id; from exec to there, or none if it was struck before. An end of any other kind is an error.
@@ -70,7 +70,7 @@ impl Life {
             };
             match asked {
                 Ok(id) => {
-                    self.tape.push(id);
+                    self.received.push(id);
                     return Ok(Some(self.server.born().elapsed()));
                 }
                 Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {
@@ -146,7 +146,7 @@ impl Life {
     }
 
     fn end(self, status: Option<ExitStatus>, why: Option<Error>) -> Legacy {
-        let Self { server, log, load, tape } = self;
+        let Self { server, log, load, received } = self;
         let mut wrong = Vec::from_iter(why);
         // A handle on a server that panicked panics itself, with what the server said.
         if let Err(error) = caught(|| server.kill()) {
@@ -154,7 +154,7 @@ impl Life {
         }
         let harvests = load.map(Load::collect).unwrap_or_default();
         wrong.extend(harvests.iter().filter_map(|harvest| harvest.check().err()));
-        Legacy { status, log, harvests, tape, wrong }
+        Legacy { status, log, harvests, received, wrong }
     }
 }
 
@@ -168,31 +168,31 @@ impl Legacy {
     pub(super) fn enter(self, books: &mut Books, tally: &mut Tally, last: &mut Option<u64>) -> Result<()> {
         let wrong = self.wrong.into_iter().reduce(|first, next| first.context(format!("{next:#}")));
         let wrong = wrong.map_or(Ok(()), Err);
-        let mut tapes = vec![self.tape];
+        let mut of_each = vec![self.received];
         for harvest in self.harvests {
             for (status, count) in harvest.refused {
                 tally.refuse(&code(status), count);
             }
             tally.unanswered(harvest.longest.as_millis() as u64);
-            tapes.push(harvest.tape);
+            of_each.push(harvest.received);
         }
-        let came = tapes.iter().rev().find_map(|tape| tape.runs().last()).map(|run| run.first);
+        let came = of_each.iter().rev().find_map(|received| received.runs().last()).map(|run| run.first);
         *last = came.or(*last);
-        tally.note("ids received", tapes.iter().map(Tape::ids).sum());
+        tally.note("ids received", of_each.iter().map(Received::ids).sum());
         let Some(log) = self.log else {
-            books.unlogged(&tapes);
+            books.unlogged(&of_each);
             return wrong;
         };
         let runs = match read_issued(&log) {
             Ok(runs) => runs,
             Err(error) => {
-                books.unlogged(&tapes);
+                books.unlogged(&of_each);
                 return wrong.and(Err(error));
             }
         };
         let logged = runs.iter().map(|run: &Run| u64::from(run.count)).sum();
         tally.note("ids logged", logged);
-        books.logged(&runs, &tapes);
+        books.logged(&runs, &of_each);
         wrong?;
         if self.status.is_some_and(|status| status.code() == Some(0)) {
             balance(&log, logged, tally)?;
@@ -264,12 +264,12 @@ mod tests {
         let harvest = |ids: &[u64]| {
             let mut harvest = Harvest::default();
             for id in ids {
-                harvest.tape.push(*id);
+                harvest.received.push(*id);
             }
             harvest
         };
         let harvests = vec![harvest(&[7, 9]), harvest(&[20, 9])];
-        Legacy { status: None, log, harvests, tape: Tape::default(), wrong: vec![wrong] }
+        Legacy { status: None, log, harvests, received: Received::default(), wrong: vec![wrong] }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::life::{Legacy, Life};
 use super::place::{self, Kind, Place};
 use super::plan::{End, LIGHT, Plan, Trouble, seed};
 use super::points::{self, Point, Reach};
-use crate::oracle::{Books, Tape};
+use crate::oracle::{Books, Received};
 use crate::{Rng, folder};
 
 /// The folder that most lives share.
@@ -268,7 +268,7 @@ impl Part {
     pub(super) fn retire(&mut self) {
         self.close_books();
         let before = self.books.balance().duplicates();
-        let mut again = Tape::default();
+        let mut again = Received::default();
         let Some(id) = self.last else { return };
         again.push(id);
         self.books.unlogged(&[again]);
