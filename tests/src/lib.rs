@@ -9,7 +9,7 @@
 //! - [`LogPipe`]: a log that is not read for a while
 //! - [`FakeClock`]: the wall clock of one server, stepped at will
 //! - [`Received`], [`Ledger`]: what was received, and the oracle that finds any id that came twice
-//! - [`Books`]: the same, held against what servers logged before they sent it
+//! - [`IssuedVsReceived`]: the same, held against what servers logged before they sent it
 //! - [`zookeeper`], [`proxy`]: private ZooKeeper servers, a hand inside their tree, and faults on the way to them
 //! - [`campaigns`]: attacks repeated many thousand times, in parts that are recorded and joined
 //! - [`not_tried`]: what is said of a trial that this machine does not allow
@@ -47,7 +47,7 @@ pub use lag::Lag;
 pub use load::{HEAVY, Harvest, Job, Load, Work};
 pub use log_pipe::LogPipe;
 pub use not_tried::not_tried;
-pub use oracle::{Balance, Books, Ledger, Received, Report, Run, read_issued};
+pub use oracle::{Balance, IssuedVsReceived, Ledger, Received, Report, Run, read_issued};
 pub use rng::Rng;
 pub use server::{Serve, Server};
 pub use timeline::{Fared, Timeline, Told};

@@ -13,11 +13,11 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
-mod books;
 mod issued;
+mod issued_vs_received;
 
-pub use books::{Balance, Books};
 pub use issued::read_issued;
+pub use issued_vs_received::{Balance, IssuedVsReceived};
 
 /// How many duplicates a report shows by value.
 const EXAMPLES: usize = 8;

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - K1 no id is logged or received twice over all lives of a part, and every id that a client got is in the log of the
-//!   life that it came from, where that life logs (`Books`);
+//!   life that it came from, where that life logs (`IssuedVsReceived`);
 //! - K2 after a clean stop the sums of a life agree to the id, with each other and with its log;
 //! - K3 a life ends as planned, never by itself otherwise, and never with a panic;
 //! - K4 the life after a kill has a first id within [`FIRST_ID_LOCAL`] or [`FIRST_ID_ZOOKEEPER`], exec to id, in 99 of 100;

@@ -1,7 +1,7 @@
 //! One process, from its exec to its death, with its clients, and what both sides say afterwards.
 //!
 //! # Invariants
-//! - Whatever goes wrong with a life, what its clients received and what it logged are entered into the books before that
+//! - Whatever goes wrong with a life, what its clients received and what it logged are entered into the account before that
 //!   is told: it may be an id that came twice.
 
 use std::os::unix::process::ExitStatusExt;
@@ -18,7 +18,7 @@ use super::super::refusals::code;
 use super::super::trials::caught;
 use crate::client::{Client, ClientError};
 use crate::load::{Harvest, Job, Load};
-use crate::oracle::{Books, Received, Run, read_issued};
+use crate::oracle::{IssuedVsReceived, Received, Run, read_issued};
 use crate::{Order, Serve, Server, clock};
 
 /// No first id may take longer: the slowest start is one that finds the registry away.
@@ -163,9 +163,14 @@ fn is_kill(status: ExitStatus) -> bool {
 }
 
 impl Legacy {
-    /// Enters what both sides say into the books, and only then tells what was wrong; checks the sums of a clean stop.
+    /// Enters what both sides say into the account, and only then tells what was wrong; checks the sums of a clean stop.
     /// `last` becomes the last id that came, if one did.
-    pub(super) fn enter(self, books: &mut Books, tally: &mut Tally, last: &mut Option<u64>) -> Result<()> {
+    pub(super) fn enter(
+        self,
+        account: &mut IssuedVsReceived,
+        tally: &mut Tally,
+        last: &mut Option<u64>,
+    ) -> Result<()> {
         let wrong = self.wrong.into_iter().reduce(|first, next| first.context(format!("{next:#}")));
         let wrong = wrong.map_or(Ok(()), Err);
         let mut of_each = vec![self.received];
@@ -180,19 +185,19 @@ impl Legacy {
         *last = came.or(*last);
         tally.note("ids received", of_each.iter().map(Received::ids).sum());
         let Some(log) = self.log else {
-            books.unlogged(&of_each);
+            account.unlogged(&of_each);
             return wrong;
         };
         let runs = match read_issued(&log) {
             Ok(runs) => runs,
             Err(error) => {
-                books.unlogged(&of_each);
+                account.unlogged(&of_each);
                 return wrong.and(Err(error));
             }
         };
         let logged = runs.iter().map(|run: &Run| u64::from(run.count)).sum();
         tally.note("ids logged", logged);
-        books.logged(&runs, &of_each);
+        account.logged(&runs, &of_each);
         wrong?;
         if self.status.is_some_and(|status| status.code() == Some(0)) {
             balance(&log, logged, tally)?;
@@ -274,10 +279,13 @@ mod tests {
 
     #[test]
     fn an_id_that_came_twice_in_a_life_that_went_wrong_is_a_duplicate_all_the_same() {
-        let (mut books, mut tally, mut last) = (Books::default(), Tally::new("kills"), None);
-        let told = spoilt(None, anyhow!("it panicked")).enter(&mut books, &mut tally, &mut last);
+        let (mut account, mut tally, mut last) = (IssuedVsReceived::default(), Tally::new("kills"), None);
+        let told = spoilt(None, anyhow!("it panicked")).enter(&mut account, &mut tally, &mut last);
         assert!(told.unwrap_err().to_string().contains("panicked"));
-        assert_eq!((books.balance().duplicates(), books.balance().issued.duplicates, last), (2, 1, Some(9)));
+        assert_eq!(
+            (account.balance().duplicates(), account.balance().issued.duplicates, last),
+            (2, 1, Some(9))
+        );
     }
 
     #[test]
@@ -285,10 +293,11 @@ mod tests {
         let home = TempDir::new().unwrap();
         let log = home.path().join("issued-1");
         std::fs::write(&log, [1; 32]).unwrap();
-        let (mut books, mut tally, mut last) = (Books::default(), Tally::new("kills"), None);
-        let told = spoilt(Some(log), anyhow!("it ended by itself")).enter(&mut books, &mut tally, &mut last);
+        let (mut account, mut tally, mut last) = (IssuedVsReceived::default(), Tally::new("kills"), None);
+        let told =
+            spoilt(Some(log), anyhow!("it ended by itself")).enter(&mut account, &mut tally, &mut last);
         assert!(told.unwrap_err().to_string().contains("ended by itself"));
-        assert_eq!(books.balance().issued.duplicates, 1);
+        assert_eq!(account.balance().issued.duplicates, 1);
     }
 
     #[test]

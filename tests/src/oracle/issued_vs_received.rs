@@ -13,14 +13,14 @@ use super::{EXAMPLES, Ledger, Received, Report, Run};
 
 /// The two ledgers.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct IssuedVsReceived {
     issued: Ledger,
     received: Ledger,
     unlogged: u64,
     examples: Vec<u64>,
 }
 
-impl Books {
+impl IssuedVsReceived {
     /// Enters a life whose server logged.
     pub fn logged<'t>(&mut self, log: &[Run], of_each: impl IntoIterator<Item = &'t Received>) {
         let mut life = Ledger::default();
@@ -75,7 +75,7 @@ impl Books {
     }
 }
 
-/// What [`Books`] say.
+/// What [`IssuedVsReceived`] says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
     /// Of logs, and of clients where there was no log.
@@ -129,14 +129,14 @@ mod tests {
     }
 
     /// A life that logged 100 ids, most of which two clients got, and one that does not log.
-    fn honest() -> Books {
-        let mut books = Books::default();
-        books.logged(
+    fn honest() -> IssuedVsReceived {
+        let mut account = IssuedVsReceived::default();
+        account.logged(
             &[run(4090, 60), run(9000, 40)],
             &[received(&[run(4090, 50)]), received(&[run(9001, 39)])],
         );
-        books.unlogged(&[received(&[run(20_000, 10)])]);
-        books
+        account.unlogged(&[received(&[run(20_000, 10)])]);
+        account
     }
 
     #[test]
@@ -147,44 +147,44 @@ mod tests {
 
     #[test]
     fn a_duplicate_in_the_logs_alone_is_found() {
-        let mut books = honest();
+        let mut account = honest();
         // Nobody got it either time: 9000 is in the first life's log only.
-        books.logged(&[run(9000, 1)], &[]);
-        let balance = books.balance();
+        account.logged(&[run(9000, 1)], &[]);
+        let balance = account.balance();
         assert_eq!((balance.issued.examples, balance.received.duplicates), (vec![9000], 0));
-        assert!(books.check().is_err());
+        assert!(account.check().is_err());
     }
 
     #[test]
     fn a_duplicate_between_a_log_and_a_client_of_a_life_without_one_is_found() {
-        let mut books = honest();
-        books.unlogged(&[received(&[run(9000, 1)])]);
-        assert_eq!(books.balance().issued.examples, [9000]);
-        assert!(books.check().is_err());
+        let mut account = honest();
+        account.unlogged(&[received(&[run(9000, 1)])]);
+        assert_eq!(account.balance().issued.examples, [9000]);
+        assert!(account.check().is_err());
     }
 
     #[test]
     fn a_duplicate_among_clients_alone_is_found() {
-        let mut books = honest();
+        let mut account = honest();
         // Logged once, and two clients of that life got it.
-        books.logged(&[run(30_000, 5)], &[received(&[run(30_000, 2)]), received(&[run(30_001, 1)])]);
-        let balance = books.balance();
+        account.logged(&[run(30_000, 5)], &[received(&[run(30_000, 2)]), received(&[run(30_001, 1)])]);
+        let balance = account.balance();
         assert_eq!((balance.issued.duplicates, balance.received.examples), (0, vec![30_001]));
         assert_eq!(balance.unlogged, 0);
-        assert!(books.check().is_err());
+        assert!(account.check().is_err());
     }
 
     #[test]
     fn an_id_that_no_log_of_its_life_has_is_found() {
-        let mut books = honest();
-        books.logged(&[run(30_000, 5)], &[received(&[run(30_003, 4)])]);
-        let balance = books.balance();
+        let mut account = honest();
+        account.logged(&[run(30_000, 5)], &[received(&[run(30_003, 4)])]);
+        let balance = account.balance();
         assert_eq!((balance.duplicates(), balance.unlogged), (0, 2));
         assert_eq!(balance.examples, [30_005, 30_006]);
-        assert!(books.check().is_err());
-        let mut books = honest();
+        assert!(account.check().is_err());
+        let mut account = honest();
         // Another life's log is no excuse.
-        books.logged(&[run(40_000, 5)], &[received(&[run(9000, 1)])]);
-        assert_eq!((books.balance().duplicates(), books.balance().unlogged), (0, 1));
+        account.logged(&[run(40_000, 5)], &[received(&[run(9000, 1)])]);
+        assert_eq!((account.balance().duplicates(), account.balance().unlogged), (0, 1));
     }
 }
