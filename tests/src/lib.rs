@@ -4,7 +4,7 @@
 //! - [`Xuid`]: one call of a `xuid` command, with its exit code and both outputs
 //! - [`Client`]: a blocking client of the wire protocol, written from the specification alone
 //! - [`Load`]: threads that take ids until they are stopped or the connection dies
-//! - [`Lag`]: how late this machine runs a thread, for what a test demands of time
+//! - [`SchedulerDelay`]: how late this machine runs a thread, for what a test demands of time
 //! - [`Timeline`], [`Told`]: connections that remember when each answer came
 //! - [`LogPipe`]: a log that is not read for a while
 //! - [`FakeClock`]: the wall clock of one server, stepped at will
@@ -30,12 +30,12 @@ mod client;
 mod command;
 mod faketime;
 mod frame;
-mod lag;
 mod load;
 mod log_pipe;
 mod not_tried;
 mod oracle;
 mod rng;
+mod scheduler_delay;
 mod server;
 mod timeline;
 
@@ -43,11 +43,11 @@ pub use client::{Client, ClientError, Decoded, Hello, Order, Refusal};
 pub use command::{Output, Xuid, binary};
 pub use faketime::FakeClock;
 pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
-pub use lag::Lag;
 pub use load::{HEAVY, Harvest, Job, Load, Work};
 pub use log_pipe::LogPipe;
 pub use not_tried::not_tried;
 pub use oracle::{Balance, IssuedVsReceived, Ledger, Received, Report, Run, read_issued};
 pub use rng::Rng;
+pub use scheduler_delay::SchedulerDelay;
 pub use server::{Serve, Server};
 pub use timeline::{Fared, Timeline, Told};

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::http::Metrics;
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{Fared, Job, Lag, Ledger, Order, Serve, Told, Work, Xuid, clock};
+use xuid_tests::{Fared, Job, Ledger, Order, SchedulerDelay, Serve, Told, Work, Xuid, clock};
 
 use fixture::{Fixture, Step};
 
@@ -74,20 +74,20 @@ fn steps_of_the_wall_clock_are_seen_for_what_they_are_and_no_id_comes_twice() ->
     let furthest = fixture.furthest_record_ms()?;
     let page = fixture.server.metrics()?;
     let mut ledger = Ledger::default();
-    let (told, log, lag) = fixture.finish(&mut ledger)?;
+    let (told, log, delay) = fixture.finish(&mut ledger)?;
     println!("clock steps: {}", ledger.check()?);
     println!("clock steps: {} ordered answers ascend", told.ordered_ascend()?);
     println!("{}\n{}", page.show("xuid_worker_switches_total"), page.show("xuid_clock_verdicts_total"));
     for step in &steps {
         let of_hour = step.name.starts_with("an hour back");
-        served(&told, &lag, step, if of_hour { &[Order::Ordered] } else { &[] })?;
+        served(&told, &delay, step, if of_hour { &[Order::Ordered] } else { &[] })?;
     }
     ensure!(furthest <= FURTHEST_MS, "a record ends {furthest} ms after the registry's time");
     ensure!(switches_of(&page) == 1, "{}", page.show("switches"));
     // Each step was seen once, for what it was, and nothing else was taken for one.
     let verdicts = ["catch_up", "behind", "ahead"].map(|verdict| entered(&page, verdict));
     ensure!(verdicts == [1, 1, 3], "{}", page.show("xuid_clock_verdicts_total"));
-    println!("clock steps: the switch took {:?} from the verdict to the first id", switched(&page, &lag)?);
+    println!("clock steps: the switch took {:?} from the verdict to the first id", switched(&page, &delay)?);
     for step in &steps {
         stamped(&told, step)?;
     }
@@ -115,18 +115,18 @@ fn without_a_second_clock_an_hour_back_is_a_switch_and_an_hour_forward_is_held_f
     let (forward, believed) = settled_after_a_minute(&mut fixture)?;
     let page = fixture.server.metrics()?;
     let mut ledger = Ledger::default();
-    let (told, log, lag) = fixture.finish(&mut ledger)?;
+    let (told, log, delay) = fixture.finish(&mut ledger)?;
     println!("clock steps, local: {}", ledger.check()?);
     println!("clock steps, local: {} ordered answers ascend", told.ordered_ascend()?);
     // Until the true time is believed it is an hour ago, and ordered ids were issued since.
     for (step, refused) in [(&back, &[Order::Ordered][..]), (&forward, &[Order::Ordered]), (&believed, &[])] {
-        served(&told, &lag, step, refused)?;
+        served(&told, &delay, step, refused)?;
         stamped(&told, step)?;
     }
     println!("{}", page.show("xuid_worker_switches_total"));
     println!(
         "clock steps, local: the switch took {:?} from the verdict to the first id",
-        switched(&page, &lag)?
+        switched(&page, &delay)?
     );
     ensure!(log.contains("went back far") && log.contains("not followed yet"), "{log}");
     Ok(())
@@ -257,9 +257,9 @@ fn switches_of(page: &Metrics) -> u64 {
 }
 
 /// How long the slowest switch took: not too long.
-fn switched(page: &Metrics, lag: &Lag) -> Result<Duration> {
+fn switched(page: &Metrics, delay: &SchedulerDelay) -> Result<Duration> {
     let slowest = Duration::try_from_secs_f64(page.sum(&["xuid_worker_switch_max_ms"]) / 1e3)?;
-    ensure!(slowest < lag.allow(SWITCH), "a switch took {slowest:?}");
+    ensure!(slowest < delay.allow(SWITCH), "a switch took {slowest:?}");
     Ok(slowest)
 }
 
@@ -269,7 +269,7 @@ fn count(page: &Metrics, words: &[&str]) -> u64 {
 }
 
 /// All orders but those in `refused` were served all the way.
-fn served(told: &Told, lag: &Lag, step: &Step, refused: &[Order]) -> Result<()> {
+fn served(told: &Told, delay: &SchedulerDelay, step: &Step, refused: &[Order]) -> Result<()> {
     println!("    {}:", step.name);
     for order in Order::ALL {
         // Until the hour is believed again, ordered calls are refused at once, as they were before.
@@ -285,7 +285,7 @@ fn served(told: &Told, lag: &Lag, step: &Step, refused: &[Order]) -> Result<()> 
             ensure!(refusals > 0, "{}: {order:?} ids were to be refused", step.name);
         } else {
             ensure!(refusals == 0, "{}: {refusals} requests of {order:?} were refused", step.name);
-            let most = lag.allow(LONGEST);
+            let most = delay.allow(LONGEST);
             ensure!(served > 0 && longest < most, "{}: {order:?}: {longest:?} without ids", step.name);
         }
     }

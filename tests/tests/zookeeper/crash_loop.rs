@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{ClientError, Job, Lag, Ledger, Load, Order, Rng, Serve, Server, Work, Xuid, clock};
+use xuid_tests::{
+    ClientError, Job, Ledger, Load, Order, Rng, SchedulerDelay, Serve, Server, Work, Xuid, clock,
+};
 
 use crate::figures::{Spread, locked, wanted, worker_of};
 
@@ -58,7 +60,7 @@ fn nobody_waits_longer_than_a_window_in_a_crash_loop_and_no_id_comes_twice() -> 
     let url = ensemble.url("/xuid");
     Xuid::new(["registry", "init", &url, "--workers", &WORKERS.to_string()])?.run()?.ok()?;
     let (home, ledger) = (TempDir::new()?, Mutex::new(Ledger::default()));
-    let lag = &Lag::watch();
+    let delay = &SchedulerDelay::watch();
     let begin = clock::now();
     let end = begin + Duration::from_secs(seconds);
     let lives: Vec<Life> = thread::scope(|scope| {
@@ -68,7 +70,7 @@ fn nobody_waits_longer_than_a_window_in_a_crash_loop_and_no_id_comes_twice() -> 
             // Each at moments of its own within the period.
             let from = begin + rng.millis(0, 1_000);
             let folder = home.join(format!("data-{number}"));
-            seats.push(scope.spawn(move || seat(&folder, url, (from, end), ledger, lag)));
+            seats.push(scope.spawn(move || seat(&folder, url, (from, end), ledger, delay)));
         }
         let lives: Result<Vec<_>> = seats.into_iter().map(|seat| seat.join().expect("no panic")).collect();
         anyhow::Ok(lives?.concat())
@@ -97,7 +99,7 @@ fn seat(
     url: &str,
     (from, end): (Instant, Instant),
     ledger: &Mutex<Ledger>,
-    lag: &Lag,
+    delay: &SchedulerDelay,
 ) -> Result<Vec<Life>> {
     let (mut lives, mut next) = (Vec::new(), from);
     while next < end {
@@ -109,7 +111,7 @@ fn seat(
         let (id, refusals) = first_id(&server).with_context(|| format!("{server}"))?;
         let first = server.born().elapsed();
         ensure!(
-            first < lag.allow(WINDOW),
+            first < delay.allow(WINDOW),
             "{first:?} from exec to a first id, listening after {announced:?}\n{server}"
         );
         let load = Load::start(server.addr, &JOBS);

@@ -68,7 +68,7 @@ fn a_session_that_ends_while_the_server_lives_is_followed_by_another_that_announ
     );
     ensure!(expired > 0.5 && sessions > 4.5, "{expired} expirations, {sessions} sessions");
     ensure!(worker(&server)? == ours, "it changed its worker for a session");
-    cluster::unharmed(&finish("expired", vec![going_on])?, &fixture.lag)?;
+    cluster::unharmed(&finish("expired", vec![going_on])?, &fixture.delay)?;
     server.stop()?;
     Ok(())
 }
@@ -94,7 +94,7 @@ fn a_deleted_announcement_costs_nothing_and_gives_its_worker_to_nobody() -> Resu
     ensure!(said.contains("is held by") || said.contains("was the last to hold it"), "{said}");
     ensure!(worker(&server)? == ours, "it left its worker for a hint");
     let harvests = finish("announcement deleted", loads.into_iter().chain([going_on]).collect())?;
-    cluster::unharmed(&harvests, &fixture.lag)
+    cluster::unharmed(&harvests, &fixture.delay)
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn strike(blow: Blow) -> Result<()> {
     let said = Fixture::refused(fixture.serve("asking")?.arg("--worker").arg(ours.to_string()))?;
     ensure!(said.contains(&format!("worker {ours}")), "{said}");
     // Its successor is there before the window ends, so nobody waits.
-    cluster::unharmed(&finish(&format!("{blow:?}"), loads)?, &fixture.lag)?;
+    cluster::unharmed(&finish(&format!("{blow:?}"), loads)?, &fixture.delay)?;
     server.stop()?;
     Ok(())
 }

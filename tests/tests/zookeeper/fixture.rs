@@ -8,7 +8,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 use xuid_tests::zookeeper::{Ensemble, Tamper};
-use xuid_tests::{ClientError, Harvest, Job, Lag, Load, Order, Serve, Server, Work, Xuid, clock, http};
+use xuid_tests::{
+    ClientError, Harvest, Job, Load, Order, SchedulerDelay, Serve, Server, Work, Xuid, clock, http,
+};
 
 use crate::cluster::WAIT;
 
@@ -42,7 +44,7 @@ pub(crate) struct Fixture {
     pub(crate) tamper: Tamper,
     pub(crate) url: String,
     pub(crate) home: TempDir,
-    pub(crate) lag: Lag,
+    pub(crate) delay: SchedulerDelay,
 }
 
 impl Fixture {
@@ -58,7 +60,7 @@ impl Fixture {
         let ensemble = Ensemble::start(1)?;
         let tamper = Tamper::connect(&ensemble.connect_string())?;
         let url = ensemble.url(PATH);
-        Ok(Self { ensemble, tamper, url, home: TempDir::new()?, lag: Lag::watch() })
+        Ok(Self { ensemble, tamper, url, home: TempDir::new()?, delay: SchedulerDelay::watch() })
     }
 
     /// The path of a node of the registry: `w/3`.

@@ -13,13 +13,13 @@ const TURNS: u32 = 4;
 
 /// A thread that sleeps for a millisecond at a time, and knows how much longer the longest took.
 #[derive(Debug)]
-pub struct Lag {
+pub struct SchedulerDelay {
     worst_ns: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Lag {
+impl SchedulerDelay {
     /// Watches from now on.
     #[must_use]
     pub fn watch() -> Self {
@@ -51,7 +51,7 @@ impl Lag {
     }
 }
 
-impl Drop for Lag {
+impl Drop for SchedulerDelay {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -67,8 +67,8 @@ mod tests {
 
     #[test]
     fn a_sleep_is_late_and_a_limit_grows_by_it() {
-        let lag = Lag::watch();
-        clock::wait_until("a first nap", Duration::from_mins(1), || Ok(!lag.worst().is_zero())).unwrap();
-        assert!(lag.allow(Duration::from_secs(1)) > Duration::from_secs(1));
+        let delay = SchedulerDelay::watch();
+        clock::wait_until("a first nap", Duration::from_mins(1), || Ok(!delay.worst().is_zero())).unwrap();
+        assert!(delay.allow(Duration::from_secs(1)) > Duration::from_secs(1));
     }
 }
