@@ -329,8 +329,8 @@ impl History {
             }
             node.clock.disarm();
             node.clock.change(Change::Right);
-            node.fuse.arm(None);
-            node.next_blow = None;
+            node.faults.arm(None);
+            node.next_fault = None;
             (node.stopped, node.producer_stopped, node.registrar_stopped) = (0, 0, 0);
             // Whose registry's disk failed changes nothing in it any more, and says that it has to be restarted.
             if node.needs_restart() {

@@ -15,7 +15,7 @@ use crate::registry::{
 use crate::sys::atomics::lock;
 use crate::testing::simulation::store::Store;
 use crate::testing::support::clock::Time;
-use crate::testing::support::faults::{Fuse, Panicked, Point};
+use crate::testing::support::faults::{Faults, Panicked, Point};
 use crate::testing::support::oracle::Oracle;
 use crate::testing::support::rng::Chance;
 
@@ -249,7 +249,7 @@ pub(crate) struct Line {
     exchange: Arc<Exchange>,
     node: usize,
     end: Arc<Mutex<End>>,
-    fuse: Arc<Fuse>,
+    faults: Arc<Faults>,
 }
 
 impl Line {
@@ -257,17 +257,17 @@ impl Line {
         exchange: Arc<Exchange>,
         node: usize,
         end: Arc<Mutex<End>>,
-        fuse: Arc<Fuse>,
+        faults: Arc<Faults>,
     ) -> Result<Self, LocalError> {
-        let registry = exchange.store.open(&fuse)?;
+        let registry = exchange.store.open(&faults)?;
         // What the process before this one did not know, nobody ever will.
         lock(&exchange.half_done).retain(|half| half.node != node);
-        Ok(Self { registry, exchange, node, end, fuse })
+        Ok(Self { registry, exchange, node, end, faults })
     }
 
     /// How it stands with the line now.
     fn state(&self) -> State {
-        if self.fuse.is_dead() || self.exchange.is_down() { State::Down } else { lock(&self.end).state }
+        if self.faults.is_dead() || self.exchange.is_down() { State::Down } else { lock(&self.end).state }
     }
 
     /// The way there, or back.
@@ -278,7 +278,7 @@ impl Line {
 
     /// A round trip, and what the line's state does to a read.
     fn read(&mut self) -> Result<&mut dyn Registry, ReadError> {
-        self.fuse.pass(Point::Registry);
+        self.faults.pass(Point::Registry);
         self.travel();
         let lost = {
             let unread = &mut lock(&self.end).unread;
@@ -295,7 +295,7 @@ impl Line {
         &mut self,
         write: impl FnOnce(&Exchange, &mut dyn Registry) -> Result<(), SwapError>,
     ) -> Result<(), SwapError> {
-        self.fuse.pass(Point::Registry);
+        self.faults.pass(Point::Registry);
         let result = match self.state() {
             State::Up => write(&self.exchange, self.registry.as_mut()),
             State::Slow => {
@@ -311,7 +311,7 @@ impl Line {
             State::Mute | State::Late => Err(SwapError::Unknown { why: "the line went down".into() }),
             State::Down => Err(SwapError::Unavailable { why: "the line is down".into() }),
         };
-        self.fuse.pass(Point::Registry);
+        self.faults.pass(Point::Registry);
         result
     }
 
@@ -441,7 +441,7 @@ impl Registry for Line {
     }
 
     fn close(&mut self) {
-        if self.fuse.is_dead() {
+        if self.faults.is_dead() {
             return;
         }
         for worker in std::mem::take(&mut lock(&self.end).announced) {

@@ -19,7 +19,9 @@ use crate::testing::simulation::process::{Deed, Life, RESTLESS, open_spill};
 use crate::testing::simulation::seeded;
 use crate::testing::simulation::summary::Summary;
 use crate::testing::support::clock::SimClock;
-use crate::testing::support::faults::{Armed, Blow, Fuse, FusedClock, FusedStorage, Killed, Panicked, Point};
+use crate::testing::support::faults::{
+    Armed, FaultKind, Faults, FaultyClock, FaultyStorage, Killed, Panicked, Point,
+};
 use crate::testing::support::rng::Chance;
 
 /// Bytes of a sector, which a disk writes whole or, at worst, in part.
@@ -34,10 +36,10 @@ pub(crate) struct Node {
     pub(crate) settings: Settings,
     pub(crate) disk: Option<MemoryStorage>,
     pub(crate) life: Option<Life>,
-    /// The fuse of the life there is, or of the last one.
-    pub(crate) fuse: Arc<Fuse>,
-    /// What the next life's fuse is armed with from its first moment.
-    pub(crate) next_blow: Option<Armed>,
+    /// The faults of the life there is, or of the last one.
+    pub(crate) faults: Arc<Faults>,
+    /// The fault that the next life is armed with from its first moment.
+    pub(crate) next_fault: Option<Armed>,
     /// The highest tick that E ever reached here, in any life.
     pub(crate) most: u64,
     /// True times before which the whole process, its producer, its registry thread are stopped.
@@ -77,8 +79,8 @@ impl Node {
         Self {
             number,
             clock,
-            fuse: Fuse::new(exchange.time.clone(), None),
-            next_blow: None,
+            faults: Faults::new(exchange.time.clone(), None),
+            next_fault: None,
             exchange,
             end: Arc::new(Mutex::new(end)),
             settings,
@@ -104,14 +106,14 @@ impl Node {
     pub(crate) fn start(&mut self) {
         // Whoever begins again does so on a machine that ran on.
         self.cut_off = false;
-        self.fuse = Fuse::new(self.exchange.time.clone(), self.next_blow.take());
+        self.faults = Faults::new(self.exchange.time.clone(), self.next_fault.take());
         let identity = seeded(Token(self.chance.bytes()), format!("node {}", self.number));
         let (disk, spill) = (RefCell::new(self.disk.take()), SpillId::from_bytes(self.chance.bytes()));
-        let clock = Arc::new(FusedClock { clock: self.clock.clone(), fuse: self.fuse.clone() });
+        let clock = Arc::new(FaultyClock { clock: self.clock.clone(), faults: self.faults.clone() });
         let begun = catch_unwind(AssertUnwindSafe(|| {
-            let line = Line::new(self.exchange.clone(), self.number, self.end.clone(), self.fuse.clone())?;
+            let line = Line::new(self.exchange.clone(), self.number, self.end.clone(), self.faults.clone())?;
             let wrap = |storage: &MemoryStorage| -> Box<dyn Storage> {
-                Box::new(FusedStorage { storage: storage.clone(), fuse: self.fuse.clone() })
+                Box::new(FaultyStorage { storage: storage.clone(), faults: self.faults.clone() })
             };
             Life::begin(
                 Box::new(line),
@@ -131,12 +133,12 @@ impl Node {
             }
             Ok(Err(_)) => {
                 self.summary.trouble("starts that failed", 1);
-                self.fuse.cut();
+                self.faults.cut();
                 self.leave_seats();
             }
             Err(payload) => self.killed(payload, "kills in a start"),
         }
-        self.note_blows();
+        self.note_faults();
     }
 
     /// Does something with the process; none if there is none, or if it was killed in the middle of that (N1).
@@ -147,7 +149,7 @@ impl Node {
     ) -> Option<T> {
         let mut life = self.life.take()?;
         let result = catch_unwind(AssertUnwindSafe(|| body(self, &mut life)));
-        self.fuse.set_working(false);
+        self.faults.set_working(false);
         let value = match result {
             Ok(value) => {
                 self.life = Some(life);
@@ -165,7 +167,7 @@ impl Node {
                 None
             }
         };
-        self.note_blows();
+        self.note_faults();
         value
     }
 
@@ -179,18 +181,18 @@ impl Node {
         self.summary.trouble(what, 1);
     }
 
-    fn note_blows(&mut self) {
-        for (point, blow) in self.fuse.take_fallen() {
-            self.cut_off |= matches!((blow, point), (Blow::Kill(_), Point::Spill | Point::Folder));
-            let what = match (blow, point) {
-                (Blow::Kill(_), Point::Clock) => "kills at a reading of the clock",
-                (Blow::Kill(_), Point::Registry) => "kills at an operation of the registry",
-                (Blow::Kill(_), Point::Spill) => "kills at an operation of the spill's disk",
-                (Blow::Kill(_), Point::Folder) => "kills at an operation of the registry's disk",
-                (Blow::Pause(_), _) => "pauses in the middle of something",
-                (Blow::Fail(_), Point::Folder) => "failures of the registry's disk",
-                (Blow::Fail(_), Point::Spill) => "failures of the spill's disk",
-                (Blow::Panic | Blow::Fail(_), _) => continue,
+    fn note_faults(&mut self) {
+        for (point, kind) in self.faults.take_injected() {
+            self.cut_off |= matches!((kind, point), (FaultKind::Kill(_), Point::Spill | Point::Folder));
+            let what = match (kind, point) {
+                (FaultKind::Kill(_), Point::Clock) => "kills at a reading of the clock",
+                (FaultKind::Kill(_), Point::Registry) => "kills at an operation of the registry",
+                (FaultKind::Kill(_), Point::Spill) => "kills at an operation of the spill's disk",
+                (FaultKind::Kill(_), Point::Folder) => "kills at an operation of the registry's disk",
+                (FaultKind::Pause(_), _) => "pauses in the middle of something",
+                (FaultKind::Fail(_), Point::Folder) => "failures of the registry's disk",
+                (FaultKind::Fail(_), Point::Spill) => "failures of the spill's disk",
+                (FaultKind::Panic | FaultKind::Fail(_), _) => continue,
             };
             self.summary.trouble(what, 1);
         }
@@ -198,7 +200,7 @@ impl Node {
 
     /// Takes the figures of a life that is over, and drops it where it can do no harm.
     fn bury(&mut self, life: Life) {
-        self.fuse.cut();
+        self.faults.cut();
         // What it cut in its last moment may be in the spill.
         let e = lock(&life.shared.gate).minter.engine_clock();
         self.most = self.most.max(life.shared.layout.tick_at_ns(e).unwrap_or(0));
@@ -257,7 +259,7 @@ impl Node {
             return;
         }
         let Some(life) = self.life.take() else { return };
-        self.fuse.cut();
+        self.faults.cut();
         self.summary.take_in(&life.engine.stats(), life.last_ordered > 0);
         self.summary.trouble("clean stops", 1);
         self.summary.trouble("grants awaited at a stop", life.awaited);
@@ -289,7 +291,7 @@ impl Node {
         let figure = if deed == Deed::Turn { &mut self.summary.turns } else { &mut self.summary.jobs };
         *figure += 1;
         self.within(what, |node, life| {
-            node.fuse.set_working(matches!(deed, Deed::Turn | Deed::Job));
+            node.faults.set_working(matches!(deed, Deed::Turn | Deed::Job));
             let chance = &mut node.chance;
             life.act(deed, &node.exchange.time, || chance.magnitude(20_000, 3_000_000));
             node.summary.trouble("panics of a registry thread", std::mem::take(&mut life.panics));
@@ -329,7 +331,7 @@ impl Node {
 
     /// Whether its process cannot change the registry any more, and says so: it has to be started again.
     pub(crate) fn needs_restart(&self) -> bool {
-        self.life.is_some() && self.fuse.has_folder_failed()
+        self.life.is_some() && self.faults.has_folder_failed()
     }
 
     /// A copy of the disk, in use or not.

@@ -12,7 +12,7 @@ use crate::testing::simulation::history::{BEGIN, History, MS, SECOND};
 use crate::testing::simulation::network::State;
 use crate::testing::simulation::store::Store;
 use crate::testing::support::clock::Change;
-use crate::testing::support::faults::{Armed, Blow, Point};
+use crate::testing::support::faults::{Armed, FaultKind, Point};
 use crate::{Layout, Order};
 
 const HOUR: u64 = 3_600 * SECOND;
@@ -166,7 +166,7 @@ fn a_panic_over_a_job_of_the_registry_thread_or_its_answer_leaves_nobody_without
         history.start(0);
         history.pass(SECOND);
         lock(&history.nodes[0].end).state = State::Up;
-        history.nodes[0].fuse.arm(Some(Armed { point: Point::Clock, after, blow: Blow::Panic }));
+        history.nodes[0].faults.arm(Some(Armed { point: Point::Clock, after, kind: FaultKind::Panic }));
         history.pass(10 * SECOND);
         for (count, whose) in panics.iter_mut().zip(["panics of a producer", "panics of a registry thread"]) {
             *count += history.nodes[0].summary.troubles.get(whose).copied().unwrap_or(0);

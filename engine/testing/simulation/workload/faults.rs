@@ -1,7 +1,7 @@
-//! Blows in the middle of things, and what disks do by themselves.
+//! Faults in the middle of things, and what disks do by themselves.
 
 use crate::testing::simulation::history::{History, MS, SECOND, WORKERS};
-use crate::testing::support::faults::{Armed, Blow, Point};
+use crate::testing::support::faults::{Armed, FaultKind, Point};
 
 impl History {
     fn armed(&mut self, fails: bool) -> Armed {
@@ -10,29 +10,33 @@ impl History {
         let share = self.chance.below(256) as u8;
         if fails {
             let point = self.chance.pick(&spill_or_folder);
-            return Armed { point, after: self.chance.magnitude(1, 16) as u32 - 1, blow: Blow::Fail(share) };
+            return Armed {
+                point,
+                after: self.chance.magnitude(1, 16) as u32 - 1,
+                kind: FaultKind::Fail(share),
+            };
         }
         let [spill, folder] = spill_or_folder;
         let point = self.chance.pick(&[Point::Clock, Point::Registry, spill, folder, folder]);
         let most = if point == Point::Clock { 256 } else { 16 };
         let after = self.chance.magnitude(1, most) as u32 - 1;
-        let blow = match self.chance.below(100) {
-            0..65 => Blow::Kill(share),
-            65..95 => Blow::Pause(self.chance.magnitude(MS, 200 * SECOND)),
-            _ => Blow::Panic,
+        let kind = match self.chance.below(100) {
+            0..65 => FaultKind::Kill(share),
+            65..95 => FaultKind::Pause(self.chance.magnitude(MS, 200 * SECOND)),
+            _ => FaultKind::Panic,
         };
-        Armed { point, after, blow }
+        Armed { point, after, kind }
     }
 
     /// A node is killed or stopped in the middle of something: of whatever comes, of a clean stop, or of a start.
-    pub(crate) fn blow(&mut self, node: usize) {
+    pub(crate) fn inject(&mut self, node: usize) {
         let armed = self.armed(false);
         let kind = self.chance.below(10);
         self.say(|| format!("node {node}: {armed:?}, kind {kind}"));
         match kind {
-            0..6 => self.nodes[node].fuse.arm(Some(armed)),
+            0..6 => self.nodes[node].faults.arm(Some(armed)),
             6 | 7 => {
-                self.nodes[node].fuse.arm(Some(Armed { after: armed.after / 4, ..armed }));
+                self.nodes[node].faults.arm(Some(Armed { after: armed.after / 4, ..armed }));
                 self.stop(node);
             }
             _ => {
@@ -41,7 +45,7 @@ impl History {
                 } else {
                     self.stop(node);
                 }
-                self.nodes[node].next_blow = Some(armed);
+                self.nodes[node].next_fault = Some(armed);
                 self.start(node);
             }
         }
@@ -71,10 +75,10 @@ impl History {
                 let armed = self.armed(true);
                 if kind == 0 {
                     // In the clean stop, whose sync is the only one that counts.
-                    self.nodes[node].fuse.arm(Some(Armed { after: armed.after % 3, ..armed }));
+                    self.nodes[node].faults.arm(Some(Armed { after: armed.after % 3, ..armed }));
                     self.stop(node);
                 } else {
-                    self.nodes[node].fuse.arm(Some(armed));
+                    self.nodes[node].faults.arm(Some(armed));
                 }
             }
             4 => self.nodes[node].rot(),

@@ -134,7 +134,7 @@ impl History {
             Theme::Crashes => self.end_of_life(node),
             Theme::Disk => self.disk(node),
             Theme::Restores => self.restoring(node),
-            Theme::CrashAnywhere => self.blow(node),
+            Theme::CrashAnywhere => self.inject(node),
         }
     }
 
