@@ -75,7 +75,7 @@ fn settings(chance: &mut Chance) -> Settings {
 }
 
 fn event(host: &mut Host, process: usize) -> Result<(), String> {
-    if host.lives[process].is_none() {
+    if host.processes[process].is_none() {
         host.begin(process, false)?;
     }
     match host.chance.below(20) {

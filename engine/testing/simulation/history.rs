@@ -253,9 +253,9 @@ impl History {
     }
 
     pub(crate) fn start(&mut self, node: usize) {
-        if self.nodes[node].life.is_none() {
+        if self.nodes[node].process.is_none() {
             self.nodes[node].start();
-            let begun = self.nodes[node].life.is_some();
+            let begun = self.nodes[node].process.is_some();
             self.say(|| format!("node {node} starts, and lives: {begun}"));
         }
     }
@@ -343,7 +343,7 @@ impl History {
         self.say(|| marks);
         // There are as many workers as there are; who is beyond them goes.
         while self.running() > self.usable() as usize {
-            let Some(last) = self.nodes.iter().rposition(|node| node.life.is_some()) else { break };
+            let Some(last) = self.nodes.iter().rposition(|node| node.process.is_some()) else { break };
             self.stop(last);
             self.retired.push(last);
             self.summary.trouble("nodes without a worker", 1);
@@ -353,7 +353,7 @@ impl History {
     /// Whoever could not start tries again, as whatever supervises a process has it do; where nothing is wrong any more
     /// but a file that nobody can read, it need not succeed.
     fn start_everybody(&mut self) {
-        while self.nodes.iter().any(|node| node.life.is_none()) {
+        while self.nodes.iter().any(|node| node.process.is_none()) {
             if self.exchange.store.outsider().is_none() {
                 self.summary.trouble("registries that nobody can open", 1);
                 return;
@@ -368,7 +368,11 @@ impl History {
     }
 
     fn running(&self) -> usize {
-        self.nodes.iter().filter(|node| node.life.is_some()).map(|node| node.settings.workers as usize).sum()
+        self.nodes
+            .iter()
+            .filter(|node| node.process.is_some())
+            .map(|node| node.settings.workers as usize)
+            .sum()
     }
 
     /// Workers whose marks are not so far ahead that nobody can wait for them.
@@ -442,7 +446,7 @@ impl History {
             for at in &serving {
                 let node = &mut self.nodes[*at];
                 let answer = node.ask(1, Order::Any);
-                if node.life.is_some() && answer.is_err() {
+                if node.process.is_some() && answer.is_err() {
                     let before = std::mem::replace(&mut let_go, self.let_go());
                     if let_go[*at] > before[*at] {
                         self.summary.trouble("leaps seen after all served", 1);
@@ -464,8 +468,9 @@ impl History {
 
     /// How often each node's process let all its workers go, since its clock leapt.
     fn let_go(&self) -> Vec<u64> {
-        let of =
-            |node: &Node| node.life.as_ref().map_or(0, |life| life.engine.stats().windows.switches.resumed);
+        let of = |node: &Node| {
+            node.process.as_ref().map_or(0, |process| process.engine.stats().windows.switches.resumed)
+        };
         self.nodes.iter().map(of).collect()
     }
 
@@ -479,7 +484,9 @@ impl History {
         let rows = self.exchange.store.outsider().and_then(|mut registry| registry.workers().ok());
         let rows: Vec<String> = rows.unwrap_or_default().into_iter().map(ahead).collect();
         let held = |node: &Node| {
-            node.life.as_ref().map(|life| (node.number, life.engine.workers(), node.settings.workers))
+            node.process
+                .as_ref()
+                .map(|process| (node.number, process.engine.workers(), node.settings.workers))
         };
         let held: Vec<_> = self.nodes.iter().filter_map(held).collect();
         format!("marks {}, clock {:?}, held {held:?}", rows.join(", "), *lock(&self.exchange.off))
@@ -490,13 +497,14 @@ impl History {
         let node = &mut self.nodes[at];
         let answers = [Order::Any, Order::Fresh, Order::Ordered].map(|order| node.ask(1, order));
         let off = i128::from(node.e().unwrap_or(0)) - i128::from(self.time.now());
-        let notes = node.life.as_ref().map(|life| (life.engine.workers(), life.engine.status().notes));
+        let notes =
+            node.process.as_ref().map(|process| (process.engine.workers(), process.engine.status().notes));
         format!("node {at}, E off by {off} ns: {answers:?} {notes:?}")
     }
 
     fn serves(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
-        if node.life.is_none() {
+        if node.process.is_none() {
             return self.retired.contains(&at) || self.exchange.store.outsider().is_none();
         }
         let behind = |error: IdError| {
@@ -506,7 +514,7 @@ impl History {
         };
         // Ordered ids that were cut for a call which then got none hold the next ones back, too: what counts is not the
         // last one that came, but how far E ever was in this life.
-        let (e, most) = (node.e().unwrap_or(0), node.life.as_ref().map_or(0, |life| life.most));
+        let (e, most) = (node.e().unwrap_or(0), node.process.as_ref().map_or(0, |process| process.most));
         let waits = self.layout.tick_at_ns(e).is_none_or(|tick| tick <= most);
         let any = node.ask(1, Order::Any).is_ok();
         let fresh = node.ask(1, Order::Fresh).is_ok();

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::sys::atomics::lock;
 use crate::testing::simulation::history::MS;
 use crate::testing::simulation::network::{End, Exchange, Line, State};
-use crate::testing::simulation::process::{Deed, Life, RESTLESS, open_spill};
+use crate::testing::simulation::process::{Deed, Process, RESTLESS, open_spill};
 use crate::testing::simulation::seeded;
 use crate::testing::simulation::summary::Summary;
 use crate::testing::support::clock::SimClock;
@@ -35,7 +35,7 @@ pub(crate) struct Node {
     pub(crate) end: Arc<Mutex<End>>,
     pub(crate) settings: Settings,
     pub(crate) disk: Option<MemoryStorage>,
-    pub(crate) life: Option<Life>,
+    pub(crate) process: Option<Process>,
     /// The faults of the life there is, or of the last one.
     pub(crate) faults: Arc<Faults>,
     /// The fault that the next life is armed with from its first moment.
@@ -85,7 +85,7 @@ impl Node {
             end: Arc::new(Mutex::new(end)),
             settings,
             disk: spill.then(MemoryStorage::new),
-            life: None,
+            process: None,
             most: 0,
             stopped: 0,
             producer_stopped: 0,
@@ -115,7 +115,7 @@ impl Node {
             let wrap = |storage: &MemoryStorage| -> Box<dyn Storage> {
                 Box::new(FaultyStorage { storage: storage.clone(), faults: self.faults.clone() })
             };
-            Life::begin(
+            Process::begin(
                 Box::new(line),
                 identity,
                 |genesis, ownership| open_spill(&mut disk.borrow_mut(), wrap, spill, genesis, ownership),
@@ -126,8 +126,8 @@ impl Node {
         }));
         self.disk = disk.into_inner();
         match begun {
-            Ok(Ok(life)) => {
-                self.life = Some(life);
+            Ok(Ok(process)) => {
+                self.process = Some(process);
                 self.summary.lives += 1;
                 self.look();
             }
@@ -145,24 +145,24 @@ impl Node {
     pub(crate) fn within<T>(
         &mut self,
         what: &'static str,
-        body: impl FnOnce(&mut Self, &mut Life) -> T,
+        body: impl FnOnce(&mut Self, &mut Process) -> T,
     ) -> Option<T> {
-        let mut life = self.life.take()?;
-        let result = catch_unwind(AssertUnwindSafe(|| body(self, &mut life)));
+        let mut process = self.process.take()?;
+        let result = catch_unwind(AssertUnwindSafe(|| body(self, &mut process)));
         self.faults.set_working(false);
         let value = match result {
             Ok(value) => {
-                self.life = Some(life);
+                self.process = Some(process);
                 Some(value)
             }
             Err(payload) if payload.is::<Panicked>() => {
-                life.stumble(&self.exchange.time);
-                self.life = Some(life);
+                process.stumble(&self.exchange.time);
+                self.process = Some(process);
                 self.summary.trouble("panics of a producer", 1);
                 None
             }
             Err(payload) => {
-                self.bury(life);
+                self.bury(process);
                 self.killed(payload, what);
                 None
             }
@@ -199,15 +199,15 @@ impl Node {
     }
 
     /// Takes the figures of a life that is over, and drops it where it can do no harm.
-    fn bury(&mut self, life: Life) {
+    fn bury(&mut self, process: Process) {
         self.faults.cut();
         // What it cut in its last moment may be in the spill.
-        let e = lock(&life.shared.gate).minter.engine_clock();
-        self.most = self.most.max(life.shared.layout.tick_at_ns(e).unwrap_or(0));
-        let stats = life.engine.stats();
-        self.summary.take_in(&stats, life.last_ordered > 0);
+        let e = lock(&process.shared.gate).minter.engine_clock();
+        self.most = self.most.max(process.shared.layout.tick_at_ns(e).unwrap_or(0));
+        let stats = process.engine.stats();
+        self.summary.take_in(&stats, process.last_ordered > 0);
         self.summary.waste("crash", stats.held.total());
-        drop(life);
+        drop(process);
     }
 
     /// A process that is gone sits nowhere.
@@ -217,8 +217,8 @@ impl Node {
 
     /// The process ends without a word. What the disk had not synced may be lost with it, in any part.
     pub(crate) fn crash(&mut self, power_cut: bool) {
-        if let Some(life) = self.life.take() {
-            self.bury(life);
+        if let Some(process) = self.process.take() {
+            self.bury(process);
             self.leave_seats();
             self.summary.trouble("crashes", 1);
         }
@@ -239,37 +239,37 @@ impl Node {
 
     /// The clean stop: every id is accounted for.
     pub(crate) fn stop(&mut self) {
-        let stopped = self.within("kills in a clean stop", |node, life| {
+        let stopped = self.within("kills in a clean stop", |node, process| {
             node.closing = true;
             let chance = &mut node.chance;
             // A registry that is well, or one that takes longer than a stop waits.
             let (least, most) = if chance.chance(85) { (20_000, 3_000_000) } else { (500 * MS, 2_000 * MS) };
-            life.act(Deed::Close, &node.exchange.time, || chance.magnitude(least, most));
-            node.look_at(life);
-            node.poll_all(life);
-            if let Some(id) = life.settle() {
+            process.act(Deed::Close, &node.exchange.time, || chance.magnitude(least, most));
+            node.look_at(process);
+            node.poll_all(process);
+            if let Some(id) = process.settle() {
                 let number = node.number;
                 lock(&node.exchange.oracle).wrong(|| format!("node {number} issued {id:?} after its stop"));
             }
             node.closing = false;
-            life.act(Deed::Leave, &node.exchange.time, || 0);
-            node.check_account(life);
+            process.act(Deed::Leave, &node.exchange.time, || 0);
+            node.check_account(process);
         });
         if stopped.is_none() {
             return;
         }
-        let Some(life) = self.life.take() else { return };
+        let Some(process) = self.process.take() else { return };
         self.faults.cut();
-        self.summary.take_in(&life.engine.stats(), life.last_ordered > 0);
+        self.summary.take_in(&process.engine.stats(), process.last_ordered > 0);
         self.summary.trouble("clean stops", 1);
-        self.summary.trouble("grants awaited at a stop", life.awaited);
-        self.summary.trouble("grants that a stop gave up", life.given_up);
+        self.summary.trouble("grants awaited at a stop", process.awaited);
+        self.summary.trouble("grants that a stop gave up", process.given_up);
         self.leave_seats();
     }
 
     /// Its sums, what a panic cost among them.
-    fn check_account(&mut self, life: &Life) {
-        if let Err(why) = life.account() {
+    fn check_account(&mut self, process: &Process) {
+        if let Err(why) = process.account() {
             let node = self.number;
             lock(&self.exchange.oracle).wrong(|| format!("node {node} {why}"));
         }
@@ -277,28 +277,28 @@ impl Node {
 
     /// The true time at which there is something to do, if there is a process.
     pub(crate) fn due(&mut self) -> Option<u64> {
-        let life = self.life.as_mut()?;
-        let due = life.due(self.exchange.time.now(), self.producer_stopped, self.registrar_stopped);
+        let process = self.process.as_mut()?;
+        let due = process.due(self.exchange.time.now(), self.producer_stopped, self.registrar_stopped);
         Some(due.max(self.stopped))
     }
 
     /// Does what is due: a turn of the producer, or a job of the registry thread.
     pub(crate) fn act(&mut self) {
         let now = self.now();
-        let Some(life) = &self.life else { return };
-        let deed = life.next_deed(now, self.registrar_stopped);
+        let Some(process) = &self.process else { return };
+        let deed = process.next_deed(now, self.registrar_stopped);
         let what = if deed == Deed::Turn { "kills in a turn" } else { "kills in a job" };
         let figure = if deed == Deed::Turn { &mut self.summary.turns } else { &mut self.summary.jobs };
         *figure += 1;
-        self.within(what, |node, life| {
+        self.within(what, |node, process| {
             node.faults.set_working(matches!(deed, Deed::Turn | Deed::Job));
             let chance = &mut node.chance;
-            life.act(deed, &node.exchange.time, || chance.magnitude(20_000, 3_000_000));
-            node.summary.trouble("panics of a registry thread", std::mem::take(&mut life.panics));
+            process.act(deed, &node.exchange.time, || chance.magnitude(20_000, 3_000_000));
+            node.summary.trouble("panics of a registry thread", std::mem::take(&mut process.panics));
             if deed == Deed::Turn {
-                node.look_at(life);
+                node.look_at(process);
             }
-            if life.restless > RESTLESS {
+            if process.restless > RESTLESS {
                 let number = node.number;
                 lock(&node.exchange.oracle).wrong(|| format!("the producer of node {number} does not sleep"));
             }
@@ -310,28 +310,28 @@ impl Node {
     }
 
     /// E goes back at a switch of worker only; how far it got is remembered.
-    pub(crate) fn look_at(&mut self, life: &mut Life) {
-        let e = lock(&life.shared.gate).minter.engine_clock();
-        let switches = lock(&life.shared.gauges).windows.switches.clock;
-        let (before, then) = life.seen;
+    pub(crate) fn look_at(&mut self, process: &mut Process) {
+        let e = lock(&process.shared.gate).minter.engine_clock();
+        let switches = lock(&process.shared.gauges).windows.switches.clock;
+        let (before, then) = process.seen;
         if e < before && switches == then {
             let node = self.number;
             lock(&self.exchange.oracle).wrong(|| format!("E of node {node} went from {before} back to {e}"));
         }
-        life.seen = (e, switches);
-        let tick = life.shared.layout.tick_at_ns(e).unwrap_or(0);
-        life.most = life.most.max(tick);
+        process.seen = (e, switches);
+        let tick = process.shared.layout.tick_at_ns(e).unwrap_or(0);
+        process.most = process.most.max(tick);
         self.most = self.most.max(tick);
     }
 
     /// E as it stands.
     pub(crate) fn e(&self) -> Option<u64> {
-        self.life.as_ref().map(|life| lock(&life.shared.gate).minter.engine_clock())
+        self.process.as_ref().map(|process| lock(&process.shared.gate).minter.engine_clock())
     }
 
     /// Whether its process cannot change the registry any more, and says so: it has to be started again.
     pub(crate) fn needs_restart(&self) -> bool {
-        self.life.is_some() && self.faults.has_folder_failed()
+        self.process.is_some() && self.faults.has_folder_failed()
     }
 
     /// A copy of the disk, in use or not.
@@ -341,7 +341,7 @@ impl Node {
 
     /// A copy of a disk, of this node or another, is put in the place of what is there.
     pub(crate) fn restore_disk(&mut self, copy: Vec<u8>) {
-        if let (Some(disk), None) = (&mut self.disk, &self.life) {
+        if let (Some(disk), None) = (&mut self.disk, &self.process) {
             *disk = MemoryStorage::from_bytes(copy);
             self.summary.trouble("disks restored from a copy", 1);
         }

@@ -51,7 +51,7 @@ fn with_every_mark_ahead_the_reserve_serves_and_then_calls_are_told_when_to_come
     for has_clock in [false, true] {
         let mut history = History::told(layout(), 1, has_clock, &settings());
         history.pass(20 * SECOND);
-        let mine = history.nodes[0].life.as_ref().unwrap().engine.workers()[0];
+        let mine = history.nodes[0].process.as_ref().unwrap().engine.workers()[0];
         // Workers that nobody has used for ten minutes are free again ten minutes before this node's own time is.
         reserve(&history, 0..mine, history.time.now() - 600 * SECOND);
         reserve(&history, mine + 1..4, history.time.now() - 600 * SECOND);
@@ -141,7 +141,7 @@ fn the_only_free_worker_may_be_the_one_that_was_held_before_the_leap() {
     let ends_2035 = Layout::new(39, 4, 20, 1_000, DEFAULT_EPOCH_MS).unwrap();
     let mut history = History::told(ends_2035, 1, false, &settings());
     history.pass(SECOND);
-    let mine = history.nodes[0].life.as_ref().unwrap().engine.workers()[0];
+    let mine = history.nodes[0].process.as_ref().unwrap().engine.workers()[0];
     let far = BEGIN + 24 * 365 * 4 * HOUR;
     reserve(&history, 0..mine, far);
     reserve(&history, mine + 1..4, far);

@@ -20,7 +20,7 @@ impl History {
 
     /// A copy of some node's disk becomes the disk of this one.
     pub(crate) fn restore_disk(&mut self, node: usize) {
-        if self.disks.is_empty() || self.nodes[node].life.is_some() || self.nodes[node].disk.is_none() {
+        if self.disks.is_empty() || self.nodes[node].process.is_some() || self.nodes[node].disk.is_none() {
             return;
         }
         let at = self.chance.below(self.disks.len() as u64) as usize;
@@ -82,7 +82,7 @@ impl History {
             // It is away until it is fenced.
             let away = self.chance.magnitude(MS, 10 * SECOND);
             self.restart_registry(away);
-            let alive = self.nodes.iter().filter(|node| node.life.is_some()).count() as u64;
+            let alive = self.nodes.iter().filter(|node| node.process.is_some()).count() as u64;
             self.summary.trouble("lives through a restore", alive);
         }
         let fence = (!self.unfenced).then(|| self.time.now());
