@@ -1,4 +1,4 @@
-//! A node's line to the registry that all share: what it carries, delays, loses, and what the oracle sees of it.
+//! A node's link to the registry that all share: what it carries, delays, loses, and what the oracle sees of it.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,7 +22,7 @@ use crate::testing::support::rng::Chance;
 /// Whoever takes workers besides the nodes.
 pub(crate) const RIVAL: usize = 99;
 
-/// How it stands with a node's line.
+/// How it stands with a node's link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Up,
@@ -38,7 +38,7 @@ pub(crate) enum State {
     Slow,
 }
 
-/// The longest way of a request or an answer over a slow line.
+/// The longest way of a request or an answer over a slow link.
 const SLOWEST: u64 = 3_000_000_000;
 
 /// What comes between a node and its next write.
@@ -52,7 +52,7 @@ pub(crate) enum Ambush {
     Doubt(u32),
 }
 
-/// What the nodes' lines have in common.
+/// What the nodes' links have in common.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) store: Store,
@@ -226,7 +226,7 @@ impl Exchange {
     }
 }
 
-/// What a node keeps of its line beyond one process's life.
+/// What a node keeps of its link beyond one process's life.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) state: State,
@@ -244,7 +244,7 @@ pub(crate) struct End {
 }
 
 /// A registry as one life sees it.
-pub(crate) struct Line {
+pub(crate) struct Link {
     registry: Box<dyn Registry>,
     exchange: Arc<Exchange>,
     node: usize,
@@ -252,7 +252,7 @@ pub(crate) struct Line {
     faults: Arc<Faults>,
 }
 
-impl Line {
+impl Link {
     pub(crate) fn new(
         exchange: Arc<Exchange>,
         node: usize,
@@ -265,7 +265,7 @@ impl Line {
         Ok(Self { registry, exchange, node, end, faults })
     }
 
-    /// How it stands with the line now.
+    /// How it stands with the link now.
     fn state(&self) -> State {
         if self.faults.is_dead() || self.exchange.is_down() { State::Down } else { lock(&self.end).state }
     }
@@ -276,7 +276,7 @@ impl Line {
         self.exchange.time.pass(lock(&self.end).chance.magnitude(20_000, slowest));
     }
 
-    /// A round trip, and what the line's state does to a read.
+    /// A round trip, and what the link's state does to a read.
     fn read(&mut self) -> Result<&mut dyn Registry, ReadError> {
         self.faults.pass(Point::Registry);
         self.travel();
@@ -286,11 +286,11 @@ impl Line {
         };
         match self.state() {
             State::Up | State::Slow if !lost => Ok(self.registry.as_mut()),
-            _ => Err(ReadError::Unavailable { why: "the line is down".into() }),
+            _ => Err(ReadError::Unavailable { why: "the link is down".into() }),
         }
     }
 
-    /// A write: of whatever is behind the line, through the oracle's eyes.
+    /// A write: of whatever is behind the link, through the oracle's eyes.
     fn write(
         &mut self,
         write: impl FnOnce(&Exchange, &mut dyn Registry) -> Result<(), SwapError>,
@@ -306,10 +306,10 @@ impl Line {
             }
             State::Deaf => {
                 let _ = write(&self.exchange, self.registry.as_mut());
-                Err(SwapError::Unknown { why: "the line went down before the answer".into() })
+                Err(SwapError::Unknown { why: "the link went down before the answer".into() })
             }
-            State::Mute | State::Late => Err(SwapError::Unknown { why: "the line went down".into() }),
-            State::Down => Err(SwapError::Unavailable { why: "the line is down".into() }),
+            State::Mute | State::Late => Err(SwapError::Unknown { why: "the link went down".into() }),
+            State::Down => Err(SwapError::Unavailable { why: "the link is down".into() }),
         };
         self.faults.pass(Point::Registry);
         result
@@ -359,7 +359,7 @@ impl Line {
     }
 }
 
-impl Registry for Line {
+impl Registry for Link {
     fn genesis(&self) -> &Genesis {
         self.registry.genesis()
     }

@@ -14,7 +14,7 @@ use crate::registry::Token;
 use crate::settings::Settings;
 use crate::sys::atomics::lock;
 use crate::testing::simulation::history::MS;
-use crate::testing::simulation::network::{End, Exchange, Line, State};
+use crate::testing::simulation::network::{End, Exchange, Link, State};
 use crate::testing::simulation::process::{Deed, Process, RESTLESS, open_spill};
 use crate::testing::simulation::seeded;
 use crate::testing::simulation::summary::Summary;
@@ -111,12 +111,12 @@ impl Node {
         let (disk, spill) = (RefCell::new(self.disk.take()), SpillId::from_bytes(self.chance.bytes()));
         let clock = Arc::new(FaultyClock { clock: self.clock.clone(), faults: self.faults.clone() });
         let begun = catch_unwind(AssertUnwindSafe(|| {
-            let line = Line::new(self.exchange.clone(), self.number, self.end.clone(), self.faults.clone())?;
+            let link = Link::new(self.exchange.clone(), self.number, self.end.clone(), self.faults.clone())?;
             let wrap = |storage: &MemoryStorage| -> Box<dyn Storage> {
                 Box::new(FaultyStorage { storage: storage.clone(), faults: self.faults.clone() })
             };
             Process::begin(
-                Box::new(line),
+                Box::new(link),
                 identity,
                 |genesis, ownership| open_spill(&mut disk.borrow_mut(), wrap, spill, genesis, ownership),
                 self.settings.clone(),

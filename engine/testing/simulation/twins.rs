@@ -2,7 +2,7 @@
 //! a machine is resumed from a snapshot.
 //!
 //! Memory cannot be copied here, so it is made twice: two worlds of one seed are the same to the last id, each over a
-//! registry of its own. At the copy the second world's line is put to the first one's registry. From then on the two meet:
+//! registry of its own. At the copy the second world's link is put to the first one's registry. From then on the two meet:
 //! with the same token, the same operation numbers, the same ids in ring, queue and threads' hands, the same writes in
 //! doubt, and the same answers under way. Each has its own copy of the disk.
 //!
@@ -51,14 +51,14 @@ const TWINS: u64 = if cfg!(debug_assertions) { 300 } else { 3_000 };
 /// Within so many the loss of a guard must show.
 const MOST: u64 = 5_000;
 
-/// A line to a registry that can be put to another one.
+/// A link to a registry that can be put to another one.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct Link {
     genesis: Genesis,
     to: Arc<Mutex<MemoryRegistry>>,
 }
 
-impl Line {
+impl Link {
     pub(crate) fn new(to: &MemoryRegistry) -> Self {
         Self { genesis: *to.genesis(), to: Arc::new(Mutex::new(to.clone())) }
     }
@@ -69,7 +69,7 @@ impl Line {
     }
 }
 
-impl Registry for Line {
+impl Registry for Link {
     fn genesis(&self) -> &Genesis {
         &self.genesis
     }
@@ -118,7 +118,7 @@ struct World {
     chance: Chance,
     time: Arc<Time>,
     clock: Arc<SimClock>,
-    line: Line,
+    link: Link,
     disk: Option<MemoryStorage>,
     assembly: Assembly,
     engine: Engine,
@@ -153,7 +153,7 @@ impl World {
     ) -> Self {
         let time = Time::new(now);
         let clock = SimClock::new(time.clone(), 77 * SECOND);
-        let line = Line::new(registry);
+        let link = Link::new(registry);
         let (token, spill) = (Token(chance.bytes()), SpillId::from_bytes(chance.bytes()));
         let settings = Settings {
             wait: Duration::ZERO,
@@ -164,7 +164,7 @@ impl World {
         };
         let wire = |disk: &MemoryStorage| -> Box<dyn Storage> { Box::new(disk.clone()) };
         let assembly = assemble(
-            Box::new(line.clone()),
+            Box::new(link.clone()),
             seeded(token, "a twin".into()),
             |genesis, ownership| open_spill(&mut disk, wire, spill, genesis, ownership),
             settings,
@@ -182,7 +182,7 @@ impl World {
             chance,
             time,
             clock,
-            line,
+            link,
             disk,
             assembly,
             engine,
@@ -242,7 +242,7 @@ impl World {
             9..13 => self.job(),
             13..17 => self.deliver(),
             17..20 if faults => {
-                let registry = lock(&self.line.to);
+                let registry = lock(&self.link.to);
                 registry.fail(self.chance.pick(&[Fault::LandsUnseen, Fault::LandsLate, Fault::LostUnseen]));
                 registry.fail_reads(self.chance.below(3) as u32);
             }
@@ -251,7 +251,7 @@ impl World {
                 self.clock.change(Change::Step(-back));
             }
             // A write that was given up arrives, maybe after the copy.
-            21 => lock(&self.line.to).land(),
+            21 => lock(&self.link.to).land(),
             _ => self.call(),
         }
     }
@@ -325,7 +325,7 @@ fn before(seed: u64) -> World {
         world.turn();
         if world.chance.chance(30) {
             // It was stored, and nobody knows.
-            let registry = lock(&world.line.to);
+            let registry = lock(&world.link.to);
             registry.mend();
             registry.fail(Fault::LandsUnseen);
             registry.fail_reads(1);
@@ -344,10 +344,10 @@ pub(crate) fn resumed_twice(seed: u64) -> Result<(), String> {
     if one.got != two.got {
         return Err("the worlds are not the same before the copy".into());
     }
-    let registry = lock(&one.line.to).clone();
+    let registry = lock(&one.link.to).clone();
     registry.mend();
     registry.fail_reads(0);
-    two.line.put_to(&registry);
+    two.link.put_to(&registry);
     let known = two.got.len();
     two.chance = Chance::new(!seed);
     let mut chance = Chance::new(seed.rotate_left(32));

@@ -44,7 +44,7 @@ impl Theme {
         match self {
             Self::Disk | Self::CrashAnywhere => 50,
             Self::Restores => 30,
-            // Nothing is wrong with the line to a folder.
+            // Nothing is wrong with the link to a folder.
             Self::Faults => 0,
             _ => 20,
         }
