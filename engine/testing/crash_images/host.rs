@@ -20,7 +20,7 @@ use crate::testing::simulation::history::{MS, SECOND};
 use crate::testing::simulation::process::{Deed, Process, RESTLESS, Waiting, open_spill};
 use crate::testing::simulation::seeded;
 use crate::testing::support::clock::{Change, SimClock, Time};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 use crate::{Order, Run};
 
 /// A grant takes less rounds than this. What then is still in a spill is too old.
@@ -36,7 +36,7 @@ pub(crate) struct Disks {
 
 /// A machine.
 pub(crate) struct Host {
-    pub(crate) chance: Chance,
+    pub(crate) rng: Rng,
     pub(crate) layout: Layout,
     pub(crate) time: Arc<Time>,
     pub(crate) power: Arc<Power>,
@@ -57,23 +57,23 @@ impl Host {
         disks: Disks,
         now: u64,
         images: usize,
-        chance: &mut Chance,
+        rng: &mut Rng,
     ) -> Self {
         let time = Time::new(now);
         let Disks { registry, hints, spills, known } = disks;
-        let mut chance = chance.fork();
-        crate::testing::simulation::seed_draws(chance.next());
+        let mut rng = rng.fork();
+        crate::testing::simulation::seed_draws(rng.next());
         Self {
             layout,
-            clock: SimClock::new(time.clone(), chance.magnitude(1 << 30, 1 << 40)),
-            power: Power::new(time.clone(), (registry, hints), spills, known, images, &mut chance),
+            clock: SimClock::new(time.clone(), rng.magnitude(1 << 30, 1 << 40)),
+            power: Power::new(time.clone(), (registry, hints), spills, known, images, &mut rng),
             time,
             settings,
             fault,
             processes: [const { None }; PROCESSES],
             wrong: None,
             found: Known::default(),
-            chance,
+            rng,
         }
     }
 
@@ -105,9 +105,9 @@ impl Host {
             self.found = power.known(|known| known.clone());
         }
         let registry = Box::new(Watched::new(registry, power.clone(), fault));
-        let identity = seeded(Token(self.chance.bytes()), format!("process {number}"));
+        let identity = seeded(Token(self.rng.bytes()), format!("process {number}"));
         let disk = RefCell::new(Some(power.spill(number).unwrap_or_default()));
-        let spill = SpillId::from_bytes(self.chance.bytes());
+        let spill = SpillId::from_bytes(self.rng.bytes());
         let wire = |disk: &MemoryStorage| -> Box<dyn xuid_spill::Storage> {
             power.set_spill(number, Some(disk.clone()));
             Box::new(Wired { disk: disk.clone(), power: power.clone(), fault })
@@ -132,8 +132,8 @@ impl Host {
     pub(crate) fn stop(&mut self, number: usize) {
         let Some(mut process) = self.processes[number].take() else { return };
         let (power, time) = (self.power.clone(), self.time.clone());
-        let chance = &mut self.chance;
-        power.doing("stop", || process.act(Deed::Close, &time, || chance.magnitude(20_000, 3_000_000)));
+        let rng = &mut self.rng;
+        power.doing("stop", || process.act(Deed::Close, &time, || rng.magnitude(20_000, 3_000_000)));
         // All that it had is on its disk now, and only therefore it hands windows back.
         power.stop(number);
         self.poll(&mut process);
@@ -174,9 +174,9 @@ impl Host {
     fn act(&mut self, number: usize) {
         let Some(mut process) = self.processes[number].take() else { return };
         let deed = process.next_deed(self.time.now(), 0);
-        let (power, time, chance) = (self.power.clone(), self.time.clone(), &mut self.chance);
+        let (power, time, rng) = (self.power.clone(), self.time.clone(), &mut self.rng);
         let doing = if deed == Deed::Turn { "turn" } else { "job" };
-        power.doing(doing, || process.act(deed, &time, || chance.magnitude(20_000, 3_000_000)));
+        power.doing(doing, || process.act(deed, &time, || rng.magnitude(20_000, 3_000_000)));
         if process.restless > RESTLESS {
             self.wrong(|| format!("the producer of process {number} does not sleep"));
         }
@@ -223,9 +223,9 @@ impl Host {
     /// A few calls of any kind.
     pub(crate) fn call(&mut self, number: usize) {
         let Some(mut process) = self.processes[number].take() else { return };
-        let count = self.chance.magnitude(1, u64::from(self.layout.sequences()) * 16) as u32;
-        let order = self.chance.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
-        match self.chance.below(5) {
+        let count = self.rng.magnitude(1, u64::from(self.layout.sequences()) * 16) as u32;
+        let order = self.rng.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
+        match self.rng.below(5) {
             0 => {
                 for _ in 0..count.min(40) {
                     let Ok(id) = process.engine.try_next_id() else { break };
@@ -233,14 +233,14 @@ impl Host {
                 }
             }
             1 => {
-                let at = self.chance.below(process.handles.len() as u64) as usize;
+                let at = self.rng.below(process.handles.len() as u64) as usize;
                 for _ in 0..count.min(40) {
                     let Ok(id) = process.handles[at].next_id() else { break };
                     self.issue_one(&mut process, id);
                 }
             }
             2 => {
-                let wait = Duration::from_nanos(self.chance.magnitude(MS, SECOND));
+                let wait = Duration::from_nanos(self.rng.magnitude(MS, SECOND));
                 let pending = Box::pin(process.engine.request(count, order, wait));
                 process.waiting.push(Waiting { pending, order, above: 0 });
             }
@@ -257,7 +257,7 @@ impl Host {
 
     /// A burst of so many rounds.
     pub(crate) fn burst(&mut self, number: usize, rounds: u32) {
-        let count = self.layout.sequences() * self.chance.pick(&[1, 4, 16]);
+        let count = self.layout.sequences() * self.rng.pick(&[1, 4, 16]);
         for _ in 0..rounds {
             while self.ask(number, count, Order::Any) > 0 {}
             self.pass(2 * MS);

@@ -21,7 +21,7 @@ use crate::testing::crash_images::land::{self, Span};
 use crate::testing::crash_images::power::{Image, PROCESSES};
 use crate::testing::crash_images::scenario::{Course, FILE};
 use crate::testing::simulation::history::{MS, SECOND};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 use xuid_spill::{Extent, MemoryStorage};
 
@@ -54,7 +54,7 @@ struct Land {
 }
 
 /// Judges one image, and those that are made of its recovery.
-pub(crate) fn judge(case: &Case, chance: &mut Chance, tally: &mut Tally) -> Result<(), String> {
+pub(crate) fn judge(case: &Case, rng: &mut Rng, tally: &mut Tally) -> Result<(), String> {
     let told = |why: String| format!("cut at {}, depth {}: {why}", case.image.point, case.depth);
     tally.note(&format!("cut_in_{}", case.image.point), 1);
     tally.note(if case.depth == 0 { "images" } else { "images_of_recoveries" }, 1);
@@ -63,8 +63,8 @@ pub(crate) fn judge(case: &Case, chance: &mut Chance, tally: &mut Tally) -> Resu
         let ids = case.image.stopped_unsynced;
         return Err(told(format!("{ids} ids that a clean stop had spilled were not synced")));
     }
-    let nested = usize::from(case.depth < DEEPEST && chance.chance(30));
-    let mut host = switch_on(case, nested, chance);
+    let nested = usize::from(case.depth < DEEPEST && rng.chance(30));
+    let mut host = switch_on(case, nested, rng);
     let lived = live(case, &mut host, tally);
     let images = host.power.take_images();
     let issued = host.power.issued();
@@ -82,18 +82,18 @@ pub(crate) fn judge(case: &Case, chance: &mut Chance, tally: &mut Tally) -> Resu
     for image in &images {
         let before = [case.before, &issued[..image.issued]].concat();
         let inner = Case { course: case.course, image, before: &before, depth: case.depth + 1 };
-        judge(&inner, chance, tally).map_err(told)?;
+        judge(&inner, rng, tally).map_err(told)?;
     }
     Ok(())
 }
 
 /// The machine, some time after the cut.
-fn switch_on(case: &Case, nested: usize, chance: &mut Chance) -> Host {
+fn switch_on(case: &Case, nested: usize, rng: &mut Rng) -> Host {
     let Case { course, image, .. } = case;
-    let outage = match chance.below(10) {
-        0 => chance.magnitude(60 * SECOND, 7_200 * SECOND),
-        1..4 => chance.magnitude(SECOND, 60 * SECOND),
-        _ => chance.magnitude(MS, SECOND),
+    let outage = match rng.below(10) {
+        0 => rng.magnitude(60 * SECOND, 7_200 * SECOND),
+        1..4 => rng.magnitude(SECOND, 60 * SECOND),
+        _ => rng.magnitude(MS, SECOND),
     };
     let spill = |bytes: &Option<Vec<u8>>| bytes.clone().map(MemoryStorage::from_bytes);
     let disks = Disks {
@@ -103,9 +103,9 @@ fn switch_on(case: &Case, nested: usize, chance: &mut Chance) -> Host {
         known: image.known.clone(),
     };
     let kind = (course.layout, course.settings.clone(), course.fault);
-    let host = Host::new(kind, disks, image.at + outage, nested, chance);
-    if chance.chance(10) {
-        host.set_back(chance.magnitude(MS, 10 * SECOND));
+    let host = Host::new(kind, disks, image.at + outage, nested, rng);
+    if rng.chance(10) {
+        host.set_back(rng.magnitude(MS, 10 * SECOND));
     }
     host
 }
@@ -127,14 +127,14 @@ fn live(case: &Case, host: &mut Host, tally: &mut Tally) -> Result<(), String> {
     replayed(case, host, &land, tally)?;
 
     // What is spilled anew comes in a life after this one.
-    let idle = host.chance.magnitude(MS, 3 * SECOND);
+    let idle = host.rng.magnitude(MS, 3 * SECOND);
     host.pass(idle);
     for process in &processes {
         host.call(*process);
     }
-    if host.chance.chance(30) {
+    if host.rng.chance(30) {
         for process in &processes {
-            if host.chance.chance(50) {
+            if host.rng.chance(50) {
                 host.stop(*process);
             } else {
                 host.kill(*process);

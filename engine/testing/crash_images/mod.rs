@@ -31,7 +31,7 @@ pub(crate) use crate::testing::crash_images::land::twice;
 use crate::testing::crash_images::power::Fault;
 use crate::testing::crash_images::scenario::Course;
 use crate::testing::simulation::{DRAWS, seed};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 /// Images of one course. A course costs about as much as judging two.
 const IMAGES: u64 = 16;
@@ -75,9 +75,9 @@ fn trial(number: u64, fault: Fault) -> Result<Tally, String> {
         return Err(format!("a course had {} images only", course.images.len()));
     };
     let case = Case { course, image, before: &course.issued[..image.issued], depth: 0 };
-    let mut chance = Chance::new(seed(number));
+    let mut rng = Rng::new(seed(number));
     // What was counted until then counts, ids that came twice above all.
-    if let Err(why) = caught(|| judge(&case, &mut chance, &mut tally)) {
+    if let Err(why) = caught(|| judge(&case, &mut rng, &mut tally)) {
         tally.failures.push(format!("image {number}: {why}"));
     }
     Ok(tally)

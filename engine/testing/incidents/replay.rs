@@ -14,7 +14,7 @@ use crate::registry::memory::MemoryRegistry;
 use crate::registry::ownership::{GrantRequest, Ownership};
 use crate::sys::guards::Guard;
 use crate::testing::incidents::{FLOOR, Ledger, genesis, memory, process, small};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 use crate::tiers::reserve::Reserve;
 use crate::tiers::reserve::open::{Opened, create_log, open_log};
 
@@ -125,7 +125,7 @@ fn what_was_issued_is_not_played_again_by_a_later_process_nor_from_a_copy() {
 fn no_order_of_kills_copies_and_restarts_plays_an_id_again() {
     let mut ids = 0;
     for seed in 0..300 {
-        let (mut world, mut dice) = (World::new(), Chance::new(seed));
+        let (mut world, mut dice) = (World::new(), Rng::new(seed));
         let mut process = world.start();
         for _ in 0..60 {
             match dice.below(9) {

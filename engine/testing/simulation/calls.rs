@@ -72,9 +72,9 @@ impl Node {
     pub(crate) fn call(&mut self) {
         self.within("kills in a call", |node, process| {
             let sequences = u64::from(process.shared.layout.sequences());
-            let count = node.chance.magnitude(1, (3 * sequences).max(32)) as u32;
-            let order = node.chance.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
-            match node.chance.below(64) {
+            let count = node.rng.magnitude(1, (3 * sequences).max(32)) as u32;
+            let order = node.rng.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
+            match node.rng.below(64) {
                 0..16 => node.singles(process, count.min(64)),
                 16..30 => node.handle(process, count.min(64)),
                 30 => node.thread(process, count.min(64)),
@@ -85,7 +85,7 @@ impl Node {
                     // Somebody who waited goes away.
                     let left = process.waiting.len() as u64;
                     if left > 0 {
-                        drop(process.waiting.swap_remove(node.chance.below(left) as usize));
+                        drop(process.waiting.swap_remove(node.rng.below(left) as usize));
                     }
                 }
             }
@@ -110,7 +110,7 @@ impl Node {
     }
 
     fn handle(&mut self, process: &mut Process, count: u32) {
-        let at = self.chance.below(process.handles.len() as u64) as usize;
+        let at = self.rng.below(process.handles.len() as u64) as usize;
         for _ in 0..count {
             match process.handles[at].next_id() {
                 Ok(id) => {
@@ -127,8 +127,8 @@ impl Node {
 
     /// Handles come and go; what one that goes had in hand is waste.
     fn handles(&mut self, process: &mut Process) {
-        if process.handles.len() > 1 && self.chance.chance(50) {
-            drop(process.handles.swap_remove(self.chance.below(process.handles.len() as u64) as usize));
+        if process.handles.len() > 1 && self.rng.chance(50) {
+            drop(process.handles.swap_remove(self.rng.below(process.handles.len() as u64) as usize));
         } else if process.handles.len() < 6 {
             process.handles.push(process.engine.handle());
             self.summary.trouble("handles made", 1);
@@ -179,7 +179,7 @@ impl Node {
     }
 
     fn wait(&mut self, process: &mut Process, count: u32, order: Order) {
-        let wait = Duration::from_nanos(self.chance.magnitude(1_000_000, 2_000_000_000));
+        let wait = Duration::from_nanos(self.rng.magnitude(1_000_000, 2_000_000_000));
         let pending = Box::pin(process.engine.request(count, order, wait));
         process.waiting.push(Waiting { pending, order, above: process.last_ordered });
     }

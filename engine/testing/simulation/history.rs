@@ -18,7 +18,7 @@ use crate::testing::simulation::summary::Summary;
 use crate::testing::simulation::workload::{THEMES, Theme};
 use crate::testing::support::clock::{Change, SimClock, Time};
 use crate::testing::support::oracle::{Oracle, Plant};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 use crate::{IdError, Order};
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -65,7 +65,7 @@ const ROUNDS: u32 = 10;
 
 /// A cluster in the course of time.
 pub(crate) struct History {
-    pub(crate) chance: Chance,
+    pub(crate) rng: Rng,
     pub(crate) theme: Theme,
     pub(crate) layout: Layout,
     pub(crate) time: Arc<Time>,
@@ -144,38 +144,38 @@ const SPLITS: [(u8, u8, u8, u32); 6] = [
 
 impl History {
     fn new(plan: &Plan) -> Self {
-        let mut chance = Chance::new(plan.seed);
-        crate::testing::simulation::seed_draws(chance.next());
-        let drawn = chance.pick(&THEMES);
+        let mut rng = Rng::new(plan.seed);
+        crate::testing::simulation::seed_draws(rng.next());
+        let drawn = rng.pick(&THEMES);
         let theme = plan.theme.unwrap_or(drawn);
-        let (time_bits, worker_bits, sequence_bits, tick_us) = chance.pick(&SPLITS);
+        let (time_bits, worker_bits, sequence_bits, tick_us) = rng.pick(&SPLITS);
         let layout = match Layout::new(time_bits, worker_bits, sequence_bits, tick_us, DEFAULT_EPOCH_MS) {
             Ok(layout) => layout,
             Err(error) => panic!("{error}"),
         };
-        let (clock, local) = (chance.below(100), chance.chance(theme.local()));
+        let (clock, local) = (rng.below(100), rng.chance(theme.local()));
         // Where a registry is restored, how far windows reach has to be known, and where it is local, nothing tells.
         let clock = if theme == Theme::Restores { clock.min(69) } else { clock };
         let has_clock = clock < 85 && !local;
         let (time, genesis) = (Time::new(BEGIN), genesis(layout, BEGIN));
         // The processes of a host share its clocks.
-        let host = SimClock::new(time.clone(), chance.magnitude(1 << 30, 1 << 50));
+        let host = SimClock::new(time.clone(), rng.magnitude(1 << 30, 1 << 50));
         let store = if local { Store::local(genesis, host.clone()) } else { Store::memory(genesis) };
         let exchange = exchange(store, time.clone(), has_clock.then_some(0));
         lock(&exchange.oracle).plant = plan.plant;
-        let count = chance.within(3, 5);
+        let count = rng.within(3, 5);
         let nodes = (0..count as usize)
             .map(|number| {
-                let settings = settings(&mut chance, count == 3 && number == 0);
-                let (spill, boot) = (chance.chance(60), chance.magnitude(1 << 30, 1 << 50));
+                let settings = settings(&mut rng, count == 3 && number == 0);
+                let (spill, boot) = (rng.chance(60), rng.magnitude(1 << 30, 1 << 50));
                 let clock = if local { host.clone() } else { SimClock::new(time.clone(), boot) };
-                Node::new(number, exchange.clone(), clock, settings, spill, &mut chance)
+                Node::new(number, exchange.clone(), clock, settings, spill, &mut rng)
             })
             .collect();
         let mut summary = Summary::default();
         summary.trouble("local registries", u64::from(local));
         let mut history = Self {
-            chance,
+            rng,
             theme,
             layout,
             time,
@@ -192,7 +192,7 @@ impl History {
             trace: plan.trace.then(Vec::new),
         };
         for node in 0..history.nodes.len() {
-            if history.chance.chance(80) {
+            if history.rng.chance(80) {
                 history.start(node);
             }
         }
@@ -201,15 +201,15 @@ impl History {
 
     /// A cluster of one layout, everybody in good health, for a story that is told by hand.
     pub(crate) fn told(layout: Layout, nodes: usize, has_clock: bool, settings: &Settings) -> Self {
-        let mut chance = Chance::new(7);
-        crate::testing::simulation::seed_draws(chance.next());
+        let mut rng = Rng::new(7);
+        crate::testing::simulation::seed_draws(rng.next());
         let time = Time::new(BEGIN);
         // Of a registry that was made an hour ago.
         let store = Store::memory(genesis(layout, BEGIN - 3_600 * SECOND));
         let exchange = exchange(store, time.clone(), has_clock.then_some(0));
         let node = |number| {
-            let clock = SimClock::new(time.clone(), chance.magnitude(1 << 30, 1 << 50));
-            Node::new(number, exchange.clone(), clock, settings.clone(), false, &mut chance)
+            let clock = SimClock::new(time.clone(), rng.magnitude(1 << 30, 1 << 50));
+            Node::new(number, exchange.clone(), clock, settings.clone(), false, &mut rng)
         };
         let nodes = (0..nodes).map(node).collect();
         let mut history = Self {
@@ -227,7 +227,7 @@ impl History {
             better: BEGIN,
             retired: Vec::new(),
             trace: None,
-            chance,
+            rng,
         };
         (0..history.nodes.len()).for_each(|node| history.start(node));
         history
@@ -266,7 +266,7 @@ impl History {
     }
 
     pub(crate) fn crash(&mut self, node: usize) {
-        let power = self.chance.chance(30);
+        let power = self.rng.chance(30);
         if power && self.exchange.store.is_local() {
             return self.black_out();
         }
@@ -284,11 +284,11 @@ impl History {
             node.clock.reboot();
         }
         let mut torn = 0;
-        let chance = &mut self.chance;
+        let rng = &mut self.rng;
         self.exchange.store.cut_power(|n| {
             // Of a sector's bytes, some land: that is a torn one.
             torn += u64::from(n == 512);
-            chance.below(n as u64) as usize
+            rng.below(n as u64) as usize
         });
         self.summary.trouble("torn sectors of a registry", torn);
         self.summary.trouble("power cuts of a host", 1);
@@ -528,16 +528,16 @@ impl History {
     /// The end of all: some stop, some crash, and what they had shows.
     fn end(&mut self) {
         for node in 0..self.nodes.len() {
-            if self.chance.chance(70) {
+            if self.rng.chance(70) {
                 self.nodes[node].drain();
             }
-            if self.chance.chance(60) {
+            if self.rng.chance(60) {
                 self.stop(node);
             } else {
                 self.crash(node);
             }
             // What is found on the disk shows in the next life.
-            if self.chance.chance(40) {
+            if self.rng.chance(40) {
                 self.start(node);
                 self.pass(20 * MS);
                 self.nodes[node].drain();
@@ -566,21 +566,21 @@ impl History {
     }
 }
 
-fn settings(chance: &mut Chance, two: bool) -> Settings {
+fn settings(rng: &mut Rng, two: bool) -> Settings {
     let seconds = std::time::Duration::from_secs;
     let mut settings = Settings {
         wait: std::time::Duration::ZERO,
-        window_max: seconds(chance.pick(&[1, 2, 10, 60, 60])),
-        max_age: seconds(chance.pick(&[2, 20, 3_600, 3_600])),
+        window_max: seconds(rng.pick(&[1, 2, 10, 60, 60])),
+        max_age: seconds(rng.pick(&[2, 20, 3_600, 3_600])),
         slots: 16,
-        workers: if two && chance.chance(30) { 2 } else { 1 },
+        workers: if two && rng.chance(30) { 2 } else { 1 },
         ..Settings::default()
     };
-    if chance.chance(25) {
-        settings.backfill = seconds(chance.pick(&[1, 2, 60, 3_600])).min(settings.max_age);
+    if rng.chance(25) {
+        settings.backfill = seconds(rng.pick(&[1, 2, 60, 3_600])).min(settings.max_age);
     }
-    if chance.chance(20) {
-        settings.drift = std::time::Duration::from_millis(chance.pick(&[20, 100, 5_000]));
+    if rng.chance(20) {
+        settings.drift = std::time::Duration::from_millis(rng.pick(&[20, 100, 5_000]));
     }
     settings
 }

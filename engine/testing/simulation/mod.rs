@@ -47,20 +47,20 @@ use crate::sys::atomics::lock;
 use crate::testing::simulation::history::Plan;
 use crate::testing::simulation::summary::Summary;
 use crate::testing::simulation::workload::Theme;
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 thread_local! {
-    pub(crate) static DRAWS: RefCell<Option<Chance>> = const { RefCell::new(None) };
+    pub(crate) static DRAWS: RefCell<Option<Rng>> = const { RefCell::new(None) };
 }
 
 /// Choices that the engine leaves to chance come from the seed from now on, in this thread.
 pub(crate) fn seed_draws(seed: u64) {
-    DRAWS.set(Some(Chance::new(seed)));
+    DRAWS.set(Some(Rng::new(seed)));
 }
 
 /// A process whose choices among workers come from the seed.
 pub(crate) fn seeded(token: Token, owner: String) -> Identity {
-    let draw = || DRAWS.with_borrow_mut(|draws| draws.as_mut().map_or(0, Chance::next));
+    let draw = || DRAWS.with_borrow_mut(|draws| draws.as_mut().map_or(0, Rng::next));
     Identity { token, owner, random: draw }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 
 /// The seed of the `n`th history: far apart, and the same in every run.
 pub(crate) fn seed(n: u64) -> u64 {
-    Chance::new(n).next()
+    Rng::new(n).next()
 }
 
 #[test]

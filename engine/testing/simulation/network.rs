@@ -17,7 +17,7 @@ use crate::testing::simulation::store::Store;
 use crate::testing::support::clock::Time;
 use crate::testing::support::faults::{Faults, Panicked, Point};
 use crate::testing::support::oracle::Oracle;
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 /// Whoever takes workers besides the nodes.
 pub(crate) const RIVAL: usize = 99;
@@ -203,20 +203,20 @@ impl Exchange {
     }
 
     /// Somebody else takes that worker, and no further ahead than any process may: a fence would not cover it.
-    fn rival(&self, worker: u32, chance: &mut Chance) {
+    fn rival(&self, worker: u32, rng: &mut Rng) {
         let layout = self.store.genesis().layout;
         let (Some(found), Some(now)) = (self.mark(worker), layout.tick_at_ns(self.time.now())) else {
             return;
         };
         let furthest = now + layout.ticks_in_ns(crate::clock::nanos(FURTHEST_WINDOW));
-        let end = (found.record.reserved_until.max(now) + chance.within(1, 2_000)).min(furthest);
+        let end = (found.record.reserved_until.max(now) + rng.within(1, 2_000)).min(furthest);
         if end <= found.record.reserved_until {
             return;
         }
         let record = WorkerRecord {
             reserved_until: end,
-            token: Token(chance.bytes()),
-            operation: chance.within(1, 8),
+            token: Token(rng.bytes()),
+            operation: rng.within(1, 8),
             owner: "rival".into(),
         };
         let Some(mut registry) = self.store.outsider() else { return };
@@ -240,7 +240,7 @@ pub(crate) struct End {
     /// The registry's time and the true time when it was asked for, and what the engine was told last.
     pub(crate) sample: Option<(u64, u64)>,
     pub(crate) told: Option<u64>,
-    pub(crate) chance: Chance,
+    pub(crate) rng: Rng,
 }
 
 /// A registry as one life sees it.
@@ -273,7 +273,7 @@ impl Link {
     /// The way there, or back.
     fn travel(&self) {
         let slowest = if self.state() == State::Slow { SLOWEST } else { 2_000_000 };
-        self.exchange.time.pass(lock(&self.end).chance.magnitude(20_000, slowest));
+        self.exchange.time.pass(lock(&self.end).rng.magnitude(20_000, slowest));
     }
 
     /// A round trip, and what the link's state does to a read.
@@ -334,7 +334,7 @@ impl Link {
                 lock(&self.end).unread = unread;
                 return Err(SwapError::Unknown { why: "the claim was lost".into() });
             }
-            Some(Ambush::Rival) => self.exchange.rival(worker, &mut lock(&self.end).chance),
+            Some(Ambush::Rival) => self.exchange.rival(worker, &mut lock(&self.end).rng),
             Some(Ambush::Stop(ns)) => self.exchange.time.pass(ns),
             None => {}
         }

@@ -22,7 +22,7 @@ use crate::testing::support::clock::SimClock;
 use crate::testing::support::faults::{
     Armed, FaultKind, Faults, FaultyClock, FaultyStorage, Killed, Panicked, Point,
 };
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 /// Bytes of a sector, which a disk writes whole or, at worst, in part.
 const SECTOR: usize = 512;
@@ -54,7 +54,7 @@ pub(crate) struct Node {
     pub(crate) closing: bool,
     /// A process was killed in the middle of a write or sync, and the machine runs on.
     pub(crate) cut_off: bool,
-    pub(crate) chance: Chance,
+    pub(crate) rng: Rng,
 }
 
 impl Node {
@@ -64,7 +64,7 @@ impl Node {
         clock: Arc<SimClock>,
         settings: Settings,
         spill: bool,
-        chance: &mut Chance,
+        rng: &mut Rng,
     ) -> Self {
         let end = End {
             state: State::Up,
@@ -74,7 +74,7 @@ impl Node {
             announced: Vec::new(),
             sample: None,
             told: None,
-            chance: chance.fork(),
+            rng: rng.fork(),
         };
         Self {
             number,
@@ -94,7 +94,7 @@ impl Node {
             drained: 0,
             closing: false,
             cut_off: false,
-            chance: chance.fork(),
+            rng: rng.fork(),
         }
     }
 
@@ -107,8 +107,8 @@ impl Node {
         // Whoever begins again does so on a machine that ran on.
         self.cut_off = false;
         self.faults = Faults::new(self.exchange.time.clone(), self.next_fault.take());
-        let identity = seeded(Token(self.chance.bytes()), format!("node {}", self.number));
-        let (disk, spill) = (RefCell::new(self.disk.take()), SpillId::from_bytes(self.chance.bytes()));
+        let identity = seeded(Token(self.rng.bytes()), format!("node {}", self.number));
+        let (disk, spill) = (RefCell::new(self.disk.take()), SpillId::from_bytes(self.rng.bytes()));
         let clock = Arc::new(FaultyClock { clock: self.clock.clone(), faults: self.faults.clone() });
         let begun = catch_unwind(AssertUnwindSafe(|| {
             let link = Link::new(self.exchange.clone(), self.number, self.end.clone(), self.faults.clone())?;
@@ -230,8 +230,8 @@ impl Node {
     /// What the disk had not synced is lost, or lands, or lands in part.
     pub(crate) fn cut_power(&mut self) {
         if let Some(disk) = &self.disk {
-            let chance = &mut self.chance;
-            let torn = disk.cut_power(|n| chance.below(n as u64) as usize);
+            let rng = &mut self.rng;
+            let torn = disk.cut_power(|n| rng.below(n as u64) as usize);
             self.summary.trouble("torn sectors", torn);
             self.summary.trouble("power cuts", 1);
         }
@@ -241,10 +241,10 @@ impl Node {
     pub(crate) fn stop(&mut self) {
         let stopped = self.within("kills in a clean stop", |node, process| {
             node.closing = true;
-            let chance = &mut node.chance;
+            let rng = &mut node.rng;
             // A registry that is well, or one that takes longer than a stop waits.
-            let (least, most) = if chance.chance(85) { (20_000, 3_000_000) } else { (500 * MS, 2_000 * MS) };
-            process.act(Deed::Close, &node.exchange.time, || chance.magnitude(least, most));
+            let (least, most) = if rng.chance(85) { (20_000, 3_000_000) } else { (500 * MS, 2_000 * MS) };
+            process.act(Deed::Close, &node.exchange.time, || rng.magnitude(least, most));
             node.look_at(process);
             node.poll_all(process);
             if let Some(id) = process.settle() {
@@ -292,8 +292,8 @@ impl Node {
         *figure += 1;
         self.within(what, |node, process| {
             node.faults.set_working(matches!(deed, Deed::Turn | Deed::Job));
-            let chance = &mut node.chance;
-            process.act(deed, &node.exchange.time, || chance.magnitude(20_000, 3_000_000));
+            let rng = &mut node.rng;
+            process.act(deed, &node.exchange.time, || rng.magnitude(20_000, 3_000_000));
             node.summary.trouble("panics of a registry thread", std::mem::take(&mut process.panics));
             if deed == Deed::Turn {
                 node.look_at(process);
@@ -350,16 +350,16 @@ impl Node {
     /// Sectors rot: bits flip, or it reads as zeros, or the file is shortened.
     pub(crate) fn rot(&mut self) {
         let Some(disk) = &self.disk else { return };
-        let chance = &mut self.chance;
+        let rng = &mut self.rng;
         let mut shortened = false;
         disk.tamper(|bytes| {
             let sectors = bytes.len() / SECTOR;
             if sectors == 0 {
                 return;
             }
-            let at = chance.below(sectors as u64) as usize * SECTOR;
-            match chance.below(8) {
-                0..5 => bytes[at + chance.below(SECTOR as u64) as usize] ^= 1 << chance.below(8),
+            let at = rng.below(sectors as u64) as usize * SECTOR;
+            match rng.below(8) {
+                0..5 => bytes[at + rng.below(SECTOR as u64) as usize] ^= 1 << rng.below(8),
                 5 | 6 => bytes[at..at + SECTOR].fill(0),
                 _ => {
                     bytes.truncate(at);
