@@ -88,7 +88,7 @@ pub(crate) fn image(number: u64) -> Result<Tally, String> {
     trial(number, Fault::default())
 }
 
-mod controls {
+mod mutants {
     //! Negative controls: a guard is taken out, and an image must show it.
 
     use super::*;
@@ -159,7 +159,7 @@ mod controls {
     }
 
     #[test]
-    fn with_every_guard_in_place_the_images_of_the_controls_find_nothing() {
+    fn with_every_guard_in_place_the_images_of_the_mutants_find_nothing() {
         for n in 0..if cfg!(debug_assertions) { 64 } else { 512 } {
             if let Some((_, why)) = failure(n, Fault::default()) {
                 panic!("image {n}: {why}");

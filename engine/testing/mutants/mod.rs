@@ -249,7 +249,7 @@ pub(crate) fn every_guard_has_a_mutant_and_every_mutant_a_name() {
 }
 
 #[test]
-pub(crate) fn with_every_guard_in_place_the_histories_of_the_controls_find_nothing() {
+pub(crate) fn with_every_guard_in_place_the_histories_of_the_mutants_find_nothing() {
     for theme in [Theme::Crashes, Theme::Far, Theme::Faults, Theme::SmallSteps, Theme::Calm] {
         for n in 0..50 {
             if let Err(why) = history(seed(n), Some(theme), false) {

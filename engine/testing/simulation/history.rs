@@ -242,7 +242,7 @@ impl History {
         let begin = self.better;
         let served = self.recover().and_then(|()| self.come_near(begin)).and_then(|()| self.settled());
         self.end();
-        self.remains().and(served)
+        self.leftovers().and(served)
     }
 
     pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {

@@ -54,7 +54,7 @@ impl Plot {
 
 impl History {
     /// No plot that a spill still has was issued, or is there twice.
-    pub(crate) fn remains(&mut self) -> Result<(), String> {
+    pub(crate) fn leftovers(&mut self) -> Result<(), String> {
         if self.unfenced {
             return Ok(());
         }

@@ -428,7 +428,7 @@ fn a_machine_that_was_copied_and_leapt_repeats_nothing_from_its_next_turn_on() {
     }
 }
 
-macro_rules! controls {
+macro_rules! mutants {
     ($($name:ident, $($guard:ident),+;)*) => {
         $(#[test]
         fn $name() {
@@ -437,7 +437,7 @@ macro_rules! controls {
     };
 }
 
-controls! {
+mutants! {
     a_leap_that_leaves_threads_their_runs_is_found_out, LeapDropsRuns;
     a_leap_that_leaves_the_queue_is_found_out, LeapDropsQueue;
     a_leap_that_leaves_the_ring_is_found_out, LeapDropsRing;
