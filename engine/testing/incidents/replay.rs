@@ -98,7 +98,7 @@ impl World {
 }
 
 /// Killed in the middle of a burst and started again, and started once more on a copy of before.
-fn story() -> Ledger {
+fn incident() -> Ledger {
     let mut world = World::new();
     let mut first = world.start();
     world.idle(&mut first, 20);
@@ -118,7 +118,7 @@ fn story() -> Ledger {
 
 #[test]
 fn what_was_issued_is_not_played_again_by_a_later_process_nor_from_a_copy() {
-    story().check(80);
+    incident().check(80);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn no_order_of_kills_copies_and_restarts_plays_an_id_again() {
 #[test]
 fn negative_control_a_note_that_is_made_later_or_lies_in_the_file_plays_ids_again() {
     // The note is made after ids went out, and the process is killed before.
-    assert!(!Guard::without(&[Guard::MarkFirst], story).again.is_empty());
+    assert!(!Guard::without(&[Guard::MarkFirst], incident).again.is_empty());
     // The note is the file's own, and a copy of the file brings it back.
-    assert!(!Guard::without(&[Guard::MarkOfRegistry, Guard::GrantAtMark], story).again.is_empty());
+    assert!(!Guard::without(&[Guard::MarkOfRegistry, Guard::GrantAtMark], incident).again.is_empty());
 }

@@ -199,7 +199,7 @@ impl History {
         history
     }
 
-    /// A cluster of one layout, everybody in good health, for a story that is told by hand.
+    /// A cluster of one layout, everybody in good health, for a scripted history.
     pub(crate) fn told(layout: Layout, nodes: usize, has_clock: bool, settings: &Settings) -> Self {
         let mut rng = Rng::new(7);
         crate::testing::simulation::seed_draws(rng.next());

@@ -1,4 +1,4 @@
-//! Single cases, told by hand.
+//! Scripted histories: single cases, each written out by hand.
 
 use std::time::Duration;
 
@@ -28,7 +28,9 @@ fn layout() -> Layout {
 /// Nobody holds these workers, and they are reserved until then.
 fn reserve(history: &History, workers: std::ops::Range<u32>, until_ns: u64) {
     let until = history.layout.tick_at_ns(until_ns).unwrap();
-    let Store::Memory(registry) = &history.exchange.store else { panic!("a story has one in memory") };
+    let Store::Memory(registry) = &history.exchange.store else {
+        panic!("a scripted history has one in memory")
+    };
     for worker in workers {
         let version = registry.clone().worker(worker).unwrap().version + 1;
         let record = WorkerRecord {
