@@ -19,7 +19,7 @@ use crate::testing::crash_images::host::{Disks, Host};
 use crate::testing::crash_images::known::What;
 use crate::testing::crash_images::land::{self, Span};
 use crate::testing::crash_images::power::{Image, PROCESSES};
-use crate::testing::crash_images::scenario::{Course, FILE};
+use crate::testing::crash_images::scenario::{FILE, Scenario};
 use crate::testing::simulation::history::{MS, SECOND};
 use crate::testing::support::rng::Rng;
 
@@ -39,7 +39,7 @@ const GRANTED: u64 = 3 * 64;
 
 /// An image, and what was issued before it.
 pub(crate) struct Case<'a> {
-    pub(crate) course: &'a Course,
+    pub(crate) scenario: &'a Scenario,
     pub(crate) image: &'a Image,
     pub(crate) before: &'a [Span],
     pub(crate) depth: u32,
@@ -75,13 +75,13 @@ pub(crate) fn judge(case: &Case, rng: &mut Rng, tally: &mut Tally) -> Result<(),
     let twice = land::merged([case.before, &issued].concat());
     if let Err(id) = twice {
         tally.duplicates += land::twice([case.before, &issued].concat());
-        let parts = case.course.layout.decode(Id::new(id));
+        let parts = case.scenario.layout.decode(Id::new(id));
         return Err(told(format!("an id came twice: {parts:?} {lived:?}")));
     }
     lived.map_err(told)?;
     for image in &images {
         let before = [case.before, &issued[..image.issued]].concat();
-        let inner = Case { course: case.course, image, before: &before, depth: case.depth + 1 };
+        let inner = Case { scenario: case.scenario, image, before: &before, depth: case.depth + 1 };
         judge(&inner, rng, tally).map_err(told)?;
     }
     Ok(())
@@ -89,7 +89,7 @@ pub(crate) fn judge(case: &Case, rng: &mut Rng, tally: &mut Tally) -> Result<(),
 
 /// The machine, some time after the cut.
 fn switch_on(case: &Case, nested: usize, rng: &mut Rng) -> Host {
-    let Case { course, image, .. } = case;
+    let Case { scenario, image, .. } = case;
     let outage = match rng.below(10) {
         0 => rng.magnitude(60 * SECOND, 7_200 * SECOND),
         1..4 => rng.magnitude(SECOND, 60 * SECOND),
@@ -102,7 +102,7 @@ fn switch_on(case: &Case, nested: usize, rng: &mut Rng) -> Host {
         spills: image.spills.each_ref().map(spill),
         known: image.known.clone(),
     };
-    let kind = (course.layout, course.settings.clone(), course.fault);
+    let kind = (scenario.layout, scenario.settings.clone(), scenario.fault);
     let host = Host::new(kind, disks, image.at + outage, nested, rng);
     if rng.chance(10) {
         host.set_back(rng.magnitude(MS, 10 * SECOND));
@@ -207,7 +207,7 @@ fn replayed(case: &Case, host: &Host, land: &Land, tally: &mut Tally) -> Result<
     let layout = &host.layout;
     let issued = land::merged(host.power.issued()).unwrap_or_default();
     let (unissued, _) = land::missing(&land::spans(&land.spilled, layout, 0), &issued);
-    let max_age = layout.ticks_in_ns(nanos(case.course.settings.max_age));
+    let max_age = layout.ticks_in_ns(nanos(case.scenario.settings.max_age));
     // A grant begins at the first extent that has a sixth of its life left.
     let now = layout.tick_at_ns(host.time.now()).unwrap_or(0);
     let oldest = now.saturating_sub(max_age - max_age / 6);

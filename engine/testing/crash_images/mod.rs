@@ -8,10 +8,10 @@
 //!
 //! # How to run
 //! `XUID_TRIALS=0..50000 cargo test --release -p xuid-engine --lib -- --exact --ignored --nocapture
-//! testing::campaigns::images`. A trial is one image, of the course that its number says. A failure prints the number.
+//! testing::campaigns::images`. A trial is one image, of the scenario that its number says. A failure prints the number.
 //!
 //! # Invariants
-//! - I1 a trial derives from its number alone: its course from the number of its group, and what comes after the cut from
+//! - I1 a trial derives from its number alone: its scenario from the number of its group, and what comes after the cut from
 //!   its own.
 
 mod host;
@@ -29,22 +29,22 @@ use crate::testing::campaigns::{Tally, said};
 use crate::testing::crash_images::judge::{Case, judge};
 pub(crate) use crate::testing::crash_images::land::twice;
 use crate::testing::crash_images::power::Fault;
-use crate::testing::crash_images::scenario::Course;
+use crate::testing::crash_images::scenario::Scenario;
 use crate::testing::simulation::{DRAWS, seed};
 use crate::testing::support::rng::Rng;
 
-/// Images of one course. A course costs about as much as judging two.
+/// Images of one scenario. A scenario costs about as much as judging two.
 const IMAGES: u64 = 16;
 
-/// The seeds of courses are apart from those of what comes after.
-const COURSES: u64 = 0x636f_7572_7365;
+/// The seeds of scenarios are apart from those of what comes after.
+const SCENARIOS: u64 = 0x636f_7572_7365;
 
-/// A course, or what went wrong before any cut.
-type Outcome = Rc<Result<Course, String>>;
+/// A scenario, or what went wrong before any cut.
+type Outcome = Rc<Result<Scenario, String>>;
 
 thread_local! {
-    /// The course that this thread judges images of, by number.
-    static COURSE: RefCell<Option<(u64, Outcome)>> = const { RefCell::new(None) };
+    /// The scenario that this thread judges images of, by number.
+    static SCENARIO: RefCell<Option<(u64, Outcome)>> = const { RefCell::new(None) };
 }
 
 /// Does something that may panic: a finding like any other.
@@ -54,27 +54,27 @@ fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     result.unwrap_or_else(|panic| Err(format!("panicked: {}", said(&*panic))))
 }
 
-/// The course of this number. Images of one course mostly come one after the other, so the last one is kept.
-fn course_of(number: u64, fault: Fault) -> Outcome {
-    COURSE.with_borrow_mut(|kept| {
-        if let Some((_, course)) = kept.as_ref().filter(|(found, _)| *found == number) {
-            return Rc::clone(course);
+/// The scenario of this number. Images of one scenario mostly come one after the other, so the last one is kept.
+fn scenario_of(number: u64, fault: Fault) -> Outcome {
+    SCENARIO.with_borrow_mut(|kept| {
+        if let Some((_, scenario)) = kept.as_ref().filter(|(found, _)| *found == number) {
+            return Rc::clone(scenario);
         }
-        let course = Rc::new(caught(|| scenario::run(seed(number ^ COURSES), IMAGES as usize, fault)));
-        *kept = Some((number, Rc::clone(&course)));
-        course
+        let scenario = Rc::new(caught(|| scenario::run(seed(number ^ SCENARIOS), IMAGES as usize, fault)));
+        *kept = Some((number, Rc::clone(&scenario)));
+        scenario
     })
 }
 
 /// One image, by number. It failed if the tally has a failure.
 fn trial(number: u64, fault: Fault) -> Result<Tally, String> {
     let mut tally = Tally::default();
-    let course = course_of(number / IMAGES, fault);
-    let course = course.as_ref().as_ref().map_err(|why| format!("before any cut: {why}"))?;
-    let Some(image) = course.images.get((number % IMAGES) as usize) else {
-        return Err(format!("a course had {} images only", course.images.len()));
+    let scenario = scenario_of(number / IMAGES, fault);
+    let scenario = scenario.as_ref().as_ref().map_err(|why| format!("before any cut: {why}"))?;
+    let Some(image) = scenario.images.get((number % IMAGES) as usize) else {
+        return Err(format!("a scenario had {} images only", scenario.images.len()));
     };
-    let case = Case { course, image, before: &course.issued[..image.issued], depth: 0 };
+    let case = Case { scenario, image, before: &scenario.issued[..image.issued], depth: 0 };
     let mut rng = Rng::new(seed(number));
     // What was counted until then counts, ids that came twice above all.
     if let Err(why) = caught(|| judge(&case, &mut rng, &mut tally)) {
@@ -108,10 +108,10 @@ mod mutants {
     fn shows(out: &[Guard], fault: Fault, signs: &[&str]) {
         let sign = |(_, why): &(Tally, String)| signs.iter().any(|sign| why.contains(sign));
         let found = Guard::without(out, || {
-            COURSE.set(None);
+            SCENARIO.set(None);
             (0..MOST).find_map(|n| failure(n, fault).filter(sign).map(|(tally, why)| (n, tally, why)))
         });
-        COURSE.set(None);
+        SCENARIO.set(None);
         match found {
             Some((n, tally, why)) => {
                 println!("without {out:?}, {fault:?}, image {n}: {why}");

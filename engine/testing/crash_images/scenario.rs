@@ -1,4 +1,4 @@
-//! The course of a machine's life before the power is cut: random load, idling, bursts, stops, kills and restarts, with
+//! What a machine does before the power is cut: random load, idling, bursts, stops, kills and restarts, with
 //! images made all along.
 
 use xuid_id::{DEFAULT_EPOCH_MS, Layout};
@@ -17,14 +17,14 @@ use crate::testing::support::rng::Rng;
 /// Workers of the registry: enough that a few crashes do not use them up for a minute.
 const WORKERS: u32 = 8;
 
-/// More events than this are not needed for the images of a course: each has points, and an image is made every 48th.
+/// More events than this are not needed for the images of a scenario: each has points, and an image is made every 48th.
 const MOST_EVENTS: u32 = 10_000;
 
 /// The machine's file of the registry.
 pub(crate) const FILE: FileIdentity = FileIdentity { inode: 42, born_ns: 1, device: 1, machine: 1 };
 
-/// What a course leaves to be judged.
-pub(crate) struct Course {
+/// What a scenario leaves to be judged.
+pub(crate) struct Scenario {
     pub(crate) layout: Layout,
     pub(crate) settings: Settings,
     pub(crate) fault: Fault,
@@ -33,8 +33,8 @@ pub(crate) struct Course {
     pub(crate) issued: Vec<Span>,
 }
 
-/// The course of this seed, with so many images.
-pub(crate) fn run(seed: u64, images: usize, fault: Fault) -> Result<Course, String> {
+/// The scenario of this seed, with so many images.
+pub(crate) fn run(seed: u64, images: usize, fault: Fault) -> Result<Scenario, String> {
     let mut rng = Rng::new(seed);
     let (time_bits, sequence_bits, tick_us) =
         rng.pick(&[(57, 3, 10_000), (55, 5, 10_000), (53, 7, 10_000), (55, 5, 1_000), (52, 8, 1_000)]);
@@ -60,7 +60,7 @@ pub(crate) fn run(seed: u64, images: usize, fault: Fault) -> Result<Course, Stri
         event(&mut host, process)?;
     }
     host.verdict()?;
-    Ok(Course { layout, settings, fault, images: host.power.take_images(), issued: host.power.issued() })
+    Ok(Scenario { layout, settings, fault, images: host.power.take_images(), issued: host.power.issued() })
 }
 
 fn settings(rng: &mut Rng) -> Settings {
