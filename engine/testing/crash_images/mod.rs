@@ -8,7 +8,7 @@
 //!
 //! # How to run
 //! `XUID_TRIALS=0..50000 cargo test --release -p xuid-engine --lib -- --exact --ignored --nocapture
-//! testing::campaigns::images`. A trial is one image, of the scenario that its number says. A failure prints the number.
+//! testing::campaigns::crash_images`. A trial is one image, of the scenario that its number says. A failure prints the number.
 //!
 //! # Invariants
 //! - I1 a trial derives from its number alone: its scenario from the number of its group, and what comes after the cut from

@@ -189,7 +189,7 @@ pub fn all() -> Vec<Box<dyn Campaign>> {
         Box::new(Mutants::default()),
         Box::new(EngineCampaign::new(
             "power",
-            "images",
+            "crash_images",
             "power cuts: spills and registries of which any subset of the unsynced writes survived",
         )),
         // On the real binary.
