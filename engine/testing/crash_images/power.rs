@@ -39,7 +39,7 @@ pub(crate) struct Fault {
 
 /// What a power cut left.
 pub(crate) struct Image {
-    /// in the course of what, and after how many writes and syncs of that.
+    /// In the course of what, and after how many writes and syncs of that.
     pub(crate) point: String,
     pub(crate) registry: Vec<u8>,
     /// What is beside it of what its processes knew.
