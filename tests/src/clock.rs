@@ -19,9 +19,6 @@ pub fn unix_ms() -> u64 {
 }
 
 /// Asks `ready` every few milliseconds until it says yes, or fails after `limit` naming `what`.
-///
-/// # Errors
-/// The condition did not come true within `limit`, or asking failed.
 pub fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> Result<bool>) -> Result<Duration> {
     let begin = now();
     loop {

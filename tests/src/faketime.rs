@@ -26,9 +26,6 @@ pub struct FakeClock {
 
 impl FakeClock {
     /// A clock of its own for every process that is started with it.
-    ///
-    /// # Errors
-    /// There is no libfaketime on this machine.
     pub fn new() -> Result<Self> {
         let library = library().context("no libfaketime: tests/run installs it")?;
         let fake = Self { library, home: TempDir::new()? };
@@ -58,9 +55,6 @@ impl FakeClock {
     }
 
     /// From now on the wall is the machine's plus `by_ms`. Returns when that was.
-    ///
-    /// # Errors
-    /// The file that says so can't be written.
     pub fn shift(&self, by_ms: i64) -> Result<Instant> {
         let (sign, by) = (if by_ms < 0 { '-' } else { '+' }, by_ms.unsigned_abs());
         let new = self.home.path().join("new");

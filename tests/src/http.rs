@@ -7,9 +7,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 /// Status and body of `GET path`.
-///
-/// # Errors
-/// No connection, or an answer that is not HTTP.
 pub fn get(addr: SocketAddr, path: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(5))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -41,9 +38,6 @@ pub struct Metrics {
 
 impl Metrics {
     /// Reads `/metrics`.
-    ///
-    /// # Errors
-    /// It can't be read, or the status is not 200.
     pub fn scrape(admin: SocketAddr) -> Result<Self> {
         let (status, body) = get(admin, "/metrics")?;
         ensure!(status == 200, "/metrics answered {status}: {body}");

@@ -87,9 +87,6 @@ pub struct Harvest {
 
 impl Harvest {
     /// Fails if it saw what no server may do.
-    ///
-    /// # Errors
-    /// It did.
     pub fn check(&self) -> Result<()> {
         self.breach.as_ref().map_or(Ok(()), |breach| Err(anyhow!("{breach}")))
     }
@@ -144,9 +141,6 @@ impl Load {
     }
 
     /// As [`Self::collect`], where a breach leaves nothing to do with what came.
-    ///
-    /// # Errors
-    /// One of them saw a breach of the protocol or a refusal that is not retryable.
     pub fn join(self) -> Result<Vec<Harvest>> {
         let harvests = self.collect();
         harvests.iter().try_for_each(Harvest::check)?;
@@ -154,9 +148,6 @@ impl Load {
     }
 
     /// As [`Self::join`], and every id is in the ledger before a breach is told: it may be one that came twice.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
     pub fn enter(self, ledger: &mut Ledger) -> Result<Vec<Harvest>> {
         let harvests = self.collect();
         for harvest in &harvests {
@@ -167,9 +158,6 @@ impl Load {
     }
 
     /// Stops and records everything; returns how many ids came.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
     pub fn finish(self, ledger: &mut Ledger) -> Result<u64> {
         self.ask_to_stop();
         Ok(self.enter(ledger)?.iter().map(|harvest| harvest.received.ids()).sum())

@@ -248,9 +248,6 @@ impl Ledger {
     }
 
     /// The sums, or an error that shows the duplicates.
-    ///
-    /// # Errors
-    /// At least one id came twice.
     pub fn check(&self) -> Result<Report> {
         let report = self.report();
         if report.duplicates > 0 {

@@ -161,9 +161,6 @@ pub struct Proxy {
 
 impl Proxy {
     /// In front of this server, on any free port, letting everything pass.
-    ///
-    /// # Errors
-    /// No port is free.
     pub fn start(upstream: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let addr = listener.local_addr()?;

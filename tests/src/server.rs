@@ -34,25 +34,16 @@ pub struct Serve {
 
 impl Serve {
     /// On this data folder, on any two free ports.
-    ///
-    /// # Errors
-    /// There is no binary.
     pub fn new(data_dir: &Path) -> Result<Self> {
         Ok(Self::bare()?.arg("--data-dir").arg(data_dir))
     }
 
     /// On the default data folder, below the current one.
-    ///
-    /// # Errors
-    /// There is no binary.
     pub fn bare() -> Result<Self> {
         Ok(Self::with(bare()?))
     }
 
     /// The proof build, which dies where it is told and logs what it issues, on this data folder.
-    ///
-    /// # Errors
-    /// There is no such binary.
     pub fn proof(data_dir: &Path) -> Result<Self> {
         let command = clean(proof_binary()?);
         Ok(Self::with(command).arg("--data-dir").arg(data_dir))
@@ -110,9 +101,6 @@ impl Serve {
     }
 
     /// Starts it and waits until its banner has told both addresses.
-    ///
-    /// # Errors
-    /// It ended or stayed silent; its output is part of the error.
     pub fn start(self) -> Result<Server> {
         let mut server = self.spawn()?;
         while !server.is_announced()? {
@@ -123,9 +111,6 @@ impl Serve {
     }
 
     /// Starts it and lets it live for `life` from exec on, served or not, then kills it.
-    ///
-    /// # Errors
-    /// It could not be started, or panicked.
     pub fn stillborn(self, life: Duration) -> Result<()> {
         let server = self.spawn()?;
         thread::sleep(life.saturating_sub(server.born.elapsed()));
@@ -133,9 +118,6 @@ impl Serve {
     }
 
     /// Starts it and waits for its end, which must come by itself.
-    ///
-    /// # Errors
-    /// It serves, hangs, or can't be started.
     pub fn run_to_exit(self) -> Result<Output> {
         let mut server = self.spawn()?;
         let status = process::wait_exit(&mut server.child, START_LIMIT)
@@ -147,9 +129,6 @@ impl Serve {
     }
 
     /// Starts it and waits for nothing: its addresses are known when [`Server::is_announced`] says so.
-    ///
-    /// # Errors
-    /// It can't be started.
     pub fn spawn(mut self) -> Result<Server> {
         let log = NamedTempFile::new()?;
         let stderr = match self.log.take() {
@@ -209,17 +188,11 @@ pub struct Server {
 
 impl Server {
     /// Starts a server with the defaults on this data folder.
-    ///
-    /// # Errors
-    /// It does not serve.
     pub fn start(data_dir: &Path) -> Result<Self> {
         Serve::new(data_dir)?.start()
     }
 
     /// Whether its banner has told both addresses; they are known from then on.
-    ///
-    /// # Errors
-    /// It ended instead; its output is part of the error.
     pub fn is_announced(&mut self) -> Result<bool> {
         if let [addr, admin, ..] = addresses(&self.banner())[..] {
             (self.addr, self.admin) = (addr, admin);
@@ -274,33 +247,21 @@ impl Server {
     }
 
     /// A connection that said HELLO.
-    ///
-    /// # Errors
-    /// It was not accepted; the log is part of the error.
     pub fn client(&self) -> Result<Client> {
         Client::connect(self.addr).with_context(|| format!("connecting\n{self}"))
     }
 
     /// The metrics page.
-    ///
-    /// # Errors
-    /// It can't be read.
     pub fn metrics(&self) -> Result<Metrics> {
         Metrics::scrape(self.admin).with_context(|| format!("scraping\n{self}"))
     }
 
     /// Ids that this process took back from its spill so far.
-    ///
-    /// # Errors
-    /// The metrics page can't be read.
     pub fn replayed(&self) -> Result<f64> {
         Ok(self.metrics()?.sum(&["replayed", "ids"]))
     }
 
     /// Takes `ids` ids or a few more as runs of `any` order at full speed, records them, and says how long it took.
-    ///
-    /// # Errors
-    /// A request was refused or the connection ended.
     pub fn drain(&self, ids: u64, ledger: &mut Ledger) -> Result<Duration> {
         let mut client = self.client()?;
         let (begin, mut taken) = (clock::now(), 0);
@@ -315,9 +276,6 @@ impl Server {
     }
 
     /// Waits until `/readyz` answers 200; returns its text.
-    ///
-    /// # Errors
-    /// It does not within `limit`.
     pub fn wait_ready(&self, limit: Duration) -> Result<String> {
         let mut last = (0, String::new());
         let waited = clock::wait_until("/readyz", limit, || {
@@ -329,25 +287,16 @@ impl Server {
     }
 
     /// Whether it still runs.
-    ///
-    /// # Errors
-    /// The kernel does not say.
     pub fn is_alive(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
     /// How it ended, if it has.
-    ///
-    /// # Errors
-    /// The kernel does not say.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
     /// SIGTERM, and then its end, however it comes.
-    ///
-    /// # Errors
-    /// It did not end.
     pub fn wind_down(&mut self) -> Result<ExitStatus> {
         if self.ended()?.is_none() {
             process::terminate(&self.child)?;
@@ -356,9 +305,6 @@ impl Server {
     }
 
     /// SIGTERM; the exit code must be 0. Returns the log.
-    ///
-    /// # Errors
-    /// It did not end, or not cleanly.
     pub fn stop(mut self) -> Result<String> {
         process::terminate(&self.child)?;
         let status = process::wait_exit(&mut self.child, STOP_LIMIT).with_context(|| format!("{self}"))?;
@@ -367,9 +313,6 @@ impl Server {
     }
 
     /// SIGKILL. Returns the log.
-    ///
-    /// # Errors
-    /// It can't be waited for.
     pub fn kill(mut self) -> Result<String> {
         self.child.kill()?;
         self.child.wait()?;

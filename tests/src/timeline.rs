@@ -57,9 +57,6 @@ impl Timeline {
     }
 
     /// Ends the connections and records every id.
-    ///
-    /// # Errors
-    /// A connection ended by itself, or saw a breach of the protocol or a refusal that is not retryable.
     pub fn finish(self, ledger: &mut Ledger) -> Result<Told> {
         self.stop.store(true, Ordering::Relaxed);
         let mut lines = Vec::new();
@@ -154,9 +151,6 @@ impl Told {
 
     /// Whatever connection they came by: an ordered id is above all whose replies came before it was asked for.
     /// Returns how many answers were compared.
-    ///
-    /// # Errors
-    /// One is not.
     pub fn ordered_ascend(&self) -> Result<usize> {
         let ordered = self.lines.iter().filter(|line| line.order == Order::Ordered);
         let mut asked: Vec<(&Answer, (u64, u64))> =

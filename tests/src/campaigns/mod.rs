@@ -171,9 +171,6 @@ pub trait Campaign: Sync {
 
     /// Runs the trials of these numbers. What goes wrong with the program under test is a failure *in the tally*; an
     /// error is for what keeps the trials from being made at all (no ZooKeeper, no space), and the part is run again.
-    ///
-    /// # Errors
-    /// The trials could not be made.
     fn run(&self, trials: Range<u64>, progress: &Progress) -> Result<Tally>;
 }
 

@@ -51,9 +51,6 @@ impl Runner {
     }
 
     /// Runs what is left of this campaign, and records each part in this file.
-    ///
-    /// # Errors
-    /// The record can't be read or written.
     pub fn run(&self, campaign: &dyn Campaign, size: Size, path: &Path) -> Result<Ending> {
         let mut writer = Writer::open(path)?;
         if self.again {
@@ -121,9 +118,6 @@ impl Runner {
 }
 
 /// Runs these trials, and shows how far they are.
-///
-/// # Errors
-/// The trials could not be made.
 pub fn attempt(campaign: &dyn Campaign, range: &Range<u64>) -> Result<Tally> {
     let heading = format!("{} {}..{}", campaign.name(), range.start, range.end);
     watched(campaign, range, Before { heading, of: range.end - range.start, ..Before::default() })

@@ -66,9 +66,6 @@ pub struct Record {
 
 impl Record {
     /// Reads what these files say of this revision. A file that does not exist says nothing.
-    ///
-    /// # Errors
-    /// A file can't be read, or has a line that is no part.
     pub fn read<P: AsRef<Path>>(files: &[P], revision: &str) -> Result<Self> {
         let mut record = Self::default();
         for path in files.iter().map(AsRef::as_ref) {

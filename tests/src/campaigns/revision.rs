@@ -34,9 +34,6 @@ pub struct Revision {
 
 impl Revision {
     /// The code in this work tree. Without its history every run stands for itself: there is nothing to resume by.
-    ///
-    /// # Errors
-    /// There is no git.
     pub fn of(root: &Path) -> Result<Self> {
         if !root.join(".git").exists() {
             return Ok(Self { name: format!("unversioned-{}", clock::unix_ms()), dirty: true });

@@ -63,9 +63,6 @@ impl IssuedVsReceived {
     }
 
     /// The sums, or an error that shows what is wrong.
-    ///
-    /// # Errors
-    /// B1, B2 or B3 is broken.
     pub fn check(&self) -> Result<Balance> {
         let balance = self.balance();
         if !balance.is_clean() {

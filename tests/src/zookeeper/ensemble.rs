@@ -62,9 +62,6 @@ pub struct Ensemble {
 
 impl Ensemble {
     /// Starts `nodes` servers, 1 or 3, and waits until all of them serve.
-    ///
-    /// # Errors
-    /// There is no ZooKeeper on this machine, or it does not serve; its logs are part of the error.
     pub fn start(nodes: usize) -> Result<Self> {
         let mut ensemble = Self::prepare(nodes)?;
         ensemble.start_all()?;
@@ -94,9 +91,6 @@ impl Ensemble {
     }
 
     /// Nodes that are started from now on have a clock of their own, which this returns.
-    ///
-    /// # Errors
-    /// There is no libfaketime on this machine.
     pub fn with_clock(&mut self) -> Result<&FakeClock> {
         Ok(self.clock.insert(FakeClock::new()?))
     }
@@ -139,9 +133,6 @@ impl Ensemble {
     }
 
     /// SIGKILL. A node that is down stays down.
-    ///
-    /// # Errors
-    /// It can't be waited for.
     pub fn kill(&mut self, node: usize) -> Result<()> {
         if let Some(mut child) = self.servers[node].child.take() {
             child.kill()?;
@@ -151,9 +142,6 @@ impl Ensemble {
     }
 
     /// Starts a node that is down: the same data, the same ports. It serves a moment later.
-    ///
-    /// # Errors
-    /// Java can't be started.
     pub fn restart(&mut self, node: usize) -> Result<()> {
         let server = &mut self.servers[node];
         ensure!(server.child.is_none(), "node {node} runs already");
@@ -164,25 +152,16 @@ impl Ensemble {
     }
 
     /// Stops the process where it stands: its sockets stay open and say nothing.
-    ///
-    /// # Errors
-    /// It does not run.
     pub fn freeze(&self, node: usize) -> Result<()> {
         process::freeze(self.servers[node].child.as_ref().context("it does not run")?)
     }
 
     /// Lets a stopped process go on.
-    ///
-    /// # Errors
-    /// It does not run.
     pub fn thaw(&self, node: usize) -> Result<()> {
         process::thaw(self.servers[node].child.as_ref().context("it does not run")?)
     }
 
     /// SIGKILL to all nodes at once.
-    ///
-    /// # Errors
-    /// One can't be waited for.
     pub fn kill_all(&mut self) -> Result<()> {
         for server in &mut self.servers {
             if let Some(child) = &mut server.child {
@@ -193,9 +172,6 @@ impl Ensemble {
     }
 
     /// SIGTERM to all nodes, and waits for their ends.
-    ///
-    /// # Errors
-    /// One did not end.
     pub fn stop_all(&mut self) -> Result<()> {
         for server in &self.servers {
             server.child.iter().try_for_each(process::terminate)?;
@@ -209,9 +185,6 @@ impl Ensemble {
     }
 
     /// Starts every node that is down.
-    ///
-    /// # Errors
-    /// Java can't be started.
     pub fn start_all(&mut self) -> Result<()> {
         for node in 0..self.len() {
             if self.servers[node].child.is_none() {
@@ -222,17 +195,11 @@ impl Ensemble {
     }
 
     /// The answer to `srvr`: version, latencies, mode.
-    ///
-    /// # Errors
-    /// It is down or says nothing.
     pub fn srvr(&self, node: usize) -> Result<String> {
         self.word(node, "srvr")
     }
 
     /// The answer to any four-letter word: `mntr`, `cons`, `dump`, ...
-    ///
-    /// # Errors
-    /// It is down or says nothing.
     pub fn word(&self, node: usize, word: &str) -> Result<String> {
         let mut stream = TcpStream::connect_timeout(&self.servers[node].addr, WORD_LIMIT)?;
         stream.set_read_timeout(Some(WORD_LIMIT))?;
@@ -263,9 +230,6 @@ impl Ensemble {
     }
 
     /// Waits for a leader; returns it.
-    ///
-    /// # Errors
-    /// There is none within `limit`.
     pub fn wait_leader(&self, limit: Duration) -> Result<usize> {
         let mut leader = None;
         let waited = clock::wait_until("a leader", limit, || {
@@ -277,9 +241,6 @@ impl Ensemble {
     }
 
     /// Waits until every node that is up serves, one of them as the leader; returns how long that took.
-    ///
-    /// # Errors
-    /// They do not within `limit`, or one has ended; the logs are part of the error.
     pub fn wait_serving(&mut self, limit: Duration) -> Result<Duration> {
         let waited = clock::wait_until("every node serves", limit, || {
             let mut led = false;
@@ -306,9 +267,6 @@ impl Ensemble {
     }
 
     /// Copies the data folders of all nodes, which must be down.
-    ///
-    /// # Errors
-    /// One runs, or a file can't be copied.
     pub fn backup(&self) -> Result<Backup> {
         self.ensure_down()?;
         let home = TempDir::new()?;
@@ -319,9 +277,6 @@ impl Ensemble {
     }
 
     /// Puts a backup in the place of the data folders of all nodes, which must be down.
-    ///
-    /// # Errors
-    /// One runs, or a file can't be copied.
     pub fn restore(&self, backup: &Backup) -> Result<()> {
         self.ensure_down()?;
         for (number, server) in self.servers.iter().enumerate() {

@@ -21,9 +21,6 @@ const MULTI: i32 = 14;
 const WRITES: [i32; 7] = [1, 2, 5, MULTI, 15, 19, 21];
 
 /// Reads one frame, its length included; none at the end of the stream.
-///
-/// # Errors
-/// The stream broke, ended within a frame, or is not ZooKeeper's.
 pub fn read_frame(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; 4];
     if stream.read(&mut head[..1])? == 0 {
@@ -71,8 +68,7 @@ pub fn error_code(reply: &[u8]) -> Option<i32> {
 /// Takes over the session of somebody else and closes it: its ephemeral nodes go at once, and its owner learns on
 /// its next connection that it has expired. This is how ZooKeeper's own tests force it.
 ///
-/// # Errors
-/// There is no such session, or no server; or its owner took it back in the middle, which closes this connection.
+/// Fails too if its owner took it back in the middle, which closes this connection.
 pub fn end_session(server: SocketAddr, session: i64) -> Result<()> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
