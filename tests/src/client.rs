@@ -43,7 +43,6 @@ pub struct Refusal {
 
 impl Refusal {
     /// Whether the same request may be tried again.
-    #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.status & 0x8000 != 0
     }
@@ -305,7 +304,6 @@ impl Client {
     }
 
     /// Whether GOAWAY was seen.
-    #[must_use]
     pub fn is_going_away(&self) -> bool {
         self.going_away
     }

@@ -6,14 +6,12 @@ use anyhow::{Result, bail};
 
 /// The monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "real processes are timed, so the real clock is read")]
-#[must_use]
 pub fn now() -> Instant {
     Instant::now()
 }
 
 /// Milliseconds since the Unix epoch, by the wall clock of this machine.
 #[expect(clippy::disallowed_methods, reason = "ids are compared with the wall clock the server reads too")]
-#[must_use]
 pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -101,6 +101,7 @@ impl Output {
 
 /// One call of `xuid`.
 #[derive(Debug)]
+#[must_use]
 pub struct Xuid {
     command: Command,
     limit: Duration,
@@ -119,21 +120,18 @@ impl Xuid {
     }
 
     /// Adds an argument.
-    #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.command.arg(arg);
         self
     }
 
     /// Sets a variable of its environment.
-    #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
     /// Runs it in this folder.
-    #[must_use]
     pub fn cwd(mut self, dir: &Path) -> Self {
         self.command.current_dir(dir);
         self

@@ -34,13 +34,11 @@ impl FakeClock {
     }
 
     /// Starts a server under this clock.
-    #[must_use]
     pub fn over(&self, serve: Serve) -> Serve {
         self.variables().into_iter().fold(serve, |serve, (name, value)| serve.env(name, &value))
     }
 
     /// What a process needs in its environment to have this clock.
-    #[must_use]
     pub fn variables(&self) -> [(&'static str, String); 5] {
         let shown = |path: &Path| path.to_string_lossy().into_owned();
         [

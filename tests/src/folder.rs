@@ -126,7 +126,6 @@ impl Mount {
     }
 
     /// The folder in which every process of this user finds it.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }

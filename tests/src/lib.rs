@@ -18,6 +18,8 @@
 //! Nothing here depends on the project's crates: an oracle that shares a codec with the server would share its
 //! mistakes too.
 
+#![expect(clippy::must_use_candidate, reason = "a harness; what acts by being used says so at its type")]
+
 pub mod campaigns;
 pub mod clock;
 pub mod folder;

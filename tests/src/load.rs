@@ -42,13 +42,11 @@ pub struct Job {
 
 impl Job {
     /// At full speed.
-    #[must_use]
     pub const fn new(work: Work, order: Order) -> Self {
         Self { work, order, pause: Duration::ZERO }
     }
 
     /// With a pause between two requests.
-    #[must_use]
     pub const fn gently(work: Work, order: Order, pause: Duration) -> Self {
         Self { work, order, pause }
     }
@@ -94,6 +92,7 @@ impl Harvest {
 
 /// Running connections.
 #[derive(Debug)]
+#[must_use]
 pub struct Load {
     stop: Arc<AtomicBool>,
     /// One a connection: ids received so far.
@@ -103,7 +102,6 @@ pub struct Load {
 
 impl Load {
     /// One thread and one connection a job.
-    #[must_use]
     pub fn start(addr: SocketAddr, jobs: &[Job]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let ids: Vec<Arc<AtomicU64>> = jobs.iter().map(|_| Arc::default()).collect();
@@ -116,13 +114,11 @@ impl Load {
     }
 
     /// Ids received so far by all connections.
-    #[must_use]
     pub fn ids(&self) -> u64 {
         self.ids.iter().map(|ids| ids.load(Ordering::Relaxed)).sum()
     }
 
     /// Ids received so far by the connection that has the fewest.
-    #[must_use]
     pub fn fewest(&self) -> u64 {
         self.ids.iter().map(|ids| ids.load(Ordering::Relaxed)).min().unwrap_or(0)
     }
@@ -134,7 +130,6 @@ impl Load {
 
     /// Waits for all connections to end by themselves (after the server died or [`Self::ask_to_stop`]): what each
     /// received, with what it saw that no server may do.
-    #[must_use]
     pub fn collect(self) -> Vec<Harvest> {
         let lost = || Harvest { breach: Some("a load thread is lost".to_owned()), ..Harvest::default() };
         self.threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()

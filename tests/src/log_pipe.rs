@@ -50,7 +50,6 @@ impl LogPipe {
     }
 
     /// Reads everything, until the server has ended.
-    #[must_use]
     pub fn read_on(self) -> JoinHandle<String> {
         let Self { mut reader, writer } = self;
         drop(writer);

@@ -62,13 +62,11 @@ impl Received {
     }
 
     /// How many ids were recorded.
-    #[must_use]
     pub fn ids(&self) -> u64 {
         self.ids
     }
 
     /// The recorded runs, in order.
-    #[must_use]
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
@@ -136,7 +134,6 @@ impl Default for Ledger {
 
 impl Ledger {
     /// An empty ledger of a layout with these fields below the time.
-    #[must_use]
     pub fn new(worker_bits: u32, sequence_bits: u32) -> Self {
         let (lands, examples) = (HashMap::new(), Vec::new());
         Self { worker_bits, sequence_bits, lands, ids: 0, duplicates: 0, examples }
@@ -203,7 +200,6 @@ impl Ledger {
     }
 
     /// The ids of a run that are not recorded.
-    #[must_use]
     pub fn absent(&self, run: Run) -> Vec<u64> {
         let ids = (0..u64::from(run.count)).map(|step| run.first.wrapping_add(step * u64::from(run.stride)));
         // Looked for once a tick, not once an id.
@@ -240,7 +236,6 @@ impl Ledger {
     }
 
     /// The sums.
-    #[must_use]
     pub fn report(&self) -> Report {
         let mut workers: Vec<u64> = self.lands.keys().copied().collect();
         workers.sort_unstable();
@@ -257,7 +252,6 @@ impl Ledger {
     }
 
     /// Bitmaps held now: what bounds the memory.
-    #[must_use]
     pub fn open_plots(&self) -> usize {
         self.lands.values().map(|land| land.open.len()).sum()
     }

@@ -70,7 +70,6 @@ pub enum Fault {
 
 impl Fault {
     /// Its kind, for counting.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::LoseReply => "lost replies",
@@ -173,7 +172,6 @@ impl Proxy {
     }
 
     /// Where clients connect instead.
-    #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -205,7 +203,6 @@ impl Proxy {
     }
 
     /// Waits until the armed fault has struck; disarms it and says no if it does not within `limit`.
-    #[must_use]
     pub fn wait_struck(&self, limit: Duration) -> bool {
         let state = self.shared.state();
         let waiting = |state: &mut State| state.armed.is_some();
@@ -215,25 +212,21 @@ impl Proxy {
     }
 
     /// Connections accepted so far.
-    #[must_use]
     pub fn connections(&self) -> u64 {
         self.shared.counts.connections.load(Ordering::Relaxed)
     }
 
     /// Connections that were open and that this proxy ended.
-    #[must_use]
     pub fn cuts(&self) -> u64 {
         self.shared.counts.cuts.load(Ordering::Relaxed)
     }
 
     /// Of these, how many had a request without a reply, pings not counted.
-    #[must_use]
     pub fn cuts_in_flight(&self) -> u64 {
         self.shared.counts.cuts_in_flight.load(Ordering::Relaxed)
     }
 
     /// Writes that the server reported as done, to this proxy alone.
-    #[must_use]
     pub fn landed_unheard(&self) -> u64 {
         self.shared.counts.landed_unheard.load(Ordering::Relaxed)
     }

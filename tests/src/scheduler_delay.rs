@@ -21,7 +21,6 @@ pub struct SchedulerDelay {
 
 impl SchedulerDelay {
     /// Watches from now on.
-    #[must_use]
     pub fn watch() -> Self {
         let (worst_ns, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let thread = {
@@ -39,13 +38,11 @@ impl SchedulerDelay {
     }
 
     /// The longest so far.
-    #[must_use]
     pub fn worst(&self) -> Duration {
         Duration::from_nanos(self.worst_ns.load(Ordering::Acquire))
     }
 
     /// What takes `limit` at most on a machine of its own, takes this here.
-    #[must_use]
     pub fn allow(&self, limit: Duration) -> Duration {
         limit + self.worst() * TURNS
     }

@@ -26,6 +26,7 @@ const DRAIN_COUNT: u32 = 100_000;
 
 /// How to start a server.
 #[derive(Debug)]
+#[must_use]
 pub struct Serve {
     command: Command,
     /// Where its log goes, if not into a file.
@@ -55,21 +56,18 @@ impl Serve {
     }
 
     /// Adds an argument.
-    #[must_use]
     pub fn arg(mut self, arg: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.arg(arg);
         self
     }
 
     /// Sets a variable of its environment.
-    #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
     /// Runs it by another program, which gets these arguments and then the whole command: `prlimit --nofile=20`.
-    #[must_use]
     pub fn under(self, program: &str, arguments: &[String]) -> Self {
         let inner = self.command;
         let mut command = Command::new(program);
@@ -87,14 +85,12 @@ impl Serve {
     }
 
     /// Sends its log there, and [`Server::log`] stays empty.
-    #[must_use]
     pub fn log_into(mut self, log: Stdio) -> Self {
         self.log = Some(log);
         self
     }
 
     /// Runs it in this folder.
-    #[must_use]
     pub fn cwd(mut self, dir: &Path) -> Self {
         self.command.current_dir(dir);
         self
@@ -205,19 +201,16 @@ impl Server {
     }
 
     /// When it was started.
-    #[must_use]
     pub fn born(&self) -> Instant {
         self.born
     }
 
     /// Its process id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Its process.
-    #[must_use]
     pub fn child(&self) -> &Child {
         &self.child
     }
@@ -228,20 +221,17 @@ impl Server {
     }
 
     /// What it printed to standard output so far.
-    #[must_use]
     pub fn banner(&self) -> String {
         self.banner.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What it logged so far, without colours.
-    #[must_use]
     pub fn log(&self) -> String {
         let text = std::fs::read(self.log.path()).unwrap_or_default();
         without_colours(&String::from_utf8_lossy(&text))
     }
 
     /// Where the log lies.
-    #[must_use]
     pub fn log_path(&self) -> PathBuf {
         self.log.path().to_owned()
     }

@@ -38,6 +38,7 @@ struct Line {
 
 /// Running connections.
 #[derive(Debug)]
+#[must_use]
 pub struct Timeline {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Result<Line>>>,
@@ -45,7 +46,6 @@ pub struct Timeline {
 
 impl Timeline {
     /// One thread and one connection a job.
-    #[must_use]
     pub fn start(addr: SocketAddr, jobs: &[Job]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let spawn = |job: &Job| {
@@ -115,7 +115,6 @@ pub struct Fared {
 
 impl Told {
     /// How requests of `order` fared that were asked from `from` to `to`.
-    #[must_use]
     pub fn fared(&self, order: Order, from: Instant, to: Instant) -> Fared {
         let mut fared = Fared::default();
         let mut refusals = Vec::new();
@@ -142,7 +141,6 @@ impl Told {
     }
 
     /// The lowest and the highest id of requests of `order` asked from `from` to `to`.
-    #[must_use]
     pub fn ids(&self, order: Order, from: Instant, to: Instant) -> Option<(u64, u64)> {
         let mine = self.lines.iter().filter(|line| line.order == order).flat_map(|line| &line.answers);
         let mine = mine.filter(|answer| (from..to).contains(&answer.asked)).filter_map(|answer| answer.ids);

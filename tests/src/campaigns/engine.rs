@@ -41,7 +41,6 @@ pub struct EngineCampaign {
 
 impl EngineCampaign {
     /// The test `testing::campaigns::TEST`, under the name that people use.
-    #[must_use]
     pub fn new(name: &'static str, test: &'static str, what: &'static str) -> Self {
         Self { name, test, what }
     }

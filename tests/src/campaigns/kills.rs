@@ -38,13 +38,11 @@ pub struct Kills(Kind);
 
 impl Kills {
     /// On the registry in the data folder.
-    #[must_use]
     pub fn local() -> Self {
         Self(Kind::Local)
     }
 
     /// On an ensemble.
-    #[must_use]
     pub fn zookeeper() -> Self {
         Self(Kind::ZooKeeper)
     }

@@ -66,7 +66,6 @@ impl Size {
     pub const ALL: [Self; 2] = [Self::Quick, Self::Night];
 
     /// As it is written on the command line and in records.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -75,7 +74,6 @@ impl Size {
     }
 
     /// The size of this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|size| size.name() == name)
     }
@@ -175,7 +173,6 @@ pub trait Campaign: Sync {
 }
 
 /// Every campaign, in the order in which `all` runs them: the cheapest finders of mistakes first.
-#[must_use]
 pub fn all() -> Vec<Box<dyn Campaign>> {
     vec![
         Box::new(EngineCampaign::new(

@@ -44,7 +44,6 @@ pub struct Runner {
 
 impl Runner {
     /// A runner for this code; `again` forgets what is recorded, `time` bounds the run of all campaigns together.
-    #[must_use]
     pub fn new(revision: Revision, again: bool, time: Option<Duration>) -> Self {
         let until = time.map(|time| clock::now() + time);
         Self { revision, machine: Machine::here(), again, until }

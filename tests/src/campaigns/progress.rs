@@ -45,7 +45,6 @@ impl Progress {
     }
 
     /// Trials, ids and failures so far.
-    #[must_use]
     pub fn so_far(&self) -> (u64, u64, u64) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (read(&self.trials), read(&self.ids), read(&self.failures))
@@ -71,6 +70,7 @@ pub(super) struct Before {
 
 /// Shows a [`Progress`] until it is dropped.
 #[derive(Debug)]
+#[must_use]
 pub(super) struct Board {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -78,7 +78,6 @@ pub(super) struct Board {
 
 impl Board {
     /// Begins to show.
-    #[must_use]
     pub(super) fn start(before: Before, progress: Arc<Progress>) -> Self {
         let target = ProgressDrawTarget::stderr();
         let (stop, stopped) = channel::<()>();
@@ -168,7 +167,6 @@ fn told(before: &Before, (trials, ids, failures): (u64, u64, u64), spent: Durati
 }
 
 /// Seconds as somebody would say them.
-#[must_use]
 pub(super) fn coarse(seconds: f64) -> String {
     let whole = Duration::try_from_secs_f64(seconds).unwrap_or_default().as_millis().div_ceil(1_000) as u64;
     match whole {
@@ -179,7 +177,6 @@ pub(super) fn coarse(seconds: f64) -> String {
 }
 
 /// A number with its thousands apart: `1,234,567`.
-#[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

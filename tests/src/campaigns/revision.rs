@@ -18,7 +18,6 @@ use crate::clock;
 const CODE: &[&str] = &["--", ".", ":(top,exclude)docs", ":(top,exclude)*.md", ":(top,exclude)benches"];
 
 /// Where the work tree is.
-#[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
@@ -85,7 +84,6 @@ pub struct Machine {
 
 impl Machine {
     /// This one.
-    #[must_use]
     pub fn here() -> Self {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let name = cpus.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| {

@@ -52,7 +52,6 @@ impl IssuedVsReceived {
     }
 
     /// The sums.
-    #[must_use]
     pub fn balance(&self) -> Balance {
         Balance {
             issued: self.issued.report(),
@@ -87,13 +86,11 @@ pub struct Balance {
 
 impl Balance {
     /// Whether nothing is wrong.
-    #[must_use]
     pub fn is_clean(&self) -> bool {
         self.duplicates() == 0 && self.unlogged == 0
     }
 
     /// Repetitions on either side. One that was both logged and received twice counts on both.
-    #[must_use]
     pub fn duplicates(&self) -> u64 {
         self.issued.duplicates + self.received.duplicates
     }

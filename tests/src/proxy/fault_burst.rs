@@ -32,7 +32,6 @@ pub struct Toll {
 
 impl Toll {
     /// All faults and plain cuts.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.plain + self.struck.values().sum::<u64>()
     }
@@ -49,7 +48,6 @@ impl fmt::Display for Toll {
 
 impl FaultBurst {
     /// Runs to its end; the moments and kinds follow from `rng` and from what the clients send.
-    #[must_use]
     pub fn run(&self, proxies: &[Proxy], rng: &mut Rng) -> Toll {
         let share = self.faults.div_ceil(proxies.len().max(1) as u64);
         let mut left = self.faults;

@@ -96,38 +96,32 @@ impl Ensemble {
     }
 
     /// The clock of such nodes.
-    #[must_use]
     pub fn clock(&self) -> Option<&FakeClock> {
         self.clock.as_ref()
     }
 
     /// How many nodes it has, up or down.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.servers.len()
     }
 
     /// Whether it has no node: never.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }
 
     /// Where clients of this node connect.
-    #[must_use]
     pub fn addr(&self, node: usize) -> SocketAddr {
         self.servers[node].addr
     }
 
     /// `127.0.0.1:12345,127.0.0.1:23456`, all nodes.
-    #[must_use]
     pub fn connect_string(&self) -> String {
         let addrs: Vec<String> = self.servers.iter().map(|server| server.addr.to_string()).collect();
         addrs.join(",")
     }
 
     /// `zookeeper://` with all nodes and this path, which begins with a slash.
-    #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("zookeeper://{}{path}", self.connect_string())
     }
@@ -211,7 +205,6 @@ impl Ensemble {
     }
 
     /// What a node is, or none while it is down or not serving.
-    #[must_use]
     pub fn mode(&self, node: usize) -> Option<Mode> {
         let answer = self.srvr(node).ok()?;
         let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "))?;
@@ -224,7 +217,6 @@ impl Ensemble {
     }
 
     /// The node through which writes go: the leader, or the only one. None while there is none.
-    #[must_use]
     pub fn leader(&self) -> Option<usize> {
         (0..self.len()).find(|node| matches!(self.mode(*node), Some(Mode::Leader | Mode::Standalone)))
     }
@@ -260,7 +252,6 @@ impl Ensemble {
     }
 
     /// What a node logged so far, over all its lives.
-    #[must_use]
     pub fn log(&self, node: usize) -> String {
         String::from_utf8_lossy(&fs::read(self.servers[node].dir.join("log")).unwrap_or_default())
             .into_owned()

@@ -42,25 +42,21 @@ fn int(frame: &[u8], at: usize) -> Option<i32> {
 }
 
 /// The number of a request or a reply, not of the first frame of a connection.
-#[must_use]
 pub fn xid(frame: &[u8]) -> Option<i32> {
     int(frame, 4)
 }
 
 /// Whether a request changes the tree; the end of a session is not counted.
-#[must_use]
 pub fn is_write(request: &[u8]) -> bool {
     int(request, 8).is_some_and(|op| WRITES.contains(&op))
 }
 
 /// Whether a request is a transaction of several changes, the way in which windows and grants are taken.
-#[must_use]
 pub fn is_multi(request: &[u8]) -> bool {
     int(request, 8) == Some(MULTI)
 }
 
 /// The error code of a reply: 0 for success.
-#[must_use]
 pub fn error_code(reply: &[u8]) -> Option<i32> {
     int(reply, 16)
 }
