@@ -26,7 +26,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use self::part::Part;
-use self::place::Kind;
+use self::points::Kind;
 use super::{Campaign, Progress, Size, Tally};
 
 const FIRST_ID_LOCAL: Duration = Duration::from_secs(1);

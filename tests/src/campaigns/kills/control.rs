@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 
 use super::super::Tally;
 use super::part::{MAIN, Part};
-use super::place::Kind;
 use super::plan::{End, LIGHT, Plan, Trouble};
+use super::points::Kind;
 use crate::load::{HEAVY, Job};
 use crate::{Rng, folder};
 

@@ -8,9 +8,9 @@ use anyhow::{Context, Error, Result, ensure};
 use super::super::Tally;
 use super::super::trials::caught;
 use super::life::{Legacy, Life};
-use super::place::{self, Kind, Place};
+use super::place::{self, Place};
 use super::plan::{End, LIGHT, Plan, Trouble, seed};
-use super::points::{self, Point, Reach};
+use super::points::{self, Kind, Point, Reach};
 use crate::oracle::{IssuedVsReceived, Received};
 use crate::{Rng, folder};
 
