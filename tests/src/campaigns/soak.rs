@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use self::clients::Clients;
-use self::cluster::Cluster;
+use self::cluster::{Cluster, SERVERS};
 use self::faults::Fault;
 use self::health::Watch;
 use super::{Campaign, Need, Progress, Tally};
@@ -86,7 +86,8 @@ struct Part {
 
 impl Part {
     fn begin(first: u64) -> Result<Self> {
-        let cluster = Cluster::start(first)?;
+        // The server that lives all through differs from part to part.
+        let cluster = Cluster::start((first / LONG) as usize % SERVERS)?;
         let clients = Clients::start(cluster.seats());
         let watch = Watch::start(cluster.seats());
         let mut tally = Tally::new("soak");

@@ -93,8 +93,8 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// All of it, serving. The server that lives all through differs from part to part.
-    pub(super) fn start(first: u64) -> Result<Self> {
+    /// All of it, serving; no fault ends the server `elder`.
+    pub(super) fn start(elder: usize) -> Result<Self> {
         let ensemble = Ensemble::start(NODES)?;
         Xuid::new(["registry", "init", &ensemble.url(PATH), FLOOR])?.run()?.ok()?;
         let mut proxies = Vec::new();
@@ -107,7 +107,7 @@ impl Cluster {
             seats: (0..SERVERS).map(|_| Arc::default()).collect(),
             proxies,
             copies: vec![None; SERVERS],
-            elder: (first / super::LONG) as usize % SERVERS,
+            elder,
             wasted: Tally::default(),
             clock: FakeClock::new()?,
             ensemble,
