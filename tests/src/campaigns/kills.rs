@@ -84,9 +84,8 @@ impl Campaign for Kills {
         let mut part = Part::new(self.0, Tally::new(self.name()), trials.start)?;
         for trial in trials {
             part.trial(trial)?;
-            progress.trials(1);
-            progress.ids(part.news());
-            progress.failures(part.tally.failures.len() as u64 - progress.so_far().2);
+            let ids = part.tally.ids + part.account.balance().issued.ids;
+            progress.set(part.tally.trials, ids, part.tally.failures.len() as u64);
         }
         part.retire();
         Ok(part.tally)

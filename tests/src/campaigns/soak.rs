@@ -101,18 +101,14 @@ impl Part {
         let begin = clock::now();
         self.watch.calm(true);
         clock::idle(CALM);
-        let (mut next, mut told) = (clock::now(), 0);
+        let mut next = clock::now();
         for trial in trials {
             clock::idle(next.saturating_duration_since(clock::now()));
             next += period;
             self.watch.calm(false);
             self.trial(trial, period);
             self.watch.calm(true);
-            let ids = self.clients.ids();
-            progress.ids(ids - told);
-            told = ids;
-            progress.trials(1);
-            progress.failures(self.tally.failures.len() as u64 - progress.so_far().2);
+            progress.set(self.tally.trials, self.clients.ids(), self.tally.failures.len() as u64);
         }
         clock::idle(next.min(clock::now() + CALM).saturating_duration_since(clock::now()));
         self.end(begin.elapsed(), period)

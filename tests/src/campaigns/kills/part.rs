@@ -36,31 +36,14 @@ pub(super) struct Part {
     was_killed: bool,
     /// The last id that came.
     last: Option<u64>,
-    told: u64,
 }
 
 impl Part {
     pub(super) fn new(kind: Kind, tally: Tally, first: u64) -> Result<Self> {
         let nodes = place::nodes(first);
         let place = Place::new(kind, nodes)?;
-        Ok(Self {
-            kind,
-            nodes,
-            place,
-            account: IssuedVsReceived::default(),
-            tally,
-            was_killed: false,
-            last: None,
-            told: 0,
-        })
-    }
-
-    /// Ids entered since this was asked last.
-    pub(super) fn news(&mut self) -> u64 {
-        let ids = self.account.balance().issued.ids;
-        let news = ids.saturating_sub(self.told);
-        self.told = ids;
-        news
+        let account = IssuedVsReceived::default();
+        Ok(Self { kind, nodes, place, account, tally, was_killed: false, last: None })
     }
 
     /// One life. What goes wrong in it is a failure, and the next one begins anew somewhere else.
@@ -78,8 +61,7 @@ impl Part {
             self.tally.fail(format!("seed {seed}, trial {trial}, {}: {error:#}", plan.tell()));
             self.retire();
             self.place = Place::new(self.kind, self.nodes)?;
-            (self.account, self.was_killed, self.last, self.told) =
-                (IssuedVsReceived::default(), false, None, 0);
+            (self.account, self.was_killed, self.last) = (IssuedVsReceived::default(), false, None);
         }
         Ok(())
     }
@@ -98,7 +80,7 @@ impl Part {
         }
         if let Some(main) = main {
             let checked = lived.and_then(|()| self.account.check().map(drop));
-            self.close_books();
+            self.close_account();
             self.account = main;
             checked
         } else {
@@ -258,7 +240,7 @@ impl Part {
     }
 
     /// Adds what the account says to the tally.
-    fn close_books(&mut self) {
+    fn close_account(&mut self) {
         let balance = self.account.balance();
         self.tally.ids += balance.issued.ids;
         self.tally.duplicates += balance.duplicates();
@@ -267,7 +249,7 @@ impl Part {
 
     /// Closes the account for good, after a control: were the last id issued once more, it would be seen.
     pub(super) fn retire(&mut self) {
-        self.close_books();
+        self.close_account();
         let before = self.account.balance().duplicates();
         let mut again = Received::default();
         let Some(id) = self.last else { return };
