@@ -60,10 +60,10 @@ pub(super) struct Before {
 
 /// Does some work that tells its progress, and shows that meanwhile.
 pub(super) fn shown<T>(before: &Before, work: impl FnOnce(&Progress) -> T) -> T {
-    let (progress, (over, ended)) = (Progress::default(), channel::<()>());
+    let (progress, (over, ended)) = (&Progress::default(), channel::<()>());
     thread::scope(|scope| {
-        scope.spawn(|| show(before, &progress, &ended));
-        let result = work(&progress);
+        scope.spawn(move || show(before, progress, &ended));
+        let result = work(progress);
         drop(over);
         result
     })
