@@ -56,9 +56,9 @@ struct Land {
 /// Judges one image, and those that are made of its recovery.
 pub(crate) fn judge(case: &Case, rng: &mut Rng, tally: &mut Tally) -> Result<(), String> {
     let told = |why: String| format!("cut at {}, depth {}: {why}", case.image.point, case.depth);
-    tally.note(&format!("cut_in_{}", case.image.point), 1);
+    tally.note(format!("cut_in_{}", case.image.point), 1);
     tally.note(if case.depth == 0 { "images" } else { "images_of_recoveries" }, 1);
-    *tally.wasted.entry("unsynced".into()).or_default() += case.image.unsynced;
+    tally.waste("unsynced", case.image.unsynced);
     if case.image.stopped_unsynced > 0 {
         let ids = case.image.stopped_unsynced;
         return Err(told(format!("{ids} ids that a clean stop had spilled were not synced")));
@@ -170,7 +170,7 @@ fn survey(case: &Case, host: &Host, tally: &mut Tally) -> Result<Land, String> {
     let most = GRANTED * layout.ticks_in_ns(SECOND) * u64::from(layout.sequences());
     for granted in granted {
         let (held, _) = land::missing(&once(land::spans(&granted, layout, 0)), &still);
-        *tally.wasted.entry("grants".into()).or_default() += held;
+        tally.waste("grants", held);
         tally.note("max_grants_held", held);
         if held > most {
             return Err(format!("the cut lost {held} ids of grants, and a process holds {most} at most"));
@@ -198,7 +198,7 @@ fn recover(host: &mut Host, on: u64, tally: &mut Tally) -> Result<(), String> {
             return Err(format!("no id came within {} s", BOUND / SECOND));
         }
     }
-    *tally.recovery_ms.entry((host.time.now() - on) / MS).or_default() += 1;
+    tally.recovered((host.time.now() - on) / MS);
     Ok(())
 }
 
@@ -217,7 +217,7 @@ fn replayed(case: &Case, host: &Host, land: &Land, tally: &mut Tally) -> Result<
         let parts = layout.decode(Id::new(first));
         return Err(format!("{lacking} ids that the spill held were not replayed, from {parts:?} on"));
     }
-    *tally.wasted.entry("expired".into()).or_default() += unissued;
+    tally.waste("expired", unissued);
     tally.note("replayed", young.iter().map(|span| span.end - span.start).sum());
     Ok(())
 }

@@ -64,7 +64,7 @@ impl Node {
                 "SHUTTING_DOWN"
             }
         };
-        self.summary.refuse(code);
+        *self.tally.refusals.entry(code.into()).or_default() += 1;
         0
     }
 
@@ -131,7 +131,7 @@ impl Node {
             drop(process.handles.swap_remove(self.rng.below(process.handles.len() as u64) as usize));
         } else if process.handles.len() < 6 {
             process.handles.push(process.engine.handle());
-            self.summary.trouble("handles made", 1);
+            self.tally.trouble("handles made", 1);
         }
     }
 
@@ -151,7 +151,7 @@ impl Node {
             };
             scope.spawn(body).join()
         });
-        self.summary.trouble("threads", 1);
+        self.tally.trouble("threads", 1);
         self.look_at(process);
         for id in lock(&got).drain(..) {
             self.issued(process, id, 1);

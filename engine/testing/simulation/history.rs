@@ -10,11 +10,11 @@ use crate::id::error::IdErrorKind;
 use crate::registry::{ClusterId, Genesis};
 use crate::settings::Settings;
 use crate::sys::atomics::lock;
+use crate::testing::campaigns::Tally;
 use crate::testing::campaigns::said;
 use crate::testing::simulation::network::{Exchange, State};
 use crate::testing::simulation::node::Node;
 use crate::testing::simulation::store::{self, Store};
-use crate::testing::simulation::summary::Summary;
 use crate::testing::simulation::workload::{THEMES, Theme};
 use crate::testing::support::clock::{Change, SimClock, Time};
 use crate::testing::support::oracle::{Oracle, Plant};
@@ -71,7 +71,9 @@ pub(crate) struct History {
     pub(crate) time: Arc<Time>,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) nodes: Vec<Node>,
-    pub(crate) summary: Summary,
+    pub(crate) tally: Tally,
+    /// Things done: turns, jobs, calls, misfortunes, times that passed.
+    pub(crate) steps: u64,
     /// Copies of disks, which may be put in the place of any node's.
     pub(crate) disks: Vec<(usize, Vec<u8>)>,
     /// Copies of the registry.
@@ -89,25 +91,26 @@ pub(crate) struct History {
 }
 
 /// The whole of a history: its figures, and what was wrong with it.
-pub(crate) fn run(plan: &Plan) -> (Summary, Result<(), String>) {
+pub(crate) fn run(plan: &Plan) -> (Tally, Result<(), String>) {
     let mut history = History::new(plan);
     // A panic of the engine is a finding, and what came twice before it is a worse one.
     let lived = catch_unwind(AssertUnwindSafe(|| history.all(plan.steps)));
     let lived = lived.unwrap_or_else(|panic| Err(format!("panicked: {}", said(&*panic))));
     let mut oracle = lock(&history.exchange.oracle);
     let verdict = oracle.verdict().and(lived).and_then(|()| history.marks());
-    history.summary.ids = oracle.ids;
-    history.summary.duplicates = oracle.duplicates;
-    history.summary.digest = oracle.digest;
+    history.tally.ids = oracle.ids;
+    history.tally.duplicates = oracle.duplicates;
+    history.tally.digest = oracle.digest;
     drop(oracle);
-    history.summary.simulated = history.time.now() - BEGIN;
+    history.tally.note("steps", history.steps);
+    history.tally.note("simulated_s", (history.time.now() - BEGIN) / SECOND);
     for node in &history.nodes {
-        history.summary.add(&node.summary);
+        history.tally.add(&node.tally);
     }
     let lines = history.trace.unwrap_or_default();
     let last = &lines[lines.len().saturating_sub(80)..];
     let told = |why| [format!("{:?}: {why}", history.theme)].iter().chain(last).cloned().collect::<Vec<_>>();
-    (history.summary, verdict.map_err(|why| told(why).join("\n")))
+    (history.tally, verdict.map_err(|why| told(why).join("\n")))
 }
 
 /// Four workers of a small layout.
@@ -172,8 +175,8 @@ impl History {
                 Node::new(number, exchange.clone(), clock, settings, spill, &mut rng)
             })
             .collect();
-        let mut summary = Summary::default();
-        summary.trouble("local registries", u64::from(local));
+        let mut tally = Tally::default();
+        tally.trouble("local registries", u64::from(local));
         let mut history = Self {
             rng,
             theme,
@@ -181,7 +184,8 @@ impl History {
             time,
             exchange,
             nodes,
-            summary,
+            tally,
+            steps: 0,
             disks: Vec::new(),
             backups: Vec::new(),
             clock_right: clock < 70,
@@ -218,7 +222,8 @@ impl History {
             time,
             exchange,
             nodes,
-            summary: Summary::default(),
+            tally: Tally::default(),
+            steps: 0,
             disks: Vec::new(),
             backups: Vec::new(),
             clock_right: has_clock,
@@ -235,7 +240,7 @@ impl History {
 
     /// From the first event to the end of all.
     fn all(&mut self, steps: u64) -> Result<(), String> {
-        while self.summary.steps < steps {
+        while self.steps < steps {
             self.event();
         }
         self.better_times();
@@ -290,8 +295,8 @@ impl History {
             torn += u64::from(n == 512);
             rng.below(n as u64) as usize
         });
-        self.summary.trouble("torn sectors of a registry", torn);
-        self.summary.trouble("power cuts of a host", 1);
+        self.tally.trouble("torn sectors of a registry", torn);
+        self.tally.trouble("power cuts of a host", 1);
         self.say(|| "the host's power is cut".into());
     }
 
@@ -309,7 +314,7 @@ impl History {
             };
             self.time.reach(due);
             self.nodes[node].act();
-            self.summary.steps += 1;
+            self.steps += 1;
         }
         lock(&self.exchange.oracle).wrong(|| format!("{most} turns in {ns} ns: somebody never sleeps"));
     }
@@ -346,7 +351,7 @@ impl History {
             let Some(last) = self.nodes.iter().rposition(|node| node.process.is_some()) else { break };
             self.stop(last);
             self.retired.push(last);
-            self.summary.trouble("nodes without a worker", 1);
+            self.tally.trouble("nodes without a worker", 1);
         }
     }
 
@@ -355,13 +360,13 @@ impl History {
     fn start_everybody(&mut self) {
         while self.nodes.iter().any(|node| node.process.is_none()) {
             if self.exchange.store.outsider().is_none() {
-                self.summary.trouble("registries that nobody can open", 1);
+                self.tally.trouble("registries that nobody can open", 1);
                 return;
             }
             if self.time.now() > self.better + BOUND {
                 return;
             }
-            self.summary.trouble("starts made again", 1);
+            self.tally.trouble("starts made again", 1);
             self.pass(250 * MS);
             (0..self.nodes.len()).for_each(|at| self.start(at));
         }
@@ -394,14 +399,16 @@ impl History {
             self.pass(50 * MS);
             lacking = (0..self.nodes.len()).filter(|at| !self.serves(*at)).collect();
             if lacking.is_empty() {
-                self.summary.recovery = Some(self.time.now() - begin);
+                let ms = (self.time.now() - begin).div_ceil(MS);
+                self.tally.recovered(ms);
+                self.tally.longest_without_answer_ms = ms;
                 return Ok(());
             }
             // Not in small steps all the way.
             self.pass(200 * MS);
         }
         if self.is_hopeless() {
-            self.summary.trouble("recoveries that no clock could bring", 1);
+            self.tally.trouble("recoveries that no clock could bring", 1);
             return Ok(());
         }
         let told: Vec<String> = lacking.into_iter().map(|at| self.lament(at)).collect();
@@ -420,7 +427,7 @@ impl History {
             let off = |node: &Node| node.e().is_some_and(|e| e.abs_diff(self.time.now()) >= SECOND);
             let Some(at) = self.nodes.iter().position(off) else { return Ok(()) };
             if self.is_hopeless() {
-                self.summary.trouble("clocks that stayed far off", 1);
+                self.tally.trouble("clocks that stayed far off", 1);
                 return Ok(());
             }
             if self.time.now() > begin + NEAR + REACH {
@@ -449,7 +456,7 @@ impl History {
                 if node.process.is_some() && answer.is_err() {
                     let before = std::mem::replace(&mut let_go, self.let_go());
                     if let_go[*at] > before[*at] {
-                        self.summary.trouble("leaps seen after all served", 1);
+                        self.tally.trouble("leaps seen after all served", 1);
                         self.recover()?;
                         continue;
                     }

@@ -59,7 +59,7 @@ impl History {
             return Ok(());
         }
         let left = self.left();
-        self.summary.trouble("extents left in a spill", left.len() as u64);
+        self.tally.trouble("extents left in a spill", left.len() as u64);
         let runs = lock(&self.exchange.oracle).spans();
         for (at, (node, spill, plot)) in left.iter().enumerate() {
             if let Some(id) = plot.issued(&runs, &self.layout) {

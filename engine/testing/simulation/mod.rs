@@ -44,8 +44,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::registry::Token;
 use crate::registry::ownership::Identity;
 use crate::sys::atomics::lock;
+use crate::testing::campaigns::Tally;
 use crate::testing::simulation::history::Plan;
-use crate::testing::simulation::summary::Summary;
 use crate::testing::simulation::workload::Theme;
 use crate::testing::support::rng::Rng;
 
@@ -71,21 +71,21 @@ pub(crate) const SHORT: u64 = 400;
 pub(crate) const LONG: u64 = 2_000;
 
 /// Runs one history. A panic of the engine is a finding like any other.
-pub(crate) fn history(seed: u64, theme: Option<Theme>, trace: bool) -> Result<Summary, String> {
+pub(crate) fn history(seed: u64, theme: Option<Theme>, trace: bool) -> Result<Tally, String> {
     planned(&Plan { seed, theme, trace, steps: SHORT, ..Plan::default() })
 }
 
-pub(crate) fn planned(plan: &Plan) -> Result<Summary, String> {
-    let (summary, verdict) = whole(plan);
-    verdict.map(|()| summary)
+pub(crate) fn planned(plan: &Plan) -> Result<Tally, String> {
+    let (tally, verdict) = whole(plan);
+    verdict.map(|()| tally)
 }
 
 /// The figures of a history, and what was wrong with it.
-pub(crate) fn whole(plan: &Plan) -> (Summary, Result<(), String>) {
+pub(crate) fn whole(plan: &Plan) -> (Tally, Result<(), String>) {
     let result = catch_unwind(AssertUnwindSafe(|| history::run(plan)));
     DRAWS.set(None);
     result.unwrap_or_else(|panic| {
-        (Summary::default(), Err(format!("panicked: {}", crate::testing::campaigns::said(&*panic))))
+        (Tally::default(), Err(format!("panicked: {}", crate::testing::campaigns::said(&*panic))))
     })
 }
 
@@ -103,14 +103,14 @@ pub(crate) fn no_history_repeats_an_id_or_leaves_a_node_behind() {
     if let Some(seed) = number("XUID_HISTORY") {
         let steps = number("XUID_STEPS").unwrap_or(SHORT);
         match planned(&Plan { seed, steps, trace: true, ..Plan::default() }) {
-            Ok(summary) => println!("{summary:#?}"),
+            Ok(tally) => println!("{tally:#?}"),
             Err(why) => panic!("history {seed}: {why}"),
         }
         return;
     }
     let count = number("XUID_HISTORIES").unwrap_or(if cfg!(debug_assertions) { 200 } else { 2_000 });
     let next = AtomicU64::new(0);
-    let (total, failed) = (Mutex::new(Summary::default()), Mutex::new(Vec::new()));
+    let (total, failed) = (Mutex::new(Tally::default()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -120,7 +120,7 @@ pub(crate) fn no_history_repeats_an_id_or_leaves_a_node_behind() {
                         return;
                     }
                     match history(seed(n), None, false) {
-                        Ok(summary) => lock(&total).add(&summary),
+                        Ok(tally) => lock(&total).add(&tally),
                         Err(why) => lock(&failed).push((seed(n), why)),
                     }
                 }
@@ -134,7 +134,7 @@ pub(crate) fn no_history_repeats_an_id_or_leaves_a_node_behind() {
         println!("XUID_HISTORY={seed}: {why}");
     }
     if count >= 100 {
-        total.check_that_enough_went_wrong(count >= 2_000);
+        summary::check_that_enough_went_wrong(&total, count >= 2_000);
     }
     assert!(failed.is_empty(), "{} of {count} histories failed", failed.len());
 }

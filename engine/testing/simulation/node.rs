@@ -13,11 +13,11 @@ use xuid_spill::{MemoryStorage, SpillId, Storage};
 use crate::registry::Token;
 use crate::settings::Settings;
 use crate::sys::atomics::lock;
+use crate::testing::campaigns::Tally;
 use crate::testing::simulation::history::MS;
 use crate::testing::simulation::network::{End, Exchange, Link, State};
 use crate::testing::simulation::process::{Deed, Process, RESTLESS, open_spill};
-use crate::testing::simulation::seeded;
-use crate::testing::simulation::summary::Summary;
+use crate::testing::simulation::{seeded, summary};
 use crate::testing::support::clock::SimClock;
 use crate::testing::support::faults::{
     Armed, FaultKind, Faults, FaultyClock, FaultyStorage, Killed, Panicked, Point,
@@ -47,7 +47,7 @@ pub(crate) struct Node {
     pub(crate) producer_stopped: u64,
     pub(crate) registrar_stopped: u64,
     /// What became of all lives so far.
-    pub(crate) summary: Summary,
+    pub(crate) tally: Tally,
     /// Runs of the drain that goes on.
     pub(crate) drained: usize,
     /// The engine is being closed.
@@ -90,7 +90,7 @@ impl Node {
             stopped: 0,
             producer_stopped: 0,
             registrar_stopped: 0,
-            summary: Summary::default(),
+            tally: Tally::default(),
             drained: 0,
             closing: false,
             cut_off: false,
@@ -128,11 +128,11 @@ impl Node {
         match begun {
             Ok(Ok(process)) => {
                 self.process = Some(process);
-                self.summary.lives += 1;
+                self.tally.note("lives", 1);
                 self.look();
             }
             Ok(Err(_)) => {
-                self.summary.trouble("starts that failed", 1);
+                self.tally.trouble("starts that failed", 1);
                 self.faults.cut();
                 self.leave_seats();
             }
@@ -158,7 +158,7 @@ impl Node {
             Err(payload) if payload.is::<Panicked>() => {
                 process.stumble(&self.exchange.time);
                 self.process = Some(process);
-                self.summary.trouble("panics of a producer", 1);
+                self.tally.trouble("panics of a producer", 1);
                 None
             }
             Err(payload) => {
@@ -178,7 +178,7 @@ impl Node {
         }
         self.closing = false;
         self.leave_seats();
-        self.summary.trouble(what, 1);
+        self.tally.trouble(what, 1);
     }
 
     fn note_faults(&mut self) {
@@ -194,7 +194,7 @@ impl Node {
                 (FaultKind::Fail(_), Point::Spill) => "failures of the spill's disk",
                 (FaultKind::Panic | FaultKind::Fail(_), _) => continue,
             };
-            self.summary.trouble(what, 1);
+            self.tally.trouble(what, 1);
         }
     }
 
@@ -205,8 +205,8 @@ impl Node {
         let e = lock(&process.shared.gate).minter.engine_clock();
         self.most = self.most.max(process.shared.layout.tick_at_ns(e).unwrap_or(0));
         let stats = process.engine.stats();
-        self.summary.take_in(&stats, process.last_ordered > 0);
-        self.summary.waste("crash", stats.held.total());
+        summary::take_in(&mut self.tally, &stats, process.last_ordered > 0);
+        self.tally.waste("crash", stats.held.total());
         drop(process);
     }
 
@@ -220,7 +220,7 @@ impl Node {
         if let Some(process) = self.process.take() {
             self.bury(process);
             self.leave_seats();
-            self.summary.trouble("crashes", 1);
+            self.tally.trouble("crashes", 1);
         }
         if power_cut {
             self.cut_power();
@@ -232,8 +232,8 @@ impl Node {
         if let Some(disk) = &self.disk {
             let rng = &mut self.rng;
             let torn = disk.cut_power(|n| rng.below(n as u64) as usize);
-            self.summary.trouble("torn sectors", torn);
-            self.summary.trouble("power cuts", 1);
+            self.tally.trouble("torn sectors", torn);
+            self.tally.trouble("power cuts", 1);
         }
     }
 
@@ -260,10 +260,10 @@ impl Node {
         }
         let Some(process) = self.process.take() else { return };
         self.faults.cut();
-        self.summary.take_in(&process.engine.stats(), process.last_ordered > 0);
-        self.summary.trouble("clean stops", 1);
-        self.summary.trouble("grants awaited at a stop", process.awaited);
-        self.summary.trouble("grants that a stop gave up", process.given_up);
+        summary::take_in(&mut self.tally, &process.engine.stats(), process.last_ordered > 0);
+        self.tally.trouble("clean stops", 1);
+        self.tally.trouble("grants awaited at a stop", process.awaited);
+        self.tally.trouble("grants that a stop gave up", process.given_up);
         self.leave_seats();
     }
 
@@ -288,13 +288,12 @@ impl Node {
         let Some(process) = &self.process else { return };
         let deed = process.next_deed(now, self.registrar_stopped);
         let what = if deed == Deed::Turn { "kills in a turn" } else { "kills in a job" };
-        let figure = if deed == Deed::Turn { &mut self.summary.turns } else { &mut self.summary.jobs };
-        *figure += 1;
+        self.tally.note(if deed == Deed::Turn { "turns" } else { "jobs" }, 1);
         self.within(what, |node, process| {
             node.faults.set_working(matches!(deed, Deed::Turn | Deed::Job));
             let rng = &mut node.rng;
             process.act(deed, &node.exchange.time, || rng.magnitude(20_000, 3_000_000));
-            node.summary.trouble("panics of a registry thread", std::mem::take(&mut process.panics));
+            node.tally.trouble("panics of a registry thread", std::mem::take(&mut process.panics));
             if deed == Deed::Turn {
                 node.look_at(process);
             }
@@ -343,7 +342,7 @@ impl Node {
     pub(crate) fn restore_disk(&mut self, copy: Vec<u8>) {
         if let (Some(disk), None) = (&mut self.disk, &self.process) {
             *disk = MemoryStorage::from_bytes(copy);
-            self.summary.trouble("disks restored from a copy", 1);
+            self.tally.trouble("disks restored from a copy", 1);
         }
     }
 
@@ -367,6 +366,6 @@ impl Node {
                 }
             }
         });
-        self.summary.trouble(if shortened { "spills shortened" } else { "rotten sectors" }, 1);
+        self.tally.trouble(if shortened { "spills shortened" } else { "rotten sectors" }, 1);
     }
 }

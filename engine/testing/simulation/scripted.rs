@@ -171,7 +171,7 @@ fn a_panic_over_a_job_of_the_registry_thread_or_its_answer_leaves_nobody_without
         history.nodes[0].faults.arm(Some(Armed { point: Point::Clock, after, kind: FaultKind::Panic }));
         history.pass(10 * SECOND);
         for (count, whose) in panics.iter_mut().zip(["panics of a producer", "panics of a registry thread"]) {
-            *count += history.nodes[0].summary.troubles.get(whose).copied().unwrap_or(0);
+            *count += history.nodes[0].tally.notes.get(whose).copied().unwrap_or(0);
         }
         history.better_times();
         history.recover().unwrap();
@@ -200,6 +200,6 @@ fn a_node_that_does_not_run_or_has_no_worker_has_not_recovered() {
         let recovered = history.recover();
         // A registry that has a clock never lets marks be so far ahead; without one nobody can tell.
         assert_eq!(recovered.is_err(), has_clock, "{recovered:?}");
-        assert_eq!(history.summary.recovery, None);
+        assert!(history.tally.recovery_ms.is_empty());
     }
 }

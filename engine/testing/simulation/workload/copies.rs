@@ -25,7 +25,7 @@ impl History {
         }
         let at = self.rng.below(self.disks.len() as u64) as usize;
         let (from, copy) = if self.rng.chance(50) { self.disks.remove(at) } else { self.disks[at].clone() };
-        self.summary.trouble("disks restored from another node's copy", u64::from(from != node));
+        self.tally.trouble("disks restored from another node's copy", u64::from(from != node));
         self.say(|| format!("node {node} gets a copy of the disk of node {from}"));
         if from != node {
             let most = self.nodes[from].most;
@@ -82,7 +82,7 @@ impl History {
             let away = self.rng.magnitude(MS, 10 * SECOND);
             self.restart_registry(away);
             let alive = self.nodes.iter().filter(|node| node.process.is_some()).count() as u64;
-            self.summary.trouble("lives through a restore", alive);
+            self.tally.trouble("lives through a restore", alive);
         }
         let fence = (!self.unfenced).then(|| self.time.now());
         let restored = self.exchange.store.restore(&copy, fence);
@@ -92,7 +92,7 @@ impl History {
             (Ok(()), true) => "local registries restored and fenced",
             (Ok(()), false) => "registries in memory restored and fenced",
         };
-        self.summary.trouble(what, 1);
+        self.tally.trouble(what, 1);
         if fence.is_some() && self.rng.chance(60) {
             // No worker is free before what the fence keeps clear is over.
             self.pass(126 * SECOND);

@@ -128,7 +128,7 @@ impl History {
         if both {
             self.exchange.store.rot(record, 1 - copy, spoil);
         }
-        self.summary.trouble("rotten sectors of a registry", 1);
+        self.tally.trouble("rotten sectors of a registry", 1);
         self.say(|| format!("copy {copy} of record {record:?} rots"));
     }
 }

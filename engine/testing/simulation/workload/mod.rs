@@ -93,8 +93,8 @@ impl History {
                 self.nodes[caller].call();
             }
         }
-        self.summary.steps += 1 + calls;
-        self.summary.calls += calls;
+        self.steps += 1 + calls;
+        self.tally.note("calls", calls);
         self.power_follows();
         if self.rng.chance(20) {
             self.start(node);
@@ -109,7 +109,7 @@ impl History {
     }
 
     fn misfortune(&mut self, theme: Theme, node: usize) {
-        self.summary.steps += 1;
+        self.steps += 1;
         match theme {
             Theme::Calm | Theme::All => {}
             Theme::SmallSteps => {
@@ -119,7 +119,7 @@ impl History {
                     // The claim that a step back may bring is in doubt, maybe of a worker that was held before.
                     let unread = self.rng.within(1, 3) as u32;
                     lock(&self.nodes[node].end).ambush = Some(Ambush::Doubt(unread));
-                    self.summary.trouble("claims to be lost", 1);
+                    self.tally.trouble("claims to be lost", 1);
                 }
             }
             Theme::LargeSteps => {
@@ -237,20 +237,20 @@ impl History {
             3 | 4 => lock(&end).state = State::Up,
             5 => {
                 lock(&end).ambush = Some(Ambush::Rival);
-                self.summary.trouble("rivals", 1);
+                self.tally.trouble("rivals", 1);
                 if self.rng.chance(50) {
                     self.exchange.store.fail(Fault::LostUnseen);
                 }
             }
             6 => {
                 let landed = self.exchange.land_late(self.rng.next() as usize);
-                self.summary.trouble("writes that landed late", u64::from(landed));
+                self.tally.trouble("writes that landed late", u64::from(landed));
             }
             7 => {
                 // The session of somebody who may be alive ends: the registry forgets who announced what.
                 let worker = self.rng.below(u64::from(WORKERS)) as u32;
                 self.exchange.expire(Some(worker));
-                self.summary.trouble("sessions that ended", 1);
+                self.tally.trouble("sessions that ended", 1);
                 self.wander();
                 if self.rng.chance(10) {
                     self.lose_record(worker);
@@ -268,10 +268,10 @@ impl History {
         let Store::Memory(registry) = &self.exchange.store else { return };
         if self.rng.chance(50) {
             let lost = registry.lose_mark(self.rng.next() as usize);
-            self.summary.trouble("marks that were lost", u64::from(lost));
+            self.tally.trouble("marks that were lost", u64::from(lost));
         } else if self.exchange.readable() == WORKERS {
             registry.tamper_worker(worker, None);
-            self.summary.trouble("records of workers that were lost", 1);
+            self.tally.trouble("records of workers that were lost", 1);
         }
     }
 
@@ -279,7 +279,7 @@ impl History {
     pub(crate) fn restart_registry(&mut self, ns: u64) {
         self.exchange.expire(None);
         self.exchange.down_until.store(self.time.now() + ns, Ordering::Relaxed);
-        self.summary.trouble("restarts of the registry", 1);
+        self.tally.trouble("restarts of the registry", 1);
     }
 
     /// The registry's clock goes wrong, or away, or right again.
