@@ -8,11 +8,19 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
 
-use crate::{not_tried, process};
+use crate::{Ledger, not_tried, process};
 
 /// Mounting takes no time.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// A new folder that goes when it is dropped, a data folder in it that is not made yet, and a ledger for its ids.
+pub fn fresh() -> Result<(TempDir, PathBuf, Ledger)> {
+    let home = TempDir::new()?;
+    let data = home.path().join("data");
+    Ok((home, data, Ledger::default()))
+}
 
 /// Copies a folder with everything in it; `to` must not exist. What loses its name meanwhile is left out, as a hot backup
 /// does.

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::command::{Output, bare, clean, proof_binary};
 use crate::http::{self, Metrics};
@@ -31,12 +31,21 @@ pub struct Serve {
     command: Command,
     /// Where its log goes, if not into a file.
     log: Option<Stdio>,
+    /// A folder that goes with it.
+    home: Option<TempDir>,
 }
 
 impl Serve {
     /// On this data folder, on any two free ports.
     pub fn new(data_dir: &Path) -> Result<Self> {
         Ok(Self::bare()?.arg("--data-dir").arg(data_dir))
+    }
+
+    /// On a new data folder, which goes with the server.
+    pub fn fresh() -> Result<Self> {
+        let home = TempDir::new()?;
+        let serve = Self::new(&home.path().join("data"))?;
+        Ok(Self { home: Some(home), ..serve })
     }
 
     /// On the default data folder, below the current one.
@@ -52,7 +61,7 @@ impl Serve {
 
     fn with(mut command: Command) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-        Self { command, log: None }
+        Self { command, log: None, home: None }
     }
 
     /// Adds an argument.
@@ -81,7 +90,7 @@ impl Serve {
         if let Some(dir) = inner.get_current_dir() {
             command.current_dir(dir);
         }
-        Self { command, log: self.log }
+        Self { command, ..self }
     }
 
     /// Sends its log there, and [`Server::log`] stays empty.
@@ -139,7 +148,7 @@ impl Serve {
         let banner = Arc::new(Mutex::new(String::new()));
         let reader = child.stdout.take().map(|pipe| collect(pipe, Arc::clone(&banner)));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        Ok(Server { child, born, addr: nowhere, admin: nowhere, banner, reader, log })
+        Ok(Server { child, born, addr: nowhere, admin: nowhere, banner, reader, log, _home: self.home })
     }
 }
 
@@ -180,6 +189,8 @@ pub struct Server {
     banner: Arc<Mutex<String>>,
     reader: Option<thread::JoinHandle<()>>,
     log: NamedTempFile,
+    // Goes when the process is gone, which `drop` sees to.
+    _home: Option<TempDir>,
 }
 
 impl Server {

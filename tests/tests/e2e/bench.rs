@@ -16,8 +16,7 @@ fn number(json: &Value, key: &str) -> f64 {
 
 #[test]
 fn every_way_to_ask_is_measured_and_no_id_comes_twice() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     for args in [
         &["--connections", "4", "--pipeline", "8"][..],
         &["--connections", "3", "--threads", "2", "--order", "ordered"],
@@ -42,8 +41,7 @@ fn every_way_to_ask_is_measured_and_no_id_comes_twice() -> Result<()> {
 
 #[test]
 fn a_timetable_is_kept_and_told_apart_from_a_closed_loop() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let json = bench(&server, &["--rate", "5000"])?.run()?.json()?;
     println!("bench at 5,000 requests a second: {json}");
     ensure!(json["mode"] == "open" && json["asked_rate"] == 5_000, "{json}");
@@ -57,8 +55,7 @@ fn a_timetable_is_kept_and_told_apart_from_a_closed_loop() -> Result<()> {
 
 #[test]
 fn who_asks_for_too_much_sees_refusals_by_name() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     // 131,072 fresh ids are 32 ms of one worker's land, and here they may take 1 ms.
     let greedy = ["--count", "131072", "--runs", "--order", "fresh", "--wait", "1"];
     let told = bench(&server, &greedy)?.run()?;

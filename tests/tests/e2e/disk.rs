@@ -20,9 +20,7 @@ fn leave_land(data: &Path, ledger: &mut Ledger) -> Result<()> {
 #[test]
 fn a_damaged_spill_is_reported_and_the_rest_of_it_served_once() -> Result<()> {
     let mut rng = Rng::from_env("damaged spill");
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     leave_land(&data, &mut ledger)?;
     let spills = folder::spills(&data)?;
     ensure!(!spills.is_empty(), "a clean stop leaves a spill");
@@ -52,9 +50,7 @@ fn a_damaged_spill_is_reported_and_the_rest_of_it_served_once() -> Result<()> {
 
 #[test]
 fn a_shortened_spill_costs_ids_and_repeats_none() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     for keep in [8 * 1024 * 1024, 4_096 + 100, 4_096, 100, 1, 0] {
         leave_land(&data, &mut ledger)?;
         for spill in folder::spills(&data)? {
@@ -71,9 +67,7 @@ fn a_shortened_spill_costs_ids_and_repeats_none() -> Result<()> {
 /// What cannot be said ends nobody who would have said it.
 #[test]
 fn a_log_that_cannot_be_written_changes_nothing_else() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     for _ in 0..2 {
         let words = ["-c", r#"exec "$@" 2>/dev/full"#, "sh"].map(str::to_owned);
         let server = Serve::new(&data)?.under("sh", &words).start()?;
@@ -86,9 +80,7 @@ fn a_log_that_cannot_be_written_changes_nothing_else() -> Result<()> {
 
 #[test]
 fn a_spill_shortened_while_running_is_abandoned_and_the_server_goes_on() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     leave_land(&data, &mut ledger)?;
     let mut server = Server::start(&data)?;
     for spill in folder::spills(&data)? {

@@ -5,7 +5,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tempfile::TempDir;
 use xuid_tests::http::Metrics;
 use xuid_tests::{
     Client, ClientError, Frame, Ledger, Order, Received, Rng, Run, Serve, Server, clock, encode, hello_body,
@@ -259,8 +258,7 @@ fn load(server: &Server, seed: u64, ends: &[End], rounds: u64, ledger: &mut Ledg
 /// What is asked of it, by all that clients do, is in its figures to the id.
 fn every_id_is_accounted_for(threads: &str) -> Result<()> {
     let seed = Rng::from_env("figures").below(1 << 40);
-    let home = TempDir::new()?;
-    let serve = Serve::new(&home.path().join("data"))?;
+    let serve = Serve::fresh()?;
     let server = serve.arg("--threads").arg(threads).env("XUID_WAIT", "5ms").start()?;
     let watch = Watch { server: &server, pages: AtomicU64::new(0), most_moving: AtomicU64::new(0) };
     let (over, mut ledger) = (AtomicBool::new(false), Ledger::default());
@@ -365,8 +363,7 @@ fn every_id_of_a_server_with_one_thread_is_accounted_for_at_every_scrape_and_aft
 
 #[test]
 fn what_a_client_has_was_counted_before_it_could_ask() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let mut client = server.client()?;
     for round in 1..=200 {
         let mut ids = 0;

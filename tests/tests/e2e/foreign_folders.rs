@@ -100,8 +100,7 @@ fn a_spill_of_another_cluster_is_set_aside_and_never_replayed() -> Result<()> {
 
 #[test]
 fn a_client_that_expects_another_cluster_or_version_is_told_so() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     for (body, expected) in [
         (hello_body(1, 1, [7; 16]), status::WRONG_CLUSTER),
         (hello_body(7, 9, [0; 16]), status::VERSION),

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tempfile::TempDir;
 use xuid_tests::{Ledger, Order, Rng, Serve, Xuid, folder};
 
 /// Both copies of every record begin at multiples of this.
@@ -67,9 +66,7 @@ fn sectors(file: &Path, rng: &mut Rng, empty: usize) -> Result<Vec<u64>> {
 #[test]
 fn any_damaged_sector_of_the_registry_is_survived_or_refused_and_repeats_nothing() -> Result<()> {
     let mut rng = Rng::from_env("registry damage");
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     ensure!(live(&data, &mut ledger)?);
     let file = records(&data)?;
     let (mut served, mut refused) = (0, 0);
@@ -92,9 +89,7 @@ fn any_damaged_sector_of_the_registry_is_survived_or_refused_and_repeats_nothing
 
 #[test]
 fn a_worker_with_both_copies_damaged_is_unusable_and_the_rest_goes_on() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     ensure!(live(&data, &mut ledger)?);
     let worker = *ledger.report().workers.first().context("one worker")?;
     let file = records(&data)?;
@@ -128,9 +123,7 @@ fn a_worker_with_both_copies_damaged_is_unusable_and_the_rest_goes_on() -> Resul
 #[test]
 fn a_truncated_or_empty_registry_is_refused_and_never_made_again() -> Result<()> {
     for keep in [0, 100, 512, 4096, 100_000] {
-        let home = TempDir::new()?;
-        let data = home.path().join("data");
-        let mut ledger = Ledger::default();
+        let (_home, data, mut ledger) = folder::fresh()?;
         ensure!(live(&data, &mut ledger)?);
         let file = records(&data)?;
         fs::OpenOptions::new().write(true).open(&file)?.set_len(keep)?;
@@ -154,9 +147,7 @@ fn a_truncated_or_empty_registry_is_refused_and_never_made_again() -> Result<()>
 
 #[test]
 fn a_folder_that_lost_its_registry_is_not_begun_again() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (home, data, mut ledger) = folder::fresh()?;
     ensure!(live(&data, &mut ledger)?);
     let file = records(&data)?;
     fs::rename(&file, home.path().join("lost"))?;

@@ -57,8 +57,7 @@ fn steps_of_the_wall_clock_are_seen_for_what_they_are_and_no_id_comes_twice() ->
     let url = ensemble.url("/xuid");
     // The namespace issued nothing in the hours that the clock goes back to.
     Xuid::new(["registry", "init", &url, "--floor=-3h"])?.run()?.ok()?;
-    let home = TempDir::new()?;
-    let serve = Serve::new(&home.path().join("data"))?.arg("--registry").arg(&url);
+    let serve = Serve::fresh()?.arg("--registry").arg(&url);
     let mut fixture = Fixture::start("clock steps", serve, vec!["--registry".to_owned(), url], &JOBS)?;
     clock::idle(HOLD);
     let steps = vec![
