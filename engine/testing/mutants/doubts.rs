@@ -6,27 +6,15 @@ use std::ops::Range;
 use xuid_id::Layout;
 
 use crate::registry::memory::{Fault, MemoryRegistry};
-use crate::registry::ownership::{Identity, Ownership, TakeError, Window, WorkerRequest};
-use crate::registry::{ClusterId, Genesis, Token};
+use crate::registry::ownership::{Ownership, TakeError};
+use crate::registry::{ClusterId, Genesis};
 use crate::sys::guards::Guard;
-use crate::testing::mutants::only_without;
+use crate::testing::mutants::{only_without, ownership, request, span};
 use crate::testing::simulation::twins::Link;
 
 fn registry() -> MemoryRegistry {
     let cluster = ClusterId::from_bytes([1; 16]);
     MemoryRegistry::new(Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 1 })
-}
-
-fn ownership(link: &Link, token: u8) -> Ownership {
-    Ownership::new(Box::new(link.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
-}
-
-fn request(now: u64) -> WorkerRequest {
-    WorkerRequest { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
-}
-
-fn span(window: Window) -> Range<u64> {
-    window.into_parts().1
 }
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> Option<String> {

@@ -13,6 +13,10 @@ mod records;
 mod refusals;
 mod threads;
 
+use std::ops::Range;
+
+use crate::registry::ownership::{Identity, Ownership, Window, WorkerRequest};
+use crate::registry::{Registry, Token};
 use crate::sys::guards::Guard;
 use crate::testing::simulation::workload::Theme;
 use crate::testing::simulation::{history, seed};
@@ -257,6 +261,18 @@ pub(crate) fn with_every_guard_in_place_the_histories_of_the_mutants_find_nothin
             }
         }
     }
+}
+
+fn ownership(registry: &(impl Registry + Clone + 'static), token: u8) -> Ownership {
+    Ownership::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
+}
+
+fn request(now: u64) -> WorkerRequest {
+    WorkerRequest { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
+}
+
+fn span(window: Window) -> Range<u64> {
+    window.into_parts().1
 }
 
 /// Something is wrong without these guards, and nothing is with them.

@@ -12,7 +12,7 @@ use crate::background::registry_thread::Job;
 use crate::clock::{Clock, Supervisor};
 use crate::mint::minter::{Ages, Minter};
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::ownership::{Identity, Window};
+use crate::registry::ownership::{Identity, Ownership, Window};
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::settings::Settings;
 use crate::sys::atomics::lock;
@@ -22,10 +22,17 @@ use crate::testing::simulation::history::{BEGIN, MS, SECOND};
 use crate::testing::simulation::process::open_spill;
 use crate::testing::support::clock::{SimClock, Time};
 use crate::testing::support::faults::{Armed, FaultKind, Faults, FaultyClock, FaultyStorage, Point};
-use crate::tiers::reserve::open;
+use crate::tiers::reserve::open::{self, OpenedSpill};
 use crate::{Engine, Layout, Order};
 
 fn engine() -> (Assembly, Arc<Faults>, Arc<Time>) {
+    assembled(|_, _, _| open::none("there is none"))
+}
+
+/// An engine of one worker with this spill, its faults, and its time.
+fn assembled(
+    spill: impl FnOnce(&Arc<Faults>, &Genesis, &mut Ownership) -> OpenedSpill,
+) -> (Assembly, Arc<Faults>, Arc<Time>) {
     let time = Time::new(BEGIN);
     let layout = Layout::default();
     let floor = layout.tick_at_ns(BEGIN).unwrap();
@@ -37,7 +44,7 @@ fn engine() -> (Assembly, Arc<Faults>, Arc<Time>) {
     let assembly = assemble(
         Box::new(MemoryRegistry::new(genesis)),
         Identity::new(Token([1; 16]), "test".into()),
-        |_, _| open::none("there is none"),
+        |genesis, ownership| spill(&faults, genesis, ownership),
         Settings { slots: 16, ..Settings::default() },
         clock,
         |_| unreachable!("the worker is free"),
@@ -204,32 +211,14 @@ fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
 /// A turn that appends to the spill has the land of a second in its hands.
 #[test]
 fn what_a_turn_had_in_its_hands_when_it_panicked_is_waste_and_is_counted() {
-    let (time, layout) = (Time::new(BEGIN), Layout::default());
-    let floor = layout.tick_at_ns(BEGIN).unwrap();
-    let genesis = Genesis { cluster: ClusterId::from_bytes([1; 16]), layout, floor, workers: 1 };
-    let faults = Faults::new(time.clone(), None);
-    let clock =
-        Arc::new(FaultyClock { clock: SimClock::new(time.clone(), 77 * SECOND), faults: faults.clone() });
-    let wire = |storage: &MemoryStorage| -> Box<dyn Storage> {
-        Box::new(FaultyStorage { storage: storage.clone(), faults: faults.clone() })
-    };
-    let assembly = assemble(
-        Box::new(MemoryRegistry::new(genesis)),
-        Identity::new(Token([1; 16]), "test".into()),
-        |genesis, ownership| {
-            open_spill(
-                &mut Some(MemoryStorage::new()),
-                wire,
-                SpillId::from_bytes([2; 16]),
-                genesis,
-                ownership,
-            )
-        },
-        Settings { slots: 16, ..Settings::default() },
-        clock,
-        |_| unreachable!("the worker is free"),
-    );
-    let Assembly { shared, mut producer, jobs: _jobs, .. } = assembly.unwrap();
+    let (assembly, faults, time) = assembled(|faults, genesis, ownership| {
+        let wire = |storage: &MemoryStorage| -> Box<dyn Storage> {
+            Box::new(FaultyStorage { storage: storage.clone(), faults: faults.clone() })
+        };
+        let disk = &mut Some(MemoryStorage::new());
+        open_spill(disk, wire, SpillId::from_bytes([2; 16]), genesis, ownership)
+    });
+    let Assembly { shared, mut producer, jobs: _jobs, .. } = assembly;
     let engine = Engine::new(shared.clone(), Vec::new());
     let figures = |what: &str| {
         let stats = engine.stats();
@@ -237,7 +226,6 @@ fn what_a_turn_had_in_its_hands_when_it_panicked_is_waste_and_is_counted() {
         stats
     };
     time.pass(1_500 * MS);
-    faults.set_working(true);
     faults.arm(Some(Armed { point: Point::Spill, after: 0, kind: FaultKind::Panic }));
     producer.turn_whatever_happens();
     assert!(!faults.take_injected().is_empty(), "it did panic");

@@ -9,7 +9,7 @@ use crate::id::error::{IdError, IdErrorKind};
 use crate::sys::atomics::lock;
 use crate::testing::simulation::node::Node;
 use crate::testing::simulation::process::{Process, Waiting};
-use crate::{Order, Run};
+use crate::{Id, Order, Run};
 
 /// Runs that a drain takes at most: the newest are those that may be elsewhere, too, and all would take too long. With
 /// 1,500 of them no mutant was caught earlier.
@@ -75,8 +75,11 @@ impl Node {
             let count = node.rng.magnitude(1, (3 * sequences).max(32)) as u32;
             let order = node.rng.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
             match node.rng.below(64) {
-                0..16 => node.singles(process, count.min(64)),
-                16..30 => node.handle(process, count.min(64)),
+                0..16 => node.singles(process, count.min(64), |process| process.engine.try_next_id()),
+                16..30 => {
+                    let at = node.rng.below(process.handles.len() as u64) as usize;
+                    node.singles(process, count.min(64), |process| process.handles[at].next_id());
+                }
                 30 => node.thread(process, count.min(64)),
                 31 => node.handles(process),
                 32..48 => node.runs(process, count, order),
@@ -94,25 +97,15 @@ impl Node {
         });
     }
 
-    fn singles(&mut self, process: &mut Process, count: u32) {
+    /// Ids one by one, until one is refused.
+    fn singles(
+        &mut self,
+        process: &mut Process,
+        count: u32,
+        mut next: impl FnMut(&mut Process) -> Result<Id, IdError>,
+    ) {
         for _ in 0..count {
-            match process.engine.try_next_id() {
-                Ok(id) => {
-                    self.look_at(process);
-                    self.issued(process, id.raw(), 1);
-                }
-                Err(error) => {
-                    self.refused(error);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn handle(&mut self, process: &mut Process, count: u32) {
-        let at = self.rng.below(process.handles.len() as u64) as usize;
-        for _ in 0..count {
-            match process.handles[at].next_id() {
+            match next(process) {
                 Ok(id) => {
                     self.look_at(process);
                     self.issued(process, id.raw(), 1);
