@@ -70,6 +70,11 @@ pub fn overwrite(from: &Path, to: &Path) -> Result<()> {
     Ok(file.write_all(&bytes)?)
 }
 
+/// Cuts a file off after `len` bytes.
+pub fn shorten(path: &Path, len: u64) -> Result<()> {
+    Ok(OpenOptions::new().write(true).open(path)?.set_len(len)?)
+}
+
 /// Inverts `len` bytes of a file from `offset` on.
 pub fn flip(path: &Path, offset: u64, len: usize) -> Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;

@@ -166,9 +166,7 @@ impl Ledger {
 
     /// Records all that was received.
     pub fn add_received(&mut self, received: &Received) {
-        for run in &received.runs {
-            self.add(*run);
-        }
+        self.extend(received.runs.iter().copied());
     }
 
     /// Records all of another ledger of the same layout; its own duplicates are added up.
@@ -308,6 +306,18 @@ impl Ledger {
             }
             self.examples.push(first + step);
         }
+    }
+}
+
+impl Extend<Run> for Ledger {
+    fn extend<I: IntoIterator<Item = Run>>(&mut self, runs: I) {
+        runs.into_iter().for_each(|run| self.add(run));
+    }
+}
+
+impl Extend<u64> for Ledger {
+    fn extend<I: IntoIterator<Item = u64>>(&mut self, ids: I) {
+        ids.into_iter().for_each(|id| self.add_id(id));
     }
 }
 

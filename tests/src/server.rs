@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -113,6 +113,19 @@ impl Serve {
             thread::sleep(Duration::from_micros(500));
         }
         Ok(server)
+    }
+
+    /// Starts it as [`Self::start`] does, or returns what it said when it refused as it should: with 1, and no panic.
+    pub fn start_or_refuse(self) -> Result<std::result::Result<Server, String>> {
+        self.start().map_or_else(
+            |error| {
+                let said = format!("{error:#}");
+                ensure!(!said.contains("panicked"), "a panic: {said}");
+                ensure!(said.contains("ended with Some(1)"), "neither served nor refused: {said}");
+                Ok(Err(said))
+            },
+            |server| Ok(Ok(server)),
+        )
     }
 
     /// Starts it and lets it live for `life` from exec on, served or not, then kills it.
@@ -242,11 +255,6 @@ impl Server {
         without_colours(&String::from_utf8_lossy(&text))
     }
 
-    /// Where the log lies.
-    pub fn log_path(&self) -> PathBuf {
-        self.log.path().to_owned()
-    }
-
     /// A connection that said HELLO.
     pub fn client(&self) -> Result<Client> {
         Client::connect(self.addr).with_context(|| format!("connecting\n{self}"))
@@ -311,6 +319,11 @@ impl Server {
         let status = process::wait_exit(&mut self.child, STOP_LIMIT).with_context(|| format!("{self}"))?;
         ensure!(status.code() == Some(0), "a clean stop ended with {status:?}\n{self}");
         Ok(self.log())
+    }
+
+    /// SIGTERM or SIGKILL. Returns the log.
+    pub fn end(self, cleanly: bool) -> Result<String> {
+        if cleanly { self.stop() } else { self.kill() }
     }
 
     /// SIGKILL. Returns the log.

@@ -1,6 +1,6 @@
 //! Disks that fail: spills with bad bytes or missing ends, no space, no right to write.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,11 +38,7 @@ fn a_damaged_spill_is_reported_and_the_rest_of_it_served_once() -> Result<()> {
         server.drain(6_000_000, &mut ledger)?;
         ledger.check()?;
         clock::idle(Duration::from_millis(1_200));
-        if round % 2 == 0 {
-            server.stop()?
-        } else {
-            server.kill()?
-        };
+        server.end(round % 2 == 0)?;
     }
     println!("damaged spill: {}", ledger.check()?);
     Ok(())
@@ -54,7 +50,7 @@ fn a_shortened_spill_costs_ids_and_repeats_none() -> Result<()> {
     for keep in [8 * 1024 * 1024, 4_096 + 100, 4_096, 100, 1, 0] {
         leave_land(&data, &mut ledger)?;
         for spill in folder::spills(&data)? {
-            OpenOptions::new().write(true).open(&spill)?.set_len(keep)?;
+            folder::shorten(&spill, keep)?;
         }
         let server = Server::start(&data)?;
         server.drain(12_000_000, &mut ledger)?;
@@ -84,7 +80,7 @@ fn a_spill_shortened_while_running_is_abandoned_and_the_server_goes_on() -> Resu
     leave_land(&data, &mut ledger)?;
     let mut server = Server::start(&data)?;
     for spill in folder::spills(&data)? {
-        OpenOptions::new().write(true).open(&spill)?.set_len(100)?;
+        folder::shorten(&spill, 100)?;
     }
     server.drain(20_000_000, &mut ledger)?;
     clock::idle(Duration::from_secs(2));
@@ -129,11 +125,7 @@ fn a_disk_too_small_for_the_spill_serves_without_it_and_says_so() -> Result<()> 
         ensure!(log.to_lowercase().contains("spill"), "the log does not say it\n{server}");
         ensure!(ready.to_lowercase().contains("spill"), "readiness does not say it: {ready}");
         println!("no room for the spill, life {life}: {} ({})", ledger.check()?, ready.trim());
-        if life == 1 {
-            server.kill()?
-        } else {
-            server.stop()?
-        };
+        server.end(life != 1)?;
     }
     Ok(())
 }
@@ -156,11 +148,7 @@ fn a_disk_that_fills_up_stops_neither_reserving_nor_serving() -> Result<()> {
         let server = Server::start(&data)?;
         server.drain(8_000_000, &mut ledger)?;
         println!("full disk, life {life}: {}", ledger.check()?);
-        if life == 0 {
-            server.kill()?
-        } else {
-            server.stop()?
-        };
+        server.end(life != 0)?;
     }
     Ok(())
 }

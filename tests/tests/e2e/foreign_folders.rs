@@ -24,9 +24,7 @@ fn a_registry_of_another_layout_is_served_as_such_or_refused_with_both_shown() -
     ensure!(hello.bits == (42, 9, 12), "{hello:?}");
     let mut ledger = Ledger::new(9, 12);
     for order in Order::ALL {
-        for run in client.runs(100_000, Duration::from_secs(5), order)? {
-            ledger.add(run);
-        }
+        ledger.extend(client.runs(100_000, Duration::from_secs(5), order)?);
     }
     let id = client.next(Order::Fresh)?;
     ledger.add_id(id);
@@ -81,9 +79,7 @@ fn a_spill_of_another_cluster_is_set_aside_and_never_replayed() -> Result<()> {
     let server = Server::start(&mine)?;
     let mut client = server.client()?;
     for _ in 0..100 {
-        for run in client.runs(100_000, Duration::from_secs(5), Order::Any)? {
-            ledger.add(run);
-        }
+        ledger.extend(client.runs(100_000, Duration::from_secs(5), Order::Any)?);
     }
     let replayed = server.metrics()?.sum(&["replayed", "ids"]);
     ensure!(replayed < 1.0, "{replayed} ids of another cluster were replayed\n{server}");

@@ -84,7 +84,7 @@ impl Campaign {
         // Read while it lives: what it replays after this moment is not counted.
         let before = server.replayed()?;
         clock::idle(life_time / 2);
-        let log = if end == End::Kill { server.kill()? } else { server.stop()? };
+        let log = server.end(end == End::Stop)?;
         for harvest in load.join()? {
             self.refusals += harvest.refusals;
             self.ledger.add_received(&harvest.received);

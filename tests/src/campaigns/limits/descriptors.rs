@@ -63,8 +63,6 @@ fn exhaust(first: &mut Client, limit: u64, rng: &mut Rng, ledger: &mut Ledger) -
     }
     let runs = first.runs(50_000, Duration::from_secs(5), Order::Any)?;
     ensure!(!runs.is_empty());
-    for run in runs {
-        ledger.add(run);
-    }
+    ledger.extend(runs);
     Ok(())
 }

@@ -150,7 +150,7 @@ impl Cluster {
     pub(super) fn end(&mut self, number: usize, cleanly: bool) -> Result<()> {
         let server = self.servers[number].take().context("it is down already")?;
         self.count_waste(&server);
-        let log = if cleanly { server.stop() } else { server.kill() };
+        let log = server.end(cleanly);
         self.seats[number].set(None);
         let log = log.with_context(|| format!("ending server {number}"))?;
         ensure!(!log.contains("panicked"), "server {number} panicked:\n{log}");
