@@ -18,10 +18,19 @@ pub fn unix_ms() -> u64 {
 
 /// Asks `ready` every few milliseconds until it says yes, or fails after `limit` naming `what`.
 pub fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> Result<bool>) -> Result<Duration> {
+    wait_for(what, limit, || Ok(ready()?.then_some(()))).map(|((), took)| took)
+}
+
+/// Asks for a thing in the same way until there is one; that, and how long it took.
+pub fn wait_for<T>(
+    what: &str,
+    limit: Duration,
+    mut find: impl FnMut() -> Result<Option<T>>,
+) -> Result<(T, Duration)> {
     let begin = now();
     loop {
-        if ready()? {
-            return Ok(begin.elapsed());
+        if let Some(found) = find()? {
+            return Ok((found, begin.elapsed()));
         }
         if begin.elapsed() > limit {
             bail!("waited {limit:?} in vain: {what}");

@@ -223,13 +223,8 @@ impl Ensemble {
 
     /// Waits for a leader; returns it.
     pub fn wait_leader(&self, limit: Duration) -> Result<usize> {
-        let mut leader = None;
-        let waited = clock::wait_until("a leader", limit, || {
-            leader = self.leader();
-            Ok(leader.is_some())
-        });
-        waited.with_context(|| format!("{self}"))?;
-        leader.context("no leader")
+        let waited = clock::wait_for("a leader", limit, || Ok(self.leader()));
+        Ok(waited.with_context(|| format!("{self}"))?.0)
     }
 
     /// Waits until every node that is up serves, one of them as the leader; returns how long that took.

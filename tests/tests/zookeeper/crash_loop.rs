@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{
-    ClientError, Job, Ledger, Load, Order, Rng, SchedulerDelay, Serve, Server, Work, Xuid, clock,
-};
+use xuid_tests::{Job, Ledger, Load, Order, Rng, SchedulerDelay, Serve, Server, Work, Xuid, clock};
 
 use crate::figures::{Spread, locked, wanted, worker_of};
 
@@ -132,17 +130,11 @@ fn seat(
 /// An id of a window of this life, and how many requests were refused before it came.
 fn first_id(server: &Server) -> Result<(u64, u32)> {
     let mut client = server.client()?;
-    let (mut id, mut refusals) = (0, 0);
-    clock::wait_until("a first id", WINDOW * 2, || match client.next(Order::Fresh) {
-        Ok(found) => {
-            id = found;
-            Ok(true)
-        }
-        Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {
-            refusals += 1;
-            Ok(false)
-        }
-        Err(error) => Err(error.into()),
+    let mut refusals = 0;
+    let (id, _) = clock::wait_for("a first id", WINDOW * 2, || {
+        let found = client.try_next(Order::Fresh)?;
+        refusals += u32::from(found.is_none());
+        Ok(found)
     })?;
     Ok((id, refusals))
 }

@@ -54,14 +54,11 @@ fn look(fixture: &Fixture, url: &str) -> Result<Left> {
 
 /// Fences it when the session of the one that was killed has ended.
 fn fence(url: &str) -> Result<Output> {
-    let mut said = None;
-    clock::wait_until("a further fence", SOON, || {
+    let (said, _) = clock::wait_for("a further fence", SOON, || {
         let output = registry("fence", url)?.arg("--yes").run()?;
         let busy = output.code == Some(1) && output.stderr.contains("another fence");
-        said = Some(output);
-        Ok(!busy)
+        Ok((!busy).then_some(output))
     })?;
-    let said = said.unwrap_or_else(|| unreachable!("it was run at least once"));
     said.ok()?;
     Ok(said)
 }

@@ -127,9 +127,9 @@ fn a_mark_made_again_as_it_was_at_first_gives_nothing_of_its_spill_back() -> Res
     Ok(())
 }
 
-/// What was done to `w/N`.
+/// What is done to `w/N`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Blow {
+enum Damage {
     Flipped,
     Deleted,
     SetBack,
@@ -137,8 +137,8 @@ enum Blow {
     MadeAgainAsAtGenesis,
 }
 
-/// Does `blow` to the record of the worker that a server under load holds, and looks at everybody.
-fn strike(blow: Blow) -> Result<()> {
+/// Does that to the record of the worker that a server under load holds, and looks at everybody.
+fn strike(kind: Damage) -> Result<()> {
     let fixture = Fixture::start()?;
     let genesis = fixture.tamper.dump(&Fixture::node("w"))?;
     let server = fixture.server("data")?;
@@ -148,20 +148,20 @@ fn strike(blow: Blow) -> Result<()> {
     let old = fixture.tamper.expect(&path)?.data;
     wait_renewals(&server)?;
     ensure!(fixture.tamper.expect(&path)?.data != old, "the record did not move");
-    match blow {
-        Blow::Flipped => {
+    match kind {
+        Damage::Flipped => {
             let mut data = fixture.tamper.expect(&path)?.data;
             data[32] ^= 0x10;
             fixture.tamper.write(&path, &data).map(drop)?;
         }
-        Blow::SetBack => fixture.tamper.write(&path, &old).map(drop)?,
-        Blow::Deleted => ensure!(fixture.tamper.delete(&path)?),
-        Blow::MadeAgain => {
+        Damage::SetBack => fixture.tamper.write(&path, &old).map(drop)?,
+        Damage::Deleted => ensure!(fixture.tamper.delete(&path)?),
+        Damage::MadeAgain => {
             let data = fixture.tamper.expect(&path)?.data;
             ensure!(fixture.tamper.delete(&path)?);
             fixture.tamper.create(&path, &data)?;
         }
-        Blow::MadeAgainAsAtGenesis => {
+        Damage::MadeAgainAsAtGenesis => {
             let data = genesis.nodes().find(|(found, _)| *found == path).context("it was there")?.1;
             ensure!(fixture.tamper.delete(&path)?);
             fixture.tamper.create(&path, data)?;
@@ -177,44 +177,36 @@ fn strike(blow: Blow) -> Result<()> {
     wait_other_worker(&server, ours)?;
     clock::idle(WINDOW_MAX);
     for any in others.iter().chain([&server]) {
-        ensure!(worker(any)? != ours, "worker {ours} is used after its record was {blow:?}");
+        ensure!(worker(any)? != ours, "worker {ours} is used after its record was {kind:?}");
     }
     let listed = fixture.workers()?;
     let why = listed[&ours].error.as_deref().context("`xuid workers` shows a sound record")?;
     let show = fixture.show()?;
     let damage = show.lines().find(|line| line.trim_start().starts_with("damage"));
-    println!("{blow:?}: workers: {why}\n{blow:?}: show: {}", damage.context("no damage is shown")?.trim());
+    println!("{kind:?}: workers: {why}\n{kind:?}: show: {}", damage.context("no damage is shown")?.trim());
     ensure!(damage.is_some_and(|line| line.contains(&format!("worker {ours}"))), "{show}");
     ensure!(sum(&server, &["xuid_worker_switches_total", "unreadable"])? > 0.5, "{server}");
     let said = Fixture::refused(fixture.serve("asking")?.arg("--worker").arg(ours.to_string()))?;
     ensure!(said.contains(&format!("worker {ours}")), "{said}");
     // Its successor is there before the window ends, so nobody waits.
-    cluster::unharmed(&finish(&format!("{blow:?}"), loads)?, &fixture.delay)?;
+    cluster::unharmed(&finish(&format!("{kind:?}"), loads)?, &fixture.delay)?;
     server.stop()?;
     Ok(())
 }
 
-#[test]
-fn a_record_with_flipped_bits_is_left_by_its_holder_and_used_by_nobody() -> Result<()> {
-    strike(Blow::Flipped)
+macro_rules! struck {
+    ($($name:ident, $kind:ident;)*) => {
+        $(#[test]
+        fn $name() -> Result<()> {
+            strike(Damage::$kind)
+        })*
+    };
 }
 
-#[test]
-fn a_deleted_record_is_left_by_its_holder_and_used_by_nobody() -> Result<()> {
-    strike(Blow::Deleted)
-}
-
-#[test]
-fn a_record_set_back_by_hand_is_left_by_its_holder_and_used_by_nobody() -> Result<()> {
-    strike(Blow::SetBack)
-}
-
-#[test]
-fn a_record_made_again_with_its_last_bytes_is_left_by_its_holder_and_used_by_nobody() -> Result<()> {
-    strike(Blow::MadeAgain)
-}
-
-#[test]
-fn a_record_made_again_as_it_was_at_genesis_is_left_by_its_holder_and_used_by_nobody() -> Result<()> {
-    strike(Blow::MadeAgainAsAtGenesis)
+struck! {
+    a_record_with_flipped_bits_is_left_by_its_holder_and_used_by_nobody, Flipped;
+    a_deleted_record_is_left_by_its_holder_and_used_by_nobody, Deleted;
+    a_record_set_back_by_hand_is_left_by_its_holder_and_used_by_nobody, SetBack;
+    a_record_made_again_with_its_last_bytes_is_left_by_its_holder_and_used_by_nobody, MadeAgain;
+    a_record_made_again_as_it_was_at_genesis_is_left_by_its_holder_and_used_by_nobody, MadeAgainAsAtGenesis;
 }

@@ -177,16 +177,11 @@ pub(crate) fn worker(server: &Server) -> Result<u32> {
 /// Waits until a fresh id comes from another worker than `left`; the worker.
 pub(crate) fn wait_other_worker(server: &Server, left: u32) -> Result<u32> {
     let mut client = server.client()?;
-    let mut found = left;
-    let waited = clock::wait_until("another worker", SOON, || {
-        match client.next(Order::Fresh) {
-            Ok(id) => found = (id >> 12 & 0x3ff) as u32,
-            Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(found != left)
+    let waited = clock::wait_for("another worker", SOON, || {
+        let found = client.try_next(Order::Fresh)?.map(|id| (id >> 12 & 0x3ff) as u32);
+        Ok(found.filter(|found| *found != left))
     });
-    let waited = waited.with_context(|| format!("{server}"))?;
+    let (found, waited) = waited.with_context(|| format!("{server}"))?;
     println!("worker {left} was left for {found} after {waited:?}");
     Ok(found)
 }

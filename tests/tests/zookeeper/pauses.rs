@@ -11,9 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{
-    Client, ClientError, Harvest, Job, Ledger, Load, Order, Rng, Serve, Server, Work, Xuid, clock, process,
-};
+use xuid_tests::{Client, Harvest, Job, Ledger, Load, Order, Rng, Serve, Server, Work, Xuid, clock, process};
 
 use crate::cluster::{self, Cluster};
 use crate::figures::{Spread, locked, tick_of, wanted, worker_of};
@@ -147,14 +145,10 @@ fn round(fixture: &Fixture<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
     process::thaw(server.child())?;
 
     let thawed = clock::now();
-    let mut successor = worker;
-    clock::wait_until("another worker", MOVED, || {
-        let id = fresh(&mut client)?;
-        locked(&fixture.ledger).add_id(id);
-        successor = worker_of(id);
-        ensure!(successor != worker, "id {id} of now is of worker {worker}, which is another's");
-        Ok(true)
-    })?;
+    let id = fresh(&mut client)?;
+    locked(&fixture.ledger).add_id(id);
+    let successor = worker_of(id);
+    ensure!(successor != worker, "id {id} of now is of worker {worker}, which is another's");
     let moved = thawed.elapsed();
     clock::idle(rng.millis(200, 400));
     late.ask_to_stop();
@@ -195,16 +189,7 @@ fn take(fixture: &Fixture<'_>, worker: u64, until: std::time::Instant) -> Result
 
 /// An id of now, as soon as there is one.
 fn fresh(client: &mut Client) -> Result<u64> {
-    let mut id = 0;
-    clock::wait_until("a fresh id", MOVED, || match client.next(Order::Fresh) {
-        Ok(found) => {
-            id = found;
-            Ok(true)
-        }
-        Err(ClientError::Refused(refusal)) if refusal.is_retryable() => Ok(false),
-        Err(error) => Err(error.into()),
-    })?;
-    Ok(id)
+    Ok(clock::wait_for("a fresh id", MOVED, || Ok(client.try_next(Order::Fresh)?))?.0)
 }
 
 /// How many ids of `worker` the stopped one issued late. All of its are of earlier ticks than any of the other's.

@@ -1,8 +1,8 @@
 //! One process, from its exec to its death, with its clients, and what both sides say afterwards.
 //!
 //! # Invariants
-//! - Whatever goes wrong with a life, what its clients received and what it logged are entered into the account before that
-//!   is told: it may be an id that came twice.
+//! - Whatever goes wrong with a life, what its clients received and what it logged are entered into the account before
+//!   that is told: it may be an id that came twice.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -163,8 +163,8 @@ fn is_kill(status: ExitStatus) -> bool {
 }
 
 impl Legacy {
-    /// Enters what both sides say into the account, and only then tells what was wrong; checks the sums of a clean stop.
-    /// `last` becomes the last id that came, if one did.
+    /// Enters what both sides say into the account, and only then tells what was wrong; checks the sums of a clean
+    /// stop. `last` becomes the last id that came, if one did.
     pub(super) fn enter(
         self,
         account: &mut IssuedVsReceived,

@@ -33,14 +33,11 @@ pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Re
                 exhaust(&mut first, limit, rng, ledger)
                     .with_context(|| format!("limit {limit}\n{server}"))?;
                 drop(first);
-                let mut last = None;
-                let waited = clock::wait_until("it accepts again", RECOVERED, || {
-                    last = Client::connect_within(server.addr, RECOVERED).ok();
-                    Ok(last.is_some())
+                let again = clock::wait_for("it accepts again", RECOVERED, || {
+                    Ok(Client::connect_within(server.addr, RECOVERED).ok())
                 });
-                let waited = waited.with_context(|| format!("limit {limit}\n{server}"))?;
+                let (_, waited) = again.with_context(|| format!("limit {limit}\n{server}"))?;
                 tally.recovered(waited.as_millis() as u64);
-                drop(last);
                 life::load(&server, rng.millis(20, 200), ledger, tally)?;
             } else {
                 tally.note("no room for one connection", 1);
