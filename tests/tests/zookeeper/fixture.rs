@@ -208,6 +208,11 @@ pub(crate) fn wait_refusing(server: &Server, words: &[&str]) -> Result<String> {
     Ok(said)
 }
 
+/// The same of each of them.
+pub(crate) fn wait_all_refusing(servers: &[&Server], words: &[&str]) -> Result<()> {
+    servers.iter().try_for_each(|server| wait_refusing(server, words).map(drop))
+}
+
 /// The sum of a server's samples whose names contain all of `words`.
 pub(crate) fn sum(server: &Server, words: &[&str]) -> Result<f64> {
     Ok(server.metrics()?.sum(words))

@@ -8,7 +8,9 @@ use xuid_tests::zookeeper::Backup;
 use xuid_tests::{Ledger, Load, Server, clock, folder};
 
 use crate::cluster;
-use crate::fixture::{Fixture, OUT_OF_REACH, SOON, check_load, is_long, load, wait_refusing};
+use crate::fixture::{
+    Fixture, OUT_OF_REACH, SOON, check_load, is_long, load, wait_all_refusing, wait_refusing,
+};
 
 /// A fenced registry serves again within this.
 const FENCED: Duration = Duration::from_secs(150);
@@ -78,9 +80,7 @@ fn a_deleted_tree_serves_nobody_and_what_is_made_in_its_place_is_another_cluster
         clock::wait_until("the tree is deleted", SOON, gone)
     };
     delete()?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["there is no registry at", "xuid registry init", "restore it"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["there is no registry at", "xuid registry init", "restore it"])?;
     let said = Fixture::refused(fixture.serve("fresh")?)?;
     ensure!(said.contains("there is no registry at") && said.contains("xuid registry init"), "{said}");
     // At once: what the old servers hold might still be in use.
@@ -88,9 +88,7 @@ fn a_deleted_tree_serves_nobody_and_what_is_made_in_its_place_is_another_cluster
     println!("made again: {}", said.lines().last().unwrap_or_default());
     ensure!(said.contains("before") && said.contains("--floor now"), "{said}");
     ensure_out_of_reach(&fixture)?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["is cluster", "and was", "data folder"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["is cluster", "and was", "data folder"])?;
     let fresh = fixture.serve("fresh")?.start()?;
     wait_refusing(&fresh, &["no worker is free before"])?;
     let mut ledger = Ledger::default();
@@ -127,9 +125,7 @@ fn an_ensemble_restored_under_running_servers_serves_nobody_until_it_is_fenced()
     println!("restored, running: {replayed} replayed before");
     ensure!(replayed > 1e6, "nothing was replayed: the attack hits nothing");
     restore(&mut fixture, &backup)?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["restored from a backup", "xuid registry fence"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["restored from a backup", "xuid registry fence"])?;
     ensure!(!fixture.is_open()?, "nobody closed the registry");
     ensure!(fixture.show()?.contains("it is closed"), "{}", fixture.show()?);
     let said = Fixture::refused(fixture.serve("fresh")?)?;
@@ -143,9 +139,7 @@ fn an_ensemble_restored_under_running_servers_serves_nobody_until_it_is_fenced()
     ensure_out_of_reach(&fixture)?;
     // One that ran all the time, one that begins anew with what it had, and one that is new.
     let (second, fresh) = (fixture.serve("second")?.start()?, fixture.serve("fresh")?.start()?);
-    for server in [&first, &second, &fresh] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    wait_all_refusing(&[&first, &second, &fresh], &["no worker is free before"])?;
     let aside = folder::files(&fixture.folder("second"), "spill-")?;
     ensure!(aside.iter().any(|path| path.to_string_lossy().contains(".refused")), "{aside:?}");
     serve_again(&[&first, &second, &fresh], &mut ledger)?;
@@ -161,22 +155,16 @@ fn an_ensemble_restored_to_before_a_fence_is_not_taken_for_a_fenced_one() -> Res
     let loads = vec![load(&first)?, load(&second)?];
     fixture.fence()?;
     // They know of the fence now.
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     restore(&mut fixture, &backup)?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["restored from a backup", "xuid registry fence"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["restored from a backup", "xuid registry fence"])?;
     ensure!(!fixture.is_open()?, "nobody closed the registry");
     let said = Fixture::refused(fixture.serve("fresh")?)?;
     ensure!(said.contains("xuid registry fence"), "{said}");
     // The ensemble counts from the backup's changes on, and its clock tells this fence from the ended era.
     fixture.fence()?;
     ensure_out_of_reach(&fixture)?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     let mut ledger = Ledger::default();
     finish(loads, &mut ledger)?;
     serve_again(&[&first, &second], &mut ledger)?;
@@ -200,9 +188,7 @@ fn a_fence_that_was_made_while_the_ensemble_s_clock_was_fast_is_put_right_by_one
     let backup = back_up(&mut fixture)?;
     shift(&fixture, 86_400_000)?;
     fixture.fence()?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     second.stop()?;
     fixture.ensemble.kill_all()?;
     shift(&fixture, 0)?;
@@ -212,9 +198,7 @@ fn a_fence_that_was_made_while_the_ensemble_s_clock_was_fast_is_put_right_by_one
     fixture.fence()?;
     // One that ran all the time, and one that knows the fast fence from its folder only.
     let second = fixture.serve("second")?.start()?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     ensure!(fixture.is_open()?, "the fence was undone");
     ensure_out_of_reach(&fixture)?;
     let mut ledger = Ledger::default();
@@ -330,18 +314,14 @@ fn a_tree_put_back_by_hand_serves_nobody_until_it_is_fenced() -> Result<()> {
     fixture.tamper.write_back(&copy)?;
     let said = Fixture::refused(fixture.serve("fresh")?)?;
     ensure!(said.contains("made again") && said.contains("xuid registry fence"), "{said}");
-    for server in [&first, &second] {
-        wait_refusing(server, &["xuid registry fence"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["xuid registry fence"])?;
     let show = fixture.show()?;
     ensure!(show.contains("made again"), "{show}");
     let mut ledger = Ledger::default();
     finish(loads, &mut ledger).context("before the fence")?;
     fixture.fence()?;
     ensure_out_of_reach(&fixture)?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     serve_again(&[&first, &second], &mut ledger)
 }
 
@@ -354,9 +334,7 @@ fn a_fence_that_nobody_needed_costs_two_minutes_and_no_id_comes_twice() -> Resul
     let said = fixture.fence()?;
     ensure!(said.contains("2 spills given up"), "{said}");
     let begin = clock::now();
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     println!("fenced under load: all windows were used up after {:?}", begin.elapsed());
     ensure_out_of_reach(&fixture)?;
     let third = fixture.serve("third")?.start()?;
