@@ -178,22 +178,12 @@ impl History {
         let mut tally = Tally::default();
         tally.trouble("local registries", u64::from(local));
         let mut history = Self {
-            rng,
             theme,
-            layout,
-            time,
-            exchange,
-            nodes,
             tally,
-            steps: 0,
-            disks: Vec::new(),
-            backups: Vec::new(),
             clock_right: clock < 70,
-            has_clock,
             unfenced: plan.unfenced,
-            better: BEGIN,
-            retired: Vec::new(),
             trace: plan.trace.then(Vec::new),
+            ..Self::of(rng, exchange, nodes, has_clock)
         };
         for node in 0..history.nodes.len() {
             if history.rng.chance(80) {
@@ -216,10 +206,18 @@ impl History {
             Node::new(number, exchange.clone(), clock, settings.clone(), false, &mut rng)
         };
         let nodes = (0..nodes).map(node).collect();
-        let mut history = Self {
+        let mut history = Self::of(rng, exchange, nodes, has_clock);
+        (0..history.nodes.len()).for_each(|node| history.start(node));
+        history
+    }
+
+    /// Nodes that have not begun, where nothing goes wrong.
+    fn of(rng: Rng, exchange: Arc<Exchange>, nodes: Vec<Node>, has_clock: bool) -> Self {
+        Self {
+            rng,
             theme: Theme::Calm,
-            layout,
-            time,
+            layout: exchange.store.genesis().layout,
+            time: exchange.time.clone(),
             exchange,
             nodes,
             tally: Tally::default(),
@@ -232,10 +230,7 @@ impl History {
             better: BEGIN,
             retired: Vec::new(),
             trace: None,
-            rng,
-        };
-        (0..history.nodes.len()).for_each(|node| history.start(node));
-        history
+        }
     }
 
     /// From the first event to the end of all.
