@@ -23,7 +23,7 @@ server_binary() {
 }
 
 # The test executables of tests/, by the suite that runs them.
-of_e2e=(xuid_tests campaign idle stories)
+of_e2e=(xuid_tests campaign idle e2e)
 of_zookeeper=(zookeeper)
 of_unit=(imports)
 
@@ -55,8 +55,8 @@ executables() {
 }
 
 build_e2e() { server_binary; test_executables; }
-# Most stories wait for something most of the time (an idle minute, a deadline). What has to be measured alone is in an
-# executable of its own.
+# Most of these tests wait for something most of the time (an idle minute, a deadline). What has to be measured alone is
+# in an executable of its own.
 run_e2e() { executables 10 "${of_e2e[@]}"; }
 
 build_zookeeper() { server_binary; test_executables; }

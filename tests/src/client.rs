@@ -43,7 +43,6 @@ pub struct Refusal {
 
 impl Refusal {
     /// Whether the same request may be tried again.
-    #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.status & 0x8000 != 0
     }
@@ -225,6 +224,15 @@ impl Client {
         Fields::new(&body).u64().ok_or(ClientError::Broken("the reply to NEXT is too short"))
     }
 
+    /// One id, or none if it is refused for now.
+    pub fn try_next(&mut self, order: Order) -> Result<Option<u64>> {
+        match self.next(order) {
+            Ok(id) => Ok(Some(id)),
+            Err(ClientError::Refused(refusal)) if refusal.is_retryable() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// `count` NEXT requests in one write; each id goes to `take`. Returns the refusals, which are not errors here.
     pub fn next_pipelined(
         &mut self,
@@ -305,7 +313,6 @@ impl Client {
     }
 
     /// Whether GOAWAY was seen.
-    #[must_use]
     pub fn is_going_away(&self) -> bool {
         self.going_away
     }

@@ -6,27 +6,31 @@ use anyhow::{Result, bail};
 
 /// The monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "real processes are timed, so the real clock is read")]
-#[must_use]
 pub fn now() -> Instant {
     Instant::now()
 }
 
 /// Milliseconds since the Unix epoch, by the wall clock of this machine.
 #[expect(clippy::disallowed_methods, reason = "ids are compared with the wall clock the server reads too")]
-#[must_use]
 pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Asks `ready` every few milliseconds until it says yes, or fails after `limit` naming `what`.
-///
-/// # Errors
-/// The condition did not come true within `limit`, or asking failed.
 pub fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> Result<bool>) -> Result<Duration> {
+    wait_for(what, limit, || Ok(ready()?.then_some(()))).map(|((), took)| took)
+}
+
+/// Asks for a thing in the same way until there is one; that, and how long it took.
+pub fn wait_for<T>(
+    what: &str,
+    limit: Duration,
+    mut find: impl FnMut() -> Result<Option<T>>,
+) -> Result<(T, Duration)> {
     let begin = now();
     loop {
-        if ready()? {
-            return Ok(begin.elapsed());
+        if let Some(found) = find()? {
+            return Ok((found, begin.elapsed()));
         }
         if begin.elapsed() > limit {
             bail!("waited {limit:?} in vain: {what}");

@@ -17,9 +17,6 @@ use crate::process;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The binary: `XUID_BIN`, else the release build of this workspace, brought up to date once.
-///
-/// # Errors
-/// It does not exist, or can't be built.
 pub fn binary() -> Result<&'static Path> {
     static BINARY: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     let found = BINARY.get_or_init(|| find_binary().map_err(|error| format!("{error:#}")));
@@ -46,9 +43,6 @@ pub(crate) fn bare() -> Result<Command> {
 }
 
 /// The crash-point build: `XUID_CRASH_POINTS_BIN`.
-///
-/// # Errors
-/// The variable names none.
 pub(crate) fn crash_points_binary() -> Result<&'static Path> {
     static BINARY: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     let found = BINARY.get_or_init(|| {
@@ -85,18 +79,12 @@ pub struct Output {
 
 impl Output {
     /// Standard output of a command that must succeed.
-    ///
-    /// # Errors
-    /// The exit code is not 0.
     pub fn ok(&self) -> Result<&str> {
         ensure!(self.code == Some(0), "exit code {:?}\n{}\n{}", self.code, self.stdout, self.stderr);
         Ok(&self.stdout)
     }
 
     /// Everything a command that must fail said: exit code `code`, some text, and no panic.
-    ///
-    /// # Errors
-    /// It ended otherwise.
     pub fn refused(&self, code: i32) -> Result<String> {
         let said = format!("{}{}", self.stdout, self.stderr);
         ensure!(self.code == Some(code), "exit code {:?} instead of {code}\n{said}", self.code);
@@ -106,9 +94,6 @@ impl Output {
     }
 
     /// Standard output as one JSON value.
-    ///
-    /// # Errors
-    /// The command failed or printed something else.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_str(self.ok()?).with_context(|| format!("not JSON: {}", self.stdout))
     }
@@ -116,6 +101,7 @@ impl Output {
 
 /// One call of `xuid`.
 #[derive(Debug)]
+#[must_use]
 pub struct Xuid {
     command: Command,
     limit: Duration,
@@ -123,9 +109,6 @@ pub struct Xuid {
 
 impl Xuid {
     /// `xuid` with these arguments.
-    ///
-    /// # Errors
-    /// There is no binary.
     pub fn new<I, S>(args: I) -> Result<Self>
     where
         I: IntoIterator<Item = S>,
@@ -137,39 +120,30 @@ impl Xuid {
     }
 
     /// Adds an argument.
-    #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.command.arg(arg);
         self
     }
 
     /// Sets a variable of its environment.
-    #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
     /// Runs it in this folder.
-    #[must_use]
     pub fn cwd(mut self, dir: &Path) -> Self {
         self.command.current_dir(dir);
         self
     }
 
     /// Runs it to its end.
-    ///
-    /// # Errors
-    /// It did not start or did not end.
     pub fn run(self) -> Result<Output> {
         let (code, stdout, stderr) = process::run(self.command, self.limit)?;
         Ok(Output { code, stdout, stderr })
     }
 
     /// Runs it for `life`, then kills it; whether it had ended by itself.
-    ///
-    /// # Errors
-    /// It did not start.
     pub fn cut(mut self, life: Duration) -> Result<bool> {
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = self.command.spawn().with_context(|| format!("starting {:?}", self.command))?;

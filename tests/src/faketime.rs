@@ -26,9 +26,6 @@ pub struct FakeClock {
 
 impl FakeClock {
     /// A clock of its own for every process that is started with it.
-    ///
-    /// # Errors
-    /// There is no libfaketime on this machine.
     pub fn new() -> Result<Self> {
         let library = library().context("no libfaketime: tests/run installs it")?;
         let fake = Self { library, home: TempDir::new()? };
@@ -37,13 +34,11 @@ impl FakeClock {
     }
 
     /// Starts a server under this clock.
-    #[must_use]
     pub fn over(&self, serve: Serve) -> Serve {
         self.variables().into_iter().fold(serve, |serve, (name, value)| serve.env(name, &value))
     }
 
     /// What a process needs in its environment to have this clock.
-    #[must_use]
     pub fn variables(&self) -> [(&'static str, String); 5] {
         let shown = |path: &Path| path.to_string_lossy().into_owned();
         [
@@ -58,9 +53,6 @@ impl FakeClock {
     }
 
     /// From now on the wall is the machine's plus `by_ms`. Returns when that was.
-    ///
-    /// # Errors
-    /// The file that says so can't be written.
     pub fn shift(&self, by_ms: i64) -> Result<Instant> {
         let (sign, by) = (if by_ms < 0 { '-' } else { '+' }, by_ms.unsigned_abs());
         let new = self.home.path().join("new");

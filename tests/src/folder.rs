@@ -8,17 +8,22 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
 
-use crate::{not_tried, process};
+use crate::{Ledger, not_tried, process};
 
 /// Mounting takes no time.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// A new folder that goes when it is dropped, a data folder in it that is not made yet, and a ledger for its ids.
+pub fn fresh() -> Result<(TempDir, PathBuf, Ledger)> {
+    let home = TempDir::new()?;
+    let data = home.path().join("data");
+    Ok((home, data, Ledger::default()))
+}
+
 /// Copies a folder with everything in it; `to` must not exist. What loses its name meanwhile is left out, as a hot backup
 /// does.
-///
-/// # Errors
-/// Reading or writing failed.
 pub fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir(to).with_context(|| format!("creating {}", to.display()))?;
     for entry in fs::read_dir(from)? {
@@ -38,9 +43,6 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Files of a folder whose name begins with `prefix`, sorted.
-///
-/// # Errors
-/// The folder can't be read.
 pub fn files(dir: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -55,9 +57,6 @@ pub fn files(dir: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// The spill files in use: `spill-0`, `spill-1` and so on, without those set aside.
-///
-/// # Errors
-/// The folder can't be read.
 pub fn spills(dir: &Path) -> Result<Vec<PathBuf>> {
     let all = files(dir, "spill-")?;
     Ok(all.into_iter().filter(|path| !path.to_string_lossy().contains(".refused")).collect())
@@ -65,19 +64,18 @@ pub fn spills(dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// Overwrites a file in place with the bytes of another, without shortening it first: a process that has it
 /// mapped sees the old bytes come back.
-///
-/// # Errors
-/// Reading or writing failed.
 pub fn overwrite(from: &Path, to: &Path) -> Result<()> {
     let bytes = fs::read(from)?;
     let mut file = OpenOptions::new().write(true).open(to)?;
     Ok(file.write_all(&bytes)?)
 }
 
+/// Cuts a file off after `len` bytes.
+pub fn shorten(path: &Path, len: u64) -> Result<()> {
+    Ok(OpenOptions::new().write(true).open(path)?.set_len(len)?)
+}
+
 /// Inverts `len` bytes of a file from `offset` on.
-///
-/// # Errors
-/// Reading or writing failed.
 pub fn flip(path: &Path, offset: u64, len: usize) -> Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let mut bytes = vec![0; len];
@@ -106,8 +104,7 @@ impl Mount {
     /// Mounts a tmpfs of `size` (as mount says it: `4m`) on `place`. `None`, told as a trial that is not made, where this
     /// user may neither mount nor make a user namespace.
     ///
-    /// # Errors
-    /// There is no `mount` command, or `CI=true` wants the trial made.
+    /// Fails if `CI=true` wants the trial made.
     pub fn tmpfs(place: &Path, size: &str) -> Result<Option<Self>> {
         fs::create_dir_all(place)?;
         let mut command = Command::new("mount");
@@ -142,23 +139,18 @@ impl Mount {
     }
 
     /// The folder in which every process of this user finds it.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// Makes it read-only, or writable again.
     ///
-    /// # Errors
-    /// The kernel refuses, for example because a file is still open for writing.
+    /// Fails if a file is still open for writing.
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
         self.remount(if read_only { "ro" } else { "rw" })
     }
 
     /// Makes it larger or smaller, as mount says it: `64m`.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub fn resize(&self, size: &str) -> Result<()> {
         self.remount(&format!("size={size}"))
     }
@@ -188,9 +180,6 @@ impl Mount {
     }
 
     /// Writes zeros into `name` until the file system is full; returns how many bytes fitted.
-    ///
-    /// # Errors
-    /// The file can't be created.
     pub fn fill(&self, name: &str) -> Result<u64> {
         let mut file = fs::File::create(self.dir.join(name))?;
         let mut written = 0;

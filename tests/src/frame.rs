@@ -72,7 +72,6 @@ pub fn encode(out: &mut Vec<u8>, op: u8, flags: u8, request_id: u64, body: &[u8]
 }
 
 /// A HELLO body for these versions and this cluster (zeros: any), without a token.
-#[must_use]
 pub fn hello_body(min_version: u16, max_version: u16, cluster: [u8; 16]) -> Vec<u8> {
     let name = b"xuid-tests";
     let mut body = Vec::new();

@@ -7,9 +7,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 /// Status and body of `GET path`.
-///
-/// # Errors
-/// No connection, or an answer that is not HTTP.
 pub fn get(addr: SocketAddr, path: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(5))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -41,9 +38,6 @@ pub struct Metrics {
 
 impl Metrics {
     /// Reads `/metrics`.
-    ///
-    /// # Errors
-    /// It can't be read, or the status is not 200.
     pub fn scrape(admin: SocketAddr) -> Result<Self> {
         let (status, body) = get(admin, "/metrics")?;
         ensure!(status == 200, "/metrics answered {status}: {body}");
@@ -51,7 +45,6 @@ impl Metrics {
     }
 
     /// Reads the text format: `name{labels} value`, comments skipped.
-    #[must_use]
     pub fn parse(text: &str) -> Self {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let samples = lines.filter_map(|line| {
@@ -63,7 +56,6 @@ impl Metrics {
     }
 
     /// The sum of all samples whose name with labels contains each of `words`.
-    #[must_use]
     pub fn sum(&self, words: &[&str]) -> f64 {
         let mine = |sample: &&Sample| words.iter().all(|word| sample.name.contains(word));
         self.samples.iter().filter(mine).map(|sample| sample.value).sum()
@@ -76,13 +68,11 @@ impl Metrics {
     }
 
     /// The sample of this name with labels.
-    #[must_use]
     pub fn value(&self, name: &str) -> Option<f64> {
         self.samples.iter().find(|sample| sample.name == name).map(|sample| sample.value)
     }
 
     /// The samples whose name with labels contains `word`, a line each: for the output of a test.
-    #[must_use]
     pub fn show(&self, word: &str) -> String {
         let mine = self.samples.iter().filter(|sample| sample.name.contains(word));
         let lines: Vec<String> = mine.map(|sample| format!("    {} {}", sample.name, sample.value)).collect();

@@ -4,12 +4,12 @@
 //! - [`Xuid`]: one call of a `xuid` command, with its exit code and both outputs
 //! - [`Client`]: a blocking client of the wire protocol, written from the specification alone
 //! - [`Load`]: threads that take ids until they are stopped or the connection dies
-//! - [`Lag`]: how late this machine runs a thread, for what a story demands of time
+//! - [`SchedulerDelay`]: how late this machine runs a thread, for what a test demands of time
 //! - [`Timeline`], [`Told`]: connections that remember when each answer came
 //! - [`LogPipe`]: a log that is not read for a while
 //! - [`FakeClock`]: the wall clock of one server, stepped at will
-//! - [`Tape`], [`Ledger`]: what was received, and the oracle that finds any id that came twice
-//! - [`Books`]: the same, held against what servers logged before they sent it
+//! - [`Received`], [`Ledger`]: what was received, and the oracle that finds any id that came twice
+//! - [`IssuedVsReceived`]: the same, held against what servers logged before they sent it
 //! - [`zookeeper`], [`proxy`]: private ZooKeeper servers, a hand inside their tree, and faults on the way to them
 //! - [`campaigns`]: attacks repeated many thousand times, in parts that are recorded and joined
 //! - [`not_tried`]: what is said of a trial that this machine does not allow
@@ -17,6 +17,8 @@
 //!
 //! Nothing here depends on the project's crates: an oracle that shares a codec with the server would share its
 //! mistakes too.
+
+#![expect(clippy::must_use_candidate, reason = "a harness; what acts by being used says so at its type")]
 
 pub mod campaigns;
 pub mod clock;
@@ -30,12 +32,12 @@ mod client;
 mod command;
 mod faketime;
 mod frame;
-mod lag;
 mod load;
 mod log_pipe;
 mod not_tried;
 mod oracle;
 mod rng;
+mod scheduler_delay;
 mod server;
 mod timeline;
 
@@ -43,11 +45,11 @@ pub use client::{Client, ClientError, Decoded, Hello, Order, Refusal};
 pub use command::{Output, Xuid, binary};
 pub use faketime::FakeClock;
 pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
-pub use lag::Lag;
 pub use load::{HEAVY, Harvest, Job, Load, Work};
 pub use log_pipe::LogPipe;
 pub use not_tried::not_tried;
-pub use oracle::{Balance, Books, Ledger, Report, Run, Tape, read_issued};
+pub use oracle::{Balance, IssuedVsReceived, Ledger, Received, Report, Run, read_issued};
 pub use rng::Rng;
+pub use scheduler_delay::SchedulerDelay;
 pub use server::{Serve, Server};
 pub use timeline::{Fared, Timeline, Told};

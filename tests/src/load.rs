@@ -16,7 +16,7 @@ use anyhow::{Result, anyhow, bail};
 
 use crate::client::{Client, ClientError, Order};
 use crate::clock;
-use crate::oracle::{Ledger, Tape};
+use crate::oracle::{Ledger, Received};
 
 /// What a connection asks for, again and again.
 #[derive(Debug, Clone, Copy)]
@@ -42,13 +42,11 @@ pub struct Job {
 
 impl Job {
     /// At full speed.
-    #[must_use]
     pub const fn new(work: Work, order: Order) -> Self {
         Self { work, order, pause: Duration::ZERO }
     }
 
     /// With a pause between two requests.
-    #[must_use]
     pub const fn gently(work: Work, order: Order, pause: Duration) -> Self {
         Self { work, order, pause }
     }
@@ -70,7 +68,7 @@ pub const HEAVY: &[Job] = &[
 #[derive(Debug, Default)]
 pub struct Harvest {
     /// The ids.
-    pub tape: Tape,
+    pub received: Received,
     /// Retryable refusals met on the way.
     pub refusals: u64,
     /// The same by status code.
@@ -87,9 +85,6 @@ pub struct Harvest {
 
 impl Harvest {
     /// Fails if it saw what no server may do.
-    ///
-    /// # Errors
-    /// It did.
     pub fn check(&self) -> Result<()> {
         self.breach.as_ref().map_or(Ok(()), |breach| Err(anyhow!("{breach}")))
     }
@@ -97,6 +92,7 @@ impl Harvest {
 
 /// Running connections.
 #[derive(Debug)]
+#[must_use]
 pub struct Load {
     stop: Arc<AtomicBool>,
     /// One a connection: ids received so far.
@@ -106,7 +102,6 @@ pub struct Load {
 
 impl Load {
     /// One thread and one connection a job.
-    #[must_use]
     pub fn start(addr: SocketAddr, jobs: &[Job]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let ids: Vec<Arc<AtomicU64>> = jobs.iter().map(|_| Arc::default()).collect();
@@ -119,13 +114,11 @@ impl Load {
     }
 
     /// Ids received so far by all connections.
-    #[must_use]
     pub fn ids(&self) -> u64 {
         self.ids.iter().map(|ids| ids.load(Ordering::Relaxed)).sum()
     }
 
     /// Ids received so far by the connection that has the fewest.
-    #[must_use]
     pub fn fewest(&self) -> u64 {
         self.ids.iter().map(|ids| ids.load(Ordering::Relaxed)).min().unwrap_or(0)
     }
@@ -137,16 +130,12 @@ impl Load {
 
     /// Waits for all connections to end by themselves (after the server died or [`Self::ask_to_stop`]): what each
     /// received, with what it saw that no server may do.
-    #[must_use]
     pub fn collect(self) -> Vec<Harvest> {
         let lost = || Harvest { breach: Some("a load thread is lost".to_owned()), ..Harvest::default() };
         self.threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
     }
 
     /// As [`Self::collect`], where a breach leaves nothing to do with what came.
-    ///
-    /// # Errors
-    /// One of them saw a breach of the protocol or a refusal that is not retryable.
     pub fn join(self) -> Result<Vec<Harvest>> {
         let harvests = self.collect();
         harvests.iter().try_for_each(Harvest::check)?;
@@ -154,25 +143,19 @@ impl Load {
     }
 
     /// As [`Self::join`], and every id is in the ledger before a breach is told: it may be one that came twice.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
     pub fn enter(self, ledger: &mut Ledger) -> Result<Vec<Harvest>> {
         let harvests = self.collect();
         for harvest in &harvests {
-            ledger.add_tape(&harvest.tape);
+            ledger.add_received(&harvest.received);
         }
         harvests.iter().try_for_each(Harvest::check)?;
         Ok(harvests)
     }
 
     /// Stops and records everything; returns how many ids came.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
     pub fn finish(self, ledger: &mut Ledger) -> Result<u64> {
         self.ask_to_stop();
-        Ok(self.enter(ledger)?.iter().map(|harvest| harvest.tape.ids()).sum())
+        Ok(self.enter(ledger)?.iter().map(|harvest| harvest.received.ids()).sum())
     }
 }
 
@@ -202,8 +185,9 @@ fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64, harvest:
     while !stop.load(Ordering::Relaxed) {
         let mut span = Span { low: u64::MAX, high: 0 };
         let since = *asked.get_or_insert_with(clock::now);
-        let (old, answer) = (harvest.tape.ids(), request(&mut client, job, &mut harvest.tape, &mut span));
-        ids.fetch_add(harvest.tape.ids() - old, Ordering::Relaxed);
+        let (old, answer) =
+            (harvest.received.ids(), request(&mut client, job, &mut harvest.received, &mut span));
+        ids.fetch_add(harvest.received.ids() - old, Ordering::Relaxed);
         // Everything asked for after earlier replies had come must lie above all of them.
         if job.order == Order::Ordered && span.low <= highest {
             bail!("ordered id {} came after {highest}", span.low);
@@ -250,7 +234,7 @@ impl Span {
 pub(crate) fn request(
     client: &mut Client,
     job: Job,
-    tape: &mut Tape,
+    received: &mut Received,
     span: &mut Span,
 ) -> Result<(), ClientError> {
     let wait = Duration::from_secs(2);
@@ -258,7 +242,7 @@ pub(crate) fn request(
         Work::Next(in_flight) => {
             let refusals = client.next_pipelined(in_flight, job.order, |id| {
                 span.cover(id, id);
-                tape.push(id);
+                received.push(id);
             })?;
             let Some(first) = refusals.into_iter().next() else { return Ok(()) };
             Err(first.into())
@@ -266,14 +250,14 @@ pub(crate) fn request(
         Work::Array(count) => {
             for id in client.array(count, wait, job.order)? {
                 span.cover(id, id);
-                tape.push(id);
+                received.push(id);
             }
             Ok(())
         }
         Work::Runs(count) => {
             for run in client.runs(count, wait, job.order)? {
                 span.cover(run.first, run.first + u64::from(run.count - 1) * u64::from(run.stride));
-                tape.push_run(run);
+                received.push_run(run);
             }
             Ok(())
         }
@@ -350,15 +334,15 @@ mod tests {
     #[test]
     fn a_breach_of_one_connection_and_a_panic_of_another_cost_no_id() {
         let broken = reap(|harvest| {
-            harvest.tape.push(7);
+            harvest.received.push(7);
             bail!("no such frame");
         });
         let panicked = reap(|harvest| {
-            harvest.tape.push(8);
+            harvest.received.push(8);
             panic!("on purpose");
         });
         let whole = reap(|_| Ok(()));
-        assert_eq!((broken.tape.ids(), panicked.tape.ids()), (1, 1));
+        assert_eq!((broken.received.ids(), panicked.received.ids()), (1, 1));
         assert!(broken.check().unwrap_err().to_string().contains("no such frame"));
         assert!(panicked.check().unwrap_err().to_string().contains("panicked"));
         assert!(whole.check().is_ok());

@@ -19,26 +19,17 @@ pub struct LogPipe {
 
 impl LogPipe {
     /// One that nobody reads.
-    ///
-    /// # Errors
-    /// The kernel has no pipe.
     pub fn new() -> Result<Self> {
         let (reader, writer) = pipe()?;
         Ok(Self { reader, writer })
     }
 
     /// The end for the server.
-    ///
-    /// # Errors
-    /// No descriptor is left.
     pub fn end(&self) -> Result<Stdio> {
         Ok(self.writer.try_clone()?.into())
     }
 
     /// Fills it, so that the next byte that somebody else writes has to wait. Returns how many bytes it took.
-    ///
-    /// # Errors
-    /// It can't be written.
     pub fn fill(&self) -> Result<usize> {
         // Opened anew: the flag would else be the server's, too, and its writes would fail in the place of waiting.
         let path = format!("/proc/self/fd/{}", self.writer.as_raw_fd());
@@ -59,7 +50,6 @@ impl LogPipe {
     }
 
     /// Reads everything, until the server has ended.
-    #[must_use]
     pub fn read_on(self) -> JoinHandle<String> {
         let Self { mut reader, writer } = self;
         drop(writer);

@@ -11,8 +11,7 @@ const FILE: &str = "XUID_NOT_TRIED";
 
 /// Says that a trial is not made here, and why.
 ///
-/// # Errors
-/// `CI=true` is set: where changes are judged, every trial has to be made. Or the line can't be written.
+/// Fails if `CI=true` is set: where changes are judged, every trial has to be made.
 pub fn not_tried(trial: &str, reason: &str) -> Result<()> {
     ensure!(
         env::var_os("CI").is_none_or(|ci| ci != "true"),

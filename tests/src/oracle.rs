@@ -13,11 +13,11 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
-mod books;
 mod issued;
+mod issued_vs_received;
 
-pub use books::{Balance, Books};
 pub use issued::read_issued;
+pub use issued_vs_received::{Balance, IssuedVsReceived};
 
 /// How many duplicates a report shows by value.
 const EXAMPLES: usize = 8;
@@ -35,12 +35,12 @@ pub struct Run {
 
 /// What one thread received, in order: cheap to write while the load runs, read by a [`Ledger`] afterwards.
 #[derive(Debug, Clone, Default)]
-pub struct Tape {
+pub struct Received {
     runs: Vec<Run>,
     ids: u64,
 }
 
-impl Tape {
+impl Received {
     /// Records one id. It prolongs the last run only if it is that run's next id, so nothing is hidden.
     pub fn push(&mut self, id: u64) {
         self.ids += 1;
@@ -62,13 +62,11 @@ impl Tape {
     }
 
     /// How many ids were recorded.
-    #[must_use]
     pub fn ids(&self) -> u64 {
         self.ids
     }
 
     /// The recorded runs, in order.
-    #[must_use]
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
@@ -136,7 +134,6 @@ impl Default for Ledger {
 
 impl Ledger {
     /// An empty ledger of a layout with these fields below the time.
-    #[must_use]
     pub fn new(worker_bits: u32, sequence_bits: u32) -> Self {
         let (lands, examples) = (HashMap::new(), Vec::new());
         Self { worker_bits, sequence_bits, lands, ids: 0, duplicates: 0, examples }
@@ -167,11 +164,9 @@ impl Ledger {
         }
     }
 
-    /// Records all of a tape.
-    pub fn add_tape(&mut self, tape: &Tape) {
-        for run in &tape.runs {
-            self.add(*run);
-        }
+    /// Records all that was received.
+    pub fn add_received(&mut self, received: &Received) {
+        self.extend(received.runs.iter().copied());
     }
 
     /// Records all of another ledger of the same layout; its own duplicates are added up.
@@ -203,7 +198,6 @@ impl Ledger {
     }
 
     /// The ids of a run that are not recorded.
-    #[must_use]
     pub fn absent(&self, run: Run) -> Vec<u64> {
         let ids = (0..u64::from(run.count)).map(|step| run.first.wrapping_add(step * u64::from(run.stride)));
         // Looked for once a tick, not once an id.
@@ -240,7 +234,6 @@ impl Ledger {
     }
 
     /// The sums.
-    #[must_use]
     pub fn report(&self) -> Report {
         let mut workers: Vec<u64> = self.lands.keys().copied().collect();
         workers.sort_unstable();
@@ -248,9 +241,6 @@ impl Ledger {
     }
 
     /// The sums, or an error that shows the duplicates.
-    ///
-    /// # Errors
-    /// At least one id came twice.
     pub fn check(&self) -> Result<Report> {
         let report = self.report();
         if report.duplicates > 0 {
@@ -260,7 +250,6 @@ impl Ledger {
     }
 
     /// Bitmaps held now: what bounds the memory.
-    #[must_use]
     pub fn open_plots(&self) -> usize {
         self.lands.values().map(|land| land.open.len()).sum()
     }
@@ -317,6 +306,18 @@ impl Ledger {
             }
             self.examples.push(first + step);
         }
+    }
+}
+
+impl Extend<Run> for Ledger {
+    fn extend<I: IntoIterator<Item = Run>>(&mut self, runs: I) {
+        runs.into_iter().for_each(|run| self.add(run));
+    }
+}
+
+impl Extend<u64> for Ledger {
+    fn extend<I: IntoIterator<Item = u64>>(&mut self, ids: I) {
+        ids.into_iter().for_each(|id| self.add_id(id));
     }
 }
 
@@ -471,14 +472,14 @@ mod tests {
 
     #[test]
     fn a_tape_joins_neighbours_and_hides_no_duplicate() {
-        let mut tape = Tape::default();
+        let mut received = Received::default();
         for one in [10, 11, 12, 12, 13, 5] {
-            tape.push(one);
+            received.push(one);
         }
-        tape.push_run(run(6, 2));
-        assert_eq!((tape.ids(), tape.runs().len()), (8, 4));
+        received.push_run(run(6, 2));
+        assert_eq!((received.ids(), received.runs().len()), (8, 4));
         let mut ledger = Ledger::default();
-        ledger.add_tape(&tape);
+        ledger.add_received(&received);
         assert_eq!((ledger.report().ids, ledger.report().examples), (8, vec![12]));
     }
 }

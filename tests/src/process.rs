@@ -15,9 +15,6 @@ use crate::clock;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Anonymous resident memory in bytes.
-///
-/// # Errors
-/// The process is gone.
 pub fn rss_anon(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).context("no RssAnon")?;
@@ -26,9 +23,6 @@ pub fn rss_anon(pid: u32) -> Result<u64> {
 }
 
 /// Seconds of processor time used so far, in user and kernel mode.
-///
-/// # Errors
-/// The process is gone.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, rest) = stat.rsplit_once(')').context("no command in stat")?;
@@ -39,17 +33,11 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
 }
 
 /// Sends SIGTERM.
-///
-/// # Errors
-/// The process is gone.
 pub fn terminate(child: &Child) -> Result<()> {
     signal(child, Signal::TERM)
 }
 
 /// Stops the process where it stands; none of its threads runs when this returns.
-///
-/// # Errors
-/// The process is gone.
 pub fn freeze(child: &Child) -> Result<()> {
     signal(child, Signal::STOP)?;
     clock::wait_until("every thread is stopped", Duration::from_secs(5), || is_stopped(child)).map(drop)
@@ -68,9 +56,6 @@ fn is_stopped(child: &Child) -> Result<bool> {
 }
 
 /// Lets a stopped process go on.
-///
-/// # Errors
-/// The process is gone.
 pub fn thaw(child: &Child) -> Result<()> {
     signal(child, Signal::CONT)
 }
@@ -81,9 +66,6 @@ fn signal(child: &Child, signal: Signal) -> Result<()> {
 }
 
 /// Allows this process `wanted` open files, as far as the hard limit goes. Processes started earlier keep theirs.
-///
-/// # Errors
-/// The limit can't be set.
 pub fn allow_open_files(wanted: u64) -> Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     let target = limit.maximum.map_or(wanted, |hard| wanted.min(hard));
@@ -94,9 +76,6 @@ pub fn allow_open_files(wanted: u64) -> Result<u64> {
 }
 
 /// Waits for the end of a process; past `limit` it is killed and that is an error.
-///
-/// # Errors
-/// It did not end in time.
 pub fn wait_exit(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
     let begin = clock::now();
     loop {
@@ -113,9 +92,6 @@ pub fn wait_exit(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
 }
 
 /// Runs a command to its end: exit code (none after a signal), standard output, standard error.
-///
-/// # Errors
-/// It can't be started or does not end within `limit`; what it printed is part of the error.
 pub fn run(mut command: Command, limit: Duration) -> Result<(Option<i32>, String, String)> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;

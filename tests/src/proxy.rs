@@ -10,173 +10,62 @@
 //!   latest when the way changes: TCP loses no bytes in the middle;
 //! - I3: an armed fault strikes once.
 
+mod fault_burst;
 mod link;
-mod storm;
+mod shared;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::zookeeper::wire;
+pub use fault_burst::{FaultBurst, Toll};
 use link::Link;
-pub use storm::{Storm, Toll};
-
-/// What happens to everything that passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Nothing.
-    Pass,
-    /// Each frame is held this long first, in both directions.
-    Delay(Duration),
-    /// Frames wait until the way changes, and go on then: a partition that heals.
-    Hold,
-    /// Requests arrive, replies are lost: writes land, and nobody is told.
-    LoseReplies,
-    /// Requests are lost.
-    LoseRequests,
-    /// Both are lost, and new connections are accepted and hear nothing.
-    BlackHole,
-    /// New connections are closed at once.
-    Refuse,
-}
-
-/// Which request an armed fault waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
-    /// Any that changes the tree.
-    Write,
-    /// A transaction of several changes.
-    Multi,
-}
-
-/// What happens to that request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// It is forwarded; when the reply comes back, that is lost and the connection cut: the write has landed.
-    LoseReply,
-    /// It is lost and the connection cut: the write never happens.
-    LoseRequest,
-    /// It is forwarded and the connection cut at once: anything may happen.
-    Cut,
-    /// As [`Fault::Cut`], with a reset to both sides.
-    Reset,
-    /// It is forwarded, and its reply, and all that follows, held this long; then the connection is cut.
-    Stall(Duration),
-}
-
-impl Fault {
-    /// Its kind, for counting.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LoseReply => "lost replies",
-            Self::LoseRequest => "lost requests",
-            Self::Cut => "cuts",
-            Self::Reset => "resets",
-            Self::Stall(_) => "stalls",
-        }
-    }
-}
-
-/// What a proxy has done so far.
-#[derive(Debug, Default)]
-struct Counts {
-    connections: AtomicU64,
-    /// Connections that it ended.
-    cuts: AtomicU64,
-    /// Of these, with a request that had no reply.
-    cuts_in_flight: AtomicU64,
-    /// Writes whose reply was read from the server, said success, and was not passed on.
-    landed_unheard: AtomicU64,
-}
-
-impl Counts {
-    fn add(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// What the threads of a proxy look at.
-#[derive(Debug)]
-struct State {
-    way: Way,
-    armed: Option<(Fault, Target)>,
-    links: Vec<Weak<Link>>,
-    closing: bool,
-}
-
-#[derive(Debug)]
-struct Shared {
-    upstream: SocketAddr,
-    state: Mutex<State>,
-    /// Of `way`, `armed` and `closing`.
-    changed: Condvar,
-    counts: Counts,
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn way(&self) -> Way {
-        self.state().way
-    }
-
-    /// Takes the armed fault, if this write is what it waits for (I3).
-    fn strike(&self, write: &[u8]) -> Option<Fault> {
-        let mut state = self.state();
-        let (fault, _) =
-            state.armed.take_if(|(_, target)| *target == Target::Write || wire::is_multi(write))?;
-        self.changed.notify_all();
-        Some(fault)
-    }
-
-    /// Waits while the way is [`Way::Hold`]; returns what it is then.
-    fn wait_released(&self) -> Way {
-        let mut state = self.state();
-        while state.way == Way::Hold && !state.closing {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.way
-    }
-
-    fn live_links(&self) -> Vec<Arc<Link>> {
-        let mut state = self.state();
-        state.links.retain(|link| link.strong_count() > 0);
-        state.links.iter().filter_map(Weak::upgrade).collect()
-    }
-}
+use shared::{Counts, Shared, State};
+pub use shared::{Fault, Target, Way};
 
 /// A running proxy; everything that goes through it is cut on drop.
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
     shared: Arc<Shared>,
+    links: Arc<Links>,
+}
+
+/// The connections that may be open.
+#[derive(Debug, Default)]
+struct Links(Mutex<Vec<Weak<Link>>>);
+
+impl Links {
+    fn add(&self, link: &Arc<Link>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(link));
+    }
+
+    fn live(&self) -> Vec<Arc<Link>> {
+        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|link| link.strong_count() > 0);
+        links.iter().filter_map(Weak::upgrade).collect()
+    }
 }
 
 impl Proxy {
     /// In front of this server, on any free port, letting everything pass.
-    ///
-    /// # Errors
-    /// No port is free.
     pub fn start(upstream: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let addr = listener.local_addr()?;
-        let state = State { way: Way::Pass, armed: None, links: Vec::new(), closing: false };
+        let state = State { way: Way::Pass, armed: None, closing: false };
         let (changed, counts) = (Condvar::new(), Counts::default());
         let shared = Arc::new(Shared { upstream, state: Mutex::new(state), changed, counts });
-        let accepting = Arc::clone(&shared);
-        thread::spawn(move || accept(&listener, &accepting));
-        Ok(Self { addr, shared })
+        let links = Arc::default();
+        let accepting = (Arc::clone(&shared), Arc::clone(&links));
+        thread::spawn(move || accept(&listener, &accepting.0, &accepting.1));
+        Ok(Self { addr, shared, links })
     }
 
     /// Where clients connect instead.
-    #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -185,7 +74,7 @@ impl Proxy {
     pub fn set(&self, way: Way) {
         self.shared.state().way = way;
         self.shared.changed.notify_all();
-        for link in self.shared.live_links() {
+        for link in self.links.live() {
             if link.lost() || way == Way::Refuse {
                 link.cut();
             }
@@ -194,12 +83,12 @@ impl Proxy {
 
     /// Cuts all connections: both sides are closed.
     pub fn cut(&self) {
-        self.shared.live_links().iter().for_each(|link| link.cut());
+        self.links.live().iter().for_each(|link| link.cut());
     }
 
     /// Resets all connections: both sides get an RST instead of an end.
     pub fn reset(&self) {
-        self.shared.live_links().iter().for_each(|link| link.reset());
+        self.links.live().iter().for_each(|link| link.reset());
     }
 
     /// Arms a fault for the next such request; it replaces one that has not struck.
@@ -208,7 +97,6 @@ impl Proxy {
     }
 
     /// Waits until the armed fault has struck; disarms it and says no if it does not within `limit`.
-    #[must_use]
     pub fn wait_struck(&self, limit: Duration) -> bool {
         let state = self.shared.state();
         let waiting = |state: &mut State| state.armed.is_some();
@@ -218,25 +106,21 @@ impl Proxy {
     }
 
     /// Connections accepted so far.
-    #[must_use]
     pub fn connections(&self) -> u64 {
         self.shared.counts.connections.load(Ordering::Relaxed)
     }
 
     /// Connections that were open and that this proxy ended.
-    #[must_use]
     pub fn cuts(&self) -> u64 {
         self.shared.counts.cuts.load(Ordering::Relaxed)
     }
 
     /// Of these, how many had a request without a reply, pings not counted.
-    #[must_use]
     pub fn cuts_in_flight(&self) -> u64 {
         self.shared.counts.cuts_in_flight.load(Ordering::Relaxed)
     }
 
     /// Writes that the server reported as done, to this proxy alone.
-    #[must_use]
     pub fn landed_unheard(&self) -> u64 {
         self.shared.counts.landed_unheard.load(Ordering::Relaxed)
     }
@@ -252,7 +136,7 @@ impl Drop for Proxy {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, shared: &Arc<Shared>, links: &Links) {
     for client in listener.incoming() {
         let (way, closing) = {
             let state = shared.state();
@@ -265,7 +149,9 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         Counts::add(&shared.counts.connections);
         if way != Way::Refuse {
             // A server that is down closes its clients' connections too.
-            let _ = Link::open(client, shared, way == Way::BlackHole);
+            let Ok(link) = Link::open(client, shared, way == Way::BlackHole) else { continue };
+            links.add(&link);
+            link.carry();
         }
     }
 }

@@ -12,17 +12,15 @@ pub struct Rng {
 
 impl Rng {
     /// A generator with this seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// Seeded from `XUID_SEED`, else from the clock; prints the seed under the name of the story.
-    #[must_use]
-    pub fn from_env(story: &str) -> Self {
+    /// Seeded from `XUID_SEED`, else from the clock; prints the seed under the name of the test.
+    pub fn from_env(test: &str) -> Self {
         let seed = std::env::var("XUID_SEED").ok().and_then(|text| text.parse().ok());
         let seed = seed.unwrap_or_else(|| clock::unix_ms().wrapping_mul(0x9e37_79b9) % 1_000_000_007);
-        println!("{story}: seed {seed} (set XUID_SEED={seed} to play it again)");
+        println!("{test}: seed {seed} (set XUID_SEED={seed} to play it again)");
         Self::new(seed)
     }
 

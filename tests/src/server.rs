@@ -3,14 +3,14 @@
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::command::{Output, bare, clean, crash_points_binary};
 use crate::http::{self, Metrics};
@@ -26,33 +26,34 @@ const DRAIN_COUNT: u32 = 100_000;
 
 /// How to start a server.
 #[derive(Debug)]
+#[must_use]
 pub struct Serve {
     command: Command,
     /// Where its log goes, if not into a file.
     log: Option<Stdio>,
+    /// A folder that goes with it.
+    home: Option<TempDir>,
 }
 
 impl Serve {
     /// On this data folder, on any two free ports.
-    ///
-    /// # Errors
-    /// There is no binary.
     pub fn new(data_dir: &Path) -> Result<Self> {
         Ok(Self::bare()?.arg("--data-dir").arg(data_dir))
     }
 
+    /// On a new data folder, which goes with the server.
+    pub fn fresh() -> Result<Self> {
+        let home = TempDir::new()?;
+        let serve = Self::new(&home.path().join("data"))?;
+        Ok(Self { home: Some(home), ..serve })
+    }
+
     /// On the default data folder, below the current one.
-    ///
-    /// # Errors
-    /// There is no binary.
     pub fn bare() -> Result<Self> {
         Ok(Self::with(bare()?))
     }
 
     /// The crash-point build, which dies where it is told and logs what it issues, on this data folder.
-    ///
-    /// # Errors
-    /// There is no such binary.
     pub fn with_crash_points(data_dir: &Path) -> Result<Self> {
         let command = clean(crash_points_binary()?);
         Ok(Self::with(command).arg("--data-dir").arg(data_dir))
@@ -60,25 +61,22 @@ impl Serve {
 
     fn with(mut command: Command) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-        Self { command, log: None }
+        Self { command, log: None, home: None }
     }
 
     /// Adds an argument.
-    #[must_use]
     pub fn arg(mut self, arg: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.arg(arg);
         self
     }
 
     /// Sets a variable of its environment.
-    #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
     /// Runs it by another program, which gets these arguments and then the whole command: `prlimit --nofile=20`.
-    #[must_use]
     pub fn under(self, program: &str, arguments: &[String]) -> Self {
         let inner = self.command;
         let mut command = Command::new(program);
@@ -92,27 +90,22 @@ impl Serve {
         if let Some(dir) = inner.get_current_dir() {
             command.current_dir(dir);
         }
-        Self { command, log: self.log }
+        Self { command, ..self }
     }
 
     /// Sends its log there, and [`Server::log`] stays empty.
-    #[must_use]
     pub fn log_into(mut self, log: Stdio) -> Self {
         self.log = Some(log);
         self
     }
 
     /// Runs it in this folder.
-    #[must_use]
     pub fn cwd(mut self, dir: &Path) -> Self {
         self.command.current_dir(dir);
         self
     }
 
     /// Starts it and waits until its banner has told both addresses.
-    ///
-    /// # Errors
-    /// It ended or stayed silent; its output is part of the error.
     pub fn start(self) -> Result<Server> {
         let mut server = self.spawn()?;
         while !server.is_announced()? {
@@ -122,10 +115,20 @@ impl Serve {
         Ok(server)
     }
 
+    /// Starts it as [`Self::start`] does, or returns what it said when it refused as it should: with 1, and no panic.
+    pub fn start_or_refuse(self) -> Result<std::result::Result<Server, String>> {
+        self.start().map_or_else(
+            |error| {
+                let said = format!("{error:#}");
+                ensure!(!said.contains("panicked"), "a panic: {said}");
+                ensure!(said.contains("ended with Some(1)"), "neither served nor refused: {said}");
+                Ok(Err(said))
+            },
+            |server| Ok(Ok(server)),
+        )
+    }
+
     /// Starts it and lets it live for `life` from exec on, served or not, then kills it.
-    ///
-    /// # Errors
-    /// It could not be started, or panicked.
     pub fn stillborn(self, life: Duration) -> Result<()> {
         let server = self.spawn()?;
         thread::sleep(life.saturating_sub(server.born.elapsed()));
@@ -133,9 +136,6 @@ impl Serve {
     }
 
     /// Starts it and waits for its end, which must come by itself.
-    ///
-    /// # Errors
-    /// It serves, hangs, or can't be started.
     pub fn run_to_exit(self) -> Result<Output> {
         let mut server = self.spawn()?;
         let status = process::wait_exit(&mut server.child, START_LIMIT)
@@ -147,9 +147,6 @@ impl Serve {
     }
 
     /// Starts it and waits for nothing: its addresses are known when [`Server::is_announced`] says so.
-    ///
-    /// # Errors
-    /// It can't be started.
     pub fn spawn(mut self) -> Result<Server> {
         let log = NamedTempFile::new()?;
         let stderr = match self.log.take() {
@@ -164,7 +161,7 @@ impl Serve {
         let banner = Arc::new(Mutex::new(String::new()));
         let reader = child.stdout.take().map(|pipe| collect(pipe, Arc::clone(&banner)));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        Ok(Server { child, born, addr: nowhere, admin: nowhere, banner, reader, log })
+        Ok(Server { child, born, addr: nowhere, admin: nowhere, banner, reader, log, _home: self.home })
     }
 }
 
@@ -205,21 +202,17 @@ pub struct Server {
     banner: Arc<Mutex<String>>,
     reader: Option<thread::JoinHandle<()>>,
     log: NamedTempFile,
+    // Goes when the process is gone, which `drop` sees to.
+    _home: Option<TempDir>,
 }
 
 impl Server {
     /// Starts a server with the defaults on this data folder.
-    ///
-    /// # Errors
-    /// It does not serve.
     pub fn start(data_dir: &Path) -> Result<Self> {
         Serve::new(data_dir)?.start()
     }
 
     /// Whether its banner has told both addresses; they are known from then on.
-    ///
-    /// # Errors
-    /// It ended instead; its output is part of the error.
     pub fn is_announced(&mut self) -> Result<bool> {
         if let [addr, admin, ..] = addresses(&self.banner())[..] {
             (self.addr, self.admin) = (addr, admin);
@@ -232,19 +225,16 @@ impl Server {
     }
 
     /// When it was started.
-    #[must_use]
     pub fn born(&self) -> Instant {
         self.born
     }
 
     /// Its process id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Its process.
-    #[must_use]
     pub fn child(&self) -> &Child {
         &self.child
     }
@@ -255,52 +245,32 @@ impl Server {
     }
 
     /// What it printed to standard output so far.
-    #[must_use]
     pub fn banner(&self) -> String {
         self.banner.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What it logged so far, without colours.
-    #[must_use]
     pub fn log(&self) -> String {
         let text = std::fs::read(self.log.path()).unwrap_or_default();
         without_colours(&String::from_utf8_lossy(&text))
     }
 
-    /// Where the log lies.
-    #[must_use]
-    pub fn log_path(&self) -> PathBuf {
-        self.log.path().to_owned()
-    }
-
     /// A connection that said HELLO.
-    ///
-    /// # Errors
-    /// It was not accepted; the log is part of the error.
     pub fn client(&self) -> Result<Client> {
         Client::connect(self.addr).with_context(|| format!("connecting\n{self}"))
     }
 
     /// The metrics page.
-    ///
-    /// # Errors
-    /// It can't be read.
     pub fn metrics(&self) -> Result<Metrics> {
         Metrics::scrape(self.admin).with_context(|| format!("scraping\n{self}"))
     }
 
     /// Ids that this process took back from its spill so far.
-    ///
-    /// # Errors
-    /// The metrics page can't be read.
     pub fn replayed(&self) -> Result<f64> {
         Ok(self.metrics()?.sum(&["replayed", "ids"]))
     }
 
     /// Takes `ids` ids or a few more as runs of `any` order at full speed, records them, and says how long it took.
-    ///
-    /// # Errors
-    /// A request was refused or the connection ended.
     pub fn drain(&self, ids: u64, ledger: &mut Ledger) -> Result<Duration> {
         let mut client = self.client()?;
         let (begin, mut taken) = (clock::now(), 0);
@@ -315,9 +285,6 @@ impl Server {
     }
 
     /// Waits until `/readyz` answers 200; returns its text.
-    ///
-    /// # Errors
-    /// It does not within `limit`.
     pub fn wait_ready(&self, limit: Duration) -> Result<String> {
         let mut last = (0, String::new());
         let waited = clock::wait_until("/readyz", limit, || {
@@ -329,25 +296,16 @@ impl Server {
     }
 
     /// Whether it still runs.
-    ///
-    /// # Errors
-    /// The kernel does not say.
     pub fn is_alive(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
     /// How it ended, if it has.
-    ///
-    /// # Errors
-    /// The kernel does not say.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
     /// SIGTERM, and then its end, however it comes.
-    ///
-    /// # Errors
-    /// It did not end.
     pub fn wind_down(&mut self) -> Result<ExitStatus> {
         if self.ended()?.is_none() {
             process::terminate(&self.child)?;
@@ -356,9 +314,6 @@ impl Server {
     }
 
     /// SIGTERM; the exit code must be 0. Returns the log.
-    ///
-    /// # Errors
-    /// It did not end, or not cleanly.
     pub fn stop(mut self) -> Result<String> {
         process::terminate(&self.child)?;
         let status = process::wait_exit(&mut self.child, STOP_LIMIT).with_context(|| format!("{self}"))?;
@@ -366,10 +321,12 @@ impl Server {
         Ok(self.log())
     }
 
+    /// SIGTERM or SIGKILL. Returns the log.
+    pub fn end(self, cleanly: bool) -> Result<String> {
+        if cleanly { self.stop() } else { self.kill() }
+    }
+
     /// SIGKILL. Returns the log.
-    ///
-    /// # Errors
-    /// It can't be waited for.
     pub fn kill(mut self) -> Result<String> {
         self.child.kill()?;
         self.child.wait()?;

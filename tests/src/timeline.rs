@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crate::client::{Client, ClientError, Order};
 use crate::clock;
 use crate::load::{Job, Span, request};
-use crate::oracle::{Ledger, Tape};
+use crate::oracle::{Ledger, Received};
 
 /// A client that was refused asks again after the time it was told, but not later than this, so that the end of
 /// refusals is seen.
@@ -33,11 +33,12 @@ struct Answer {
 struct Line {
     order: Order,
     answers: Vec<Answer>,
-    tape: Tape,
+    received: Received,
 }
 
 /// Running connections.
 #[derive(Debug)]
+#[must_use]
 pub struct Timeline {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Result<Line>>>,
@@ -45,7 +46,6 @@ pub struct Timeline {
 
 impl Timeline {
     /// One thread and one connection a job.
-    #[must_use]
     pub fn start(addr: SocketAddr, jobs: &[Job]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let spawn = |job: &Job| {
@@ -57,15 +57,12 @@ impl Timeline {
     }
 
     /// Ends the connections and records every id.
-    ///
-    /// # Errors
-    /// A connection ended by itself, or saw a breach of the protocol or a refusal that is not retryable.
     pub fn finish(self, ledger: &mut Ledger) -> Result<Told> {
         self.stop.store(true, Ordering::Relaxed);
         let mut lines = Vec::new();
         for thread in self.threads {
             let line = thread.join().map_err(|_| anyhow!("a client's thread panicked"))??;
-            ledger.add_tape(&line.tape);
+            ledger.add_received(&line.received);
             lines.push(line);
         }
         Ok(Told { lines })
@@ -73,12 +70,12 @@ impl Timeline {
 }
 
 fn follow(addr: SocketAddr, job: Job, stop: &AtomicBool) -> Result<Line> {
-    let mut line = Line { order: job.order, answers: Vec::new(), tape: Tape::default() };
+    let mut line = Line { order: job.order, answers: Vec::new(), received: Received::default() };
     let mut client = Client::connect(addr)?;
     while !stop.load(Ordering::Relaxed) {
         let mut span = Span { low: u64::MAX, high: 0 };
         let asked = clock::now();
-        let result = request(&mut client, job, &mut line.tape, &mut span);
+        let result = request(&mut client, job, &mut line.received, &mut span);
         let came = clock::now();
         let ids = (span.low <= span.high).then_some((span.low, span.high));
         let (pause, refusal) = match result {
@@ -118,7 +115,6 @@ pub struct Fared {
 
 impl Told {
     /// How requests of `order` fared that were asked from `from` to `to`.
-    #[must_use]
     pub fn fared(&self, order: Order, from: Instant, to: Instant) -> Fared {
         let mut fared = Fared::default();
         let mut refusals = Vec::new();
@@ -145,7 +141,6 @@ impl Told {
     }
 
     /// The lowest and the highest id of requests of `order` asked from `from` to `to`.
-    #[must_use]
     pub fn ids(&self, order: Order, from: Instant, to: Instant) -> Option<(u64, u64)> {
         let mine = self.lines.iter().filter(|line| line.order == order).flat_map(|line| &line.answers);
         let mine = mine.filter(|answer| (from..to).contains(&answer.asked)).filter_map(|answer| answer.ids);
@@ -154,9 +149,6 @@ impl Told {
 
     /// Whatever connection they came by: an ordered id is above all whose replies came before it was asked for.
     /// Returns how many answers were compared.
-    ///
-    /// # Errors
-    /// One is not.
     pub fn ordered_ascend(&self) -> Result<usize> {
         let ordered = self.lines.iter().filter(|line| line.order == Order::Ordered);
         let mut asked: Vec<(&Answer, (u64, u64))> =
@@ -188,7 +180,7 @@ mod tests {
             ids: (*id > 0).then_some((*id, *id)),
             refusal: (*id == 0).then(|| format!("later than {came}")),
         };
-        Line { order, answers: answers.iter().map(answer).collect(), tape: Tape::default() }
+        Line { order, answers: answers.iter().map(answer).collect(), received: Received::default() }
     }
 
     #[test]

@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tempfile::TempDir;
-use xuid_tests::{Ledger, Order, Server, clock, process};
+use xuid_tests::{Order, Server, clock, folder, process};
 
 #[test]
 fn an_idle_server_costs_next_to_nothing_and_its_first_id_comes_at_once() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     Server::start(&data)?.stop()?;
     let mut first_ids = Vec::new();
     for _ in 0..11 {
@@ -36,6 +33,5 @@ fn an_idle_server_costs_next_to_nothing_and_its_first_id_comes_at_once() -> Resu
     ensure!(memory < 64 << 20, "{memory} bytes of anonymous memory");
     ledger.add_id(server.client()?.next(Order::Any)?);
     ledger.check()?;
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }

@@ -21,7 +21,7 @@ use crate::registry::memory::MemoryRegistry;
 use crate::registry::ownership::{Identity, Ownership};
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::testing::campaigns::{Tally, campaign};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 use crate::tiers::reserve::open::{self, Opened};
 
 /// Images where nobody asks for a range.
@@ -102,13 +102,13 @@ thread_local! {
 }
 
 fn image(number: u64) -> Tally {
-    let mut chance = Chance::new(number);
+    let mut rng = Rng::new(number);
     let at = number.wrapping_mul(STRIDE) % (3 * SECTORS);
     let damage = [Damage::Cut, Damage::Flip, Damage::Zeros][(at % 3) as usize];
     let begin = at / 3 * SECTOR;
-    let (byte, bit) = (begin + chance.next() % SECTOR, 1 << (chance.next() % 8));
+    let (byte, bit) = (begin + rng.next() % SECTOR, 1 << (rng.next() % 8));
     // Mostly near the head, as in life; sometimes all of the lap is left.
-    let left = if chance.next().is_multiple_of(8) { CAPACITY } else { chance.next() % 20_000 };
+    let left = if rng.next().is_multiple_of(8) { CAPACITY } else { rng.next() % 20_000 };
     let mark = HEAD - left.min(CAPACITY);
     let disk = DISK.with_borrow_mut(|disk| {
         disk.get_or_insert_with(|| MemoryStorage::from_bytes(whole().to_vec())).clone()

@@ -15,8 +15,7 @@ const DEFAULT: u64 = 200;
 pub(crate) fn run() {
     let total = campaign("simulation", DEFAULT, |n| {
         let seed = seed(n);
-        let (summary, verdict) = whole(&Plan { seed, steps: LONG, ..Plan::default() });
-        let mut tally = summary.tally();
+        let (mut tally, verdict) = whole(&Plan { seed, steps: LONG, ..Plan::default() });
         if let Err(why) = verdict {
             tally.failures.push(format!("XUID_HISTORY={seed} XUID_STEPS={LONG}: {why}"));
             tally.note("histories that failed", 1);

@@ -9,9 +9,9 @@
 //! - I2 a part prints `@progress DONE OF IDS FAILURES` as it goes and `@part {json}` at its end, and fails if a trial failed: its
 //!   tallies can be summed.
 
+mod crash_images;
 mod files;
 mod histories;
-mod images;
 mod mutants;
 mod tally;
 
@@ -137,8 +137,8 @@ fn mutants() {
 
 #[test]
 #[ignore = "a campaign: tests/campaign power"]
-fn images() {
-    images::run();
+fn crash_images() {
+    crash_images::run();
 }
 
 #[test]

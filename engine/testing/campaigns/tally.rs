@@ -1,14 +1,19 @@
 //! What a part of a campaign reports: figures that can be summed over parts.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Most failures that a report names one by one; further ones are counted in its last line.
 const NAMED: usize = 200;
 
+/// Figures by name.
+type Counts = BTreeMap<Cow<'static, str>, u64>;
+
 /// What became of trials. Fields that mean nothing to a campaign stay empty.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub(crate) struct Tally {
     pub(crate) campaign: &'static str,
     /// Trials made; the frame counts them, a trial leaves this at 0.
@@ -18,9 +23,9 @@ pub(crate) struct Tally {
     /// Ids that came twice.
     pub(crate) duplicates: u64,
     /// Ids wasted, by cause.
-    pub(crate) wasted: BTreeMap<String, u64>,
+    pub(crate) wasted: Counts,
     /// Calls refused, by the name of the status code.
-    pub(crate) refusals: BTreeMap<String, u64>,
+    pub(crate) refusals: Counts,
     /// The longest time without an answer once faults had stopped.
     pub(crate) longest_without_answer_ms: u64,
     /// Times to recover in whole milliseconds, and how many trials took each.
@@ -28,7 +33,10 @@ pub(crate) struct Tally {
     /// What failed, with the seed that shows it again.
     pub(crate) failures: Vec<String>,
     /// Other figures: summed, except that of keys which begin with `max_` the highest is kept.
-    pub(crate) notes: BTreeMap<String, u64>,
+    pub(crate) notes: Counts,
+    /// Of all that one history issued, in its order.
+    #[serde(skip)]
+    pub(crate) digest: u64,
 }
 
 impl Tally {
@@ -37,9 +45,28 @@ impl Tally {
     }
 
     /// Adds to a figure, or raises it if its name begins with `max_`.
-    pub(crate) fn note(&mut self, name: &str, figure: u64) {
-        let slot = self.notes.entry(name.to_owned()).or_default();
-        *slot = if name.starts_with("max_") { (*slot).max(figure) } else { *slot + figure };
+    pub(crate) fn note(&mut self, name: impl Into<Cow<'static, str>>, figure: u64) {
+        let name = name.into();
+        let is_max = name.starts_with("max_");
+        let slot = self.notes.entry(name).or_default();
+        *slot = if is_max { (*slot).max(figure) } else { *slot + figure };
+    }
+
+    /// Something happened so many times; what never did is no figure.
+    pub(crate) fn trouble(&mut self, what: &'static str, times: u64) {
+        if times > 0 {
+            self.note(what, times);
+        }
+    }
+
+    /// Counts ids that nobody will get.
+    pub(crate) fn waste(&mut self, cause: &'static str, ids: u64) {
+        *self.wasted.entry(cause.into()).or_default() += ids;
+    }
+
+    /// A recovery took so many milliseconds.
+    pub(crate) fn recovered(&mut self, ms: u64) {
+        *self.recovery_ms.entry(ms).or_default() += 1;
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -58,32 +85,19 @@ impl Tally {
         }
         self.failures.extend_from_slice(&other.failures);
         for (name, figure) in &other.notes {
-            self.note(name, *figure);
+            self.note(name.clone(), *figure);
         }
     }
 
     /// One line of JSON.
     pub(crate) fn to_json(&self) -> Value {
-        let mut failures = self.failures.clone();
-        if failures.len() > NAMED {
+        let mut json = json!(self);
+        if let Some(failures) = json["failures"].as_array_mut().filter(|failures| failures.len() > NAMED) {
             let more = failures.len() - NAMED;
             failures.truncate(NAMED);
-            failures.push(format!("and {more} more"));
+            failures.push(format!("and {more} more").into());
         }
-        let recovery: BTreeMap<String, u64> =
-            self.recovery_ms.iter().map(|(ms, trials)| (ms.to_string(), *trials)).collect();
-        json!({
-            "campaign": self.campaign,
-            "trials": self.trials,
-            "ids": self.ids,
-            "duplicates": self.duplicates,
-            "wasted": self.wasted,
-            "refusals": self.refusals,
-            "longest_without_answer_ms": self.longest_without_answer_ms,
-            "recovery_ms": recovery,
-            "failures": failures,
-            "notes": self.notes,
-        })
+        json
     }
 }
 

@@ -19,9 +19,9 @@ use crate::testing::crash_images::host::{Disks, Host};
 use crate::testing::crash_images::known::What;
 use crate::testing::crash_images::land::{self, Span};
 use crate::testing::crash_images::power::{Image, PROCESSES};
-use crate::testing::crash_images::scenario::{Course, FILE};
+use crate::testing::crash_images::scenario::{FILE, Scenario};
 use crate::testing::simulation::history::{MS, SECOND};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 use xuid_spill::{Extent, MemoryStorage};
 
@@ -39,7 +39,7 @@ const GRANTED: u64 = 3 * 64;
 
 /// An image, and what was issued before it.
 pub(crate) struct Case<'a> {
-    pub(crate) course: &'a Course,
+    pub(crate) scenario: &'a Scenario,
     pub(crate) image: &'a Image,
     pub(crate) before: &'a [Span],
     pub(crate) depth: u32,
@@ -54,17 +54,17 @@ struct Land {
 }
 
 /// Judges one image, and those that are made of its recovery.
-pub(crate) fn judge(case: &Case, chance: &mut Chance, tally: &mut Tally) -> Result<(), String> {
+pub(crate) fn judge(case: &Case, rng: &mut Rng, tally: &mut Tally) -> Result<(), String> {
     let told = |why: String| format!("cut at {}, depth {}: {why}", case.image.point, case.depth);
-    tally.note(&format!("cut_in_{}", case.image.point), 1);
+    tally.note(format!("cut_in_{}", case.image.point), 1);
     tally.note(if case.depth == 0 { "images" } else { "images_of_recoveries" }, 1);
-    *tally.wasted.entry("unsynced".into()).or_default() += case.image.unsynced;
+    tally.waste("unsynced", case.image.unsynced);
     if case.image.stopped_unsynced > 0 {
         let ids = case.image.stopped_unsynced;
         return Err(told(format!("{ids} ids that a clean stop had spilled were not synced")));
     }
-    let nested = usize::from(case.depth < DEEPEST && chance.chance(30));
-    let mut host = switch_on(case, nested, chance);
+    let nested = usize::from(case.depth < DEEPEST && rng.chance(30));
+    let mut host = switch_on(case, nested, rng);
     let lived = live(case, &mut host, tally);
     let images = host.power.take_images();
     let issued = host.power.issued();
@@ -75,25 +75,25 @@ pub(crate) fn judge(case: &Case, chance: &mut Chance, tally: &mut Tally) -> Resu
     let twice = land::merged([case.before, &issued].concat());
     if let Err(id) = twice {
         tally.duplicates += land::twice([case.before, &issued].concat());
-        let parts = case.course.layout.decode(Id::new(id));
+        let parts = case.scenario.layout.decode(Id::new(id));
         return Err(told(format!("an id came twice: {parts:?} {lived:?}")));
     }
     lived.map_err(told)?;
     for image in &images {
         let before = [case.before, &issued[..image.issued]].concat();
-        let inner = Case { course: case.course, image, before: &before, depth: case.depth + 1 };
-        judge(&inner, chance, tally).map_err(told)?;
+        let inner = Case { scenario: case.scenario, image, before: &before, depth: case.depth + 1 };
+        judge(&inner, rng, tally).map_err(told)?;
     }
     Ok(())
 }
 
 /// The machine, some time after the cut.
-fn switch_on(case: &Case, nested: usize, chance: &mut Chance) -> Host {
-    let Case { course, image, .. } = case;
-    let outage = match chance.below(10) {
-        0 => chance.magnitude(60 * SECOND, 7_200 * SECOND),
-        1..4 => chance.magnitude(SECOND, 60 * SECOND),
-        _ => chance.magnitude(MS, SECOND),
+fn switch_on(case: &Case, nested: usize, rng: &mut Rng) -> Host {
+    let Case { scenario, image, .. } = case;
+    let outage = match rng.below(10) {
+        0 => rng.magnitude(60 * SECOND, 7_200 * SECOND),
+        1..4 => rng.magnitude(SECOND, 60 * SECOND),
+        _ => rng.magnitude(MS, SECOND),
     };
     let spill = |bytes: &Option<Vec<u8>>| bytes.clone().map(MemoryStorage::from_bytes);
     let disks = Disks {
@@ -102,10 +102,10 @@ fn switch_on(case: &Case, nested: usize, chance: &mut Chance) -> Host {
         spills: image.spills.each_ref().map(spill),
         known: image.known.clone(),
     };
-    let kind = (course.layout, course.settings.clone(), course.fault);
-    let host = Host::new(kind, disks, image.at + outage, nested, chance);
-    if chance.chance(10) {
-        host.set_back(chance.magnitude(MS, 10 * SECOND));
+    let kind = (scenario.layout, scenario.settings.clone(), scenario.fault);
+    let host = Host::new(kind, disks, image.at + outage, nested, rng);
+    if rng.chance(10) {
+        host.set_back(rng.magnitude(MS, 10 * SECOND));
     }
     host
 }
@@ -127,14 +127,14 @@ fn live(case: &Case, host: &mut Host, tally: &mut Tally) -> Result<(), String> {
     replayed(case, host, &land, tally)?;
 
     // What is spilled anew comes in a life after this one.
-    let idle = host.chance.magnitude(MS, 3 * SECOND);
+    let idle = host.rng.magnitude(MS, 3 * SECOND);
     host.pass(idle);
     for process in &processes {
         host.call(*process);
     }
-    if host.chance.chance(30) {
+    if host.rng.chance(30) {
         for process in &processes {
-            if host.chance.chance(50) {
+            if host.rng.chance(50) {
                 host.stop(*process);
             } else {
                 host.kill(*process);
@@ -170,7 +170,7 @@ fn survey(case: &Case, host: &Host, tally: &mut Tally) -> Result<Land, String> {
     let most = GRANTED * layout.ticks_in_ns(SECOND) * u64::from(layout.sequences());
     for granted in granted {
         let (held, _) = land::missing(&once(land::spans(&granted, layout, 0)), &still);
-        *tally.wasted.entry("grants".into()).or_default() += held;
+        tally.waste("grants", held);
         tally.note("max_grants_held", held);
         if held > most {
             return Err(format!("the cut lost {held} ids of grants, and a process holds {most} at most"));
@@ -198,7 +198,7 @@ fn recover(host: &mut Host, on: u64, tally: &mut Tally) -> Result<(), String> {
             return Err(format!("no id came within {} s", BOUND / SECOND));
         }
     }
-    *tally.recovery_ms.entry((host.time.now() - on) / MS).or_default() += 1;
+    tally.recovered((host.time.now() - on) / MS);
     Ok(())
 }
 
@@ -207,7 +207,7 @@ fn replayed(case: &Case, host: &Host, land: &Land, tally: &mut Tally) -> Result<
     let layout = &host.layout;
     let issued = land::merged(host.power.issued()).unwrap_or_default();
     let (unissued, _) = land::missing(&land::spans(&land.spilled, layout, 0), &issued);
-    let max_age = layout.ticks_in_ns(nanos(case.course.settings.max_age));
+    let max_age = layout.ticks_in_ns(nanos(case.scenario.settings.max_age));
     // A grant begins at the first extent that has a sixth of its life left.
     let now = layout.tick_at_ns(host.time.now()).unwrap_or(0);
     let oldest = now.saturating_sub(max_age - max_age / 6);
@@ -217,7 +217,7 @@ fn replayed(case: &Case, host: &Host, land: &Land, tally: &mut Tally) -> Result<
         let parts = layout.decode(Id::new(first));
         return Err(format!("{lacking} ids that the spill held were not replayed, from {parts:?} on"));
     }
-    *tally.wasted.entry("expired".into()).or_default() += unissued;
+    tally.waste("expired", unissued);
     tally.note("replayed", young.iter().map(|span| span.end - span.start).sum());
     Ok(())
 }

@@ -8,10 +8,10 @@
 //!
 //! # How to run
 //! `XUID_TRIALS=0..50000 cargo test --release -p xuid-engine --lib -- --exact --ignored --nocapture
-//! testing::campaigns::images`. A trial is one image, of the course that its number says. A failure prints the number.
+//! testing::campaigns::crash_images`. A trial is one image, of the scenario that its number says. A failure prints the number.
 //!
 //! # Invariants
-//! - I1 a trial derives from its number alone: its course from the number of its group, and what comes after the cut from
+//! - I1 a trial derives from its number alone: its scenario from the number of its group, and what comes after the cut from
 //!   its own.
 
 mod host;
@@ -29,22 +29,22 @@ use crate::testing::campaigns::{Tally, said};
 use crate::testing::crash_images::judge::{Case, judge};
 pub(crate) use crate::testing::crash_images::land::twice;
 use crate::testing::crash_images::power::Fault;
-use crate::testing::crash_images::scenario::Course;
+use crate::testing::crash_images::scenario::Scenario;
 use crate::testing::simulation::{DRAWS, seed};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
-/// Images of one course. A course costs about as much as judging two.
+/// Images of one scenario. A scenario costs about as much as judging two.
 const IMAGES: u64 = 16;
 
-/// The seeds of courses are apart from those of what comes after.
-const COURSES: u64 = 0x636f_7572_7365;
+/// The seeds of scenarios are apart from those of what comes after.
+const SCENARIOS: u64 = 0x636f_7572_7365;
 
-/// A course, or what went wrong before any cut.
-type Outcome = Rc<Result<Course, String>>;
+/// A scenario, or what went wrong before any cut.
+type Outcome = Rc<Result<Scenario, String>>;
 
 thread_local! {
-    /// The course that this thread judges images of, by number.
-    static COURSE: RefCell<Option<(u64, Outcome)>> = const { RefCell::new(None) };
+    /// The scenario that this thread judges images of, by number.
+    static SCENARIO: RefCell<Option<(u64, Outcome)>> = const { RefCell::new(None) };
 }
 
 /// Does something that may panic: a finding like any other.
@@ -54,30 +54,30 @@ fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     result.unwrap_or_else(|panic| Err(format!("panicked: {}", said(&*panic))))
 }
 
-/// The course of this number. Images of one course mostly come one after the other, so the last one is kept.
-fn course_of(number: u64, fault: Fault) -> Outcome {
-    COURSE.with_borrow_mut(|kept| {
-        if let Some((_, course)) = kept.as_ref().filter(|(found, _)| *found == number) {
-            return Rc::clone(course);
+/// The scenario of this number. Images of one scenario mostly come one after the other, so the last one is kept.
+fn scenario_of(number: u64, fault: Fault) -> Outcome {
+    SCENARIO.with_borrow_mut(|kept| {
+        if let Some((_, scenario)) = kept.as_ref().filter(|(found, _)| *found == number) {
+            return Rc::clone(scenario);
         }
-        let course = Rc::new(caught(|| scenario::run(seed(number ^ COURSES), IMAGES as usize, fault)));
-        *kept = Some((number, Rc::clone(&course)));
-        course
+        let scenario = Rc::new(caught(|| scenario::run(seed(number ^ SCENARIOS), IMAGES as usize, fault)));
+        *kept = Some((number, Rc::clone(&scenario)));
+        scenario
     })
 }
 
 /// One image, by number. It failed if the tally has a failure.
 fn trial(number: u64, fault: Fault) -> Result<Tally, String> {
     let mut tally = Tally::default();
-    let course = course_of(number / IMAGES, fault);
-    let course = course.as_ref().as_ref().map_err(|why| format!("before any cut: {why}"))?;
-    let Some(image) = course.images.get((number % IMAGES) as usize) else {
-        return Err(format!("a course had {} images only", course.images.len()));
+    let scenario = scenario_of(number / IMAGES, fault);
+    let scenario = scenario.as_ref().as_ref().map_err(|why| format!("before any cut: {why}"))?;
+    let Some(image) = scenario.images.get((number % IMAGES) as usize) else {
+        return Err(format!("a scenario had {} images only", scenario.images.len()));
     };
-    let case = Case { course, image, before: &course.issued[..image.issued], depth: 0 };
-    let mut chance = Chance::new(seed(number));
+    let case = Case { scenario, image, before: &scenario.issued[..image.issued], depth: 0 };
+    let mut rng = Rng::new(seed(number));
     // What was counted until then counts, ids that came twice above all.
-    if let Err(why) = caught(|| judge(&case, &mut chance, &mut tally)) {
+    if let Err(why) = caught(|| judge(&case, &mut rng, &mut tally)) {
         tally.failures.push(format!("image {number}: {why}"));
     }
     Ok(tally)
@@ -88,7 +88,7 @@ pub(crate) fn image(number: u64) -> Result<Tally, String> {
     trial(number, Fault::default())
 }
 
-mod controls {
+mod mutants {
     //! Negative controls: a guard is taken out, and an image must show it.
 
     use super::*;
@@ -105,13 +105,13 @@ mod controls {
         tally.failures.pop().map(|why| (tally, why))
     }
 
-    fn shows(out: &[Guard], fault: Fault, signs: &[&str]) {
-        let sign = |(_, why): &(Tally, String)| signs.iter().any(|sign| why.contains(sign));
+    fn shows(out: &[Guard], fault: Fault, sign: &str) {
+        let says = |(_, why): &(Tally, String)| why.contains(sign);
         let found = Guard::without(out, || {
-            COURSE.set(None);
-            (0..MOST).find_map(|n| failure(n, fault).filter(sign).map(|(tally, why)| (n, tally, why)))
+            SCENARIO.set(None);
+            (0..MOST).find_map(|n| failure(n, fault).filter(says).map(|(tally, why)| (n, tally, why)))
         });
-        COURSE.set(None);
+        SCENARIO.set(None);
         match found {
             Some((n, tally, why)) => {
                 println!("without {out:?}, {fault:?}, image {n}: {why}");
@@ -122,44 +122,34 @@ mod controls {
                     "with every guard in place"
                 );
             }
-            None => panic!("without {out:?}, {fault:?}, no image of {MOST} says: {signs:?}"),
+            None => panic!("without {out:?}, {fault:?}, no image of {MOST} says: {sign}"),
         }
     }
 
-    #[test]
-    fn without_the_sync_between_copies_a_cut_loses_a_record() {
-        shows(&[Guard::SyncBetween], Fault::default(), &["a record was lost"]);
+    macro_rules! mutants {
+        ($($name:ident, [$($guard:ident)?], {$($fault:ident)?}, $sign:literal;)*) => {
+            $(#[test]
+            fn $name() {
+                let fault = Fault { $($fault: true,)? ..Fault::default() };
+                shows(&[$(Guard::$guard)?], fault, $sign);
+            })*
+        };
+    }
+
+    mutants! {
+        without_the_sync_between_copies_a_cut_loses_a_record, [SyncBetween], {}, "a record was lost";
+        without_the_second_copy_a_cut_takes_a_record_back, [SecondCopy], {}, "a record went back";
+        a_hint_that_is_written_before_its_record_refuses_a_start_after_a_cut,
+            [HintLast], {}, "was restored from a backup";
+        extents_used_before_their_mark_moved_come_twice_after_a_cut, [MarkFirst], {}, "an id came twice";
+        a_clean_stop_whose_sync_does_nothing_loses_what_it_spilled,
+            [], {spill_not_synced}, "a clean stop had spilled";
+        a_mark_that_is_not_awaited_lets_ids_come_twice_after_a_cut,
+            [], {mark_not_awaited}, "an id came twice";
     }
 
     #[test]
-    fn without_the_second_copy_a_cut_takes_a_record_back() {
-        shows(&[Guard::SecondCopy], Fault::default(), &["a record went back"]);
-    }
-
-    #[test]
-    fn a_hint_that_is_written_before_its_record_refuses_a_start_after_a_cut() {
-        shows(&[Guard::HintLast], Fault::default(), &["was restored from a backup"]);
-    }
-
-    #[test]
-    fn extents_used_before_their_mark_moved_come_twice_after_a_cut() {
-        shows(&[Guard::MarkFirst], Fault::default(), &["an id came twice"]);
-    }
-
-    #[test]
-    fn a_clean_stop_whose_sync_does_nothing_loses_what_it_spilled() {
-        let fault = Fault { spill_not_synced: true, ..Fault::default() };
-        shows(&[], fault, &["a clean stop had spilled"]);
-    }
-
-    #[test]
-    fn a_mark_that_is_not_awaited_lets_ids_come_twice_after_a_cut() {
-        let fault = Fault { mark_not_awaited: true, ..Fault::default() };
-        shows(&[], fault, &["an id came twice"]);
-    }
-
-    #[test]
-    fn with_every_guard_in_place_the_images_of_the_controls_find_nothing() {
+    fn with_every_guard_in_place_the_images_of_the_mutants_find_nothing() {
         for n in 0..if cfg!(debug_assertions) { 64 } else { 512 } {
             if let Some((_, why)) = failure(n, Fault::default()) {
                 panic!("image {n}: {why}");

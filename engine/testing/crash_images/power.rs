@@ -20,7 +20,7 @@ use crate::sys::atomics::lock;
 use crate::testing::crash_images::known::{Known, What};
 use crate::testing::crash_images::land::{self, Span};
 use crate::testing::support::clock::Time;
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 /// Processes of a machine at most, each with a spill of its own.
 pub(crate) const PROCESSES: usize = 2;
@@ -60,7 +60,7 @@ pub(crate) struct Image {
 
 /// The disks, and what is noted beside them.
 struct Machine {
-    chance: Chance,
+    rng: Rng,
     time: Arc<Time>,
     registry: MemoryDisk,
     hints: MemoryHints,
@@ -91,12 +91,12 @@ impl Power {
         spills: [Option<MemoryStorage>; PROCESSES],
         known: Known,
         wanted: usize,
-        chance: &mut Chance,
+        rng: &mut Rng,
     ) -> Arc<Self> {
-        let mut chance = chance.fork();
-        let next = chance.magnitude(1, FURTHEST);
+        let mut rng = rng.fork();
+        let next = rng.magnitude(1, FURTHEST);
         Arc::new(Self(Mutex::new(Machine {
-            chance,
+            rng,
             time,
             registry,
             hints,
@@ -182,9 +182,9 @@ impl Power {
     /// The kernel writes some of what is cached of the spills to disk, as it does unasked.
     pub(crate) fn write_back(&self) {
         let mut machine = lock(&self.0);
-        let Machine { spills, chance, .. } = &mut *machine;
-        let percent = chance.pick(&[10, 50, 100]);
-        spills.iter().flatten().for_each(|spill| spill.settle(|_| chance.chance(percent)));
+        let Machine { spills, rng, .. } = &mut *machine;
+        let percent = rng.pick(&[10, 50, 100]);
+        spills.iter().flatten().for_each(|spill| spill.settle(|_| rng.chance(percent)));
     }
 
     fn did(&self) {
@@ -200,16 +200,16 @@ impl Machine {
         if self.points < self.next || self.images.len() >= self.wanted {
             return;
         }
-        self.next = self.points + self.chance.magnitude(1, FURTHEST);
+        self.next = self.points + self.rng.magnitude(1, FURTHEST);
         let image = self.image();
         self.images.push(image);
     }
 
     fn image(&mut self) -> Image {
-        let Self { chance, registry, hints, spills, known, stopped, .. } = self;
+        let Self { rng, registry, hints, spills, known, stopped, .. } = self;
         // All, none and some are all worth their while.
-        let percent = chance.pick(&[0, 20, 50, 50, 80, 100]);
-        let mut left = |spill: &MemoryStorage| spill.image(|_| chance.chance(percent));
+        let percent = rng.pick(&[0, 20, 50, 50, 80, 100]);
+        let mut left = |spill: &MemoryStorage| spill.image(|_| rng.chance(percent));
         let images = spills.each_ref().map(|spill| spill.as_ref().map(&mut left));
         let lost = |(spill, left): (&Option<MemoryStorage>, &Option<Vec<u8>>)| {
             let (cached, left) = (spill.as_ref()?.bytes(), left.as_ref()?);
@@ -222,8 +222,8 @@ impl Machine {
         let (doing, done) = self.doing;
         Image {
             point: format!("{doing}_{done}"),
-            registry: registry.image(|n| chance.below(n as u64) as usize),
-            hints: hints.image(|n| chance.below(n as u64) as usize),
+            registry: registry.image(|n| rng.below(n as u64) as usize),
+            hints: hints.image(|n| rng.below(n as u64) as usize),
             spills: images,
             known: known.clone(),
             begun: self.begun,

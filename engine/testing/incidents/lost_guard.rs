@@ -14,7 +14,7 @@ use crate::mint::worker::HeldWorker;
 use crate::registry::ownership::{ExtendError, Window};
 use crate::sys::atomics::lock;
 use crate::testing::incidents::{FLOOR, Ledger, memory, process, request, small};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 const TICKS: u64 = 8;
 
@@ -54,7 +54,7 @@ fn stopped_anywhere(seed: u64, believes_its_lock: bool) -> Ledger {
         for thread in 0..3u8 {
             let (registry, now, ledger) = (registry.clone(), &now, &ledger);
             scope.spawn(move || {
-                let mut dice = Chance::new(seed ^ u64::from(thread) << 32);
+                let mut dice = Rng::new(seed ^ u64::from(thread) << 32);
                 let mut ownership = process(registry, thread + 1);
                 let mut current: Option<HeldWorker> = None;
                 for _ in 0..100 {

@@ -1,12 +1,12 @@
 //! The ways in which id services are known to have repeated ids, each as a test of this engine.
 //!
-//! Every story below was shipped by somebody, found in production or by a reader, and reported in public. What is told
+//! Every incident below was shipped by somebody, found in production or by a reader, and reported in public. What is told
 //! here is the class of system and what went wrong, since the same step is easily taken again. A test runs the engine's
-//! own code through the story and finds no id twice; its negative control runs the step as it was written then, as a
+//! own code through the incident and finds no id twice; its negative control runs the step as it was written then, as a
 //! small model or by taking one of our [guards](crate::sys::guards) out, through the very same judgement, and must find
-//! one. Where the story is a race, several threads run it many times.
+//! one. Where the incident is a race, several threads run it many times.
 //!
-//! | story | what went wrong | here it cannot, because |
+//! | incident | what went wrong | here it cannot, because |
 //! |---|---|---|
 //! | [`carry`] | the sequence was carried into the worker bits | a held worker goes to the next tick, U6 |
 //! | [`replay`] | used ids were played again after a restart | the mark moves first, and in the registry, U4 |
@@ -51,7 +51,7 @@ impl Ledger {
         }
     }
 
-    /// Fails if an id came twice, or if fewer came than the story is worth.
+    /// Fails if an id came twice, or if fewer came than the incident is worth.
     fn check(&self, at_least: usize) {
         assert!(self.again.is_empty(), "{} ids came twice, {} first", self.again.len(), self.again[0]);
         assert!(self.seen.len() >= at_least, "{} ids are too few to show anything", self.seen.len());

@@ -17,7 +17,7 @@ use crate::registry::{Registry, SwapError, WorkerRecord};
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
 use crate::testing::incidents::{FLOOR, Ledger, genesis, memory, process, request, small};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 const TICKS: u64 = 8;
 
@@ -64,7 +64,7 @@ fn come_and_go<R: Registry + 'static>(seed: u64, out: &[Guard], open: impl Fn() 
 
 /// Twenty lives after each other.
 fn live<R: Registry + 'static>(seed: u64, thread: u8, ledger: &Mutex<Ledger>, open: &impl Fn() -> R) {
-    let mut dice = Chance::new(seed ^ u64::from(thread) << 32);
+    let mut dice = Rng::new(seed ^ u64::from(thread) << 32);
     let mut overdue: Option<(Ownership, u64)> = None;
     for life in 0..20 {
         let now = FLOOR + u64::from(life) * 3 + dice.below(3);

@@ -14,7 +14,7 @@ use crate::registry::memory::MemoryRegistry;
 use crate::registry::ownership::{GrantRequest, Ownership};
 use crate::sys::guards::Guard;
 use crate::testing::incidents::{FLOOR, Ledger, genesis, memory, process, small};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 use crate::tiers::reserve::Reserve;
 use crate::tiers::reserve::open::{Opened, create_log, open_log};
 
@@ -98,7 +98,7 @@ impl World {
 }
 
 /// Killed in the middle of a burst and started again, and started once more on a copy of before.
-fn story() -> Ledger {
+fn incident() -> Ledger {
     let mut world = World::new();
     let mut first = world.start();
     world.idle(&mut first, 20);
@@ -118,14 +118,14 @@ fn story() -> Ledger {
 
 #[test]
 fn what_was_issued_is_not_played_again_by_a_later_process_nor_from_a_copy() {
-    story().check(80);
+    incident().check(80);
 }
 
 #[test]
 fn no_order_of_kills_copies_and_restarts_plays_an_id_again() {
     let mut ids = 0;
     for seed in 0..300 {
-        let (mut world, mut dice) = (World::new(), Chance::new(seed));
+        let (mut world, mut dice) = (World::new(), Rng::new(seed));
         let mut process = world.start();
         for _ in 0..60 {
             match dice.below(9) {
@@ -156,7 +156,7 @@ fn no_order_of_kills_copies_and_restarts_plays_an_id_again() {
 #[test]
 fn negative_control_a_note_that_is_made_later_or_lies_in_the_file_plays_ids_again() {
     // The note is made after ids went out, and the process is killed before.
-    assert!(!Guard::without(&[Guard::MarkFirst], story).again.is_empty());
+    assert!(!Guard::without(&[Guard::MarkFirst], incident).again.is_empty());
     // The note is the file's own, and a copy of the file brings it back.
-    assert!(!Guard::without(&[Guard::MarkOfRegistry, Guard::GrantAtMark], story).again.is_empty());
+    assert!(!Guard::without(&[Guard::MarkOfRegistry, Guard::GrantAtMark], incident).again.is_empty());
 }

@@ -16,7 +16,7 @@ use crate::mint::minter::{Ages, Minter};
 use crate::registry::ownership::Window;
 use crate::sys::atomics::lock;
 use crate::testing::incidents::{Ledger, small};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 const MS: u64 = 1_000_000;
 const START: u64 = 100_000 * MS;
@@ -50,7 +50,7 @@ type Script = Vec<(u64, i64, u32)>;
 /// Steps back of a millisecond up to a second, in the middle of bursts that use a tick's sequence up, and forward again
 /// over the same ticks.
 fn script(seed: u64) -> Script {
-    let mut dice = Chance::new(seed);
+    let mut dice = Rng::new(seed);
     let mut script = Vec::new();
     for _ in 0..200 {
         let step = match dice.below(8) {

@@ -6,27 +6,15 @@ use std::ops::Range;
 use xuid_id::Layout;
 
 use crate::registry::memory::{Fault, MemoryRegistry};
-use crate::registry::ownership::{Identity, Ownership, TakeError, Window, WorkerRequest};
-use crate::registry::{ClusterId, Genesis, Token};
+use crate::registry::ownership::{Ownership, TakeError};
+use crate::registry::{ClusterId, Genesis};
 use crate::sys::guards::Guard;
-use crate::testing::mutants::only_without;
-use crate::testing::simulation::twins::Line;
+use crate::testing::mutants::{only_without, ownership, request, span};
+use crate::testing::simulation::twins::Link;
 
 fn registry() -> MemoryRegistry {
     let cluster = ClusterId::from_bytes([1; 16]);
     MemoryRegistry::new(Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 1 })
-}
-
-fn ownership(line: &Line, token: u8) -> Ownership {
-    Ownership::new(Box::new(line.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
-}
-
-fn request(now: u64) -> WorkerRequest {
-    WorkerRequest { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
-}
-
-fn span(window: Window) -> Range<u64> {
-    window.into_parts().1
 }
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> Option<String> {
@@ -43,13 +31,13 @@ fn lose(registry: &MemoryRegistry) {
 /// Two of one memory, which hold ticks 2000..2100 of worker 0.
 fn twins() -> (Ownership, Ownership, MemoryRegistry) {
     let (here, there) = (registry(), registry());
-    let lines = [&here, &there].map(Line::new);
-    let [one, twin] = [&lines[0], &lines[1]].map(|line| {
-        let mut ownership = ownership(line, 1);
+    let links = [&here, &there].map(Link::new);
+    let [one, twin] = [&links[0], &links[1]].map(|link| {
+        let mut ownership = ownership(link, 1);
         drop(ownership.take(&request(2_000)).unwrap());
         ownership
     });
-    lines[1].put_to(&here);
+    links[1].put_to(&here);
     (one, twin, here)
 }
 
@@ -57,7 +45,7 @@ fn twins() -> (Ownership, Ownership, MemoryRegistry) {
 fn a_claim_that_was_lost_is_not_taken_for_an_earlier_write_of_this_process() {
     only_without(&[Guard::ClaimCompared], || {
         let registry = registry();
-        let [mut one, mut other] = [1, 2].map(|token| ownership(&Line::new(&registry), token));
+        let [mut one, mut other] = [1, 2].map(|token| ownership(&Link::new(&registry), token));
         // The record shows its token.
         drop(one.take(&request(2_000)).unwrap());
         one.release(0, 2_050).unwrap();

@@ -13,6 +13,10 @@ mod records;
 mod refusals;
 mod threads;
 
+use std::ops::Range;
+
+use crate::registry::ownership::{Identity, Ownership, Window, WorkerRequest};
+use crate::registry::{Registry, Token};
 use crate::sys::guards::Guard;
 use crate::testing::simulation::workload::Theme;
 use crate::testing::simulation::{history, seed};
@@ -249,7 +253,7 @@ pub(crate) fn every_guard_has_a_mutant_and_every_mutant_a_name() {
 }
 
 #[test]
-pub(crate) fn with_every_guard_in_place_the_histories_of_the_controls_find_nothing() {
+pub(crate) fn with_every_guard_in_place_the_histories_of_the_mutants_find_nothing() {
     for theme in [Theme::Crashes, Theme::Far, Theme::Faults, Theme::SmallSteps, Theme::Calm] {
         for n in 0..50 {
             if let Err(why) = history(seed(n), Some(theme), false) {
@@ -257,6 +261,18 @@ pub(crate) fn with_every_guard_in_place_the_histories_of_the_controls_find_nothi
             }
         }
     }
+}
+
+fn ownership(registry: &(impl Registry + Clone + 'static), token: u8) -> Ownership {
+    Ownership::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
+}
+
+fn request(now: u64) -> WorkerRequest {
+    WorkerRequest { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
+}
+
+fn span(window: Window) -> Range<u64> {
+    window.into_parts().1
 }
 
 /// Something is wrong without these guards, and nothing is with them.

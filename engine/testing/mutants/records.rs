@@ -1,16 +1,15 @@
 //! Records and marks that say less than was granted, and extents that must not come again.
 
-use std::ops::Range;
 use std::path::Path;
 
 use xuid_id::Layout;
 use xuid_spill::{Extent, Log, MemoryStorage, SpillId};
 
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::ownership::{Identity, Ownership, Window, WorkerRequest};
+use crate::registry::ownership::WorkerRequest;
 use crate::registry::{ClusterId, Genesis, MarkRecord, Registry, Token, Versioned, WorkerRecord};
 use crate::sys::guards::Guard;
-use crate::testing::mutants::only_without;
+use crate::testing::mutants::{only_without, ownership, request, span};
 use crate::tiers::reserve::Reserve;
 use crate::tiers::reserve::open::{self, Opened};
 
@@ -21,18 +20,6 @@ const SPILL_BYTES: u64 = 8_192 + 64 * 32;
 fn genesis(cluster: u8) -> Genesis {
     let cluster = ClusterId::from_bytes([cluster; 16]);
     Genesis { cluster, layout: Layout::default(), floor: FLOOR, workers: 1 }
-}
-
-fn ownership(registry: &MemoryRegistry, token: u8) -> Ownership {
-    Ownership::new(Box::new(registry.clone()), Identity::new(Token([token; 16]), format!("test {token}")))
-}
-
-fn request(now: u64) -> WorkerRequest {
-    WorkerRequest { now, start: now, end: now + 100, pinned: None, except: Vec::new() }
-}
-
-fn span(window: Window) -> Range<u64> {
-    window.into_parts().1
 }
 
 /// An idle second, `number` seconds after the floor.

@@ -13,7 +13,7 @@ use crate::clock::engine_clock::EngineClock;
 use crate::clock::{Clock, Supervisor};
 use crate::mint::minter::{Ages, Minter};
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::ownership::{Identity, Window};
+use crate::registry::ownership::{Identity, Ownership, Window};
 use crate::registry::{ClusterId, Genesis, Token};
 use crate::settings::Settings;
 use crate::sys::atomics::lock;
@@ -22,27 +22,35 @@ use crate::testing::mutants::only_without;
 use crate::testing::simulation::history::{BEGIN, MS, SECOND};
 use crate::testing::simulation::process::open_spill;
 use crate::testing::support::clock::{SimClock, Time};
-use crate::testing::support::faults::{Armed, Blow, Fuse, FusedClock, FusedStorage, Point};
-use crate::tiers::reserve::open;
+use crate::testing::support::faults::{Armed, FaultKind, Faults, FaultyClock, FaultyStorage, Point};
+use crate::tiers::reserve::open::{self, OpenedSpill};
 use crate::{Engine, Layout, Order};
 
-fn engine() -> (Assembly, Arc<Fuse>, Arc<Time>) {
+fn engine() -> (Assembly, Arc<Faults>, Arc<Time>) {
+    assembled(|_, _, _| open::none("there is none"))
+}
+
+/// An engine of one worker with this spill, its faults, and its time.
+fn assembled(
+    spill: impl FnOnce(&Arc<Faults>, &Genesis, &mut Ownership) -> OpenedSpill,
+) -> (Assembly, Arc<Faults>, Arc<Time>) {
     let time = Time::new(BEGIN);
     let layout = Layout::default();
     let floor = layout.tick_at_ns(BEGIN).unwrap();
     let genesis = Genesis { cluster: ClusterId::from_bytes([1; 16]), layout, floor, workers: 1 };
-    let fuse = Fuse::new(time.clone(), None);
-    fuse.set_working(true);
-    let clock = Arc::new(FusedClock { clock: SimClock::new(time.clone(), 77 * SECOND), fuse: fuse.clone() });
+    let faults = Faults::new(time.clone(), None);
+    faults.set_working(true);
+    let clock =
+        Arc::new(FaultyClock { clock: SimClock::new(time.clone(), 77 * SECOND), faults: faults.clone() });
     let assembly = assemble(
         Box::new(MemoryRegistry::new(genesis)),
         Identity::new(Token([1; 16]), "test".into()),
-        |_, _| open::none("there is none"),
+        |genesis, ownership| spill(&faults, genesis, ownership),
         Settings { slots: 16, ..Settings::default() },
         clock,
         |_| unreachable!("the worker is free"),
     );
-    (assembly.unwrap(), fuse, time)
+    (assembly.unwrap(), faults, time)
 }
 
 #[test]
@@ -123,14 +131,14 @@ fn what_a_call_leaves_unread_after_the_stop_is_waste() {
 #[test]
 fn a_panic_of_the_producer_takes_requests_down() {
     only_without(&[Guard::PanicAnswers], || {
-        let (mut assembly, fuse, time) = engine();
+        let (mut assembly, faults, time) = engine();
         time.pass(5 * MS);
         let ring = &assembly.shared.ring;
         assert!(ring.take(&mut ring.cursor(0)).asked, "an empty partition is asked for");
-        fuse.arm(Some(Armed::NEXT_READING_PANICS));
+        faults.arm(Some(Armed::NEXT_READING_PANICS));
         assembly.producer.turn_whatever_happens();
-        assert!(!fuse.take_fallen().is_empty(), "it did panic");
-        fuse.arm(Some(Armed::NEXT_READING_PANICS));
+        assert!(!faults.take_injected().is_empty(), "it did panic");
+        faults.arm(Some(Armed::NEXT_READING_PANICS));
         assembly.registry_thread.run_whatever_happens(Job::Look);
         assert_eq!(Engine::new(assembly.shared.clone(), Vec::new()).stats().panics, 2);
         let asked = ring.take(&mut ring.cursor(0)).asked;
@@ -184,12 +192,12 @@ fn land_that_is_too_old_is_not_cut() {
 #[test]
 fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
     for goes_on in [false, true] {
-        let (assembly, fuse, _) = engine();
+        let (assembly, faults, _) = engine();
         let engine = Engine::new(assembly.shared.clone(), Vec::new());
         let mut handle = engine.handle();
         let mut seen: std::collections::HashSet<_> = (0..3).map(|_| handle.next_id().unwrap()).collect();
         assembly.shared.void_runs();
-        fuse.arm(Some(Armed::NEXT_READING_PANICS));
+        faults.arm(Some(Armed::NEXT_READING_PANICS));
         let call = std::panic::AssertUnwindSafe(|| handle.next_id());
         assert!(std::panic::catch_unwind(call).is_err());
         if goes_on {
@@ -206,31 +214,14 @@ fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
 /// A turn that appends to the spill has the land of a second in its hands.
 #[test]
 fn what_a_turn_had_in_its_hands_when_it_panicked_is_waste_and_is_counted() {
-    let (time, layout) = (Time::new(BEGIN), Layout::default());
-    let floor = layout.tick_at_ns(BEGIN).unwrap();
-    let genesis = Genesis { cluster: ClusterId::from_bytes([1; 16]), layout, floor, workers: 1 };
-    let fuse = Fuse::new(time.clone(), None);
-    let clock = Arc::new(FusedClock { clock: SimClock::new(time.clone(), 77 * SECOND), fuse: fuse.clone() });
-    let wire = |storage: &MemoryStorage| -> Box<dyn Storage> {
-        Box::new(FusedStorage { storage: storage.clone(), fuse: fuse.clone() })
-    };
-    let assembly = assemble(
-        Box::new(MemoryRegistry::new(genesis)),
-        Identity::new(Token([1; 16]), "test".into()),
-        |genesis, ownership| {
-            open_spill(
-                &mut Some(MemoryStorage::new()),
-                wire,
-                SpillId::from_bytes([2; 16]),
-                genesis,
-                ownership,
-            )
-        },
-        Settings { slots: 16, ..Settings::default() },
-        clock,
-        |_| unreachable!("the worker is free"),
-    );
-    let Assembly { shared, mut producer, jobs: _jobs, .. } = assembly.unwrap();
+    let (assembly, faults, time) = assembled(|faults, genesis, ownership| {
+        let wire = |storage: &MemoryStorage| -> Box<dyn Storage> {
+            Box::new(FaultyStorage { storage: storage.clone(), faults: faults.clone() })
+        };
+        let disk = &mut Some(MemoryStorage::new());
+        open_spill(disk, wire, SpillId::from_bytes([2; 16]), genesis, ownership)
+    });
+    let Assembly { shared, mut producer, jobs: _jobs, .. } = assembly;
     let engine = Engine::new(shared.clone(), Vec::new());
     let figures = |what: &str| {
         let stats = engine.stats();
@@ -238,10 +229,9 @@ fn what_a_turn_had_in_its_hands_when_it_panicked_is_waste_and_is_counted() {
         stats
     };
     time.pass(1_500 * MS);
-    fuse.set_working(true);
-    fuse.arm(Some(Armed { point: Point::Spill, after: 0, blow: Blow::Panic }));
+    faults.arm(Some(Armed { point: Point::Spill, after: 0, kind: FaultKind::Panic }));
     producer.turn_whatever_happens();
-    assert!(!fuse.take_fallen().is_empty(), "it did panic");
+    assert!(!faults.take_injected().is_empty(), "it did panic");
     let stats = figures("after the panic");
     assert!(stats.panics == 1 && stats.wasted.panic >= 400 * 4_096, "{stats:#?}");
     assert_eq!(stats.spilled, 0);

@@ -10,15 +10,15 @@ use crate::id::error::IdErrorKind;
 use crate::registry::{ClusterId, Genesis};
 use crate::settings::Settings;
 use crate::sys::atomics::lock;
+use crate::testing::campaigns::Tally;
 use crate::testing::campaigns::said;
 use crate::testing::simulation::network::{Exchange, State};
 use crate::testing::simulation::node::Node;
 use crate::testing::simulation::store::{self, Store};
-use crate::testing::simulation::summary::Summary;
 use crate::testing::simulation::workload::{THEMES, Theme};
 use crate::testing::support::clock::{Change, SimClock, Time};
 use crate::testing::support::oracle::{Oracle, Plant};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 use crate::{IdError, Order};
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -65,13 +65,15 @@ const ROUNDS: u32 = 10;
 
 /// A cluster in the course of time.
 pub(crate) struct History {
-    pub(crate) chance: Chance,
+    pub(crate) rng: Rng,
     pub(crate) theme: Theme,
     pub(crate) layout: Layout,
     pub(crate) time: Arc<Time>,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) nodes: Vec<Node>,
-    pub(crate) summary: Summary,
+    pub(crate) tally: Tally,
+    /// Things done: turns, jobs, calls, misfortunes, times that passed.
+    pub(crate) steps: u64,
     /// Copies of disks, which may be put in the place of any node's.
     pub(crate) disks: Vec<(usize, Vec<u8>)>,
     /// Copies of the registry.
@@ -89,25 +91,26 @@ pub(crate) struct History {
 }
 
 /// The whole of a history: its figures, and what was wrong with it.
-pub(crate) fn run(plan: &Plan) -> (Summary, Result<(), String>) {
+pub(crate) fn run(plan: &Plan) -> (Tally, Result<(), String>) {
     let mut history = History::new(plan);
     // A panic of the engine is a finding, and what came twice before it is a worse one.
     let lived = catch_unwind(AssertUnwindSafe(|| history.all(plan.steps)));
     let lived = lived.unwrap_or_else(|panic| Err(format!("panicked: {}", said(&*panic))));
     let mut oracle = lock(&history.exchange.oracle);
     let verdict = oracle.verdict().and(lived).and_then(|()| history.marks());
-    history.summary.ids = oracle.ids;
-    history.summary.duplicates = oracle.duplicates;
-    history.summary.digest = oracle.digest;
+    history.tally.ids = oracle.ids;
+    history.tally.duplicates = oracle.duplicates;
+    history.tally.digest = oracle.digest;
     drop(oracle);
-    history.summary.simulated = history.time.now() - BEGIN;
+    history.tally.note("steps", history.steps);
+    history.tally.note("simulated_s", (history.time.now() - BEGIN) / SECOND);
     for node in &history.nodes {
-        history.summary.add(&node.summary);
+        history.tally.add(&node.tally);
     }
     let lines = history.trace.unwrap_or_default();
     let last = &lines[lines.len().saturating_sub(80)..];
     let told = |why| [format!("{:?}: {why}", history.theme)].iter().chain(last).cloned().collect::<Vec<_>>();
-    (history.summary, verdict.map_err(|why| told(why).join("\n")))
+    (history.tally, verdict.map_err(|why| told(why).join("\n")))
 }
 
 /// Four workers of a small layout.
@@ -144,81 +147,81 @@ const SPLITS: [(u8, u8, u8, u32); 6] = [
 
 impl History {
     fn new(plan: &Plan) -> Self {
-        let mut chance = Chance::new(plan.seed);
-        crate::testing::simulation::seed_draws(chance.next());
-        let drawn = chance.pick(&THEMES);
+        let mut rng = Rng::new(plan.seed);
+        crate::testing::simulation::seed_draws(rng.next());
+        let drawn = rng.pick(&THEMES);
         let theme = plan.theme.unwrap_or(drawn);
-        let (time_bits, worker_bits, sequence_bits, tick_us) = chance.pick(&SPLITS);
+        let (time_bits, worker_bits, sequence_bits, tick_us) = rng.pick(&SPLITS);
         let layout = match Layout::new(time_bits, worker_bits, sequence_bits, tick_us, DEFAULT_EPOCH_MS) {
             Ok(layout) => layout,
             Err(error) => panic!("{error}"),
         };
-        let (clock, local) = (chance.below(100), chance.chance(theme.local()));
+        let (clock, local) = (rng.below(100), rng.chance(theme.local()));
         // Where a registry is restored, how far windows reach has to be known, and where it is local, nothing tells.
         let clock = if theme == Theme::Restores { clock.min(69) } else { clock };
         let has_clock = clock < 85 && !local;
         let (time, genesis) = (Time::new(BEGIN), genesis(layout, BEGIN));
         // The processes of a host share its clocks.
-        let host = SimClock::new(time.clone(), chance.magnitude(1 << 30, 1 << 50));
+        let host = SimClock::new(time.clone(), rng.magnitude(1 << 30, 1 << 50));
         let store = if local { Store::local(genesis, host.clone()) } else { Store::memory(genesis) };
         let exchange = exchange(store, time.clone(), has_clock.then_some(0));
         lock(&exchange.oracle).plant = plan.plant;
-        let count = chance.within(3, 5);
+        let count = rng.within(3, 5);
         let nodes = (0..count as usize)
             .map(|number| {
-                let settings = settings(&mut chance, count == 3 && number == 0);
-                let (spill, boot) = (chance.chance(60), chance.magnitude(1 << 30, 1 << 50));
+                let settings = settings(&mut rng, count == 3 && number == 0);
+                let (spill, boot) = (rng.chance(60), rng.magnitude(1 << 30, 1 << 50));
                 let clock = if local { host.clone() } else { SimClock::new(time.clone(), boot) };
-                Node::new(number, exchange.clone(), clock, settings, spill, &mut chance)
+                Node::new(number, exchange.clone(), clock, settings, spill, &mut rng)
             })
             .collect();
-        let mut summary = Summary::default();
-        summary.trouble("local registries", u64::from(local));
+        let mut tally = Tally::default();
+        tally.trouble("local registries", u64::from(local));
         let mut history = Self {
-            chance,
             theme,
-            layout,
-            time,
-            exchange,
-            nodes,
-            summary,
-            disks: Vec::new(),
-            backups: Vec::new(),
+            tally,
             clock_right: clock < 70,
-            has_clock,
             unfenced: plan.unfenced,
-            better: BEGIN,
-            retired: Vec::new(),
             trace: plan.trace.then(Vec::new),
+            ..Self::of(rng, exchange, nodes, has_clock)
         };
         for node in 0..history.nodes.len() {
-            if history.chance.chance(80) {
+            if history.rng.chance(80) {
                 history.start(node);
             }
         }
         history
     }
 
-    /// A cluster of one layout, everybody in good health, for a story that is told by hand.
+    /// A cluster of one layout, everybody in good health, for a scripted history.
     pub(crate) fn told(layout: Layout, nodes: usize, has_clock: bool, settings: &Settings) -> Self {
-        let mut chance = Chance::new(7);
-        crate::testing::simulation::seed_draws(chance.next());
+        let mut rng = Rng::new(7);
+        crate::testing::simulation::seed_draws(rng.next());
         let time = Time::new(BEGIN);
         // Of a registry that was made an hour ago.
         let store = Store::memory(genesis(layout, BEGIN - 3_600 * SECOND));
         let exchange = exchange(store, time.clone(), has_clock.then_some(0));
         let node = |number| {
-            let clock = SimClock::new(time.clone(), chance.magnitude(1 << 30, 1 << 50));
-            Node::new(number, exchange.clone(), clock, settings.clone(), false, &mut chance)
+            let clock = SimClock::new(time.clone(), rng.magnitude(1 << 30, 1 << 50));
+            Node::new(number, exchange.clone(), clock, settings.clone(), false, &mut rng)
         };
         let nodes = (0..nodes).map(node).collect();
-        let mut history = Self {
+        let mut history = Self::of(rng, exchange, nodes, has_clock);
+        (0..history.nodes.len()).for_each(|node| history.start(node));
+        history
+    }
+
+    /// Nodes that have not begun, where nothing goes wrong.
+    fn of(rng: Rng, exchange: Arc<Exchange>, nodes: Vec<Node>, has_clock: bool) -> Self {
+        Self {
+            rng,
             theme: Theme::Calm,
-            layout,
-            time,
+            layout: exchange.store.genesis().layout,
+            time: exchange.time.clone(),
             exchange,
             nodes,
-            summary: Summary::default(),
+            tally: Tally::default(),
+            steps: 0,
             disks: Vec::new(),
             backups: Vec::new(),
             clock_right: has_clock,
@@ -227,22 +230,19 @@ impl History {
             better: BEGIN,
             retired: Vec::new(),
             trace: None,
-            chance,
-        };
-        (0..history.nodes.len()).for_each(|node| history.start(node));
-        history
+        }
     }
 
     /// From the first event to the end of all.
     fn all(&mut self, steps: u64) -> Result<(), String> {
-        while self.summary.steps < steps {
+        while self.steps < steps {
             self.event();
         }
         self.better_times();
         let begin = self.better;
         let served = self.recover().and_then(|()| self.come_near(begin)).and_then(|()| self.settled());
         self.end();
-        self.remains().and(served)
+        self.leftovers().and(served)
     }
 
     pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
@@ -253,9 +253,9 @@ impl History {
     }
 
     pub(crate) fn start(&mut self, node: usize) {
-        if self.nodes[node].life.is_none() {
+        if self.nodes[node].process.is_none() {
             self.nodes[node].start();
-            let begun = self.nodes[node].life.is_some();
+            let begun = self.nodes[node].process.is_some();
             self.say(|| format!("node {node} starts, and lives: {begun}"));
         }
     }
@@ -266,7 +266,7 @@ impl History {
     }
 
     pub(crate) fn crash(&mut self, node: usize) {
-        let power = self.chance.chance(30);
+        let power = self.rng.chance(30);
         if power && self.exchange.store.is_local() {
             return self.black_out();
         }
@@ -284,14 +284,14 @@ impl History {
             node.clock.reboot();
         }
         let mut torn = 0;
-        let chance = &mut self.chance;
+        let rng = &mut self.rng;
         self.exchange.store.cut_power(|n| {
             // Of a sector's bytes, some land: that is a torn one.
             torn += u64::from(n == 512);
-            chance.below(n as u64) as usize
+            rng.below(n as u64) as usize
         });
-        self.summary.trouble("torn sectors of a registry", torn);
-        self.summary.trouble("power cuts of a host", 1);
+        self.tally.trouble("torn sectors of a registry", torn);
+        self.tally.trouble("power cuts of a host", 1);
         self.say(|| "the host's power is cut".into());
     }
 
@@ -309,7 +309,7 @@ impl History {
             };
             self.time.reach(due);
             self.nodes[node].act();
-            self.summary.steps += 1;
+            self.steps += 1;
         }
         lock(&self.exchange.oracle).wrong(|| format!("{most} turns in {ns} ns: somebody never sleeps"));
     }
@@ -329,8 +329,8 @@ impl History {
             }
             node.clock.disarm();
             node.clock.change(Change::Right);
-            node.fuse.arm(None);
-            node.next_blow = None;
+            node.faults.arm(None);
+            node.next_fault = None;
             (node.stopped, node.producer_stopped, node.registrar_stopped) = (0, 0, 0);
             // Whose registry's disk failed changes nothing in it any more, and says that it has to be restarted.
             if node.needs_restart() {
@@ -343,32 +343,36 @@ impl History {
         self.say(|| marks);
         // There are as many workers as there are; who is beyond them goes.
         while self.running() > self.usable() as usize {
-            let Some(last) = self.nodes.iter().rposition(|node| node.life.is_some()) else { break };
+            let Some(last) = self.nodes.iter().rposition(|node| node.process.is_some()) else { break };
             self.stop(last);
             self.retired.push(last);
-            self.summary.trouble("nodes without a worker", 1);
+            self.tally.trouble("nodes without a worker", 1);
         }
     }
 
     /// Whoever could not start tries again, as whatever supervises a process has it do; where nothing is wrong any more
     /// but a file that nobody can read, it need not succeed.
     fn start_everybody(&mut self) {
-        while self.nodes.iter().any(|node| node.life.is_none()) {
+        while self.nodes.iter().any(|node| node.process.is_none()) {
             if self.exchange.store.outsider().is_none() {
-                self.summary.trouble("registries that nobody can open", 1);
+                self.tally.trouble("registries that nobody can open", 1);
                 return;
             }
             if self.time.now() > self.better + BOUND {
                 return;
             }
-            self.summary.trouble("starts made again", 1);
+            self.tally.trouble("starts made again", 1);
             self.pass(250 * MS);
             (0..self.nodes.len()).for_each(|at| self.start(at));
         }
     }
 
     fn running(&self) -> usize {
-        self.nodes.iter().filter(|node| node.life.is_some()).map(|node| node.settings.workers as usize).sum()
+        self.nodes
+            .iter()
+            .filter(|node| node.process.is_some())
+            .map(|node| node.settings.workers as usize)
+            .sum()
     }
 
     /// Workers whose marks are not so far ahead that nobody can wait for them.
@@ -390,14 +394,16 @@ impl History {
             self.pass(50 * MS);
             lacking = (0..self.nodes.len()).filter(|at| !self.serves(*at)).collect();
             if lacking.is_empty() {
-                self.summary.recovery = Some(self.time.now() - begin);
+                let ms = (self.time.now() - begin).div_ceil(MS);
+                self.tally.recovered(ms);
+                self.tally.longest_without_answer_ms = ms;
                 return Ok(());
             }
             // Not in small steps all the way.
             self.pass(200 * MS);
         }
         if self.is_hopeless() {
-            self.summary.trouble("recoveries that no clock could bring", 1);
+            self.tally.trouble("recoveries that no clock could bring", 1);
             return Ok(());
         }
         let told: Vec<String> = lacking.into_iter().map(|at| self.lament(at)).collect();
@@ -416,7 +422,7 @@ impl History {
             let off = |node: &Node| node.e().is_some_and(|e| e.abs_diff(self.time.now()) >= SECOND);
             let Some(at) = self.nodes.iter().position(off) else { return Ok(()) };
             if self.is_hopeless() {
-                self.summary.trouble("clocks that stayed far off", 1);
+                self.tally.trouble("clocks that stayed far off", 1);
                 return Ok(());
             }
             if self.time.now() > begin + NEAR + REACH {
@@ -442,10 +448,10 @@ impl History {
             for at in &serving {
                 let node = &mut self.nodes[*at];
                 let answer = node.ask(1, Order::Any);
-                if node.life.is_some() && answer.is_err() {
+                if node.process.is_some() && answer.is_err() {
                     let before = std::mem::replace(&mut let_go, self.let_go());
                     if let_go[*at] > before[*at] {
-                        self.summary.trouble("leaps seen after all served", 1);
+                        self.tally.trouble("leaps seen after all served", 1);
                         self.recover()?;
                         continue;
                     }
@@ -464,8 +470,9 @@ impl History {
 
     /// How often each node's process let all its workers go, since its clock leapt.
     fn let_go(&self) -> Vec<u64> {
-        let of =
-            |node: &Node| node.life.as_ref().map_or(0, |life| life.engine.stats().windows.switches.resumed);
+        let of = |node: &Node| {
+            node.process.as_ref().map_or(0, |process| process.engine.stats().windows.switches.resumed)
+        };
         self.nodes.iter().map(of).collect()
     }
 
@@ -479,7 +486,9 @@ impl History {
         let rows = self.exchange.store.outsider().and_then(|mut registry| registry.workers().ok());
         let rows: Vec<String> = rows.unwrap_or_default().into_iter().map(ahead).collect();
         let held = |node: &Node| {
-            node.life.as_ref().map(|life| (node.number, life.engine.workers(), node.settings.workers))
+            node.process
+                .as_ref()
+                .map(|process| (node.number, process.engine.workers(), node.settings.workers))
         };
         let held: Vec<_> = self.nodes.iter().filter_map(held).collect();
         format!("marks {}, clock {:?}, held {held:?}", rows.join(", "), *lock(&self.exchange.off))
@@ -490,13 +499,14 @@ impl History {
         let node = &mut self.nodes[at];
         let answers = [Order::Any, Order::Fresh, Order::Ordered].map(|order| node.ask(1, order));
         let off = i128::from(node.e().unwrap_or(0)) - i128::from(self.time.now());
-        let notes = node.life.as_ref().map(|life| (life.engine.workers(), life.engine.status().notes));
+        let notes =
+            node.process.as_ref().map(|process| (process.engine.workers(), process.engine.status().notes));
         format!("node {at}, E off by {off} ns: {answers:?} {notes:?}")
     }
 
     fn serves(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
-        if node.life.is_none() {
+        if node.process.is_none() {
             return self.retired.contains(&at) || self.exchange.store.outsider().is_none();
         }
         let behind = |error: IdError| {
@@ -506,7 +516,7 @@ impl History {
         };
         // Ordered ids that were cut for a call which then got none hold the next ones back, too: what counts is not the
         // last one that came, but how far E ever was in this life.
-        let (e, most) = (node.e().unwrap_or(0), node.life.as_ref().map_or(0, |life| life.most));
+        let (e, most) = (node.e().unwrap_or(0), node.process.as_ref().map_or(0, |process| process.most));
         let waits = self.layout.tick_at_ns(e).is_none_or(|tick| tick <= most);
         let any = node.ask(1, Order::Any).is_ok();
         let fresh = node.ask(1, Order::Fresh).is_ok();
@@ -520,16 +530,16 @@ impl History {
     /// The end of all: some stop, some crash, and what they had shows.
     fn end(&mut self) {
         for node in 0..self.nodes.len() {
-            if self.chance.chance(70) {
+            if self.rng.chance(70) {
                 self.nodes[node].drain();
             }
-            if self.chance.chance(60) {
+            if self.rng.chance(60) {
                 self.stop(node);
             } else {
                 self.crash(node);
             }
             // What is found on the disk shows in the next life.
-            if self.chance.chance(40) {
+            if self.rng.chance(40) {
                 self.start(node);
                 self.pass(20 * MS);
                 self.nodes[node].drain();
@@ -558,21 +568,21 @@ impl History {
     }
 }
 
-fn settings(chance: &mut Chance, two: bool) -> Settings {
+fn settings(rng: &mut Rng, two: bool) -> Settings {
     let seconds = std::time::Duration::from_secs;
     let mut settings = Settings {
         wait: std::time::Duration::ZERO,
-        window_max: seconds(chance.pick(&[1, 2, 10, 60, 60])),
-        max_age: seconds(chance.pick(&[2, 20, 3_600, 3_600])),
+        window_max: seconds(rng.pick(&[1, 2, 10, 60, 60])),
+        max_age: seconds(rng.pick(&[2, 20, 3_600, 3_600])),
         slots: 16,
-        workers: if two && chance.chance(30) { 2 } else { 1 },
+        workers: if two && rng.chance(30) { 2 } else { 1 },
         ..Settings::default()
     };
-    if chance.chance(25) {
-        settings.backfill = seconds(chance.pick(&[1, 2, 60, 3_600])).min(settings.max_age);
+    if rng.chance(25) {
+        settings.backfill = seconds(rng.pick(&[1, 2, 60, 3_600])).min(settings.max_age);
     }
-    if chance.chance(20) {
-        settings.drift = std::time::Duration::from_millis(chance.pick(&[20, 100, 5_000]));
+    if rng.chance(20) {
+        settings.drift = std::time::Duration::from_millis(rng.pick(&[20, 100, 5_000]));
     }
     settings
 }

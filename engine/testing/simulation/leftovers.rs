@@ -54,12 +54,12 @@ impl Plot {
 
 impl History {
     /// No plot that a spill still has was issued, or is there twice.
-    pub(crate) fn remains(&mut self) -> Result<(), String> {
+    pub(crate) fn leftovers(&mut self) -> Result<(), String> {
         if self.unfenced {
             return Ok(());
         }
         let left = self.left();
-        self.summary.trouble("extents left in a spill", left.len() as u64);
+        self.tally.trouble("extents left in a spill", left.len() as u64);
         let runs = lock(&self.exchange.oracle).spans();
         for (at, (node, spill, plot)) in left.iter().enumerate() {
             if let Some(id) = plot.issued(&runs, &self.layout) {

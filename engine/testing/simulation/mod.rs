@@ -30,8 +30,8 @@ pub(crate) mod node;
 pub(crate) mod process;
 pub(crate) mod restores;
 pub(crate) mod same;
+pub(crate) mod scripted;
 pub(crate) mod store;
-pub(crate) mod stories;
 pub(crate) mod summary;
 pub(crate) mod twins;
 pub(crate) mod workload;
@@ -44,23 +44,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::registry::Token;
 use crate::registry::ownership::Identity;
 use crate::sys::atomics::lock;
+use crate::testing::campaigns::Tally;
 use crate::testing::simulation::history::Plan;
-use crate::testing::simulation::summary::Summary;
 use crate::testing::simulation::workload::Theme;
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 thread_local! {
-    pub(crate) static DRAWS: RefCell<Option<Chance>> = const { RefCell::new(None) };
+    pub(crate) static DRAWS: RefCell<Option<Rng>> = const { RefCell::new(None) };
 }
 
 /// Choices that the engine leaves to chance come from the seed from now on, in this thread.
 pub(crate) fn seed_draws(seed: u64) {
-    DRAWS.set(Some(Chance::new(seed)));
+    DRAWS.set(Some(Rng::new(seed)));
 }
 
 /// A process whose choices among workers come from the seed.
 pub(crate) fn seeded(token: Token, owner: String) -> Identity {
-    let draw = || DRAWS.with_borrow_mut(|draws| draws.as_mut().map_or(0, Chance::next));
+    let draw = || DRAWS.with_borrow_mut(|draws| draws.as_mut().map_or(0, Rng::next));
     Identity { token, owner, random: draw }
 }
 
@@ -71,21 +71,21 @@ pub(crate) const SHORT: u64 = 400;
 pub(crate) const LONG: u64 = 2_000;
 
 /// Runs one history. A panic of the engine is a finding like any other.
-pub(crate) fn history(seed: u64, theme: Option<Theme>, trace: bool) -> Result<Summary, String> {
+pub(crate) fn history(seed: u64, theme: Option<Theme>, trace: bool) -> Result<Tally, String> {
     planned(&Plan { seed, theme, trace, steps: SHORT, ..Plan::default() })
 }
 
-pub(crate) fn planned(plan: &Plan) -> Result<Summary, String> {
-    let (summary, verdict) = whole(plan);
-    verdict.map(|()| summary)
+pub(crate) fn planned(plan: &Plan) -> Result<Tally, String> {
+    let (tally, verdict) = whole(plan);
+    verdict.map(|()| tally)
 }
 
 /// The figures of a history, and what was wrong with it.
-pub(crate) fn whole(plan: &Plan) -> (Summary, Result<(), String>) {
+pub(crate) fn whole(plan: &Plan) -> (Tally, Result<(), String>) {
     let result = catch_unwind(AssertUnwindSafe(|| history::run(plan)));
     DRAWS.set(None);
     result.unwrap_or_else(|panic| {
-        (Summary::default(), Err(format!("panicked: {}", crate::testing::campaigns::said(&*panic))))
+        (Tally::default(), Err(format!("panicked: {}", crate::testing::campaigns::said(&*panic))))
     })
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 
 /// The seed of the `n`th history: far apart, and the same in every run.
 pub(crate) fn seed(n: u64) -> u64 {
-    Chance::new(n).next()
+    Rng::new(n).next()
 }
 
 #[test]
@@ -103,14 +103,14 @@ pub(crate) fn no_history_repeats_an_id_or_leaves_a_node_behind() {
     if let Some(seed) = number("XUID_HISTORY") {
         let steps = number("XUID_STEPS").unwrap_or(SHORT);
         match planned(&Plan { seed, steps, trace: true, ..Plan::default() }) {
-            Ok(summary) => println!("{summary:#?}"),
+            Ok(tally) => println!("{tally:#?}"),
             Err(why) => panic!("history {seed}: {why}"),
         }
         return;
     }
     let count = number("XUID_HISTORIES").unwrap_or(if cfg!(debug_assertions) { 200 } else { 2_000 });
     let next = AtomicU64::new(0);
-    let (total, failed) = (Mutex::new(Summary::default()), Mutex::new(Vec::new()));
+    let (total, failed) = (Mutex::new(Tally::default()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -120,7 +120,7 @@ pub(crate) fn no_history_repeats_an_id_or_leaves_a_node_behind() {
                         return;
                     }
                     match history(seed(n), None, false) {
-                        Ok(summary) => lock(&total).add(&summary),
+                        Ok(tally) => lock(&total).add(&tally),
                         Err(why) => lock(&failed).push((seed(n), why)),
                     }
                 }
@@ -134,7 +134,7 @@ pub(crate) fn no_history_repeats_an_id_or_leaves_a_node_behind() {
         println!("XUID_HISTORY={seed}: {why}");
     }
     if count >= 100 {
-        total.check_that_enough_went_wrong(count >= 2_000);
+        summary::check_that_enough_went_wrong(&total, count >= 2_000);
     }
     assert!(failed.is_empty(), "{} of {count} histories failed", failed.len());
 }

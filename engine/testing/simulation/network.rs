@@ -1,4 +1,4 @@
-//! A node's line to the registry that all share: what it carries, delays, loses, and what the oracle sees of it.
+//! A node's link to the registry that all share: what it carries, delays, loses, and what the oracle sees of it.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,14 +15,14 @@ use crate::registry::{
 use crate::sys::atomics::lock;
 use crate::testing::simulation::store::Store;
 use crate::testing::support::clock::Time;
-use crate::testing::support::faults::{Fuse, Panicked, Point};
+use crate::testing::support::faults::{Faults, Panicked, Point};
 use crate::testing::support::oracle::Oracle;
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 
 /// Whoever takes workers besides the nodes.
 pub(crate) const RIVAL: usize = 99;
 
-/// How it stands with a node's line.
+/// How it stands with a node's link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Up,
@@ -38,7 +38,7 @@ pub(crate) enum State {
     Slow,
 }
 
-/// The longest way of a request or an answer over a slow line.
+/// The longest way of a request or an answer over a slow link.
 const SLOWEST: u64 = 3_000_000_000;
 
 /// What comes between a node and its next write.
@@ -52,7 +52,7 @@ pub(crate) enum Ambush {
     Doubt(u32),
 }
 
-/// What the nodes' lines have in common.
+/// What the nodes' links have in common.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) store: Store,
@@ -203,20 +203,20 @@ impl Exchange {
     }
 
     /// Somebody else takes that worker, and no further ahead than any process may: a fence would not cover it.
-    fn rival(&self, worker: u32, chance: &mut Chance) {
+    fn rival(&self, worker: u32, rng: &mut Rng) {
         let layout = self.store.genesis().layout;
         let (Some(found), Some(now)) = (self.mark(worker), layout.tick_at_ns(self.time.now())) else {
             return;
         };
         let furthest = now + layout.ticks_in_ns(crate::clock::nanos(FURTHEST_WINDOW));
-        let end = (found.record.reserved_until.max(now) + chance.within(1, 2_000)).min(furthest);
+        let end = (found.record.reserved_until.max(now) + rng.within(1, 2_000)).min(furthest);
         if end <= found.record.reserved_until {
             return;
         }
         let record = WorkerRecord {
             reserved_until: end,
-            token: Token(chance.bytes()),
-            operation: chance.within(1, 8),
+            token: Token(rng.bytes()),
+            operation: rng.within(1, 8),
             owner: "rival".into(),
         };
         let Some(mut registry) = self.store.outsider() else { return };
@@ -226,7 +226,7 @@ impl Exchange {
     }
 }
 
-/// What a node keeps of its line beyond one process's life.
+/// What a node keeps of its link beyond one process's life.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) state: State,
@@ -240,45 +240,45 @@ pub(crate) struct End {
     /// The registry's time and the true time when it was asked for, and what the engine was told last.
     pub(crate) sample: Option<(u64, u64)>,
     pub(crate) told: Option<u64>,
-    pub(crate) chance: Chance,
+    pub(crate) rng: Rng,
 }
 
 /// A registry as one life sees it.
-pub(crate) struct Line {
+pub(crate) struct Link {
     registry: Box<dyn Registry>,
     exchange: Arc<Exchange>,
     node: usize,
     end: Arc<Mutex<End>>,
-    fuse: Arc<Fuse>,
+    faults: Arc<Faults>,
 }
 
-impl Line {
+impl Link {
     pub(crate) fn new(
         exchange: Arc<Exchange>,
         node: usize,
         end: Arc<Mutex<End>>,
-        fuse: Arc<Fuse>,
+        faults: Arc<Faults>,
     ) -> Result<Self, LocalError> {
-        let registry = exchange.store.open(&fuse)?;
+        let registry = exchange.store.open(&faults)?;
         // What the process before this one did not know, nobody ever will.
         lock(&exchange.half_done).retain(|half| half.node != node);
-        Ok(Self { registry, exchange, node, end, fuse })
+        Ok(Self { registry, exchange, node, end, faults })
     }
 
-    /// How it stands with the line now.
+    /// How it stands with the link now.
     fn state(&self) -> State {
-        if self.fuse.is_dead() || self.exchange.is_down() { State::Down } else { lock(&self.end).state }
+        if self.faults.is_dead() || self.exchange.is_down() { State::Down } else { lock(&self.end).state }
     }
 
     /// The way there, or back.
     fn travel(&self) {
         let slowest = if self.state() == State::Slow { SLOWEST } else { 2_000_000 };
-        self.exchange.time.pass(lock(&self.end).chance.magnitude(20_000, slowest));
+        self.exchange.time.pass(lock(&self.end).rng.magnitude(20_000, slowest));
     }
 
-    /// A round trip, and what the line's state does to a read.
+    /// A round trip, and what the link's state does to a read.
     fn read(&mut self) -> Result<&mut dyn Registry, ReadError> {
-        self.fuse.pass(Point::Registry);
+        self.faults.pass(Point::Registry);
         self.travel();
         let lost = {
             let unread = &mut lock(&self.end).unread;
@@ -286,16 +286,16 @@ impl Line {
         };
         match self.state() {
             State::Up | State::Slow if !lost => Ok(self.registry.as_mut()),
-            _ => Err(ReadError::Unavailable { why: "the line is down".into() }),
+            _ => Err(ReadError::Unavailable { why: "the link is down".into() }),
         }
     }
 
-    /// A write: of whatever is behind the line, through the oracle's eyes.
+    /// A write: of whatever is behind the link, through the oracle's eyes.
     fn write(
         &mut self,
         write: impl FnOnce(&Exchange, &mut dyn Registry) -> Result<(), SwapError>,
     ) -> Result<(), SwapError> {
-        self.fuse.pass(Point::Registry);
+        self.faults.pass(Point::Registry);
         let result = match self.state() {
             State::Up => write(&self.exchange, self.registry.as_mut()),
             State::Slow => {
@@ -306,12 +306,12 @@ impl Line {
             }
             State::Deaf => {
                 let _ = write(&self.exchange, self.registry.as_mut());
-                Err(SwapError::Unknown { why: "the line went down before the answer".into() })
+                Err(SwapError::Unknown { why: "the link went down before the answer".into() })
             }
-            State::Mute | State::Late => Err(SwapError::Unknown { why: "the line went down".into() }),
-            State::Down => Err(SwapError::Unavailable { why: "the line is down".into() }),
+            State::Mute | State::Late => Err(SwapError::Unknown { why: "the link went down".into() }),
+            State::Down => Err(SwapError::Unavailable { why: "the link is down".into() }),
         };
-        self.fuse.pass(Point::Registry);
+        self.faults.pass(Point::Registry);
         result
     }
 
@@ -334,7 +334,7 @@ impl Line {
                 lock(&self.end).unread = unread;
                 return Err(SwapError::Unknown { why: "the claim was lost".into() });
             }
-            Some(Ambush::Rival) => self.exchange.rival(worker, &mut lock(&self.end).chance),
+            Some(Ambush::Rival) => self.exchange.rival(worker, &mut lock(&self.end).rng),
             Some(Ambush::Stop(ns)) => self.exchange.time.pass(ns),
             None => {}
         }
@@ -359,7 +359,7 @@ impl Line {
     }
 }
 
-impl Registry for Line {
+impl Registry for Link {
     fn genesis(&self) -> &Genesis {
         self.registry.genesis()
     }
@@ -441,7 +441,7 @@ impl Registry for Line {
     }
 
     fn close(&mut self) {
-        if self.fuse.is_dead() {
+        if self.faults.is_dead() {
             return;
         }
         for worker in std::mem::take(&mut lock(&self.end).announced) {

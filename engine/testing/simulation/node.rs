@@ -13,14 +13,16 @@ use xuid_spill::{MemoryStorage, SpillId, Storage};
 use crate::registry::Token;
 use crate::settings::Settings;
 use crate::sys::atomics::lock;
+use crate::testing::campaigns::Tally;
 use crate::testing::simulation::history::MS;
-use crate::testing::simulation::network::{End, Exchange, Line, State};
-use crate::testing::simulation::process::{Deed, Life, RESTLESS, open_spill};
-use crate::testing::simulation::seeded;
-use crate::testing::simulation::summary::Summary;
+use crate::testing::simulation::network::{End, Exchange, Link, State};
+use crate::testing::simulation::process::{Deed, Process, RESTLESS, open_spill};
+use crate::testing::simulation::{seeded, summary};
 use crate::testing::support::clock::SimClock;
-use crate::testing::support::faults::{Armed, Blow, Fuse, FusedClock, FusedStorage, Killed, Panicked, Point};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::faults::{
+    Armed, FaultKind, Faults, FaultyClock, FaultyStorage, Killed, Panicked, Point,
+};
+use crate::testing::support::rng::Rng;
 
 /// Bytes of a sector, which a disk writes whole or, at worst, in part.
 const SECTOR: usize = 512;
@@ -33,11 +35,11 @@ pub(crate) struct Node {
     pub(crate) end: Arc<Mutex<End>>,
     pub(crate) settings: Settings,
     pub(crate) disk: Option<MemoryStorage>,
-    pub(crate) life: Option<Life>,
-    /// The fuse of the life there is, or of the last one.
-    pub(crate) fuse: Arc<Fuse>,
-    /// What the next life's fuse is armed with from its first moment.
-    pub(crate) next_blow: Option<Armed>,
+    pub(crate) process: Option<Process>,
+    /// The faults of the life there is, or of the last one.
+    pub(crate) faults: Arc<Faults>,
+    /// The fault that the next life is armed with from its first moment.
+    pub(crate) next_fault: Option<Armed>,
     /// The highest tick that E ever reached here, in any life.
     pub(crate) most: u64,
     /// True times before which the whole process, its producer, its registry thread are stopped.
@@ -45,14 +47,14 @@ pub(crate) struct Node {
     pub(crate) producer_stopped: u64,
     pub(crate) registrar_stopped: u64,
     /// What became of all lives so far.
-    pub(crate) summary: Summary,
+    pub(crate) tally: Tally,
     /// Runs of the drain that goes on.
     pub(crate) drained: usize,
     /// The engine is being closed.
     pub(crate) closing: bool,
     /// A process was killed in the middle of a write or sync, and the machine runs on.
     pub(crate) cut_off: bool,
-    pub(crate) chance: Chance,
+    pub(crate) rng: Rng,
 }
 
 impl Node {
@@ -62,7 +64,7 @@ impl Node {
         clock: Arc<SimClock>,
         settings: Settings,
         spill: bool,
-        chance: &mut Chance,
+        rng: &mut Rng,
     ) -> Self {
         let end = End {
             state: State::Up,
@@ -72,27 +74,27 @@ impl Node {
             announced: Vec::new(),
             sample: None,
             told: None,
-            chance: chance.fork(),
+            rng: rng.fork(),
         };
         Self {
             number,
             clock,
-            fuse: Fuse::new(exchange.time.clone(), None),
-            next_blow: None,
+            faults: Faults::new(exchange.time.clone(), None),
+            next_fault: None,
             exchange,
             end: Arc::new(Mutex::new(end)),
             settings,
             disk: spill.then(MemoryStorage::new),
-            life: None,
+            process: None,
             most: 0,
             stopped: 0,
             producer_stopped: 0,
             registrar_stopped: 0,
-            summary: Summary::default(),
+            tally: Tally::default(),
             drained: 0,
             closing: false,
             cut_off: false,
-            chance: chance.fork(),
+            rng: rng.fork(),
         }
     }
 
@@ -104,17 +106,17 @@ impl Node {
     pub(crate) fn start(&mut self) {
         // Whoever begins again does so on a machine that ran on.
         self.cut_off = false;
-        self.fuse = Fuse::new(self.exchange.time.clone(), self.next_blow.take());
-        let identity = seeded(Token(self.chance.bytes()), format!("node {}", self.number));
-        let (disk, spill) = (RefCell::new(self.disk.take()), SpillId::from_bytes(self.chance.bytes()));
-        let clock = Arc::new(FusedClock { clock: self.clock.clone(), fuse: self.fuse.clone() });
+        self.faults = Faults::new(self.exchange.time.clone(), self.next_fault.take());
+        let identity = seeded(Token(self.rng.bytes()), format!("node {}", self.number));
+        let (disk, spill) = (RefCell::new(self.disk.take()), SpillId::from_bytes(self.rng.bytes()));
+        let clock = Arc::new(FaultyClock { clock: self.clock.clone(), faults: self.faults.clone() });
         let begun = catch_unwind(AssertUnwindSafe(|| {
-            let line = Line::new(self.exchange.clone(), self.number, self.end.clone(), self.fuse.clone())?;
+            let link = Link::new(self.exchange.clone(), self.number, self.end.clone(), self.faults.clone())?;
             let wrap = |storage: &MemoryStorage| -> Box<dyn Storage> {
-                Box::new(FusedStorage { storage: storage.clone(), fuse: self.fuse.clone() })
+                Box::new(FaultyStorage { storage: storage.clone(), faults: self.faults.clone() })
             };
-            Life::begin(
-                Box::new(line),
+            Process::begin(
+                Box::new(link),
                 identity,
                 |genesis, ownership| open_spill(&mut disk.borrow_mut(), wrap, spill, genesis, ownership),
                 self.settings.clone(),
@@ -124,48 +126,48 @@ impl Node {
         }));
         self.disk = disk.into_inner();
         match begun {
-            Ok(Ok(life)) => {
-                self.life = Some(life);
-                self.summary.lives += 1;
+            Ok(Ok(process)) => {
+                self.process = Some(process);
+                self.tally.note("lives", 1);
                 self.look();
             }
             Ok(Err(_)) => {
-                self.summary.trouble("starts that failed", 1);
-                self.fuse.cut();
+                self.tally.trouble("starts that failed", 1);
+                self.faults.cut();
                 self.leave_seats();
             }
             Err(payload) => self.killed(payload, "kills in a start"),
         }
-        self.note_blows();
+        self.note_faults();
     }
 
     /// Does something with the process; none if there is none, or if it was killed in the middle of that (N1).
     pub(crate) fn within<T>(
         &mut self,
         what: &'static str,
-        body: impl FnOnce(&mut Self, &mut Life) -> T,
+        body: impl FnOnce(&mut Self, &mut Process) -> T,
     ) -> Option<T> {
-        let mut life = self.life.take()?;
-        let result = catch_unwind(AssertUnwindSafe(|| body(self, &mut life)));
-        self.fuse.set_working(false);
+        let mut process = self.process.take()?;
+        let result = catch_unwind(AssertUnwindSafe(|| body(self, &mut process)));
+        self.faults.set_working(false);
         let value = match result {
             Ok(value) => {
-                self.life = Some(life);
+                self.process = Some(process);
                 Some(value)
             }
             Err(payload) if payload.is::<Panicked>() => {
-                life.stumble(&self.exchange.time);
-                self.life = Some(life);
-                self.summary.trouble("panics of a producer", 1);
+                process.stumble(&self.exchange.time);
+                self.process = Some(process);
+                self.tally.trouble("panics of a producer", 1);
                 None
             }
             Err(payload) => {
-                self.bury(life);
+                self.bury(process);
                 self.killed(payload, what);
                 None
             }
         };
-        self.note_blows();
+        self.note_faults();
         value
     }
 
@@ -176,36 +178,36 @@ impl Node {
         }
         self.closing = false;
         self.leave_seats();
-        self.summary.trouble(what, 1);
+        self.tally.trouble(what, 1);
     }
 
-    fn note_blows(&mut self) {
-        for (point, blow) in self.fuse.take_fallen() {
-            self.cut_off |= matches!((blow, point), (Blow::Kill(_), Point::Spill | Point::Folder));
-            let what = match (blow, point) {
-                (Blow::Kill(_), Point::Clock) => "kills at a reading of the clock",
-                (Blow::Kill(_), Point::Registry) => "kills at an operation of the registry",
-                (Blow::Kill(_), Point::Spill) => "kills at an operation of the spill's disk",
-                (Blow::Kill(_), Point::Folder) => "kills at an operation of the registry's disk",
-                (Blow::Pause(_), _) => "pauses in the middle of something",
-                (Blow::Fail(_), Point::Folder) => "failures of the registry's disk",
-                (Blow::Fail(_), Point::Spill) => "failures of the spill's disk",
-                (Blow::Panic | Blow::Fail(_), _) => continue,
+    fn note_faults(&mut self) {
+        for (point, kind) in self.faults.take_injected() {
+            self.cut_off |= matches!((kind, point), (FaultKind::Kill(_), Point::Spill | Point::Folder));
+            let what = match (kind, point) {
+                (FaultKind::Kill(_), Point::Clock) => "kills at a reading of the clock",
+                (FaultKind::Kill(_), Point::Registry) => "kills at an operation of the registry",
+                (FaultKind::Kill(_), Point::Spill) => "kills at an operation of the spill's disk",
+                (FaultKind::Kill(_), Point::Folder) => "kills at an operation of the registry's disk",
+                (FaultKind::Pause(_), _) => "pauses in the middle of something",
+                (FaultKind::Fail(_), Point::Folder) => "failures of the registry's disk",
+                (FaultKind::Fail(_), Point::Spill) => "failures of the spill's disk",
+                (FaultKind::Panic | FaultKind::Fail(_), _) => continue,
             };
-            self.summary.trouble(what, 1);
+            self.tally.trouble(what, 1);
         }
     }
 
     /// Takes the figures of a life that is over, and drops it where it can do no harm.
-    fn bury(&mut self, life: Life) {
-        self.fuse.cut();
+    fn bury(&mut self, process: Process) {
+        self.faults.cut();
         // What it cut in its last moment may be in the spill.
-        let e = lock(&life.shared.gate).clock.last();
-        self.most = self.most.max(life.shared.layout.tick_at_ns(e).unwrap_or(0));
-        let stats = life.engine.stats();
-        self.summary.take_in(&stats, life.last_ordered > 0);
-        self.summary.waste("crash", stats.held.total());
-        drop(life);
+        let e = lock(&process.shared.gate).clock.last();
+        self.most = self.most.max(process.shared.layout.tick_at_ns(e).unwrap_or(0));
+        let stats = process.engine.stats();
+        summary::take_in(&mut self.tally, &stats, process.last_ordered > 0);
+        self.tally.waste("crash", stats.held.total());
+        drop(process);
     }
 
     /// A process that is gone sits nowhere.
@@ -215,10 +217,10 @@ impl Node {
 
     /// The process ends without a word. What the disk had not synced may be lost with it, in any part.
     pub(crate) fn crash(&mut self, power_cut: bool) {
-        if let Some(life) = self.life.take() {
-            self.bury(life);
+        if let Some(process) = self.process.take() {
+            self.bury(process);
             self.leave_seats();
-            self.summary.trouble("crashes", 1);
+            self.tally.trouble("crashes", 1);
         }
         if power_cut {
             self.cut_power();
@@ -228,46 +230,46 @@ impl Node {
     /// What the disk had not synced is lost, or lands, or lands in part.
     pub(crate) fn cut_power(&mut self) {
         if let Some(disk) = &self.disk {
-            let chance = &mut self.chance;
-            let torn = disk.cut_power(|n| chance.below(n as u64) as usize);
-            self.summary.trouble("torn sectors", torn);
-            self.summary.trouble("power cuts", 1);
+            let rng = &mut self.rng;
+            let torn = disk.cut_power(|n| rng.below(n as u64) as usize);
+            self.tally.trouble("torn sectors", torn);
+            self.tally.trouble("power cuts", 1);
         }
     }
 
     /// The clean stop: every id is accounted for.
     pub(crate) fn stop(&mut self) {
-        let stopped = self.within("kills in a clean stop", |node, life| {
+        let stopped = self.within("kills in a clean stop", |node, process| {
             node.closing = true;
-            let chance = &mut node.chance;
+            let rng = &mut node.rng;
             // A registry that is well, or one that takes longer than a stop waits.
-            let (least, most) = if chance.chance(85) { (20_000, 3_000_000) } else { (500 * MS, 2_000 * MS) };
-            life.act(Deed::Close, &node.exchange.time, || chance.magnitude(least, most));
-            node.look_at(life);
-            node.poll_all(life);
-            if let Some(id) = life.settle() {
+            let (least, most) = if rng.chance(85) { (20_000, 3_000_000) } else { (500 * MS, 2_000 * MS) };
+            process.act(Deed::Close, &node.exchange.time, || rng.magnitude(least, most));
+            node.look_at(process);
+            node.poll_all(process);
+            if let Some(id) = process.settle() {
                 let number = node.number;
                 lock(&node.exchange.oracle).wrong(|| format!("node {number} issued {id:?} after its stop"));
             }
             node.closing = false;
-            life.act(Deed::Leave, &node.exchange.time, || 0);
-            node.check_account(life);
+            process.act(Deed::Leave, &node.exchange.time, || 0);
+            node.check_account(process);
         });
         if stopped.is_none() {
             return;
         }
-        let Some(life) = self.life.take() else { return };
-        self.fuse.cut();
-        self.summary.take_in(&life.engine.stats(), life.last_ordered > 0);
-        self.summary.trouble("clean stops", 1);
-        self.summary.trouble("grants awaited at a stop", life.awaited);
-        self.summary.trouble("grants that a stop gave up", life.given_up);
+        let Some(process) = self.process.take() else { return };
+        self.faults.cut();
+        summary::take_in(&mut self.tally, &process.engine.stats(), process.last_ordered > 0);
+        self.tally.trouble("clean stops", 1);
+        self.tally.trouble("grants awaited at a stop", process.awaited);
+        self.tally.trouble("grants that a stop gave up", process.given_up);
         self.leave_seats();
     }
 
     /// Its sums, what a panic cost among them.
-    fn check_account(&mut self, life: &Life) {
-        if let Err(why) = life.account() {
+    fn check_account(&mut self, process: &Process) {
+        if let Err(why) = process.account() {
             let node = self.number;
             lock(&self.exchange.oracle).wrong(|| format!("node {node} {why}"));
         }
@@ -275,28 +277,27 @@ impl Node {
 
     /// The true time at which there is something to do, if there is a process.
     pub(crate) fn due(&mut self) -> Option<u64> {
-        let life = self.life.as_mut()?;
-        let due = life.due(self.exchange.time.now(), self.producer_stopped, self.registrar_stopped);
+        let process = self.process.as_mut()?;
+        let due = process.due(self.exchange.time.now(), self.producer_stopped, self.registrar_stopped);
         Some(due.max(self.stopped))
     }
 
     /// Does what is due: a turn of the producer, or a job of the registry thread.
     pub(crate) fn act(&mut self) {
         let now = self.now();
-        let Some(life) = &self.life else { return };
-        let deed = life.next_deed(now, self.registrar_stopped);
+        let Some(process) = &self.process else { return };
+        let deed = process.next_deed(now, self.registrar_stopped);
         let what = if deed == Deed::Turn { "kills in a turn" } else { "kills in a job" };
-        let figure = if deed == Deed::Turn { &mut self.summary.turns } else { &mut self.summary.jobs };
-        *figure += 1;
-        self.within(what, |node, life| {
-            node.fuse.set_working(matches!(deed, Deed::Turn | Deed::Job));
-            let chance = &mut node.chance;
-            life.act(deed, &node.exchange.time, || chance.magnitude(20_000, 3_000_000));
-            node.summary.trouble("panics of a registry thread", std::mem::take(&mut life.panics));
+        self.tally.note(if deed == Deed::Turn { "turns" } else { "jobs" }, 1);
+        self.within(what, |node, process| {
+            node.faults.set_working(matches!(deed, Deed::Turn | Deed::Job));
+            let rng = &mut node.rng;
+            process.act(deed, &node.exchange.time, || rng.magnitude(20_000, 3_000_000));
+            node.tally.trouble("panics of a registry thread", std::mem::take(&mut process.panics));
             if deed == Deed::Turn {
-                node.look_at(life);
+                node.look_at(process);
             }
-            if life.restless > RESTLESS {
+            if process.restless > RESTLESS {
                 let number = node.number;
                 lock(&node.exchange.oracle).wrong(|| format!("the producer of node {number} does not sleep"));
             }
@@ -308,28 +309,28 @@ impl Node {
     }
 
     /// E goes back at a switch of worker only; how far it got is remembered.
-    pub(crate) fn look_at(&mut self, life: &mut Life) {
-        let e = lock(&life.shared.gate).clock.last();
-        let switches = lock(&life.shared.gauges).windows.switches.clock;
-        let (before, then) = life.seen;
+    pub(crate) fn look_at(&mut self, process: &mut Process) {
+        let e = lock(&process.shared.gate).clock.last();
+        let switches = lock(&process.shared.gauges).windows.switches.clock;
+        let (before, then) = process.seen;
         if e < before && switches == then {
             let node = self.number;
             lock(&self.exchange.oracle).wrong(|| format!("E of node {node} went from {before} back to {e}"));
         }
-        life.seen = (e, switches);
-        let tick = life.shared.layout.tick_at_ns(e).unwrap_or(0);
-        life.most = life.most.max(tick);
+        process.seen = (e, switches);
+        let tick = process.shared.layout.tick_at_ns(e).unwrap_or(0);
+        process.most = process.most.max(tick);
         self.most = self.most.max(tick);
     }
 
     /// E as it stands.
     pub(crate) fn e(&self) -> Option<u64> {
-        self.life.as_ref().map(|life| lock(&life.shared.gate).clock.last())
+        self.process.as_ref().map(|process| lock(&process.shared.gate).clock.last())
     }
 
     /// Whether its process cannot change the registry any more, and says so: it has to be started again.
     pub(crate) fn needs_restart(&self) -> bool {
-        self.life.is_some() && self.fuse.has_folder_failed()
+        self.process.is_some() && self.faults.has_folder_failed()
     }
 
     /// A copy of the disk, in use or not.
@@ -339,25 +340,25 @@ impl Node {
 
     /// A copy of a disk, of this node or another, is put in the place of what is there.
     pub(crate) fn restore_disk(&mut self, copy: Vec<u8>) {
-        if let (Some(disk), None) = (&mut self.disk, &self.life) {
+        if let (Some(disk), None) = (&mut self.disk, &self.process) {
             *disk = MemoryStorage::from_bytes(copy);
-            self.summary.trouble("disks restored from a copy", 1);
+            self.tally.trouble("disks restored from a copy", 1);
         }
     }
 
     /// Sectors rot: bits flip, or it reads as zeros, or the file is shortened.
     pub(crate) fn rot(&mut self) {
         let Some(disk) = &self.disk else { return };
-        let chance = &mut self.chance;
+        let rng = &mut self.rng;
         let mut shortened = false;
         disk.tamper(|bytes| {
             let sectors = bytes.len() / SECTOR;
             if sectors == 0 {
                 return;
             }
-            let at = chance.below(sectors as u64) as usize * SECTOR;
-            match chance.below(8) {
-                0..5 => bytes[at + chance.below(SECTOR as u64) as usize] ^= 1 << chance.below(8),
+            let at = rng.below(sectors as u64) as usize * SECTOR;
+            match rng.below(8) {
+                0..5 => bytes[at + rng.below(SECTOR as u64) as usize] ^= 1 << rng.below(8),
                 5 | 6 => bytes[at..at + SECTOR].fill(0),
                 _ => {
                     bytes.truncate(at);
@@ -365,6 +366,6 @@ impl Node {
                 }
             }
         });
-        self.summary.trouble(if shortened { "spills shortened" } else { "rotten sectors" }, 1);
+        self.tally.trouble(if shortened { "spills shortened" } else { "rotten sectors" }, 1);
     }
 }

@@ -1,8 +1,8 @@
 //! One process: the engine's real code over any registry and any spill storage, without its two threads.
 //!
-//! Whoever has it asks when something is due, and does it: a turn of the producer, a job of the registry thread, or one
-//! half of a clean stop. All of it goes through [`Life::act`], so that a campaign that meddles with storage can say in
-//! the middle of what it did. To drop it is to kill it: nothing is said to anybody.
+//! Whoever has it asks when something is due, and does it: a turn of the producer, a job of the registry thread, or one half
+//! of a clean stop. All of it goes through [`Process::act`], so that a campaign that meddles with storage can say in the
+//! middle of what it did. To drop it is to kill it: nothing is said to anybody.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -59,7 +59,7 @@ pub(crate) enum Deed {
 }
 
 /// A process.
-pub(crate) struct Life {
+pub(crate) struct Process {
     pub(crate) engine: Engine,
     pub(crate) shared: Arc<EngineState>,
     producer: Producer,
@@ -89,7 +89,7 @@ pub(crate) struct Life {
     pub(crate) seen: (u64, u64),
 }
 
-impl Life {
+impl Process {
     /// A process begins: it opens its spill by `open` and takes a first worker.
     pub(crate) fn begin(
         registry: Box<dyn Registry>,

@@ -46,9 +46,9 @@ fn an_id_that_is_reported_twice_is_found_wherever_it_is() {
             plant: Plant::Twice(nth),
             ..Plan::default()
         };
-        let (summary, verdict) = whole(&plan);
+        let (tally, verdict) = whole(&plan);
         let why = verdict.unwrap_err();
-        assert_eq!(summary.duplicates, 1);
+        assert_eq!(tally.duplicates, 1);
         assert!(why.contains("an id came twice"), "{why}");
     }
 }

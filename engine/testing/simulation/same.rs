@@ -1,14 +1,14 @@
 //! That a seed says all: a history that is run again is the same one, whatever its thread did before, or a failure's
 //! seed would show nothing.
 
+use crate::testing::campaigns::Tally;
 use crate::testing::simulation::history::Plan;
-use crate::testing::simulation::summary::Summary;
 use crate::testing::simulation::{SHORT, seed, whole};
 
 /// Histories that are compared.
 const HISTORIES: u64 = 60;
 
-fn run(n: u64) -> (Summary, Result<(), String>) {
+fn run(n: u64) -> (Tally, Result<(), String>) {
     whole(&Plan { seed: seed(n), steps: SHORT, ..Plan::default() })
 }
 

@@ -10,7 +10,7 @@ use crate::registry::memory::{Backup, Fault, MemoryRegistry};
 use crate::registry::{Genesis, Registry, Versioned, WorkerRecord};
 use crate::sys::atomics::lock;
 use crate::testing::support::clock::SimClock;
-use crate::testing::support::faults::{Fuse, FusedClock, FusedDisk};
+use crate::testing::support::faults::{Faults, FaultyClock, FaultyDisk};
 
 /// The registry of a history.
 #[derive(Debug)]
@@ -62,12 +62,12 @@ impl Store {
     }
 
     /// The way of one life to it.
-    pub(crate) fn open(&self, fuse: &Arc<Fuse>) -> Result<Box<dyn Registry>, LocalError> {
+    pub(crate) fn open(&self, faults: &Arc<Faults>) -> Result<Box<dyn Registry>, LocalError> {
         match self {
             Self::Memory(registry) => Ok(Box::new(registry.clone())),
             Self::Local(folder) => {
-                let disk = FusedDisk { disk: lock(&folder.disk).open_again(), fuse: fuse.clone() };
-                let clock = FusedClock { clock: folder.clock.clone(), fuse: fuse.clone() };
+                let disk = FaultyDisk { disk: lock(&folder.disk).open_again(), faults: faults.clone() };
+                let clock = FaultyClock { clock: folder.clock.clone(), faults: faults.clone() };
                 Ok(Box::new(LocalRegistry::on(disk, Arc::new(clock))?))
             }
         }

@@ -2,7 +2,7 @@
 //! a machine is resumed from a snapshot.
 //!
 //! Memory cannot be copied here, so it is made twice: two worlds of one seed are the same to the last id, each over a
-//! registry of its own. At the copy the second world's line is put to the first one's registry. From then on the two meet:
+//! registry of its own. At the copy the second world's link is put to the first one's registry. From then on the two meet:
 //! with the same token, the same operation numbers, the same ids in ring, queue and threads' hands, the same writes in
 //! doubt, and the same answers under way. Each has its own copy of the disk.
 //!
@@ -39,7 +39,7 @@ use crate::testing::simulation::history::{BEGIN, MS, SECOND};
 use crate::testing::simulation::process::open_spill;
 use crate::testing::simulation::{number, seed, seed_draws, seeded};
 use crate::testing::support::clock::{Change, SimClock, Time};
-use crate::testing::support::rng::Chance;
+use crate::testing::support::rng::Rng;
 use crate::{Engine, Handle, Layout, Order};
 
 /// Workers of the registry.
@@ -51,14 +51,14 @@ const TWINS: u64 = if cfg!(debug_assertions) { 300 } else { 3_000 };
 /// Within so many the loss of a guard must show.
 const MOST: u64 = 5_000;
 
-/// A line to a registry that can be put to another one.
+/// A link to a registry that can be put to another one.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct Link {
     genesis: Genesis,
     to: Arc<Mutex<MemoryRegistry>>,
 }
 
-impl Line {
+impl Link {
     pub(crate) fn new(to: &MemoryRegistry) -> Self {
         Self { genesis: *to.genesis(), to: Arc::new(Mutex::new(to.clone())) }
     }
@@ -69,7 +69,7 @@ impl Line {
     }
 }
 
-impl Registry for Line {
+impl Registry for Link {
     fn genesis(&self) -> &Genesis {
         &self.genesis
     }
@@ -115,10 +115,10 @@ impl Registry for Line {
 
 /// One process and its machine. What its registry thread did is on its way until it is delivered.
 struct World {
-    chance: Chance,
+    rng: Rng,
     time: Arc<Time>,
     clock: Arc<SimClock>,
-    line: Line,
+    link: Link,
     disk: Option<MemoryStorage>,
     assembly: Assembly,
     engine: Engine,
@@ -145,7 +145,7 @@ fn registry() -> MemoryRegistry {
 
 impl World {
     fn begin(
-        mut chance: Chance,
+        mut rng: Rng,
         registry: &MemoryRegistry,
         now: u64,
         mut disk: Option<MemoryStorage>,
@@ -153,18 +153,18 @@ impl World {
     ) -> Self {
         let time = Time::new(now);
         let clock = SimClock::new(time.clone(), 77 * SECOND);
-        let line = Line::new(registry);
-        let (token, spill) = (Token(chance.bytes()), SpillId::from_bytes(chance.bytes()));
+        let link = Link::new(registry);
+        let (token, spill) = (Token(rng.bytes()), SpillId::from_bytes(rng.bytes()));
         let settings = Settings {
             wait: Duration::ZERO,
             slots: 16,
-            window_max: Duration::from_secs(chance.pick(&[2, 10, 60])),
+            window_max: Duration::from_secs(rng.pick(&[2, 10, 60])),
             workers,
             ..Settings::default()
         };
         let wire = |disk: &MemoryStorage| -> Box<dyn Storage> { Box::new(disk.clone()) };
         let assembly = assemble(
-            Box::new(line.clone()),
+            Box::new(link.clone()),
             seeded(token, "a twin".into()),
             |genesis, ownership| open_spill(&mut disk, wire, spill, genesis, ownership),
             settings,
@@ -179,10 +179,10 @@ impl World {
         let handles = vec![engine.handle()];
         let (todo, answers) = (VecDeque::new(), VecDeque::new());
         Self {
-            chance,
+            rng,
             time,
             clock,
-            line,
+            link,
             disk,
             assembly,
             engine,
@@ -212,9 +212,9 @@ impl World {
     }
 
     fn call(&mut self) {
-        let count = self.chance.magnitude(1, 256) as u32;
-        let order = self.chance.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
-        match self.chance.below(4) {
+        let count = self.rng.magnitude(1, 256) as u32;
+        let order = self.rng.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
+        match self.rng.below(4) {
             0 => {
                 let ids = (0..count.min(20)).map_while(|_| self.engine.try_next_id().ok());
                 self.got.extend(ids.map(crate::Id::raw));
@@ -235,23 +235,23 @@ impl World {
 
     /// Something happens to it.
     fn act(&mut self, faults: bool) {
-        match self.chance.below(28) {
-            0..3 => self.time.pass(self.chance.magnitude(10_000, 30 * MS)),
-            3 => self.time.pass(self.chance.magnitude(100 * MS, 3 * SECOND)),
+        match self.rng.below(28) {
+            0..3 => self.time.pass(self.rng.magnitude(10_000, 30 * MS)),
+            3 => self.time.pass(self.rng.magnitude(100 * MS, 3 * SECOND)),
             4..9 => self.turn(),
             9..13 => self.job(),
             13..17 => self.deliver(),
             17..20 if faults => {
-                let registry = lock(&self.line.to);
-                registry.fail(self.chance.pick(&[Fault::LandsUnseen, Fault::LandsLate, Fault::LostUnseen]));
-                registry.fail_reads(self.chance.below(3) as u32);
+                let registry = lock(&self.link.to);
+                registry.fail(self.rng.pick(&[Fault::LandsUnseen, Fault::LandsLate, Fault::LostUnseen]));
+                registry.fail_reads(self.rng.below(3) as u32);
             }
             20 if faults => {
-                let back = self.chance.magnitude(MS, 5 * SECOND).cast_signed();
+                let back = self.rng.magnitude(MS, 5 * SECOND).cast_signed();
                 self.clock.change(Change::Step(-back));
             }
             // A write that was given up arrives, maybe after the copy.
-            21 => lock(&self.line.to).land(),
+            21 => lock(&self.link.to).land(),
             _ => self.call(),
         }
     }
@@ -273,7 +273,7 @@ impl World {
             for _ in 0..4 {
                 self.call();
             }
-            self.time.pass(self.chance.magnitude(MS, 2 * SECOND));
+            self.time.pass(self.rng.magnitude(MS, 2 * SECOND));
         }
     }
 
@@ -303,35 +303,35 @@ impl World {
 
 /// From the seed up to the copy.
 fn before(seed: u64) -> World {
-    let mut chance = Chance::new(seed);
-    seed_draws(chance.next());
-    let disk = chance.chance(70).then(MemoryStorage::new);
-    let workers = chance.within(1, 2) as u32;
-    let mut world = World::begin(chance, &registry(), BEGIN, disk, workers);
+    let mut rng = Rng::new(seed);
+    seed_draws(rng.next());
+    let disk = rng.chance(70).then(MemoryStorage::new);
+    let workers = rng.within(1, 2) as u32;
+    let mut world = World::begin(rng, &registry(), BEGIN, disk, workers);
     // Idle seconds, which the spill gets.
-    for _ in 0..world.chance.below(8) {
+    for _ in 0..world.rng.below(8) {
         world.time.pass(SECOND);
         world.turn();
         world.job();
         world.deliver();
     }
-    for _ in 0..world.chance.within(5, 80) {
+    for _ in 0..world.rng.within(5, 80) {
         world.act(true);
     }
-    if world.chance.chance(50) {
+    if world.rng.chance(50) {
         // The clock went back a moment before, and the answer to a claim for that is under way, or has arrived.
-        let back = world.chance.magnitude(SECOND, 5 * SECOND).cast_signed();
+        let back = world.rng.magnitude(SECOND, 5 * SECOND).cast_signed();
         world.clock.change(Change::Step(-back));
         world.turn();
-        if world.chance.chance(30) {
+        if world.rng.chance(30) {
             // It was stored, and nobody knows.
-            let registry = lock(&world.line.to);
+            let registry = lock(&world.link.to);
             registry.mend();
             registry.fail(Fault::LandsUnseen);
             registry.fail_reads(1);
         }
         world.job();
-        if world.chance.chance(50) {
+        if world.rng.chance(50) {
             world.deliver();
         }
     }
@@ -344,35 +344,35 @@ pub(crate) fn resumed_twice(seed: u64) -> Result<(), String> {
     if one.got != two.got {
         return Err("the worlds are not the same before the copy".into());
     }
-    let registry = lock(&one.line.to).clone();
+    let registry = lock(&one.link.to).clone();
     registry.mend();
     registry.fail_reads(0);
-    two.line.put_to(&registry);
+    two.link.put_to(&registry);
     let known = two.got.len();
-    two.chance = Chance::new(!seed);
-    let mut chance = Chance::new(seed.rotate_left(32));
+    two.rng = Rng::new(!seed);
+    let mut rng = Rng::new(seed.rotate_left(32));
     let leap = Change::Step((3_600 * SECOND).cast_signed());
     two.clock.change(leap);
-    if chance.chance(20) {
+    if rng.chance(20) {
         // Both were stopped, and the first one's clock leaps as well.
         one.clock.change(leap);
         one.turn();
     }
-    if chance.chance(30) {
+    if rng.chance(30) {
         // Somebody scrapes the figures first.
         let _ = two.engine.stats();
     }
-    if chance.chance(30) {
+    if rng.chance(30) {
         two.stop()?;
     } else {
         two.turn();
     }
     let disk = two.disk.take().filter(|_| two.stopped);
-    if chance.chance(50) {
+    if rng.chance(50) {
         // What it asked for is done before the others do anything.
         (0..8).for_each(|_| two.job());
     }
-    let (mut third, begins) = (None, chance.below(30));
+    let (mut third, begins) = (None, rng.below(30));
     for round in 0..60 {
         one.act(false);
         if !two.stopped {
@@ -380,8 +380,8 @@ pub(crate) fn resumed_twice(seed: u64) -> Result<(), String> {
         }
         if round == begins {
             // It takes whatever is free.
-            let (chance, now) = (Chance::new(seed ^ 3), one.time.now());
-            third = Some(World::begin(chance, &registry, now, disk.clone(), WORKERS));
+            let (rng, now) = (Rng::new(seed ^ 3), one.time.now());
+            third = Some(World::begin(rng, &registry, now, disk.clone(), WORKERS));
         }
         if let Some(third) = &mut third {
             third.act(false);
@@ -428,7 +428,7 @@ fn a_machine_that_was_copied_and_leapt_repeats_nothing_from_its_next_turn_on() {
     }
 }
 
-macro_rules! controls {
+macro_rules! mutants {
     ($($name:ident, $($guard:ident),+;)*) => {
         $(#[test]
         fn $name() {
@@ -437,7 +437,7 @@ macro_rules! controls {
     };
 }
 
-controls! {
+mutants! {
     a_leap_that_leaves_threads_their_runs_is_found_out, LeapDropsRuns;
     a_leap_that_leaves_the_queue_is_found_out, LeapDropsQueue;
     a_leap_that_leaves_the_ring_is_found_out, LeapDropsRing;

@@ -1,8 +1,8 @@
 //! The middle of things: where a process meets the world outside (its clock, its disk, the registry), it may be killed,
 //! be stopped for a while, or find that its disk fails.
 //!
-//! Each life has a fuse. Whoever drives the simulation arms it: the `n`th pass of a kind of point from now meets a
-//! blow. A kill unwinds, without a word of the panic hook, to the driver, who drops what is left of the life.
+//! Each life has its faults. The driver of the simulation arms one: the `n`th pass of a kind of point from now meets it.
+//! A kill unwinds, without a word of the panic hook, to the driver, which drops what is left of the life.
 //!
 //! # Invariants
 //! - F1 after a kill nothing of that life reaches disk or registry any more: what runs while it unwinds or is dropped
@@ -27,7 +27,7 @@ pub(crate) struct Killed;
 /// What a panic of the producer or of the registry thread unwinds with.
 pub(crate) struct Panicked;
 
-/// Where a blow can fall.
+/// Where a fault can strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
     /// A reading of the clock.
@@ -40,9 +40,9 @@ pub(crate) enum Point {
     Folder,
 }
 
-/// What falls.
+/// What happens there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Blow {
+pub(crate) enum FaultKind {
     /// The process dies. Of a write so many 256ths land; a sync is done from one half on.
     Kill(u8),
     /// It is stopped for so many nanoseconds, before.
@@ -54,52 +54,53 @@ pub(crate) enum Blow {
     Fail(u8),
 }
 
-/// A blow that is to come.
+/// A fault that is to come.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Armed {
     pub(crate) point: Point,
-    /// Passes of such points before it falls.
+    /// Passes of such points before it strikes.
     pub(crate) after: u32,
-    pub(crate) blow: Blow,
+    pub(crate) kind: FaultKind,
 }
 
 impl Armed {
     /// For tests of what a panic anywhere in the engine's own code leaves behind.
-    pub(crate) const NEXT_READING_PANICS: Self = Self { point: Point::Clock, after: 0, blow: Blow::Panic };
+    pub(crate) const NEXT_READING_PANICS: Self =
+        Self { point: Point::Clock, after: 0, kind: FaultKind::Panic };
 }
 
 #[derive(Debug, Default)]
 struct State {
     armed: Option<Armed>,
-    /// The blows that fell, until somebody asks.
-    fell: Vec<(Point, Blow)>,
+    /// The faults that struck, until somebody asks.
+    injected: Vec<(Point, FaultKind)>,
     /// The registry's file failed under this life, which therefore changes nothing in it any more.
     folder_failed: bool,
 }
 
-/// A life's fuse.
+/// The faults of one life.
 #[derive(Debug)]
-pub(crate) struct Fuse {
+pub(crate) struct Faults {
     time: Arc<Time>,
     dead: AtomicBool,
     /// Whether `state` has anything armed: most passes look at nothing else.
     is_armed: AtomicBool,
-    /// Whether anything fell since that was asked.
-    has_fallen: AtomicBool,
+    /// Whether anything struck since that was asked.
+    has_injected: AtomicBool,
     /// The producer is in the middle of a turn, or the registry thread in that of a job.
     working: AtomicBool,
     state: Mutex<State>,
 }
 
-impl Fuse {
+impl Faults {
     pub(crate) fn new(time: Arc<Time>, armed: Option<Armed>) -> Arc<Self> {
         let is_armed = AtomicBool::new(armed.is_some());
         let state = Mutex::new(State { armed, ..State::default() });
-        let [dead, has_fallen, working] = [const { AtomicBool::new(false) }; 3];
-        Arc::new(Self { time, dead, is_armed, has_fallen, working, state })
+        let [dead, has_injected, working] = [const { AtomicBool::new(false) }; 3];
+        Arc::new(Self { time, dead, is_armed, has_injected, working, state })
     }
 
-    /// A blow that was to come and did not is forgotten.
+    /// A fault that was to come and did not is forgotten.
     pub(crate) fn arm(&self, armed: Option<Armed>) {
         lock(&self.state).armed = armed;
         self.is_armed.store(armed.is_some(), Ordering::Relaxed);
@@ -119,38 +120,38 @@ impl Fuse {
         self.dead.store(true, Ordering::Relaxed);
     }
 
-    /// What fell since this was asked last.
-    pub(crate) fn take_fallen(&self) -> Vec<(Point, Blow)> {
-        if !self.has_fallen.swap(false, Ordering::Relaxed) {
+    /// What struck since this was asked last.
+    pub(crate) fn take_injected(&self) -> Vec<(Point, FaultKind)> {
+        if !self.has_injected.swap(false, Ordering::Relaxed) {
             return Vec::new();
         }
-        std::mem::take(&mut lock(&self.state).fell)
+        std::mem::take(&mut lock(&self.state).injected)
     }
 
     pub(crate) fn has_folder_failed(&self) -> bool {
         lock(&self.state).folder_failed
     }
 
-    fn fall(&self, point: Point) -> Option<Blow> {
+    fn meet(&self, point: Point) -> Option<FaultKind> {
         if !self.is_armed.load(Ordering::Relaxed) || self.is_dead() {
             return None;
         }
         let mut state = lock(&self.state);
         let armed = state.armed.as_mut().filter(|armed| armed.point == point)?;
-        if armed.blow == Blow::Panic && !self.working.load(Ordering::Relaxed) {
+        if armed.kind == FaultKind::Panic && !self.working.load(Ordering::Relaxed) {
             return None;
         }
         if armed.after > 0 {
             armed.after -= 1;
             return None;
         }
-        let blow = armed.blow;
+        let kind = armed.kind;
         state.armed = None;
-        state.fell.push((point, blow));
-        state.folder_failed |= point == Point::Folder && matches!(blow, Blow::Fail(_));
+        state.injected.push((point, kind));
+        state.folder_failed |= point == Point::Folder && matches!(kind, FaultKind::Fail(_));
         self.is_armed.store(false, Ordering::Relaxed);
-        self.has_fallen.store(true, Ordering::Relaxed);
-        Some(blow)
+        self.has_injected.store(true, Ordering::Relaxed);
+        Some(kind)
     }
 
     fn kill(&self) -> ! {
@@ -160,11 +161,11 @@ impl Fuse {
 
     /// A point at which nothing can fail.
     pub(crate) fn pass(&self, point: Point) {
-        match self.fall(point) {
-            Some(Blow::Kill(_)) => self.kill(),
-            Some(Blow::Panic) => resume_unwind(Box::new(Panicked)),
-            Some(Blow::Pause(ns)) => self.time.pass(ns),
-            Some(Blow::Fail(_)) | None => {}
+        match self.meet(point) {
+            Some(FaultKind::Kill(_)) => self.kill(),
+            Some(FaultKind::Panic) => resume_unwind(Box::new(Panicked)),
+            Some(FaultKind::Pause(ns)) => self.time.pass(ns),
+            Some(FaultKind::Fail(_)) | None => {}
         }
     }
 
@@ -179,17 +180,17 @@ impl Fuse {
             return Err(io::Error::other("the process is dead"));
         }
         let part = |share: u8| &bytes[..bytes.len() * usize::from(share) / 256];
-        match self.fall(point) {
-            Some(Blow::Kill(share)) => {
+        match self.meet(point) {
+            Some(FaultKind::Kill(share)) => {
                 let _ = write(part(share));
                 self.kill()
             }
-            Some(Blow::Fail(share)) => {
+            Some(FaultKind::Fail(share)) => {
                 let _ = write(part(share));
                 return Err(io::Error::other("the disk failed in a write"));
             }
-            Some(Blow::Panic) => resume_unwind(Box::new(Panicked)),
-            Some(Blow::Pause(ns)) => self.time.pass(ns),
+            Some(FaultKind::Panic) => resume_unwind(Box::new(Panicked)),
+            Some(FaultKind::Pause(ns)) => self.time.pass(ns),
             None => {}
         }
         write(bytes)
@@ -202,17 +203,17 @@ impl Fuse {
         sync: impl FnOnce() -> io::Result<()>,
         fail: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        match self.fall(point) {
+        match self.meet(point) {
             _ if self.is_dead() => Err(io::Error::other("the process is dead")),
-            Some(Blow::Kill(share)) => {
+            Some(FaultKind::Kill(share)) => {
                 if share >= 128 {
                     let _ = sync();
                 }
                 self.kill()
             }
-            Some(Blow::Panic) => resume_unwind(Box::new(Panicked)),
-            Some(Blow::Fail(_)) => fail(),
-            Some(Blow::Pause(ns)) => {
+            Some(FaultKind::Panic) => resume_unwind(Box::new(Panicked)),
+            Some(FaultKind::Fail(_)) => fail(),
+            Some(FaultKind::Pause(ns)) => {
                 self.time.pass(ns);
                 sync()
             }
@@ -223,32 +224,32 @@ impl Fuse {
 
 /// A machine's clocks, as one life reads them.
 #[derive(Debug)]
-pub(crate) struct FusedClock {
+pub(crate) struct FaultyClock {
     pub(crate) clock: Arc<SimClock>,
-    pub(crate) fuse: Arc<Fuse>,
+    pub(crate) faults: Arc<Faults>,
 }
 
-impl Clock for FusedClock {
+impl Clock for FaultyClock {
     fn read(&self) -> Reading {
-        self.fuse.pass(Point::Clock);
+        self.faults.pass(Point::Clock);
         self.clock.read()
     }
 }
 
 /// A spill's storage, as one life uses it.
 #[derive(Debug)]
-pub(crate) struct FusedStorage {
+pub(crate) struct FaultyStorage {
     pub(crate) storage: MemoryStorage,
-    pub(crate) fuse: Arc<Fuse>,
+    pub(crate) faults: Arc<Faults>,
 }
 
-impl Storage for FusedStorage {
+impl Storage for FaultyStorage {
     fn len(&self) -> io::Result<u64> {
         self.storage.len()
     }
 
     fn allocate(&mut self, bytes: u64) -> io::Result<()> {
-        self.fuse.write(Point::Spill, &[], |_| self.storage.allocate(bytes))
+        self.faults.write(Point::Spill, &[], |_| self.storage.allocate(bytes))
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -256,7 +257,7 @@ impl Storage for FusedStorage {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.fuse.write(Point::Spill, bytes, |bytes| self.storage.write_at(offset, bytes))
+        self.faults.write(Point::Spill, bytes, |bytes| self.storage.write_at(offset, bytes))
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -264,24 +265,24 @@ impl Storage for FusedStorage {
             self.storage.clone().fail_sync(1);
             self.storage.clone().sync()
         };
-        self.fuse.sync(Point::Spill, || self.storage.clone().sync(), fail)
+        self.faults.sync(Point::Spill, || self.storage.clone().sync(), fail)
     }
 }
 
 /// The registry's disk, as one life uses it.
 #[derive(Debug)]
-pub(crate) struct FusedDisk {
+pub(crate) struct FaultyDisk {
     pub(crate) disk: MemoryDisk,
-    pub(crate) fuse: Arc<Fuse>,
+    pub(crate) faults: Arc<Faults>,
 }
 
-impl Disk for FusedDisk {
+impl Disk for FaultyDisk {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.disk.read_at(buffer, offset)
     }
 
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.fuse.write(Point::Folder, bytes, |bytes| self.disk.write_at(bytes, offset))
+        self.faults.write(Point::Folder, bytes, |bytes| self.disk.write_at(bytes, offset))
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -290,7 +291,7 @@ impl Disk for FusedDisk {
             disk.borrow().fail_syncs(1);
             disk.borrow_mut().sync()
         };
-        self.fuse.sync(Point::Folder, || disk.borrow_mut().sync(), fail)
+        self.faults.sync(Point::Folder, || disk.borrow_mut().sync(), fail)
     }
 
     fn size(&self) -> io::Result<u64> {

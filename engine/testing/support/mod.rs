@@ -1,4 +1,4 @@
-//! What the attacks share: chance from a seed, simulated clocks, faults, and the oracle.
+//! What the attacks share: random numbers from a seed, simulated clocks, faults, and the oracle.
 
 pub(crate) mod clock;
 pub(crate) mod faults;

@@ -1,10 +1,10 @@
-//! Chance that comes from a seed, so that a history can be run again.
+//! Random numbers that come from a seed, so that a history can be run again.
 
 /// `SplitMix64`, by Sebastiano Vigna: small, fast, and good enough to pick events.
 #[derive(Debug, Clone)]
-pub(crate) struct Chance(u64);
+pub(crate) struct Rng(u64);
 
-impl Chance {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -41,7 +41,6 @@ pub struct EngineCampaign {
 
 impl EngineCampaign {
     /// The test `testing::campaigns::TEST`, under the name that people use.
-    #[must_use]
     pub fn new(name: &'static str, test: &'static str, what: &'static str) -> Self {
         Self { name, test, what }
     }
@@ -131,9 +130,8 @@ fn hear(
 /// What a test said so far.
 #[derive(Debug, Default)]
 struct Said {
-    done: u64,
-    ids: u64,
-    failures: u64,
+    /// Trials, ids and failures.
+    so_far: (u64, u64, u64),
     tally: Option<Tally>,
     mutants: Vec<Mutant>,
     last: VecDeque<String>,
@@ -151,14 +149,8 @@ impl Said {
         } else if let Some(numbers) = word("@progress ") {
             let numbers: Vec<u64> = numbers.split(' ').map(str::parse).collect::<Result<_, _>>()?;
             let &[done, _, ids, failures] = numbers.as_slice() else { bail!("no progress: {line}") };
-            let tell = |so_far: u64, known: &mut u64| {
-                let more = so_far.saturating_sub(*known);
-                *known += more;
-                more
-            };
-            progress.trials(tell(done, &mut self.done));
-            progress.ids(tell(ids, &mut self.ids));
-            progress.failures(tell(failures, &mut self.failures));
+            self.so_far = (done, ids, failures);
+            progress.set(done, ids, failures);
         } else if !line.trim().is_empty() {
             if self.last.len() == KEPT {
                 self.last.pop_front();
@@ -174,9 +166,10 @@ impl Said {
 
     /// The tally of a process that said nothing for too long: so far as it came, it is known from its progress alone.
     fn hung(self, name: &str) -> Tally {
-        let mut tally = Tally { trials: self.done, ids: self.ids, ..Tally::new(name) };
+        let (trials, ids, failures) = self.so_far;
+        let mut tally = Tally { trials, ids, ..Tally::new(name) };
         tally.mutants.clone_from(&self.mutants);
-        tally.fail(format!("silent for {SILENCE:?}, after {} failures; {}", self.failures, self.last()));
+        tally.fail(format!("silent for {SILENCE:?}, after {failures} failures; {}", self.last()));
         tally
     }
 

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - K1 no id is logged or received twice over all lives of a part, and every id that a client got is in the log of the
-//!   life that it came from, where that life logs (`Books`);
+//!   life that it came from, where that life logs (`IssuedVsReceived`);
 //! - K2 after a clean stop the sums of a life agree to the id, with each other and with its log;
 //! - K3 a life ends as planned, never by itself otherwise, and never with a panic;
 //! - K4 the life after a kill has a first id within [`FIRST_ID_LOCAL`] or [`FIRST_ID_ZOOKEEPER`], exec to id, in 99 of 100;
@@ -26,7 +26,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use self::part::Part;
-use self::place::Kind;
+use self::points::Kind;
 use super::{Campaign, Progress, Size, Tally};
 
 const FIRST_ID_LOCAL: Duration = Duration::from_secs(1);
@@ -38,13 +38,11 @@ pub struct Kills(Kind);
 
 impl Kills {
     /// On the registry in the data folder.
-    #[must_use]
     pub fn local() -> Self {
         Self(Kind::Local)
     }
 
     /// On an ensemble.
-    #[must_use]
     pub fn zookeeper() -> Self {
         Self(Kind::ZooKeeper)
     }
@@ -86,9 +84,8 @@ impl Campaign for Kills {
         let mut part = Part::new(self.0, Tally::new(self.name()), trials.start)?;
         for trial in trials {
             part.trial(trial)?;
-            progress.trials(1);
-            progress.ids(part.news());
-            progress.failures(part.tally.failures.len() as u64 - progress.so_far().2);
+            let ids = part.tally.ids + part.account.balance().issued.ids;
+            progress.set(part.tally.trials, ids, part.tally.failures.len() as u64);
         }
         part.retire();
         Ok(part.tally)

@@ -1,7 +1,7 @@
 //! The real binary where something is short: room on the disk, descriptors, memory, the length of a file; and where a
 //! folder is shared, by several servers or by a forked child.
 //!
-//! A trial is one scene of several lives on one folder; its kind is its number's turn, the rest is drawn. The short life
+//! A trial is several lives on one folder; its kind is its number's turn, the rest is drawn. The short life
 //! may refuse to start, with a message, and may end; it may not panic. Whatever it did, the next life on the folder has
 //! enough of everything, serves at once, and repeats nothing.
 //!
@@ -27,7 +27,7 @@ use super::trials::{caught, side_by_side};
 use super::{Campaign, Need, Progress, Size, Tally};
 use crate::{Ledger, Rng};
 
-/// Scenes wait for servers most of the time, and each has at most four of them.
+/// Trials wait for servers most of the time, and each has at most four of them.
 const LANES: usize = 2;
 
 /// The campaign `limits`.
@@ -53,7 +53,7 @@ impl Campaign for Limits {
             return Vec::new();
         }
         let untried = tally.notes.get(disk::NOT_TRIED);
-        untried.map(|scenes| format!("{scenes} scenes on a small disk were not tried")).into_iter().collect()
+        untried.map(|trials| format!("{trials} scenes on a small disk were not tried")).into_iter().collect()
     }
 
     fn run(&self, trials: Range<u64>, progress: &Progress) -> Result<Tally> {
@@ -65,23 +65,23 @@ fn seed(trial: u64) -> u64 {
     Rng::new(0x1131_0000_0000 ^ trial).word()
 }
 
-/// One scene: it draws what is short, and records every id.
-type Scene = fn(&mut Rng, &mut Ledger, &mut Tally) -> Result<()>;
+/// One trial: it draws what is short, and records every id.
+type Trial = fn(&mut Rng, &mut Ledger, &mut Tally) -> Result<()>;
 
-const SCENES: [(&str, Scene); 6] = [
-    ("full disk", disk::scene),
-    ("descriptors", descriptors::scene),
-    ("memory", memory::scene),
-    ("file size", file_size::scene),
-    ("shared folder", shared_folder::scene),
-    ("forked child", forked::scene),
+const KINDS: [(&str, Trial); 6] = [
+    ("full disk", disk::trial),
+    ("descriptors", descriptors::trial),
+    ("memory", memory::trial),
+    ("file size", file_size::trial),
+    ("shared folder", shared_folder::trial),
+    ("forked child", forked::trial),
 ];
 
 fn trial(number: u64, tally: &mut Tally) -> Result<()> {
-    let (name, scene) = SCENES[(number % SCENES.len() as u64) as usize];
+    let (name, body) = KINDS[(number % KINDS.len() as u64) as usize];
     let mut ledger = Ledger::default();
     // Even a panic leaves the ids that came before it to be compared.
-    let played = caught(|| scene(&mut Rng::new(seed(number)), &mut ledger, tally));
+    let played = caught(|| body(&mut Rng::new(seed(number)), &mut ledger, tally));
     tally.note(&format!("scenes {name}"), 1);
     let report = ledger.report();
     (tally.ids, tally.duplicates) = (report.ids, report.duplicates);

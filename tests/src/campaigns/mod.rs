@@ -66,7 +66,6 @@ impl Size {
     pub const ALL: [Self; 2] = [Self::Quick, Self::Night];
 
     /// As it is written on the command line and in records.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -75,7 +74,6 @@ impl Size {
     }
 
     /// The size of this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|size| size.name() == name)
     }
@@ -171,14 +169,10 @@ pub trait Campaign: Sync {
 
     /// Runs the trials of these numbers. What goes wrong with the program under test is a failure *in the tally*; an
     /// error is for what keeps the trials from being made at all (no ZooKeeper, no space), and the part is run again.
-    ///
-    /// # Errors
-    /// The trials could not be made.
     fn run(&self, trials: Range<u64>, progress: &Progress) -> Result<Tally>;
 }
 
 /// Every campaign, in the order in which `all` runs them: the cheapest finders of mistakes first.
-#[must_use]
 pub fn all() -> Vec<Box<dyn Campaign>> {
     vec![
         Box::new(EngineCampaign::new(
@@ -189,7 +183,7 @@ pub fn all() -> Vec<Box<dyn Campaign>> {
         Box::new(Mutants::default()),
         Box::new(EngineCampaign::new(
             "power",
-            "images",
+            "crash_images",
             "power cuts: spills and registries of which any subset of the unsynced writes survived",
         )),
         // On the real binary.

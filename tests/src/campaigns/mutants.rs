@@ -74,8 +74,8 @@ impl Campaign for Mutants {
                 failures.push(format!("mutant {} lives: {why}", mutant.name));
             }
         }
-        progress.failures(failures.len() as u64);
         tally.failures.append(&mut failures);
+        progress.tell(&tally);
         Ok(tally)
     }
 }

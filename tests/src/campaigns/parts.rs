@@ -10,15 +10,14 @@
 //! - A part that reports another number of trials than it was given is a failure of the part.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, anyhow};
 
-use super::progress::{Before, Board, Progress, coarse, grouped};
+use super::progress::{Before, coarse, grouped, shown};
 use super::record::{Line, Machine, Record, Writer, parts_of};
+use super::trials::caught;
 use super::{Campaign, Revision, Size, Tally};
 use crate::clock;
 
@@ -44,16 +43,12 @@ pub struct Runner {
 
 impl Runner {
     /// A runner for this code; `again` forgets what is recorded, `time` bounds the run of all campaigns together.
-    #[must_use]
     pub fn new(revision: Revision, again: bool, time: Option<Duration>) -> Self {
         let until = time.map(|time| clock::now() + time);
         Self { revision, machine: Machine::here(), again, until }
     }
 
     /// Runs what is left of this campaign, and records each part in this file.
-    ///
-    /// # Errors
-    /// The record can't be read or written.
     pub fn run(&self, campaign: &dyn Campaign, size: Size, path: &Path) -> Result<Ending> {
         let mut writer = Writer::open(path)?;
         if self.again {
@@ -69,7 +64,7 @@ impl Runner {
                 return Ok(Ending::OutOfTime(left.len() - nth));
             }
             let before = before(campaign, size, &record, part);
-            let line = self.part(campaign, size, part, &plan[part], before);
+            let line = self.part(campaign, size, part, &plan[part], &before);
             writer.append(&line)?;
             let error = line.error.clone();
             tell(&line);
@@ -96,7 +91,7 @@ impl Runner {
         size: Size,
         part: usize,
         range: &Range<u64>,
-        before: Before,
+        before: &Before,
     ) -> Line {
         let (unix, begin) = (clock::unix_ms() / 1_000, clock::now());
         let ran = watched(campaign, range, before);
@@ -121,24 +116,14 @@ impl Runner {
 }
 
 /// Runs these trials, and shows how far they are.
-///
-/// # Errors
-/// The trials could not be made.
 pub fn attempt(campaign: &dyn Campaign, range: &Range<u64>) -> Result<Tally> {
     let heading = format!("{} {}..{}", campaign.name(), range.start, range.end);
-    watched(campaign, range, Before { heading, of: range.end - range.start, ..Before::default() })
+    watched(campaign, range, &Before { heading, of: range.end - range.start, ..Before::default() })
 }
 
 /// A panic of a campaign is an error like others.
-fn watched(campaign: &dyn Campaign, range: &Range<u64>, before: Before) -> Result<Tally> {
-    let progress = Arc::new(Progress::default());
-    let board = Board::start(before, Arc::clone(&progress));
-    let ran = catch_unwind(AssertUnwindSafe(|| campaign.run(range.clone(), &progress)));
-    drop(board);
-    let mut tally = ran.unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        Err(anyhow!("panicked: {}", said.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?")))
-    })?;
+fn watched(campaign: &dyn Campaign, range: &Range<u64>, before: &Before) -> Result<Tally> {
+    let mut tally = shown(before, |progress| caught(|| campaign.run(range.clone(), progress)))?;
     campaign.name().clone_into(&mut tally.campaign);
     let asked = range.end - range.start;
     if tally.trials != asked {

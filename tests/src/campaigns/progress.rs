@@ -1,16 +1,16 @@
 //! How far a campaign is, for the people who wait for it.
 //!
-//! [`Progress`] is what a campaign under way tells, from any of its threads. [`Board`] shows it: a bar on a terminal, a
+//! [`Progress`] is what a campaign under way tells, from any of its threads. [`shown`] shows it: a bar on a terminal, a
 //! line every ten seconds elsewhere. Nothing here decides anything: what counts is the tally.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
+use super::Tally;
 use crate::clock;
 
 /// Redraws of the bar; often enough to be seen alive, too seldom to cost anything.
@@ -20,35 +20,24 @@ const LINE: Duration = Duration::from_secs(10);
 /// The text has a line of its own: beside it, eighty columns would leave nothing of the bar.
 const TEMPLATE: &str = "{prefix} {wide_bar} {percent}%\n{msg}";
 
-/// Counts of a campaign under way, added to from any thread. They are for people; relaxed is enough.
+/// Trials, ids and failures of a part under way.
 #[derive(Debug, Default)]
-pub struct Progress {
-    trials: AtomicU64,
-    ids: AtomicU64,
-    failures: AtomicU64,
-}
+pub struct Progress(Mutex<(u64, u64, u64)>);
 
 impl Progress {
-    /// So many trials more are done.
-    pub fn trials(&self, more: u64) {
-        self.trials.fetch_add(more, Ordering::Relaxed);
+    /// So many trials are done, so many ids checked, and so many things went wrong.
+    pub fn set(&self, trials: u64, ids: u64, failures: u64) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (trials, ids, failures);
     }
 
-    /// So many ids more were checked.
-    pub fn ids(&self, more: u64) {
-        self.ids.fetch_add(more, Ordering::Relaxed);
-    }
-
-    /// So many things more went wrong.
-    pub fn failures(&self, more: u64) {
-        self.failures.fetch_add(more, Ordering::Relaxed);
+    /// So much is in this tally.
+    pub fn tell(&self, tally: &Tally) {
+        self.set(tally.trials, tally.ids, tally.failures.len() as u64);
     }
 
     /// Trials, ids and failures so far.
-    #[must_use]
     pub fn so_far(&self) -> (u64, u64, u64) {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        (read(&self.trials), read(&self.ids), read(&self.failures))
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,83 +58,36 @@ pub(super) struct Before {
     pub(super) of: u64,
 }
 
-/// Shows a [`Progress`] until it is dropped.
-#[derive(Debug)]
-pub(super) struct Board {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+/// Does some work that tells its progress, and shows that meanwhile.
+pub(super) fn shown<T>(before: &Before, work: impl FnOnce(&Progress) -> T) -> T {
+    let (progress, (over, ended)) = (&Progress::default(), channel::<()>());
+    thread::scope(|scope| {
+        scope.spawn(move || show(before, progress, &ended));
+        let result = work(progress);
+        drop(over);
+        result
+    })
 }
 
-impl Board {
-    /// Begins to show.
-    #[must_use]
-    pub(super) fn start(before: Before, progress: Arc<Progress>) -> Self {
-        let target = ProgressDrawTarget::stderr();
-        let (stop, stopped) = channel::<()>();
-        let thread = thread::spawn(move || {
-            let begin = clock::now();
-            let face = Face::new(before, target);
-            while stopped.recv_timeout(face.pause()) == Err(RecvTimeoutError::Timeout) {
-                face.show(&progress, begin);
-            }
-            face.leave(&progress, begin);
-        });
-        Self { stop: Some(stop), thread: Some(thread) }
+fn show(before: &Before, progress: &Progress, ended: &Receiver<()>) {
+    let begin = clock::now();
+    let bar = ProgressBar::new(before.of).with_prefix(before.heading.clone());
+    if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+        bar.set_style(style);
     }
-}
-
-impl Drop for Board {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // It shows and does nothing else: a panic of its own changes no result.
-            let _ = thread.join();
+    let pause = if bar.is_hidden() { LINE } else { REDRAW };
+    let mut is_over = false;
+    while !is_over {
+        is_over = ended.recv_timeout(pause) != Err(RecvTimeoutError::Timeout);
+        let text = told(before, progress.so_far(), begin.elapsed());
+        if bar.is_hidden() {
+            eprintln!("{}: {text}", before.heading);
+        } else {
+            bar.set_position(before.trials + progress.so_far().0);
+            bar.set_message(text);
         }
     }
-}
-
-/// The bar, or the lines.
-struct Face {
-    before: Before,
-    bar: Option<ProgressBar>,
-}
-
-impl Face {
-    fn new(before: Before, target: ProgressDrawTarget) -> Self {
-        let bar = (!target.is_hidden()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(before.of), target);
-            if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-                bar.set_style(style);
-            }
-            bar.set_prefix(before.heading.clone());
-            bar.set_position(before.trials);
-            bar
-        });
-        Self { before, bar }
-    }
-
-    fn pause(&self) -> Duration {
-        if self.bar.is_some() { REDRAW } else { LINE }
-    }
-
-    fn show(&self, progress: &Progress, begin: Instant) {
-        let done = self.before.trials + progress.so_far().0;
-        let text = told(&self.before, progress.so_far(), begin.elapsed());
-        match &self.bar {
-            Some(bar) => {
-                bar.set_position(done);
-                bar.set_message(text);
-            }
-            None => eprintln!("{}: {text}", self.before.heading),
-        }
-    }
-
-    fn leave(self, progress: &Progress, begin: Instant) {
-        match self.bar {
-            Some(bar) => bar.finish_and_clear(),
-            None => self.show(progress, begin),
-        }
-    }
+    bar.finish_and_clear();
 }
 
 /// `1,200 of 5,000 trials, 31,000 ids, 0 failures, 3 min left`.
@@ -168,7 +110,6 @@ fn told(before: &Before, (trials, ids, failures): (u64, u64, u64), spent: Durati
 }
 
 /// Seconds as somebody would say them.
-#[must_use]
 pub(super) fn coarse(seconds: f64) -> String {
     let whole = Duration::try_from_secs_f64(seconds).unwrap_or_default().as_millis().div_ceil(1_000) as u64;
     match whole {
@@ -179,7 +120,6 @@ pub(super) fn coarse(seconds: f64) -> String {
 }
 
 /// A number with its thousands apart: `1,234,567`.
-#[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

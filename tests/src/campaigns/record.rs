@@ -49,7 +49,6 @@ pub struct Line {
 
 impl Line {
     /// Whether this is an attempt at a part of this campaign.
-    #[must_use]
     pub fn is_of(&self, campaign: &dyn Campaign, size: Size) -> bool {
         self.campaign == campaign.name() && self.size == size.name()
     }
@@ -66,9 +65,6 @@ pub struct Record {
 
 impl Record {
     /// Reads what these files say of this revision. A file that does not exist says nothing.
-    ///
-    /// # Errors
-    /// A file can't be read, or has a line that is no part.
     pub fn read<P: AsRef<Path>>(files: &[P], revision: &str) -> Result<Self> {
         let mut record = Self::default();
         for path in files.iter().map(AsRef::as_ref) {
@@ -91,7 +87,6 @@ impl Record {
 
     /// The attempt that counts for each part of this campaign, in order of the parts, with the attempts that count
     /// for nothing. Of two that count the one that something went wrong in is taken.
-    #[must_use]
     pub fn parts<'a>(
         &'a self,
         campaign: &dyn Campaign,
@@ -118,7 +113,6 @@ impl Record {
 }
 
 /// The ranges of trials that a campaign of this size is cut into.
-#[must_use]
 pub(super) fn parts_of(campaign: &dyn Campaign, size: Size) -> Vec<std::ops::Range<u64>> {
     let (trials, part) = (campaign.trials(size), campaign.part(size).max(1));
     (0..trials.div_ceil(part)).map(|n| n * part..trials.min((n + 1) * part)).collect()

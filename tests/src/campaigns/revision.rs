@@ -18,7 +18,6 @@ use crate::clock;
 const CODE: &[&str] = &["--", ".", ":(top,exclude)docs", ":(top,exclude)*.md", ":(top,exclude)benches"];
 
 /// Where the work tree is.
-#[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
@@ -34,9 +33,6 @@ pub struct Revision {
 
 impl Revision {
     /// The code in this work tree. Without its history every run stands for itself: there is nothing to resume by.
-    ///
-    /// # Errors
-    /// There is no git.
     pub fn of(root: &Path) -> Result<Self> {
         if !root.join(".git").exists() {
             return Ok(Self { name: format!("unversioned-{}", clock::unix_ms()), dirty: true });
@@ -88,7 +84,6 @@ pub struct Machine {
 
 impl Machine {
     /// This one.
-    #[must_use]
     pub fn here() -> Self {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let name = cpus.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| {

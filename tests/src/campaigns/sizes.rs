@@ -34,7 +34,6 @@ pub const SIZES: &[(&str, Plan, Plan)] = &[
 ///
 /// # Panics
 /// No line of [`SIZES`] has that name: a mistake of this program.
-#[must_use]
 pub fn plan(name: &str, size: Size) -> Plan {
     let found = SIZES.iter().find(|(known, ..)| *known == name);
     let Some((_, quick, night)) = found else { panic!("no sizes are known of the campaign {name}") };

@@ -11,20 +11,20 @@
 //! - S4 memory and descriptors of a life are flat ([`health`](self::health) has the rule);
 //! - S5 an hour checks ten billion ids, and every part its share: [`RATE`].
 
-mod crowd;
+mod clients;
+mod cluster;
 mod faults;
 mod health;
-mod site;
 
 use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use self::crowd::Crowd;
+use self::clients::Clients;
+use self::cluster::{Cluster, SERVERS};
 use self::faults::Fault;
 use self::health::Watch;
-use self::site::Site;
 use super::{Campaign, Need, Progress, Tally};
 use crate::{Rng, clock, process};
 
@@ -78,40 +78,37 @@ fn seed(trial: u64) -> u64 {
 /// What a part is made of. The order is that of its end: clients, then the watch, then servers and ensemble.
 #[derive(Debug)]
 struct Part {
-    crowd: Crowd,
+    clients: Clients,
     watch: Watch,
-    site: Site,
+    cluster: Cluster,
     tally: Tally,
 }
 
 impl Part {
     fn begin(first: u64) -> Result<Self> {
-        let site = Site::start(first)?;
-        let crowd = Crowd::start(site.seats());
-        let watch = Watch::start(site.seats());
+        // The server that lives all through differs from part to part.
+        let cluster = Cluster::start((first / LONG) as usize % SERVERS)?;
+        let clients = Clients::start(cluster.seats());
+        let watch = Watch::start(cluster.seats());
         let mut tally = Tally::new("soak");
-        if let Err(error) = crowd.wait_all_answered(clock::now(), RECOVERED) {
-            tally.fail(format!("before the first fault: {error:#}\n{site}"));
+        if let Err(error) = clients.wait_all_answered(clock::now(), RECOVERED) {
+            tally.fail(format!("before the first fault: {error:#}\n{cluster}"));
         }
-        Ok(Self { crowd, watch, site, tally })
+        Ok(Self { clients, watch, cluster, tally })
     }
 
     fn run(mut self, trials: Range<u64>, period: Duration, progress: &Progress) -> Result<Tally> {
         let begin = clock::now();
         self.watch.calm(true);
         clock::idle(CALM);
-        let (mut next, mut told) = (clock::now(), 0);
+        let mut next = clock::now();
         for trial in trials {
             clock::idle(next.saturating_duration_since(clock::now()));
             next += period;
             self.watch.calm(false);
             self.trial(trial, period);
             self.watch.calm(true);
-            let ids = self.crowd.ids();
-            progress.ids(ids - told);
-            told = ids;
-            progress.trials(1);
-            progress.failures(self.tally.failures.len() as u64 - progress.so_far().2);
+            progress.set(self.tally.trials, self.clients.ids(), self.tally.failures.len() as u64);
         }
         clock::idle(next.min(clock::now() + CALM).saturating_duration_since(clock::now()));
         self.end(begin.elapsed(), period)
@@ -120,37 +117,37 @@ impl Part {
     /// One fault, from its first moment until every client has an answer that it asked for after its end.
     fn trial(&mut self, trial: u64, period: Duration) {
         let mut rng = Rng::new(seed(trial));
-        let fault = Fault::draw(&mut rng, self.site.elder(), period);
+        let fault = Fault::draw(&mut rng, self.cluster.elder(), period);
         let failed = |why: &anyhow::Error| format!("trial {trial}, seed {}: {fault}: {why:#}", seed(trial));
         self.tally.trials += 1;
         self.tally.note(&format!("fault {}", fault.name()), 1);
-        let lifted = match fault.strike(&mut self.site) {
+        let lifted = match fault.strike(&mut self.cluster) {
             Ok(lifted) => lifted,
             Err(error) => {
                 self.tally.fail(failed(&error));
                 // Whatever it left behind must not spoil the trials that follow.
-                if let Err(error) = self.site.mend() {
+                if let Err(error) = self.cluster.mend() {
                     self.tally.fail(failed(&error.context("and nothing mends it")));
                 }
                 clock::now()
             }
         };
-        match self.crowd.wait_all_answered(lifted, RECOVERED) {
+        match self.clients.wait_all_answered(lifted, RECOVERED) {
             Ok(took) => self.tally.recovered(took.as_millis() as u64),
-            Err(error) => self.tally.fail(failed(&error.context(format!("{}", self.site)))),
+            Err(error) => self.tally.fail(failed(&error.context(format!("{}", self.cluster)))),
         }
-        if let Err(error) = self.crowd.check().and_then(|()| self.site.check()) {
+        if let Err(error) = self.clients.check().and_then(|()| self.cluster.check()) {
             self.tally.fail(failed(&error));
         }
     }
 
     fn end(self, took: Duration, period: Duration) -> Result<Tally> {
-        let Self { crowd, watch, site, mut tally } = self;
+        let Self { clients, watch, cluster, mut tally } = self;
         // Of this process, while it holds the ledger of the whole part.
         tally.note("max_checker_rss_kib", process::rss_anon(std::process::id())? / 1024);
-        crowd.finish(&mut tally);
+        clients.finish(&mut tally);
         watch.finish(&mut tally);
-        site.finish(&mut tally);
+        cluster.finish(&mut tally);
         tally.note("seconds", took.as_secs());
         let rate = tally.ids / took.as_secs().max(1);
         tally.note("max_ids_per_second", rate);

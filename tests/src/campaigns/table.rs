@@ -51,7 +51,6 @@ struct Joined<'a> {
 }
 
 /// The table of one size, over these campaigns as far as they are recorded; none if nothing is.
-#[must_use]
 pub fn of(campaigns: &[&dyn Campaign], size: Size, record: &Record, revision: &str) -> Option<Table> {
     let joined: Vec<Joined<'_>> =
         campaigns.iter().filter_map(|campaign| join(*campaign, size, record)).collect();
@@ -77,7 +76,6 @@ pub fn of(campaigns: &[&dyn Campaign], size: Size, record: &Record, revision: &s
 }
 
 /// Whether these tables are good news: at least one says anything at all, and none says that something failed.
-#[must_use]
 pub fn are_clean(tables: &[Option<Table>]) -> bool {
     let mut told = tables.iter().flatten().peekable();
     told.peek().is_some() && told.all(|table| !table.failed)

@@ -58,7 +58,6 @@ pub struct Mutant {
 
 impl Tally {
     /// Nothing yet of this campaign.
-    #[must_use]
     pub fn new(campaign: &str) -> Self {
         Self { campaign: campaign.to_owned(), ..Self::default() }
     }
@@ -95,20 +94,17 @@ impl Tally {
     }
 
     /// Whether nothing went wrong: no failure, no duplicate.
-    #[must_use]
     pub fn is_clean(&self) -> bool {
         self.failures.is_empty() && self.duplicates == 0
     }
 
     /// How many recoveries were measured.
-    #[must_use]
     pub fn recoveries(&self) -> u64 {
         self.recovery_ms.values().sum()
     }
 
     /// The least whole millisecond that `percent` of the recoveries did not exceed; none if there was no recovery.
     /// Of 100 percent it is the longest.
-    #[must_use]
     pub fn recovery_percentile(&self, percent: u64) -> Option<u64> {
         let rank = (self.recoveries() * percent.min(100)).div_ceil(100).max(1);
         let mut counted = 0;

@@ -79,7 +79,7 @@ impl Campaign for Fake {
             if self.bad == Some(trial) {
                 tally.fail(format!("seed {trial}: {trial} came back"));
             }
-            progress.trials(1);
+            progress.tell(&tally);
         }
         if let Some(caught_by) = self.mutant {
             let mutant = Mutant { name: "floor".into(), caught_by: caught_by.into(), ..Mutant::default() };

@@ -31,10 +31,9 @@ pub(super) fn side_by_side(
             mine.fail(format!("trial {number}, seed {}: {error:#}", seed(number)));
         }
         mine.trials += 1;
-        progress.trials(1);
-        progress.ids(mine.ids);
-        progress.failures(mine.failures.len() as u64);
-        *total.lock().unwrap_or_else(PoisonError::into_inner) += &mine;
+        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+        *total += &mine;
+        progress.tell(&total);
     };
     thread::scope(|scope| {
         for _ in 0..lanes {

@@ -14,9 +14,6 @@ use super::Run;
 const RECORD: usize = 16;
 
 /// The runs of a log, in order; none where there is no file, because the process died before it opened one.
-///
-/// # Errors
-/// The file can't be read, or is no such log.
 pub fn read_issued(path: &Path) -> Result<Vec<Run>> {
     if !path.exists() {
         return Ok(Vec::new());

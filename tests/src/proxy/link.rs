@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 
-use super::{Counts, Fault, Shared, Way};
+use super::shared::{Counts, Fault, Shared, Way};
 use crate::zookeeper::wire;
 
 /// Which way a frame goes.
@@ -58,21 +58,23 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects on and starts both threads.
-    pub(super) fn open(client: TcpStream, shared: &Arc<Shared>, nowhere: bool) -> io::Result<()> {
+    /// Connects on; nothing passes before [`Self::carry`].
+    pub(super) fn open(client: TcpStream, shared: &Arc<Shared>, nowhere: bool) -> io::Result<Arc<Self>> {
         let server = if nowhere { None } else { Some(TcpStream::connect(shared.upstream)?) };
         for stream in server.iter().chain([&client]) {
             stream.set_nodelay(true)?;
         }
         let (shared, flight) = (Arc::clone(shared), Mutex::default());
         let (lost, ended) = ([nowhere, nowhere].map(AtomicBool::new), AtomicBool::new(false));
-        let link = Arc::new(Self { client, server, shared, flight, lost, ended });
-        link.shared.state().links.push(Arc::downgrade(&link));
+        Ok(Arc::new(Self { client, server, shared, flight, lost, ended }))
+    }
+
+    /// Starts both threads.
+    pub(super) fn carry(self: Arc<Self>) {
         // The reverse direction first: it outlives a client that says nothing.
-        let back = Arc::clone(&link);
+        let back = Arc::clone(&self);
         thread::spawn(move || back.finish(back.replies()));
-        thread::spawn(move || link.finish(link.requests()));
-        Ok(())
+        thread::spawn(move || self.finish(self.requests()));
     }
 
     /// Whether a frame was lost on it.

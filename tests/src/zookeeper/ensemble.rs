@@ -62,9 +62,6 @@ pub struct Ensemble {
 
 impl Ensemble {
     /// Starts `nodes` servers, 1 or 3, and waits until all of them serve.
-    ///
-    /// # Errors
-    /// There is no ZooKeeper on this machine, or it does not serve; its logs are part of the error.
     pub fn start(nodes: usize) -> Result<Self> {
         let mut ensemble = Self::prepare(nodes)?;
         ensemble.start_all()?;
@@ -94,54 +91,42 @@ impl Ensemble {
     }
 
     /// Nodes that are started from now on have a clock of their own, which this returns.
-    ///
-    /// # Errors
-    /// There is no libfaketime on this machine.
     pub fn with_clock(&mut self) -> Result<&FakeClock> {
         Ok(self.clock.insert(FakeClock::new()?))
     }
 
     /// The clock of such nodes.
-    #[must_use]
     pub fn clock(&self) -> Option<&FakeClock> {
         self.clock.as_ref()
     }
 
     /// How many nodes it has, up or down.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.servers.len()
     }
 
     /// Whether it has no node: never.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }
 
     /// Where clients of this node connect.
-    #[must_use]
     pub fn addr(&self, node: usize) -> SocketAddr {
         self.servers[node].addr
     }
 
     /// `127.0.0.1:12345,127.0.0.1:23456`, all nodes.
-    #[must_use]
     pub fn connect_string(&self) -> String {
         let addrs: Vec<String> = self.servers.iter().map(|server| server.addr.to_string()).collect();
         addrs.join(",")
     }
 
     /// `zookeeper://` with all nodes and this path, which begins with a slash.
-    #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("zookeeper://{}{path}", self.connect_string())
     }
 
     /// SIGKILL. A node that is down stays down.
-    ///
-    /// # Errors
-    /// It can't be waited for.
     pub fn kill(&mut self, node: usize) -> Result<()> {
         if let Some(mut child) = self.servers[node].child.take() {
             child.kill()?;
@@ -151,9 +136,6 @@ impl Ensemble {
     }
 
     /// Starts a node that is down: the same data, the same ports. It serves a moment later.
-    ///
-    /// # Errors
-    /// Java can't be started.
     pub fn restart(&mut self, node: usize) -> Result<()> {
         let server = &mut self.servers[node];
         ensure!(server.child.is_none(), "node {node} runs already");
@@ -164,25 +146,16 @@ impl Ensemble {
     }
 
     /// Stops the process where it stands: its sockets stay open and say nothing.
-    ///
-    /// # Errors
-    /// It does not run.
     pub fn freeze(&self, node: usize) -> Result<()> {
         process::freeze(self.servers[node].child.as_ref().context("it does not run")?)
     }
 
     /// Lets a stopped process go on.
-    ///
-    /// # Errors
-    /// It does not run.
     pub fn thaw(&self, node: usize) -> Result<()> {
         process::thaw(self.servers[node].child.as_ref().context("it does not run")?)
     }
 
     /// SIGKILL to all nodes at once.
-    ///
-    /// # Errors
-    /// One can't be waited for.
     pub fn kill_all(&mut self) -> Result<()> {
         for server in &mut self.servers {
             if let Some(child) = &mut server.child {
@@ -193,9 +166,6 @@ impl Ensemble {
     }
 
     /// SIGTERM to all nodes, and waits for their ends.
-    ///
-    /// # Errors
-    /// One did not end.
     pub fn stop_all(&mut self) -> Result<()> {
         for server in &self.servers {
             server.child.iter().try_for_each(process::terminate)?;
@@ -209,9 +179,6 @@ impl Ensemble {
     }
 
     /// Starts every node that is down.
-    ///
-    /// # Errors
-    /// Java can't be started.
     pub fn start_all(&mut self) -> Result<()> {
         for node in 0..self.len() {
             if self.servers[node].child.is_none() {
@@ -222,17 +189,11 @@ impl Ensemble {
     }
 
     /// The answer to `srvr`: version, latencies, mode.
-    ///
-    /// # Errors
-    /// It is down or says nothing.
     pub fn srvr(&self, node: usize) -> Result<String> {
         self.word(node, "srvr")
     }
 
     /// The answer to any four-letter word: `mntr`, `cons`, `dump`, ...
-    ///
-    /// # Errors
-    /// It is down or says nothing.
     pub fn word(&self, node: usize, word: &str) -> Result<String> {
         let mut stream = TcpStream::connect_timeout(&self.servers[node].addr, WORD_LIMIT)?;
         stream.set_read_timeout(Some(WORD_LIMIT))?;
@@ -244,7 +205,6 @@ impl Ensemble {
     }
 
     /// What a node is, or none while it is down or not serving.
-    #[must_use]
     pub fn mode(&self, node: usize) -> Option<Mode> {
         let answer = self.srvr(node).ok()?;
         let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "))?;
@@ -257,29 +217,17 @@ impl Ensemble {
     }
 
     /// The node through which writes go: the leader, or the only one. None while there is none.
-    #[must_use]
     pub fn leader(&self) -> Option<usize> {
         (0..self.len()).find(|node| matches!(self.mode(*node), Some(Mode::Leader | Mode::Standalone)))
     }
 
     /// Waits for a leader; returns it.
-    ///
-    /// # Errors
-    /// There is none within `limit`.
     pub fn wait_leader(&self, limit: Duration) -> Result<usize> {
-        let mut leader = None;
-        let waited = clock::wait_until("a leader", limit, || {
-            leader = self.leader();
-            Ok(leader.is_some())
-        });
-        waited.with_context(|| format!("{self}"))?;
-        leader.context("no leader")
+        let waited = clock::wait_for("a leader", limit, || Ok(self.leader()));
+        Ok(waited.with_context(|| format!("{self}"))?.0)
     }
 
     /// Waits until every node that is up serves, one of them as the leader; returns how long that took.
-    ///
-    /// # Errors
-    /// They do not within `limit`, or one has ended; the logs are part of the error.
     pub fn wait_serving(&mut self, limit: Duration) -> Result<Duration> {
         let waited = clock::wait_until("every node serves", limit, || {
             let mut led = false;
@@ -299,16 +247,12 @@ impl Ensemble {
     }
 
     /// What a node logged so far, over all its lives.
-    #[must_use]
     pub fn log(&self, node: usize) -> String {
         String::from_utf8_lossy(&fs::read(self.servers[node].dir.join("log")).unwrap_or_default())
             .into_owned()
     }
 
     /// Copies the data folders of all nodes, which must be down.
-    ///
-    /// # Errors
-    /// One runs, or a file can't be copied.
     pub fn backup(&self) -> Result<Backup> {
         self.ensure_down()?;
         let home = TempDir::new()?;
@@ -319,9 +263,6 @@ impl Ensemble {
     }
 
     /// Puts a backup in the place of the data folders of all nodes, which must be down.
-    ///
-    /// # Errors
-    /// One runs, or a file can't be copied.
     pub fn restore(&self, backup: &Backup) -> Result<()> {
         self.ensure_down()?;
         for (number, server) in self.servers.iter().enumerate() {

@@ -16,9 +16,6 @@ const JAR_FOLDER: &str = "/usr/share/java";
 const JARS_VARIABLE: &str = "XUID_ZOOKEEPER_JARS";
 
 /// Writes a node's folder: its number, its configuration with the ensemble's members, and what it logs.
-///
-/// # Errors
-/// It can't be written.
 pub(super) fn prepare(dir: &Path, number: usize, port: u16, members: &str) -> Result<()> {
     fs::create_dir_all(dir.join("data"))?;
     fs::write(dir.join("data/myid"), format!("{number}\n"))?;
@@ -28,9 +25,6 @@ pub(super) fn prepare(dir: &Path, number: usize, port: u16, members: &str) -> Re
 }
 
 /// The command that runs the server of a folder, logging to its file `log`.
-///
-/// # Errors
-/// There is no ZooKeeper on this machine.
 pub(super) fn command(dir: &Path) -> Result<Command> {
     let log = File::options().create(true).append(true).open(dir.join("log"))?;
     let mut java = spawner::mortal("java");

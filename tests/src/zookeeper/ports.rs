@@ -19,9 +19,6 @@ const ATTEMPTS: usize = 1_000;
 static TAKEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
 /// A port on which nobody listens, and which this process has not handed out before.
-///
-/// # Errors
-/// All that were tried are busy.
 pub(super) fn free() -> Result<u16> {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = taken.get_or_insert_with(HashSet::new);

@@ -22,9 +22,6 @@ pub(crate) fn mortal(program: &str) -> Command {
 }
 
 /// Starts a command from the thread that never ends.
-///
-/// # Errors
-/// It can't be started.
 pub(crate) fn start(command: Command) -> Result<Child> {
     static SPAWNER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let text = format!("starting {command:?}");

@@ -60,9 +60,6 @@ pub struct Tamper {
 
 impl Tamper {
     /// Connects to `host:port,host:port`; paths are absolute.
-    ///
-    /// # Errors
-    /// No server answers.
     pub fn connect(connect_string: &str) -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let tamper = Self { connect_string: connect_string.to_owned(), client: Mutex::new(None), runtime };
@@ -71,42 +68,27 @@ impl Tamper {
     }
 
     /// A node, or none.
-    ///
-    /// # Errors
-    /// The ensemble is away, or forbids it.
     pub fn read(&self, path: &str) -> Result<Option<Node>> {
         let read = self.call(path, &async |client| absent_is_none(client.get_data(path).await))?;
         Ok(read.map(|(data, stat)| Node { data, stat }))
     }
 
     /// A node that must be there.
-    ///
-    /// # Errors
-    /// It is not, or as [`Self::read`].
     pub fn expect(&self, path: &str) -> Result<Node> {
         self.read(path)?.with_context(|| format!("there is no {path}"))
     }
 
     /// Sets a node's data whatever its version is.
-    ///
-    /// # Errors
-    /// There is no such node, or as [`Self::read`].
     pub fn write(&self, path: &str, data: &[u8]) -> Result<Stat> {
         self.call(path, &async |client| client.set_data(path, data, None).await)
     }
 
     /// Makes a persistent node that everybody may change.
-    ///
-    /// # Errors
-    /// Its parent is absent, or as [`Self::read`].
     pub fn create(&self, path: &str, data: &[u8]) -> Result<()> {
         self.create_as(CreateMode::Persistent, path, data)
     }
 
     /// Makes a node that goes with the session of this hand.
-    ///
-    /// # Errors
-    /// As [`Self::create`].
     pub fn create_ephemeral(&self, path: &str) -> Result<()> {
         self.create_as(CreateMode::Ephemeral, path, &[])
     }
@@ -120,18 +102,12 @@ impl Tamper {
     }
 
     /// Deletes a node without children; whether it was there.
-    ///
-    /// # Errors
-    /// It has children, or as [`Self::read`].
     pub fn delete(&self, path: &str) -> Result<bool> {
         let deleted = self.call(path, &async |client| absent_is_none(client.delete(path, None).await))?;
         Ok(deleted.is_some())
     }
 
     /// Deletes a node and everything below it; how many nodes that were.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
     pub fn delete_tree(&self, path: &str) -> Result<usize> {
         let mut deleted = 0;
         for child in self.children(path)? {
@@ -141,9 +117,6 @@ impl Tamper {
     }
 
     /// The names of a node's children, sorted; none of a node that is absent.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
     pub fn children(&self, path: &str) -> Result<Vec<String>> {
         let found = self.call(path, &async |client| absent_is_none(client.list_children(path).await))?;
         let mut names = found.unwrap_or_default();
@@ -152,9 +125,6 @@ impl Tamper {
     }
 
     /// A node and everything below it; ephemeral nodes are left out.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
     pub fn dump(&self, path: &str) -> Result<Tree> {
         let mut tree = Tree { nodes: Vec::new() };
         self.dump_into(path, &mut tree)?;
@@ -171,9 +141,6 @@ impl Tamper {
     }
 
     /// Writes a dump back: data of nodes that are there, nodes that are not. What came since stays.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
     pub fn write_back(&self, tree: &Tree) -> Result<()> {
         for leaf in &tree.nodes {
             let options = CreateMode::Persistent.with_acls(Acls::new(&leaf.acls));
@@ -190,9 +157,6 @@ impl Tamper {
 
     /// Ends the session that owns this ephemeral node, as the server does at its timeout: the node goes, and its
     /// owner finds its session expired.
-    ///
-    /// # Errors
-    /// The node is absent or not ephemeral, or no server can be reached.
     pub fn expire_owner(&self, path: &str) -> Result<()> {
         let owner = self.expect(path)?.stat.ephemeral_owner;
         ensure!(owner != 0, "{path} is not ephemeral");

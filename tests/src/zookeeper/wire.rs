@@ -21,9 +21,6 @@ const MULTI: i32 = 14;
 const WRITES: [i32; 7] = [1, 2, 5, MULTI, 15, 19, 21];
 
 /// Reads one frame, its length included; none at the end of the stream.
-///
-/// # Errors
-/// The stream broke, ended within a frame, or is not ZooKeeper's.
 pub fn read_frame(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; 4];
     if stream.read(&mut head[..1])? == 0 {
@@ -45,25 +42,21 @@ fn int(frame: &[u8], at: usize) -> Option<i32> {
 }
 
 /// The number of a request or a reply, not of the first frame of a connection.
-#[must_use]
 pub fn xid(frame: &[u8]) -> Option<i32> {
     int(frame, 4)
 }
 
 /// Whether a request changes the tree; the end of a session is not counted.
-#[must_use]
 pub fn is_write(request: &[u8]) -> bool {
     int(request, 8).is_some_and(|op| WRITES.contains(&op))
 }
 
 /// Whether a request is a transaction of several changes, the way in which windows and grants are taken.
-#[must_use]
 pub fn is_multi(request: &[u8]) -> bool {
     int(request, 8) == Some(MULTI)
 }
 
 /// The error code of a reply: 0 for success.
-#[must_use]
 pub fn error_code(reply: &[u8]) -> Option<i32> {
     int(reply, 16)
 }
@@ -71,8 +64,7 @@ pub fn error_code(reply: &[u8]) -> Option<i32> {
 /// Takes over the session of somebody else and closes it: its ephemeral nodes go at once, and its owner learns on
 /// its next connection that it has expired. This is how ZooKeeper's own tests force it.
 ///
-/// # Errors
-/// There is no such session, or no server; or its owner took it back in the middle, which closes this connection.
+/// Fails too if its owner took it back in the middle, which closes this connection.
 pub fn end_session(server: SocketAddr, session: i64) -> Result<()> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::http::Metrics;
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{Fared, Job, Lag, Ledger, Order, Serve, Told, Work, Xuid, clock};
+use xuid_tests::{Fared, Job, Ledger, Order, SchedulerDelay, Serve, Told, Work, Xuid, clock};
 
-use scene::{Scene, Step};
+use fixture::{Fixture, Step};
 
-mod scene;
+mod fixture;
 
 const HOUR_MS: i64 = 3_600_000;
 const TEN_YEARS_MS: i64 = 10 * 365 * 24 * HOUR_MS;
@@ -57,37 +57,36 @@ fn steps_of_the_wall_clock_are_seen_for_what_they_are_and_no_id_comes_twice() ->
     let url = ensemble.url("/xuid");
     // The namespace issued nothing in the hours that the clock goes back to.
     Xuid::new(["registry", "init", &url, "--floor=-3h"])?.run()?.ok()?;
-    let home = TempDir::new()?;
-    let serve = Serve::new(&home.path().join("data"))?.arg("--registry").arg(&url);
-    let mut scene = Scene::start("clock steps", serve, vec!["--registry".to_owned(), url], &JOBS)?;
+    let serve = Serve::fresh()?.arg("--registry").arg(&url);
+    let mut fixture = Fixture::start("clock steps", serve, vec!["--registry".to_owned(), url], &JOBS)?;
     clock::idle(HOLD);
     let steps = vec![
-        a_little_back(&mut scene)?,
-        caught_up(&mut scene)?,
-        an_hour_back(&mut scene, true)?,
-        and_forward_again(&mut scene)?,
-        held(&mut scene, "an hour forward", HOUR_MS)?,
-        back_from(&mut scene, "back from an hour forward")?,
-        held(&mut scene, "ten years forward", TEN_YEARS_MS)?,
-        back_from(&mut scene, "back from ten years forward")?,
+        a_little_back(&mut fixture)?,
+        caught_up(&mut fixture)?,
+        an_hour_back(&mut fixture, true)?,
+        and_forward_again(&mut fixture)?,
+        held(&mut fixture, "an hour forward", HOUR_MS)?,
+        back_from(&mut fixture, "back from an hour forward")?,
+        held(&mut fixture, "ten years forward", TEN_YEARS_MS)?,
+        back_from(&mut fixture, "back from ten years forward")?,
     ];
-    let furthest = scene.furthest_record_ms()?;
-    let page = scene.server.metrics()?;
+    let furthest = fixture.furthest_record_ms()?;
+    let page = fixture.server.metrics()?;
     let mut ledger = Ledger::default();
-    let (told, log, lag) = scene.finish(&mut ledger)?;
+    let (told, log, delay) = fixture.finish(&mut ledger)?;
     println!("clock steps: {}", ledger.check()?);
     println!("clock steps: {} ordered answers ascend", told.ordered_ascend()?);
     println!("{}\n{}", page.show("xuid_worker_switches_total"), page.show("xuid_clock_verdicts_total"));
     for step in &steps {
         let of_hour = step.name.starts_with("an hour back");
-        served(&told, &lag, step, if of_hour { &[Order::Ordered] } else { &[] })?;
+        served(&told, &delay, step, if of_hour { &[Order::Ordered] } else { &[] })?;
     }
     ensure!(furthest <= FURTHEST_MS, "a record ends {furthest} ms after the registry's time");
     ensure!(switches_of(&page) == 1, "{}", page.show("switches"));
     // Each step was seen once, for what it was, and nothing else was taken for one.
     let verdicts = ["catch_up", "behind", "ahead"].map(|verdict| entered(&page, verdict));
     ensure!(verdicts == [1, 1, 3], "{}", page.show("xuid_clock_verdicts_total"));
-    println!("clock steps: the switch took {:?} from the verdict to the first id", switched(&page, &lag)?);
+    println!("clock steps: the switch took {:?} from the verdict to the first id", switched(&page, &delay)?);
     for step in &steps {
         stamped(&told, step)?;
     }
@@ -109,73 +108,73 @@ fn without_a_second_clock_an_hour_back_is_a_switch_and_an_hour_forward_is_held_f
     let data = home.path().join("data");
     let serve = Serve::new(&data)?.arg("--floor=-3h");
     let registry = vec!["--data-dir".to_owned(), data.to_string_lossy().into_owned()];
-    let mut scene = Scene::start("clock steps, local", serve, registry, &JOBS)?;
+    let mut fixture = Fixture::start("clock steps, local", serve, registry, &JOBS)?;
     clock::idle(HOLD / 2);
-    let back = an_hour_back(&mut scene, false)?;
-    let (forward, believed) = settled_after_a_minute(&mut scene)?;
-    let page = scene.server.metrics()?;
+    let back = an_hour_back(&mut fixture, false)?;
+    let (forward, believed) = settled_after_a_minute(&mut fixture)?;
+    let page = fixture.server.metrics()?;
     let mut ledger = Ledger::default();
-    let (told, log, lag) = scene.finish(&mut ledger)?;
+    let (told, log, delay) = fixture.finish(&mut ledger)?;
     println!("clock steps, local: {}", ledger.check()?);
     println!("clock steps, local: {} ordered answers ascend", told.ordered_ascend()?);
     // Until the true time is believed it is an hour ago, and ordered ids were issued since.
     for (step, refused) in [(&back, &[Order::Ordered][..]), (&forward, &[Order::Ordered]), (&believed, &[])] {
-        served(&told, &lag, step, refused)?;
+        served(&told, &delay, step, refused)?;
         stamped(&told, step)?;
     }
     println!("{}", page.show("xuid_worker_switches_total"));
     println!(
         "clock steps, local: the switch took {:?} from the verdict to the first id",
-        switched(&page, &lag)?
+        switched(&page, &delay)?
     );
     ensure!(log.contains("went back far") && log.contains("not followed yet"), "{log}");
     Ok(())
 }
 
 /// Ten times: a reading only shows a step of 5 ms if the one before it was less than that ago.
-fn a_little_back(scene: &mut Scene) -> Result<Step> {
-    let before = scene.server.metrics()?;
-    let from = scene.shift(0)?;
+fn a_little_back(fixture: &mut Fixture) -> Result<Step> {
+    let before = fixture.server.metrics()?;
+    let from = fixture.shift(0)?;
     for _ in 0..10 {
-        scene.shift(-5)?;
+        fixture.shift(-5)?;
         clock::idle(Duration::from_millis(60));
-        scene.shift(0)?;
+        fixture.shift(0)?;
         clock::idle(Duration::from_millis(60));
     }
-    let after = scene.server.metrics()?;
+    let after = fixture.server.metrics()?;
     let seen = |verdict| entered(&after, verdict) - entered(&before, verdict);
     let (stood, others) = (seen("stand"), seen("behind") + seen("ahead") + seen("catch_up"));
     ensure!(stood >= 5 && others == 0, "{stood} of 10 steps of 5 ms were waited for, {others} not");
-    scene.told(&format!("ten times 5 ms back: stood for {stood} of them"));
+    fixture.told(&format!("ten times 5 ms back: stood for {stood} of them"));
     Ok(Step::new("5 ms back", 0, from, from))
 }
 
-fn caught_up(scene: &mut Scene) -> Result<Step> {
-    let from = scene.shift_to("catch_up", -500)?;
-    let ready = scene.readiness(&["worn off at a tenth"])?;
-    let took = scene.wait_verdict("steady", Duration::from_secs(15))?;
-    scene.told(&format!("500 ms back: caught up after {took:?}; /readyz: {ready}"));
+fn caught_up(fixture: &mut Fixture) -> Result<Step> {
+    let from = fixture.shift_to("catch_up", -500)?;
+    let ready = fixture.readiness(&["worn off at a tenth"])?;
+    let took = fixture.wait_verdict("steady", Duration::from_secs(15))?;
+    fixture.told(&format!("500 ms back: caught up after {took:?}; /readyz: {ready}"));
     // Five seconds at a tenth of the pace; less, since every reading that errs makes the engine's clock stand.
     ensure!(took > Duration::from_secs(2), "half a second was caught up within {took:?}");
     let settled = clock::now();
     clock::idle(HOLD / 4);
     let step = Step::new("500 ms back", -500, from, settled);
-    scene.shift(0)?;
+    fixture.shift(0)?;
     Ok(step)
 }
 
 /// Another worker is taken, and everybody but ordered is served by it.
-fn an_hour_back(scene: &mut Scene, seconded: bool) -> Result<Step> {
-    let (before, switches) = (scene.held()?, switches(scene)?);
-    let from = scene.shift_to("behind", -HOUR_MS)?;
+fn an_hour_back(fixture: &mut Fixture, seconded: bool) -> Result<Step> {
+    let (before, switches) = (fixture.held()?, switches(fixture)?);
+    let from = fixture.shift_to("behind", -HOUR_MS)?;
     let took =
-        clock::wait_until("another worker", SOON, || Ok(switches_of(&scene.server.metrics()?) > switches))?;
+        clock::wait_until("another worker", SOON, || Ok(switches_of(&fixture.server.metrics()?) > switches))?;
     let settled = clock::now();
     clock::idle(HOLD);
-    let after = scene.held()?;
+    let after = fixture.held()?;
     ensure!(before != after && after.len() == 1, "{before:?} -> {after:?}");
-    let (old, new) = (scene.row(before[0])?, scene.row(after[0])?);
-    scene.told(&format!("an hour back: worker {} -> {} after {took:?}", before[0], after[0]));
+    let (old, new) = (fixture.row(before[0])?, fixture.row(after[0])?);
+    fixture.told(&format!("an hour back: worker {} -> {} after {took:?}", before[0], after[0]));
     println!("    {old}\n    {new}");
     let ends = new["reserved_until_ms"].as_i64().context("no end")? - clock::unix_ms().cast_signed();
     ensure!((-HOUR_MS..-HOUR_MS + FURTHEST_MS).contains(&ends), "its window ends {ends} ms from now: {new}");
@@ -184,61 +183,61 @@ fn an_hour_back(scene: &mut Scene, seconded: bool) -> Result<Step> {
     ensure!(old_ends < 0, "the old one's window was not handed back: {old}");
     if seconded {
         ensure!(!new["live"].is_null() && old["live"].is_null(), "who lives: {old}, {new}");
-        println!("    /readyz: {}", scene.readiness(&["behind the registry's"])?);
+        println!("    /readyz: {}", fixture.readiness(&["behind the registry's"])?);
     }
     Ok(Step::new("an hour back", -HOUR_MS, from, settled))
 }
 
 /// The registry's clock agrees with the leap, so it is believed as soon as that is heard.
-fn and_forward_again(scene: &mut Scene) -> Result<Step> {
-    let from = scene.shift_to("ahead", 0)?;
-    let took = scene.wait_verdict("steady", SOON)?;
+fn and_forward_again(fixture: &mut Fixture) -> Result<Step> {
+    let from = fixture.shift_to("ahead", 0)?;
+    let took = fixture.wait_verdict("steady", SOON)?;
     let settled = clock::now();
-    scene.told(&format!("{FORWARD_AGAIN}: believed after {took:?}"));
+    fixture.told(&format!("{FORWARD_AGAIN}: believed after {took:?}"));
     clock::idle(HOLD / 2);
     Ok(Step::new(FORWARD_AGAIN, 0, from, settled))
 }
 
 /// A leap that the registry's clock does not agree with is not believed, and no record follows it.
-fn held(scene: &mut Scene, name: &'static str, by_ms: i64) -> Result<Step> {
-    let from = scene.shift_to("ahead", by_ms)?;
-    let ready = scene.readiness(&["ahead of what boot time", "not followed"])?;
+fn held(fixture: &mut Fixture, name: &'static str, by_ms: i64) -> Result<Step> {
+    let from = fixture.shift_to("ahead", by_ms)?;
+    let ready = fixture.readiness(&["ahead of what boot time", "not followed"])?;
     let settled = clock::now();
     let mut furthest = i64::MIN;
     while settled.elapsed() < HOLD {
-        furthest = furthest.max(scene.furthest_record_ms()?);
+        furthest = furthest.max(fixture.furthest_record_ms()?);
         clock::idle(Duration::from_millis(250));
     }
-    ensure!(scene.verdict("ahead")?, "it was believed within {HOLD:?}");
+    ensure!(fixture.verdict("ahead")?, "it was believed within {HOLD:?}");
     ensure!(furthest <= FURTHEST_MS, "a record ends {furthest} ms after the registry's time");
-    scene.told(&format!("{name}: held; the furthest record ends {furthest} ms after the registry's time"));
+    fixture.told(&format!("{name}: held; the furthest record ends {furthest} ms after the registry's time"));
     println!("    /readyz: {ready}");
     // The ids' time is the true one.
     Ok(Step::new(name, 0, from, settled))
 }
 
-fn back_from(scene: &mut Scene, name: &'static str) -> Result<Step> {
-    let switches = switches(scene)?;
-    let from = scene.shift(0)?;
-    let took = scene.wait_verdict("steady", SOON)?;
+fn back_from(fixture: &mut Fixture, name: &'static str) -> Result<Step> {
+    let switches = switches(fixture)?;
+    let from = fixture.shift(0)?;
+    let took = fixture.wait_verdict("steady", SOON)?;
     let settled = clock::now();
     clock::idle(HOLD / 2);
-    ensure!(switches_of(&scene.server.metrics()?) == switches, "a leap that was not followed is no switch");
-    scene.told(&format!("{name}: steady after {took:?}"));
+    ensure!(switches_of(&fixture.server.metrics()?) == switches, "a leap that was not followed is no switch");
+    fixture.told(&format!("{name}: steady after {took:?}"));
     Ok(Step::new(name, 0, from, settled))
 }
 
 /// The hour forward again is a leap of which only time can tell.
-fn settled_after_a_minute(scene: &mut Scene) -> Result<(Step, Step)> {
-    let from = scene.shift_to("ahead", 0)?;
-    println!("    /readyz: {}", scene.readiness(&["not followed", "after a minute"])?);
+fn settled_after_a_minute(fixture: &mut Fixture) -> Result<(Step, Step)> {
+    let from = fixture.shift_to("ahead", 0)?;
+    println!("    /readyz: {}", fixture.readiness(&["not followed", "after a minute"])?);
     let settled = clock::now();
-    let took = scene.wait_verdict("steady", Duration::from_secs(65))?;
+    let took = fixture.wait_verdict("steady", Duration::from_secs(65))?;
     // Up to the last moment that is surely not after the verdict.
     let to = settled + took.saturating_sub(SOON / 10);
     let forward = Step { to, ..Step::new(FORWARD_AGAIN, -HOUR_MS, from, settled) };
     ensure!(took > Duration::from_secs(58), "a leap was believed after {took:?}");
-    scene.told(&format!("{FORWARD_AGAIN}: believed after {took:?}"));
+    fixture.told(&format!("{FORWARD_AGAIN}: believed after {took:?}"));
     let believed = clock::now();
     clock::idle(HOLD / 2);
     Ok((forward, Step::new("believed after a minute", 0, believed, believed)))
@@ -248,8 +247,8 @@ fn entered(page: &Metrics, verdict: &str) -> u64 {
     count(page, &["xuid_clock_verdicts_total", &format!("\"{verdict}\"")])
 }
 
-fn switches(scene: &Scene) -> Result<u64> {
-    Ok(switches_of(&scene.server.metrics()?))
+fn switches(fixture: &Fixture) -> Result<u64> {
+    Ok(switches_of(&fixture.server.metrics()?))
 }
 
 fn switches_of(page: &Metrics) -> u64 {
@@ -257,9 +256,9 @@ fn switches_of(page: &Metrics) -> u64 {
 }
 
 /// How long the slowest switch took: not too long.
-fn switched(page: &Metrics, lag: &Lag) -> Result<Duration> {
+fn switched(page: &Metrics, delay: &SchedulerDelay) -> Result<Duration> {
     let slowest = Duration::try_from_secs_f64(page.sum(&["xuid_worker_switch_max_ms"]) / 1e3)?;
-    ensure!(slowest < lag.allow(SWITCH), "a switch took {slowest:?}");
+    ensure!(slowest < delay.allow(SWITCH), "a switch took {slowest:?}");
     Ok(slowest)
 }
 
@@ -269,7 +268,7 @@ fn count(page: &Metrics, words: &[&str]) -> u64 {
 }
 
 /// All orders but those in `refused` were served all the way.
-fn served(told: &Told, lag: &Lag, step: &Step, refused: &[Order]) -> Result<()> {
+fn served(told: &Told, delay: &SchedulerDelay, step: &Step, refused: &[Order]) -> Result<()> {
     println!("    {}:", step.name);
     for order in Order::ALL {
         // Until the hour is believed again, ordered calls are refused at once, as they were before.
@@ -285,7 +284,7 @@ fn served(told: &Told, lag: &Lag, step: &Step, refused: &[Order]) -> Result<()> 
             ensure!(refusals > 0, "{}: {order:?} ids were to be refused", step.name);
         } else {
             ensure!(refusals == 0, "{}: {refusals} requests of {order:?} were refused", step.name);
-            let most = lag.allow(LONGEST);
+            let most = delay.allow(LONGEST);
             ensure!(served > 0 && longest < most, "{}: {order:?}: {longest:?} without ids", step.name);
         }
     }
@@ -295,8 +294,8 @@ fn served(told: &Told, lag: &Lag, step: &Step, refused: &[Order]) -> Result<()> 
 /// Fresh ids bear the time that is to be believed.
 fn stamped(told: &Told, step: &Step) -> Result<()> {
     let (low, high) = told.ids(Order::Fresh, step.settled, step.to).context("no fresh id at all")?;
-    let early = scene::stamp_ms(low) - (scene::unix_ms_at(step.settled) + step.stamps_ms);
-    let late = scene::stamp_ms(high) - (scene::unix_ms_at(step.to) + step.stamps_ms);
+    let early = fixture::stamp_ms(low) - (fixture::unix_ms_at(step.settled) + step.stamps_ms);
+    let late = fixture::stamp_ms(high) - (fixture::unix_ms_at(step.to) + step.stamps_ms);
     ensure!(
         early > -STAMP_MS && late < STAMP_MS,
         "{}: fresh ids are stamped from {early} ms to {late} ms beside the time",

@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::http::Metrics;
-use xuid_tests::{Harvest, Job, Lag, Ledger, Load, Serve, Server, Xuid};
+use xuid_tests::{Harvest, Job, Ledger, Load, SchedulerDelay, Serve, Server, Xuid};
 
 /// A busy machine, and a first window that has to be taken.
 const READY_LIMIT: Duration = Duration::from_secs(20);
 
-/// What NEXT waits at the servers of these stories: a machine that is busy elsewhere takes the processor from a server for
-/// longer than the 50 ms that are the default, and a story asks what the registry does to a request, not what the machine.
+/// What NEXT waits at the servers of these tests: a machine that is busy elsewhere takes the processor from a server for
+/// longer than the 50 ms that are the default, and a test asks what the registry does to a request, not what the machine.
 pub(crate) const WAIT: &str = "2s";
 
 /// Nobody who is served all the way asks for longer, and what the machine was late.
@@ -28,7 +28,7 @@ pub(crate) fn init(url: &str) -> Result<()> {
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) servers: Vec<Server>,
-    pub(crate) lag: Lag,
+    pub(crate) delay: SchedulerDelay,
     // Last, so that the processes are gone before their folders are.
     _home: TempDir,
 }
@@ -46,7 +46,7 @@ impl Cluster {
         for server in &servers {
             server.wait_ready(READY_LIMIT)?;
         }
-        Ok(Self { servers, lag: Lag::watch(), _home: home })
+        Ok(Self { servers, delay: SchedulerDelay::watch(), _home: home })
     }
 
     /// The same jobs on every server, a load each.
@@ -82,20 +82,20 @@ pub(crate) fn finish(loads: Vec<Load>, ledger: &mut Ledger) -> Result<Vec<Harves
         harvests.extend(load.join()?);
     }
     for harvest in &harvests {
-        ledger.add_tape(&harvest.tape);
+        ledger.add_received(&harvest.received);
     }
     Ok(harvests)
 }
 
 /// Fails if a request was refused or waited, or a connection broke.
-pub(crate) fn unharmed(harvests: &[Harvest], lag: &Lag) -> Result<()> {
+pub(crate) fn unharmed(harvests: &[Harvest], delay: &SchedulerDelay) -> Result<()> {
     let refusals: u64 = harvests.iter().map(|harvest| harvest.refusals).sum();
     let last = harvests.iter().find_map(|harvest| harvest.last_refusal.as_deref());
     ensure!(refusals == 0, "{refusals} requests were refused, for example: {}", last.unwrap_or_default());
     let broken = harvests.iter().filter(|harvest| harvest.broken).count();
     ensure!(broken == 0, "{broken} connections broke");
     let longest = harvests.iter().map(|harvest| harvest.longest).max().unwrap_or_default();
-    println!("    ids came after {longest:?} at most; the machine was {:?} late at worst", lag.worst());
-    ensure!(longest < lag.allow(LONGEST), "a request waited {longest:?}");
+    println!("    ids came after {longest:?} at most; the machine was {:?} late at worst", delay.worst());
+    ensure!(longest < delay.allow(LONGEST), "a request waited {longest:?}");
     Ok(())
 }

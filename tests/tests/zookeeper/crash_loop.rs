@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{ClientError, Job, Lag, Ledger, Load, Order, Rng, Serve, Server, Work, Xuid, clock};
+use xuid_tests::{Job, Ledger, Load, Order, Rng, SchedulerDelay, Serve, Server, Work, Xuid, clock};
 
 use crate::figures::{Spread, locked, wanted, worker_of};
 
@@ -58,7 +58,7 @@ fn nobody_waits_longer_than_a_window_in_a_crash_loop_and_no_id_comes_twice() -> 
     let url = ensemble.url("/xuid");
     Xuid::new(["registry", "init", &url, "--workers", &WORKERS.to_string()])?.run()?.ok()?;
     let (home, ledger) = (TempDir::new()?, Mutex::new(Ledger::default()));
-    let lag = &Lag::watch();
+    let delay = &SchedulerDelay::watch();
     let begin = clock::now();
     let end = begin + Duration::from_secs(seconds);
     let lives: Vec<Life> = thread::scope(|scope| {
@@ -68,7 +68,7 @@ fn nobody_waits_longer_than_a_window_in_a_crash_loop_and_no_id_comes_twice() -> 
             // Each at moments of its own within the period.
             let from = begin + rng.millis(0, 1_000);
             let folder = home.join(format!("data-{number}"));
-            seats.push(scope.spawn(move || seat(&folder, url, (from, end), ledger, lag)));
+            seats.push(scope.spawn(move || seat(&folder, url, (from, end), ledger, delay)));
         }
         let lives: Result<Vec<_>> = seats.into_iter().map(|seat| seat.join().expect("no panic")).collect();
         anyhow::Ok(lives?.concat())
@@ -97,7 +97,7 @@ fn seat(
     url: &str,
     (from, end): (Instant, Instant),
     ledger: &Mutex<Ledger>,
-    lag: &Lag,
+    delay: &SchedulerDelay,
 ) -> Result<Vec<Life>> {
     let (mut lives, mut next) = (Vec::new(), from);
     while next < end {
@@ -109,19 +109,19 @@ fn seat(
         let (id, refusals) = first_id(&server).with_context(|| format!("{server}"))?;
         let first = server.born().elapsed();
         ensure!(
-            first < lag.allow(WINDOW),
+            first < delay.allow(WINDOW),
             "{first:?} from exec to a first id, listening after {announced:?}\n{server}"
         );
         let load = Load::start(server.addr, &JOBS);
         clock::idle(next.saturating_duration_since(clock::now()));
         let log = server.kill()?;
         let harvests = load.join()?;
-        let ids = 1 + harvests.iter().map(|harvest| harvest.tape.ids()).sum::<u64>();
+        let ids = 1 + harvests.iter().map(|harvest| harvest.received.ids()).sum::<u64>();
         lives.push(Life { born_ms, announced, first, refusals, id, ids, log });
         let mut ledger = locked(ledger);
         ledger.add_id(id);
         for harvest in &harvests {
-            ledger.add_tape(&harvest.tape);
+            ledger.add_received(&harvest.received);
         }
     }
     Ok(lives)
@@ -130,17 +130,11 @@ fn seat(
 /// An id of a window of this life, and how many requests were refused before it came.
 fn first_id(server: &Server) -> Result<(u64, u32)> {
     let mut client = server.client()?;
-    let (mut id, mut refusals) = (0, 0);
-    clock::wait_until("a first id", WINDOW * 2, || match client.next(Order::Fresh) {
-        Ok(found) => {
-            id = found;
-            Ok(true)
-        }
-        Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {
-            refusals += 1;
-            Ok(false)
-        }
-        Err(error) => Err(error.into()),
+    let mut refusals = 0;
+    let (id, _) = clock::wait_for("a first id", WINDOW * 2, || {
+        let found = client.try_next(Order::Fresh)?;
+        refusals += u32::from(found.is_none());
+        Ok(found)
     })?;
     Ok((id, refusals))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use xuid_tests::{Output, Rng, Xuid, clock};
 
-use crate::site::{SOON, Site};
+use crate::fixture::{Fixture, SOON};
 
 const ROUNDS: u64 = 12;
 /// More of them until one was cut off in the middle.
@@ -34,17 +34,17 @@ fn init(url: &str) -> Result<Xuid> {
 }
 
 /// Looks at a registry as every command and server sees it.
-fn look(site: &Site, url: &str) -> Result<Left> {
+fn look(fixture: &Fixture, url: &str) -> Result<Left> {
     let show = registry("show", url)?.run()?;
     if show.code != Some(0) {
         let said = show.refused(1)?;
         ensure!(said.contains("there is no registry at") && said.contains("xuid registry init"), "{said}");
-        let said = Site::refused(site.serve_at(url, "data")?)?;
+        let said = Fixture::refused(fixture.serve_at(url, "data")?)?;
         ensure!(said.contains("xuid registry init"), "{said}");
         return Ok(Left::Nothing);
     }
     if show.stdout.contains("it is closed") {
-        let said = Site::refused(site.serve_at(url, "data")?)?;
+        let said = Fixture::refused(fixture.serve_at(url, "data")?)?;
         ensure!(said.contains("is closed") && said.contains("xuid registry fence"), "{said}");
         return Ok(Left::Closed);
     }
@@ -54,14 +54,11 @@ fn look(site: &Site, url: &str) -> Result<Left> {
 
 /// Fences it when the session of the one that was killed has ended.
 fn fence(url: &str) -> Result<Output> {
-    let mut said = None;
-    clock::wait_until("a further fence", SOON, || {
+    let (said, _) = clock::wait_for("a further fence", SOON, || {
         let output = registry("fence", url)?.arg("--yes").run()?;
         let busy = output.code == Some(1) && output.stderr.contains("another fence");
-        said = Some(output);
-        Ok(!busy)
+        Ok((!busy).then_some(output))
     })?;
-    let said = said.unwrap_or_else(|| unreachable!("it was run at least once"));
     said.ok()?;
     Ok(said)
 }
@@ -73,30 +70,30 @@ fn measure(command: Xuid) -> Result<Duration> {
     Ok(begin.elapsed())
 }
 
-fn tell(story: &str, whole: Duration, lefts: &[Left]) -> BTreeMap<Left, usize> {
+fn tell(test: &str, whole: Duration, lefts: &[Left]) -> BTreeMap<Left, usize> {
     let mut counts = BTreeMap::new();
     for left in lefts {
         *counts.entry(*left).or_default() += 1;
     }
-    println!("{story}: takes {whole:?} when it is not cut; left behind: {counts:?}");
+    println!("{test}: takes {whole:?} when it is not cut; left behind: {counts:?}");
     counts
 }
 
 #[test]
 fn an_init_that_is_cut_off_leaves_nothing_or_what_a_fence_completes() -> Result<()> {
-    let site = Site::without_registry()?;
+    let fixture = Fixture::without_registry()?;
     let mut rng = Rng::from_env("init cut off");
     // The first one warms everything up.
-    init(&site.ensemble.url("/warm"))?.run()?.ok()?;
-    let whole = measure(init(&site.ensemble.url("/whole"))?)?;
+    init(&fixture.ensemble.url("/warm"))?.run()?.ok()?;
+    let whole = measure(init(&fixture.ensemble.url("/whole"))?)?;
     let mut lefts = Vec::new();
     for round in 0..MOST_ROUNDS {
         if round >= ROUNDS && lefts.contains(&Left::Closed) {
             break;
         }
-        let url = site.ensemble.url(&format!("/round-{round}"));
+        let url = fixture.ensemble.url(&format!("/round-{round}"));
         init(&url)?.cut(rng.millis(0, whole.as_millis() as u64 + 5))?;
-        let left = look(&site, &url)?;
+        let left = look(&fixture, &url)?;
         lefts.push(left);
         if left == Left::Nothing {
             init(&url)?.run()?.ok()?;
@@ -104,7 +101,7 @@ fn an_init_that_is_cut_off_leaves_nothing_or_what_a_fence_completes() -> Result<
             let said = fence(&url)?;
             println!("init cut off: {}", said.stdout.trim());
         }
-        ensure!(look(&site, &url)? == Left::Complete, "round {round}: {left:?} and not completed");
+        ensure!(look(&fixture, &url)? == Left::Complete, "round {round}: {left:?} and not completed");
     }
     let counts = tell("init cut off", whole, &lefts);
     ensure!(counts.contains_key(&Left::Closed), "none was cut off in the middle: {counts:?}");
@@ -113,9 +110,9 @@ fn an_init_that_is_cut_off_leaves_nothing_or_what_a_fence_completes() -> Result<
 
 #[test]
 fn a_fence_that_is_cut_off_leaves_a_closed_registry_that_a_further_fence_completes() -> Result<()> {
-    let site = Site::without_registry()?;
+    let fixture = Fixture::without_registry()?;
     let mut rng = Rng::from_env("fence cut off");
-    let url = site.ensemble.url("/fenced");
+    let url = fixture.ensemble.url("/fenced");
     init(&url)?.run()?.ok()?;
     let whole = measure(registry("fence", &url)?.arg("--yes"))?;
     let mut lefts = Vec::new();
@@ -125,13 +122,13 @@ fn a_fence_that_is_cut_off_leaves_a_closed_registry_that_a_further_fence_complet
         }
         // A record that only a fence makes good, so that a half-done one would show.
         let damaged = format!("/fenced/w/{}", rng.below(1_000));
-        site.tamper.delete(&damaged)?;
+        fixture.tamper.delete(&damaged)?;
         registry("fence", &url)?.arg("--yes").cut(rng.millis(10, whole.as_millis() as u64 + 5))?;
         let show = registry("show", &url)?.run()?;
         let left = if show.ok()?.contains("it is closed") { Left::Closed } else { Left::Complete };
         lefts.push(left);
         if left == Left::Closed {
-            let said = Site::refused(site.serve_at(&url, "data")?)?;
+            let said = Fixture::refused(fixture.serve_at(&url, "data")?)?;
             ensure!(said.contains("is closed") && said.contains("xuid registry fence"), "{said}");
         } else {
             // Before it shut anybody out, or when all was done: nothing but the damage may show.
@@ -139,7 +136,7 @@ fn a_fence_that_is_cut_off_leaves_a_closed_registry_that_a_further_fence_complet
             ensure!(findings <= 1, "{}", show.stdout);
         }
         fence(&url)?;
-        ensure!(look(&site, &url)? == Left::Complete, "round {round}: {left:?} and not completed");
+        ensure!(look(&fixture, &url)? == Left::Complete, "round {round}: {left:?} and not completed");
     }
     let counts = tell("fence cut off", whole, &lefts);
     ensure!(counts.contains_key(&Left::Closed), "none was cut off in the middle: {counts:?}");

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{Client, ClientError, Harvest, Job, Lag, Ledger, Load, Order, Server, Work, clock, http};
+use xuid_tests::{
+    Client, ClientError, Harvest, Job, Ledger, Load, Order, SchedulerDelay, Server, Work, clock, http,
+};
 
 use crate::cluster::{self, Cluster};
-use crate::site::LOADED;
+use crate::fixture::LOADED;
 
 /// How long the ensemble is away.
 const OUTAGE: Duration = Duration::from_mins(1);
@@ -124,12 +126,12 @@ fn a_minute_without_ensemble_is_bridged_for_any_order_and_refused_at_once_for_th
     let of_now = cluster::finish(now, &mut ledger)?;
     probes.iter().flat_map(|probe| &probe.ids).for_each(|id| ledger.add_id(*id));
     println!("ensemble down: {}", ledger.check()?);
-    check_probes(&probes, down, up, &cluster.lag)?;
+    check_probes(&probes, down, up, &cluster.delay)?;
     for watch in &readiness.1 {
         check_readiness(watch, up.duration_since(readiness.0))?;
     }
     ensure!(of_now.iter().all(|harvest| !harvest.broken), "a connection broke");
-    check_any(&of_any, &cluster.lag)?;
+    check_any(&of_any, &cluster.delay)?;
     cluster.stop()
 }
 
@@ -171,7 +173,7 @@ fn outage(ensemble: &mut Ensemble, one: &Server, any: &[Load], now: &[Load]) -> 
 }
 
 /// Refusals came at once, from the window's end to soon after the leader was back, and not otherwise.
-fn check_probes(probes: &[Probe], down: Instant, up: Instant, lag: &Lag) -> Result<()> {
+fn check_probes(probes: &[Probe], down: Instant, up: Instant, delay: &SchedulerDelay) -> Result<()> {
     let mut waits: Vec<Duration> =
         probes.iter().flat_map(|probe| &probe.refusals).map(|refusal| refusal.1).collect();
     waits.sort_unstable();
@@ -193,7 +195,7 @@ fn check_probes(probes: &[Probe], down: Instant, up: Instant, lag: &Lag) -> Resu
         ensure!(healed < HEALED, "refused for {healed:?} after the leader was back");
         ensure!(probe.successes.last().is_some_and(|last| *last > up), "nothing was issued after the outage");
     }
-    ensure!(median < lag.allow(MEDIAN) && p99 < lag.allow(P99), "a refusal took {median:?}, p99 {p99:?}");
+    ensure!(median < delay.allow(MEDIAN) && p99 < delay.allow(P99), "a refusal took {median:?}, p99 {p99:?}");
     Ok(())
 }
 
@@ -213,6 +215,6 @@ fn check_readiness(watch: &[(Duration, u16, String)], up: Duration) -> Result<()
 }
 
 /// Requests of any order never noticed.
-fn check_any(harvests: &[Harvest], lag: &Lag) -> Result<()> {
-    cluster::unharmed(harvests, lag).context("requests of any order")
+fn check_any(harvests: &[Harvest], delay: &SchedulerDelay) -> Result<()> {
+    cluster::unharmed(harvests, delay).context("requests of any order")
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use xuid_tests::proxy::{Proxy, Storm, Target};
+use xuid_tests::proxy::{FaultBurst, Proxy, Target};
 use xuid_tests::zookeeper::Ensemble;
 use xuid_tests::{Job, Ledger, Load, Order, Rng, Work, clock};
 
@@ -33,8 +33,8 @@ fn no_id_comes_twice_when_hundreds_of_writes_end_in_doubt() -> Result<()> {
     let loads = cluster.load(&JOBS);
     let begin = clock::now();
     let (target, patience, calm) = (Target::Multi, Duration::from_secs(2), Duration::from_millis(150));
-    let storm = Storm { faults: cuts, target, patience, calm };
-    let toll = storm.run(&proxies, &mut rng);
+    let burst = FaultBurst { faults: cuts, target, patience, calm };
+    let toll = burst.run(&proxies, &mut rng);
     println!("faults: {} in {:?}: {toll}", toll.total(), begin.elapsed());
     let unheard: u64 = proxies.iter().map(Proxy::landed_unheard).sum();
     let in_flight: u64 = proxies.iter().map(Proxy::cuts_in_flight).sum();
@@ -42,9 +42,9 @@ fn no_id_comes_twice_when_hundreds_of_writes_end_in_doubt() -> Result<()> {
     println!(
         "faults: {in_flight} cuts with a request in flight, {unheard} writes landed unheard, {unknown} unknown"
     );
-    // After the storm everybody goes on.
+    // After the faults everybody goes on.
     let before: Vec<u64> = loads.iter().map(Load::ids).collect();
-    clock::wait_until("all issue after the storm", Duration::from_secs(20), || {
+    clock::wait_until("all issue after the faults", Duration::from_secs(20), || {
         Ok(loads.iter().zip(&before).all(|(load, before)| load.ids() > before + 100_000))
     })?;
     for server in &cluster.servers {

@@ -1,4 +1,4 @@
-//! What several stories compute: fields of ids, spreads of durations, and counts that the environment may raise.
+//! What several tests compute: fields of ids, spreads of durations, and counts that the environment may raise.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};

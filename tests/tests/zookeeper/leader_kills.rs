@@ -72,8 +72,8 @@ fn no_request_fails_and_no_id_comes_twice_while_leaders_are_killed() -> Result<(
     let harvests = cluster::finish(loads, &mut ledger)?;
     elections.sort_unstable();
     println!("leader kills: {}, {kills} elections, the slowest {:?}", ledger.check()?, elections.last());
-    ensure!(harvests.len() == 8 && harvests.iter().all(|harvest| harvest.tape.ids() > 1_000 * minutes));
-    cluster::unharmed(&harvests, &cluster.lag)?;
+    ensure!(harvests.len() == 8 && harvests.iter().all(|harvest| harvest.received.ids() > 1_000 * minutes));
+    cluster::unharmed(&harvests, &cluster.delay)?;
     ensure!(ledger.report().workers.len() == 3, "each keeps its worker: {}", ledger.report());
     cluster.stop()
 }

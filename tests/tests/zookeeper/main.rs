@@ -1,4 +1,4 @@
-//! The stories that need ZooKeeper: the real binary on a real ensemble, and what becomes of both.
+//! End to end, with ZooKeeper: the real binary on a real ensemble, and what becomes of both.
 //!
 //! The harness itself is proven first ([`harness`], [`proxy`]); every test prints what it measured.
 
@@ -10,6 +10,7 @@ mod damage;
 mod ensemble_down;
 mod faults;
 mod figures;
+mod fixture;
 mod harness;
 mod leader_kills;
 mod many_engines;
@@ -18,5 +19,4 @@ mod pauses;
 mod proxy;
 mod restores;
 mod rights;
-mod site;
 mod slow_way;

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 use xuid_tests::zookeeper::{Ensemble, Tamper};
-use xuid_tests::{Client, ClientError, Job, Ledger, Load, Order, Serve, Server, Work, Xuid, clock, process};
+use xuid_tests::{Client, Job, Ledger, Load, Order, Serve, Server, Work, Xuid, clock, process};
 
 use crate::figures::{Spread, wanted};
 
 /// `XUID_ENGINES` asks for another number.
 const ENGINES: u64 = 64;
 /// All have served an id so soon after the last of them was spawned: a second on two processors of their own, which the
-/// story prints, and several where neighbours have half of each.
+/// test prints, and several where neighbours have half of each.
 const SERVED: Duration = Duration::from_secs(12);
 /// Windows reach 2, 4, 8, 16, 32 and then 60 s, each renewed with half of it left: they are grown after 1 + 2 + 4 + 8 +
 /// 16 seconds, and a margin for those that were renewed late.
@@ -76,7 +76,7 @@ fn sixty_four_engines_started_at_once_all_serve_soon_and_hardly_write_afterwards
         "many engines: {rate:.2} writes/s in steady state; renewals every {HALF_A_WINDOW} s would be {expected:.2}"
     );
     for server in &started.servers {
-        let id = fresh(&mut server.client()?)?.context("no id")?;
+        let id = server.client()?.try_next(Order::Fresh)?.context("no id")?;
         ledger.add_id(id);
     }
     for load in loads {
@@ -125,7 +125,7 @@ fn start(engines: u64, home: &Path, registry: &str) -> Result<Start> {
         waiting = still;
         let mut refused = Vec::new();
         for (server, mut client) in connected {
-            if let Some(id) = fresh(&mut client)? {
+            if let Some(id) = client.try_next(Order::Fresh)? {
                 served.push(spawned.elapsed());
                 ids.push(id);
                 servers.push(server);
@@ -147,15 +147,6 @@ fn late(since: Instant, waiting: &[Server], connected: &[(Server, Client)]) -> R
     }
     let one = waiting.iter().chain(connected.iter().map(|(server, _)| server)).next();
     bail!("{} and {} are missing, for example {one:?}", waiting.len(), connected.len());
-}
-
-/// An id of now, or none yet.
-fn fresh(client: &mut Client) -> Result<Option<u64>> {
-    match client.next(Order::Fresh) {
-        Ok(id) => Ok(Some(id)),
-        Err(ClientError::Refused(refusal)) if refusal.is_retryable() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 impl Start {

@@ -11,9 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{
-    Client, ClientError, Harvest, Job, Ledger, Load, Order, Rng, Serve, Server, Work, Xuid, clock, process,
-};
+use xuid_tests::{Client, Harvest, Job, Ledger, Load, Order, Rng, Serve, Server, Work, Xuid, clock, process};
 
 use crate::cluster::{self, Cluster};
 use crate::figures::{Spread, locked, tick_of, wanted, worker_of};
@@ -46,7 +44,7 @@ const HEAVY: [Job; 3] = [
 ];
 
 /// Where the rounds take place.
-struct Scene<'a> {
+struct Fixture<'a> {
     url: &'a str,
     home: &'a Path,
     servers: &'a [Server],
@@ -82,7 +80,7 @@ fn a_server_stopped_past_its_window_repeats_nothing_though_another_has_its_worke
     let cluster = Cluster::start(&[url.clone(), url.clone(), url.clone()], &ARGUMENTS)?;
     let always = cluster.load(&ALWAYS);
     let home = TempDir::new()?;
-    let scene = Scene {
+    let fixture = Fixture {
         url: &url,
         home: home.path(),
         servers: &cluster.servers,
@@ -92,12 +90,12 @@ fn a_server_stopped_past_its_window_repeats_nothing_though_another_has_its_worke
     let begin = clock::now();
     let seen = thread::scope(|scope| {
         let lanes: Vec<_> = (0..LANES).map(|_| Rng::new(rng.word())).collect();
-        let lanes: Vec<_> = lanes.into_iter().map(|rng| scope.spawn(|| lane(&scene, rng))).collect();
+        let lanes: Vec<_> = lanes.into_iter().map(|rng| scope.spawn(|| lane(&fixture, rng))).collect();
         lanes.into_iter().map(|lane| lane.join().expect("no panic")).collect::<Result<Vec<_>>>()
     })?;
     let seen: Vec<Round> = seen.into_iter().flatten().collect();
     let took = begin.elapsed();
-    let mut ledger = scene.ledger.into_inner()?;
+    let mut ledger = fixture.ledger.into_inner()?;
     let always = cluster::finish(always, &mut ledger)?;
     report(&seen, took);
     println!("pauses: {}", ledger.check()?);
@@ -108,11 +106,11 @@ fn a_server_stopped_past_its_window_repeats_nothing_though_another_has_its_worke
 }
 
 /// Rounds, one after the other, until enough were begun.
-fn lane(scene: &Scene<'_>, mut rng: Rng) -> Result<Vec<Round>> {
+fn lane(fixture: &Fixture<'_>, mut rng: Rng) -> Result<Vec<Round>> {
     let mut seen = Vec::new();
     loop {
         let victim = {
-            let (free, left) = &mut *locked(&scene.free);
+            let (free, left) = &mut *locked(&fixture.free);
             if *left == 0 {
                 return Ok(seen);
             }
@@ -120,13 +118,13 @@ fn lane(scene: &Scene<'_>, mut rng: Rng) -> Result<Vec<Round>> {
             let at = rng.below(free.len() as u64) as usize;
             free.swap_remove(at)
         };
-        seen.push(round(scene, victim, &mut rng).with_context(|| format!("{}", scene.servers[victim]))?);
-        locked(&scene.free).0.push(victim);
+        seen.push(round(fixture, victim, &mut rng).with_context(|| format!("{}", fixture.servers[victim]))?);
+        locked(&fixture.free).0.push(victim);
     }
 }
 
-fn round(scene: &Scene<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
-    let server = &scene.servers[victim];
+fn round(fixture: &Fixture<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
+    let server = &fixture.servers[victim];
     let mut client = server.client()?;
     // At any moment between two renewals, or in one.
     clock::idle(rng.millis(0, 1_000));
@@ -136,7 +134,7 @@ fn round(scene: &Scene<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
     // It connects to a process that stands: all that it will bring was issued after that went on.
     let late = Load::start(server.addr, &HEAVY);
     clock::idle(rng.millis(1_200, 1_700));
-    let (other, refused) = take(scene, worker, begin + TAKEN)?;
+    let (other, refused) = take(fixture, worker, begin + TAKEN)?;
     let load = Load::start(other.addr, &HEAVY);
     let issues = || Ok(load.ids() > 0);
     clock::wait_until("ids of the other", MOVED, issues).with_context(|| format!("{other}"))?;
@@ -147,14 +145,10 @@ fn round(scene: &Scene<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
     process::thaw(server.child())?;
 
     let thawed = clock::now();
-    let mut successor = worker;
-    clock::wait_until("another worker", MOVED, || {
-        let id = fresh(&mut client)?;
-        locked(&scene.ledger).add_id(id);
-        successor = worker_of(id);
-        ensure!(successor != worker, "id {id} of now is of worker {worker}, which is another's");
-        Ok(true)
-    })?;
+    let id = fresh(&mut client)?;
+    locked(&fixture.ledger).add_id(id);
+    let successor = worker_of(id);
+    ensure!(successor != worker, "id {id} of now is of worker {worker}, which is another's");
     let moved = thawed.elapsed();
     clock::idle(rng.millis(200, 400));
     late.ask_to_stop();
@@ -170,20 +164,20 @@ fn round(scene: &Scene<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
         harvests
     };
     let old = compare(worker, &late, &loads)?;
-    let mut ledger = locked(&scene.ledger);
+    let mut ledger = locked(&fixture.ledger);
     for harvest in late.iter().chain(&loads) {
-        ledger.add_tape(&harvest.tape);
+        ledger.add_received(&harvest.received);
     }
     Ok(Round { victim, worker, refused, stopped, taken, old, successor, moved })
 }
 
 /// A server on exactly that worker, and how often it was refused before. It is while the stopped one is announced and
 /// has a window, and when a busy machine answers later than a short session allows.
-fn take(scene: &Scene<'_>, worker: u64, until: std::time::Instant) -> Result<(Server, u32)> {
+fn take(fixture: &Fixture<'_>, worker: u64, until: std::time::Instant) -> Result<(Server, u32)> {
     for refused in 0.. {
-        let folder = TempDir::new_in(scene.home)?.keep();
+        let folder = TempDir::new_in(fixture.home)?.keep();
         let serve =
-            Serve::new(&folder)?.arg("--registry").arg(scene.url).arg("--worker").arg(worker.to_string());
+            Serve::new(&folder)?.arg("--registry").arg(fixture.url).arg("--worker").arg(worker.to_string());
         match ARGUMENTS.iter().fold(serve, Serve::arg).start() {
             Ok(server) => return Ok((server, refused)),
             Err(error) if clock::now() > until => return Err(error).context("it never got the worker"),
@@ -195,22 +189,13 @@ fn take(scene: &Scene<'_>, worker: u64, until: std::time::Instant) -> Result<(Se
 
 /// An id of now, as soon as there is one.
 fn fresh(client: &mut Client) -> Result<u64> {
-    let mut id = 0;
-    clock::wait_until("a fresh id", MOVED, || match client.next(Order::Fresh) {
-        Ok(found) => {
-            id = found;
-            Ok(true)
-        }
-        Err(ClientError::Refused(refusal)) if refusal.is_retryable() => Ok(false),
-        Err(error) => Err(error.into()),
-    })?;
-    Ok(id)
+    Ok(clock::wait_for("a fresh id", MOVED, || Ok(client.try_next(Order::Fresh)?))?.0)
 }
 
 /// How many ids of `worker` the stopped one issued late. All of its are of earlier ticks than any of the other's.
 fn compare(worker: u64, late: &[Harvest], other: &[Harvest]) -> Result<u64> {
     let runs = |harvests: &[Harvest]| -> Vec<xuid_tests::Run> {
-        let runs = harvests.iter().flat_map(|harvest| harvest.tape.runs());
+        let runs = harvests.iter().flat_map(|harvest| harvest.received.runs());
         runs.filter(|run| worker_of(run.first) == worker).copied().collect()
     };
     let (old, new) = (runs(late), runs(other));
@@ -252,7 +237,7 @@ fn check(seen: &[Round], rounds: u64) -> Result<()> {
 
 /// The oracle would have seen it.
 fn control(ledger: &mut Ledger, harvests: &[Harvest]) -> Result<()> {
-    let planted = harvests.iter().find_map(|harvest| harvest.tape.runs().last()).context("no id")?;
+    let planted = harvests.iter().find_map(|harvest| harvest.received.runs().last()).context("no id")?;
     ledger.add(*planted);
     ensure!(ledger.report().duplicates == u64::from(planted.count), "a planted duplicate was not seen");
     Ok(())

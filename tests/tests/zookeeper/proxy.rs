@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use xuid_tests::proxy::{Fault, Proxy, Storm, Target, Way};
+use xuid_tests::proxy::{Fault, FaultBurst, Proxy, Target, Way};
 use xuid_tests::zookeeper::{Ensemble, Tamper};
 use xuid_tests::{Rng, clock};
 
@@ -152,11 +152,11 @@ fn a_cut_is_an_end_and_a_reset_is_a_reset_on_the_wire() -> Result<()> {
 }
 
 #[test]
-fn a_storm_hits_writes_and_its_toll_adds_up() -> Result<()> {
+fn a_burst_of_faults_hits_writes_and_its_toll_adds_up() -> Result<()> {
     let (_ensemble, proxy, beside, through) = both_sides()?;
-    let mut rng = Rng::from_env("storm");
+    let mut rng = Rng::from_env("fault burst");
     let (target, patience, calm) = (Target::Write, Duration::from_secs(2), Duration::from_millis(20));
-    let storm = Storm { faults: 60, target, patience, calm };
+    let burst = FaultBurst { faults: 60, target, patience, calm };
     let over = AtomicBool::new(false);
     let (toll, heard) = thread::scope(|scope| {
         let writer = scope.spawn(|| -> Result<i32> {
@@ -168,15 +168,15 @@ fn a_storm_hits_writes_and_its_toll_adds_up() -> Result<()> {
             Ok(told)
         });
         let begin = clock::now();
-        let toll = storm.run(std::slice::from_ref(&proxy), &mut rng);
-        println!("storm: {toll} in {:?}", begin.elapsed());
+        let toll = burst.run(std::slice::from_ref(&proxy), &mut rng);
+        println!("fault burst: {toll} in {:?}", begin.elapsed());
         over.store(true, Ordering::Release);
         (toll, writer.join().expect("a writer that does not panic"))
     });
     let (heard, landed) = (i64::from(heard?), i64::from(beside.expect("/n")?.stat.version));
     let unheard = i64::try_from(proxy.landed_unheard())?;
     println!(
-        "storm: {landed} writes landed, {heard} were heard of, {unheard} of the others were seen by the proxy"
+        "fault burst: {landed} writes landed, {heard} were heard of, {unheard} of the others were seen by the proxy"
     );
     ensure!(toll.total() == 60 && toll.plain < 6, "{toll}");
     ensure!(proxy.cuts_in_flight() >= 50, "{proxy:?}");

@@ -8,7 +8,9 @@ use xuid_tests::zookeeper::Backup;
 use xuid_tests::{Ledger, Load, Server, clock, folder};
 
 use crate::cluster;
-use crate::site::{OUT_OF_REACH, SOON, Site, check_load, is_long, load, wait_refusing};
+use crate::fixture::{
+    Fixture, OUT_OF_REACH, SOON, check_load, is_long, load, wait_all_refusing, wait_refusing,
+};
 
 /// A fenced registry serves again within this.
 const FENCED: Duration = Duration::from_secs(150);
@@ -16,9 +18,9 @@ const FENCED: Duration = Duration::from_secs(150);
 const MUCH: u64 = 25_000_000;
 
 /// What every worker is reserved until is as far ahead as a fence, or a second genesis, has to be.
-fn ensure_out_of_reach(site: &Site) -> Result<()> {
+fn ensure_out_of_reach(fixture: &Fixture) -> Result<()> {
     let now = clock::unix_ms();
-    for (worker, listed) in site.workers()? {
+    for (worker, listed) in fixture.workers()? {
         ensure!(listed.error.is_none(), "worker {worker}: {listed:?}");
         let ahead = Duration::from_millis(listed.reserved_until_ms.saturating_sub(now));
         ensure!(ahead > OUT_OF_REACH, "worker {worker} is free in {ahead:?}");
@@ -27,20 +29,20 @@ fn ensure_out_of_reach(site: &Site) -> Result<()> {
 }
 
 /// Backs the ensemble up while it is stopped for a moment; servers may run.
-fn back_up(site: &mut Site) -> Result<Backup> {
-    site.ensemble.stop_all()?;
-    let backup = site.ensemble.backup()?;
-    site.ensemble.start_all()?;
-    site.ensemble.wait_serving(SOON)?;
+fn back_up(fixture: &mut Fixture) -> Result<Backup> {
+    fixture.ensemble.stop_all()?;
+    let backup = fixture.ensemble.backup()?;
+    fixture.ensemble.start_all()?;
+    fixture.ensemble.wait_serving(SOON)?;
     Ok(backup)
 }
 
 /// Puts the ensemble back to that; servers may run.
-fn restore(site: &mut Site, backup: &Backup) -> Result<()> {
-    site.ensemble.kill_all()?;
-    site.ensemble.restore(backup)?;
-    site.ensemble.start_all()?;
-    site.ensemble.wait_serving(SOON)?;
+fn restore(fixture: &mut Fixture, backup: &Backup) -> Result<()> {
+    fixture.ensemble.kill_all()?;
+    fixture.ensemble.restore(backup)?;
+    fixture.ensemble.start_all()?;
+    fixture.ensemble.wait_serving(SOON)?;
     Ok(())
 }
 
@@ -69,41 +71,38 @@ fn finish(loads: Vec<Load>, ledger: &mut Ledger) -> Result<()> {
 
 #[test]
 fn a_deleted_tree_serves_nobody_and_what_is_made_in_its_place_is_another_cluster() -> Result<()> {
-    let site = Site::start()?;
-    let (first, second) = (site.server("first")?, site.server("second")?);
+    let fixture = Fixture::start()?;
+    let (first, second) = (fixture.server("first")?, fixture.server("second")?);
     let loads = vec![load(&first)?, load(&second)?];
     let delete = || {
-        let gone = || Ok(site.tamper.delete_tree("/xuid").is_ok() && site.tamper.read("/xuid")?.is_none());
+        let gone =
+            || Ok(fixture.tamper.delete_tree("/xuid").is_ok() && fixture.tamper.read("/xuid")?.is_none());
         clock::wait_until("the tree is deleted", SOON, gone)
     };
     delete()?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["there is no registry at", "xuid registry init", "restore it"])?;
-    }
-    let said = Site::refused(site.serve("fresh")?)?;
+    wait_all_refusing(&[&first, &second], &["there is no registry at", "xuid registry init", "restore it"])?;
+    let said = Fixture::refused(fixture.serve("fresh")?)?;
     ensure!(said.contains("there is no registry at") && said.contains("xuid registry init"), "{said}");
     // At once: what the old servers hold might still be in use.
-    let said = site.init(&[])?;
+    let said = fixture.init(&[])?;
     println!("made again: {}", said.lines().last().unwrap_or_default());
     ensure!(said.contains("before") && said.contains("--floor now"), "{said}");
-    ensure_out_of_reach(&site)?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["is cluster", "and was", "data folder"])?;
-    }
-    let fresh = site.serve("fresh")?.start()?;
+    ensure_out_of_reach(&fixture)?;
+    wait_all_refusing(&[&first, &second], &["is cluster", "and was", "data folder"])?;
+    let fresh = fixture.serve("fresh")?.start()?;
     wait_refusing(&fresh, &["no worker is free before"])?;
     let mut ledger = Ledger::default();
     finish(loads, &mut ledger)?;
     first.stop()?;
-    let said = Site::refused(site.serve("first")?)?;
+    let said = Fixture::refused(fixture.serve("first")?)?;
     ensure!(said.contains("cluster") && said.contains("first"), "{said}");
     serve_again(&[&fresh], &mut ledger)?;
     fresh.stop()?;
     // All windows of both have ended, so that the assertion is true.
     second.stop()?;
     delete()?;
-    site.init(&["--floor", "now"])?;
-    let third = site.server("third")?;
+    fixture.init(&["--floor", "now"])?;
+    let third = fixture.server("third")?;
     third.drain(MUCH, &mut ledger)?;
     println!("made a third time: {}", ledger.check()?);
     Ok(())
@@ -111,13 +110,13 @@ fn a_deleted_tree_serves_nobody_and_what_is_made_in_its_place_is_another_cluster
 
 #[test]
 fn an_ensemble_restored_under_running_servers_serves_nobody_until_it_is_fenced() -> Result<()> {
-    let mut site = Site::start()?;
-    let (first, second) = (site.server("first")?, site.server("second")?);
+    let mut fixture = Fixture::start()?;
+    let (first, second) = (fixture.server("first")?, fixture.server("second")?);
     let mut ledger = Ledger::default();
     let loads = vec![load(&first)?, load(&second)?];
     // Some land lies in both spills when the copy is made, and is issued after it.
     clock::idle(Duration::from_secs(4));
-    let backup = back_up(&mut site)?;
+    let backup = back_up(&mut fixture)?;
     for server in [&first, &second] {
         server.wait_ready(SOON)?;
         server.drain(MUCH, &mut ledger)?;
@@ -125,27 +124,23 @@ fn an_ensemble_restored_under_running_servers_serves_nobody_until_it_is_fenced()
     let replayed = first.replayed()? + second.replayed()?;
     println!("restored, running: {replayed} replayed before");
     ensure!(replayed > 1e6, "nothing was replayed: the attack hits nothing");
-    restore(&mut site, &backup)?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["restored from a backup", "xuid registry fence"])?;
-    }
-    ensure!(!site.is_open()?, "nobody closed the registry");
-    ensure!(site.show()?.contains("it is closed"), "{}", site.show()?);
-    let said = Site::refused(site.serve("fresh")?)?;
+    restore(&mut fixture, &backup)?;
+    wait_all_refusing(&[&first, &second], &["restored from a backup", "xuid registry fence"])?;
+    ensure!(!fixture.is_open()?, "nobody closed the registry");
+    ensure!(fixture.show()?.contains("it is closed"), "{}", fixture.show()?);
+    let said = Fixture::refused(fixture.serve("fresh")?)?;
     ensure!(said.contains("xuid registry fence"), "{said}");
     finish(loads, &mut ledger)?;
     second.stop()?;
-    let said = Site::refused(site.serve("second")?)?;
+    let said = Fixture::refused(fixture.serve("second")?)?;
     ensure!(said.contains("xuid registry fence"), "{said}");
-    site.fence()?;
-    ensure!(site.is_open()?);
-    ensure_out_of_reach(&site)?;
+    fixture.fence()?;
+    ensure!(fixture.is_open()?);
+    ensure_out_of_reach(&fixture)?;
     // One that ran all the time, one that begins anew with what it had, and one that is new.
-    let (second, fresh) = (site.serve("second")?.start()?, site.serve("fresh")?.start()?);
-    for server in [&first, &second, &fresh] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
-    let aside = folder::files(&site.folder("second"), "spill-")?;
+    let (second, fresh) = (fixture.serve("second")?.start()?, fixture.serve("fresh")?.start()?);
+    wait_all_refusing(&[&first, &second, &fresh], &["no worker is free before"])?;
+    let aside = folder::files(&fixture.folder("second"), "spill-")?;
     ensure!(aside.iter().any(|path| path.to_string_lossy().contains(".refused")), "{aside:?}");
     serve_again(&[&first, &second, &fresh], &mut ledger)?;
     println!("restored, running: {}", ledger.check()?);
@@ -154,28 +149,22 @@ fn an_ensemble_restored_under_running_servers_serves_nobody_until_it_is_fenced()
 
 #[test]
 fn an_ensemble_restored_to_before_a_fence_is_not_taken_for_a_fenced_one() -> Result<()> {
-    let mut site = Site::start()?;
-    let (first, second) = (site.server("first")?, site.server("second")?);
-    let backup = back_up(&mut site)?;
+    let mut fixture = Fixture::start()?;
+    let (first, second) = (fixture.server("first")?, fixture.server("second")?);
+    let backup = back_up(&mut fixture)?;
     let loads = vec![load(&first)?, load(&second)?];
-    site.fence()?;
+    fixture.fence()?;
     // They know of the fence now.
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
-    restore(&mut site, &backup)?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["restored from a backup", "xuid registry fence"])?;
-    }
-    ensure!(!site.is_open()?, "nobody closed the registry");
-    let said = Site::refused(site.serve("fresh")?)?;
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
+    restore(&mut fixture, &backup)?;
+    wait_all_refusing(&[&first, &second], &["restored from a backup", "xuid registry fence"])?;
+    ensure!(!fixture.is_open()?, "nobody closed the registry");
+    let said = Fixture::refused(fixture.serve("fresh")?)?;
     ensure!(said.contains("xuid registry fence"), "{said}");
     // The ensemble counts from the backup's changes on, and its clock tells this fence from the ended era.
-    site.fence()?;
-    ensure_out_of_reach(&site)?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    fixture.fence()?;
+    ensure_out_of_reach(&fixture)?;
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     let mut ledger = Ledger::default();
     finish(loads, &mut ledger)?;
     serve_again(&[&first, &second], &mut ledger)?;
@@ -186,35 +175,32 @@ fn an_ensemble_restored_to_before_a_fence_is_not_taken_for_a_fenced_one() -> Res
 /// Init, backup, a fence by an ensemble whose clock is a day ahead, restore, the clock right, a fence.
 #[test]
 fn a_fence_that_was_made_while_the_ensemble_s_clock_was_fast_is_put_right_by_one_more() -> Result<()> {
-    let mut site = Site::without_registry()?;
-    site.ensemble.with_clock()?;
-    site.ensemble.stop_all()?;
-    site.ensemble.start_all()?;
-    site.ensemble.wait_serving(SOON)?;
-    let shift = |site: &Site, by_ms| site.ensemble.clock().context("no clock")?.shift(by_ms).map(drop);
-    site.init(&[])?;
-    let (first, second) = (site.server("first")?, site.server("second")?);
+    let mut fixture = Fixture::without_registry()?;
+    fixture.ensemble.with_clock()?;
+    fixture.ensemble.stop_all()?;
+    fixture.ensemble.start_all()?;
+    fixture.ensemble.wait_serving(SOON)?;
+    let shift =
+        |fixture: &Fixture, by_ms| fixture.ensemble.clock().context("no clock")?.shift(by_ms).map(drop);
+    fixture.init(&[])?;
+    let (first, second) = (fixture.server("first")?, fixture.server("second")?);
     let loads = vec![load(&first)?];
-    let backup = back_up(&mut site)?;
-    shift(&site, 86_400_000)?;
-    site.fence()?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    let backup = back_up(&mut fixture)?;
+    shift(&fixture, 86_400_000)?;
+    fixture.fence()?;
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     second.stop()?;
-    site.ensemble.kill_all()?;
-    shift(&site, 0)?;
-    restore(&mut site, &backup)?;
+    fixture.ensemble.kill_all()?;
+    shift(&fixture, 0)?;
+    restore(&mut fixture, &backup)?;
     wait_refusing(&first, &["restored from a backup", "xuid registry fence"])?;
-    ensure!(!site.is_open()?, "nobody closed the registry");
-    site.fence()?;
+    ensure!(!fixture.is_open()?, "nobody closed the registry");
+    fixture.fence()?;
     // One that ran all the time, and one that knows the fast fence from its folder only.
-    let second = site.serve("second")?.start()?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
-    ensure!(site.is_open()?, "the fence was undone");
-    ensure_out_of_reach(&site)?;
+    let second = fixture.serve("second")?.start()?;
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
+    ensure!(fixture.is_open()?, "the fence was undone");
+    ensure_out_of_reach(&fixture)?;
     let mut ledger = Ledger::default();
     finish(loads, &mut ledger)?;
     serve_again(&[&first, &second], &mut ledger)?;
@@ -231,10 +217,10 @@ fn crc32c(bytes: &[u8]) -> u32 {
 /// What stands in a node's folder of the past may be damaged, or of another time: it stops that node, and no other.
 #[test]
 fn what_one_folder_remembers_of_the_registry_stops_nobody_else() -> Result<()> {
-    let site = Site::start()?;
-    let (first, second) = (site.server("first")?, site.server("second")?);
+    let fixture = Fixture::start()?;
+    let (first, second) = (fixture.server("first")?, fixture.server("second")?);
     first.stop()?;
-    let memory = folder::files(&site.folder("first"), "registry.zookeeper-")?;
+    let memory = folder::files(&fixture.folder("first"), "registry.zookeeper-")?;
     let [path] = &memory[..] else { anyhow::bail!("{memory:?}") };
     let text = fs::read_to_string(path)?;
     let (checksum, json) = text.split_once('\n').context("no line of its own for the checksum")?;
@@ -243,60 +229,60 @@ fn what_one_folder_remembers_of_the_registry_stops_nobody_else() -> Result<()> {
     let at = json.rfind("\"version\":").context("no version of a node")? + 10;
     let lying = format!("{}9{}", &json[..at], &json[at..]);
     fs::write(path, format!("{checksum}\n{lying}"))?;
-    let first = site.server("first")?;
+    let first = fixture.server("first")?;
     first.stop()?;
     fs::write(path, format!("{:08x}\n{lying}", crc32c(lying.as_bytes())))?;
-    let said = Site::refused(site.serve("first")?)?;
+    let said = Fixture::refused(fixture.serve("first")?)?;
     ensure!(said.contains("restored from a backup") && said.contains("registry.zookeeper-"), "{said}");
-    ensure!(site.is_open()?, "one folder closed the registry");
-    let third = site.server("third")?;
+    ensure!(fixture.is_open()?, "one folder closed the registry");
+    let third = fixture.server("third")?;
     let mut ledger = Ledger::default();
     for server in [&second, &third] {
         server.drain(1_000, &mut ledger)?;
     }
     // As the refusal says.
     fs::remove_file(path)?;
-    site.server("first")?.drain(1_000, &mut ledger)?;
+    fixture.server("first")?.drain(1_000, &mut ledger)?;
     println!("a folder that lies: {}", ledger.check()?);
     Ok(())
 }
 
 /// A server that issues what it left in its spill, while the ensemble is put back to before that.
-fn restored_while_stopped(with_memory: bool) -> Result<(Site, Ledger)> {
-    let mut site = Site::start()?;
+fn restored_while_stopped(with_memory: bool) -> Result<(Fixture, Ledger)> {
+    let mut fixture = Fixture::start()?;
     let mut ledger = Ledger::default();
-    let server = site.server("data")?;
+    let server = fixture.server("data")?;
     server.drain(1_000, &mut ledger)?;
     clock::idle(Duration::from_secs(5));
     server.stop()?;
-    let backup = back_up(&mut site)?;
-    let server = site.server("data")?;
+    let backup = back_up(&mut fixture)?;
+    let server = fixture.server("data")?;
     server.drain(MUCH, &mut ledger)?;
     let replayed = server.replayed()?;
     println!("restored, stopped: {replayed} replayed before");
     ensure!(replayed > 1e6, "nothing was replayed: the attack hits nothing");
     server.kill()?;
-    restore(&mut site, &backup)?;
+    restore(&mut fixture, &backup)?;
     if !with_memory {
-        for path in folder::files(&site.folder("data"), "registry.zookeeper-")? {
+        for path in folder::files(&fixture.folder("data"), "registry.zookeeper-")? {
             fs::remove_file(path)?;
         }
     }
-    Ok((site, ledger))
+    Ok((fixture, ledger))
 }
 
 #[test]
 fn an_ensemble_restored_while_everybody_was_stopped_is_known_by_what_a_folder_remembers() -> Result<()> {
-    let (site, mut ledger) = restored_while_stopped(true)?;
-    let said = Site::refused(site.serve("data")?)?;
+    let (fixture, mut ledger) = restored_while_stopped(true)?;
+    let said = Fixture::refused(fixture.serve("data")?)?;
     ensure!(said.contains("restored from a backup") && said.contains("xuid registry fence"), "{said}");
     // It saw nothing itself: others may know better.
-    ensure!(site.is_open()?, "a folder's memory closed the registry for everybody");
+    ensure!(fixture.is_open()?, "a folder's memory closed the registry for everybody");
     // Asking again changes nothing.
-    Site::refused(site.serve("data")?)?;
-    site.fence()?;
-    ensure_out_of_reach(&site)?;
-    let server = site.serve("data")?.start()?;
+    Fixture::refused(fixture.serve("data")?)?;
+    fixture.fence()?;
+    ensure_out_of_reach(&fixture)?;
+    let server = fixture.serve("data")?.start()?;
     wait_refusing(&server, &["no worker is free before"])?;
     serve_again(&[&server], &mut ledger)?;
     println!("restored, stopped: {}", ledger.check()?);
@@ -306,9 +292,9 @@ fn an_ensemble_restored_while_everybody_was_stopped_is_known_by_what_a_folder_re
 /// The control of the test before: what it attacks with does repeat ids where nothing remembers.
 #[test]
 fn a_restore_that_nothing_remembers_repeats_ids() -> Result<()> {
-    let (site, mut ledger) = restored_while_stopped(false)?;
+    let (fixture, mut ledger) = restored_while_stopped(false)?;
     ledger.check()?;
-    let server = site.server("data")?;
+    let server = fixture.server("data")?;
     server.drain(MUCH, &mut ledger)?;
     let duplicates = ledger.report().duplicates;
     println!("restored, forgotten: {duplicates} duplicates");
@@ -318,46 +304,40 @@ fn a_restore_that_nothing_remembers_repeats_ids() -> Result<()> {
 
 #[test]
 fn a_tree_put_back_by_hand_serves_nobody_until_it_is_fenced() -> Result<()> {
-    let site = Site::start()?;
+    let fixture = Fixture::start()?;
     // The worst copy: nothing was granted yet, so that every version in it fits the nodes that are made anew.
-    let copy = site.tamper.dump("/xuid")?;
-    let (first, second) = (site.server("first")?, site.server("second")?);
+    let copy = fixture.tamper.dump("/xuid")?;
+    let (first, second) = (fixture.server("first")?, fixture.server("second")?);
     let loads = vec![load(&first)?, load(&second)?];
-    let gone = || Ok(site.tamper.delete_tree("/xuid").is_ok() && site.tamper.read("/xuid")?.is_none());
+    let gone = || Ok(fixture.tamper.delete_tree("/xuid").is_ok() && fixture.tamper.read("/xuid")?.is_none());
     clock::wait_until("the tree is deleted", SOON, gone)?;
-    site.tamper.write_back(&copy)?;
-    let said = Site::refused(site.serve("fresh")?)?;
+    fixture.tamper.write_back(&copy)?;
+    let said = Fixture::refused(fixture.serve("fresh")?)?;
     ensure!(said.contains("made again") && said.contains("xuid registry fence"), "{said}");
-    for server in [&first, &second] {
-        wait_refusing(server, &["xuid registry fence"])?;
-    }
-    let show = site.show()?;
+    wait_all_refusing(&[&first, &second], &["xuid registry fence"])?;
+    let show = fixture.show()?;
     ensure!(show.contains("made again"), "{show}");
     let mut ledger = Ledger::default();
     finish(loads, &mut ledger).context("before the fence")?;
-    site.fence()?;
-    ensure_out_of_reach(&site)?;
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    fixture.fence()?;
+    ensure_out_of_reach(&fixture)?;
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     serve_again(&[&first, &second], &mut ledger)
 }
 
 #[test]
 fn a_fence_that_nobody_needed_costs_two_minutes_and_no_id_comes_twice() -> Result<()> {
-    let site = Site::start()?;
-    let (first, second) = (site.server("first")?, site.server("second")?);
+    let fixture = Fixture::start()?;
+    let (first, second) = (fixture.server("first")?, fixture.server("second")?);
     let loads = vec![load(&first)?, load(&second)?];
     clock::idle(Duration::from_secs(3));
-    let said = site.fence()?;
+    let said = fixture.fence()?;
     ensure!(said.contains("2 spills given up"), "{said}");
     let begin = clock::now();
-    for server in [&first, &second] {
-        wait_refusing(server, &["no worker is free before"])?;
-    }
+    wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     println!("fenced under load: all windows were used up after {:?}", begin.elapsed());
-    ensure_out_of_reach(&site)?;
-    let third = site.serve("third")?.start()?;
+    ensure_out_of_reach(&fixture)?;
+    let third = fixture.serve("third")?.start()?;
     wait_refusing(&third, &["no worker is free before"])?;
     let mut ledger = Ledger::default();
     finish(loads, &mut ledger)?;

@@ -6,17 +6,17 @@ use std::os::unix::fs::PermissionsExt;
 use anyhow::{Result, ensure};
 use xuid_tests::{Order, Server, Xuid};
 
-use crate::site::{SOON, Site};
+use crate::fixture::{Fixture, SOON};
 
 const AUTH: &str = "XUID_REGISTRY_AUTH";
 const OURS: &str = "xuid:open sesame";
 const WRONG: &str = "xuid:open barley";
 
 /// A registry that was made with [`OURS`].
-fn guarded() -> Result<Site> {
-    let site = Site::without_registry()?;
-    site.registry("init")?.arg("--workers").arg("8").env(AUTH, OURS).run()?.ok()?;
-    Ok(site)
+fn guarded() -> Result<Fixture> {
+    let fixture = Fixture::without_registry()?;
+    fixture.registry("init")?.arg("--workers").arg("8").env(AUTH, OURS).run()?.ok()?;
+    Ok(fixture)
 }
 
 /// It says what is missing and where it is to be said, and shows no secret.
@@ -36,29 +36,29 @@ fn serves(server: Server) -> Result<()> {
 
 #[test]
 fn a_server_without_the_registrys_credentials_or_with_wrong_ones_is_refused() -> Result<()> {
-    let site = guarded()?;
-    is_clear(&Site::refused(site.serve("data")?)?)?;
-    is_clear(&Site::refused(site.serve("data")?.env(AUTH, WRONG))?)?;
-    serves(site.serve("data")?.env(AUTH, OURS).start()?)?;
+    let fixture = guarded()?;
+    is_clear(&Fixture::refused(fixture.serve("data")?)?)?;
+    is_clear(&Fixture::refused(fixture.serve("data")?.env(AUTH, WRONG))?)?;
+    serves(fixture.serve("data")?.env(AUTH, OURS).start()?)?;
     // The same folder, which has seen it open.
-    is_clear(&Site::refused(site.serve("data")?)?)?;
-    serves(site.serve("data")?.env(AUTH, OURS).start()?)
+    is_clear(&Fixture::refused(fixture.serve("data")?)?)?;
+    serves(fixture.serve("data")?.env(AUTH, OURS).start()?)
 }
 
 #[test]
 fn credentials_in_a_file_do_as_well() -> Result<()> {
-    let site = guarded()?;
-    let file = site.folder("secret");
+    let fixture = guarded()?;
+    let file = fixture.folder("secret");
     for (text, is_right) in [(OURS, true), (WRONG, false)] {
         fs::write(&file, format!("{text}\n"))?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
-        let serve = site.serve("data")?.arg("--registry-auth-file").arg(&file);
-        let show = site.registry("show")?.arg("--registry-auth-file").arg(&file).run()?;
+        let serve = fixture.serve("data")?.arg("--registry-auth-file").arg(&file);
+        let show = fixture.registry("show")?.arg("--registry-auth-file").arg(&file).run()?;
         if is_right {
             serves(serve.start()?)?;
             show.ok()?;
         } else {
-            is_clear(&Site::refused(serve)?)?;
+            is_clear(&Fixture::refused(serve)?)?;
             is_clear(&show.refused(1)?)?;
         }
     }
@@ -67,14 +67,14 @@ fn credentials_in_a_file_do_as_well() -> Result<()> {
 
 #[test]
 fn no_command_reads_or_changes_a_guarded_registry_without_its_credentials() -> Result<()> {
-    let site = guarded()?;
+    let fixture = guarded()?;
     for wrong in [None, Some(WRONG)] {
         let commands = [
-            site.registry("show")?,
-            site.registry("init")?,
-            site.registry("fence")?.arg("--yes"),
-            site.registry("adopt")?.arg("--yes"),
-            Xuid::new(["workers", "--registry", &site.url])?,
+            fixture.registry("show")?,
+            fixture.registry("init")?,
+            fixture.registry("fence")?.arg("--yes"),
+            fixture.registry("adopt")?.arg("--yes"),
+            Xuid::new(["workers", "--registry", &fixture.url])?,
         ];
         for command in commands {
             let command = if let Some(auth) = wrong { command.env(AUTH, auth) } else { command };
@@ -83,9 +83,9 @@ fn no_command_reads_or_changes_a_guarded_registry_without_its_credentials() -> R
             is_clear(&said)?;
         }
     }
-    serves(site.serve("data")?.env(AUTH, OURS).start()?)?;
-    let shown = site.registry("show")?.env(AUTH, OURS).run()?;
+    serves(fixture.serve("data")?.env(AUTH, OURS).start()?)?;
+    let shown = fixture.registry("show")?.env(AUTH, OURS).run()?;
     ensure!(!shown.ok()?.contains("damage"), "{}", shown.stdout);
-    site.registry("fence")?.arg("--yes").env(AUTH, OURS).run()?.ok()?;
+    fixture.registry("fence")?.arg("--yes").env(AUTH, OURS).run()?.ok()?;
     Ok(())
 }

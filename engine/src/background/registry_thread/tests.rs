@@ -11,22 +11,22 @@ use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::ownership::Identity;
 use crate::registry::{ClusterId, Genesis, Registry, Token};
 use crate::testing::support::clock::{SimClock, Time};
-use crate::testing::support::faults::{Armed, Fuse, FusedClock};
+use crate::testing::support::faults::{Armed, Faults, FaultyClock};
 
 const SPILL: SpillId = SpillId::from_bytes([2; 16]);
 
-fn registry_thread() -> (RegistryThread, MemoryRegistry, Arc<Fuse>) {
+fn registry_thread() -> (RegistryThread, MemoryRegistry, Arc<Faults>) {
     let cluster = ClusterId::from_bytes([1; 16]);
     let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 4 };
     let registry = MemoryRegistry::new(genesis);
     let (tally, time) = (Arc::<Mutex<Tally>>::default(), Time::new(0));
-    let fuse = Fuse::new(time.clone(), None);
-    fuse.set_working(true);
-    let clock = Arc::new(FusedClock { clock: SimClock::new(time, 1), fuse: fuse.clone() });
+    let faults = Faults::new(time.clone(), None);
+    faults.set_working(true);
+    let clock = Arc::new(FaultyClock { clock: SimClock::new(time, 1), faults: faults.clone() });
     let watched = Monitored::new(Box::new(registry.clone()), tally.clone(), clock.clone());
     let mut ownership = Ownership::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
     assert_eq!(ownership.mark(SPILL, true).unwrap(), 0);
-    (RegistryThread::new(ownership, tally, clock), registry, fuse)
+    (RegistryThread::new(ownership, tally, clock), registry, faults)
 }
 
 fn take() -> Job {
@@ -127,13 +127,13 @@ fn a_renewal_that_panicked_is_one_in_doubt_until_it_is_known() {
 
 #[test]
 fn a_process_that_may_have_a_copy_is_somebody_else_also_after_a_panic() {
-    let (mut registry_thread, mut registry, fuse) = registry_thread();
+    let (mut registry_thread, mut registry, faults) = registry_thread();
     let worker = taken(registry_thread.run_whatever_happens(take())).unwrap().worker();
     let before = registry.worker(worker).unwrap().record.token;
     for job in [Job::Look, Job::Forget { worker: 3 }, Job::ResetIdentity] {
-        fuse.arm(Some(Armed::NEXT_READING_PANICS));
+        faults.arm(Some(Armed::NEXT_READING_PANICS));
         registry_thread.run_whatever_happens(job);
-        assert!(!fuse.take_fallen().is_empty(), "it did panic");
+        assert!(!faults.take_injected().is_empty(), "it did panic");
     }
     let worker = taken(registry_thread.run_whatever_happens(take())).unwrap().worker();
     assert_ne!(registry.worker(worker).unwrap().record.token, before);

@@ -20,13 +20,12 @@ impl History {
 
     /// A copy of some node's disk becomes the disk of this one.
     pub(crate) fn restore_disk(&mut self, node: usize) {
-        if self.disks.is_empty() || self.nodes[node].life.is_some() || self.nodes[node].disk.is_none() {
+        if self.disks.is_empty() || self.nodes[node].process.is_some() || self.nodes[node].disk.is_none() {
             return;
         }
-        let at = self.chance.below(self.disks.len() as u64) as usize;
-        let (from, copy) =
-            if self.chance.chance(50) { self.disks.remove(at) } else { self.disks[at].clone() };
-        self.summary.trouble("disks restored from another node's copy", u64::from(from != node));
+        let at = self.rng.below(self.disks.len() as u64) as usize;
+        let (from, copy) = if self.rng.chance(50) { self.disks.remove(at) } else { self.disks[at].clone() };
+        self.tally.trouble("disks restored from another node's copy", u64::from(from != node));
         self.say(|| format!("node {node} gets a copy of the disk of node {from}"));
         if from != node {
             let most = self.nodes[from].most;
@@ -37,11 +36,11 @@ impl History {
 
     /// The registry is copied, or put back to what it was; and so are disks.
     pub(crate) fn restoring(&mut self, node: usize) {
-        match self.chance.below(12) {
+        match self.rng.below(12) {
             0..6 => {
                 self.backups.push(self.exchange.store.copy());
                 if self.backups.len() > KEPT {
-                    let at = self.chance.below(KEPT as u64) as usize;
+                    let at = self.rng.below(KEPT as u64) as usize;
                     self.backups.swap_remove(at);
                 }
             }
@@ -73,17 +72,17 @@ impl History {
         if self.backups.is_empty() || !self.is_reach_known() {
             return;
         }
-        let at = self.chance.below(self.backups.len() as u64) as usize;
+        let at = self.rng.below(self.backups.len() as u64) as usize;
         let copy = self.backups[at].clone();
         let local = self.exchange.store.is_local();
         if local {
             self.leave_the_folder();
         } else {
             // It is away until it is fenced.
-            let away = self.chance.magnitude(MS, 10 * SECOND);
+            let away = self.rng.magnitude(MS, 10 * SECOND);
             self.restart_registry(away);
-            let alive = self.nodes.iter().filter(|node| node.life.is_some()).count() as u64;
-            self.summary.trouble("lives through a restore", alive);
+            let alive = self.nodes.iter().filter(|node| node.process.is_some()).count() as u64;
+            self.tally.trouble("lives through a restore", alive);
         }
         let fence = (!self.unfenced).then(|| self.time.now());
         let restored = self.exchange.store.restore(&copy, fence);
@@ -93,8 +92,8 @@ impl History {
             (Ok(()), true) => "local registries restored and fenced",
             (Ok(()), false) => "registries in memory restored and fenced",
         };
-        self.summary.trouble(what, 1);
-        if fence.is_some() && self.chance.chance(60) {
+        self.tally.trouble(what, 1);
+        if fence.is_some() && self.rng.chance(60) {
             // No worker is free before what the fence keeps clear is over.
             self.pass(126 * SECOND);
         }
@@ -103,7 +102,7 @@ impl History {
     /// Everybody who uses the folder stops, or is killed.
     fn leave_the_folder(&mut self) {
         for node in 0..self.nodes.len() {
-            if self.chance.chance(50) {
+            if self.rng.chance(50) {
                 self.stop(node);
             }
             self.nodes[node].crash(false);

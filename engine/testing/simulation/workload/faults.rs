@@ -1,38 +1,42 @@
-//! Blows in the middle of things, and what disks do by themselves.
+//! Faults in the middle of things, and what disks do by themselves.
 
 use crate::testing::simulation::history::{History, MS, SECOND, WORKERS};
-use crate::testing::support::faults::{Armed, Blow, Point};
+use crate::testing::support::faults::{Armed, FaultKind, Point};
 
 impl History {
     fn armed(&mut self, fails: bool) -> Armed {
         let spill_or_folder =
             [Point::Spill, if self.exchange.store.is_local() { Point::Folder } else { Point::Spill }];
-        let share = self.chance.below(256) as u8;
+        let share = self.rng.below(256) as u8;
         if fails {
-            let point = self.chance.pick(&spill_or_folder);
-            return Armed { point, after: self.chance.magnitude(1, 16) as u32 - 1, blow: Blow::Fail(share) };
+            let point = self.rng.pick(&spill_or_folder);
+            return Armed {
+                point,
+                after: self.rng.magnitude(1, 16) as u32 - 1,
+                kind: FaultKind::Fail(share),
+            };
         }
         let [spill, folder] = spill_or_folder;
-        let point = self.chance.pick(&[Point::Clock, Point::Registry, spill, folder, folder]);
+        let point = self.rng.pick(&[Point::Clock, Point::Registry, spill, folder, folder]);
         let most = if point == Point::Clock { 256 } else { 16 };
-        let after = self.chance.magnitude(1, most) as u32 - 1;
-        let blow = match self.chance.below(100) {
-            0..65 => Blow::Kill(share),
-            65..95 => Blow::Pause(self.chance.magnitude(MS, 200 * SECOND)),
-            _ => Blow::Panic,
+        let after = self.rng.magnitude(1, most) as u32 - 1;
+        let kind = match self.rng.below(100) {
+            0..65 => FaultKind::Kill(share),
+            65..95 => FaultKind::Pause(self.rng.magnitude(MS, 200 * SECOND)),
+            _ => FaultKind::Panic,
         };
-        Armed { point, after, blow }
+        Armed { point, after, kind }
     }
 
     /// A node is killed or stopped in the middle of something: of whatever comes, of a clean stop, or of a start.
-    pub(crate) fn blow(&mut self, node: usize) {
+    pub(crate) fn inject(&mut self, node: usize) {
         let armed = self.armed(false);
-        let kind = self.chance.below(10);
+        let kind = self.rng.below(10);
         self.say(|| format!("node {node}: {armed:?}, kind {kind}"));
         match kind {
-            0..6 => self.nodes[node].fuse.arm(Some(armed)),
+            0..6 => self.nodes[node].faults.arm(Some(armed)),
             6 | 7 => {
-                self.nodes[node].fuse.arm(Some(Armed { after: armed.after / 4, ..armed }));
+                self.nodes[node].faults.arm(Some(Armed { after: armed.after / 4, ..armed }));
                 self.stop(node);
             }
             _ => {
@@ -41,7 +45,7 @@ impl History {
                 } else {
                     self.stop(node);
                 }
-                self.nodes[node].next_blow = Some(armed);
+                self.nodes[node].next_fault = Some(armed);
                 self.start(node);
             }
         }
@@ -50,7 +54,7 @@ impl History {
     /// What killed a process in the middle of a write may be what takes the power away.
     pub(crate) fn power_follows(&mut self) {
         for node in 0..self.nodes.len() {
-            if !std::mem::take(&mut self.nodes[node].cut_off) || self.chance.chance(25) {
+            if !std::mem::take(&mut self.nodes[node].cut_off) || self.rng.chance(25) {
                 continue;
             }
             if self.exchange.store.is_local() {
@@ -64,17 +68,17 @@ impl History {
 
     /// A disk fails in a write or a sync, loses what was not synced, or rots.
     pub(crate) fn disk(&mut self, node: usize) {
-        let kind = self.chance.below(10);
+        let kind = self.rng.below(10);
         self.say(|| format!("node {node}: its disk, kind {kind}"));
         match kind {
             0..4 => {
                 let armed = self.armed(true);
                 if kind == 0 {
                     // In the clean stop, whose sync is the only one that counts.
-                    self.nodes[node].fuse.arm(Some(Armed { after: armed.after % 3, ..armed }));
+                    self.nodes[node].faults.arm(Some(Armed { after: armed.after % 3, ..armed }));
                     self.stop(node);
                 } else {
-                    self.nodes[node].fuse.arm(Some(armed));
+                    self.nodes[node].faults.arm(Some(armed));
                 }
             }
             4 => self.nodes[node].rot(),
@@ -106,14 +110,13 @@ impl History {
         if !self.exchange.store.is_local() {
             return;
         }
-        let record = self.chance.chance(80).then(|| self.chance.below(u64::from(WORKERS) + 16) as u32);
-        let bit = self.chance.below(512 * 8) as usize;
+        let record = self.rng.chance(80).then(|| self.rng.below(u64::from(WORKERS) + 16) as u32);
+        let bit = self.rng.below(512 * 8) as usize;
         // Of the header always the same copy: without both, nobody can do anything but fence.
-        let copy =
-            if record.is_none() { usize::from(self.clock_right) } else { self.chance.below(2) as usize };
-        let zeros = self.chance.chance(30);
+        let copy = if record.is_none() { usize::from(self.clock_right) } else { self.rng.below(2) as usize };
+        let zeros = self.rng.chance(30);
         // Both copies of a record of which nothing can be believed any more; one such a history is enough.
-        let both = record.is_some() && self.exchange.readable() == WORKERS && self.chance.chance(20);
+        let both = record.is_some() && self.exchange.readable() == WORKERS && self.rng.chance(20);
         let spoil = |sector: &mut [u8]| {
             if zeros {
                 sector.fill(0);
@@ -125,7 +128,7 @@ impl History {
         if both {
             self.exchange.store.rot(record, 1 - copy, spoil);
         }
-        self.summary.trouble("rotten sectors of a registry", 1);
+        self.tally.trouble("rotten sectors of a registry", 1);
         self.say(|| format!("copy {copy} of record {record:?} rots"));
     }
 }

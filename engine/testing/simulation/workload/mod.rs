@@ -44,7 +44,7 @@ impl Theme {
         match self {
             Self::Disk | Self::CrashAnywhere => 50,
             Self::Restores => 30,
-            // Nothing is wrong with the line to a folder.
+            // Nothing is wrong with the link to a folder.
             Self::Faults => 0,
             _ => 20,
         }
@@ -70,56 +70,56 @@ pub(crate) const THEMES: [Theme; 13] = [
 impl History {
     /// Something happens.
     pub(crate) fn event(&mut self) {
-        let ns = match self.chance.below(40) {
-            0..22 => self.chance.magnitude(10_000, 5 * MS),
-            22..36 => self.chance.magnitude(MS, SECOND),
-            36..39 => self.chance.magnitude(100 * MS, 5 * SECOND),
-            _ => self.chance.magnitude(SECOND, 80 * SECOND),
+        let ns = match self.rng.below(40) {
+            0..22 => self.rng.magnitude(10_000, 5 * MS),
+            22..36 => self.rng.magnitude(MS, SECOND),
+            36..39 => self.rng.magnitude(100 * MS, 5 * SECOND),
+            _ => self.rng.magnitude(SECOND, 80 * SECOND),
         };
         self.pass(ns);
         let node = self.a_node();
-        let theme = if self.theme == Theme::All { self.chance.pick(&THEMES) } else { self.theme };
-        if self.chance.chance(30) {
+        let theme = if self.theme == Theme::All { self.rng.pick(&THEMES) } else { self.theme };
+        if self.rng.chance(30) {
             self.misfortune(theme, node);
         }
-        if self.chance.chance(5) {
-            let any = self.chance.pick(&THEMES);
+        if self.rng.chance(5) {
+            let any = self.rng.pick(&THEMES);
             self.misfortune(any, node);
         }
-        let calls = self.chance.below(8);
+        let calls = self.rng.below(8);
         for _ in 0..calls {
             let caller = self.a_node();
             if self.nodes[caller].stopped <= self.time.now() {
                 self.nodes[caller].call();
             }
         }
-        self.summary.steps += 1 + calls;
-        self.summary.calls += calls;
+        self.steps += 1 + calls;
+        self.tally.note("calls", calls);
         self.power_follows();
-        if self.chance.chance(20) {
+        if self.rng.chance(20) {
             self.start(node);
         }
-        if self.chance.chance(2) {
+        if self.rng.chance(2) {
             self.nodes[node].drain();
         }
     }
 
     pub(crate) fn a_node(&mut self) -> usize {
-        self.chance.below(self.nodes.len() as u64) as usize
+        self.rng.below(self.nodes.len() as u64) as usize
     }
 
     fn misfortune(&mut self, theme: Theme, node: usize) {
-        self.summary.steps += 1;
+        self.steps += 1;
         match theme {
             Theme::Calm | Theme::All => {}
             Theme::SmallSteps => {
                 let step = self.step(MS, 3 * SECOND);
                 self.change(node, Change::Step(step));
-                if self.chance.chance(20) {
+                if self.rng.chance(20) {
                     // The claim that a step back may bring is in doubt, maybe of a worker that was held before.
-                    let unread = self.chance.within(1, 3) as u32;
+                    let unread = self.rng.within(1, 3) as u32;
                     lock(&self.nodes[node].end).ambush = Some(Ambush::Doubt(unread));
-                    self.summary.trouble("claims to be lost", 1);
+                    self.tally.trouble("claims to be lost", 1);
                 }
             }
             Theme::LargeSteps => {
@@ -134,18 +134,18 @@ impl History {
             Theme::Crashes => self.end_of_life(node),
             Theme::Disk => self.disk(node),
             Theme::Restores => self.restoring(node),
-            Theme::CrashAnywhere => self.blow(node),
+            Theme::CrashAnywhere => self.inject(node),
         }
     }
 
     fn step(&mut self, from: u64, to: u64) -> i64 {
-        let by = self.chance.magnitude(from, to).cast_signed();
-        if self.chance.chance(50) { by } else { -by }
+        let by = self.rng.magnitude(from, to).cast_signed();
+        if self.rng.chance(50) { by } else { -by }
     }
 
     /// A change of a node's clocks, now or in the middle of its work.
     pub(crate) fn change(&mut self, node: usize, change: Change) {
-        let trap = self.chance.chance(30).then(|| self.chance.below(8) as u32);
+        let trap = self.rng.chance(30).then(|| self.rng.below(8) as u32);
         self.say(|| format!("node {node}: {change:?}, in {trap:?} readings"));
         match trap {
             None => self.nodes[node].clock.change(change),
@@ -154,10 +154,10 @@ impl History {
     }
 
     fn swing(&mut self, node: usize) {
-        match self.chance.below(4) {
+        match self.rng.below(4) {
             0 => {
-                let by = self.chance.magnitude(MS, 10 * SECOND);
-                let period = self.chance.magnitude(MS, 2 * SECOND);
+                let by = self.rng.magnitude(MS, 10 * SECOND);
+                let period = self.rng.magnitude(MS, 2 * SECOND);
                 self.change(node, Change::Swing { by, period });
             }
             // A leap second, as it is where nobody smears it: everywhere.
@@ -171,9 +171,9 @@ impl History {
 
     /// 2040 and back, on one node or on all.
     fn far(&mut self, node: usize) {
-        let all = self.chance.chance(30);
-        let back = self.chance.chance(50);
-        let offset = self.chance.below(SECOND);
+        let all = self.rng.chance(30);
+        let back = self.rng.chance(50);
+        let offset = self.rng.below(SECOND);
         for at in 0..self.nodes.len() {
             if all || at == node {
                 self.change(at, if back { Change::Right } else { Change::Set(FAR + offset) });
@@ -182,18 +182,18 @@ impl History {
     }
 
     fn drift(&mut self, node: usize) {
-        let most = self.chance.pick(&[500, 50_000, 900_000, 20_000_000]);
+        let most = self.rng.pick(&[500, 50_000, 900_000, 20_000_000]);
         let ppm = self.step(1, most).max(-999_999);
         self.change(node, Change::Drift(ppm));
-        if self.chance.chance(30) {
+        if self.rng.chance(30) {
             self.change(node, Change::Right);
         }
     }
 
     fn stopping(&mut self, node: usize) {
-        let ns = self.chance.magnitude(MS, 200 * SECOND);
+        let ns = self.rng.magnitude(MS, 200 * SECOND);
         let until = self.time.now() + ns;
-        let kind = self.chance.below(6);
+        let kind = self.rng.below(6);
         self.say(|| format!("node {node} is stopped for {ns} ns, kind {kind}"));
         let stopped = &mut self.nodes[node];
         match kind {
@@ -214,18 +214,18 @@ impl History {
     }
 
     fn fault(&mut self, node: usize) {
-        let kind = self.chance.below(9);
+        let kind = self.rng.below(9);
         self.say(|| format!("node {node}: fault {kind}"));
         let end = self.nodes[node].end.clone();
         match kind {
             0 => {
-                let fault = self.chance.pick(&[Fault::LandsUnseen, Fault::LostUnseen, Fault::Away]);
-                for _ in 0..self.chance.within(1, 4) {
+                let fault = self.rng.pick(&[Fault::LandsUnseen, Fault::LostUnseen, Fault::Away]);
+                for _ in 0..self.rng.within(1, 4) {
                     self.exchange.store.fail(fault);
                 }
             }
             1 | 2 => {
-                lock(&end).state = self.chance.pick(&[
+                lock(&end).state = self.rng.pick(&[
                     State::Down,
                     State::Mute,
                     State::Deaf,
@@ -237,27 +237,27 @@ impl History {
             3 | 4 => lock(&end).state = State::Up,
             5 => {
                 lock(&end).ambush = Some(Ambush::Rival);
-                self.summary.trouble("rivals", 1);
-                if self.chance.chance(50) {
+                self.tally.trouble("rivals", 1);
+                if self.rng.chance(50) {
                     self.exchange.store.fail(Fault::LostUnseen);
                 }
             }
             6 => {
-                let landed = self.exchange.land_late(self.chance.next() as usize);
-                self.summary.trouble("writes that landed late", u64::from(landed));
+                let landed = self.exchange.land_late(self.rng.next() as usize);
+                self.tally.trouble("writes that landed late", u64::from(landed));
             }
             7 => {
                 // The session of somebody who may be alive ends: the registry forgets who announced what.
-                let worker = self.chance.below(u64::from(WORKERS)) as u32;
+                let worker = self.rng.below(u64::from(WORKERS)) as u32;
                 self.exchange.expire(Some(worker));
-                self.summary.trouble("sessions that ended", 1);
+                self.tally.trouble("sessions that ended", 1);
                 self.wander();
-                if self.chance.chance(10) {
+                if self.rng.chance(10) {
                     self.lose_record(worker);
                 }
             }
             _ => {
-                let ns = self.chance.magnitude(MS, 100 * SECOND);
+                let ns = self.rng.magnitude(MS, 100 * SECOND);
                 self.restart_registry(ns);
             }
         }
@@ -266,12 +266,12 @@ impl History {
     /// Somebody deletes a record: of a mark, or of a worker, of which one a history is enough.
     fn lose_record(&mut self, worker: u32) {
         let Store::Memory(registry) = &self.exchange.store else { return };
-        if self.chance.chance(50) {
-            let lost = registry.lose_mark(self.chance.next() as usize);
-            self.summary.trouble("marks that were lost", u64::from(lost));
+        if self.rng.chance(50) {
+            let lost = registry.lose_mark(self.rng.next() as usize);
+            self.tally.trouble("marks that were lost", u64::from(lost));
         } else if self.exchange.readable() == WORKERS {
             registry.tamper_worker(worker, None);
-            self.summary.trouble("records of workers that were lost", 1);
+            self.tally.trouble("records of workers that were lost", 1);
         }
     }
 
@@ -279,7 +279,7 @@ impl History {
     pub(crate) fn restart_registry(&mut self, ns: u64) {
         self.exchange.expire(None);
         self.exchange.down_until.store(self.time.now() + ns, Ordering::Relaxed);
-        self.summary.trouble("restarts of the registry", 1);
+        self.tally.trouble("restarts of the registry", 1);
     }
 
     /// The registry's clock goes wrong, or away, or right again.
@@ -287,7 +287,7 @@ impl History {
         if self.clock_right || !self.has_clock {
             return;
         }
-        let off = match self.chance.below(4) {
+        let off = match self.rng.below(4) {
             0 => None,
             1 => Some(self.step(MS, YEAR)),
             _ => Some(0),
@@ -297,7 +297,7 @@ impl History {
     }
 
     fn end_of_life(&mut self, node: usize) {
-        match self.chance.below(6) {
+        match self.rng.below(6) {
             0 => self.copy_disk(node),
             1 => self.stop(node),
             2 => {
@@ -315,7 +315,7 @@ impl History {
             }
             _ => {
                 self.crash(node);
-                if self.chance.chance(50) {
+                if self.rng.chance(50) {
                     self.restore_disk(node);
                 }
             }

@@ -48,9 +48,7 @@ impl Past {
         let server = Server::start(&self.data)?;
         let mut client = server.client()?;
         for order in Order::ALL {
-            for id in client.array(1 + rng.below(200) as u32, Duration::from_secs(5), order)? {
-                self.ledger.add_id(id);
-            }
+            self.ledger.extend(client.array(1 + rng.below(200) as u32, Duration::from_secs(5), order)?);
         }
         // A stop would wait for it.
         drop(client);
@@ -60,15 +58,7 @@ impl Past {
 
     /// Starts a server, or returns what it said when it refused as it should.
     pub(super) fn start(&self) -> Result<Result<Server, String>> {
-        match Serve::new(&self.data)?.start() {
-            Ok(server) => Ok(Ok(server)),
-            Err(error) => {
-                let said = format!("{error:#}");
-                ensure!(!said.contains("panicked"), "a panic: {said}");
-                ensure!(said.contains("ended with Some(1)"), "neither served nor refused: {said}");
-                Ok(Err(said))
-            }
-        }
+        Serve::new(&self.data)?.start_or_refuse()
     }
 
     /// Takes everything that the server found in its spill, and some fresh ids, and ends it. Returns how many of the ids
@@ -93,9 +83,8 @@ impl Past {
         tally.note("replayed ids", spent.replayed);
         let mut client = server.client()?;
         for order in Order::ALL {
-            for id in client.array(100, Duration::from_secs(5), order).with_context(|| format!("{server}"))? {
-                self.ledger.add_id(id);
-            }
+            let ids = client.array(100, Duration::from_secs(5), order);
+            self.ledger.extend(ids.with_context(|| format!("{server}"))?);
         }
         drop(client);
         let lost = spent.lost_of(self.expected(&server, tally), found);

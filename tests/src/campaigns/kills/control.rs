@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 
 use super::super::Tally;
 use super::part::{MAIN, Part};
-use super::place::Kind;
 use super::plan::{End, LIGHT, Plan, Trouble};
+use super::points::Kind;
 use crate::load::{HEAVY, Job};
 use crate::{Rng, folder};
 
@@ -27,14 +27,14 @@ fn extents_that_are_granted_twice_because_the_registry_went_back_are_found() -> 
     std::fs::copy(&registry, &kept)?;
     // Issues what the idle seconds left.
     part.live(MAIN, &killed(800, HEAVY), &mut rng)?;
-    part.books.check()?;
+    part.account.check()?;
     folder::overwrite(&kept, &registry)?;
     // What the folder knew would refuse it.
     for hint in folder::files(&part.place.folder(MAIN), "registry.known-")? {
         std::fs::remove_file(hint)?;
     }
     part.live(MAIN, &killed(800, HEAVY), &mut rng)?;
-    let balance = part.books.balance();
+    let balance = part.account.balance();
     ensure!(balance.duplicates() > 0, "{balance}");
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! One process, from its exec to its death, with its clients, and what both sides say afterwards.
 //!
 //! # Invariants
-//! - Whatever goes wrong with a life, what its clients received and what it logged are entered into the books before that
-//!   is told: it may be an id that came twice.
+//! - Whatever goes wrong with a life, what its clients received and what it logged are entered into the account before
+//!   that is told: it may be an id that came twice.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use super::super::refusals::code;
 use super::super::trials::caught;
 use crate::client::{Client, ClientError};
 use crate::load::{Harvest, Job, Load};
-use crate::oracle::{Books, Run, Tape, read_issued};
+use crate::oracle::{IssuedVsReceived, Received, Run, read_issued};
 use crate::{Order, Serve, Server, clock};
 
 /// No first id may take longer: the slowest start is one that finds the registry away.
@@ -33,7 +33,7 @@ pub(super) struct Life {
     /// Where it logs what it issues, if it does.
     log: Option<PathBuf>,
     load: Option<Load>,
-    tape: Tape,
+    received: Received,
 }
 
 /// What a process left.
@@ -43,7 +43,7 @@ pub(super) struct Legacy {
     pub(super) status: Option<ExitStatus>,
     log: Option<PathBuf>,
     harvests: Vec<Harvest>,
-    tape: Tape,
+    received: Received,
     /// What was wrong with its end, and what its clients saw that no server may do.
     wrong: Vec<Error>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Legacy {
 impl Life {
     /// Executes it.
     pub(super) fn begin(serve: Serve, log: Option<PathBuf>) -> Result<Self> {
-        Ok(Self { server: serve.spawn()?, log, load: None, tape: Tape::default() })
+        Ok(Self { server: serve.spawn()?, log, load: None, received: Received::default() })
     }
 
     /// Waits for a first id; from exec to there, or none if it was struck before. An end of any other kind is an error.
@@ -70,7 +70,7 @@ impl Life {
             };
             match asked {
                 Ok(id) => {
-                    self.tape.push(id);
+                    self.received.push(id);
                     return Ok(Some(self.server.born().elapsed()));
                 }
                 Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {
@@ -146,7 +146,7 @@ impl Life {
     }
 
     fn end(self, status: Option<ExitStatus>, why: Option<Error>) -> Legacy {
-        let Self { server, log, load, tape } = self;
+        let Self { server, log, load, received } = self;
         let mut wrong = Vec::from_iter(why);
         // A handle on a server that panicked panics itself, with what the server said.
         if let Err(error) = caught(|| server.kill()) {
@@ -154,7 +154,7 @@ impl Life {
         }
         let harvests = load.map(Load::collect).unwrap_or_default();
         wrong.extend(harvests.iter().filter_map(|harvest| harvest.check().err()));
-        Legacy { status, log, harvests, tape, wrong }
+        Legacy { status, log, harvests, received, wrong }
     }
 }
 
@@ -163,36 +163,41 @@ fn is_kill(status: ExitStatus) -> bool {
 }
 
 impl Legacy {
-    /// Enters what both sides say into the books, and only then tells what was wrong; checks the sums of a clean stop.
-    /// `last` becomes the last id that came, if one did.
-    pub(super) fn enter(self, books: &mut Books, tally: &mut Tally, last: &mut Option<u64>) -> Result<()> {
+    /// Enters what both sides say into the account, and only then tells what was wrong; checks the sums of a clean
+    /// stop. `last` becomes the last id that came, if one did.
+    pub(super) fn enter(
+        self,
+        account: &mut IssuedVsReceived,
+        tally: &mut Tally,
+        last: &mut Option<u64>,
+    ) -> Result<()> {
         let wrong = self.wrong.into_iter().reduce(|first, next| first.context(format!("{next:#}")));
         let wrong = wrong.map_or(Ok(()), Err);
-        let mut tapes = vec![self.tape];
+        let mut of_each = vec![self.received];
         for harvest in self.harvests {
             for (status, count) in harvest.refused {
                 tally.refuse(&code(status), count);
             }
             tally.unanswered(harvest.longest.as_millis() as u64);
-            tapes.push(harvest.tape);
+            of_each.push(harvest.received);
         }
-        let came = tapes.iter().rev().find_map(|tape| tape.runs().last()).map(|run| run.first);
+        let came = of_each.iter().rev().find_map(|received| received.runs().last()).map(|run| run.first);
         *last = came.or(*last);
-        tally.note("ids received", tapes.iter().map(Tape::ids).sum());
+        tally.note("ids received", of_each.iter().map(Received::ids).sum());
         let Some(log) = self.log else {
-            books.unlogged(&tapes);
+            account.unlogged(&of_each);
             return wrong;
         };
         let runs = match read_issued(&log) {
             Ok(runs) => runs,
             Err(error) => {
-                books.unlogged(&tapes);
+                account.unlogged(&of_each);
                 return wrong.and(Err(error));
             }
         };
         let logged = runs.iter().map(|run: &Run| u64::from(run.count)).sum();
         tally.note("ids logged", logged);
-        books.logged(&runs, &tapes);
+        account.logged(&runs, &of_each);
         wrong?;
         if self.status.is_some_and(|status| status.code() == Some(0)) {
             balance(&log, logged, tally)?;
@@ -264,20 +269,23 @@ mod tests {
         let harvest = |ids: &[u64]| {
             let mut harvest = Harvest::default();
             for id in ids {
-                harvest.tape.push(*id);
+                harvest.received.push(*id);
             }
             harvest
         };
         let harvests = vec![harvest(&[7, 9]), harvest(&[20, 9])];
-        Legacy { status: None, log, harvests, tape: Tape::default(), wrong: vec![wrong] }
+        Legacy { status: None, log, harvests, received: Received::default(), wrong: vec![wrong] }
     }
 
     #[test]
     fn an_id_that_came_twice_in_a_life_that_went_wrong_is_a_duplicate_all_the_same() {
-        let (mut books, mut tally, mut last) = (Books::default(), Tally::new("kills"), None);
-        let told = spoilt(None, anyhow!("it panicked")).enter(&mut books, &mut tally, &mut last);
+        let (mut account, mut tally, mut last) = (IssuedVsReceived::default(), Tally::new("kills"), None);
+        let told = spoilt(None, anyhow!("it panicked")).enter(&mut account, &mut tally, &mut last);
         assert!(told.unwrap_err().to_string().contains("panicked"));
-        assert_eq!((books.balance().duplicates(), books.balance().issued.duplicates, last), (2, 1, Some(9)));
+        assert_eq!(
+            (account.balance().duplicates(), account.balance().issued.duplicates, last),
+            (2, 1, Some(9))
+        );
     }
 
     #[test]
@@ -285,10 +293,11 @@ mod tests {
         let home = TempDir::new().unwrap();
         let log = home.path().join("issued-1");
         std::fs::write(&log, [1; 32]).unwrap();
-        let (mut books, mut tally, mut last) = (Books::default(), Tally::new("kills"), None);
-        let told = spoilt(Some(log), anyhow!("it ended by itself")).enter(&mut books, &mut tally, &mut last);
+        let (mut account, mut tally, mut last) = (IssuedVsReceived::default(), Tally::new("kills"), None);
+        let told =
+            spoilt(Some(log), anyhow!("it ended by itself")).enter(&mut account, &mut tally, &mut last);
         assert!(told.unwrap_err().to_string().contains("ended by itself"));
-        assert_eq!(books.balance().issued.duplicates, 1);
+        assert_eq!(account.balance().issued.duplicates, 1);
     }
 
     #[test]

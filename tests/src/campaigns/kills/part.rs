@@ -1,4 +1,4 @@
-//! A part: lives that inherit from each other, their books, and what they add up to.
+//! A part: lives that inherit from each other, their account, and what they add up to.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use anyhow::{Context, Error, Result, ensure};
 use super::super::Tally;
 use super::super::trials::caught;
 use super::life::{Legacy, Life};
-use super::place::{self, Kind, Place};
+use super::place::{self, Place};
 use super::plan::{End, LIGHT, Plan, Trouble, seed};
-use super::points::{self, Point, Reach};
-use crate::oracle::{Books, Tape};
+use super::points::{self, Kind, Point, Reach};
+use crate::oracle::{IssuedVsReceived, Received};
 use crate::{Rng, folder};
 
 /// The folder that most lives share.
@@ -30,37 +30,20 @@ pub(super) struct Part {
     kind: Kind,
     nodes: usize,
     pub(super) place: Place,
-    pub(super) books: Books,
+    pub(super) account: IssuedVsReceived,
     pub(super) tally: Tally,
     /// The last life in the main folder was killed, so the next one's start is a recovery.
     was_killed: bool,
     /// The last id that came.
     last: Option<u64>,
-    told: u64,
 }
 
 impl Part {
     pub(super) fn new(kind: Kind, tally: Tally, first: u64) -> Result<Self> {
         let nodes = place::nodes(first);
         let place = Place::new(kind, nodes)?;
-        Ok(Self {
-            kind,
-            nodes,
-            place,
-            books: Books::default(),
-            tally,
-            was_killed: false,
-            last: None,
-            told: 0,
-        })
-    }
-
-    /// Ids entered since this was asked last.
-    pub(super) fn news(&mut self) -> u64 {
-        let ids = self.books.balance().issued.ids;
-        let news = ids.saturating_sub(self.told);
-        self.told = ids;
-        news
+        let account = IssuedVsReceived::default();
+        Ok(Self { kind, nodes, place, account, tally, was_killed: false, last: None })
     }
 
     /// One life. What goes wrong in it is a failure, and the next one begins anew somewhere else.
@@ -74,21 +57,21 @@ impl Part {
         };
         let lived = caught(live);
         self.tally.trials += 1;
-        if let Err(error) = lived.and_then(|()| self.books.check().map(drop)) {
+        if let Err(error) = lived.and_then(|()| self.account.check().map(drop)) {
             self.tally.fail(format!("seed {seed}, trial {trial}, {}: {error:#}", plan.tell()));
             self.retire();
             self.place = Place::new(self.kind, self.nodes)?;
-            (self.books, self.was_killed, self.last, self.told) = (Books::default(), false, None, 0);
+            (self.account, self.was_killed, self.last) = (IssuedVsReceived::default(), false, None);
         }
         Ok(())
     }
 
     /// A life that dies in its first start, in a folder of its own, and one that finds what it left. A local folder is a
-    /// cluster of its own, and has books of its own.
+    /// cluster of its own, and has an account of its own.
     fn first_start(&mut self, trial: u64, plan: &Plan) -> Result<()> {
         let name = format!("fresh-{trial}");
         let is_cluster = self.kind == Kind::Local;
-        let main = is_cluster.then(|| std::mem::take(&mut self.books));
+        let main = is_cluster.then(|| std::mem::take(&mut self.account));
         let (was_killed, last) = (std::mem::replace(&mut self.was_killed, false), self.last);
         let lived = self.two_lives(&name, plan);
         self.was_killed = was_killed;
@@ -96,9 +79,9 @@ impl Part {
             self.last = last;
         }
         if let Some(main) = main {
-            let checked = lived.and_then(|()| self.books.check().map(drop));
-            self.close_books();
-            self.books = main;
+            let checked = lived.and_then(|()| self.account.check().map(drop));
+            self.close_account();
+            self.account = main;
             checked
         } else {
             lived
@@ -247,7 +230,7 @@ impl Part {
     }
 
     fn enter(&mut self, left: Legacy) -> Result<()> {
-        left.enter(&mut self.books, &mut self.tally, &mut self.last)
+        left.enter(&mut self.account, &mut self.tally, &mut self.last)
     }
 
     /// Enters what a life left in which this went wrong, and tells both.
@@ -258,23 +241,23 @@ impl Part {
         }
     }
 
-    /// Adds what the books say to the tally.
-    fn close_books(&mut self) {
-        let balance = self.books.balance();
+    /// Adds what the account says to the tally.
+    fn close_account(&mut self) {
+        let balance = self.account.balance();
         self.tally.ids += balance.issued.ids;
         self.tally.duplicates += balance.duplicates();
         self.tally.note("ids in no log", balance.unlogged);
     }
 
-    /// Closes the books for good, after a control: were the last id issued once more, it would be seen.
+    /// Closes the account for good, after a control: were the last id issued once more, it would be seen.
     pub(super) fn retire(&mut self) {
-        self.close_books();
-        let before = self.books.balance().duplicates();
-        let mut again = Tape::default();
+        self.close_account();
+        let before = self.account.balance().duplicates();
+        let mut again = Received::default();
         let Some(id) = self.last else { return };
         again.push(id);
-        self.books.unlogged(&[again]);
-        if self.books.balance().duplicates() == before {
+        self.account.unlogged(&[again]);
+        if self.account.balance().duplicates() == before {
             self.tally.fail("the oracle is blind: a planted duplicate was not seen");
         }
     }

@@ -7,16 +7,10 @@ use anyhow::Result;
 use tempfile::TempDir;
 
 use super::plan::Trouble;
+use super::points::Kind;
 use crate::proxy::{Fault, Proxy, Target, Way};
 use crate::zookeeper::Ensemble;
 use crate::{Serve, Xuid};
-
-/// Which registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Local,
-    ZooKeeper,
-}
 
 /// Connections to serve on two threads each, so that a stop ends them and their counts with them.
 const THREADS: &str = "2";

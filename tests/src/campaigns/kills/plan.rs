@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use super::place::Kind;
-use super::points::{self, Point, Reach};
+use super::points::{self, Kind, Point, Reach};
 use crate::load::{HEAVY, Job, Work};
 use crate::{Order, Rng};
 

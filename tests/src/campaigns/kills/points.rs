@@ -8,9 +8,15 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::super::Tally;
-use super::place::Kind;
 use crate::command::{clean, crash_points_binary};
 use crate::{Rng, process};
+
+/// Which registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Local,
+    ZooKeeper,
+}
 
 /// What a life must do for its point to be passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ const FEWEST: u64 = 6;
 const MORE: u64 = 50;
 
 /// A life under a limit, more connections than it can have, then one life with enough.
-pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
     let home = TempDir::new()?;
     let data = home.path().join("data");
     if rng.below(2) == 0 {
@@ -30,16 +30,14 @@ pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Re
         Some(server) => {
             // With room for no connection at all there is nobody to be served.
             if let Ok(mut first) = Client::connect_within(server.addr, Duration::from_millis(500)) {
-                crowd(&mut first, limit, rng, ledger).with_context(|| format!("limit {limit}\n{server}"))?;
+                exhaust(&mut first, limit, rng, ledger)
+                    .with_context(|| format!("limit {limit}\n{server}"))?;
                 drop(first);
-                let mut last = None;
-                let waited = clock::wait_until("it accepts again", RECOVERED, || {
-                    last = Client::connect_within(server.addr, RECOVERED).ok();
-                    Ok(last.is_some())
+                let again = clock::wait_for("it accepts again", RECOVERED, || {
+                    Ok(Client::connect_within(server.addr, RECOVERED).ok())
                 });
-                let waited = waited.with_context(|| format!("limit {limit}\n{server}"))?;
+                let (_, waited) = again.with_context(|| format!("limit {limit}\n{server}"))?;
                 tally.recovered(waited.as_millis() as u64);
-                drop(last);
                 life::load(&server, rng.millis(20, 200), ledger, tally)?;
             } else {
                 tally.note("no room for one connection", 1);
@@ -51,19 +49,17 @@ pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Re
 }
 
 /// Opens connections until no more can be had, and asks by the one that was there first.
-fn crowd(first: &mut Client, limit: u64, rng: &mut Rng, ledger: &mut Ledger) -> Result<()> {
-    let mut crowd = Vec::new();
+fn exhaust(first: &mut Client, limit: u64, rng: &mut Rng, ledger: &mut Ledger) -> Result<()> {
+    let mut connections = Vec::new();
     for _ in 0..limit + rng.below(20) {
         // The kernel accepts for the server, so this succeeds whether it has a descriptor or not.
-        crowd.push(TcpStream::connect(first.peer()?)?);
+        connections.push(TcpStream::connect(first.peer()?)?);
         for order in Order::ALL {
             ledger.add_id(first.next(order).context("the connection that was there first")?);
         }
     }
     let runs = first.runs(50_000, Duration::from_secs(5), Order::Any)?;
     ensure!(!runs.is_empty());
-    for run in runs {
-        ledger.add(run);
-    }
+    ledger.extend(runs);
     Ok(())
 }

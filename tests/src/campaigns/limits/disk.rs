@@ -13,12 +13,12 @@ use crate::{Ledger, Rng, Serve, clock};
 
 /// A registry has 1.3 MB, a spill 16.8 MB: sizes around both.
 const MOST_KIB: u64 = 40 * 1024;
-/// Scenes for which this user may not mount a disk.
+/// Trials for which this user may not mount a disk.
 pub(super) const NOT_TRIED: &str = "scenes full disk not tried";
 const WORDS: &[&str] = &["No space", "os error 28"];
 
 /// Lives on a disk of a random size that is filled at a random moment, then one with room.
-pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
     let home = TempDir::new()?;
     let place = home.path().join("disk");
     // Every other disk is one that a registry hardly fits into.

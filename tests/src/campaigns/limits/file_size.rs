@@ -13,7 +13,7 @@ const AROUND: [(u64, u64); 4] =
     [(0, 4_096), (4_096, 1_320_000), (1_320_000, 16_777_000), (16_770_000, 16_780_000)];
 
 /// A life whose files may not grow so far, on a folder that is new or not, then one with enough.
-pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
     let home = TempDir::new()?;
     let data = home.path().join("data");
     if rng.below(2) == 0 {

@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const RECORD: usize = 16;
 
 /// Forks on one folder, one after the other, and a server on it at the end.
-pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
     let home = TempDir::new()?;
     let data = home.path().join("data");
     for round in 0..=rng.below(3) {

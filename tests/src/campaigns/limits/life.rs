@@ -24,17 +24,13 @@ pub(super) const JOBS: [Job; 5] = [
 /// Starts a server under limits. `None`: it refused to start as it should, with 1 and one of these words (any, if there
 /// is none).
 pub(super) fn start_short(serve: Serve, words: &[&str]) -> Result<Option<Server>> {
-    match serve.start() {
-        Ok(server) => Ok(Some(server)),
-        Err(error) => {
-            let said = format!("{error:#}");
-            ensure!(!said.contains("panicked"), "a panic: {said}");
-            ensure!(said.contains("ended with Some(1)"), "neither served nor refused: {said}");
-            let named = words.is_empty() || words.iter().any(|word| said.contains(word));
-            ensure!(named, "its refusal names none of {words:?}: {said}");
-            Ok(None)
-        }
-    }
+    let said = match serve.start_or_refuse()? {
+        Ok(server) => return Ok(Some(server)),
+        Err(said) => said,
+    };
+    let named = words.is_empty() || words.iter().any(|word| said.contains(word));
+    ensure!(named, "its refusal names none of {words:?}: {said}");
+    Ok(None)
 }
 
 /// Loads a server for `time`. Connections that end are no failure: it may be killed meanwhile.
@@ -81,7 +77,7 @@ pub(super) fn enough(data: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mu
 
 /// Kills a server or stops it.
 pub(super) fn end(server: Server, rng: &mut Rng) -> Result<()> {
-    let log = if rng.below(2) == 0 { server.kill()? } else { server.stop()? };
+    let log = server.end(rng.below(2) != 0)?;
     ensure!(!log.contains("panicked"), "a panic:\n{log}");
     Ok(())
 }

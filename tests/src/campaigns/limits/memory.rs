@@ -17,7 +17,7 @@ const MORE: u64 = 80_000_000;
 const HUNGRY: Job = Job { work: Work::Array(100_000), order: Order::Any, pause: Duration::ZERO };
 
 /// A life that may be too poor to start or to go on, then one with enough.
-pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
     let home = TempDir::new()?;
     let data = home.path().join("data");
     if rng.below(2) == 0 {

@@ -16,7 +16,7 @@ const MOST: u64 = 3;
 const LIVES: u64 = 3;
 
 /// All of them at once, each with a few lives, then one alone.
-pub(super) fn scene(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
     let home = TempDir::new()?;
     let data = home.path().join("data");
     let servers = 2 + rng.below(MOST);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::site::{LED, SERVERS, Site};
+use super::cluster::{Cluster, LED, SERVERS};
 use crate::proxy::Way;
 use crate::{Rng, clock};
 
@@ -111,56 +111,56 @@ impl Fault {
     }
 
     /// Does it, from its first moment to its last. Returns when it was over: from then on everybody should be served.
-    pub(super) fn strike(&self, site: &mut Site) -> Result<Instant> {
+    pub(super) fn strike(&self, cluster: &mut Cluster) -> Result<Instant> {
         let server = self.server;
         match self.kind {
             Kind::Kill | Kind::Stop | Kind::OldSpill => {
-                site.end(
+                cluster.end(
                     server,
                     self.kind == Kind::Stop || (self.kind == Kind::OldSpill && self.amount % 2 == 1),
                 )?;
                 if self.kind == Kind::OldSpill {
-                    site.put_spill_back(server)?;
+                    cluster.put_spill_back(server)?;
                 } else if self.amount % 2 == 1 {
                     clock::idle(self.hold);
                 }
                 // What a start takes is part of the recovery.
                 let lifted = clock::now();
-                site.begin(server)?;
+                cluster.begin(server)?;
                 return Ok(lifted);
             }
-            Kind::Freeze => site.freeze(server, self.hold)?,
+            Kind::Freeze => cluster.freeze(server, self.hold)?,
             Kind::Leader => {
-                let leader = site.ensemble.leader().context("no leader")?;
-                site.ensemble.kill(leader)?;
+                let leader = cluster.ensemble.leader().context("no leader")?;
+                cluster.ensemble.kill(leader)?;
                 let lifted = clock::now();
-                site.ensemble.wait_leader(LED)?;
-                site.ensemble.restart(leader)?;
-                site.ensemble.wait_serving(LED)?;
+                cluster.ensemble.wait_leader(LED)?;
+                cluster.ensemble.restart(leader)?;
+                cluster.ensemble.wait_serving(LED)?;
                 return Ok(lifted);
             }
             Kind::Ensemble => {
-                site.ensemble.kill_all()?;
+                cluster.ensemble.kill_all()?;
                 clock::idle(self.hold);
-                site.ensemble.start_all()?;
-                site.ensemble.wait_serving(LED)?;
+                cluster.ensemble.start_all()?;
+                cluster.ensemble.wait_serving(LED)?;
             }
             Kind::Cut | Kind::Reset => {
                 let begin = clock::now();
                 while begin.elapsed() < self.hold {
-                    site.cut(server, self.kind == Kind::Reset);
+                    cluster.cut(server, self.kind == Kind::Reset);
                     clock::idle(Duration::from_millis(250));
                 }
             }
             Kind::Delay | Kind::LoseReplies | Kind::Apart => {
-                site.way(server, self.way());
+                cluster.way(server, self.way());
                 clock::idle(self.hold);
-                site.way(server, Way::Pass);
+                cluster.way(server, Way::Pass);
             }
             Kind::Clock => {
-                site.clock.shift(self.amount)?;
+                cluster.clock.shift(self.amount)?;
                 clock::idle(self.hold);
-                site.clock.shift(0)?;
+                cluster.clock.shift(0)?;
             }
         }
         Ok(clock::now())

@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::super::Tally;
-use super::site::Seat;
+use super::cluster::Seat;
 use crate::{clock, process};
 
 const EVERY: Duration = Duration::from_secs(1);

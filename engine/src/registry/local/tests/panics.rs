@@ -6,7 +6,7 @@ use super::*;
 use crate::registry::local::simulated::MemoryHints;
 use crate::sys::guards::Guard;
 use crate::testing::support::clock::Time;
-use crate::testing::support::faults::{Armed, Blow, Fuse, FusedDisk, Point};
+use crate::testing::support::faults::{Armed, FaultKind, Faults, FaultyDisk, Point};
 
 const WORKERS: u32 = 2;
 
@@ -14,13 +14,13 @@ const WORKERS: u32 = 2;
 /// leaves of it.
 fn believed_and_left(after: u32, way: usize) -> (u64, u64) {
     let disk = memory(WORKERS);
-    let fuse = Fuse::new(Time::new(0), None);
-    fuse.set_working(true);
-    let fused = FusedDisk { disk: disk.open_again(), fuse: fuse.clone() };
-    let mut registry = LocalRegistry::on(fused, clock()).unwrap();
+    let faults = Faults::new(Time::new(0), None);
+    faults.set_working(true);
+    let failing = FaultyDisk { disk: disk.open_again(), faults: faults.clone() };
+    let mut registry = LocalRegistry::on(failing, clock()).unwrap();
     registry.swap_worker(0, 1, &claim_of(2_000, 1)).unwrap();
 
-    fuse.arm(Some(Armed { point: Point::Folder, after, blow: Blow::Panic }));
+    faults.arm(Some(Armed { point: Point::Folder, after, kind: FaultKind::Panic }));
     let change = AssertUnwindSafe(|| registry.swap_worker(0, 2, &claim_of(3_000, 2)));
     assert!(catch_unwind(change).is_err(), "a change goes on after {after} steps");
     let believed = registry.worker(0).unwrap();
@@ -53,11 +53,11 @@ fn what_a_process_believes_after_a_panic_is_not_taken_back_by_a_power_cut() {
 /// What a process believes of a claim that a panic broke off, and whether its folder refuses the registry of before.
 fn believed_and_known(after: u32) -> (u64, bool) {
     let (disk, hints) = (memory(WORKERS), MemoryHints::default());
-    let (fuse, backup) = (Fuse::new(Time::new(0), None), disk.bytes());
-    fuse.set_working(true);
-    let fused = FusedDisk { disk: disk.open_again(), fuse: fuse.clone() };
-    let mut registry = LocalRegistry::on_with(fused, Some(hints.process()), clock()).unwrap();
-    fuse.arm(Some(Armed { point: Point::Folder, after, blow: Blow::Panic }));
+    let (faults, backup) = (Faults::new(Time::new(0), None), disk.bytes());
+    faults.set_working(true);
+    let failing = FaultyDisk { disk: disk.open_again(), faults: faults.clone() };
+    let mut registry = LocalRegistry::on_with(failing, Some(hints.process()), clock()).unwrap();
+    faults.arm(Some(Armed { point: Point::Folder, after, kind: FaultKind::Panic }));
     let change = AssertUnwindSafe(|| registry.swap_worker(0, 1, &claim_of(5_000, 1)));
     assert!(catch_unwind(change).is_err(), "a change goes on after {after} steps");
     let believed = registry.worker(0).unwrap().record.reserved_until;

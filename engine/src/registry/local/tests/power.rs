@@ -7,25 +7,13 @@ use crate::registry::local::format::Side;
 use crate::registry::local::simulated::MemoryHints;
 use crate::registry::ownership::{Identity, Ownership, WorkerRequest};
 use crate::sys::guards::Guard;
+use crate::testing::support::rng::Rng;
 
 const WORKERS: u32 = 2;
 const SPILLS: u8 = 2;
 
 /// What one step does: an action, who and what it is about, and random bits.
 type Act = (u8, u8, u64);
-
-/// A small generator, so that one number decides everything a run does after it.
-struct Bits(u64);
-
-impl Bits {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    }
-}
 
 /// A record's value and who wrote it, as far as anybody was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +49,7 @@ struct World {
     operation: u64,
     /// Whether the next failure is a power cut, or only kills the process it meets.
     cut: bool,
-    bits: Bits,
+    bits: Rng,
 }
 
 impl World {
@@ -77,7 +65,7 @@ impl World {
             left_out,
             operation: 0,
             cut: false,
-            bits: Bits(0),
+            bits: Rng::new(0),
         }
     }
 
@@ -114,14 +102,14 @@ impl World {
         }
         self.processes = [None, None];
         let Self { disk, hints, bits, .. } = self;
-        disk.cut_power(|n| bits.below(n));
-        *hints = MemoryHints::of(&hints.image(|n| bits.below(n)));
+        disk.cut_power(|n| bits.below(n as u64) as usize);
+        *hints = MemoryHints::of(&hints.image(|n| bits.below(n as u64) as usize));
         self.start(process).map_err(|error| format!("a start after a failure: {error}"))?;
         self.survey(process)
     }
 
     fn act(&mut self, (action, who, bits): Act) -> Result<(), String> {
-        self.bits = Bits(bits);
+        self.bits = Rng::new(bits);
         let process = usize::from(who & 1);
         if self.processes[process].is_none() {
             match self.start(process) {
@@ -148,7 +136,7 @@ impl World {
         let found = read_worker(registry, worker)?;
         known.check(&format!("worker {worker} while running"), Some(found))?;
         self.operation += 1;
-        let by = 1 + self.bits.below(1_000) as u64;
+        let by = 1 + self.bits.below(1_000);
         let value = if forward { found.value + by } else { found.value.saturating_sub(by) };
         let record = claim_of(value, self.operation);
         let said = Said { version: found.version + 1, value, operation: self.operation };
@@ -162,7 +150,7 @@ impl World {
         let found = read_mark(registry, n)?;
         known.check(&format!("mark {n} while running"), found)?;
         self.operation += 1;
-        let value = found.map_or(0, |found| found.value + 1 + self.bits.below(64) as u64);
+        let value = found.map_or(0, |found| found.value + 1 + self.bits.below(64));
         let record = mark_of(value, self.operation);
         // Slots are used for the first time here, so a mark that is made has the version after genesis.
         let version = found.map_or(1, |found| found.version);
@@ -186,7 +174,7 @@ impl World {
             self.start(process).map_err(|error| error.to_string())?;
             let copy = if who & 4 == 0 { Side::A } else { Side::B };
             let place = Place::worker(u32::from(who >> 3) % WORKERS);
-            let bit = self.bits.below(512 * 8);
+            let bit = self.bits.below(512 * 8) as usize;
             let offset = offset_of(WORKERS, place, copy);
             self.disk.tamper(offset, |sector| sector[bit / 8] ^= 1 << (bit % 8));
             self.start(process).map_err(|error| error.to_string())?;
@@ -242,7 +230,7 @@ fn run(acts: &[Act], left_out: Option<Guard>) -> Result<(), String> {
         }
         // Whatever is pending, the lights go out at the end.
         world.cut = true;
-        world.bits = Bits(acts.len() as u64);
+        world.bits = Rng::new(acts.len() as u64);
         world.recover(0)
     })
 }
@@ -261,7 +249,7 @@ const SEEDS: u64 = 40;
 
 fn caught(left_out: Option<Guard>) -> bool {
     (0..SEEDS).any(|seed| {
-        let mut bits = Bits(seed);
+        let mut bits = Rng::new(seed);
         let mut byte = || bits.below(256) as u8;
         let acts: Vec<Act> = (0..60).map(|n| (byte(), byte(), seed << 8 | n)).collect();
         run(&acts, left_out).inspect_err(|error| println!("{left_out:?}, seed {seed}: {error}")).is_err()

@@ -1,4 +1,4 @@
-//! Single cases, told by hand.
+//! Scripted histories: single cases, each written out by hand.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::testing::simulation::history::{BEGIN, History, MS, SECOND};
 use crate::testing::simulation::network::State;
 use crate::testing::simulation::store::Store;
 use crate::testing::support::clock::Change;
-use crate::testing::support::faults::{Armed, Blow, Point};
+use crate::testing::support::faults::{Armed, FaultKind, Point};
 use crate::{Layout, Order};
 
 const HOUR: u64 = 3_600 * SECOND;
@@ -28,7 +28,9 @@ fn layout() -> Layout {
 /// Nobody holds these workers, and they are reserved until then.
 fn reserve(history: &History, workers: std::ops::Range<u32>, until_ns: u64) {
     let until = history.layout.tick_at_ns(until_ns).unwrap();
-    let Store::Memory(registry) = &history.exchange.store else { panic!("a story has one in memory") };
+    let Store::Memory(registry) = &history.exchange.store else {
+        panic!("a scripted history has one in memory")
+    };
     for worker in workers {
         let version = registry.clone().worker(worker).unwrap().version + 1;
         let record = WorkerRecord {
@@ -51,7 +53,7 @@ fn with_every_mark_ahead_the_reserve_serves_and_then_calls_are_told_when_to_come
     for has_clock in [false, true] {
         let mut history = History::told(layout(), 1, has_clock, &settings());
         history.pass(20 * SECOND);
-        let mine = history.nodes[0].life.as_ref().unwrap().engine.workers()[0];
+        let mine = history.nodes[0].process.as_ref().unwrap().engine.workers()[0];
         // Workers that nobody has used for ten minutes are free again ten minutes before this node's own time is.
         reserve(&history, 0..mine, history.time.now() - 600 * SECOND);
         reserve(&history, mine + 1..4, history.time.now() - 600 * SECOND);
@@ -141,7 +143,7 @@ fn the_only_free_worker_may_be_the_one_that_was_held_before_the_leap() {
     let ends_2035 = Layout::new(39, 4, 20, 1_000, DEFAULT_EPOCH_MS).unwrap();
     let mut history = History::told(ends_2035, 1, false, &settings());
     history.pass(SECOND);
-    let mine = history.nodes[0].life.as_ref().unwrap().engine.workers()[0];
+    let mine = history.nodes[0].process.as_ref().unwrap().engine.workers()[0];
     let far = BEGIN + 24 * 365 * 4 * HOUR;
     reserve(&history, 0..mine, far);
     reserve(&history, mine + 1..4, far);
@@ -166,10 +168,10 @@ fn a_panic_over_a_job_of_the_registry_thread_or_its_answer_leaves_nobody_without
         history.start(0);
         history.pass(SECOND);
         lock(&history.nodes[0].end).state = State::Up;
-        history.nodes[0].fuse.arm(Some(Armed { point: Point::Clock, after, blow: Blow::Panic }));
+        history.nodes[0].faults.arm(Some(Armed { point: Point::Clock, after, kind: FaultKind::Panic }));
         history.pass(10 * SECOND);
         for (count, whose) in panics.iter_mut().zip(["panics of a producer", "panics of a registry thread"]) {
-            *count += history.nodes[0].summary.troubles.get(whose).copied().unwrap_or(0);
+            *count += history.nodes[0].tally.notes.get(whose).copied().unwrap_or(0);
         }
         history.better_times();
         history.recover().unwrap();
@@ -198,6 +200,6 @@ fn a_node_that_does_not_run_or_has_no_worker_has_not_recovered() {
         let recovered = history.recover();
         // A registry that has a clock never lets marks be so far ahead; without one nobody can tell.
         assert_eq!(recovered.is_err(), has_clock, "{recovered:?}");
-        assert_eq!(history.summary.recovery, None);
+        assert!(history.tally.recovery_ms.is_empty());
     }
 }

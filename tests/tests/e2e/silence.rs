@@ -4,7 +4,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use tempfile::TempDir;
 use xuid_tests::{
     Client, ClientError, Job, Ledger, Load, Order, PREFACE, Serve, Server, Work, clock, encode, hello_body,
     op, process,
@@ -56,9 +55,8 @@ fn closes_at(
 
 #[test]
 fn silent_connections_and_half_frames_are_closed_at_their_deadlines() -> Result<()> {
-    let home = TempDir::new()?;
     // Started before this process allows itself more files: the server must cope with the usual limit of 1,024.
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     process::allow_open_files(4_096)?;
     let load = Load::start(server.addr, &[Job::gently(Work::Next(4), Order::Any, Duration::from_millis(2))]);
     let mut greeting = PREFACE.to_vec();
@@ -102,18 +100,16 @@ fn silent_connections_and_half_frames_are_closed_at_their_deadlines() -> Result<
     let mut ledger = Ledger::default();
     for harvest in load.join()? {
         ensure!(harvest.refusals == 0, "the bystander was refused: {:?}", harvest.last_refusal);
-        ledger.add_tape(&harvest.tape);
+        ledger.add_received(&harvest.received);
     }
     println!("silence: the bystander got {}", ledger.check()?);
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }
 
 #[test]
 fn a_connection_that_asks_for_nothing_gets_a_goaway_when_its_time_is_over() -> Result<()> {
-    let home = TempDir::new()?;
     let idle = Duration::from_secs(3);
-    let server = Serve::new(&home.path().join("data"))?.arg("--idle").arg("3s").start()?;
+    let server = Serve::fresh()?.arg("--idle").arg("3s").start()?;
     let (client, hello) = Client::hello(server.addr)?;
     ensure!(u128::from(hello.idle_ms) == idle.as_millis(), "{hello:?}");
     // One that keeps asking, if only for an echo, outlives it.
@@ -134,8 +130,7 @@ fn a_connection_that_asks_for_nothing_gets_a_goaway_when_its_time_is_over() -> R
 
 #[test]
 fn a_clean_stop_says_goaway_and_finishes_what_is_in_flight() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let mut client = server.client()?;
     client.next(Order::Any)?;
     let stopping = thread::spawn(move || server.stop());

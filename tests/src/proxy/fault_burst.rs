@@ -10,7 +10,7 @@ use crate::{Rng, clock};
 
 /// How many faults, where, and how close together. Each proxy has a thread and an equal share.
 #[derive(Debug, Clone)]
-pub struct Storm {
+pub struct FaultBurst {
     /// Faults in all.
     pub faults: u64,
     /// What most of them wait for.
@@ -21,7 +21,7 @@ pub struct Storm {
     pub calm: Duration,
 }
 
-/// What a storm did.
+/// What a burst did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Toll {
     /// Faults that struck a write, by kind.
@@ -32,7 +32,6 @@ pub struct Toll {
 
 impl Toll {
     /// All faults and plain cuts.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.plain + self.struck.values().sum::<u64>()
     }
@@ -47,9 +46,8 @@ impl fmt::Display for Toll {
     }
 }
 
-impl Storm {
+impl FaultBurst {
     /// Runs to its end; the moments and kinds follow from `rng` and from what the clients send.
-    #[must_use]
     pub fn run(&self, proxies: &[Proxy], rng: &mut Rng) -> Toll {
         let share = self.faults.div_ceil(proxies.len().max(1) as u64);
         let mut left = self.faults;

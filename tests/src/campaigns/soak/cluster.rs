@@ -1,4 +1,4 @@
-//! Where a soak takes place: an ensemble, three servers on it, a proxy on each way between them, and one stepped clock.
+//! The cluster of a part: an ensemble, three servers on it, a proxy on each way between them, and one stepped clock.
 
 use std::fmt;
 use std::fs;
@@ -75,9 +75,9 @@ impl Seat {
     }
 }
 
-/// The place of a part.
+/// The servers and the ensemble of a part.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct Cluster {
     servers: Vec<Option<Server>>,
     seats: Vec<Arc<Seat>>,
     /// By server, then by node of the ensemble.
@@ -92,9 +92,9 @@ pub(super) struct Site {
     home: TempDir,
 }
 
-impl Site {
-    /// All of it, serving. The server that lives all through differs from part to part.
-    pub(super) fn start(first: u64) -> Result<Self> {
+impl Cluster {
+    /// All of it, serving; no fault ends the server `elder`.
+    pub(super) fn start(elder: usize) -> Result<Self> {
         let ensemble = Ensemble::start(NODES)?;
         Xuid::new(["registry", "init", &ensemble.url(PATH), FLOOR])?.run()?.ok()?;
         let mut proxies = Vec::new();
@@ -102,21 +102,21 @@ impl Site {
             let each = (0..NODES).map(|node| Proxy::start(ensemble.addr(node)));
             proxies.push(each.collect::<Result<Vec<_>>>()?);
         }
-        let mut site = Self {
+        let mut cluster = Self {
             servers: (0..SERVERS).map(|_| None).collect(),
             seats: (0..SERVERS).map(|_| Arc::default()).collect(),
             proxies,
             copies: vec![None; SERVERS],
-            elder: (first / super::LONG) as usize % SERVERS,
+            elder,
             wasted: Tally::default(),
             clock: FakeClock::new()?,
             ensemble,
             home: TempDir::new()?,
         };
         for number in 0..SERVERS {
-            site.begin(number)?;
+            cluster.begin(number)?;
         }
-        Ok(site)
+        Ok(cluster)
     }
 
     pub(super) fn seats(&self) -> &[Arc<Seat>] {
@@ -150,7 +150,7 @@ impl Site {
     pub(super) fn end(&mut self, number: usize, cleanly: bool) -> Result<()> {
         let server = self.servers[number].take().context("it is down already")?;
         self.count_waste(&server);
-        let log = if cleanly { server.stop() } else { server.kill() };
+        let log = server.end(cleanly);
         self.seats[number].set(None);
         let log = log.with_context(|| format!("ending server {number}"))?;
         ensure!(!log.contains("panicked"), "server {number} panicked:\n{log}");
@@ -266,7 +266,7 @@ impl Site {
     }
 }
 
-impl fmt::Display for Site {
+impl fmt::Display for Cluster {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, server) in self.servers.iter().enumerate() {
             match server {

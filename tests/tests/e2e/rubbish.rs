@@ -4,10 +4,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use tempfile::TempDir;
 use xuid_tests::{
-    Client, ClientError, Job, Ledger, Load, Order, PREFACE, Rng, Server, Work, clock, encode, hello_body, op,
-    process, status,
+    Client, ClientError, Job, Ledger, Load, Order, PREFACE, Rng, Serve, Server, Work, clock, encode,
+    hello_body, op, process, status,
 };
 
 /// The most anonymous memory a server may use, whatever is thrown at it.
@@ -26,7 +25,7 @@ fn undisturbed(server: &Server, load: Load) -> Result<()> {
     let mut ledger = Ledger::default();
     for harvest in load.join()? {
         ensure!(harvest.refusals == 0, "the bystander was refused: {:?}", harvest.last_refusal);
-        ledger.add_tape(&harvest.tape);
+        ledger.add_received(&harvest.received);
     }
     ledger.check()?;
     let memory = process::rss_anon(server.pid())?;
@@ -47,8 +46,7 @@ fn answer(server: &Server, bytes: &[u8]) -> Result<String> {
 #[test]
 fn another_protocol_gets_a_sentence_that_helps() -> Result<()> {
     let mut rng = Rng::from_env("rubbish");
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let load = bystander(&server);
     let tls =
         [&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03][..], &rng.bytes(500)].concat();
@@ -161,8 +159,7 @@ fn lying_hello() -> Vec<u8> {
 
 #[test]
 fn every_breach_of_the_protocol_gets_its_error_and_closes_or_not_as_specified() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let load = bystander(&server);
     let (_, hello) = Client::hello(server.addr)?;
     for breach in breaches(hello.max_body, hello.max_count) {
@@ -191,8 +188,7 @@ fn every_breach_of_the_protocol_gets_its_error_and_closes_or_not_as_specified() 
 #[test]
 fn random_frames_never_crash_hang_or_disturb() -> Result<()> {
     let mut rng = Rng::from_env("random frames");
-    let home = TempDir::new()?;
-    let mut server = Server::start(&home.path().join("data"))?;
+    let mut server = Serve::fresh()?.start()?;
     let load = bystander(&server);
     for round in 0..300 {
         let mut client = if round % 4 == 0 { Client::preface(server.addr)? } else { server.client()? };
@@ -237,8 +233,7 @@ fn random_frames_never_crash_hang_or_disturb() -> Result<()> {
 
 #[test]
 fn a_client_that_reads_nothing_costs_bounded_memory() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let load = bystander(&server);
     let mut deaf = Vec::new();
     for _ in 0..8 {
@@ -269,8 +264,7 @@ fn a_client_that_reads_nothing_costs_bounded_memory() -> Result<()> {
 
 #[test]
 fn a_ping_never_waits_behind_a_request_that_waits() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let mut client = server.client()?;
     let (_, hello) = Client::hello(server.addr)?;
     // More fresh ids than one worker mints in the wait: these requests have to stand in line for the clock.

@@ -17,13 +17,13 @@ use anyhow::{Context, Result, bail};
 
 use super::super::Tally;
 use super::super::refusals::code;
-use super::site::Seat;
+use super::cluster::Seat;
 use crate::client::{Client, ClientError, Order};
 use crate::clock;
 use crate::load::{Job, Span, Work, request};
-use crate::oracle::{Ledger, Tape};
+use crate::oracle::{Ledger, Received};
 
-/// A client adds its tape to the ledger when it has as many runs, or after this time.
+/// A client adds what it received to the ledger when it has as many runs, or after this time.
 const RUNS: usize = 4_096;
 const BETWEEN: Duration = Duration::from_millis(250);
 /// A client that was refused asks again after the time it was told, but not later than this.
@@ -53,7 +53,7 @@ const JOBS: [Job; 9] = [
 /// What a client tells while it runs.
 #[derive(Debug, Default)]
 struct Line {
-    /// When the request was asked that was answered last, in milliseconds from the crowd's start.
+    /// When the request was asked that was answered last, in milliseconds from the start of all clients.
     asked_ms: AtomicU64,
     /// The longest time from one answer to the next, in milliseconds.
     longest_ms: AtomicU64,
@@ -76,13 +76,13 @@ struct Shared {
 
 /// The clients of all servers.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct Clients {
     shared: Arc<Shared>,
     lines: Vec<(String, Arc<Line>)>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Crowd {
+impl Clients {
     /// One client for each job and seat.
     pub(super) fn start(seats: &[Arc<Seat>]) -> Self {
         let shared = Arc::new(Shared {
@@ -186,14 +186,14 @@ struct Asker {
 impl Asker {
     /// Connects, again and again, until it is told to stop.
     fn live(self) {
-        let mut tape = Tape::default();
+        let mut received = Received::default();
         let mut answered = clock::now();
         while !self.shared.stop.load(Ordering::Relaxed) {
             let Some(addr) = self.seat.wait_open(BETWEEN) else { continue };
             // Whatever ends it, what it received is handed over.
-            let asked = catch_unwind(AssertUnwindSafe(|| self.ask_on(addr, &mut tape, &mut answered)));
+            let asked = catch_unwind(AssertUnwindSafe(|| self.ask_on(addr, &mut received, &mut answered)));
             let outcome = asked.unwrap_or(Err(ClientError::Broken("its client panicked over it")));
-            self.hand_over(&mut tape);
+            self.hand_over(&mut received);
             match outcome {
                 Ok(()) => {}
                 Err(ClientError::Ended(_)) => {
@@ -212,15 +212,20 @@ impl Asker {
     }
 
     /// One connection, as long as it lasts.
-    fn ask_on(&self, addr: SocketAddr, tape: &mut Tape, answered: &mut Instant) -> Result<(), ClientError> {
+    fn ask_on(
+        &self,
+        addr: SocketAddr,
+        received: &mut Received,
+        answered: &mut Instant,
+    ) -> Result<(), ClientError> {
         let mut client = Client::connect(addr)?;
         let (mut handed, mut highest) = (clock::now(), 0);
         while !self.shared.stop.load(Ordering::Relaxed) {
             let mut span = Span { low: u64::MAX, high: 0 };
-            let (asked, before) = (clock::now(), tape.ids());
-            let answer = request(&mut client, self.job, tape, &mut span);
+            let (asked, before) = (clock::now(), received.ids());
+            let answer = request(&mut client, self.job, received, &mut span);
             let came = clock::now();
-            self.shared.ids.fetch_add(tape.ids() - before, Ordering::Relaxed);
+            self.shared.ids.fetch_add(received.ids() - before, Ordering::Relaxed);
             if self.job.order == Order::Ordered && span.low <= highest {
                 return Err(ClientError::Broken("an ordered id came after a higher one"));
             }
@@ -237,8 +242,8 @@ impl Asker {
                 }
                 Err(error) => return Err(error),
             };
-            if tape.runs().len() >= RUNS || handed.elapsed() >= BETWEEN {
-                self.hand_over(tape);
+            if received.runs().len() >= RUNS || handed.elapsed() >= BETWEEN {
+                self.hand_over(received);
                 handed = clock::now();
             }
             thread::sleep(pause);
@@ -257,12 +262,12 @@ impl Asker {
         *last = came;
     }
 
-    fn hand_over(&self, tape: &mut Tape) {
-        let tape = std::mem::take(tape);
-        if let Some(run) = tape.runs().first() {
+    fn hand_over(&self, received: &mut Received) {
+        let received = std::mem::take(received);
+        if let Some(run) = received.runs().first() {
             self.shared.witness.store(run.first, Ordering::Relaxed);
         }
-        locked(&self.shared.ledger).add_tape(&tape);
+        locked(&self.shared.ledger).add_received(&received);
     }
 }
 

@@ -9,38 +9,38 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
-use super::{EXAMPLES, Ledger, Report, Run, Tape};
+use super::{EXAMPLES, Ledger, Received, Report, Run};
 
 /// The two ledgers.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct IssuedVsReceived {
     issued: Ledger,
     received: Ledger,
     unlogged: u64,
     examples: Vec<u64>,
 }
 
-impl Books {
+impl IssuedVsReceived {
     /// Enters a life whose server logged.
-    pub fn logged<'t>(&mut self, log: &[Run], tapes: impl IntoIterator<Item = &'t Tape>) {
+    pub fn logged<'t>(&mut self, log: &[Run], of_each: impl IntoIterator<Item = &'t Received>) {
         let mut life = Ledger::default();
         for run in log {
             life.add(*run);
             self.issued.add(*run);
         }
-        for tape in tapes {
-            self.received.add_tape(tape);
-            for run in tape.runs() {
+        for received in of_each {
+            self.received.add_received(received);
+            for run in received.runs() {
                 self.look_up(&life, *run);
             }
         }
     }
 
     /// Enters a life without a log: what clients got is all that is known of what it issued.
-    pub fn unlogged<'t>(&mut self, tapes: impl IntoIterator<Item = &'t Tape>) {
-        for tape in tapes {
-            self.received.add_tape(tape);
-            self.issued.add_tape(tape);
+    pub fn unlogged<'t>(&mut self, of_each: impl IntoIterator<Item = &'t Received>) {
+        for received in of_each {
+            self.received.add_received(received);
+            self.issued.add_received(received);
         }
     }
 
@@ -52,7 +52,6 @@ impl Books {
     }
 
     /// The sums.
-    #[must_use]
     pub fn balance(&self) -> Balance {
         Balance {
             issued: self.issued.report(),
@@ -63,9 +62,6 @@ impl Books {
     }
 
     /// The sums, or an error that shows what is wrong.
-    ///
-    /// # Errors
-    /// B1, B2 or B3 is broken.
     pub fn check(&self) -> Result<Balance> {
         let balance = self.balance();
         if !balance.is_clean() {
@@ -75,7 +71,7 @@ impl Books {
     }
 }
 
-/// What [`Books`] say.
+/// What [`IssuedVsReceived`] says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
     /// Of logs, and of clients where there was no log.
@@ -90,13 +86,11 @@ pub struct Balance {
 
 impl Balance {
     /// Whether nothing is wrong.
-    #[must_use]
     pub fn is_clean(&self) -> bool {
         self.duplicates() == 0 && self.unlogged == 0
     }
 
     /// Repetitions on either side. One that was both logged and received twice counts on both.
-    #[must_use]
     pub fn duplicates(&self) -> u64 {
         self.issued.duplicates + self.received.duplicates
     }
@@ -120,20 +114,23 @@ mod tests {
         Run { first, count, stride: 1 }
     }
 
-    fn tape(runs: &[Run]) -> Tape {
-        let mut tape = Tape::default();
+    fn received(runs: &[Run]) -> Received {
+        let mut received = Received::default();
         for run in runs {
-            tape.push_run(*run);
+            received.push_run(*run);
         }
-        tape
+        received
     }
 
     /// A life that logged 100 ids, most of which two clients got, and one that does not log.
-    fn honest() -> Books {
-        let mut books = Books::default();
-        books.logged(&[run(4090, 60), run(9000, 40)], &[tape(&[run(4090, 50)]), tape(&[run(9001, 39)])]);
-        books.unlogged(&[tape(&[run(20_000, 10)])]);
-        books
+    fn honest() -> IssuedVsReceived {
+        let mut account = IssuedVsReceived::default();
+        account.logged(
+            &[run(4090, 60), run(9000, 40)],
+            &[received(&[run(4090, 50)]), received(&[run(9001, 39)])],
+        );
+        account.unlogged(&[received(&[run(20_000, 10)])]);
+        account
     }
 
     #[test]
@@ -144,44 +141,44 @@ mod tests {
 
     #[test]
     fn a_duplicate_in_the_logs_alone_is_found() {
-        let mut books = honest();
+        let mut account = honest();
         // Nobody got it either time: 9000 is in the first life's log only.
-        books.logged(&[run(9000, 1)], &[]);
-        let balance = books.balance();
+        account.logged(&[run(9000, 1)], &[]);
+        let balance = account.balance();
         assert_eq!((balance.issued.examples, balance.received.duplicates), (vec![9000], 0));
-        assert!(books.check().is_err());
+        assert!(account.check().is_err());
     }
 
     #[test]
     fn a_duplicate_between_a_log_and_a_client_of_a_life_without_one_is_found() {
-        let mut books = honest();
-        books.unlogged(&[tape(&[run(9000, 1)])]);
-        assert_eq!(books.balance().issued.examples, [9000]);
-        assert!(books.check().is_err());
+        let mut account = honest();
+        account.unlogged(&[received(&[run(9000, 1)])]);
+        assert_eq!(account.balance().issued.examples, [9000]);
+        assert!(account.check().is_err());
     }
 
     #[test]
     fn a_duplicate_among_clients_alone_is_found() {
-        let mut books = honest();
+        let mut account = honest();
         // Logged once, and two clients of that life got it.
-        books.logged(&[run(30_000, 5)], &[tape(&[run(30_000, 2)]), tape(&[run(30_001, 1)])]);
-        let balance = books.balance();
+        account.logged(&[run(30_000, 5)], &[received(&[run(30_000, 2)]), received(&[run(30_001, 1)])]);
+        let balance = account.balance();
         assert_eq!((balance.issued.duplicates, balance.received.examples), (0, vec![30_001]));
         assert_eq!(balance.unlogged, 0);
-        assert!(books.check().is_err());
+        assert!(account.check().is_err());
     }
 
     #[test]
     fn an_id_that_no_log_of_its_life_has_is_found() {
-        let mut books = honest();
-        books.logged(&[run(30_000, 5)], &[tape(&[run(30_003, 4)])]);
-        let balance = books.balance();
+        let mut account = honest();
+        account.logged(&[run(30_000, 5)], &[received(&[run(30_003, 4)])]);
+        let balance = account.balance();
         assert_eq!((balance.duplicates(), balance.unlogged), (0, 2));
         assert_eq!(balance.examples, [30_005, 30_006]);
-        assert!(books.check().is_err());
-        let mut books = honest();
+        assert!(account.check().is_err());
+        let mut account = honest();
         // Another life's log is no excuse.
-        books.logged(&[run(40_000, 5)], &[tape(&[run(9000, 1)])]);
-        assert_eq!((books.balance().duplicates(), books.balance().unlogged), (0, 1));
+        account.logged(&[run(40_000, 5)], &[received(&[run(9000, 1)])]);
+        assert_eq!((account.balance().duplicates(), account.balance().unlogged), (0, 1));
     }
 }

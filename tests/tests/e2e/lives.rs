@@ -84,10 +84,10 @@ impl Campaign {
         // Read while it lives: what it replays after this moment is not counted.
         let before = server.replayed()?;
         clock::idle(life_time / 2);
-        let log = if end == End::Kill { server.kill()? } else { server.stop()? };
+        let log = server.end(end == End::Stop)?;
         for harvest in load.join()? {
             self.refusals += harvest.refusals;
-            self.ledger.add_tape(&harvest.tape);
+            self.ledger.add_received(&harvest.received);
         }
         self.replayed += before;
         self.lives_that_replayed += u64::from(before > 0.0);

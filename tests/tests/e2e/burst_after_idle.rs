@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use tempfile::TempDir;
-use xuid_tests::{Ledger, Order, Server, Xuid, clock};
+use xuid_tests::{Ledger, Order, Server, Xuid, clock, folder};
 
 const IDLE: Duration = Duration::from_mins(1);
 /// What `xuid inspect --json` says about all spills of a folder.
@@ -45,15 +44,12 @@ fn serve_from_spill(data: &Path, wanted: u64, share: f64, ledger: &mut Ledger) -
         "{replayed} replayed, {wanted} served: more than exists"
     );
     println!("burst after idle: {}", ledger.check()?);
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }
 
 #[test]
 fn an_idle_minute_is_kept_over_a_clean_stop_and_served_in_a_burst() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     let server = Server::start(&data)?;
     ledger.add_id(server.client()?.next(Order::Any)?);
     clock::idle(IDLE);
@@ -67,15 +63,12 @@ fn an_idle_minute_is_kept_over_a_clean_stop_and_served_in_a_burst() -> Result<()
     let server = Server::start(&data)?;
     server.drain(30_000_000, &mut ledger)?;
     println!("burst after idle, once more: {}", ledger.check()?);
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }
 
 #[test]
 fn an_idle_minute_is_kept_over_kill_9_less_what_was_in_memory_and_granted() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     let server = Server::start(&data)?;
     ledger.add_id(server.client()?.next(Order::Any)?);
     clock::idle(IDLE);

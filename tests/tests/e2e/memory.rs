@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tempfile::TempDir;
-use xuid_tests::{Client, Server, clock, encode, op, process};
+use xuid_tests::{Client, Serve, clock, encode, op, process};
 
 const CONNECTIONS: usize = 1_000;
 /// Requests that each connection sends in one piece: what they are read into is as large as a server reads at once.
@@ -20,8 +19,7 @@ const GIVEN_BACK: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_thousand_connections_that_were_busy_once_cost_little_when_they_are_quiet() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     process::allow_open_files(4_096)?;
     let mut clients = (0..CONNECTIONS).map(|_| server.client()).collect::<Result<Vec<Client>>>()?;
     let before = process::rss_anon(server.pid())?;

@@ -8,15 +8,17 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 use xuid_tests::zookeeper::{Ensemble, Tamper};
-use xuid_tests::{ClientError, Harvest, Job, Lag, Load, Order, Serve, Server, Work, Xuid, clock, http};
+use xuid_tests::{
+    ClientError, Harvest, Job, Load, Order, SchedulerDelay, Serve, Server, Work, Xuid, clock, http,
+};
 
 use crate::cluster::WAIT;
 
 /// For everything that a server notices at its next need of the registry, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
-/// Windows of a server of a [`Site`]: what is left of them after damage ends within this.
+/// Windows of a server of a [`Fixture`]: what is left of them after damage ends within this.
 pub(crate) const WINDOW_MAX: Duration = Duration::from_secs(6);
-/// A fence, and a registry made where one was, begin 125 s after the command; less what a story takes until it looks.
+/// A fence, and a registry made where one was, begin 125 s after the command; less what a test takes until it looks.
 pub(crate) const OUT_OF_REACH: Duration = Duration::from_secs(110);
 
 const PATH: &str = "/xuid";
@@ -35,22 +37,22 @@ pub(crate) struct Listed {
     pub(crate) error: Option<String>,
 }
 
-/// The place of a story.
+/// What a test finds set up.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Fixture {
     pub(crate) ensemble: Ensemble,
     pub(crate) tamper: Tamper,
     pub(crate) url: String,
     pub(crate) home: TempDir,
-    pub(crate) lag: Lag,
+    pub(crate) delay: SchedulerDelay,
 }
 
-impl Site {
+impl Fixture {
     /// One ZooKeeper server with a registry of eight workers.
     pub(crate) fn start() -> Result<Self> {
-        let site = Self::without_registry()?;
-        site.init(&[])?;
-        Ok(site)
+        let fixture = Self::without_registry()?;
+        fixture.init(&[])?;
+        Ok(fixture)
     }
 
     /// One ZooKeeper server.
@@ -58,7 +60,7 @@ impl Site {
         let ensemble = Ensemble::start(1)?;
         let tamper = Tamper::connect(&ensemble.connect_string())?;
         let url = ensemble.url(PATH);
-        Ok(Self { ensemble, tamper, url, home: TempDir::new()?, lag: Lag::watch() })
+        Ok(Self { ensemble, tamper, url, home: TempDir::new()?, delay: SchedulerDelay::watch() })
     }
 
     /// The path of a node of the registry: `w/3`.
@@ -103,7 +105,7 @@ impl Site {
         Ok(listed)
     }
 
-    /// A data folder of the story.
+    /// A data folder of the test.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
@@ -160,7 +162,7 @@ pub(crate) fn load(server: &Server) -> Result<Load> {
 
 /// Fails if a connection of such a load got hardly anything, or broke.
 pub(crate) fn check_load(harvests: &[Harvest]) -> Result<()> {
-    let fewest = harvests.iter().map(|harvest| harvest.tape.ids()).min();
+    let fewest = harvests.iter().map(|harvest| harvest.received.ids()).min();
     ensure!(fewest > Some(LOADED), "a connection got {fewest:?} ids");
     ensure!(!harvests.iter().any(|harvest| harvest.broken), "a connection broke");
     Ok(())
@@ -175,16 +177,11 @@ pub(crate) fn worker(server: &Server) -> Result<u32> {
 /// Waits until a fresh id comes from another worker than `left`; the worker.
 pub(crate) fn wait_other_worker(server: &Server, left: u32) -> Result<u32> {
     let mut client = server.client()?;
-    let mut found = left;
-    let waited = clock::wait_until("another worker", SOON, || {
-        match client.next(Order::Fresh) {
-            Ok(id) => found = (id >> 12 & 0x3ff) as u32,
-            Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(found != left)
+    let waited = clock::wait_for("another worker", SOON, || {
+        let found = client.try_next(Order::Fresh)?.map(|id| (id >> 12 & 0x3ff) as u32);
+        Ok(found.filter(|found| *found != left))
     });
-    let waited = waited.with_context(|| format!("{server}"))?;
+    let (found, waited) = waited.with_context(|| format!("{server}"))?;
     println!("worker {left} was left for {found} after {waited:?}");
     Ok(found)
 }
@@ -209,6 +206,11 @@ pub(crate) fn wait_refusing(server: &Server, words: &[&str]) -> Result<String> {
     let waited = waited.with_context(|| format!("wanted {words:?}, /readyz says {said}\n{server}"))?;
     println!("refuses after {waited:?}: {said}");
     Ok(said)
+}
+
+/// The same of each of them.
+pub(crate) fn wait_all_refusing(servers: &[&Server], words: &[&str]) -> Result<()> {
+    servers.iter().try_for_each(|server| wait_refusing(server, words).map(drop))
 }
 
 /// The sum of a server's samples whose names contain all of `words`.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tempfile::TempDir;
 use xuid_tests::{Ledger, Order, Rng, Serve, Xuid, folder};
 
 /// Both copies of every record begin at multiples of this.
@@ -24,25 +23,12 @@ fn records(data: &Path) -> Result<PathBuf> {
 
 /// Starts, takes some ids by each way, dies. Says whether it served; a refusal must be an orderly one.
 fn live(data: &Path, ledger: &mut Ledger) -> Result<bool> {
-    let serve = Serve::new(data)?.start();
-    let server = match serve {
-        Ok(server) => server,
-        Err(error) => {
-            let said = format!("{error:#}");
-            ensure!(said.contains("ended with Some(1)"), "neither served nor refused: {said}");
-            ensure!(!said.contains("panicked"), "{said}");
-            return Ok(false);
-        }
-    };
+    let Ok(server) = Serve::new(data)?.start_or_refuse()? else { return Ok(false) };
     let mut client = server.client()?;
     for order in Order::ALL {
-        for id in client.array(300, Duration::from_secs(5), order)? {
-            ledger.add_id(id);
-        }
+        ledger.extend(client.array(300, Duration::from_secs(5), order)?);
     }
-    for run in client.runs(20_000, Duration::from_secs(5), Order::Any)? {
-        ledger.add(run);
-    }
+    ledger.extend(client.runs(20_000, Duration::from_secs(5), Order::Any)?);
     server.kill()?;
     ledger.check()?;
     Ok(true)
@@ -67,9 +53,7 @@ fn sectors(file: &Path, rng: &mut Rng, empty: usize) -> Result<Vec<u64>> {
 #[test]
 fn any_damaged_sector_of_the_registry_is_survived_or_refused_and_repeats_nothing() -> Result<()> {
     let mut rng = Rng::from_env("registry damage");
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     ensure!(live(&data, &mut ledger)?);
     let file = records(&data)?;
     let (mut served, mut refused) = (0, 0);
@@ -92,9 +76,7 @@ fn any_damaged_sector_of_the_registry_is_survived_or_refused_and_repeats_nothing
 
 #[test]
 fn a_worker_with_both_copies_damaged_is_unusable_and_the_rest_goes_on() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     ensure!(live(&data, &mut ledger)?);
     let worker = *ledger.report().workers.first().context("one worker")?;
     let file = records(&data)?;
@@ -128,24 +110,14 @@ fn a_worker_with_both_copies_damaged_is_unusable_and_the_rest_goes_on() -> Resul
 #[test]
 fn a_truncated_or_empty_registry_is_refused_and_never_made_again() -> Result<()> {
     for keep in [0, 100, 512, 4096, 100_000] {
-        let home = TempDir::new()?;
-        let data = home.path().join("data");
-        let mut ledger = Ledger::default();
+        let (_home, data, mut ledger) = folder::fresh()?;
         ensure!(live(&data, &mut ledger)?);
         let file = records(&data)?;
-        fs::OpenOptions::new().write(true).open(&file)?.set_len(keep)?;
-        match Serve::new(&data)?.start() {
-            Err(error) => {
-                let said = format!("{error:#}");
-                ensure!(said.contains("ended with Some(1)") && !said.contains("panicked"), "{said}");
-            }
-            Ok(server) => {
-                // A part that is missing makes only its own records unusable; what is left must repeat nothing.
-                for run in server.client()?.runs(20_000, Duration::from_secs(5), Order::Any)? {
-                    ledger.add(run);
-                }
-                ensure!(keep > 0, "an empty registry was served\n{server}");
-            }
+        folder::shorten(&file, keep)?;
+        if let Ok(server) = Serve::new(&data)?.start_or_refuse()? {
+            // A part that is missing makes only its own records unusable; what is left must repeat nothing.
+            ledger.extend(server.client()?.runs(20_000, Duration::from_secs(5), Order::Any)?);
+            ensure!(keep > 0, "an empty registry was served\n{server}");
         }
         ledger.check()?;
     }
@@ -154,9 +126,7 @@ fn a_truncated_or_empty_registry_is_refused_and_never_made_again() -> Result<()>
 
 #[test]
 fn a_folder_that_lost_its_registry_is_not_begun_again() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (home, data, mut ledger) = folder::fresh()?;
     ensure!(live(&data, &mut ledger)?);
     let file = records(&data)?;
     fs::rename(&file, home.path().join("lost"))?;

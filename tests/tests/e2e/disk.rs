@@ -1,6 +1,6 @@
 //! Disks that fail: spills with bad bytes or missing ends, no space, no right to write.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,16 +13,13 @@ fn leave_land(data: &Path, ledger: &mut Ledger) -> Result<()> {
     let server = Server::start(data)?;
     server.drain(1_000, ledger)?;
     clock::idle(Duration::from_millis(2_500));
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }
 
 #[test]
 fn a_damaged_spill_is_reported_and_the_rest_of_it_served_once() -> Result<()> {
     let mut rng = Rng::from_env("damaged spill");
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     leave_land(&data, &mut ledger)?;
     let spills = folder::spills(&data)?;
     ensure!(!spills.is_empty(), "a clean stop leaves a spill");
@@ -40,11 +37,7 @@ fn a_damaged_spill_is_reported_and_the_rest_of_it_served_once() -> Result<()> {
         server.drain(6_000_000, &mut ledger)?;
         ledger.check()?;
         clock::idle(Duration::from_millis(1_200));
-        if round % 2 == 0 {
-            server.stop()?
-        } else {
-            server.kill()?
-        };
+        server.end(round % 2 == 0)?;
     }
     println!("damaged spill: {}", ledger.check()?);
     Ok(())
@@ -52,13 +45,11 @@ fn a_damaged_spill_is_reported_and_the_rest_of_it_served_once() -> Result<()> {
 
 #[test]
 fn a_shortened_spill_costs_ids_and_repeats_none() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     for keep in [8 * 1024 * 1024, 4_096 + 100, 4_096, 100, 1, 0] {
         leave_land(&data, &mut ledger)?;
         for spill in folder::spills(&data)? {
-            OpenOptions::new().write(true).open(&spill)?.set_len(keep)?;
+            folder::shorten(&spill, keep)?;
         }
         let server = Server::start(&data)?;
         server.drain(12_000_000, &mut ledger)?;
@@ -71,9 +62,7 @@ fn a_shortened_spill_costs_ids_and_repeats_none() -> Result<()> {
 /// What cannot be said ends nobody who would have said it.
 #[test]
 fn a_log_that_cannot_be_written_changes_nothing_else() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     for _ in 0..2 {
         let words = ["-c", r#"exec "$@" 2>/dev/full"#, "sh"].map(str::to_owned);
         let server = Serve::new(&data)?.under("sh", &words).start()?;
@@ -86,13 +75,11 @@ fn a_log_that_cannot_be_written_changes_nothing_else() -> Result<()> {
 
 #[test]
 fn a_spill_shortened_while_running_is_abandoned_and_the_server_goes_on() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     leave_land(&data, &mut ledger)?;
     let mut server = Server::start(&data)?;
     for spill in folder::spills(&data)? {
-        OpenOptions::new().write(true).open(&spill)?.set_len(100)?;
+        folder::shorten(&spill, 100)?;
     }
     server.drain(20_000_000, &mut ledger)?;
     clock::idle(Duration::from_secs(2));
@@ -137,11 +124,7 @@ fn a_disk_too_small_for_the_spill_serves_without_it_and_says_so() -> Result<()> 
         ensure!(log.to_lowercase().contains("spill"), "the log does not say it\n{server}");
         ensure!(ready.to_lowercase().contains("spill"), "readiness does not say it: {ready}");
         println!("no room for the spill, life {life}: {} ({})", ledger.check()?, ready.trim());
-        if life == 1 {
-            server.kill()?
-        } else {
-            server.stop()?
-        };
+        server.end(life != 1)?;
     }
     Ok(())
 }
@@ -164,11 +147,7 @@ fn a_disk_that_fills_up_stops_neither_reserving_nor_serving() -> Result<()> {
         let server = Server::start(&data)?;
         server.drain(8_000_000, &mut ledger)?;
         println!("full disk, life {life}: {}", ledger.check()?);
-        if life == 0 {
-            server.kill()?
-        } else {
-            server.stop()?
-        };
+        server.end(life != 0)?;
     }
     Ok(())
 }
@@ -198,6 +177,5 @@ fn a_folder_that_cannot_be_written_is_a_clear_failure() -> Result<()> {
     let server = Server::start(&data)?;
     server.drain(10_000_000, &mut ledger)?;
     println!("read-only, writable again: {}", ledger.check()?);
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }

@@ -16,8 +16,7 @@ fn number(json: &Value, key: &str) -> f64 {
 
 #[test]
 fn every_way_to_ask_is_measured_and_no_id_comes_twice() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     for args in [
         &["--connections", "4", "--pipeline", "8"][..],
         &["--connections", "3", "--threads", "2", "--order", "ordered"],
@@ -36,14 +35,12 @@ fn every_way_to_ask_is_measured_and_no_id_comes_twice() -> Result<()> {
         ensure!((ids - requests * number(&json["settings"], "count")).abs() < 0.5 && ids > 1_000.0, "{json}");
         ensure!(number(&json, "bytes_received_per_second") > 0.0, "{json}");
     }
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }
 
 #[test]
 fn a_timetable_is_kept_and_told_apart_from_a_closed_loop() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let json = bench(&server, &["--rate", "5000"])?.run()?.json()?;
     println!("bench at 5,000 requests a second: {json}");
     ensure!(json["mode"] == "open" && json["asked_rate"] == 5_000, "{json}");
@@ -51,14 +48,12 @@ fn a_timetable_is_kept_and_told_apart_from_a_closed_loop() -> Result<()> {
     ensure!((number(&json, "samples") - 5_000.0).abs() <= 2.0, "{json}");
     ensure!(number(&json["late"], "max_us") >= 0.0 && number(&json["service"], "p50_us") > 0.0, "{json}");
     ensure!(number(&json, "p50_us") >= number(&json["service"], "p50_us") * 0.99, "{json}");
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }
 
 #[test]
 fn who_asks_for_too_much_sees_refusals_by_name() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     // 131,072 fresh ids are 32 ms of one worker's land, and here they may take 1 ms.
     let greedy = ["--count", "131072", "--runs", "--order", "fresh", "--wait", "1"];
     let told = bench(&server, &greedy)?.run()?;
@@ -70,8 +65,7 @@ fn who_asks_for_too_much_sees_refusals_by_name() -> Result<()> {
     // Above what the server allows at all, the load does not even begin.
     let said = bench(&server, &["--count", "5000000"])?.run()?.refused(2)?;
     ensure!(said.contains("--count") && said.contains("131072"), "{said}");
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }
 
 #[test]

@@ -5,11 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tempfile::TempDir;
 use xuid_tests::http::Metrics;
 use xuid_tests::{
-    Client, ClientError, Frame, Ledger, Order, Rng, Run, Serve, Server, Tape, clock, encode, hello_body, op,
-    process,
+    Client, ClientError, Frame, Ledger, Order, Received, Rng, Run, Serve, Server, clock, encode, hello_body,
+    op, process,
 };
 
 /// Ids that a ring, or a queue, holds at most: 4,096 slots of 4,096 ids.
@@ -31,9 +30,9 @@ fn sum_of(page: &Metrics, words: &[&str]) -> i64 {
 /// What a client got.
 #[derive(Default)]
 struct Got {
-    tape: Tape,
+    received: Received,
     /// Before the client was done with its connection.
-    received: u64,
+    in_time: u64,
     /// What it read after that: it was on its way.
     on_way: u64,
     refusals: u64,
@@ -48,16 +47,16 @@ impl Got {
         }
         let word = |at: usize| frame.body[at..at + 8].try_into().map(u64::from_le_bytes);
         let half = |at: usize| frame.body[at..at + 4].try_into().map(u32::from_le_bytes);
-        let before = self.tape.ids();
+        let before = self.received.ids();
         match frame.op & 0x7f {
-            op::NEXT => self.tape.push(word(0)?),
+            op::NEXT => self.received.push(word(0)?),
             op::ARRAY => {
                 let ids = (8..frame.body.len()).step_by(8);
-                ids.map(word).try_for_each(|id| id.map(|id| self.tape.push(id)))?;
+                ids.map(word).try_for_each(|id| id.map(|id| self.received.push(id)))?;
             }
             op::RUNS => {
                 for at in (8..frame.body.len()).step_by(16) {
-                    self.tape.push_run(Run {
+                    self.received.push_run(Run {
                         first: word(at)?,
                         count: half(at + 8)?,
                         stride: half(at + 12)?,
@@ -66,14 +65,14 @@ impl Got {
             }
             _ => {}
         }
-        Ok(self.tape.ids() - before)
+        Ok(self.received.ids() - before)
     }
 
     /// Reads so many replies, or to the end of the connection; false if that came first.
     fn read(&mut self, client: &mut Client, replies: usize) -> Result<bool> {
         for _ in 0..replies {
             match client.recv() {
-                Ok(frame) => self.received += self.take(&frame)?,
+                Ok(frame) => self.in_time += self.take(&frame)?,
                 Err(ClientError::Ended(_)) => return Ok(false),
                 Err(other) => return Err(other.into()),
             }
@@ -95,10 +94,10 @@ impl Got {
     }
 
     fn add(&mut self, other: &Self, ledger: &mut Ledger) {
-        self.received += other.received;
+        self.in_time += other.in_time;
         self.on_way += other.on_way;
         self.refusals += other.refusals;
-        ledger.add_tape(&other.tape);
+        ledger.add_received(&other.received);
     }
 }
 
@@ -259,8 +258,7 @@ fn load(server: &Server, seed: u64, ends: &[End], rounds: u64, ledger: &mut Ledg
 /// What is asked of it, by all that clients do, is in its figures to the id.
 fn every_id_is_accounted_for(threads: &str) -> Result<()> {
     let seed = Rng::from_env("figures").below(1 << 40);
-    let home = TempDir::new()?;
-    let serve = Serve::new(&home.path().join("data"))?;
+    let serve = Serve::fresh()?;
     let server = serve.arg("--threads").arg(threads).env("XUID_WAIT", "5ms").start()?;
     let watch = Watch { server: &server, pages: AtomicU64::new(0), most_moving: AtomicU64::new(0) };
     let (over, mut ledger) = (AtomicBool::new(false), Ledger::default());
@@ -280,7 +278,7 @@ fn every_id_is_accounted_for(threads: &str) -> Result<()> {
             let before = watch.at_rest()?;
             let counted = sum(&before, "xuid_replied_ids_total");
             ensure!(
-                counted.cast_unsigned() == mixed.received + mixed.on_way,
+                counted.cast_unsigned() == mixed.in_time + mixed.on_way,
                 "{counted} in replies: {}",
                 mixed.said()
             );
@@ -291,8 +289,8 @@ fn every_id_is_accounted_for(threads: &str) -> Result<()> {
                 Ok(server.metrics()?.sum(&["xuid_connections_open"]) == 0.0)
             })?;
             let after = sum(&watch.at_rest()?, "xuid_replied_ids_total");
-            let unread = u64::try_from(after - counted - resets.received.cast_signed())?;
-            ensure!(resets.received + unread <= asked, "{unread} of {asked} on their way: {}", resets.said());
+            let unread = u64::try_from(after - counted - resets.in_time.cast_signed())?;
+            ensure!(resets.in_time + unread <= asked, "{unread} of {asked} on their way: {}", resets.said());
             anyhow::Ok((mixed, resets, unread))
         })();
         over.store(true, Relaxed);
@@ -306,7 +304,7 @@ fn every_id_is_accounted_for(threads: &str) -> Result<()> {
     let (last, log) = stop_under_load(server, seed + 200, &mut ledger)?;
     ledger.check()?;
     let of = |key: &str| of_last_line(&log, key);
-    let got = [&mixed, &resets, &last].map(|got| got.received + got.on_way).iter().sum::<u64>();
+    let got = [&mixed, &resets, &last].map(|got| got.in_time + got.on_way).iter().sum::<u64>();
     println!(
         "figures: {threads} threads: mixed {}; reset {}, and {unread} unread; at the stop {}; {pages} pages, at most {moving} \
          moving",
@@ -325,7 +323,7 @@ fn every_id_is_accounted_for(threads: &str) -> Result<()> {
 
 impl Got {
     fn said(&self) -> String {
-        format!("{} received, {} on their way, {} refusals", self.received, self.on_way, self.refusals)
+        format!("{} received, {} on their way, {} refusals", self.in_time, self.on_way, self.refusals)
     }
 }
 
@@ -365,8 +363,7 @@ fn every_id_of_a_server_with_one_thread_is_accounted_for_at_every_scrape_and_aft
 
 #[test]
 fn what_a_client_has_was_counted_before_it_could_ask() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let mut client = server.client()?;
     for round in 1..=200 {
         let mut ids = 0;

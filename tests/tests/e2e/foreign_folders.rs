@@ -24,9 +24,7 @@ fn a_registry_of_another_layout_is_served_as_such_or_refused_with_both_shown() -
     ensure!(hello.bits == (42, 9, 12), "{hello:?}");
     let mut ledger = Ledger::new(9, 12);
     for order in Order::ALL {
-        for run in client.runs(100_000, Duration::from_secs(5), order)? {
-            ledger.add(run);
-        }
+        ledger.extend(client.runs(100_000, Duration::from_secs(5), order)?);
     }
     let id = client.next(Order::Fresh)?;
     ledger.add_id(id);
@@ -34,8 +32,7 @@ fn a_registry_of_another_layout_is_served_as_such_or_refused_with_both_shown() -
     ensure!(decoded.unix_ms.abs_diff(clock::unix_ms()) < 1_000, "{decoded:?}");
     ensure!(decoded.worker < 512 && u64::from(decoded.worker) == id >> 12 & 0x1ff, "{decoded:?}");
     println!("another layout: {}", ledger.check()?);
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }
 
 #[test]
@@ -81,9 +78,7 @@ fn a_spill_of_another_cluster_is_set_aside_and_never_replayed() -> Result<()> {
     let server = Server::start(&mine)?;
     let mut client = server.client()?;
     for _ in 0..100 {
-        for run in client.runs(100_000, Duration::from_secs(5), Order::Any)? {
-            ledger.add(run);
-        }
+        ledger.extend(client.runs(100_000, Duration::from_secs(5), Order::Any)?);
     }
     let replayed = server.metrics()?.sum(&["replayed", "ids"]);
     ensure!(replayed < 1.0, "{replayed} ids of another cluster were replayed\n{server}");
@@ -94,14 +89,12 @@ fn a_spill_of_another_cluster_is_set_aside_and_never_replayed() -> Result<()> {
     );
     ensure!(server.log().contains("refused"), "the log does not say it\n{server}");
     println!("foreign spill: {}", ledger.check()?);
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }
 
 #[test]
 fn a_client_that_expects_another_cluster_or_version_is_told_so() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     for (body, expected) in [
         (hello_body(1, 1, [7; 16]), status::WRONG_CLUSTER),
         (hello_body(7, 9, [0; 16]), status::VERSION),
@@ -120,6 +113,5 @@ fn a_client_that_expects_another_cluster_or_version_is_told_so() -> Result<()> {
         }
         ensure!(client.read_to_end()?.is_empty(), "HELLO's errors close");
     }
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }

@@ -188,8 +188,7 @@ fn a_second_signal_ends_a_server_whose_log_is_not_read() -> Result<()> {
 
 #[test]
 fn a_server_that_was_stopped_for_long_is_alive_when_it_goes_on() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     ensure!(http::get(server.admin, "/livez")? == (200, "alive\n".to_owned()));
     process::freeze(server.child())?;
     let admin = server.admin;

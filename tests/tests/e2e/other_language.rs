@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
-use xuid_tests::{Ledger, Server, process};
+use xuid_tests::{Ledger, Serve, Server, process};
 
 const IDS: usize = 1_000_000;
 
@@ -43,16 +43,13 @@ fn a_python_client_gets_a_million_ids_by_each_op_in_each_order_and_none_twice() 
     let report = ledger.check()?;
     println!("other language: {report}");
     ensure!(report.ids == 9 * IDS as u64);
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }
 
 #[test]
 fn every_other_op_answers_a_python_client_as_specified() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let said = python(&["manners", "--server", &server.addr.to_string()])?;
     ensure!(said.contains("cluster"), "INFO names the cluster: {said}");
-    server.stop()?;
-    Ok(())
+    server.stop().map(drop)
 }

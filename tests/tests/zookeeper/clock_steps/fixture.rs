@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use xuid_tests::{FakeClock, Job, Lag, Ledger, Serve, Server, Timeline, Told, Xuid, clock, http};
+use xuid_tests::{FakeClock, Job, Ledger, SchedulerDelay, Serve, Server, Timeline, Told, Xuid, clock, http};
 
 /// The default layout: 22 bits below the time, and its epoch.
 const EPOCH_MS: i64 = 1_524_153_600_000;
@@ -37,17 +37,17 @@ impl Step {
 
 /// The server and its clients.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct Fixture {
     title: &'static str,
     pub(super) server: Server,
     clock: FakeClock,
     clients: Timeline,
-    pub(super) lag: Lag,
+    pub(super) delay: SchedulerDelay,
     /// What tells `xuid workers` where the registry is.
     registry: Vec<String>,
 }
 
-impl Scene {
+impl Fixture {
     /// Starts server and clients; all is as usual when it returns.
     pub(super) fn start(
         title: &'static str,
@@ -59,14 +59,18 @@ impl Scene {
         let server = clock.over(serve.arg("--wait").arg(WAIT)).start()?;
         server.wait_ready(READY_LIMIT)?;
         let clients = Timeline::start(server.addr, jobs);
-        Ok(Self { title, server, clock, clients, lag: Lag::watch(), registry })
+        Ok(Self { title, server, clock, clients, delay: SchedulerDelay::watch(), registry })
     }
 
     /// Ends clients and server; returns what the clients saw, the log, and how late threads ran meanwhile.
-    pub(super) fn finish(self, ledger: &mut Ledger) -> Result<(Told, String, Lag)> {
+    pub(super) fn finish(self, ledger: &mut Ledger) -> Result<(Told, String, SchedulerDelay)> {
         let told = self.clients.finish(ledger).with_context(|| format!("{}", self.server))?;
-        println!("{}: this machine ran a thread that slept {:?} late at worst", self.title, self.lag.worst());
-        Ok((told, self.server.stop()?, self.lag))
+        println!(
+            "{}: this machine ran a thread that slept {:?} late at worst",
+            self.title,
+            self.delay.worst()
+        );
+        Ok((told, self.server.stop()?, self.delay))
     }
 
     pub(super) fn told(&self, what: &str) {

@@ -1,4 +1,4 @@
-//! The stories: what a person does with the server, and what goes wrong around it, told to the real binary.
+//! End to end: what a person does with the server, and what goes wrong around it, done to the real binary.
 //!
 //! Every test prints what it measured; `cargo test -p xuid-tests --release -- --nocapture` shows it while it runs.
 

@@ -1,4 +1,4 @@
-//! How late the machine lets a thread run that only sleeps: a story on a machine that is busy elsewhere allows for it.
+//! How late the machine lets a thread run that only sleeps: a test on a machine that is busy elsewhere allows for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,15 +13,14 @@ const TURNS: u32 = 4;
 
 /// A thread that sleeps for a millisecond at a time, and knows how much longer the longest took.
 #[derive(Debug)]
-pub struct Lag {
+pub struct SchedulerDelay {
     worst_ns: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Lag {
+impl SchedulerDelay {
     /// Watches from now on.
-    #[must_use]
     pub fn watch() -> Self {
         let (worst_ns, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let thread = {
@@ -39,19 +38,17 @@ impl Lag {
     }
 
     /// The longest so far.
-    #[must_use]
     pub fn worst(&self) -> Duration {
         Duration::from_nanos(self.worst_ns.load(Ordering::Acquire))
     }
 
     /// What takes `limit` at most on a machine of its own, takes this here.
-    #[must_use]
     pub fn allow(&self, limit: Duration) -> Duration {
         limit + self.worst() * TURNS
     }
 }
 
-impl Drop for Lag {
+impl Drop for SchedulerDelay {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -67,8 +64,8 @@ mod tests {
 
     #[test]
     fn a_sleep_is_late_and_a_limit_grows_by_it() {
-        let lag = Lag::watch();
-        clock::wait_until("a first nap", Duration::from_mins(1), || Ok(!lag.worst().is_zero())).unwrap();
-        assert!(lag.allow(Duration::from_secs(1)) > Duration::from_secs(1));
+        let delay = SchedulerDelay::watch();
+        clock::wait_until("a first nap", Duration::from_mins(1), || Ok(!delay.worst().is_zero())).unwrap();
+        assert!(delay.allow(Duration::from_secs(1)) > Duration::from_secs(1));
     }
 }

@@ -59,8 +59,7 @@ fn what_lies_in_the_socket_of_a_stopped_server_is_answered_when_it_goes_on() -> 
 
 #[test]
 fn a_greeting_that_came_in_time_is_answered_by_a_server_that_was_stopped_past_the_deadline() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let mut client = Client::preface(server.addr)?;
     client.flush()?;
     let is_open = || Ok(server.metrics()?.sum(&["xuid_connections_open"]) > 0.0);
@@ -78,8 +77,7 @@ fn a_greeting_that_came_in_time_is_answered_by_a_server_that_was_stopped_past_th
 
 #[test]
 fn requests_before_a_frame_that_closes_are_answered() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let mut client = server.client()?;
     // Far more than is minted at once: the first are answered, and the others wait.
     let array = [&131_072_u32.to_le_bytes()[..], &1_000_u32.to_le_bytes(), &[1, 0, 0, 0]].concat();
@@ -102,8 +100,7 @@ fn requests_before_a_frame_that_closes_are_answered() -> Result<()> {
 
 #[test]
 fn a_client_that_never_says_hello_holds_a_connection_for_ten_seconds_and_no_more() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Serve::new(&home.path().join("data"))?.env("XUID_TOKEN", "open sesame").start()?;
+    let server = Serve::fresh()?.env("XUID_TOKEN", "open sesame").start()?;
     let open = || -> Result<f64> { Ok(server.metrics()?.sum(&["xuid_connections_open"])) };
     let mut streams = Vec::new();
     let begin = clock::now();
@@ -134,8 +131,7 @@ fn read_all(stream: &mut TcpStream) -> Result<String> {
 
 #[test]
 fn a_connection_too_many_is_told_so_whatever_it_sends_meanwhile() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Serve::new(&home.path().join("data"))?.arg("--max-connections").arg("1").start()?;
+    let server = Serve::fresh()?.arg("--max-connections").arg("1").start()?;
     let mut first = server.client()?;
     let mut hello = Vec::new();
     encode(&mut hello, op::HELLO, 0, 1, &hello_body(1, 1, [0; 16]));
@@ -155,12 +151,11 @@ fn a_connection_too_many_is_told_so_whatever_it_sends_meanwhile() -> Result<()> 
 
 #[test]
 fn a_flood_of_connections_too_many_holds_few_of_them_open() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Serve::new(&home.path().join("data"))?.arg("--max-connections").arg("1").start()?;
+    let server = Serve::fresh()?.arg("--max-connections").arg("1").start()?;
     let mut first = server.client()?;
     let files = || -> Result<usize> { Ok(fs::read_dir(format!("/proc/{}/fd", server.pid()))?.count()) };
     let before = files()?;
-    let mut crowd = (0..400).map(|_| TcpStream::connect(server.addr)).collect::<Result<Vec<_>, _>>()?;
+    let mut connections = (0..400).map(|_| TcpStream::connect(server.addr)).collect::<Result<Vec<_>, _>>()?;
     let refused = || -> Result<f64> { Ok(server.metrics()?.sum(&["xuid_connections_total", "refused"])) };
     let (mut most, mut turned_away) = (0, 0.0);
     clock::wait_until("all are refused", SLACK, || {
@@ -171,7 +166,7 @@ fn a_flood_of_connections_too_many_holds_few_of_them_open() -> Result<()> {
     println!("last words: {before} files before, {most} at most while {turned_away} were refused");
     ensure!(most <= before + 64 + 8, "{most} files, {before} before");
     clock::wait_until("none is held for long", SLACK, || Ok(files()? <= before + 2))?;
-    for stream in &mut crowd {
+    for stream in &mut connections {
         ensure!(
             read_all(stream)?.contains("max_connections"),
             "each is told why: it sent nothing that could reset it"
@@ -183,8 +178,7 @@ fn a_flood_of_connections_too_many_holds_few_of_them_open() -> Result<()> {
 
 #[test]
 fn a_greeting_with_too_many_pings_is_told_so() -> Result<()> {
-    let home = TempDir::new()?;
-    let server = Server::start(&home.path().join("data"))?;
+    let server = Serve::fresh()?.start()?;
     let mut client = Client::preface(server.addr)?;
     let pings: Vec<u64> = (0..40).map(|_| client.push(op::PING, b"let me in")).collect();
     client.flush()?;

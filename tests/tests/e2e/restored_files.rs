@@ -68,7 +68,7 @@ fn a_spill_copied_while_running_and_put_back_replays_nothing_twice() -> Result<(
         let server = Server::start(&data)?;
         server.drain(25_000_000, &mut ledger)?;
         println!("restored spill, running, life {life}: {}", ledger.check()?);
-        warned(&if life == 0 { server.stop()? } else { server.kill()? })?;
+        warned(&server.end(life == 0)?)?;
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ fn a_spill_copied_while_stopped_and_put_back_replays_nothing_twice() -> Result<(
         let server = Server::start(&data)?;
         server.drain(25_000_000, &mut ledger)?;
         println!("restored spill, stopped, life {life}: {}", ledger.check()?);
-        warned(&if life == 1 { server.kill()? } else { server.stop()? })?;
+        warned(&server.end(life != 1)?)?;
     }
     Ok(())
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tempfile::TempDir;
 use xuid_tests::{Job, Ledger, Load, Order, Server, Work, clock, folder};
 
 /// The workers of a few ids of each order.
@@ -30,9 +29,7 @@ fn jobs() -> Vec<Job> {
 
 #[test]
 fn two_servers_on_one_folder_share_neither_worker_nor_spill_nor_id() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     let (left, right) = (Server::start(&data)?, Server::start(&data)?);
     let (of_left, of_right) = (workers(&left, &mut ledger)?, workers(&right, &mut ledger)?);
     println!("two servers: workers {of_left:?} and {of_right:?}");
@@ -74,9 +71,7 @@ fn two_servers_on_one_folder_share_neither_worker_nor_spill_nor_id() -> Result<(
 
 #[test]
 fn a_server_that_was_frozen_past_its_window_issues_nothing_twice() -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
-    let mut ledger = Ledger::default();
+    let (_home, data, mut ledger) = folder::fresh()?;
     let (frozen, other) = (Server::start(&data)?, Server::start(&data)?);
     let loads = [Load::start(frozen.addr, &jobs()), Load::start(other.addr, &jobs())];
     clock::wait_until("both issue", Duration::from_secs(30), || {
