@@ -27,6 +27,7 @@ mod inspect;
 mod le;
 mod log;
 mod mapped;
+#[cfg(any(test, feature = "test-util"))]
 mod memory;
 mod record;
 mod regular;
@@ -40,6 +41,7 @@ pub use identity::{Expected, Identity, ParseSpillIdError, SpillId};
 pub use inspect::{Holdings, Inspection, inspect};
 pub use log::{Appended, Damage, Log, Report};
 pub use mapped::MappedFile;
+#[cfg(any(test, feature = "test-util"))]
 pub use memory::MemoryStorage;
 pub use regular::{open_regular, read_regular};
 pub use storage::{Shortened, Storage};

@@ -19,6 +19,7 @@ mod floor;
 pub(crate) mod health;
 pub(crate) mod limits;
 pub mod local;
+#[cfg(any(test, feature = "test-util"))]
 pub mod memory;
 pub(crate) mod ownership;
 mod record;

@@ -38,7 +38,9 @@ use std::sync::Arc;
 use xuid_id::Layout;
 use xuid_spill::SpillId;
 
-pub use disk::{Disk, FileDisk, FileIdentity, MemoryDisk};
+#[cfg(any(test, feature = "test-util"))]
+pub use disk::MemoryDisk;
+pub use disk::{Disk, FileDisk, FileIdentity};
 pub use error::LocalError;
 pub use fence::{adopt, fence};
 pub use inspect::{Finding, Inspection, inspect};
@@ -199,6 +201,7 @@ impl<D: Disk> LocalRegistry<D> {
     }
 }
 
+#[cfg(any(test, feature = "test-util"))]
 impl MemoryDisk {
     /// A disk with a new registry on it.
     #[must_use]

@@ -1,6 +1,7 @@
 //! What a registry is stored on, so that a simulation can stand in for the file.
 
 mod file;
+#[cfg(any(test, feature = "test-util"))]
 mod memory;
 
 use std::fmt;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 pub use self::file::FileDisk;
 pub(in crate::registry::local) use self::file::identity_of;
+#[cfg(any(test, feature = "test-util"))]
 pub use self::memory::MemoryDisk;
 
 /// Which file it is: what tells a file from a copy of it, and a volume that was moved.
@@ -43,7 +45,7 @@ impl fmt::Display for FileIdentity {
     }
 }
 
-/// A registry's storage. [`FileDisk`] is the real one, [`MemoryDisk`] one
+/// A registry's storage. [`FileDisk`] is the real one, `MemoryDisk` (with the feature `test-util`) one
 /// whose power can be cut.
 pub trait Disk: Send {
     /// Fills `buffer` from `offset`.
