@@ -40,13 +40,13 @@ compile_error!(
     "xuid-engine runs on 64-bit Linux: it relies on CLOCK_BOOTTIME, MADV_WIPEONFORK and 64-bit words"
 );
 
-#[cfg(all(feature = "proof", not(debug_assertions)))]
-compile_error!("the feature proof is for crash campaigns, and never for a release build");
+#[cfg(all(feature = "crash-points", not(debug_assertions)))]
+compile_error!("the feature crash-points is for crash campaigns, and never for a release build");
 
-/// A named point at which the proof build may kill itself; nothing in any other build.
+/// A named point at which the crash-point build may kill itself; nothing in any other build.
 macro_rules! crash_point {
     ($point:ident) => {
-        #[cfg(feature = "proof")]
+        #[cfg(feature = "crash-points")]
         crate::sys::crash_points::point(crate::sys::crash_points::Point::$point);
     };
 }
@@ -90,6 +90,6 @@ pub use id::run::{Ids, Run};
 pub use registry::Floor;
 #[cfg(feature = "ablation")]
 pub use settings::Tiers;
-#[cfg(any(test, feature = "proof"))]
-pub use sys::crash_points as proof;
+#[cfg(any(test, feature = "crash-points"))]
+pub use sys::crash_points;
 pub use xuid_id::{DEFAULT_EPOCH_MS, ID_BITS, Id, Layout, LayoutError, Order, ParseIdError, Parts};

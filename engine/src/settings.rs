@@ -8,23 +8,23 @@ use crate::clock::{Thresholds, nanos};
 pub(crate) const FIRST_WINDOW: Duration = Duration::from_secs(2);
 
 /// Slots of a ring. 4096 slots of 512 ids, half of them in the ring and half in the queue, are a second of one worker's
-/// land.
+/// ids.
 pub(crate) const SLOTS: usize = 4096;
 
 /// The longest run in a slot: as a slot's line costs 130-190 ns to fetch from another core whatever it holds (measured,
-/// two-core Sapphire Rapids), 64 ids a slot would cost 2-3 ns an id, 1,024 a fifth of one, and 4,096, a whole tick of the
-/// default layout, nothing that shows beside a hit. Only a burst has land for so long ones.
+/// two-core Sapphire Rapids), 64 ids a slot would cost 2-3 ns an id, 1,024 a fifth of one, and 4,096, a whole tick of
+/// the default layout, nothing that shows beside a hit. Only a burst has ids for so long ones.
 pub(crate) const LONGEST_BLOCK: u32 = 4096;
 
-/// Ids that stay in memory at light load: about a second of the default layout's land, which is what the producer
+/// Ids that stay in memory at light load: about a second of the default layout's ids, which is what the producer
 /// turns over in a second. As blocks of 512 they fill ring and queue.
 pub(crate) const CALM_IDS: u64 = 1 << 22;
 
 /// Ids of a block at light load: those fill ring and queue together.
 pub(crate) const CALM_BLOCK: u64 = 512;
 
-/// Which tiers there are, and how long a run in a slot may be: all and the longest, but in a measurement of what each is
-/// worth.
+/// Which tiers there are, and how long a run in a slot may be: all and the longest, but in a measurement of what each
+/// is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "ablation"), expect(unreachable_pub, reason = "exported with the feature"))]
 pub struct Tiers {

@@ -1,5 +1,6 @@
-//! The proof build's server: what it issued goes into a log before a client can have it, its sums are written at a clean
-//! stop, and half a reply can be its last deed. Only with the feature `proof`; `absent` stands in for it otherwise.
+//! The server of the crash-point build: what it issued goes into a log before a client can have it, its sums are written
+//! at a clean stop, and half a reply can be its last deed. Only with the feature `crash-points`; `absent` stands in for
+//! it otherwise.
 //!
 //! Called by the threads that serve connections, and once at either end by the main thread.
 //!
@@ -20,11 +21,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
-use xuid_engine::proof::{Armed, Point, armed, is_due, point, strike};
+use xuid_engine::crash_points::{Armed, Point, armed, is_due, point, strike};
 use xuid_engine::stats::Stats;
 
 /// Names the file of the log. The sums go beside it, with `.stats` behind its name.
-const LOG: &str = "XUID_PROOF_LOG";
+const LOG: &str = "XUID_CRASH_LOG";
 
 /// First id in 8 bytes, how many in 4, both little-endian, and 4 zeros.
 const RECORD: usize = 16;
@@ -102,7 +103,7 @@ pub(crate) fn settle() {
         }
         let written = log.file.lock().unwrap_or_else(PoisonError::into_inner).write(&bytes);
         if !matches!(written, Ok(length) if length == bytes.len()) {
-            tracing::error!(?written, wanted = bytes.len(), "the log of the proof cannot be written");
+            tracing::error!(?written, wanted = bytes.len(), "the log of issued ids cannot be written");
             drop(crate::text::logs::Flush);
             std::process::abort();
         }

@@ -16,15 +16,15 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage.
 
-#[cfg(all(feature = "proof", not(debug_assertions)))]
-compile_error!("the feature proof is for crash campaigns, and never for a release build");
+#[cfg(all(feature = "crash-points", not(debug_assertions)))]
+compile_error!("the feature crash-points is for crash campaigns, and never for a release build");
 
 mod cli;
 mod commands;
 mod config;
-#[cfg(feature = "proof")]
+#[cfg(feature = "crash-points")]
 mod crash_points;
-#[cfg(not(feature = "proof"))]
+#[cfg(not(feature = "crash-points"))]
 #[path = "crash_points/absent.rs"]
 mod crash_points;
 mod fronts;
@@ -43,7 +43,7 @@ use clap::Parser;
 static ALLOCATOR: jemallocator::Jemalloc = jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    #[cfg(feature = "proof")]
+    #[cfg(feature = "crash-points")]
     if let Some(code) = crash_points::begin() {
         return code;
     }

@@ -42,17 +42,17 @@ pub(crate) fn bare() -> Result<Command> {
     Ok(clean(binary()?))
 }
 
-/// The proof build: `XUID_PROOF_BIN`.
-pub(crate) fn proof_binary() -> Result<&'static Path> {
+/// The crash-point build: `XUID_CRASH_POINTS_BIN`.
+pub(crate) fn crash_points_binary() -> Result<&'static Path> {
     static BINARY: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     let found = BINARY.get_or_init(|| {
-        let path =
-            env::var_os("XUID_PROOF_BIN").ok_or("XUID_PROOF_BIN is not set; tests/campaign builds it")?;
+        let path = env::var_os("XUID_CRASH_POINTS_BIN")
+            .ok_or("XUID_CRASH_POINTS_BIN is not set; tests/campaign builds it")?;
         PathBuf::from(&path)
             .canonicalize()
-            .map_err(|error| format!("XUID_PROOF_BIN={}: {error}", path.display()))
+            .map_err(|error| format!("XUID_CRASH_POINTS_BIN={}: {error}", path.display()))
     });
-    found.as_deref().map_err(|error| anyhow!("no proof build to test: {error}"))
+    found.as_deref().map_err(|error| anyhow!("no crash-point build to test: {error}"))
 }
 
 /// A command for a binary, without the `XUID_*` variables of the test run itself.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::{NamedTempFile, TempDir};
 
-use crate::command::{Output, bare, clean, proof_binary};
+use crate::command::{Output, bare, clean, crash_points_binary};
 use crate::http::{self, Metrics};
 use crate::{Client, Ledger, Order, clock, process};
 
@@ -53,9 +53,9 @@ impl Serve {
         Ok(Self::with(bare()?))
     }
 
-    /// The proof build, which dies where it is told and logs what it issues, on this data folder.
-    pub fn proof(data_dir: &Path) -> Result<Self> {
-        let command = clean(proof_binary()?);
+    /// The crash-point build, which dies where it is told and logs what it issues, on this data folder.
+    pub fn with_crash_points(data_dir: &Path) -> Result<Self> {
+        let command = clean(crash_points_binary()?);
         Ok(Self::with(command).arg("--data-dir").arg(data_dir))
     }
 

@@ -14,6 +14,7 @@ use crate::api::engine::Engine;
 use crate::background::producer::Producer;
 use crate::background::registry_thread::{Cause, Done, Job, RegistryThread};
 use crate::background::windows::{WindowKeeper, explain};
+use crate::clock::engine_clock::EngineClock;
 use crate::clock::{Clock, Supervisor, SystemClock, nanos};
 use crate::mint::gate::Gate;
 use crate::mint::minter::{Ages, Minter};
@@ -293,8 +294,8 @@ pub(crate) fn assemble(
     let generation =
         GenerationWord::new().map_err(|source| BuildError::System { action: "map the fork page", source })?;
     let supervisor = Supervisor::new(settings.thresholds(), clock.read());
-    let minter = Minter::new(layout, clock.clone(), supervisor, Ages::of(&settings, &layout));
-    let mut gate = Gate::new(minter);
+    let engine_clock = EngineClock::new(layout, clock.clone(), supervisor);
+    let mut gate = Gate::new(engine_clock, Minter::new(layout, Ages::of(&settings, &layout)));
 
     let tally = Arc::new(Mutex::new(Tally::default()));
     let registry = Box::new(Monitored::new(registry, tally.clone(), clock.clone()));
@@ -332,7 +333,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(|source| BuildError::System { action: "start a thread", source })
 }
 
-/// Takes a first worker, so that the first call finds land. Returns what of its window has elapsed.
+/// Takes a first worker, so that the first call finds ids. Returns what of its window has elapsed.
 fn first_window(
     gate: &mut Gate,
     windows: &mut WindowKeeper,
@@ -342,9 +343,9 @@ fn first_window(
     sleep: impl Fn(Duration),
 ) -> Result<Vec<xuid_spill::Extent>, BuildError> {
     let mut waited = false;
-    let begun = gate.minter.now().reading.boot;
+    let begun = gate.clock.now().reading.boot;
     loop {
-        let now = gate.minter.now();
+        let now = gate.clock.now();
         let Some(tick) = now.tick else { return Ok(Vec::new()) };
         let request = windows.request(tick, Vec::new());
         let reach = request.end - request.now;
@@ -352,9 +353,9 @@ fn first_window(
         if let Done::Taken { result: Err(error), .. } = &done {
             let (ahead, patience) = match error {
                 TakeError::Ahead { until, .. } | TakeError::Held { until, .. } => {
-                    (gate.minter.time_to(*until, &now), PINNED_PATIENCE)
+                    (gate.clock.time_to(*until, &now), PINNED_PATIENCE)
                 }
-                TakeError::NoneFree { earliest } => (gate.minter.time_to(*earliest, &now), PATIENCE),
+                TakeError::NoneFree { earliest } => (gate.clock.time_to(*earliest, &now), PATIENCE),
                 _ => (Duration::MAX, Duration::ZERO),
             };
             if ahead <= patience && !waited {
@@ -371,7 +372,7 @@ fn first_window(
                 continue;
             }
             if let Some(worker) = settings.pinned {
-                return Err(BuildError::Worker { worker, why: explain(error, &gate.minter) });
+                return Err(BuildError::Worker { worker, why: explain(error, &gate.clock) });
             }
         }
         return Ok(windows.take_in(done, gate, jobs));

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use crate::background::log_once::days_left;
+use crate::clock::engine_clock::Now;
 use crate::mint::gate::Gate;
-use crate::mint::minter::Now;
 use crate::shared::EngineState;
 use crate::stats::counters::ThreadTotals;
 use crate::stats::published::{Gauges, WindowTally};
 use crate::stats::{ClockStats, Held, SpillStats, Stats, Wasted, Windows};
 use crate::sys::atomics::lock;
 
-/// All of them, read against the stream: what was issued first, what was minted last. An id that moves on meanwhile may be
-/// seen in two places or in none, but never among those that are gone without being among those that came.
+/// All of them, read against the stream: what was issued first, what was minted last. An id that moves on meanwhile may
+/// be seen in two places or in none, but never among those that are gone without being among those that came.
 pub(super) fn stats(shared: &EngineState) -> Stats {
     // Any of the locks below may have been taken by a thread that a child does not have.
     if shared.generation.forked() {
@@ -104,7 +104,7 @@ impl AtGate {
         let mut gate = lock(&shared.gate);
         let now = shared.instant(&mut gate);
         let layout = &shared.layout;
-        let course = gate.minter.course();
+        let course = gate.clock.course();
         let clock = ClockStats {
             verdict: course.verdict,
             entered: course.entered,

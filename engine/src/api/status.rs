@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use crate::background::log_once::{FEW_DAYS, days_left};
+use crate::clock::engine_clock::Now;
 use crate::clock::{Verdict, nanos, utc};
 use crate::mint::gate::Trouble;
-use crate::mint::minter::Now;
 use crate::registry::ConnectionState;
 use crate::shared::EngineState;
 use crate::stats::{RegistryStats, Status};

@@ -18,10 +18,10 @@ use xuid_spill::Extent;
 use crate::background::ledger::Ledger;
 use crate::background::registry_thread::{Done, Job};
 use crate::background::windows::WindowKeeper;
+use crate::clock::engine_clock::Now;
 use crate::clock::{SECOND, Verdict};
 use crate::id::run::Run;
 use crate::mint::gate::{Gate, Service, Trouble};
-use crate::mint::minter::Now;
 use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK, SLOTS};
 use crate::shared::EngineState;
 use crate::stats::counters::Tier;
@@ -34,8 +34,8 @@ use crate::tiers::ring::PARTITIONS;
 /// A burst counts as one for this long after somebody last had to wait.
 const BURST: u64 = 50_000_000;
 
-/// So long a stop waits for a grant that is under way: ten times what a registry takes that is well, and a fifth of what
-/// the server lets its callers drain.
+/// So long a stop waits for a grant that is under way: ten times what a registry takes that is well, and a fifth of
+/// what the server lets its callers drain.
 const GRANT_WAIT: u64 = SECOND;
 
 /// The producer.
@@ -99,14 +99,14 @@ impl Producer {
         self.finish();
     }
 
-    /// A grant that is under way moves the spill's mark whether anybody waits for it or not: nobody else would ever find
-    /// what lies below.
+    /// A grant that is under way moves the spill's mark whether anybody waits for it or not: nobody else would ever
+    /// find what lies below.
     fn await_grant(&mut self) {
         self.await_grant_by(|done, left| done.recv_timeout(left).ok());
     }
 
-    /// Whoever drives the engine by hand says how the registry thread's next answer comes within what is left of the wait: no
-    /// other thread sends it.
+    /// Whoever drives the engine by hand says how the registry thread's next answer comes within what is left of the
+    /// wait: no other thread sends it.
     pub(crate) fn await_grant_by(&mut self, mut next: impl FnMut(&Receiver<Done>, Duration) -> Option<Done>) {
         let until = self.shared.clock.read().boot + GRANT_WAIT;
         if self.reserve.is_granting() {
@@ -127,8 +127,8 @@ impl Producer {
         }
     }
 
-    /// One round. A panic in it is a defect; it must not end the refills of everybody. What the turn had in its hands is
-    /// lost, not repeated: every move takes before it gives.
+    /// One round. A panic in it is a defect; it must not end the refills of everybody. What the turn had in its hands
+    /// is lost, not repeated: every move takes before it gives.
     pub(crate) fn turn_whatever_happens(&mut self) -> Duration {
         let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.turn()));
         turn.unwrap_or_else(|_| {
@@ -140,8 +140,8 @@ impl Producer {
         })
     }
 
-    /// After a panic in a turn: who had asked may ask again, and what the turn counted, and lost, is told. Returns when to
-    /// go on.
+    /// After a panic in a turn: who had asked may ask again, and what the turn counted, and lost, is told. Returns when
+    /// to go on.
     pub(crate) fn after_panic(&mut self) -> Duration {
         self.count_lost();
         self.publish();
@@ -156,8 +156,8 @@ impl Producer {
         let shared = self.shared.clone();
         self.collect();
         let mut gate = lock(&shared.gate);
-        let now = gate.minter.now();
-        let steps = gate.minter.take_steps();
+        let now = gate.clock.now();
+        let steps = gate.clock.take_steps();
         if steps.jumps > 0 {
             self.void(&mut gate);
         }
@@ -176,8 +176,8 @@ impl Producer {
         }
         let waiting = gate.waiting() > 0;
         let turnover = now.reading.boot >= self.next_turnover;
-        // Nothing new comes: what is swept into the file now would need a grant to come back, and a registry that is away
-        // grants none.
+        // Nothing new comes: what is swept into the file now would need a grant to come back, and a registry that is
+        // away grants none.
         let landless = !gate.holds_window(&now) || matches!(gate.trouble, Some(Trouble::Behind { .. }));
         let asked = (0..PARTITIONS).any(|partition| shared.ring.is_asked(partition));
         let fresh = if turnover || (asked && !waiting) { gate.minter.elapsed(&now) } else { Vec::new() };
@@ -255,7 +255,7 @@ impl Producer {
         }
     }
 
-    /// Gives ids to those who wait: fresh land first, then the reserve.
+    /// Gives ids to those who wait: fresh ids first, then the reserve.
     fn serve(&mut self, gate: &mut Gate, now: &Now) -> Service {
         let (shared, reserve, ledger) = (&self.shared, &mut self.reserve, &self.ledger);
         let stride = shared.layout.stride();
@@ -381,7 +381,7 @@ impl Producer {
         }
     }
 
-    /// Everything granted may be in use in another copy of this machine: it is dropped, and new land is taken.
+    /// Everything granted may be in use in another copy of this machine: it is dropped, and a new window is taken.
     fn void(&mut self, gate: &mut Gate) {
         deferred_log::log(|| {
             tracing::warn!(
@@ -448,9 +448,9 @@ impl Producer {
         self.collect();
         let mut gate = lock(&shared.gate);
         // After the collecting: a switch of worker moves the clock, and nothing is cut above it.
-        let now = gate.minter.now();
+        let now = gate.clock.now();
         // As in a turn: what is held may be held by another copy of this machine too, so nothing of it is handed back.
-        if gate.minter.take_steps().jumps > 0 && Guard::LeapAtStop.holds() {
+        if gate.clock.take_steps().jumps > 0 && Guard::LeapAtStop.holds() {
             self.void(&mut gate);
         }
         let service = gate.close();

@@ -12,9 +12,9 @@ use xuid_spill::Extent;
 use crate::background::log_once::LogOnce;
 use crate::background::registry_thread::{Cause, Done, Job};
 use crate::background::retry::{RETRY, Retries, early};
+use crate::clock::engine_clock::{EngineClock, Now, Steps};
 use crate::clock::{SECOND, Verdict, nanos};
 use crate::mint::gate::{Gate, Trouble};
-use crate::mint::minter::{Minter, Now, Steps};
 use crate::registry::health::Tally;
 use crate::registry::ownership::{ExtendError, TakeError, Window, WorkerRequest};
 use crate::settings::{FIRST_WINDOW, Settings};
@@ -110,7 +110,7 @@ impl WindowKeeper {
         self.tally.jumps += steps.jumps;
         let boot = now.reading.boot;
         self.due = boot + SECOND;
-        self.log_once.clock(&gate.minter.course(), boot);
+        self.log_once.clock(&gate.clock.course(), boot);
         let away = self.look_at_registry(boot);
         gate.minter.workers.retain(|held| !(held.contested && held.end().is_none()));
         // Before the tick is asked for: a clock that comes back from beyond the last tick is behind, too.
@@ -198,8 +198,8 @@ impl WindowKeeper {
         outage.is_some()
     }
 
-    /// The clock went back once more while a worker was being taken: a held worker whose land begins beyond the clock is
-    /// handed back whole, and another worker is taken.
+    /// The clock went back once more while a worker was being taken: a held worker whose ticks begin beyond the clock
+    /// is handed back whole, and another worker is taken.
     fn leave_the_future(&mut self, gate: &mut Gate, tick: u64, jobs: &Sender<Job>) {
         let most = tick + self.ticks(self.settings.drift);
         let before = gate.minter.workers.len();
@@ -275,14 +275,14 @@ impl WindowKeeper {
         }
     }
 
-    /// Takes in what the registry thread did, after [`heard`](Self::heard). Returns land that elapsed before it was granted (a
-    /// backfill).
+    /// Takes in what the registry thread did, after [`heard`](Self::heard). Returns ticks that elapsed before they were
+    /// granted (a backfill).
     pub(crate) fn take_in(&mut self, done: Done, gate: &mut Gate, jobs: &Sender<Job>) -> Vec<Extent> {
         self.hear_second_clock(gate);
-        let now = gate.minter.now();
-        // A copy of this machine may have the same answer: nothing of it is used, and nothing is handed back for it. The
-        // next turn drops the rest.
-        let leapt = gate.minter.has_leapt() && Guard::LeapBeforeAnswers.holds();
+        let now = gate.clock.now();
+        // A copy of this machine may have the same answer: nothing of it is used, and nothing is handed back for it.
+        // The next turn drops the rest.
+        let leapt = gate.clock.has_leapt() && Guard::LeapBeforeAnswers.holds();
         match done {
             Done::Taken { result: Ok(window), .. } if self.void_take || leapt => {
                 self.void_take = false;
@@ -332,7 +332,7 @@ impl WindowKeeper {
     /// Passes a sample of the registry's time on to the supervisor.
     fn hear_second_clock(&mut self, gate: &mut Gate) {
         let Some((time, at)) = lock(&self.registry_thread).time.take() else { return };
-        gate.minter.second_clock(time, at);
+        gate.clock.second_clock(time, at);
         let behind = time.saturating_sub(at.wall);
         self.tally.behind_registry_ns = behind;
         self.log_once.behind_registry(behind, nanos(self.settings.max_forward));
@@ -348,15 +348,15 @@ impl WindowKeeper {
         jobs: &Sender<Job>,
     ) -> Vec<Extent> {
         let worker = window.worker();
-        let behind_since = gate.minter.course().since;
+        let behind_since = gate.clock.course().since;
         if cause == Cause::Behind {
             self.switch(gate, jobs);
         }
-        let now = gate.minter.now();
+        let now = gate.clock.now();
         gate.trouble = None;
         let past = gate.minter.add(&now, window, reach);
         if cause == Cause::Behind {
-            let took = Duration::from_nanos(gate.minter.now().reading.boot.saturating_sub(behind_since));
+            let took = Duration::from_nanos(gate.clock.now().reading.boot.saturating_sub(behind_since));
             self.tally.switched.record(took);
             deferred_log::log(move || {
                 tracing::info!(
@@ -374,7 +374,7 @@ impl WindowKeeper {
     /// The clock went back and another worker was taken: E goes to the wall, and the old workers are left.
     fn switch(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
         self.tally.switches.clock += 1;
-        for (worker, from) in gate.minter.switch() {
+        for (worker, from) in gate.switch() {
             // The registry thread works in order, so a renewal still under way ends before this, and its window is
             // dropped when it comes back, because the held worker is gone.
             let _ = jobs.send(Job::Release { worker, from });
@@ -399,12 +399,12 @@ impl WindowKeeper {
         match error {
             TakeError::NoneFree { earliest } | TakeError::Ahead { until: earliest, .. } => {
                 self.earliest = Some(*earliest);
-                let wait = nanos(gate.minter.time_to(*earliest, now)).clamp(RETRY, LOOK_AGAIN);
+                let wait = nanos(gate.clock.time_to(*earliest, now)).clamp(RETRY, LOOK_AGAIN);
                 self.retries.take_later(boot + wait);
             }
             _ => self.retries.take_failed(boot),
         }
-        let why = explain(error, &gate.minter);
+        let why = explain(error, &gate.clock);
         // While it is away it was said once that it is.
         let (answers, reason) = (self.standing == Standing::Answers, why.clone());
         deferred_log::log(move || {
@@ -453,8 +453,8 @@ fn held(gate: &Gate) -> Vec<u32> {
     gate.minter.workers.iter().map(|held| held.worker).collect()
 }
 
-/// While the clock is behind: a held worker without land serves nobody, and its worker may be the only one whose mark the
-/// clock has passed. Beyond the last tick nothing is cut, so there a held worker may end with land that is past.
+/// While the clock is behind: a held worker without ids serves nobody, and its worker may be the only one whose mark
+/// the clock has passed. Beyond the last tick nothing is cut, so there a held worker may end with ticks that are past.
 fn leave_spent(gate: &mut Gate, now: &Now, believed: Option<u64>, jobs: &Sender<Job>) {
     gate.minter.workers.retain(|held| {
         let past = |end: u64| now.tick.is_none() && believed.is_some_and(|tick| end <= tick);
@@ -467,17 +467,17 @@ fn leave_spent(gate: &mut Gate, now: &Now, believed: Option<u64>, jobs: &Sender<
 }
 
 /// The reason in wall time, since nobody reads ticks.
-pub(crate) fn explain(error: &TakeError, minter: &Minter) -> String {
+pub(crate) fn explain(error: &TakeError, clock: &EngineClock) -> String {
     match error {
         TakeError::Held { owner, until, .. } => {
-            format!("it is held by {owner}, who reserved it until {}", minter.wall_time(*until))
+            format!("it is held by {owner}, who reserved it until {}", clock.wall_time(*until))
         }
         TakeError::Ahead { owner, until, .. } => format!(
             "{owner} was the last to hold it and reserved it until {}, which is ahead of the clock; try again then",
-            minter.wall_time(*until)
+            clock.wall_time(*until)
         ),
         TakeError::NoneFree { earliest } => {
-            format!("no worker is free before {}", minter.wall_time(*earliest))
+            format!("no worker is free before {}", clock.wall_time(*earliest))
         }
         other => other.to_string(),
     }

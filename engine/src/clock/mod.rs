@@ -1,9 +1,10 @@
 //! Where time comes from, and what is believed of it.
 //!
-//! [`Clock`] reads the wall and the boot clock of the machine; [`Supervisor`] turns readings into the engine's
-//! own clock E and a [`Verdict`]. Uniqueness never rests on either: windows and marks carry that. Time decides
-//! only how old an id looks.
+//! [`Clock`] reads the wall and the boot clock of the machine; [`Supervisor`] turns readings into the engine's own
+//! clock, whose time is engine time, and a [`Verdict`]. Uniqueness never rests on either: windows and marks carry that.
+//! Time decides only how old an id looks.
 
+pub(crate) mod engine_clock;
 mod supervisor;
 mod verdict;
 

@@ -1,15 +1,15 @@
-//! From readings of two clocks to the engine's own clock E.
+//! From readings of two clocks to engine time.
 //!
 //! Pure: it reads no clock, waits for nothing and knows no worker. Whoever mints calls it, under one lock, with
 //! each [`Reading`] in the order in which they were taken.
 //!
-//! Three lines run through the readings. The *believed* time is the wall, except while a leap forward is held: then
-//! it goes on from where it was by boot time. The *ceiling* is the latest time it can be if the boot clock is
-//! right; a wall far above it has leapt. *E* is what ids are stamped with: it follows the believed time forward
-//! and lets it catch up after a step back. The lead is E minus the believed time, one number, however many
-//! steps made it.
+//! Three lines run through the readings. The *believed* time is the wall, except while a leap forward is held: then it
+//! goes on from where it was by boot time. The *ceiling* is the latest time it can be if the boot clock is right; a
+//! wall far above it has leapt. *Engine time* is what ids are stamped with: it follows the believed time forward and
+//! lets it catch up after a step back. The lead is engine time minus the believed time, one number, however many steps
+//! made it.
 //!
-//! | lead | verdict | E |
+//! | lead | verdict | engine time |
 //! |---|---|---|
 //! | 0 | `Steady` | is the wall |
 //! | up to `rollback_wait` | `Stand` | stands |
@@ -18,11 +18,11 @@
 //! | up to `drift`, and a leap is held | `Ahead` | follows the believed time, so boot time |
 //!
 //! # Invariants
-//! - S1 E goes back only in [`Supervisor::switched`];
-//! - S2 between two readings E passes neither the wall nor the boot time that went by: it ends at most at the later
-//!   of `E + elapsed` and the wall;
-//! - S3 a wall more than `max_forward` above the ceiling moves neither E nor the ceiling until it stood there for
-//!   `settle`, or the second clock agrees;
+//! - S1 engine time goes back only in [`Supervisor::switched`];
+//! - S2 between two readings engine time passes neither the wall nor the boot time that went by: it ends at most at the
+//!   later of `engine time + elapsed` and the wall;
+//! - S3 a wall more than `max_forward` above the ceiling moves neither engine time nor the ceiling until it stood there
+//!   for `settle`, or the second clock agrees;
 //! - S4 no reading, whatever is in it, panics or overflows.
 //!
 //! A wall that runs fast in many steps of less than `max_forward` is followed: to tell it from the truth
@@ -43,16 +43,16 @@ const NOISE: u64 = MS;
 /// a wall is slewed by at most 500 ppm of frequency and 500 ppm of `adjtime`, together one part in a thousand.
 const SLEW: u64 = 1_000;
 
-/// While it catches up, E gives up one part in this many of boot time.
+/// While it catches up, engine time gives up one part in this many of boot time.
 const CATCH_UP: u64 = 10;
 
 /// From where on the supervisor changes its mind; all in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Up to this lead E just stands. Too large, and callers wait for it. Defaults to 15 ms.
+    /// Up to this lead engine time just stands. Too large, and callers wait for it. Defaults to 15 ms.
     pub rollback_wait: u64,
-    /// Up to this lead E runs slowly instead; a leap second fits. Too small, and leap seconds cost a switch of
-    /// worker; too large, and ids look younger than they are for ten times as long. Defaults to 1 s.
+    /// Up to this lead engine time runs slowly instead; a leap second fits. Too small, and leap seconds cost a switch
+    /// of worker; too large, and ids look younger than they are for ten times as long. Defaults to 1 s.
     pub drift: u64,
     /// A wall further ahead of boot time than this is not followed. Defaults to 5 s.
     pub max_forward: u64,
@@ -69,20 +69,20 @@ impl Default for Thresholds {
 /// The outcome of one reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The engine's clock E, in Unix nanoseconds.
+    /// Engine time, in Unix nanoseconds.
     pub now: u64,
     /// What is thought of the clocks.
     pub verdict: Verdict,
     /// In this very reading the believed time was seen to step back, by more than noise and slewing explain.
     pub rollback: bool,
-    /// In this very reading the wall was seen to leap forward, against boot time, by more than is followed. A second clock
-    /// that says the wall is ahead is no such leap: nothing happened to this machine.
+    /// In this very reading the wall was seen to leap forward, against boot time, by more than is followed. A second
+    /// clock that says the wall is ahead is no such leap: nothing happened to this machine.
     pub jump: bool,
     /// The verdict is of another kind than that of the reading before.
     pub changed: bool,
 }
 
-/// The engine's clock E and what it is made of. Pure: readings go in, verdicts come out.
+/// Engine time and what it is made of. Pure: readings go in, verdicts come out.
 ///
 /// Whoever mints calls it, under one lock, with each [`Reading`] in the order in which they were taken.
 ///
@@ -102,12 +102,12 @@ pub struct Supervisor {
     last: Reading,
     /// Boot time seen to go by since the start; unlike the reading it can only grow.
     ran: u64,
-    /// E.
+    /// Engine time.
     now: u64,
     believed: u64,
     ceiling: u64,
     leap: Option<Leap>,
-    /// E has been running slowly since the last reading.
+    /// Engine time has been running slowly since the last reading.
     catching_up: bool,
     /// There is a second clock; then time alone makes nobody believe a leap.
     seconded: bool,
@@ -124,7 +124,7 @@ struct Leap {
 }
 
 impl Supervisor {
-    /// A supervisor whose E is the wall of its first reading: there is nothing yet to doubt it by.
+    /// A supervisor whose engine time is the wall of its first reading: there is nothing yet to doubt it by.
     #[must_use]
     pub fn new(thresholds: Thresholds, first: Reading) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl Supervisor {
         }
     }
 
-    /// E as of the last reading, in Unix nanoseconds.
+    /// Engine time as of the last reading, in Unix nanoseconds.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.now
@@ -163,7 +163,7 @@ impl Supervisor {
         self.believed = if self.leap.is_some() { expected } else { reading.wall };
         let rollback = self.believed < expected.saturating_sub(NOISE + elapsed / SLEW);
         let verdict = self.advance(lead, elapsed);
-        debug_assert!(self.now >= self.believed, "S1: E is never behind what it follows");
+        debug_assert!(self.now >= self.believed, "S1: engine time is never behind what it follows");
         let changed = self.course.note(verdict, reading.boot);
         Observation { now: self.now, verdict, rollback, jump, changed }
     }
@@ -176,11 +176,11 @@ impl Supervisor {
 
     /// Takes a sample of another clock: at the boot time of `at` it showed `unix_ns`.
     ///
-    /// It shows with the next reading. A held leap that is not more than `max_forward` ahead of the sample is
-    /// believed, and nothing else makes a leap believed from now on. A wall further ahead of it counts as a leap.
-    /// In the first sample that goes for what was believed from the start, too: E is then ahead of the other
-    /// clock's time, the verdict `Behind`, and [`switched`](Self::switched) takes E to that time. Later samples
-    /// leave E alone: it goes on by boot time.
+    /// It shows with the next reading. A held leap that is not more than `max_forward` ahead of the sample is believed,
+    /// and nothing else makes a leap believed from now on. A wall further ahead of it counts as a leap. In the first
+    /// sample that goes for what was believed from the start, too: engine time is then ahead of the other clock's time,
+    /// the verdict `Behind`, and [`switched`](Self::switched) takes engine time to that time. Later samples leave
+    /// engine time alone: it goes on by boot time.
     pub fn second_clock(&mut self, unix_ns: u64, at: Reading) {
         let age = self.last.boot.saturating_sub(at.boot);
         let sample = if self.last.boot >= at.boot {
@@ -193,7 +193,7 @@ impl Supervisor {
         let refuted = self.last.wall > latest.saturating_add(self.thresholds.max_forward);
         if refuted && !self.seconded && sample < self.believed {
             self.believed = sample;
-            // The lead is another one now, and E has not been wearing it off.
+            // The lead is another one now, and engine time has not been wearing it off.
             self.catching_up = false;
         }
         // A wall that is followed and not refuted needs no other ceiling than its own.
@@ -203,8 +203,8 @@ impl Supervisor {
         self.seconded = true;
     }
 
-    /// A worker whose mark is not ahead of the believed time was taken: E goes to that time, which is the wall, or
-    /// while a leap is held the time by boot. The one place where E goes back. Returns E.
+    /// A worker whose mark is not ahead of the believed time was taken: engine time goes to that time, which is the
+    /// wall, or while a leap is held the time by boot. The one place where engine time goes back. Returns engine time.
     pub fn switched(&mut self, reading: Reading) -> u64 {
         self.observe(reading);
         self.now = self.believed;
@@ -228,17 +228,17 @@ impl Supervisor {
         standing.is_none()
     }
 
-    /// Moves E towards the believed time. `lead` is what E was ahead by at the last reading.
+    /// Moves engine time towards the believed time. `lead` is what engine time was ahead by at the last reading.
     fn advance(&mut self, lead: u64, elapsed: u64) -> Verdict {
         let Thresholds { rollback_wait, drift, .. } = self.thresholds;
-        // The lead if E stood since the last reading. Nobody has seen a later E, so a step back that fell into
-        // the time between costs no more than this.
+        // The lead if engine time stood since the last reading. Nobody has seen a later engine time, so a step back
+        // that fell into the time between costs no more than this.
         let stood = self.now.saturating_sub(self.believed);
         let catches_up = stood > 0 && stood <= drift && (self.catching_up || stood > rollback_wait);
         let left = if catches_up && self.catching_up {
             // Rounded up, so that ever so frequent readings still wear the lead off.
             let given_up = elapsed.div_ceil(CATCH_UP);
-            // Never more than E gains at 9/10 of boot time, nor more than a steady wall would have left.
+            // Never more than engine time gains at 9/10 of boot time, nor more than a steady wall would have left.
             let ran = stood.saturating_add(elapsed - given_up);
             ran.min(lead.saturating_sub(given_up)).max(stood)
         } else {

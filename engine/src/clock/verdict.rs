@@ -3,25 +3,25 @@
 /// What the supervisor makes of the clocks; durations in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// E is the wall.
+    /// Engine time is the wall.
     #[default]
     Steady,
-    /// E is a little ahead and stands until the wall has reached it.
+    /// Engine time is a little ahead and stands until the wall has reached it.
     Stand {
         /// How far.
         lead: u64,
     },
-    /// E is ahead and runs slowly.
+    /// Engine time is ahead and runs slowly.
     CatchUp {
         /// How far.
         lead: u64,
     },
-    /// E is too far ahead and stands: a switch is wanted, to a worker whose mark is at most `now - lead`.
+    /// Engine time is too far ahead and stands: a switch is wanted, to a worker whose mark is at most `now - lead`.
     Behind {
         /// How far.
         lead: u64,
     },
-    /// The wall leapt forward and is not followed yet; E goes on by boot time.
+    /// The wall leapt forward and is not followed yet; engine time goes on by boot time.
     Ahead {
         /// How far the wall is above what boot time, or the second clock, explains.
         by: u64,
@@ -41,7 +41,7 @@ impl Verdict {
         }
     }
 
-    /// How far E is ahead of what it follows, in nanoseconds.
+    /// How far engine time is ahead of what it follows, in nanoseconds.
     #[must_use]
     pub fn lead(&self) -> u64 {
         match self {

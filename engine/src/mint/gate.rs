@@ -1,4 +1,4 @@
-//! The one lock in front of the minter, and the wait queues before it.
+//! The one lock in front of clock and minter, and the wait queues before it.
 //!
 //! Held for a few hundred nanoseconds at a time, by callers that found ring and queue empty and by the producer;
 //! never during I/O. Lock order: gate, then a ticket.
@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use xuid_id::Order;
 
+use crate::clock::engine_clock::{EngineClock, Now};
 use crate::id::error::IdError;
 use crate::id::run::Run;
-use crate::mint::minter::{Minter, Now};
+use crate::mint::minter::Minter;
 use crate::mint::ticket::Ticket;
 use crate::stats::counters::{AtomicCount, Tier};
 use crate::sys::guards::Guard;
@@ -39,7 +40,7 @@ const QUANTUM: u32 = 256;
 /// Waiting calls at once. Each is some 200 bytes; beyond that a caller is told to come back.
 const MOST_WAITING: usize = 100_000;
 
-/// Why there may be no land.
+/// Why there may be no ids.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
     /// No window was granted yet, or the registry is away.
@@ -50,20 +51,22 @@ pub(crate) enum Trouble {
     Behind { wait: u64 },
 }
 
-/// The minter and the wait queues before it.
+/// The engine's clock, the minter, and the wait queues before it.
 pub(crate) struct Gate {
+    pub(crate) clock: EngineClock,
     pub(crate) minter: Minter,
     queues: [VecDeque<Arc<Ticket>>; QUEUES],
     next_queue: usize,
     pub(crate) trouble: Option<Trouble>,
-    /// A window was asked for, of a registry that answers: land is on its way.
+    /// A window was asked for, of a registry that answers: ids are on their way.
     pub(crate) coming: bool,
     pub(crate) closed: bool,
 }
 
 impl Gate {
-    pub(crate) fn new(minter: Minter) -> Self {
+    pub(crate) fn new(clock: EngineClock, minter: Minter) -> Self {
         Self {
+            clock,
             minter,
             queues: Default::default(),
             next_queue: 0,
@@ -71,6 +74,13 @@ impl Gate {
             coming: false,
             closed: false,
         }
+    }
+
+    /// The clock went back and windows of other workers were taken: the engine's time goes to the wall, every held
+    /// worker ends. Returns what each leaves untouched.
+    pub(crate) fn switch(&mut self) -> Vec<(u32, u64)> {
+        self.clock.switch();
+        self.minter.switch()
     }
 
     /// How many wait.
@@ -128,10 +138,10 @@ impl Gate {
         now.tick.is_some_and(beyond)
     }
 
-    /// Whether whoever waits for land of now may get some: a window is held or on its way, or the clocks changed and
+    /// Whether whoever waits for ids of now may get some: a window is held or on its way, or the clocks changed and
     /// nobody has looked at the windows since.
     pub(crate) fn has_prospects(&self, now: &Now) -> bool {
-        self.holds_window(now) || self.coming || self.minter.is_unsettled()
+        self.holds_window(now) || self.coming || self.clock.is_unsettled()
     }
 
     /// Why a call got no ids now.
@@ -152,7 +162,7 @@ impl Gate {
             _ if !held => IdError::not_ready(soon),
             _ if order == Order::Ordered && self.minter.ordered_waits(now) > 0 => {
                 let waits = Duration::from_nanos(self.minter.ordered_waits(now));
-                // Without a step another held worker serves now, and E is still in the tick of the last one.
+                // Without a step another held worker serves now, and engine time is still in the tick of the last one.
                 if self.minter.went_back() {
                     IdError::clock_behind(waits)
                 } else {

@@ -1,19 +1,19 @@
-//! Cuts owned, elapsed land into runs. Called under the gate's lock, by the producer and by callers that found
+//! Cuts owned, elapsed ticks into runs. Called under the gate's lock, by the producer and by callers that found
 //! ring and queue empty; it does no I/O.
 //!
 //! # Invariants
 //! - I1 nothing is cut after it was sealed;
-//! - I2 nothing is cut at a tick above the engine's clock E (U6);
-//! - I3 every plot that leaves a window is returned, set aside, or counted as expired: `minted` counts them all;
+//! - I2 nothing is cut at a tick above engine time (U6);
+//! - I3 every id that leaves a window is returned, set aside, or counted as expired: `minted` counts them all;
 //! - I4 ordered ids only rise, over all held workers and switches of worker.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use xuid_id::{Id, Layout};
 use xuid_spill::Extent;
 
-use crate::clock::{Clock, Course, Observation, Reading, Supervisor, Verdict, nanos, utc};
+use crate::clock::engine_clock::Now;
+use crate::clock::nanos;
 use crate::id::run::Run;
 use crate::mint::worker::HeldWorker;
 use crate::registry::ownership::Window;
@@ -26,35 +26,8 @@ const FRESH: Duration = Duration::from_millis(10);
 /// How far `ordered` may lag behind the clock.
 const ORDERED: Duration = Duration::from_millis(50);
 
-/// How many first plots of a tick a rotating beginning may pass over, so that low bits are not always zero.
+/// How many first ids of a tick a rotating beginning may pass over, so that low bits are not always zero.
 const OFFSETS: u32 = 64;
-
-/// The instant of one call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
-    /// The engine clock's tick; `None` before the epoch or past the last tick.
-    pub(crate) tick: Option<u64>,
-    pub(crate) ns: u64,
-    pub(crate) reading: Reading,
-    pub(crate) seen: Observation,
-}
-
-/// Steps of the wall clock that nobody has dealt with yet.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Steps {
-    pub(crate) jumps: u64,
-    pub(crate) rollbacks: u64,
-    /// Verdicts of another kind.
-    pub(crate) changes: u64,
-}
-
-impl Now {
-    /// Whether this very reading saw a step, or made another verdict of many small ones: the producer should look at
-    /// it soon.
-    pub(crate) fn stepped(&self) -> bool {
-        self.seen.jump || self.seen.rollback || self.seen.changed
-    }
-}
 
 /// The ages, in ticks where nothing else is said, that the orders allow.
 #[derive(Debug, Clone, Copy)]
@@ -77,8 +50,6 @@ impl Ages {
 /// The minter.
 pub(crate) struct Minter {
     layout: Layout,
-    clock: Arc<dyn Clock>,
-    supervisor: Supervisor,
     pub(crate) workers: Vec<HeldWorker>,
     turn: usize,
     aside: Vec<Extent>,
@@ -86,7 +57,6 @@ pub(crate) struct Minter {
     went_back: bool,
     offset: u32,
     sealed: bool,
-    steps: Steps,
     pub(crate) ages: Ages,
     /// Ids that left a window, by whatever way.
     pub(crate) minted: u64,
@@ -100,16 +70,14 @@ pub(crate) struct Minter {
 pub(crate) struct Sealed {
     /// All that was set aside, the rest of the begun tick included.
     pub(crate) extents: Vec<Extent>,
-    /// Per worker, the first tick of which no plot was cut.
+    /// Per worker, the first tick of which no id was cut.
     pub(crate) release: Vec<(u32, u64)>,
 }
 
 impl Minter {
-    pub(crate) fn new(layout: Layout, clock: Arc<dyn Clock>, supervisor: Supervisor, ages: Ages) -> Self {
+    pub(crate) fn new(layout: Layout, ages: Ages) -> Self {
         Self {
             layout,
-            clock,
-            supervisor,
             workers: Vec::new(),
             turn: 0,
             aside: Vec::new(),
@@ -117,7 +85,6 @@ impl Minter {
             went_back: false,
             offset: 0,
             sealed: false,
-            steps: Steps::default(),
             ages,
             minted: 0,
             expired: 0,
@@ -125,63 +92,7 @@ impl Minter {
         }
     }
 
-    /// Reads the clocks and moves E on.
-    pub(crate) fn now(&mut self) -> Now {
-        let reading = self.clock.read();
-        let mut seen = self.supervisor.observe(reading);
-        if !Guard::ClockBackAtSwitch.holds() && matches!(seen.verdict, Verdict::Behind { .. }) {
-            self.supervisor.switched(reading);
-            seen = self.supervisor.observe(reading);
-        }
-        self.steps.jumps += u64::from(seen.jump);
-        self.steps.rollbacks += u64::from(seen.rollback);
-        self.steps.changes += u64::from(seen.changed);
-        let tick = self.layout.tick_at_ns(seen.now).filter(|tick| *tick <= self.layout.last_tick());
-        Now { tick, ns: seen.now, reading, seen }
-    }
-
-    /// E as of the last reading.
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn engine_clock(&self) -> u64 {
-        self.supervisor.now()
-    }
-
-    /// The steps seen since the last call, by whomever: a step shows in one reading only.
-    pub(crate) fn take_steps(&mut self) -> Steps {
-        std::mem::take(&mut self.steps)
-    }
-
-    /// Whether the clock leapt, and the producer has not dealt with it.
-    pub(crate) fn has_leapt(&self) -> bool {
-        self.steps.jumps > 0
-    }
-
-    /// Whether the clocks did something that the producer has not dealt with.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.steps.jumps + self.steps.rollbacks + self.steps.changes > 0
-    }
-
-    /// How long until E reaches a tick, if nothing steps.
-    pub(crate) fn time_to(&self, tick: u64, now: &Now) -> Duration {
-        Duration::from_nanos(self.layout.tick_to_ns(tick).saturating_sub(now.ns))
-    }
-
-    /// The beginning of a tick for people.
-    pub(crate) fn wall_time(&self, tick: u64) -> String {
-        utc(self.layout.tick_to_ms(tick))
-    }
-
-    /// The verdict on the clocks, and what came before it.
-    pub(crate) fn course(&self) -> Course {
-        self.supervisor.course()
-    }
-
-    /// A sample of a clock that is not this machine's.
-    pub(crate) fn second_clock(&mut self, unix_ns: u64, at: Reading) {
-        self.supervisor.second_clock(unix_ns, at);
-    }
-
-    /// Holds another worker. Land of its window that has elapsed already (a backfill) is returned.
+    /// Holds another worker. What of its window has elapsed already (a backfill) is returned.
     pub(crate) fn add(&mut self, now: &Now, window: Window, reach: u64) -> Vec<Extent> {
         let mut held = HeldWorker::new(window, reach);
         let mut past = Vec::new();
@@ -211,16 +122,16 @@ impl Minter {
         self.minted += ids(extents);
     }
 
-    /// Land goes to the producer.
+    /// The extents go to the producer.
     fn pass(&mut self, extents: Vec<Extent>) -> Vec<Extent> {
         self.passed += ids(&extents);
         extents
     }
 
-    /// Land that may be cut now, in ids.
-    pub(crate) fn land(&self, now: &Now) -> u64 {
+    /// How many ids may be cut now.
+    pub(crate) fn available(&self, now: &Now) -> u64 {
         let Some(tick) = now.tick.filter(|_| !self.sealed) else { return 0 };
-        self.workers.iter().map(|held| held.land(&self.layout, tick)).sum()
+        self.workers.iter().map(|held| held.available(&self.layout, tick)).sum()
     }
 
     /// Cuts up to `most` ids of any age.
@@ -264,8 +175,9 @@ impl Minter {
         if held.tick() < least {
             held.skip_to(layout, tick, offset, &mut pass);
         }
-        if held.has_land(tick) && floor > 0 && held.first_plot(layout) <= floor {
-            // Another held worker, or a worker taken after the clock went back: not before E has passed the last one.
+        if held.has_ids(tick) && floor > 0 && held.first_id(layout) <= floor {
+            // Another held worker, or a worker taken after the clock went back: not before engine time has passed the
+            // last one.
             if from > tick && Guard::OrderedRises.holds() {
                 return None;
             }
@@ -280,28 +192,28 @@ impl Minter {
         Some(run)
     }
 
-    /// The first tick in which a held worker that did not serve the last ordered id has plots above it: the same tick for a
-    /// higher worker, else the next.
+    /// The first tick in which a held worker that did not serve the last ordered id has ids above it: the same tick
+    /// for a higher worker, else the next.
     fn ordered_from(&self, tick: u64) -> u64 {
         let last = self.layout.decode(Id::new(self.ordered_above));
         let held = self.workers.iter().find(|held| held.reaches_beyond(tick));
         last.tick + u64::from(held.is_none_or(|held| held.worker <= last.worker))
     }
 
-    /// Nanoseconds until E comes to plots that are above the last ordered id, where it has to: it went back behind
-    /// that, or another held worker serves now.
+    /// Nanoseconds until engine time comes to ids that are above the last ordered id, where it has to: it went back
+    /// behind that, or another held worker serves now.
     pub(crate) fn ordered_waits(&self, now: &Now) -> u64 {
         let (Some(tick), last @ 1..) = (now.tick, self.ordered_above) else { return 0 };
         let from = self.ordered_from(tick);
         let held = self.workers.iter().find(|held| held.reaches_beyond(tick));
-        let is_below = |held: &HeldWorker| held.has_land(tick) && held.first_plot(&self.layout) <= last;
+        let is_below = |held: &HeldWorker| held.has_ids(tick) && held.first_id(&self.layout) <= last;
         if tick >= from || (tick == self.layout.tick_of(last) && !held.is_some_and(is_below)) {
             return 0;
         }
         self.layout.tick_to_ns(from).saturating_sub(now.ns)
     }
 
-    /// Whether E went back since the last ordered id was cut.
+    /// Whether engine time went back since the last ordered id was cut.
     pub(crate) fn went_back(&self) -> bool {
         self.went_back
     }
@@ -317,7 +229,7 @@ impl Minter {
 
     fn next_offset(&mut self) -> u32 {
         self.offset = (self.offset + 1) % OFFSETS;
-        // A tick of fewer plots than that keeps most of them.
+        // A tick of fewer ids than that keeps most of them.
         self.offset % (self.layout.sequences() / 4).max(1)
     }
 
@@ -343,7 +255,7 @@ impl Minter {
         None
     }
 
-    /// Land that is too old is wasted where it leaves the window (U7).
+    /// Ids that are too old are wasted where they leave the window (U7).
     fn drop_stale(&mut self, tick: u64) {
         let max_age = if Guard::AgeOfWindow.holds() { self.ages.max } else { u64::MAX };
         let oldest = tick.saturating_sub(max_age);
@@ -356,7 +268,7 @@ impl Minter {
         }
     }
 
-    /// All land that elapsed (every tick before now) and all that was set aside. For the producer.
+    /// All that elapsed (every tick before now) and all that was set aside. For the producer.
     pub(crate) fn elapsed(&mut self, now: &Now) -> Vec<Extent> {
         let mut out = std::mem::take(&mut self.aside);
         let Some(tick) = now.tick.filter(|_| !self.sealed) else { return self.pass(out) };
@@ -369,12 +281,9 @@ impl Minter {
         self.pass(out)
     }
 
-    /// The clock went back and windows of other workers were taken: E goes to the wall, every held worker ends. Returns
-    /// what each leaves untouched.
+    /// Windows of other workers were taken, since the clock went back: every held worker ends. Returns what each leaves
+    /// untouched.
     pub(crate) fn switch(&mut self) -> Vec<(u32, u64)> {
-        // Read apart, so that a step that shows in this very reading is noted.
-        let now = self.now();
-        self.supervisor.switched(now.reading);
         self.went_back = true;
         if !Guard::HandBackLast.holds() {
             return self.workers.iter().map(|held| (held.worker, held.untouched())).collect();

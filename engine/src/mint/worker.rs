@@ -1,4 +1,4 @@
-//! The land of one worker held by this engine: granted windows, and the frontier within them.
+//! The ids of one worker held by this engine: granted windows, and the frontier within them.
 //!
 //! # Invariants
 //! - I1 the frontier (tick, sequence) only moves forward, and moves before what it passed is handed out;
@@ -68,18 +68,18 @@ impl HeldWorker {
         self.end().is_some_and(|end| end > tick)
     }
 
-    /// The first tick of which no plot was cut.
+    /// The first tick of which no id was cut.
     pub(crate) fn untouched(&self) -> u64 {
         self.tick + u64::from(self.sequence > 0 && Guard::HandBackWholeTicks.holds())
     }
 
-    /// Whether there is a plot at or before `upto`.
-    pub(crate) fn has_land(&self, upto: u64) -> bool {
+    /// Whether there is an id at or before `upto`.
+    pub(crate) fn has_ids(&self, upto: u64) -> bool {
         !self.spans.is_empty() && (self.tick <= upto || !Guard::NotAboveClock.holds())
     }
 
     /// Ids between the frontier and the end of `upto`, roughly: gaps between windows are not subtracted.
-    pub(crate) fn land(&self, layout: &Layout, upto: u64) -> u64 {
+    pub(crate) fn available(&self, layout: &Layout, upto: u64) -> u64 {
         let Some(end) = self.end() else { return 0 };
         let ticks = end.min(upto.saturating_add(1)).saturating_sub(self.tick);
         (ticks * u64::from(layout.sequences())).saturating_sub(u64::from(self.sequence))
@@ -90,12 +90,12 @@ impl HeldWorker {
         self.tick
     }
 
-    /// The frontier as a raw id. Only for a held worker that has land.
-    pub(crate) fn first_plot(&self, layout: &Layout) -> u64 {
+    /// The frontier as a raw id. Only for a held worker that has ids.
+    pub(crate) fn first_id(&self, layout: &Layout) -> u64 {
         layout.encode(self.tick, self.worker, self.sequence).raw()
     }
 
-    /// Drops spent windows and sets the frontier onto owned land.
+    /// Drops spent windows and sets the frontier onto an owned tick.
     fn settle(&mut self) {
         while let Some(span) = self.spans.front() {
             if self.tick >= span.end {
@@ -123,7 +123,7 @@ impl HeldWorker {
 
     /// Cuts up to `most` consecutive ids off the frontier's tick, if that is not above `upto`.
     pub(crate) fn cut(&mut self, layout: &Layout, upto: u64, most: u32) -> Option<Run> {
-        if most == 0 || !self.has_land(upto) {
+        if most == 0 || !self.has_ids(upto) {
             return None;
         }
         let (tick, sequence) = (self.tick, self.sequence);
@@ -138,7 +138,7 @@ impl HeldWorker {
         Some(Run::new(layout.encode(tick, self.worker, sequence).raw(), len))
     }
 
-    /// Moves the frontier to `(tick, sequence)` or, if that is not owned, to the next owned plot after it, and
+    /// Moves the frontier to `(tick, sequence)` or, if that is not owned, to the next owned id after it, and
     /// hands what it passed to `aside`.
     pub(crate) fn skip_to(
         &mut self,
@@ -177,7 +177,7 @@ mod tests {
         Layout::new(58, 2, 3, 1_000, 0).unwrap()
     }
 
-    fn plots(layout: &Layout, extent: Extent) -> Vec<u64> {
+    fn ids(layout: &Layout, extent: Extent) -> Vec<u64> {
         let tick = |t| extent.first + u64::from(t) * layout.stride();
         (0..extent.ticks).flat_map(|t| tick(t)..tick(t) + u64::from(extent.len)).collect()
     }
@@ -219,7 +219,7 @@ mod tests {
                         }
                     }
                     Step::Skip(tick, sequence) => {
-                        held.skip_to(&layout, tick, sequence, |extent| out.extend(plots(&layout, extent)));
+                        held.skip_to(&layout, tick, sequence, |extent| out.extend(ids(&layout, extent)));
                     }
                     Step::Extend(gap, ticks) => {
                         let start = end + gap;

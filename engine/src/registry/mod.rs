@@ -1,9 +1,8 @@
-//! The port through which the engine owns land: versioned records that only move by compare-and-set.
+//! The port through which the engine owns ticks: versioned records that only move by compare-and-set.
 //!
 //! A registry keeps, per worker, `reserved_until`: the first tick nobody has been granted. Per spill it keeps
-//! `granted_upto`: the first extent nobody may issue from. The engine does all the
-//! reasoning; an adaptor only stores. [`local`] is a folder shared by the processes of one host; `zookeeper`, a feature,
-//! an ensemble shared by many.
+//! `granted_upto`: the first extent nobody may issue from. The engine does all the reasoning; an adaptor only stores.
+//! [`local`] is a folder shared by the processes of one host; `zookeeper`, a feature, an ensemble shared by many.
 //!
 //! # Invariants an adaptor must keep
 //! - I1 `swap_*` stores the new record if, and only if, the record still has the expected version; each
@@ -158,14 +157,15 @@ pub enum SwapError {
     Read(#[from] ReadError),
 }
 
-/// A stranger's text as it may stand on a terminal and in one line of a log: without control characters. An adaptor gives
-/// owners and holders that way: who may write to a registry may write anything.
+/// A stranger's text as it may stand on a terminal and in one line of a log: without control characters. An adaptor
+/// gives owners and holders that way: who may write to a registry may write anything.
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
 }
 
-/// The port. Its adaptors: [`local::LocalRegistry`], and `zookeeper::ZooKeeperRegistry` behind the feature of that name.
+/// The port. Its adaptors: [`local::LocalRegistry`], and `zookeeper::ZooKeeperRegistry` behind the feature of that
+/// name.
 pub trait Registry: Send {
     /// What it was created with.
     fn genesis(&self) -> &Genesis;
@@ -194,8 +194,8 @@ pub trait Registry: Send {
         None
     }
 
-    /// Called about once a second while there is nothing else to do, if there is a [`connection`](Self::connection): makes
-    /// a lost session anew, announces what is held, and looks whether the registry is still the one it was.
+    /// Called about once a second while there is nothing else to do, if there is a [`connection`](Self::connection):
+    /// makes a lost session anew, announces what is held, and looks whether the registry is still the one it was.
     fn maintain(&mut self) {}
 
     /// All workers, in order.

@@ -1,18 +1,18 @@
 //! What an engine has done since it was built, counted in ids.
 //!
-//! An id comes once, `minted` or `replayed`, and goes once, `issued`, `spilled` or `wasted`; in between it is `held`. Each
-//! of these is counted for itself where it happens, and none is made of the others:
-//! `minted + replayed == issued + spilled + wasted.total() + held.total()` is a check of all of them. It holds to the id
-//! while nothing moves, so after a clean shutdown too. While ids move the figures are read one by one, from `issued`
-//! up to `minted`, and what moved meanwhile is seen twice or not at all: [`Stats::moving`] is that difference.
-//! `minted + replayed` is never less than `issued + spilled + wasted`.
+//! An id comes once, `minted` or `replayed`, and goes once, `issued`, `spilled` or `wasted`; in between it is `held`.
+//! Each of these is counted for itself where it happens, and none is made of the others: `minted + replayed == issued +
+//! spilled + wasted.total() + held.total()` is a check of all of them. It holds to the id while nothing moves, so after
+//! a clean shutdown too. While ids move the figures are read one by one, from `issued` up to `minted`, and what moved
+//! meanwhile is seen twice or not at all: [`Stats::moving`] is that difference. `minted + replayed` is never less than
+//! `issued + spilled + wasted`.
 //!
-//! **What lags.** What a thread was given out of the run in its hand (by `next_id`, `try_next_id` and `fill`) is counted when
-//! the run is used up, at the thread's first call after a second, when it ends, when it calls
-//! [`Engine::publish`](crate::Engine::publish), and when it stops the engine; until then it counts as held by a thread. A
-//! [`Handle`](crate::Handle) is the same, and is dropped instead of ending. So `issued` is exact once each thread that
-//! called has done one of these. All else is counted before the call returns. What the producer does is told at the end
-//! of each of its turns.
+//! **What lags.** What a thread was given out of the run in its hand (by `next_id`, `try_next_id` and `fill`) is
+//! counted when the run is used up, at the thread's first call after a second, when it ends, when it calls
+//! [`Engine::publish`](crate::Engine::publish), and when it stops the engine; until then it counts as held by a thread.
+//! A [`Handle`](crate::Handle) is the same, and is dropped instead of ending. So `issued` is exact once each thread
+//! that called has done one of these. All else is counted before the call returns. What the producer does is told at
+//! the end of each of its turns.
 
 pub(crate) mod counters;
 mod latency;
@@ -29,7 +29,8 @@ pub use latency::{Latency, whole_ms};
 pub struct Stats {
     /// Ids cut out of granted windows.
     pub minted: u64,
-    /// Ids taken back out of the spill after their extents were granted, with those whose records cannot be read any more.
+    /// Ids taken back out of the spill after their extents were granted, with those whose records cannot be read any
+    /// more.
     pub replayed: u64,
     /// Ids returned to callers: the sum of `served`.
     pub issued: u64,
@@ -106,8 +107,8 @@ pub struct Held {
     pub ring: u64,
     /// In the queue.
     pub queue: u64,
-    /// With the producer, as of its last turn: extents of grants, backfilled land, what waits to be spilled. And on its way
-    /// there: what calls for fresh ids set aside, what failed calls give back.
+    /// With the producer, as of its last turn: extents of grants, backfilled ticks, what waits to be spilled. And on
+    /// its way there: what calls for fresh ids set aside, what failed calls give back.
     pub reserve: u64,
     /// In threads' runs, those included that were hit and are not counted yet, and gathered for waiting callers.
     pub threads: u64,

@@ -1,8 +1,8 @@
-//! Named points at which the proof build of the server kills itself, as a machine would that dies just there.
+//! Named points at which the crash-point build of the server kills itself, as a machine would that dies just there.
 //!
-//! Passed on whatever thread does the work, through `crash_point!`, which is nothing without the feature `proof`. The
-//! variable `XUID_PROOF_KILL` arms one point: `handed-back:1` is SIGKILL at its first pass, `list` is for
-//! [`Armed::List`].
+//! Passed on whatever thread does the work, through `crash_point!`, which is nothing without the feature
+//! `crash-points`. The variable `XUID_CRASH_POINT` arms one point: `handed-back:1` is SIGKILL at its first pass, `list`
+//! is for [`Armed::List`].
 //!
 //! # Invariants
 //! - P1 a thread that has struck goes no further, not even for the moment until the signal takes the process;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::process::{Signal, getpid, kill_process};
 
 /// The variable that arms a point.
-pub const VARIABLE: &str = "XUID_PROOF_KILL";
+pub const VARIABLE: &str = "XUID_CRASH_POINT";
 
 macro_rules! points {
     ($($(#[$doc:meta])* $point:ident = $name:literal,)+) => {

@@ -5,8 +5,8 @@
 //! out what is missing stands in one table, `testing::mutants`, and a test of it fails where a guard has none.
 //!
 //! # Invariants
-//! - I1 what is out is out for one thread and for as long as [`Guard::without`] runs, a panic included: tests run side by
-//!   side. A model of loom runs all its threads on one, and so does a simulation.
+//! - I1 what is out is out for one thread and for as long as [`Guard::without`] runs, a panic included: tests run side
+//!   by side. A model of loom runs all its threads on one, and so does a simulation.
 
 /// Names the guards, and lists them.
 macro_rules! guards {
@@ -60,7 +60,7 @@ guards! {
     RenewalOfHeldWorker,
     /// A worker whose record went back is left for good (U2).
     RecordWentBack,
-    /// What is handed back begins after the last tick of which a plot was cut.
+    /// What is handed back begins after the last tick of which an id was cut.
     HandBackWholeTicks,
     /// What is handed back is cut no more.
     HandBackLast,
@@ -153,9 +153,9 @@ guards! {
     /// A forked child finds the page wiped.
     ForkPage,
 
-    /// Nothing is cut above E (U6).
+    /// Nothing is cut above engine time (U6).
     NotAboveClock,
-    /// E goes back at a switch of worker only.
+    /// Engine time goes back at a switch of worker only.
     ClockBackAtSwitch,
     /// Nothing is cut beyond the end of a window (U6).
     WindowEnd,

@@ -2,7 +2,7 @@
 //! wait, and the guards and crash points of tests.
 
 pub(crate) mod atomics;
-#[cfg(any(test, feature = "proof"))]
+#[cfg(any(test, feature = "crash-points"))]
 pub mod crash_points;
 pub(crate) mod deferred_log;
 pub(crate) mod draft;

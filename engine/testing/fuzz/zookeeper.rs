@@ -3,7 +3,7 @@
 use xuid_spill::SpillId;
 use zookeeper_client::Stat;
 
-use super::node::{decode_genesis, decode_row, encode_genesis};
+use super::znode::{decode_genesis, decode_row, encode_genesis};
 use crate::registry::ClusterId;
 use crate::registry::record::{NO_SPILL, Place, SECTOR};
 

@@ -1,14 +1,15 @@
 //! A rollback that resets the sequence.
 //!
-//! Generators that begin a new sequence whenever the clock reads another millisecond than for the last id. "Another" was
-//! meant as "a later one". A clock that goes back by a step of NTP, a leap second or a hand reads another millisecond
-//! too, whose ids were made already, and the sequence begins anew in it. Some did notice, waited for a few milliseconds,
-//! and went on all the same.
+//! Generators that begin a new sequence whenever the clock reads another millisecond than for the last id. "Another"
+//! was meant as "a later one". A clock that goes back by a step of NTP, a leap second or a hand reads another
+//! millisecond too, whose ids were made already, and the sequence begins anew in it. Some did notice, waited for a few
+//! milliseconds, and went on all the same.
 
 use std::sync::{Arc, Mutex};
 
 use xuid_id::Id;
 
+use crate::clock::engine_clock::EngineClock;
 use crate::clock::{Clock, Reading, Supervisor, Thresholds};
 use crate::id::run::Run;
 use crate::mint::minter::{Ages, Minter};
@@ -67,14 +68,15 @@ fn told() -> Arc<Told> {
     Arc::new(Told(Mutex::new(Reading { wall: START, boot: 0 })))
 }
 
-/// The engine's minter under a script. Its window holds every tick that the wall can show: nothing but the minter itself
-/// keeps it from ticks that were cut.
+/// The engine's minter under a script. Its window holds every tick that the wall can show: nothing but the minter
+/// itself keeps it from ticks that were cut.
 fn engine(script: &Script) -> Ledger {
     let clock = told();
     let supervisor = Supervisor::new(Thresholds::default(), clock.read());
     let ages = Ages { max: 1_000_000, fresh_ns: 10 * MS, ordered: 50 };
-    let mut minter = Minter::new(small(), clock.clone(), supervisor, ages);
-    let now = minter.now();
+    let mut engine_clock = EngineClock::new(small(), clock.clone(), supervisor);
+    let mut minter = Minter::new(small(), ages);
+    let now = engine_clock.now();
     let passed = minter.add(&now, Window::new(1, 1..10_000_000), 10_000_000);
     let past: u64 = passed.iter().map(xuid_spill::Extent::ids).sum();
     assert_eq!(past, (START / MS - 1) * 8, "what lies before now is set aside");
@@ -85,7 +87,7 @@ fn engine(script: &Script) -> Ledger {
         clock.go_on(*passed, *step);
         let mut left = *count;
         while left > 0 {
-            let now = minter.now();
+            let now = engine_clock.now();
             let least = minter.least_fresh(&now);
             let run = match n % 3 {
                 0 => minter.any(&now, left),

@@ -9,6 +9,7 @@ use xuid_spill::{MemoryStorage, SpillId, Storage};
 
 use crate::api::builder::{Assembly, assemble};
 use crate::background::registry_thread::Job;
+use crate::clock::engine_clock::EngineClock;
 use crate::clock::{Clock, Supervisor};
 use crate::mint::minter::{Ages, Minter};
 use crate::registry::memory::MemoryRegistry;
@@ -82,7 +83,8 @@ fn a_turn_over_voids_what_threads_and_handles_have_in_hand() {
     });
 }
 
-/// Fetches an id and, when it is told, another one, in a thread that has to wait for the first; meanwhile hands are voided.
+/// Fetches an id and, when it is told, another one, in a thread that has to wait for the first; meanwhile hands are
+/// voided.
 #[test]
 fn of_a_run_that_comes_after_a_voiding_a_thread_that_waited_uses_one_id() {
     // Guards are a thread's own.
@@ -145,25 +147,26 @@ fn a_panic_of_the_producer_takes_requests_down() {
 }
 
 /// One with three times as much land as may be used, and its time.
-fn minter() -> (Minter, Arc<Time>) {
+fn minter() -> (Minter, EngineClock, Arc<Time>) {
     let (layout, settings) = (Layout::default(), Settings::default());
     let time = Time::new(BEGIN);
     let clock = SimClock::new(time.clone(), 77 * SECOND);
     let supervisor = Supervisor::new(settings.thresholds(), clock.read());
-    let mut minter = Minter::new(layout, clock, supervisor, Ages::of(&settings, &layout));
-    let now = minter.now();
+    let mut clock = EngineClock::new(layout, clock, supervisor);
+    let mut minter = Minter::new(layout, Ages::of(&settings, &layout));
+    let now = clock.now();
     let begin = now.tick.unwrap();
     drop(minter.add(&now, Window::new(0, begin..begin + 3 * minter.ages.max), 1));
-    (minter, time)
+    (minter, clock, time)
 }
 
 /// Were a frontier behind what it was cut to, ordered ids would wait for the next tick.
 #[test]
 fn ordered_ids_rise_above_the_whole_of_the_last_run_whatever_the_frontier_says() {
     only_without(&[Guard::OrderedRunWhole], || {
-        let (mut minter, _) = minter();
+        let (mut minter, mut clock, _) = minter();
         Guard::without(&[Guard::FrontierFirst], || {
-            let now = minter.now();
+            let now = clock.now();
             let first = minter.ordered(&now, 8).unwrap();
             let next = minter.ordered(&now, 8)?;
             Some(format!("{next:?} after {first:?}"))
@@ -174,18 +177,18 @@ fn ordered_ids_rise_above_the_whole_of_the_last_run_whatever_the_frontier_says()
 #[test]
 fn land_that_is_too_old_is_not_cut() {
     only_without(&[Guard::AgeOfWindow], || {
-        let (mut minter, time) = minter();
+        let (mut minter, mut clock, time) = minter();
         let (layout, max_age) = (Layout::default(), minter.ages.max);
         time.pass(2 * layout.tick_to_ns(max_age).saturating_sub(layout.tick_to_ns(0)));
-        let now = minter.now();
+        let now = clock.now();
         let run = minter.any(&now, 1).unwrap();
         let age = now.tick.unwrap() - layout.tick_of(run.raw());
         (age > max_age).then(|| format!("an id that is {age} ticks old, and {max_age} is the most"))
     });
 }
 
-/// The run in hand is counted before the clock is read: whatever becomes of the call, nothing is counted twice, and the handle
-/// neither goes back nor on with what it had.
+/// The run in hand is counted before the clock is read: whatever becomes of the call, nothing is counted twice, and the
+/// handle neither goes back nor on with what it had.
 #[test]
 fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
     for goes_on in [false, true] {

@@ -161,7 +161,7 @@ impl Node {
         let (mut runs, above) = (Vec::new(), process.last_ordered);
         let result = process.engine.try_runs(count, order, &mut runs).map(|()| runs);
         if let (Order::Fresh, Ok(runs)) = (order, &result) {
-            let (layout, e) = (process.shared.layout, lock(&process.shared.gate).minter.engine_clock());
+            let (layout, e) = (process.shared.layout, lock(&process.shared.gate).clock.last());
             let least = layout.tick_at_ns(e.saturating_sub(10_000_000)).unwrap_or(0);
             if let Some(old) = runs.iter().find(|run| layout.tick_of(run.raw()) < least) {
                 let old = layout.decode(old.first());

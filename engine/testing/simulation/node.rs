@@ -202,7 +202,7 @@ impl Node {
     fn bury(&mut self, process: Process) {
         self.faults.cut();
         // What it cut in its last moment may be in the spill.
-        let e = lock(&process.shared.gate).minter.engine_clock();
+        let e = lock(&process.shared.gate).clock.last();
         self.most = self.most.max(process.shared.layout.tick_at_ns(e).unwrap_or(0));
         let stats = process.engine.stats();
         summary::take_in(&mut self.tally, &stats, process.last_ordered > 0);
@@ -310,7 +310,7 @@ impl Node {
 
     /// E goes back at a switch of worker only; how far it got is remembered.
     pub(crate) fn look_at(&mut self, process: &mut Process) {
-        let e = lock(&process.shared.gate).minter.engine_clock();
+        let e = lock(&process.shared.gate).clock.last();
         let switches = lock(&process.shared.gauges).windows.switches.clock;
         let (before, then) = process.seen;
         if e < before && switches == then {
@@ -325,7 +325,7 @@ impl Node {
 
     /// E as it stands.
     pub(crate) fn e(&self) -> Option<u64> {
-        self.process.as_ref().map(|process| lock(&process.shared.gate).minter.engine_clock())
+        self.process.as_ref().map(|process| lock(&process.shared.gate).clock.last())
     }
 
     /// Whether its process cannot change the registry any more, and says so: it has to be started again.

@@ -104,7 +104,7 @@ impl Process {
             assemble(registry, identity, open, settings, clock, sleep)?;
         let engine = Engine::new(shared.clone(), Vec::new());
         let handles = (0..2).map(|_| engine.handle()).collect();
-        let e = lock(&shared.gate).minter.engine_clock();
+        let e = lock(&shared.gate).clock.last();
         Ok(Self {
             engine,
             shared,
@@ -184,8 +184,8 @@ impl Process {
         }
     }
 
-    /// The engine's own wait for a grant that is under way, while the registry thread goes on with its jobs: each takes so
-    /// long, and one that takes longer than the stop waits is done after it.
+    /// The engine's own wait for a grant that is under way, while the registry thread goes on with its jobs: each takes
+    /// so long, and one that takes longer than the stop waits is done after it.
     fn await_grant(&mut self, time: &Time, mut latency: impl FnMut() -> u64) {
         if !self.producer.reserve.is_granting() {
             return;

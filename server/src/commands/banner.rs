@@ -152,7 +152,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "zookeeper")]
     fn how_far_uniqueness_reaches_depends_on_the_registry() {
         let of = |text: &str| namespace(&RegistrySetting::parse(text).unwrap());
         assert!(of("local").contains("within this folder only"));

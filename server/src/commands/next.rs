@@ -8,7 +8,7 @@ use crate::commands::connection::{Connection, Ended};
 use crate::net::runtime::runtime;
 use crate::text::stdout::Printer;
 
-/// Ids of one request: some ten milliseconds of one worker's land, so that a long list comes steadily.
+/// Ids of one request: some ten milliseconds of one worker's ids, so that a long list comes steadily.
 const PIECE: u32 = 32_768;
 
 /// `xuid next`.
@@ -69,8 +69,8 @@ async fn next(args: &Args, servers: Vec<String>, mut out: Printer) -> Result<()>
     out.flush()
 }
 
-/// Servers of one cluster, and a connection to one of them. It connects again where the connection ended: a server ends one
-/// that is idle, as it is while a slow reader of standard output takes its time.
+/// Servers of one cluster, and a connection to one of them. It connects again where the connection ended: a server ends
+/// one that is idle, as it is while a slow reader of standard output takes its time.
 struct Source {
     servers: Vec<String>,
     /// The server of the connection.

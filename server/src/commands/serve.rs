@@ -113,7 +113,7 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
     stopped?;
     let stats = server.engine.stats();
     shutdown::say(&stats);
-    #[cfg(feature = "proof")]
+    #[cfg(feature = "crash-points")]
     crate::crash_points::account(&stats)?;
     Ok(())
 }

@@ -68,7 +68,7 @@ fn print(target: &Target, all: bool, json: bool) -> Result<()> {
     out.flush()
 }
 
-/// Whether anybody was ever granted land of it, or may have been.
+/// Whether any process was ever granted ticks of it, or may have been.
 fn was_used(entry: &WorkerEntry, genesis: &Genesis) -> bool {
     let moved = |record: &xuid_engine::registry::WorkerRecord| {
         record.reserved_until > genesis.floor || !record.owner.is_empty()

@@ -10,19 +10,15 @@ use tracing::warn;
 
 use super::keys::Key;
 use super::sources::{Flags, Merged, read_text, variables};
-use super::url::Credentials;
 use super::values::between;
 use crate::text::exit::{Usage, usage};
+use xuid_engine::registry::zookeeper::Credentials;
 
 /// The key of a file with credentials.
 const AUTH_FILE: &str = "registry_auth_file";
 
 /// How an ensemble is used.
 #[derive(Debug, Clone)]
-#[cfg_attr(
-    not(any(feature = "zookeeper", test)),
-    expect(dead_code, reason = "checked at every start, used by a build that knows ensembles")
-)]
 pub(crate) struct Access {
     pub(crate) session: Duration,
     pub(crate) credentials: Option<Credentials>,

@@ -11,18 +11,13 @@ mod fuzzing;
 mod keys;
 mod settings;
 mod sources;
-#[cfg(feature = "zookeeper")]
-mod url;
-#[cfg(not(feature = "zookeeper"))]
-#[path = "url/absent.rs"]
-mod url;
 mod values;
 
 pub(crate) use access::{Access, AccessArgs};
 pub(crate) use settings::{RegistrySetting, Settings, Token, log_of_environment};
 pub(crate) use sources::Flags;
-pub(crate) use url::Url;
 pub(crate) use values::{cores, floor, layout};
+pub(crate) use xuid_engine::registry::zookeeper::ZooKeeperUrl as Url;
 
 /// Where `xuid serve` listens, and where the other commands look for it, unless told otherwise.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7654";

@@ -1,4 +1,4 @@
-//! What an ordinary build has in the place of the proof's log: nothing, which the compiler knows.
+//! What an ordinary build has in the place of the log of issued ids: nothing, which the compiler knows.
 
 /// Ids were copied into a reply.
 #[inline]

@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //! - I1 each frame that was read is answered once; one that closes the connection takes no answer from those before it;
-//! - I2 nothing is read beyond a whole frame while the output is above [`OUTBOX_HIGH`] or `max_in_flight` requests wait:
-//!   what a client does not read costs it, and not us;
+//! - I2 nothing is read beyond a whole frame while the output is above [`OUTBOX_HIGH`] or `max_in_flight` requests
+//!   wait: what a client does not read costs it, and not us;
 //! - I3 ids that were copied into the output are spent, whatever becomes of the connection;
 //! - I4 a request that is answered at once never waits behind one that waits.
 
@@ -37,7 +37,7 @@ use crate::state::traffic::Tally;
 /// with one reply of 1 MiB on top it bounds what a client that reads nothing costs.
 pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
 
-/// Runs for which room is kept. Land is mostly whole: a reply that needs more of them is rare.
+/// Runs for which room is kept. Ids are mostly whole ticks: a reply that needs more of them is rare.
 const SCRATCH_KEPT: usize = 256;
 
 /// What a session needs to go on.
@@ -56,8 +56,8 @@ enum Stage {
     Preface,
     Greeting,
     Serving,
-    /// Nothing is read any more, be it after a BYE, an error that closes, or the end of the input. What waits is answered,
-    /// then BYE if it was that.
+    /// Nothing is read any more, be it after a BYE, an error that closes, or the end of the input. What waits is
+    /// answered, then BYE if it was that.
     Leaving {
         bye: Option<u64>,
     },

@@ -1,5 +1,4 @@
-//! Registries in a ZooKeeper ensemble, as the commands use them. `absent.rs` stands in for this file in a build without
-//! the feature `zookeeper`: the same names, and every use is refused in words.
+//! Registries in a ZooKeeper ensemble, as the commands use them.
 
 use std::path::Path;
 

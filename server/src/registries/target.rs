@@ -130,7 +130,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "zookeeper")]
     fn a_url_is_read_whole_and_one_that_is_none_is_not_taken_for_a_folder() {
         let target = named("zookeeper://a,b:7/x/").unwrap();
         assert_eq!((target.to_string().as_str(), target.flag()), ("zookeeper://a:2181,b:7/x", "--registry"));

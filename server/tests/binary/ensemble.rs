@@ -3,7 +3,6 @@
 use crate::support::{Server, failure, run, stdout, xuid};
 
 /// A port that nobody listens on.
-#[cfg(feature = "zookeeper")]
 const NOBODY: &str = "127.0.0.1:1";
 
 /// Every command that a registry can be named to.
@@ -19,18 +18,6 @@ fn commands<'a>(url: &'a str, data: &'a str) -> [Vec<&'a str>; 6] {
 }
 
 #[test]
-#[cfg(not(feature = "zookeeper"))]
-fn a_build_without_zookeeper_says_so_and_how_to_get_one_with_it() {
-    let home = tempfile::tempdir().unwrap();
-    for args in commands("zookeeper://127.0.0.1:2181/xuid", home.path().join("data").to_str().unwrap()) {
-        let (code, said) = failure(&run(&args));
-        let words = ["no ZooKeeper support", "feature zookeeper", "cargo build"];
-        assert!(code == Some(1) && words.iter().all(|word| said.contains(word)), "{args:?}: {said}");
-    }
-}
-
-#[test]
-#[cfg(feature = "zookeeper")]
 fn a_url_that_is_none_is_wrong_usage_and_answered_with_the_form_of_one() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
@@ -48,7 +35,6 @@ fn a_url_that_is_none_is_wrong_usage_and_answered_with_the_form_of_one() {
 }
 
 #[test]
-#[cfg(feature = "zookeeper")]
 fn where_nobody_answers_every_command_fails_soon_and_names_the_hosts() {
     let home = tempfile::tempdir().unwrap();
     // Takes connections, and never says a word.
@@ -65,7 +51,6 @@ fn where_nobody_answers_every_command_fails_soon_and_names_the_hosts() {
 }
 
 #[test]
-#[cfg(feature = "zookeeper")]
 fn a_floor_is_the_ensembles_and_a_server_that_is_given_one_is_told() {
     let home = tempfile::tempdir().unwrap();
     let [mut serve, ..] = commands("zookeeper://127.0.0.1:1/xuid", home.path().to_str().unwrap());
@@ -102,7 +87,6 @@ fn credentials_are_asked_for_in_one_place_and_never_shown() {
 }
 
 #[test]
-#[cfg(feature = "zookeeper")]
 fn a_file_of_credentials_that_everybody_may_read_is_warned_of() {
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -155,7 +139,6 @@ fn the_folder_of_a_server_with_an_ensemble_is_inspected_too() {
 }
 
 #[test]
-#[cfg(feature = "zookeeper")]
 fn a_spill_is_shown_though_its_ensemble_does_not_answer() {
     let home = tempfile::tempdir().unwrap();
     let mut server = Server::start(home.path(), &[], &[]);

@@ -96,8 +96,8 @@ pub enum Need {
     SpillTests,
     /// The release build of the server, in `XUID_BIN`.
     Server,
-    /// The server with crash points and a log of what it issues, in `XUID_PROOF_BIN`.
-    ProofServer,
+    /// The server with crash points and a log of what it issues, in `XUID_CRASH_POINTS_BIN`.
+    CrashPointsServer,
     /// The engine's example `forked`, in `XUID_FORKED`.
     Forked,
     /// A program or library of this name.
@@ -111,7 +111,7 @@ impl fmt::Display for Need {
             Self::LoomTests => f.write_str("loom-tests"),
             Self::SpillTests => f.write_str("spill-tests"),
             Self::Server => f.write_str("server"),
-            Self::ProofServer => f.write_str("proof-server"),
+            Self::CrashPointsServer => f.write_str("crash-points-server"),
             Self::Forked => f.write_str("forked"),
             Self::Installed(thing) => write!(f, "install:{thing}"),
         }
@@ -126,7 +126,7 @@ pub const REAL: &[Need] = &[
     Need::Installed("zookeeper"),
     Need::Installed("libfaketime"),
     Need::Server,
-    Need::ProofServer,
+    Need::CrashPointsServer,
 ];
 
 /// One kind of attack, repeated.

@@ -53,7 +53,7 @@ impl Bench {
         let Thresholds { rollback_wait, drift, max_forward, .. } = Thresholds::default();
         let wall = self.at.wall;
         assert_eq!(seen.now, self.supervisor.now());
-        assert!(seen.now >= before, "S1: E went from {before} to {}", seen.now);
+        assert!(seen.now >= before, "S1: engine time went from {before} to {}", seen.now);
         assert!(
             seen.now <= before.saturating_add(elapsed).max(wall),
             "S2: {before} -> {seen:?}, wall {wall}"
@@ -62,15 +62,18 @@ impl Bench {
             Verdict::Steady => assert_eq!(seen.now, wall),
             Verdict::Stand { lead } => {
                 assert!(lead > 0 && lead <= rollback_wait && seen.now == wall + lead, "{seen:?}");
-                assert_eq!(seen.now, before, "E did not stand");
+                assert_eq!(seen.now, before, "engine time did not stand");
             }
             Verdict::CatchUp { lead } => {
                 assert!(lead > 0 && lead <= drift && seen.now == wall + lead, "{seen:?}");
-                assert!(seen.now - before <= elapsed - elapsed / CATCH_UP, "E ran faster than 9/10");
+                assert!(
+                    seen.now - before <= elapsed - elapsed / CATCH_UP,
+                    "engine time ran faster than 9/10"
+                );
             }
             Verdict::Behind { lead } => {
                 assert!(lead > drift, "{seen:?}");
-                assert_eq!(seen.now, before, "E did not stand");
+                assert_eq!(seen.now, before, "engine time did not stand");
             }
             Verdict::Ahead { by } => {
                 assert!(by > max_forward, "{seen:?}");
@@ -124,14 +127,14 @@ fn a_leap_second_is_caught_up_at_nine_tenths_and_ends_without_a_jump() {
     let mut took = 5 * SECOND;
     while bench.last.verdict != Verdict::Steady {
         let seen = bench.run(MS, MS);
-        assert!(seen.now - before <= MS, "E leapt as the lead went to nothing");
+        assert!(seen.now - before <= MS, "engine time leapt as the lead went to nothing");
         before = seen.now;
         took += MS;
     }
     assert!((9_990 * MS..=10_000 * MS).contains(&took), "{took} ns for a second at a tenth");
 }
 
-/// What rounding up each tenth has cost E so far.
+/// What rounding up each tenth has cost engine time so far.
 fn rounding(bench: &Bench) -> u64 {
     let exact = START + 4_500_000_000;
     let lost = exact.saturating_sub(bench.last.now);

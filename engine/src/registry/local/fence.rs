@@ -11,9 +11,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::disk::{Disk, LOCK_WAIT, lock};
+use super::disk::{Disk, FileDisk, LOCK_WAIT, lock};
 use super::error::LocalError;
-use super::file::FileDisk;
 use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
 use super::header::Header;
 use super::hints::{self, FolderHints};

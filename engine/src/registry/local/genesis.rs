@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use super::disk::FileIdentity;
+use super::disk::{FileIdentity, identity_of};
 use super::error::LocalError;
-use super::file::identity_of;
 use super::format::{Geometry, Kind, MARK_SLOTS, PAGE, Place, Row, Side};
 use super::header::Header;
 use crate::registry::{ClusterId, Genesis};

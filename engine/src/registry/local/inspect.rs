@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use xuid_spill::SpillId;
 
-use super::disk::{Disk, FileIdentity};
+use super::disk::{Disk, FileDisk, FileIdentity};
 use super::error::LocalError;
-use super::file::FileDisk;
 use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
 use super::high_water::HighWater;
 use super::hints::{self, FolderHints};

@@ -14,7 +14,6 @@
 mod disk;
 mod error;
 mod fence;
-mod file;
 mod format;
 #[cfg(any(test, fuzzing))]
 #[path = "../../../testing/fuzz/local.rs"]
@@ -25,11 +24,11 @@ mod high_water;
 pub(crate) mod hints;
 mod inspect;
 mod marks;
-mod memory;
 mod records;
 mod seat;
 #[cfg(test)]
 #[cfg(not(loom))]
+#[path = "../../../testing/support/registry_disk.rs"]
 pub(crate) mod simulated;
 
 use std::io;
@@ -39,12 +38,10 @@ use std::sync::Arc;
 use xuid_id::Layout;
 use xuid_spill::SpillId;
 
-pub use disk::{Disk, FileIdentity};
+pub use disk::{Disk, FileDisk, FileIdentity, MemoryDisk};
 pub use error::LocalError;
 pub use fence::{adopt, fence};
-pub use file::FileDisk;
 pub use inspect::{Finding, Inspection, inspect};
-pub use memory::MemoryDisk;
 
 use self::format::{Kind, NO_SPILL, Pair, Place, Row, short_owner};
 use self::hints::{FolderHints, Hints};

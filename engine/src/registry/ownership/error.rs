@@ -1,4 +1,4 @@
-//! Why land was not granted.
+//! Why a window or an extent was not granted.
 
 use crate::registry::ReadError;
 

@@ -1,6 +1,7 @@
 use xuid_id::Layout;
 
 use super::*;
+use crate::registry::ReadError;
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::{ClusterId, Genesis, MarkRecord, Versioned};
 

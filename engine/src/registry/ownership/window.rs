@@ -1,4 +1,4 @@
-//! Land that is owned.
+//! Ticks that are owned.
 
 use std::ops::Range;
 

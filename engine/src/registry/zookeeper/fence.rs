@@ -13,11 +13,11 @@ use super::error::ZooKeeperError;
 use super::genesis::{draw_cluster, draw_era, ensemble_ns, make};
 use super::inspect::{broken, children, connected, read_all, read_genesis};
 use super::link::{Failure, Link};
-use super::node::{
+use super::target::{ZooKeeperOptions, ZooKeeperUrl};
+use super::znode::{
     self, AT_ONCE, CLOCK, ENDED, ERA, FENCE, FOLDERS, GENESIS, KNOWN, LIVE, MARK, SPILLS, ended_path,
     era_path, known_path, spill_path, wall_ms, worker_path,
 };
-use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use crate::registry::limits::beyond;
 use crate::registry::record::{NO_SPILL, Place, Row, SECTOR};
 use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token};
@@ -108,7 +108,7 @@ impl Fence {
         let mut known = children(link, client, KNOWN)?;
         known.retain(|name| !ended.contains(name));
         known.truncate(AT_ONCE);
-        let data = node::encode_era(self.genesis_stat.czxid, wall_ms());
+        let data = znode::encode_era(self.genesis_stat.czxid, wall_ms());
         let mut writer = client.new_multi_writer();
         for name in &known {
             writer.add_create(&ended_path(name), b"", &options).map_err(Failure::of)?;
@@ -130,7 +130,7 @@ impl Fence {
         if let Some(cluster) = adopted {
             // The floor too: if this is cut off, the next one cannot read what the records of the old cluster say.
             raised = Genesis { cluster, floor: until, ..*genesis };
-            let data = node::encode_genesis(&raised);
+            let data = znode::encode_genesis(&raised);
             link.ask(client.set_data(GENESIS, &data, Some(self.genesis_stat.version)))?;
         }
         let workers = self.raise(&workers, raised.cluster, until, "fence")?;
@@ -156,7 +156,7 @@ impl Fence {
         let results = read_all(&self.link, &self.client, &paths)?;
         let found = nodes.iter().zip(results).map(|(node, result)| match result {
             MultiReadResult::Data { data, stat } => {
-                let row = node::decode_row(&data, &stat, self.genesis.cluster, node.place, node.spill).ok();
+                let row = znode::decode_row(&data, &stat, self.genesis.cluster, node.place, node.spill).ok();
                 Ok(Some(Found { row, version: stat.version }))
             }
             MultiReadResult::Error { err: Error::NoNode } => Ok(None),
@@ -219,7 +219,7 @@ impl Fence {
             let added = match found {
                 None => writer.add_create(&node.path, &row(node, 0), &options),
                 Some(Found { version, .. }) => {
-                    let next = u64::try_from(*version).map_or(0, node::next_version);
+                    let next = u64::try_from(*version).map_or(0, znode::next_version);
                     writer.add_set_data(&node.path, &row(node, next), Some(*version))
                 }
             };

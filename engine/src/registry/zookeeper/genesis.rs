@@ -8,8 +8,8 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, Stat};
 use super::error::ZooKeeperError;
 use super::inspect::{broken, children, connected, read_genesis, rights};
 use super::link::{Failure, Link};
-use super::node::{self, AT_ONCE, CLOCK, ERA, FOLDERS, GENESIS, WORKERS, era_path, wall_ms, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
+use super::znode::{self, AT_ONCE, CLOCK, ERA, FOLDERS, GENESIS, WORKERS, era_path, wall_ms, worker_path};
 use crate::registry::Floor;
 use crate::registry::limits::beyond;
 use crate::registry::record::{Place, Row};
@@ -82,7 +82,7 @@ pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Resu
         floor: floor(plan, ensemble_ns(&stat), before),
         workers: plan.workers,
     };
-    let birth = match link.ask(client.create(GENESIS, &node::encode_genesis(&genesis), &dirs)) {
+    let birth = match link.ask(client.create(GENESIS, &znode::encode_genesis(&genesis), &dirs)) {
         Ok((stat, _)) => stat.czxid,
         Err(Failure::Said(Error::NodeExists)) => {
             let cluster = read_genesis(&link, &client)?.0.cluster;
@@ -91,7 +91,7 @@ pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Resu
         Err(failure) => return Err(fail(failure)),
     };
     make_workers(&link, &client, &genesis, &dirs).map_err(fail)?;
-    make(&link, &client, &era_path(&draw_era()?), &node::encode_era(birth, wall_ms()), &dirs)
+    make(&link, &client, &era_path(&draw_era()?), &znode::encode_era(birth, wall_ms()), &dirs)
         .map_err(fail)?;
     // A session ends with the last of its clients.
     drop((root, client));

@@ -8,8 +8,8 @@ use zookeeper_client::{Client, Error, MultiReadResult, Stat};
 
 use super::error::ZooKeeperError;
 use super::link::{Failure, Link};
-use super::node::{self, AT_ONCE, ERA, GENESIS, LIVE, MARK, SPILLS, era_path, spill_path, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
+use super::znode::{self, AT_ONCE, ERA, GENESIS, LIVE, MARK, SPILLS, era_path, spill_path, worker_path};
 use crate::registry::record::{NO_SPILL, Place};
 use crate::registry::{Genesis, MarkRecord, ReadError, Versioned, WorkerEntry, WorkerRecord, printable};
 
@@ -49,10 +49,10 @@ pub fn inspect(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Inspect
     let listing = Listing::read(&link, &client, genesis.workers).map_err(broken)?;
     let believe = |place: Place, data: &[u8], stat: &Stat| {
         let damaged = |why| ReadError::Damaged { what: place.to_string(), why };
-        if node::is_made_again(stat, era_birth) {
-            return Err(damaged(node::MADE_AGAIN.into()));
+        if znode::is_made_again(stat, era_birth) {
+            return Err(damaged(znode::MADE_AGAIN.into()));
         }
-        let row = node::decode_row(data, stat, genesis.cluster, place, NO_SPILL).map_err(damaged)?;
+        let row = znode::decode_row(data, stat, genesis.cluster, place, NO_SPILL).map_err(damaged)?;
         Ok(Versioned { version: row.version, record: row.worker_record() })
     };
     let workers: Vec<_> = listing.entries(believe).collect();
@@ -78,7 +78,7 @@ fn read_marks(
             Err(Failure::Said(Error::NoNode)) => continue,
             Err(failure) => return Err(failure),
         };
-        match node::decode_row(&data, &stat, genesis.cluster, Place::mark(MARK), spill) {
+        match znode::decode_row(&data, &stat, genesis.cluster, Place::mark(MARK), spill) {
             Ok(row) => marks.push((spill, row.mark_record())),
             Err(why) => {
                 findings.push(format!("the mark of spill {spill} is unreadable ({why}); it stays refused"));
@@ -163,7 +163,7 @@ pub(super) fn connected(link: &mut Link) -> Result<Client, ZooKeeperError> {
 pub(super) fn read_genesis(link: &Link, client: &Client) -> Result<(Genesis, Stat), ZooKeeperError> {
     let url = || link.url().clone();
     match link.ask(client.get_data(GENESIS)) {
-        Ok((data, stat)) => match node::decode_genesis(&data) {
+        Ok((data, stat)) => match znode::decode_genesis(&data) {
             Ok(genesis) => Ok((genesis, stat)),
             Err(why) => Err(ZooKeeperError::Damaged { url: url(), why }),
         },
@@ -199,7 +199,7 @@ pub(super) fn read_era(
         }));
     };
     match link.ask(client.get_data(&era_path(name))) {
-        Ok((data, stat)) => Ok(match node::decode_era(&data, &stat) {
+        Ok((data, stat)) => Ok(match znode::decode_era(&data, &stat) {
             Some((birth, begun_ms)) if birth == genesis_birth => {
                 Ok(Era { name: name.clone(), birth: stat.czxid, made_ms: stat.ctime, begun_ms })
             }

@@ -4,7 +4,7 @@ use xuid_spill::SpillId;
 use zookeeper_client::{Client, Stat};
 
 use super::link::Link;
-use super::node::{MARK, SPILLS};
+use super::znode::{MARK, SPILLS};
 use crate::registry::MarkRecord;
 use crate::registry::record::{Place, Row};
 use crate::sys::deferred_log;

@@ -29,13 +29,13 @@ mod genesis;
 mod inspect;
 mod link;
 mod marks;
-mod node;
 mod restore_check;
 mod target;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
 mod tree;
+mod znode;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,9 +52,9 @@ pub use target::{Credentials, ParseUrlError, ZooKeeperOptions, ZooKeeperUrl};
 
 use self::inspect::Listing;
 use self::link::{Failure, Link};
-use self::node::{MARK, live_path, spill_path, worker_path};
 use self::restore_check::{Learnt, SeenFile};
 use self::tree::{Announce, OLD_SAMPLE_NS, StoreError, Tree, Write};
+use self::znode::{MARK, live_path, spill_path, worker_path};
 use crate::clock::boot_ns;
 use crate::registry::local::{LocalError, Seat};
 use crate::registry::record::{NO_SPILL, Place, Row};

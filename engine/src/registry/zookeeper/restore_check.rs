@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use zookeeper_client::Stat;
 
 use super::inspect::Era;
-use super::node::wall_ms;
+use super::znode::wall_ms;
 use crate::registry::ClusterId;
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;

@@ -1,8 +1,8 @@
-//! Many small pieces of unused land -> few extents, before they are appended to the spill.
+//! Many small pieces of unused ids -> few extents, before they are appended to the spill.
 //!
 //! The producer calls it once a second with what it swept out of ring and queue, and the clean stop with all that
 //! is left. Seen as a map, one for each worker with ticks going down and sequences going right, a piece is a
-//! rectangle. The land is read from the top in bands, a band being as many ticks as look the same: in each, what
+//! rectangle. The ids are read from the top in bands, a band being as many ticks as look the same: in each, what
 //! touches is joined into intervals, and an interval that lies under nearly the same interval of the band before
 //! extends the rectangle begun there. What sticks out of a rectangle at the sides goes through the same once
 //! more, and what is still too small is dropped.
@@ -46,10 +46,10 @@ const KEPT: (u64, u64) = (7, 8);
 pub(crate) fn coalesce(pieces: Vec<Extent>, layout: &Layout, limits: &Limits) -> Coalesced {
     debug_assert!(limits.max_ticks > 0);
     let given: u64 = pieces.iter().map(Extent::ids).sum();
-    let mut plots: Vec<Rect> =
+    let mut rects: Vec<Rect> =
         pieces.into_iter().filter(|piece| piece.ids() > 0).map(|piece| Rect::of(piece, layout)).collect();
     let mut pass = Pass::new(layout, limits);
-    pass.run(&mut plots);
+    pass.run(&mut rects);
     let mut rest = std::mem::take(&mut pass.rest);
     pass.run(&mut rest);
     let rest = std::mem::take(&mut pass.rest);
@@ -140,22 +140,22 @@ impl<'a> Pass<'a> {
         Self { layout, limits, out: Vec::new(), rest: Vec::new(), open, spare, rows: Vec::new() }
     }
 
-    /// Turns `plots` into extents in `out`, and what is left at their sides into `rest`.
-    fn run(&mut self, plots: &mut [Rect]) {
+    /// Turns `rects` into extents in `out`, and what is left at their sides into `rest`.
+    fn run(&mut self, rects: &mut [Rect]) {
         self.rows.clear();
-        plots.sort_unstable_by_key(|plot| plot.key(self.layout));
+        rects.sort_unstable_by_key(|rect| rect.key(self.layout));
         let mut active: Vec<Rect> = Vec::new();
         let mut band: Vec<Rect> = Vec::new();
-        let mut ahead = plots.iter().copied().peekable();
+        let mut ahead = rects.iter().copied().peekable();
         while let Some(top) = active.first().copied().or_else(|| ahead.peek().copied()) {
             // What is still active was cut off at the band's top, so all of it begins there.
             let (worker, tick) = (top.worker, top.tick);
             let older = active.len();
-            while let Some(plot) = ahead.next_if(|plot| (plot.worker, plot.tick) == (worker, tick)) {
-                active.push(plot);
+            while let Some(rect) = ahead.next_if(|rect| (rect.worker, rect.tick) == (worker, tick)) {
+                active.push(rect);
             }
             if older > 0 {
-                active.sort_unstable_by_key(|plot| plot.start);
+                active.sort_unstable_by_key(|rect| rect.start);
             }
             let mut until = active.iter().map(Rect::until).min().unwrap_or(tick);
             if let Some(next) = ahead.peek().filter(|next| next.worker == worker) {
@@ -163,10 +163,10 @@ impl<'a> Pass<'a> {
             }
             join(&active, until - tick, &mut band);
             self.place(&band);
-            active.retain_mut(|plot| {
-                plot.ticks = plot.until() - until;
-                plot.tick = until;
-                plot.ticks > 0
+            active.retain_mut(|rect| {
+                rect.ticks = rect.until() - until;
+                rect.tick = until;
+                rect.ticks > 0
             });
         }
         for open in std::mem::take(&mut self.open) {
@@ -258,16 +258,16 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Joins what touches, the plots going by sequence, into the intervals of one band of `ticks` ticks.
-fn join(plots: &[Rect], ticks: u64, band: &mut Vec<Rect>) {
+/// Joins what touches, the rectangles going by sequence, into the intervals of one band of `ticks` ticks.
+fn join(rects: &[Rect], ticks: u64, band: &mut Vec<Rect>) {
     band.clear();
-    for plot in plots {
+    for rect in rects {
         match band.last_mut() {
-            Some(last) if plot.start <= last.end => {
-                debug_assert!(plot.start == last.end, "a plot in two places: {last:?} and {plot:?}");
-                last.end = last.end.max(plot.end);
+            Some(last) if rect.start <= last.end => {
+                debug_assert!(rect.start == last.end, "an id in two places: {last:?} and {rect:?}");
+                last.end = last.end.max(rect.end);
             }
-            _ => band.push(Rect { ticks, ..*plot }),
+            _ => band.push(Rect { ticks, ..*rect }),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Owned land in memory, as a line of extents that is consumed from the front.
+//! Owned ids in memory: extents, consumed from the front.
 //!
 //! # Invariants
 //! - I1 `ids` is the sum of the ids of all extents;

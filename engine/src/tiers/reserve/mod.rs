@@ -1,6 +1,6 @@
 //! Tier 3 and what the producer has : extents owned, elapsed and unspent, on disk or in memory.
 //!
-//! Only the producer's thread has it. Land goes round like this: what was not used in a second is coalesced and
+//! Only the producer's thread has it. Ids go round like this: what was not used in a second is coalesced and
 //! appended to the spill; under a burst the registry is asked to move the spill's mark, and what lies below it is
 //! read into `granted` and cut into blocks.
 //!
@@ -28,7 +28,7 @@ use crate::tiers::reserve::extent_queue::ExtentQueue;
 /// A grant is at most this many extents, and ...
 const GRANT_EXTENTS: u64 = 64;
 
-/// ... this many seconds of one worker's land, so that a crash loses a bounded amount.
+/// ... this many seconds of one worker's ids, so that a crash loses a bounded amount.
 const GRANT_SECONDS: u64 = 64;
 
 /// Grants held ahead under a burst.
@@ -67,11 +67,11 @@ pub(crate) struct Reserve {
     alive_from: u64,
     /// No grant is asked for before this instant of boot time.
     grant_after: u64,
-    /// Fresh land on its way into queue and ring.
+    /// Fresh ids on their way into queue and ring.
     pub(crate) fresh: ExtentQueue,
     /// Of grants.
     granted: ExtentQueue,
-    /// Land that is only in memory: a backfill, or all of it where there is no spill.
+    /// Ids that are only in memory: a backfill, or all of it where there is no spill.
     backlog: ExtentQueue,
     pub(crate) tally: ReserveTally,
 }
@@ -125,7 +125,7 @@ impl Reserve {
         self.log.is_some()
     }
 
-    /// Adds land that only memory knows.
+    /// Adds ids that only memory knows.
     pub(crate) fn keep(&mut self, extents: impl IntoIterator<Item = Extent>) {
         for extent in extents {
             self.backlog.push(extent);
@@ -135,14 +135,14 @@ impl Reserve {
         }
     }
 
-    /// Old land, for a burst.
+    /// Old ids, for a burst.
     fn old(&mut self, tick: u64) -> Option<&mut ExtentQueue> {
         let (oldest, stride) = (self.oldest(tick), self.stride());
         self.tally.expired += self.granted.expire(oldest, stride) + self.backlog.expire(oldest, stride);
         [&mut self.granted, &mut self.backlog].into_iter().find(|pieces| !pieces.is_empty())
     }
 
-    /// A block for the queue: of fresh land, and under a burst of old land too.
+    /// A block for the queue: of fresh ids, and under a burst of old ones too.
     pub(crate) fn block(&mut self, tick: u64, burst: bool, longest: u32) -> Option<Block> {
         let stride = self.stride();
         if let Some(block) = self.fresh.take_block(longest, stride) {
@@ -151,7 +151,7 @@ impl Reserve {
         if burst { self.old(tick)?.take_block(longest, stride) } else { None }
     }
 
-    /// A run of old land for a caller that waits.
+    /// A run of old ids for a caller that waits.
     pub(crate) fn run(&mut self, tick: u64, most: u32) -> Option<Run> {
         let stride = self.stride();
         self.old(tick)?.take(most, stride)

@@ -18,7 +18,7 @@ use crate::state::server::{Limits, Places};
 /// So long may ids take that must come: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server in a folder of its own, with ten years of declared land so that nothing is ever short of `any` ids.
+/// A server in a folder of its own, with ten years declared unused so that nothing is ever short of `any` ids.
 struct Home {
     server: Arc<Server>,
     _folder: tempfile::TempDir,
@@ -254,7 +254,8 @@ fn converse(talk: &mut Talk, input: &[u8]) -> Vec<(u64, Said)> {
 
 #[test]
 fn a_flood_of_nexts_is_answered_one_by_one_and_no_id_comes_twice() {
-    // On declared land, where every id is at hand, and on what the clock brings, where some have to be waited for.
+    // On ticks declared unused, where every id is at hand, and on what the clock brings, where some have to be waited
+    // for.
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
     let (limits, places) = (Home::shared().limits, Home::shared().places);

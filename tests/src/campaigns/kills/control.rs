@@ -14,7 +14,7 @@ use crate::{Rng, folder};
 /// A life of the release build that is killed.
 fn killed(after: u64, jobs: &'static [Job]) -> Plan {
     let end = End::Killed(Duration::from_millis(after));
-    Plan { is_proof: false, end, jobs, has_company: false, trouble: Trouble::None }
+    Plan { has_crash_points: false, end, jobs, has_company: false, trouble: Trouble::None }
 }
 
 #[test]

@@ -208,7 +208,7 @@ impl Legacy {
     }
 }
 
-/// What a life of the proof build counted, written beside its log after a clean stop.
+/// What a life of the crash-point build counted, written beside its log after a clean stop.
 #[derive(Debug, serde::Deserialize)]
 struct Sums {
     minted: u64,

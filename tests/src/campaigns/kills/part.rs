@@ -92,7 +92,8 @@ impl Part {
         let mut rng = Rng::new(0);
         self.live(name, plan, &mut rng)?;
         let end = End::Stopped(HEIR);
-        let heir = Plan { is_proof: true, end, jobs: LIGHT, has_company: false, trouble: Trouble::None };
+        let heir =
+            Plan { has_crash_points: true, end, jobs: LIGHT, has_company: false, trouble: Trouble::None };
         self.was_killed = true;
         self.live(name, &heir, &mut rng).context("the life after it")?;
         for draft in ["registry.new", "spill.new", "node.json.new"] {
@@ -134,13 +135,13 @@ impl Part {
     }
 
     fn one(&mut self, data: &Path, plan: &Plan) -> Result<()> {
-        let log = plan.is_proof.then(|| self.place.log());
+        let log = plan.has_crash_points.then(|| self.place.log());
         let mut serve = match &log {
-            Some(log) => self.place.proof(data, log)?,
+            Some(log) => self.place.with_crash_points(data, log)?,
             None => self.place.release(data)?,
         };
         if let End::Struck(_, armed) = &plan.end {
-            serve = serve.env("XUID_PROOF_KILL", armed);
+            serve = serve.env("XUID_CRASH_POINT", armed);
         }
         let mut life = Life::begin(serve, log)?;
         let is_struck = match caught(|| self.course(&mut life, plan)) {
@@ -198,7 +199,8 @@ impl Part {
         }
         let ms = took.as_millis() as u64;
         self.tally.recovered(ms);
-        let name = if plan.is_proof { "max_recovery_ms_proof" } else { "max_recovery_ms_release" };
+        let name =
+            if plan.has_crash_points { "max_recovery_ms_crash_points" } else { "max_recovery_ms_release" };
         self.tally.note(name, ms);
     }
 

@@ -58,9 +58,9 @@ impl Place {
         Ok(self.settled(Serve::new(folder)?))
     }
 
-    /// A server of the proof build.
-    pub(super) fn proof(&self, folder: &Path, log: &Path) -> Result<Serve> {
-        let serve = Serve::proof(folder)?.env("XUID_PROOF_LOG", &log.to_string_lossy());
+    /// A server of the crash-point build.
+    pub(super) fn with_crash_points(&self, folder: &Path, log: &Path) -> Result<Serve> {
+        let serve = Serve::with_crash_points(folder)?.env("XUID_CRASH_LOG", &log.to_string_lossy());
         Ok(self.settled(serve))
     }
 

@@ -53,7 +53,7 @@ impl Trouble {
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     /// The debug build that logs; else the release build.
-    pub(super) is_proof: bool,
+    pub(super) has_crash_points: bool,
     pub(super) end: End,
     pub(super) jobs: &'static [Job],
     /// Another process in the same folder meanwhile.
@@ -90,9 +90,9 @@ impl Plan {
             4 => (End::Killed(rng.millis(1_200, 2_600)), LIGHT),
             _ => (End::Killed(rng.millis(0, 600)), HEAVY),
         };
-        // Only the proof build tells the sums of a clean stop; a kill meets the build that is shipped more often.
-        let is_proof = (rng.below(3) == 0) ^ matches!(end, End::Stopped(_));
-        Self { is_proof, end, jobs, has_company: false, trouble: Trouble::None }
+        // Only the crash-point build tells the sums of a clean stop; a kill meets the build that is shipped more often.
+        let has_crash_points = (rng.below(3) == 0) ^ matches!(end, End::Stopped(_));
+        Self { has_crash_points, end, jobs, has_company: false, trouble: Trouble::None }
     }
 
     fn pointed(kind: Kind, trial: u64, rng: &mut Rng) -> Self {
@@ -106,7 +106,7 @@ impl Plan {
         let trouble =
             if point.reach == Reach::Cut { Trouble::Cut(rng.millis(5, 300)) } else { Trouble::None };
         let end = End::Struck(point, point.arm(rng));
-        Self { is_proof: true, end, jobs, has_company: false, trouble }
+        Self { has_crash_points: true, end, jobs, has_company: false, trouble }
     }
 
     /// The point it is to die at.
@@ -119,7 +119,7 @@ impl Plan {
 
     /// In a few words, for a failure.
     pub(super) fn tell(&self) -> String {
-        let build = if self.is_proof { "proof" } else { "release" };
+        let build = if self.has_crash_points { "crash points" } else { "release" };
         let end = match &self.end {
             End::Stillborn(after) => format!("killed {after:?} after exec"),
             End::Killed(after) => format!("killed {after:?} after its first id"),

@@ -1,4 +1,4 @@
-//! The named points of the proof build: where each can be reached, and after how many passes it may still strike.
+//! The named points of the crash-point build: where each can be reached, and after how many passes it may still strike.
 //!
 //! The names are the binary's own; [`check`] fails when it has others, so that none is forgotten here.
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::super::Tally;
-use crate::command::{clean, proof_binary};
+use crate::command::{clean, crash_points_binary};
 use crate::{Rng, process};
 
 /// Which registry.
@@ -111,14 +111,14 @@ impl Point {
 
 /// Whether the binary has just these points.
 pub(super) fn check() -> Result<()> {
-    let mut command = clean(proof_binary()?);
-    command.env("XUID_PROOF_KILL", "list");
+    let mut command = clean(crash_points_binary()?);
+    command.env("XUID_CRASH_POINT", "list");
     let (code, names, said) = process::run(command, Duration::from_secs(10))?;
-    ensure!(code == Some(0), "the proof build does not list its points: {said}");
+    ensure!(code == Some(0), "the crash-point build does not list its points: {said}");
     let has: BTreeSet<&str> = names.lines().collect();
     let known: BTreeSet<&str> = POINTS.iter().map(|point| point.name).collect();
     let odd: Vec<&&str> = has.symmetric_difference(&known).collect();
-    ensure!(odd.is_empty(), "known to the proof build or to the campaign, and not to both: {odd:?}");
+    ensure!(odd.is_empty(), "known to the crash-point build or to the campaign, and not to both: {odd:?}");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Random scripts of steps, pauses, leaps and samples of a second clock. What holds for every observation is asserted in
-//! `Bench::look`.
+//! Random scripts of steps, pauses, leaps and samples of a second clock. What holds for every observation is asserted
+//! in `Bench::look`.
 
 use proptest::prelude::*;
 
@@ -91,7 +91,7 @@ fn play(bench: &mut Bench, truth: &mut u64, act: &Act) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// The claims about each observation are in `Bench::look`; this one is that E finds back to the wall.
+    /// The claims about each observation are in `Bench::look`; this one is that engine time finds back to the wall.
     #[test]
     fn when_time_runs_normally_again_e_is_the_wall_in_bounded_time(acts in prop::collection::vec(act(), 0..40)) {
         let mut bench = Bench::new();
@@ -139,7 +139,7 @@ proptest! {
             let truth = START + (bench.at.boot - boot);
             prop_assert_eq!(bench.last.now, truth, "the leap was followed");
             bench.run(stands, every);
-            prop_assert_eq!(bench.last.now, truth + stands, "a held leap moved E");
+            prop_assert_eq!(bench.last.now, truth + stands, "a held leap moved engine time");
             bench.step(-leap).look();
             bench.pass(between).look();
             prop_assert_eq!(bench.last.now, truth + stands + between);

@@ -52,7 +52,7 @@ fn a_first_sample_during_a_catch_up_does_not_make_e_run_faster() {
     bench.run(100 * MS, MS);
     bench.supervisor.second_clock(bench.at.wall - 5_100 * MS, bench.at);
     let before = bench.last.now;
-    // The lead on the other clock's time, had E stood, is 790 ms at the end of this gap.
+    // The lead on the other clock's time, had engine time stood, is 790 ms at the end of this gap.
     assert_eq!(bench.pass(5_200 * MS).look().now, before);
 }
 
@@ -109,9 +109,9 @@ proptest! {
         prop_assert_eq!(bench.supervisor.course().entered.total(), 0);
     }
 
-    /// The wall is right, behind, or far ahead (2040 and back); the second clock is right within a second, and asked
-    /// at any moment. Once it was heard, E is never ahead of the truth by more than that, and when the wall is right
-    /// again so is E.
+    /// The wall is right, behind, or far ahead (2040 and back); the second clock is right within a second, and asked at
+    /// any moment. Once it was heard, engine time is never ahead of the truth by more than that, and when the wall is
+    /// right again so is engine time.
     #[test]
     fn beside_a_second_clock_no_leap_is_ever_followed(
         offs in prop::collection::vec(
@@ -155,7 +155,7 @@ proptest! {
                 }
                 if heard {
                     let most = truth(&bench) + SECOND;
-                    prop_assert!(bench.last.now <= most, "E is {} ahead", bench.last.now - most + SECOND);
+                    prop_assert!(bench.last.now <= most, "engine time is {} ahead", bench.last.now - most + SECOND);
                 }
                 let part = left.min(every);
                 bench.pass(part).look();

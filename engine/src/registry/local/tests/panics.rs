@@ -16,8 +16,8 @@ fn believed_and_left(after: u32, way: usize) -> (u64, u64) {
     let disk = memory(WORKERS);
     let faults = Faults::new(Time::new(0), None);
     faults.set_working(true);
-    let wrapped = FaultyDisk { disk: disk.open_again(), faults: faults.clone() };
-    let mut registry = LocalRegistry::on(wrapped, clock()).unwrap();
+    let failing = FaultyDisk { disk: disk.open_again(), faults: faults.clone() };
+    let mut registry = LocalRegistry::on(failing, clock()).unwrap();
     registry.swap_worker(0, 1, &claim_of(2_000, 1)).unwrap();
 
     faults.arm(Some(Armed { point: Point::Folder, after, kind: FaultKind::Panic }));
@@ -55,8 +55,8 @@ fn believed_and_known(after: u32) -> (u64, bool) {
     let (disk, hints) = (memory(WORKERS), MemoryHints::default());
     let (faults, backup) = (Faults::new(Time::new(0), None), disk.bytes());
     faults.set_working(true);
-    let wrapped = FaultyDisk { disk: disk.open_again(), faults: faults.clone() };
-    let mut registry = LocalRegistry::on_with(wrapped, Some(hints.process()), clock()).unwrap();
+    let failing = FaultyDisk { disk: disk.open_again(), faults: faults.clone() };
+    let mut registry = LocalRegistry::on_with(failing, Some(hints.process()), clock()).unwrap();
     faults.arm(Some(Armed { point: Point::Folder, after, kind: FaultKind::Panic }));
     let change = AssertUnwindSafe(|| registry.swap_worker(0, 1, &claim_of(5_000, 1)));
     assert!(catch_unwind(change).is_err(), "a change goes on after {after} steps");

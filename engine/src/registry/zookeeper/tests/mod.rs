@@ -8,8 +8,8 @@ use std::time::Duration;
 use xuid_id::Layout;
 
 use super::genesis::{Plan, init};
-use super::node::{ERA, encode_era, era_path, worker_path};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
+use super::znode::{ERA, encode_era, era_path, worker_path};
 use super::{ZooKeeperRegistry, fence};
 use crate::registry::Floor;
 use crate::registry::record::{Place, Row};

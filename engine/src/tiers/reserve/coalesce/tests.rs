@@ -153,7 +153,7 @@ fn an_idle_second_is_one_extent() {
 
 #[test]
 fn ticks_begun_at_rotating_offsets_stay_few_extents_and_lose_little() {
-    // As fresh calls leave a second: tick t begins at offset t mod 64 and a few plots of it are used.
+    // As fresh calls leave a second: tick t begins at offset t mod 64 and a few ids of it are used.
     let pieces: Vec<_> = (0..1_000u32)
         .flat_map(|tick| {
             let (offset, used) = (tick % 64, 1 + tick % 7);
@@ -171,7 +171,7 @@ fn ticks_begun_at_rotating_offsets_stay_few_extents_and_lose_little() {
 
 #[test]
 fn what_sticks_out_is_kept_when_it_is_worth_a_record() {
-    // For half a second the whole tick is unused, then its first 30 plots are taken.
+    // For half a second the whole tick is unused, then its first 30 ids are taken.
     let pieces: Vec<_> =
         (0..1_000).flat_map(|tick| blocks(tick, if tick < 500 { 0 } else { 30 }, 4_096)).collect();
     let coalesced = coalesce(pieces, &Layout::default(), &SECOND);

@@ -4,12 +4,11 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Disk, FileIdentity};
+use super::disk::{Disk, FileIdentity, MemoryDisk};
 use super::fence::raised;
 use super::format::{Geometry, Kind, MARK_SLOTS, Pair, Place, Row, SECTOR, Side};
 use super::genesis::write_image;
 use super::hints::Hints;
-use super::memory::MemoryDisk;
 use super::records::read_header;
 use crate::registry::{Fenced, Genesis, Versioned, WorkerRecord};
 

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Disk, FileIdentity};
-use super::format::SECTOR;
+use super::{Disk, FileIdentity};
+use crate::registry::local::format::SECTOR;
 
 /// Tells openings apart.
 static OPENINGS: AtomicU64 = AtomicU64::new(1);
@@ -62,7 +62,7 @@ impl MemoryDisk {
 
     /// Whether both are openings of one disk.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub(in crate::registry::local) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 

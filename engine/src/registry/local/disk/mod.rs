@@ -1,8 +1,15 @@
 //! What a registry is stored on, so that a simulation can stand in for the file.
 
+mod file;
+mod memory;
+
 use std::fmt;
 use std::io;
 use std::time::Duration;
+
+pub use self::file::FileDisk;
+pub(in crate::registry::local) use self::file::identity_of;
+pub use self::memory::MemoryDisk;
 
 /// Which file it is: what tells a file from a copy of it, and a volume that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -36,7 +43,7 @@ impl fmt::Display for FileIdentity {
     }
 }
 
-/// A registry's storage. [`FileDisk`](super::FileDisk) is the real one, [`MemoryDisk`](super::MemoryDisk) one
+/// A registry's storage. [`FileDisk`] is the real one, [`MemoryDisk`] one
 /// whose power can be cut.
 pub trait Disk: Send {
     /// Fills `buffer` from `offset`.
@@ -69,13 +76,13 @@ pub trait Disk: Send {
 
 /// How long a change waits for the lock. A holder needs it for three syncs, some milliseconds on a bad day, so a
 /// lock that is held this long is held by a stopped process.
-pub(super) const LOCK_WAIT: Duration = Duration::from_secs(2);
+pub(in crate::registry::local) const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// Between two looks at the lock: from about a change's length on a fast disk up to what nobody notices.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
 
 /// Takes the lock within [`LOCK_WAIT`]; `false` if another one kept it.
-pub(super) fn lock<D: Disk>(disk: &mut D) -> io::Result<bool> {
+pub(in crate::registry::local) fn lock<D: Disk>(disk: &mut D) -> io::Result<bool> {
     let (mut waited, mut pause) = (Duration::ZERO, PAUSES.0);
     loop {
         if disk.try_lock()? {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use super::disk::{Disk, FileIdentity};
+use super::{Disk, FileIdentity};
 
 /// A registry's file, opened for reading and writing.
 ///
@@ -29,14 +29,14 @@ impl FileDisk {
     }
 
     /// Opens an existing file to look at it; nothing can be written.
-    pub(super) fn open_to_read(path: &Path) -> io::Result<Self> {
+    pub(in crate::registry::local) fn open_to_read(path: &Path) -> io::Result<Self> {
         let file = xuid_spill::open_regular(path)?;
         Ok(Self { file, path: path.to_owned(), pid: std::process::id(), locked: false })
     }
 }
 
 /// The identity of an open file on this machine.
-pub(super) fn identity_of(file: &File) -> io::Result<FileIdentity> {
+pub(in crate::registry::local) fn identity_of(file: &File) -> io::Result<FileIdentity> {
     let metadata = file.metadata()?;
     Ok(FileIdentity {
         inode: metadata.ino(),
