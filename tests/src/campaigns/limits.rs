@@ -20,8 +20,10 @@ mod memory;
 mod shared_folder;
 
 use std::ops::Range;
+use std::path::Path;
 
 use anyhow::Result;
+use tempfile::TempDir;
 
 use super::trials::{caught, side_by_side};
 use super::{Campaign, Need, Progress, Size, Tally};
@@ -65,8 +67,8 @@ fn seed(trial: u64) -> u64 {
     Rng::new(0x1131_0000_0000 ^ trial).word()
 }
 
-/// One trial: it draws what is short, and records every id.
-type Trial = fn(&mut Rng, &mut Ledger, &mut Tally) -> Result<()>;
+/// One trial in a folder of its own: it draws what is short, and records every id.
+type Trial = fn(&Path, &mut Rng, &mut Ledger, &mut Tally) -> Result<()>;
 
 const KINDS: [(&str, Trial); 6] = [
     ("full disk", disk::trial),
@@ -79,9 +81,9 @@ const KINDS: [(&str, Trial); 6] = [
 
 fn trial(number: u64, tally: &mut Tally) -> Result<()> {
     let (name, body) = KINDS[(number % KINDS.len() as u64) as usize];
-    let mut ledger = Ledger::default();
+    let (home, mut ledger) = (TempDir::new()?, Ledger::default());
     // Even a panic leaves the ids that came before it to be compared.
-    let played = caught(|| body(&mut Rng::new(seed(number)), &mut ledger, tally));
+    let played = caught(|| body(home.path(), &mut Rng::new(seed(number)), &mut ledger, tally));
     tally.note(&format!("scenes {name}"), 1);
     let report = ledger.report();
     (tally.ids, tally.duplicates) = (report.ids, report.duplicates);

@@ -138,11 +138,7 @@ fn before(campaign: &dyn Campaign, size: Size, record: &Record, part: usize) -> 
     let mut before = Before { heading, of: campaign.trials(size), ..Before::default() };
     for line in counted.into_iter().flatten() {
         before.seconds += line.seconds;
-        if let Some(tally) = &line.tally {
-            before.trials += tally.trials;
-            before.ids += tally.ids;
-            before.failures += tally.failures.len() as u64 + tally.duplicates;
-        }
+        line.tally.iter().for_each(|tally| before.tally += tally);
     }
     before
 }

@@ -46,13 +46,9 @@ impl Progress {
 pub(super) struct Before {
     /// The campaign and its part, in a few words.
     pub(super) heading: String,
-    /// Trials in recorded parts.
-    pub(super) trials: u64,
-    /// Ids in recorded parts.
-    pub(super) ids: u64,
-    /// Failures and duplicates in recorded parts.
-    pub(super) failures: u64,
-    /// Seconds that recorded parts took.
+    /// Recorded parts, summed.
+    pub(super) tally: Tally,
+    /// Seconds that they took.
     pub(super) seconds: f64,
     /// Trials of the whole campaign.
     pub(super) of: u64,
@@ -83,7 +79,7 @@ fn show(before: &Before, progress: &Progress, ended: &Receiver<()>) {
         if bar.is_hidden() {
             eprintln!("{}: {text}", before.heading);
         } else {
-            bar.set_position(before.trials + progress.so_far().0);
+            bar.set_position(before.tally.trials + progress.so_far().0);
             bar.set_message(text);
         }
     }
@@ -92,7 +88,8 @@ fn show(before: &Before, progress: &Progress, ended: &Receiver<()>) {
 
 /// `1,200 of 5,000 trials, 31,000 ids, 0 failures, 3 min left`.
 fn told(before: &Before, (trials, ids, failures): (u64, u64, u64), spent: Duration) -> String {
-    let done = before.trials + trials;
+    let done = before.tally.trials + trials;
+    let failed = before.tally.failures.len() as u64 + before.tally.duplicates;
     let seconds = before.seconds + spent.as_secs_f64();
     let left = if done == 0 {
         "time left unknown".to_owned()
@@ -104,8 +101,8 @@ fn told(before: &Before, (trials, ids, failures): (u64, u64, u64), spent: Durati
         "{} of {} trials, {} ids, {} failures, {left}",
         grouped(done),
         grouped(before.of),
-        grouped(before.ids + ids),
-        grouped(before.failures + failures),
+        grouped(before.tally.ids + ids),
+        grouped(failed + failures),
     )
 }
 
@@ -148,8 +145,8 @@ mod tests {
 
     #[test]
     fn the_time_left_counts_recorded_parts_and_the_one_under_way() {
-        let before =
-            Before { heading: "x".to_owned(), trials: 40, ids: 5, failures: 1, seconds: 40.0, of: 100 };
+        let tally = Tally { trials: 40, ids: 5, duplicates: 1, ..Tally::default() };
+        let before = Before { heading: "x".to_owned(), tally, seconds: 40.0, of: 100 };
         let text = told(&before, (10, 5, 1), Duration::from_secs(10));
         assert_eq!(text, "50 of 100 trials, 10 ids, 2 failures, 50 s left");
         let none = Before { of: 100, ..Before::default() };

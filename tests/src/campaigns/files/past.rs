@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::super::Tally;
 use crate::http::Metrics;
-use crate::{Ledger, Order, Rng, Serve, Server, clock};
+use crate::{Ledger, Order, Rng, Serve, Server, clock, folder};
 
 /// What is left of a spill is served within this, a burst that spends it; some 10 to 100 ms when nothing else runs.
 const SPENT: Duration = Duration::from_secs(10);
@@ -30,9 +30,8 @@ pub(super) struct Past {
 impl Past {
     /// Two lives that were stopped, and sometimes one that was killed between them.
     pub(super) fn live(rng: &mut Rng) -> Result<Self> {
-        let home = TempDir::new()?;
-        let data = home.path().join("data");
-        let mut past = Self { data, ledger: Ledger::default(), left: 0, records: Vec::new(), _home: home };
+        let (home, data, ledger) = folder::fresh()?;
+        let mut past = Self { data, ledger, left: 0, records: Vec::new(), _home: home };
         past.a_life(rng)?;
         if rng.below(4) == 0 {
             let server = Server::start(&past.data)?;

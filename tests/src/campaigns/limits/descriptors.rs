@@ -1,10 +1,10 @@
 //! Too few descriptors: connections wait or are refused, those that are open are served, and it recovers.
 
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tempfile::TempDir;
 
 use super::super::Tally;
 use super::life;
@@ -18,9 +18,8 @@ const FEWEST: u64 = 6;
 const MORE: u64 = 50;
 
 /// A life under a limit, more connections than it can have, then one life with enough.
-pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
+pub(super) fn trial(home: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+    let data = home.join("data");
     if rng.below(2) == 0 {
         life::enough(&data, rng, ledger, tally)?;
     }

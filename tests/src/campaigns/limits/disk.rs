@@ -1,10 +1,10 @@
 //! A disk that is too small, or gets full while a server runs on it.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use tempfile::TempDir;
 
 use super::super::Tally;
 use super::life;
@@ -18,9 +18,8 @@ pub(super) const NOT_TRIED: &str = "scenes full disk not tried";
 const WORDS: &[&str] = &["No space", "os error 28"];
 
 /// Lives on a disk of a random size that is filled at a random moment, then one with room.
-pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
-    let home = TempDir::new()?;
-    let place = home.path().join("disk");
+pub(super) fn trial(home: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+    let place = home.join("disk");
     // Every other disk is one that a registry hardly fits into.
     let most = if rng.below(2) == 0 { 2 * 1024 } else { MOST_KIB };
     let kib = 16 + rng.below(most);

@@ -1,7 +1,8 @@
 //! Files may not be longer than so much (`RLIMIT_FSIZE`).
 
+use std::path::Path;
+
 use anyhow::Result;
-use tempfile::TempDir;
 
 use super::super::Tally;
 use super::life;
@@ -13,9 +14,8 @@ const AROUND: [(u64, u64); 4] =
     [(0, 4_096), (4_096, 1_320_000), (1_320_000, 16_777_000), (16_770_000, 16_780_000)];
 
 /// A life whose files may not grow so far, on a folder that is new or not, then one with enough.
-pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
+pub(super) fn trial(home: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+    let data = home.join("data");
     if rng.below(2) == 0 {
         life::enough(&data, rng, ledger, tally)?;
     }

@@ -10,24 +10,20 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use tempfile::TempDir;
 
 use super::super::Tally;
 use super::life;
-use crate::{Ledger, Rng, Run, binary, clock, process};
+use crate::{Ledger, Rng, binary, clock, process, read_issued};
 
 /// Names the program; else it is looked for beside the binary under test.
 const VARIABLE: &str = "XUID_FORKED";
 const LIMIT: Duration = Duration::from_secs(30);
-/// First id, and how many: the records of the program.
-const RECORD: usize = 16;
 
 /// Forks on one folder, one after the other, and a server on it at the end.
-pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
+pub(super) fn trial(home: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+    let data = home.join("data");
     for round in 0..=rng.below(3) {
-        let out = home.path().join(format!("out-{round}"));
+        let out = home.join(format!("out-{round}"));
         fs::create_dir(&out)?;
         let mut command = Command::new(program()?);
         let (before, after) = (rng.below(60), 20 + rng.below(300));
@@ -70,24 +66,11 @@ fn is_zombie(folder: &Path) -> bool {
     fs::read_to_string(folder.join("stat")).is_ok_and(|stat| stat.contains(") Z "))
 }
 
-/// Records what one of the two wrote; a record that a kill cut off was not finished.
+/// Records what one of the two wrote, which is what a server logs; a record that a kill cut off was not finished.
 fn ids(file: &Path, ledger: &mut Ledger) -> Result<u64> {
-    let bytes = match fs::read(file) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(error.into()),
-    };
-    let mut ids = 0;
-    for record in bytes.chunks_exact(RECORD) {
-        let (first, count) = record.split_at(8);
-        let run = Run {
-            first: u64::from_le_bytes(first.try_into()?),
-            count: u32::from_le_bytes(count[..4].try_into()?),
-            stride: 1,
-        };
-        ids += u64::from(run.count);
-        ledger.add(run);
-    }
+    let runs = read_issued(file)?;
+    let ids = runs.iter().map(|run| u64::from(run.count)).sum();
+    ledger.extend(runs);
     Ok(ids)
 }
 

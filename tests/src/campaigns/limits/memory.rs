@@ -1,9 +1,9 @@
 //! Too little memory, as address space (`RLIMIT_AS`): from far too little to start with, to just enough to serve.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tempfile::TempDir;
 
 use super::super::Tally;
 use super::life;
@@ -17,9 +17,8 @@ const MORE: u64 = 80_000_000;
 const HUNGRY: Job = Job { work: Work::Array(100_000), order: Order::Any, pause: Duration::ZERO };
 
 /// A life that may be too poor to start or to go on, then one with enough.
-pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
+pub(super) fn trial(home: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+    let data = home.join("data");
     if rng.below(2) == 0 {
         life::enough(&data, rng, ledger, tally)?;
     }

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tempfile::TempDir;
 
 use super::super::Tally;
 use super::super::trials::caught;
@@ -16,9 +15,8 @@ const MOST: u64 = 3;
 const LIVES: u64 = 3;
 
 /// All of them at once, each with a few lives, then one alone.
-pub(super) fn trial(rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
-    let home = TempDir::new()?;
-    let data = home.path().join("data");
+pub(super) fn trial(home: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {
+    let data = home.join("data");
     let servers = 2 + rng.below(MOST);
     let lanes: Vec<Rng> = (0..servers).map(|_| Rng::new(rng.word())).collect();
     // The first starts of all of them meet on an empty folder.
