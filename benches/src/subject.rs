@@ -3,8 +3,11 @@
 //! A [`Worker`] runs its calls in one loop of its own, so that a subject is measured as a caller would compile it,
 //! and one virtual call a batch is all that the measuring costs.
 
+use serde::{Deserialize, Serialize};
+
 /// What a subject stands for in a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// This engine.
     Ours,
@@ -15,7 +18,8 @@ pub enum Kind {
 }
 
 /// Where the ids come from while it is measured. Figures of different supplies are never compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Supply {
     /// Time is not asked, or land nobody used was declared: how fast the code can go.
     Burst,
