@@ -1,16 +1,16 @@
 //! Rounds of ours and a baseline in turn, and what came of them as rows of a table.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-
+use anyhow::{Context, Result};
+use xuid_load::Shape;
 use xuid_protocol::ArraySlots;
 
 use super::child::Role;
-use super::dialect::{ARRAY_COUNT, Dialect, Echo, Incr, Next, Scanned, Witness, array, runs};
-use super::driver::{Load, drive, now};
+use super::dialect::{ARRAY_COUNT, InOrder};
+use super::driver::{Load, ask, drive, greet, now, set_low_water, witness};
 use super::process::Server;
 use crate::measure::{Row, spread};
 
@@ -26,7 +26,7 @@ pub struct Setting {
     /// Connections at once.
     pub connections: usize,
     /// Requests in flight on each.
-    pub in_flight: usize,
+    pub in_flight: u32,
     /// Whether Redis syncs its log before each answer.
     pub durable: bool,
     /// The least ratio.
@@ -55,7 +55,7 @@ impl std::fmt::Display for Setting {
     }
 }
 
-fn load(connections: usize, in_flight: usize) -> Load {
+fn load(connections: usize, in_flight: u32) -> Load {
     Load { connections, in_flight, warm_up: WARM_UP, span: SPAN, low_water: 1 }
 }
 
@@ -108,12 +108,12 @@ pub fn redis_rows(rounds: usize, wanted: impl Fn(&Setting) -> bool) -> Result<Op
     for setting in Setting::ALL.into_iter().filter(wanted) {
         let Some(redis) = Server::redis(setting.durable)? else { return Ok(None) };
         let xuid = Server::xuid()?;
-        witness(xuid.address, Next)?;
-        let measure = |outcome: super::Outcome| outcome.rate();
+        let next = ask(Shape::Next, 1);
+        witness(next, xuid.address)?;
         let (ours, theirs) = alternate(
             rounds,
-            || drive(&mut Next, xuid.address, setting.load()).map(measure),
-            || drive(&mut Incr, redis.address, setting.load()).map(measure),
+            || Ok(drive(next, xuid.address, setting.load())?.rate()),
+            || Ok(drive(|_| Ok(InOrder::incr()), redis.address, setting.load())?.rate()),
         )?;
         let ratio = ours.median / theirs.median;
         rows.push(Row {
@@ -130,40 +130,6 @@ pub fn redis_rows(rounds: usize, wanted: impl Fn(&Setting) -> bool) -> Result<Op
 /// Ids of a request for many that is looked at.
 const WITNESSED: u32 = 1_024;
 
-/// Requests of one connection that are looked at, so many at a time.
-const WITNESSED_REQUESTS: u64 = 1_000;
-const AT_ONCE: u64 = 10;
-
-/// A short pass on two connections in turn that is not timed: no id comes twice.
-fn witness(address: SocketAddr, asked: impl Dialect) -> Result<()> {
-    let mut witness = Witness::new(asked);
-    let mut connections = [TcpStream::connect(address)?, TcpStream::connect(address)?];
-    for stream in &mut connections {
-        witness.greet(stream)?;
-    }
-    let (mut request, mut replies) = (Vec::new(), Vec::new());
-    for number in (0..WITNESSED_REQUESTS).step_by(AT_ONCE as usize) {
-        request.clear();
-        (number..number + AT_ONCE).for_each(|number| witness.request(number, &mut request));
-        for stream in &mut connections {
-            stream.write_all(&request)?;
-            let mut missing = AT_ONCE as usize;
-            while missing > 0 {
-                let mut piece = [0; 16 * 1024];
-                let read = stream.read(&mut piece)?;
-                ensure!(read > 0, "the server closed the connection");
-                replies.extend_from_slice(&piece[..read]);
-                let Scanned { replies: whole, consumed } = witness.scan(&mut 0, &replies)?;
-                replies.drain(..consumed);
-                missing -= whole;
-            }
-        }
-    }
-    let ids = witness.verdict()?;
-    ensure!(ids as u64 >= 2 * WITNESSED_REQUESTS, "only {ids} ids came");
-    Ok(())
-}
-
 /// The rows of TCP that need nothing installed.
 ///
 /// # Errors
@@ -179,12 +145,12 @@ pub fn tcp_rows(rounds: usize) -> Result<Vec<Row>> {
 
 fn next_row(rounds: usize) -> Result<Row> {
     let (xuid, echo) = (Server::xuid()?, Server::own(Role::Echo)?);
-    witness(xuid.address, Next)?;
-    let measure = |outcome: super::Outcome| outcome.p50_us();
+    let next = ask(Shape::Next, 1);
+    witness(next, xuid.address)?;
     let (ours, theirs) = alternate(
         rounds,
-        || drive(&mut Next, xuid.address, load(1, 1)).map(measure),
-        || drive(&mut Echo, echo.address, load(1, 1)).map(measure),
+        || Ok(drive(next, xuid.address, load(1, 1))?.p50_us()),
+        || Ok(drive(|_| Ok(InOrder::echo()), echo.address, load(1, 1))?.p50_us()),
     )?;
     let ratio = ours.median / theirs.median;
     Ok(Row {
@@ -202,17 +168,19 @@ fn next_row(rounds: usize) -> Result<Row> {
 fn array_row(rounds: usize, path: &str, low_water: usize) -> Result<Row> {
     let (xuid, stream) = (Server::xuid()?, Server::own(Role::Stream)?);
     let (numbers, blank) = (Server::own(Role::Numbers)?, Server::own(Role::Blank)?);
-    witness(xuid.address, array(WITNESSED))?;
-    let measure = |outcome: super::Outcome| outcome.bytes_per_second();
+    witness(ask(Shape::Array, WITNESSED), xuid.address)?;
     let load = Load { low_water, ..load(8, 4) };
-    let arrays = |address| drive(&mut array(ARRAY_COUNT), address, load).map(measure);
+    let arrays = |bare: &Server| {
+        let open = |stream: &mut TcpStream| greet(stream).map(|()| InOrder::array());
+        drive(open, bare.address, load).map(|outcome| outcome.bytes_per_second())
+    };
     let (mut written, mut unwritten) = (Vec::new(), Vec::new());
     let (ours, theirs) = alternate(
         rounds,
-        || arrays(xuid.address),
+        || Ok(drive(ask(Shape::Array, ARRAY_COUNT), xuid.address, load)?.bytes_per_second()),
         || {
-            written.push(arrays(numbers.address)?);
-            unwritten.push(arrays(blank.address)?);
+            written.push(arrays(&numbers)?);
+            unwritten.push(arrays(&blank)?);
             stream_rate(stream.address, low_water)
         },
     )?;
@@ -236,12 +204,9 @@ fn runs_row(rounds: usize) -> Result<Row> {
     for _ in 0..rounds {
         // A server each, and short: a second may spend half of the land that was declared for one.
         let xuid = Server::xuid()?;
-        witness(xuid.address, runs(WITNESSED))?;
-        let outcome = drive(
-            &mut runs(COUNT),
-            xuid.address,
-            Load { warm_up: WARM_UP / 2, span: SPAN / 2, ..load(8, 4) },
-        )?;
+        witness(ask(Shape::Runs, WITNESSED), xuid.address)?;
+        let load = Load { warm_up: WARM_UP / 2, span: SPAN / 2, ..load(8, 4) };
+        let outcome = drive(ask(Shape::Runs, COUNT), xuid.address, load)?;
         figures.push(outcome.rate() * f64::from(COUNT));
     }
     let figures = Figures::of(figures);
@@ -258,11 +223,14 @@ fn runs_row(rounds: usize) -> Result<Row> {
 /// Half of what a window of four comes to.
 const ARRAY_LOW_WATER: usize = 2 * ArraySlots::frame_len(ARRAY_COUNT);
 
+/// What is read of it at once.
+const PIECE: usize = 256 * 1024;
+
 /// Bytes a second of a stream that nobody looks at.
 fn stream_rate(address: SocketAddr, low_water: usize) -> Result<f64> {
     let mut stream = TcpStream::connect(address).context("connecting to the stream")?;
-    super::driver::set_low_water(&stream, low_water)?;
-    let mut buffer = vec![0; super::driver::PIECE];
+    set_low_water(&stream, low_water)?;
+    let mut buffer = vec![0; PIECE];
     let mut read_for = |span: Duration| -> Result<f64> {
         let (begun, mut bytes) = (now(), 0);
         loop {

@@ -56,10 +56,7 @@ fn pin(core: usize) -> Result<()> {
 }
 
 /// Pins the calling thread to the driver's core.
-///
-/// # Errors
-/// The kernel refuses.
-pub fn pin_client() -> Result<()> {
+fn pin_client() -> Result<()> {
     pin(cores()?.0)
 }
 
