@@ -133,38 +133,9 @@ impl Ticks {
     }
 }
 
-/// One row of a table of targets.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// What was measured.
-    pub path: String,
-    /// For people: median, least and most of ours and of the baseline, and the unit.
-    pub figures: String,
-    /// What the target speaks of.
-    pub ratio: f64,
-    /// For people: what the ratio must be.
-    pub target: String,
-    /// Whether it is.
-    pub met: bool,
-}
-
-/// The smallest, the middle and the largest of some figures.
-#[must_use]
-pub fn spread(mut figures: Vec<f64>) -> (f64, f64, f64) {
-    figures.sort_by(f64::total_cmp);
-    let last = figures.len().saturating_sub(1);
-    let at = |index: usize| figures.get(index).copied().unwrap_or(f64::NAN);
-    (at(0), at(last / 2), at(last))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_middle_is_the_median() {
-        assert_eq!(spread(vec![3.0, 1.0, 2.0]), (1.0, 2.0, 3.0));
-    }
 
     #[test]
     fn three_of_a_kind_are_two_duplicates() {

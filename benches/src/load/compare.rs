@@ -10,9 +10,10 @@ use xuid_protocol::ArraySlots;
 
 use super::child::Role;
 use super::dialect::{ARRAY_COUNT, InOrder};
-use super::driver::{Load, ask, drive, greet, now, set_low_water, witness};
+use super::driver::{Load, ask, drive, greet, set_low_water, witness};
 use super::process::Server;
-use crate::measure::{Row, spread};
+use crate::measure::now;
+use crate::rows::{Row, at_least, at_most, median, spread};
 
 /// Not measured, at the beginning of a round.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -59,23 +60,11 @@ fn load(connections: usize, in_flight: u32) -> Load {
     Load { connections, in_flight, warm_up: WARM_UP, span: SPAN, low_water: 1 }
 }
 
-/// Figures of some rounds.
-struct Figures {
-    least: f64,
-    median: f64,
-    most: f64,
-}
-
-impl Figures {
-    fn of(figures: Vec<f64>) -> Self {
-        let (least, median, most) = spread(figures);
-        Self { least, median, most }
-    }
-
-    fn text(&self, divisor: f64) -> String {
-        let [median, least, most] = [self.median, self.least, self.most].map(|figure| figure / divisor);
-        format!("{median:.2} [{least:.2}..{most:.2}]")
-    }
+/// `median [least..most]`, in units of so many.
+fn text(figures: &[f64], divisor: f64) -> String {
+    let (least, median, most) = spread(figures.to_vec());
+    let [median, least, most] = [median, least, most].map(|figure| figure / divisor);
+    format!("{median:.2} [{least:.2}..{most:.2}]")
 }
 
 /// A unit: its name, and how many of the measured one it is.
@@ -86,17 +75,17 @@ fn alternate(
     rounds: usize,
     mut ours: impl FnMut() -> Result<f64>,
     mut theirs: impl FnMut() -> Result<f64>,
-) -> Result<(Figures, Figures)> {
+) -> Result<(Vec<f64>, Vec<f64>)> {
     let (mut our_figures, mut their_figures) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         our_figures.push(ours()?);
         their_figures.push(theirs()?);
     }
-    Ok((Figures::of(our_figures), Figures::of(their_figures)))
+    Ok((our_figures, their_figures))
 }
 
-fn versus(ours: &Figures, theirs: &Figures, baseline: &str, (unit, divisor): Unit) -> String {
-    format!("{} against {} of {baseline}, {unit}", ours.text(divisor), theirs.text(divisor))
+fn versus(ours: &[f64], theirs: &[f64], baseline: &str, (unit, divisor): Unit) -> String {
+    format!("{} against {} of {baseline}, {unit}", text(ours, divisor), text(theirs, divisor))
 }
 
 /// NEXT against Redis's INCR, at the settings that `wanted` picks. `None` if Redis is not installed.
@@ -115,14 +104,9 @@ pub fn redis_rows(rounds: usize, wanted: impl Fn(&Setting) -> bool) -> Result<Op
             || Ok(drive(next, xuid.address, setting.load())?.rate()),
             || Ok(drive(|_| Ok(InOrder::incr()), redis.address, setting.load())?.rate()),
         )?;
-        let ratio = ours.median / theirs.median;
-        rows.push(Row {
-            path: format!("TCP, NEXT {setting}"),
-            figures: versus(&ours, &theirs, "Redis INCR", ("k/s", 1e3)),
-            ratio,
-            target: format!("at least {} x", setting.target),
-            met: ratio >= setting.target,
-        });
+        let ratio = median(&ours) / median(&theirs);
+        let figures = versus(&ours, &theirs, "Redis INCR", ("k/s", 1e3));
+        rows.push(at_least(&format!("TCP, NEXT {setting}"), figures, ratio, setting.target, "x"));
     }
     Ok(Some(rows))
 }
@@ -152,14 +136,8 @@ fn next_row(rounds: usize) -> Result<Row> {
         || Ok(drive(next, xuid.address, load(1, 1))?.p50_us()),
         || Ok(drive(|_| Ok(InOrder::echo()), echo.address, load(1, 1))?.p50_us()),
     )?;
-    let ratio = ours.median / theirs.median;
-    Ok(Row {
-        path: "TCP, NEXT 1x1, p50".to_owned(),
-        figures: versus(&ours, &theirs, "an echo", ("us", 1.0)),
-        ratio,
-        target: "at most 1.15 x".to_owned(),
-        met: ratio <= 1.15,
-    })
+    let ratio = median(&ours) / median(&theirs);
+    Ok(at_most("TCP, NEXT 1x1, p50", versus(&ours, &theirs, "an echo", ("us", 1.0)), ratio, 1.15, "x"))
 }
 
 /// Against the stream, and beside two bare loops that answer the same requests: one writes consecutive numbers, as much as
@@ -184,18 +162,13 @@ fn array_row(rounds: usize, path: &str, low_water: usize) -> Result<Row> {
             stream_rate(stream.address, low_water)
         },
     )?;
-    let ratio = ours.median / theirs.median;
-    let [written, unwritten] = [written, unwritten].map(|figures| Figures::of(figures).text(1e9));
+    let ratio = median(&ours) / median(&theirs);
+    let [written, unwritten] = [written, unwritten].map(|figures| text(&figures, 1e9));
     let figures = versus(&ours, &theirs, "the raw stream", ("GB/s", 1e9));
-    Ok(Row {
-        path: path.to_owned(),
-        figures: format!(
-            "{figures}; {written} of a bare loop that only writes numbers, {unwritten} of one that writes nothing"
-        ),
-        ratio,
-        target: "at least 0.9 x".to_owned(),
-        met: ratio >= 0.9,
-    })
+    let figures = format!(
+        "{figures}; {written} of a bare loop that only writes numbers, {unwritten} of one that writes nothing"
+    );
+    Ok(at_least(path, figures, ratio, 0.9, "x"))
 }
 
 fn runs_row(rounds: usize) -> Result<Row> {
@@ -209,11 +182,10 @@ fn runs_row(rounds: usize) -> Result<Row> {
         let outcome = drive(ask(Shape::Runs, COUNT), xuid.address, load)?;
         figures.push(outcome.rate() * f64::from(COUNT));
     }
-    let figures = Figures::of(figures);
-    let ratio = figures.median / 2e9;
+    let ratio = median(&figures) / 2e9;
     Ok(Row {
         path: "TCP, RUNS of 131,072, 8x4".to_owned(),
-        figures: format!("{}, G ids/s", figures.text(1e9)),
+        figures: format!("{}, G ids/s", text(&figures, 1e9)),
         ratio,
         target: "at least 2 G ids/s".to_owned(),
         met: ratio >= 1.0,
@@ -258,7 +230,7 @@ mod tests {
         };
         let (ours, theirs) = alternate(3, || figure('x', 10.0), || figure('r', 0.0)).unwrap();
         assert_eq!(turns.into_inner(), ['x', 'r', 'x', 'r', 'x', 'r']);
-        assert_eq!(ours.text(1.0), "13.00 [11.00..15.00]");
-        assert_eq!(theirs.text(2.0), "2.00 [1.00..3.00]");
+        assert_eq!(text(&ours, 1.0), "13.00 [11.00..15.00]");
+        assert_eq!(text(&theirs, 2.0), "2.00 [1.00..3.00]");
     }
 }

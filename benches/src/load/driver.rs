@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use xuid_load::{Ask, Dialect, DuplicateCheck, Link, LoadThread, Progress, Recorder, Results, Shape, Turns};
@@ -51,11 +51,6 @@ impl Outcome {
     pub(super) fn p50_us(&self) -> f64 {
         self.results.latency.value_at_quantile(0.5) as f64 / 1_000.0
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-pub(super) fn now() -> Instant {
-    Instant::now()
 }
 
 /// NEXT, ARRAY or RUNS of so many ids of any order.

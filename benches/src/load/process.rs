@@ -11,7 +11,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
 use super::child::{Role, VARIABLE};
-use super::driver::now;
+use crate::measure::now;
 
 /// No server takes longer to start.
 const START: Duration = Duration::from_secs(20);
