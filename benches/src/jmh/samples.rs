@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::entry::{Entry, result};
 use super::host::Raw;
 use super::plan::{ClockCost, Figure, Iterations, Mode, Plan};
-use crate::subject::{Fixture, Kind, PerThread, Shared, Subject, Supply, Worker, single};
+use crate::subject::{Fixture, Kind, PerThread, SharedGenerator, Subject, Supply, Worker, single};
 
 struct Objects;
 
@@ -34,7 +34,7 @@ const fn subject(
 }
 
 fn shared() -> Box<dyn Fixture> {
-    Shared::new(AtomicU64::new(0), |counter| counter.fetch_add(1, Ordering::Relaxed))
+    SharedGenerator::new(AtomicU64::new(0), |counter| counter.fetch_add(1, Ordering::Relaxed))
 }
 
 fn alone() -> Box<dyn Fixture> {

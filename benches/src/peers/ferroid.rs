@@ -26,7 +26,7 @@ use ferroid::time::{MonotonicClock, TWITTER_EPOCH, TimeSource};
 use super::clock;
 use super::peer::{peer, per_worker};
 use super::wide::Wide;
-use crate::subject::{Fixture, Shared, Subject, Supply};
+use crate::subject::{Fixture, SharedGenerator, Subject, Supply};
 
 define_snowflake_id!(
     /// 67 million ids a millisecond: enough for 60 ms in which the clock's thread does not get its turn. The
@@ -90,7 +90,7 @@ fn atomic<I>(clock: MonotonicClock) -> Box<dyn Fixture>
 where
     I: SnowflakeId<Ty = u64> + Send + Sync + 'static,
 {
-    Shared::new(AtomicSnowflakeGenerator::<I, _>::new(1, clock), |generator| {
+    SharedGenerator::new(AtomicSnowflakeGenerator::<I, _>::new(1, clock), |generator| {
         generator.next_id(|_| yield_now()).to_raw()
     })
 }
@@ -99,7 +99,7 @@ fn lock<I>(clock: MonotonicClock) -> Box<dyn Fixture>
 where
     I: SnowflakeId<Ty = u64> + Send + Sync + 'static,
 {
-    Shared::new(LockSnowflakeGenerator::<I, _>::new(1, clock), |generator| {
+    SharedGenerator::new(LockSnowflakeGenerator::<I, _>::new(1, clock), |generator| {
         match generator.try_next_id(|_| yield_now()) {
             Ok(id) => id.to_raw(),
             Err(error) => panic!("a lock that nobody panicked under: {error}"),

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use idgenerator::{CoreIdGenerator, IdGeneratorOptions, IdInstance};
 
 use super::peer::{locked, peer, per_worker};
-use crate::subject::{Shared, Subject, Supply};
+use crate::subject::{SharedGenerator, Subject, Supply};
 
 const WORKER_BITS: u8 = 6;
 /// Ticks it may run ahead.
@@ -22,7 +22,7 @@ pub(super) fn subjects() -> Vec<Subject> {
     vec![
         peer("idgenerator", "IdInstance::next_id, 16 bits of sequence", Burst, || {
             configure();
-            Shared::new((), |()| IdInstance::next_id().cast_unsigned())
+            SharedGenerator::new((), |()| IdInstance::next_id().cast_unsigned())
         }),
         peer("idgenerator/per-thread", "a CoreIdGenerator a thread, 16 bits of sequence", Burst, || {
             per_worker(1 << WORKER_BITS, |worker| {

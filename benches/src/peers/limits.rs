@@ -8,7 +8,7 @@ use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 
 use super::peer::{Workers, locked, per_worker};
-use crate::subject::{Fixture, Kind, Shared, Subject, Supply, Worker};
+use crate::subject::{Fixture, Kind, SharedGenerator, Subject, Supply, Worker};
 
 thread_local! {
     static COUNTER: Cell<u64> = const { Cell::new(0) };
@@ -40,7 +40,7 @@ pub(super) fn subjects() -> Vec<Subject> {
             })
         }),
         limit("limit/fetch_add", "one AtomicU64 shared by all threads, Relaxed", 1, || {
-            Shared::new(CachePadded::new(AtomicU64::new(0)), |counter| {
+            SharedGenerator::new(CachePadded::new(AtomicU64::new(0)), |counter| {
                 counter.fetch_add(1, Ordering::Relaxed)
             })
         }),

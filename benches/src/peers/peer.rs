@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use crate::subject::{Fixture, Kind, PerThread, Shared, Subject, Supply};
+use crate::subject::{Fixture, Kind, PerThread, SharedGenerator, Subject, Supply};
 
 /// A peer of one id a call.
 pub(super) fn peer(
@@ -42,7 +42,7 @@ pub(super) fn locked<T: Send + 'static>(
     generator: T,
     call: impl Fn(&mut T) -> u64 + Send + Sync + Copy + 'static,
 ) -> Box<dyn Fixture> {
-    Shared::new(CachePadded::new(Mutex::new(generator)), move |generator| {
+    SharedGenerator::new(CachePadded::new(Mutex::new(generator)), move |generator| {
         call(&mut generator.lock().unwrap_or_else(PoisonError::into_inner))
     })
 }

@@ -8,7 +8,7 @@ use crossbeam_utils::CachePadded;
 use snowflaked::{Generator, sync};
 
 use super::peer::{peer, per_worker};
-use crate::subject::{Fixture, Shared, Subject, Supply, Worker, single};
+use crate::subject::{Fixture, SharedGenerator, Subject, Supply, Worker, single};
 
 /// Instances that a burst goes through: at 50 ns a call, less than an eighth of what their ticks hold.
 const INSTANCES: usize = 16;
@@ -36,7 +36,7 @@ pub(super) fn subjects() -> Vec<Subject> {
             })
         }),
         peer("snowflaked/sync-sustained", "one sync::Generator shared by all threads", Sustained, || {
-            Shared::new(CachePadded::new(sync::Generator::new(0)), |generator| generator.generate())
+            SharedGenerator::new(CachePadded::new(sync::Generator::new(0)), |generator| generator.generate())
         }),
         peer("snowflaked/per-thread-sustained", "a Generator a thread", Sustained, || {
             per_worker(ALL_INSTANCES, |worker| {
