@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use xuid_client::{Client, Ids, Options, PrefetchOptions, PrefetchStats};
-use xuid_load::{DuplicateCheck, Recorder, Tail};
 
 use crate::measure::now;
 
@@ -13,9 +12,6 @@ const BATCH: u32 = 100_000;
 
 /// What is not measured: until the source holds as much ahead as the loop needs.
 const WARM_UP: Duration = Duration::from_millis(300);
-
-/// What the check of the ids may use; an id in sequence costs nothing.
-const CHECK_MEMORY: u64 = 1 << 28;
 
 /// What one measurement found.
 #[derive(Debug, Clone, Copy)]
@@ -41,40 +37,83 @@ pub fn prefetched(server: &str, span: Duration) -> Result<Prefetched> {
         let client = Client::connect(server, Options::new()).await.context("no server to measure")?;
         let source = client.prefetch(PrefetchOptions::new())?;
         let mut ids = source.ids();
-        let check = DuplicateCheck::start(CHECK_MEMORY, || ())?;
-        let (mut recorder, mut tail) = (check.recorder(), Tail::default());
-        take_for(&mut ids, WARM_UP, &mut recorder, &mut tail).await?;
-        let (taken, elapsed) = take_for(&mut ids, span, &mut recorder, &mut tail).await?;
-        recorder.end(&mut tail);
-        drop(recorder);
-        let verdict = check.finish()?;
-        ensure!(verdict.duplicates == 0, "ids came twice, such as {:?}", verdict.shown);
-        ensure!(verdict.unseen == 0, "{} ids were not looked at", verdict.unseen);
-        Ok(Prefetched {
-            rate: taken as f64 / elapsed.as_secs_f64(),
-            unique: verdict.ids,
-            stats: source.stats(),
-        })
+        let mut seen = SeenIds::default();
+        take_for(&mut ids, WARM_UP, &mut seen).await?;
+        let (taken, elapsed) = take_for(&mut ids, span, &mut seen).await?;
+        let unique = seen.unique()?;
+        Ok(Prefetched { rate: taken as f64 / elapsed.as_secs_f64(), unique, stats: source.stats() })
     })
 }
 
 /// Takes ids one by one for `span`; how many, and how long it took.
-async fn take_for(
-    ids: &mut Ids,
-    span: Duration,
-    recorder: &mut Recorder,
-    tail: &mut Tail,
-) -> Result<(u64, Duration)> {
+async fn take_for(ids: &mut Ids, span: Duration, seen: &mut SeenIds) -> Result<(u64, Duration)> {
     let begin = now();
     let mut taken = 0;
     loop {
         for _ in 0..BATCH {
-            recorder.note(tail, ids.next().await?, 1);
+            seen.add(ids.next().await?);
         }
         taken += u64::from(BATCH);
         let elapsed = begin.elapsed();
         if elapsed >= span {
             return Ok((taken, elapsed));
+        }
+    }
+}
+
+/// Every id that came, as intervals.
+#[derive(Debug, Default)]
+struct SeenIds {
+    first: u64,
+    /// Behind the last one.
+    end: u64,
+    closed: Vec<(u64, u64)>,
+}
+
+impl SeenIds {
+    #[inline]
+    fn add(&mut self, id: u64) {
+        if id != self.end {
+            self.close(id);
+        }
+        self.end = id + 1;
+    }
+
+    #[cold]
+    fn close(&mut self, next: u64) {
+        if self.end > self.first {
+            self.closed.push((self.first, self.end));
+        }
+        self.first = next;
+    }
+
+    /// How many ids there were, if none came twice.
+    fn unique(mut self) -> Result<u64> {
+        self.close(0);
+        self.closed.sort_unstable();
+        let twice = self.closed.windows(2).find(|pair| pair[1].0 < pair[0].1);
+        ensure!(twice.is_none(), "ids came twice: {twice:?}");
+        Ok(self.closed.iter().map(|(first, end)| end - first).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unique(ids: &[u64]) -> Result<u64> {
+        let mut seen = SeenIds::default();
+        for id in ids {
+            seen.add(*id);
+        }
+        seen.unique()
+    }
+
+    #[test]
+    fn an_id_that_came_twice_is_found_wherever_it_lies() {
+        assert_eq!(unique(&[5, 6, 7, 1, 2, 9, 0]).unwrap(), 7);
+        for twice in [[5, 6, 7, 5], [5, 6, 7, 7], [6, 5, 6, 7], [1, 0, 9, 0]] {
+            assert!(unique(&twice).is_err(), "{twice:?}");
         }
     }
 }
