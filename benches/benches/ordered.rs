@@ -7,8 +7,6 @@
 mod common;
 #[path = "common/ids.rs"]
 mod ids;
-#[path = "common/time.rs"]
-mod time;
 
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Throughput};
 use xuid_benches::land::Farm;
+use xuid_benches::measure::now;
 use xuid_engine::{Engine, Order, Run};
 
 /// Calls between two pauses: a sixty-fourth of a tick's plots.
@@ -37,9 +36,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let last = Mutex::new(0u64);
     bench(&mut group, "a mutex and a read of the clock", true, || {
-        let now = unix_ns();
+        let read = unix_ns();
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        *last = now.max(*last + 1);
+        *last = read.max(*last + 1);
         *last
     });
     group.finish();
@@ -71,13 +70,13 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, rises: bool, mut 
         bencher.iter_custom(|calls| {
             let (mut spent, mut left) = (Duration::ZERO, calls);
             while left > 0 {
-                let now = left.min(GROUP);
-                let begin = time::now();
-                for _ in 0..now {
+                let count = left.min(GROUP);
+                let begin = now();
+                for _ in 0..count {
                     black_box(call());
                 }
                 spent += begin.elapsed();
-                left -= now;
+                left -= count;
                 spin_for(PAUSE);
             }
             spent
@@ -93,7 +92,7 @@ fn unix_ns() -> u64 {
 
 /// Passes time without sleeping: a thread that sleeps comes back late and to cold caches.
 fn spin_for(pause: Duration) {
-    let begin = time::now();
+    let begin = now();
     while begin.elapsed() < pause {
         std::hint::spin_loop();
     }

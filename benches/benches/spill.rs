@@ -5,8 +5,6 @@
 mod common;
 #[path = "common/disk.rs"]
 mod disk;
-#[path = "common/time.rs"]
-mod time;
 
 use std::error::Error;
 use std::hint::black_box;
@@ -16,6 +14,7 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput};
 use disk::RawFile;
+use xuid_benches::measure::now;
 use xuid_spill::{
     DEFAULT_BYTES, Expected, Extent, Identity, Log, MappedFile, MemoryStorage, SpillId, Storage,
 };
@@ -181,9 +180,9 @@ fn take_from(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, log: &mut Log
                 if log.stock().extents < GRANT {
                     fill(log);
                 }
-                let now = left.min(log.stock().extents / GRANT);
-                let begin = time::now();
-                for _ in 0..now {
+                let count = left.min(log.stock().extents / GRANT);
+                let begin = now();
+                for _ in 0..count {
                     taken.clear();
                     let (from, upto) = (log.tail(), log.tail() + GRANT);
                     let damage = log.read(from..upto, &mut taken);
@@ -192,7 +191,7 @@ fn take_from(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, log: &mut Log
                     black_box(&taken);
                 }
                 spent += begin.elapsed();
-                left -= now;
+                left -= count;
             }
             spent
         });

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use xuid_benches::load;
-use xuid_benches::measure::{Row, Ticks};
-use xuid_benches::targets::{GROUPS, ROUNDS};
+use xuid_benches::measure::Ticks;
+use xuid_benches::rows::{ROUNDS, Row};
+use xuid_benches::targets::GROUPS;
 
 fn main() -> Result<ExitCode> {
     // The echo and the raw stream run in a child of this program.

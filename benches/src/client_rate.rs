@@ -1,9 +1,11 @@
 //! The Rust client's prefetched ids: a loop over `next`, one at a time, as a caller would write it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use xuid_client::{Client, Ids, Options, PrefetchOptions, PrefetchStats};
+
+use crate::measure::now;
 
 /// Ids between two looks at the clock.
 const BATCH: u32 = 100_000;
@@ -93,11 +95,6 @@ impl SeenIds {
         ensure!(twice.is_none(), "ids came twice: {twice:?}");
         Ok(self.closed.iter().map(|(first, end)| end - first).sum())
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

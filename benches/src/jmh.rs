@@ -13,11 +13,10 @@
 //! A score is the mean over all iterations of all forks, with the 99.9 % error of Student's t. A subject of ours that
 //! repeats an id fails the whole run.
 
-pub mod chart;
+mod chart;
 mod entry;
 mod fork;
 mod host;
-mod number;
 mod options;
 mod plan;
 mod report;
@@ -35,11 +34,8 @@ use anyhow::{Context, bail};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-pub use entry::{Entry, Metric, Note, read, write};
-pub use number::Percentiles;
-pub use plan::{ClockCost, Counts, Mode};
-
 use crate::subject::Subject;
+use entry::{Entry, read, write};
 use host::Host;
 use options::Options;
 use plan::{Event, Plan};
@@ -90,7 +86,7 @@ fn run(options: &Options, subjects: &[Subject]) -> anyhow::Result<()> {
     let plans = options.plans(&chosen);
     let outcome = session::measure(&plans, options.forks, subjects, &host, &mut screen)?;
     if let Some(path) = options.result_path() {
-        write(&path, &outcome.entries)?;
+        write(&path, &outcome.results)?;
     }
     conclude(options, &outcome.entries, &outcome.failures, &mut screen)
 }

@@ -6,6 +6,7 @@ pub mod land;
 pub mod load;
 pub mod measure;
 pub mod peers;
+pub mod rows;
 pub mod subject;
 pub mod targets;
 mod timing;

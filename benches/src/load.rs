@@ -1,7 +1,7 @@
-//! Load over TCP: one thread that keeps connections full, and the servers it is let loose on.
+//! Load over TCP, and the servers it is let loose on.
 //!
 //! ```text
-//!   compare ── driver ── dialect      XUID, Redis and an echo are asked by the very same loop
+//!   compare ── driver ── dialect      XUID, Redis and an echo are asked by the very same loop, that of xuid_load
 //!      │
 //!      └────── process ── child       servers, each pinned to the core that the driver is not on
 //! ```
@@ -17,6 +17,4 @@ mod process;
 
 pub use child::serve_if_asked;
 pub use compare::{Setting, redis_rows, tcp_rows};
-pub use dialect::{Dialect, Echo, Incr, Next, Scanned, Witness, array, runs};
-pub use driver::{Load, Outcome, drive};
-pub use process::{Server, pin_client};
+pub use process::Server;

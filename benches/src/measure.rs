@@ -1,7 +1,9 @@
 //! Measuring on some threads: all begin together, all end at the same deadline, and a rate is the sum of what each did
 //! over its own time.
 
-use std::sync::mpsc::channel;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -42,36 +44,66 @@ pub(crate) fn together<S, T: Send>(
     make: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, Interval) -> T + Sync,
 ) -> Vec<T> {
+    let (make, work) = (|_| make(), &work);
     std::thread::scope(|scope| {
-        // Nothing is ever sent: a thread is ready when its end is dropped, and one that panicked drops it, too.
-        let (preparing, ready) = channel::<()>();
-        let started: Vec<_> = (0..threads)
-            .map(|_| {
-                let (begin, told) = channel::<Interval>();
-                let (preparing, make, work) = (preparing.clone(), &make, &work);
-                let thread = scope.spawn(move || {
-                    let mut state = make();
-                    drop(preparing);
-                    told.recv().map(|interval| work(&mut state, interval))
-                });
-                (begin, thread)
-            })
-            .collect();
-        drop(preparing);
-        let _ = ready.recv();
-        let interval = Interval::soon(span);
-        for (begin, _) in &started {
-            // A thread that panicked hears nothing; joining it tells why.
-            let _ = begin.send(interval);
-        }
-        started
-            .into_iter()
-            .filter_map(|(_begin, thread)| match thread.join() {
-                Ok(done) => done.ok(),
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
+        let mut team = Team::start(scope, threads, &make);
+        let begun = team.all(|_| ()).and_then(|_| {
+            let interval = Interval::soon(span);
+            team.all(move |state| work(state, interval))
+        });
+        begun.unwrap_or_else(|panic| resume_unwind(panic))
     })
+}
+
+/// What a thread of a team does next.
+type Task<'s, S> = Box<dyn FnOnce(&mut S) + Send + 's>;
+
+/// Threads that have a state each, and do what they are told until nobody can tell them more.
+pub(crate) struct Team<'s, S>(Vec<(Sender<Task<'s, S>>, ScopedJoinHandle<'s, ()>)>);
+
+impl<'s, S: 's> Team<'s, S> {
+    /// `make` is called on each thread, with the thread's number.
+    pub(crate) fn start(
+        scope: &'s Scope<'s, '_>,
+        threads: usize,
+        make: &'s (impl Fn(usize) -> S + Sync),
+    ) -> Self {
+        let start = |index| {
+            let (teller, told) = channel::<Task<'s, S>>();
+            let work = move || {
+                let mut state = make(index);
+                for task in told {
+                    task(&mut state);
+                }
+            };
+            (teller, scope.spawn(work))
+        };
+        Self((0..threads).map(start).collect())
+    }
+
+    /// What `work` returned on each thread, once all are done; else what one of them panicked with.
+    pub(crate) fn all<T: Send + 's>(
+        &mut self,
+        work: impl Fn(&mut S) -> T + Copy + Send + 's,
+    ) -> std::thread::Result<Vec<T>> {
+        let (answer, answers) = channel();
+        for (teller, _) in &self.0 {
+            let answer = answer.clone();
+            // A thread that is gone has panicked, and drops its task; so does one that panics at it.
+            let _ = teller.send(Box::new(move |state| _ = answer.send(work(state))));
+        }
+        drop(answer);
+        let done: Vec<T> = answers.iter().collect();
+        if done.len() == self.0.len() {
+            return Ok(done);
+        }
+        let mut panicked = Ok(());
+        for (teller, thread) in self.0.drain(..) {
+            drop(teller);
+            panicked = panicked.and(thread.join());
+        }
+        panicked.map(|()| done)
+    }
 }
 
 /// A subject that is set up, and whose ids two threads have looked at.
@@ -133,38 +165,9 @@ impl Ticks {
     }
 }
 
-/// One row of a table of targets.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// What was measured.
-    pub path: String,
-    /// For people: median, least and most of ours and of the baseline, and the unit.
-    pub figures: String,
-    /// What the target speaks of.
-    pub ratio: f64,
-    /// For people: what the ratio must be.
-    pub target: String,
-    /// Whether it is.
-    pub met: bool,
-}
-
-/// The smallest, the middle and the largest of some figures.
-#[must_use]
-pub fn spread(mut figures: Vec<f64>) -> (f64, f64, f64) {
-    figures.sort_by(f64::total_cmp);
-    let last = figures.len().saturating_sub(1);
-    let at = |index: usize| figures.get(index).copied().unwrap_or(f64::NAN);
-    (at(0), at(last / 2), at(last))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_middle_is_the_median() {
-        assert_eq!(spread(vec![3.0, 1.0, 2.0]), (1.0, 2.0, 3.0));
-    }
 
     #[test]
     fn three_of_a_kind_are_two_duplicates() {

@@ -3,8 +3,11 @@
 //! A [`Worker`] runs its calls in one loop of its own, so that a subject is measured as a caller would compile it,
 //! and one virtual call a batch is all that the measuring costs.
 
+use serde::{Deserialize, Serialize};
+
 /// What a subject stands for in a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// This engine.
     Ours,
@@ -15,7 +18,8 @@ pub enum Kind {
 }
 
 /// Where the ids come from while it is measured. Figures of different supplies are never compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Supply {
     /// Time is not asked, or land nobody used was declared: how fast the code can go.
     Burst,
@@ -130,12 +134,12 @@ impl<F: FnMut() -> u64> Worker for Single<F> {
 }
 
 /// A fixture of something shared by all threads, and how one call is made of it.
-pub struct Shared<T, F> {
+pub struct SharedGenerator<T, F> {
     subject: T,
     call: F,
 }
 
-impl<T: Send + Sync + 'static, F: Fn(&T) -> u64 + Send + Sync + Copy + 'static> Shared<T, F> {
+impl<T: Send + Sync + 'static, F: Fn(&T) -> u64 + Send + Sync + Copy + 'static> SharedGenerator<T, F> {
     /// `call` gets one id out of `subject`.
     #[expect(clippy::new_ret_no_self, reason = "subjects are held as fixtures only")]
     pub fn new(subject: T, call: F) -> Box<dyn Fixture> {
@@ -143,7 +147,7 @@ impl<T: Send + Sync + 'static, F: Fn(&T) -> u64 + Send + Sync + Copy + 'static> 
     }
 }
 
-impl<T: Send + Sync, F: Fn(&T) -> u64 + Send + Sync + Copy> Fixture for Shared<T, F> {
+impl<T: Send + Sync, F: Fn(&T) -> u64 + Send + Sync + Copy> Fixture for SharedGenerator<T, F> {
     fn worker(&self) -> Box<dyn Worker + '_> {
         let call = self.call;
         single(move || call(&self.subject))

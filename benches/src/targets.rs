@@ -8,16 +8,13 @@ mod field;
 mod hot;
 mod idle;
 mod land;
-mod rows;
 mod served;
 mod spill;
 mod steady;
 
 use anyhow::Result;
 
-use crate::measure::Row;
-
-pub use self::rows::ROUNDS;
+use crate::rows::Row;
 
 /// A group of rows by name, and what measures it.
 pub type Group = (&'static str, fn() -> Result<Vec<Row>>);

@@ -1,21 +1,18 @@
 //! A fork: a fresh process that sets one subject up, checks it, measures it, and prints events.
 //!
-//! The thread that runs this file tells the measured threads what to do over a channel each, and gathers what they
-//! answer; while they measure it sleeps. A thread that panics says so, and the others end with their channels.
+//! The thread that runs this file tells the measured threads what to do, and sleeps while they measure. A thread that
+//! panics ends the fork with its words.
 
 use std::any::Any;
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::Scope;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::plan::{ClockCost, Event, Figure, Mode, Plan};
-use crate::measure::duplicates;
+use crate::measure::{Team, duplicates};
 use crate::subject::{Fixture, Subject, Worker};
 use crate::timing::{self, BatchLength, Interval, Stopwatch, now};
 
@@ -24,192 +21,116 @@ const CHECKED_IDS: u64 = 400_000;
 /// How long a thread collects at most: a subject of 4,096 ids a millisecond gives what is wanted in 100 ms.
 const CHECK_TIME: Duration = Duration::from_millis(400);
 
-/// What a measured thread does next.
-#[derive(Debug, Clone, Copy)]
-enum Task {
-    Collect,
-    Rate(Interval),
-    Times(Interval, u64),
-    Clock,
+/// What a measured thread has.
+struct Measured<'f> {
+    worker: Box<dyn Worker + 'f>,
+    batch_length: BatchLength,
+    watch: Stopwatch,
 }
 
-/// What came of it.
-enum Answer {
-    Ids(Vec<u64>),
-    Rate(f64),
-    Times(Histogram<u64>),
+impl<'f> Measured<'f> {
+    fn new(fixture: &'f dyn Fixture, pinned_to: Option<usize>) -> Self {
+        if let Some(Err(error)) = pinned_to.map(pin) {
+            panic!("{error:#}");
+        }
+        Self { worker: fixture.worker(), batch_length: BatchLength::new(), watch: Stopwatch::new() }
+    }
 }
 
 /// Carries a plan out; each event is one line of JSON.
-pub(super) fn run(plan: &Plan, subjects: &[Subject], out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn run(plan: &Plan, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
     let subject = subjects.iter().find(|subject| subject.name == plan.subject);
     let subject = subject.with_context(|| format!("no subject is called '{}'", plan.subject))?;
     let fixture = (subject.set_up)();
+    let make = |index| Measured::new(&*fixture, plan.pin.then_some(index));
     std::thread::scope(|scope| {
-        let threads = MeasuredThreads::start(scope, subject, &*fixture, plan);
-        threads.measure(plan, &mut |event| emit(out, event))
-    })?;
-    Ok(())
+        let team = Team::start(scope, plan.threads, &make);
+        measure(plan, subject, &*fixture, team, out)
+    })
 }
 
 /// Writes one event.
-pub(super) fn emit(out: &mut dyn Write, event: &Event) -> anyhow::Result<()> {
+pub(super) fn emit(out: &mut dyn Write, event: &Event) -> Result<()> {
     writeln!(out, "{}", serde_json::to_string(event)?)?;
     Ok(out.flush()?)
 }
 
-/// The measured threads, seen from the one that directs them.
-struct MeasuredThreads<'a> {
-    subject: &'a Subject,
-    fixture: &'a dyn Fixture,
-    tasks: Vec<Sender<Task>>,
-    answers: Receiver<anyhow::Result<Answer>>,
+/// Check, warm-up, measurement, and what the fixture has to say of it.
+fn measure<'s, 'f: 's>(
+    plan: &Plan,
+    subject: &Subject,
+    fixture: &dyn Fixture,
+    mut team: Team<'s, Measured<'f>>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let ids_per_call = subject.ids_per_call;
+    let collect = move |measured: &mut Measured<'_>| {
+        // From here: a worker may have taken a second to set up.
+        let (deadline, batch_length) = (now() + CHECK_TIME, &mut measured.batch_length);
+        timing::collect(&mut *measured.worker, ids_per_call, CHECKED_IDS, deadline, batch_length)
+    };
+    let mut ids = team.all(collect).map_err(told)?.concat();
+    ensure!(!ids.is_empty(), "no id came within {CHECK_TIME:?}: there is nothing to look for duplicates in");
+    emit(out, &Event::Checked { ids: ids.len() as u64, duplicates: duplicates(&mut ids) })?;
+    for _ in 0..plan.warmup.count {
+        emit(out, &Event::Warmup { figure: iteration(&mut team, plan, plan.warmup.time, ids_per_call)? })?;
+    }
+    for _ in 0..plan.measurement.count {
+        let figure = iteration(&mut team, plan, plan.measurement.time, ids_per_call)?;
+        emit(out, &Event::Iteration { figure })?;
+    }
+    let clock_times = |measured: &mut Measured<'_>, times: &mut Histogram<u64>| {
+        timing::clock_times(&mut *measured.worker, &measured.watch, times);
+    };
+    let clock = match plan.mode {
+        Mode::Throughput => None,
+        Mode::Sample => Some(joined_times(&mut team, clock_times)?),
+    };
+    let clock =
+        clock.map(|times| ClockCost { mean_ns: times.mean(), p50_ns: times.value_at_quantile(0.5) as f64 });
+    emit(out, &Event::Done { objection: fixture.objection(), clock })
 }
 
-impl<'a> MeasuredThreads<'a> {
-    fn start<'scope>(
-        scope: &'scope Scope<'scope, '_>,
-        subject: &'a Subject,
-        fixture: &'a dyn Fixture,
-        plan: &'a Plan,
-    ) -> Self
-    where
-        'a: 'scope,
-    {
-        let (answer, answers) = channel();
-        let start = |index| {
-            let (task, tasks) = channel();
-            let answer: Sender<anyhow::Result<Answer>> = answer.clone();
-            scope.spawn(move || {
-                let work = || {
-                    if plan.pin {
-                        pin(index)?;
-                    }
-                    obey(&mut *fixture.worker(), subject.ids_per_call, &tasks, &answer)
-                };
-                let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(told(&*panic)));
-                if let Err(error) = ended {
-                    // The directing thread no longer listens once it gave the measurement up.
-                    let _ = answer.send(Err(error));
-                }
-            });
-            task
-        };
-        Self { subject, fixture, tasks: (0..plan.threads).map(start).collect(), answers }
-    }
-
-    /// Check, warm-up, measurement, and what the fixture has to say of it.
-    fn measure(&self, plan: &Plan, emit: &mut dyn FnMut(&Event) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let (ids, duplicates) = self.check()?;
-        emit(&Event::Checked { ids, duplicates })?;
-        for _ in 0..plan.warmup.count {
-            emit(&Event::Warmup { figure: self.iteration(plan, plan.warmup.time)? })?;
-        }
-        for _ in 0..plan.measurement.count {
-            emit(&Event::Iteration { figure: self.iteration(plan, plan.measurement.time)? })?;
-        }
-        let clock = match plan.mode {
-            Mode::Throughput => None,
-            Mode::Sample => Some(clock_cost(&self.joined_times(Task::Clock)?)),
-        };
-        emit(&Event::Done { objection: self.fixture.objection(), clock })
-    }
-
-    /// How many ids the threads collected together, and how many of them had come before.
-    fn check(&self) -> anyhow::Result<(u64, u64)> {
-        let mut all = Vec::new();
-        for answer in self.told(Task::Collect)? {
-            let Answer::Ids(mut ids) = answer else { bail!("a thread answered something else than ids") };
-            all.append(&mut ids);
-        }
-        ensure!(
-            !all.is_empty(),
-            "no id came within {CHECK_TIME:?}: there is nothing to look for duplicates in"
-        );
-        Ok((all.len() as u64, duplicates(&mut all)))
-    }
-
-    fn iteration(&self, plan: &Plan, time: Duration) -> anyhow::Result<Figure> {
-        let interval = Interval::soon(time);
-        if plan.mode == Mode::Sample {
-            let times = self.joined_times(Task::Times(interval, plan.batch))?;
-            let counted = times.iter_recorded();
-            let pair = |step: hdrhistogram::iterators::IterationValue<u64>| {
-                (step.value_iterated_to(), step.count_since_last_iteration())
-            };
-            return Ok(Figure::Times(counted.map(pair).collect()));
-        }
-        let mut calls_a_second = 0.0;
-        for answer in self.told(Task::Rate(interval))? {
-            let Answer::Rate(rate) = answer else { bail!("a thread answered something else than its rate") };
-            calls_a_second += rate;
-        }
-        Ok(Figure::Rate(calls_a_second * self.subject.ids_per_call as f64))
-    }
-
-    fn joined_times(&self, task: Task) -> anyhow::Result<Histogram<u64>> {
-        let mut joined = timing::histogram()?;
-        for answer in self.told(task)? {
-            let Answer::Times(times) = answer else { bail!("a thread answered something else than times") };
-            joined.add(&times)?;
-        }
-        Ok(joined)
-    }
-
-    /// All threads do the task; returns when each has.
-    fn told(&self, task: Task) -> anyhow::Result<Vec<Answer>> {
-        for thread in &self.tasks {
-            // A thread that is gone left its reason among the answers.
-            let _ = thread.send(task);
-        }
-        let answer = |_| self.answers.recv().context("all measured threads are gone")?;
-        (0..self.tasks.len()).map(answer).collect()
-    }
-}
-
-/// A measured thread: does its tasks until no more can come.
-fn obey(
-    worker: &mut dyn Worker,
+fn iteration<'s, 'f: 's>(
+    team: &mut Team<'s, Measured<'f>>,
+    plan: &Plan,
+    time: Duration,
     ids_per_call: u64,
-    tasks: &Receiver<Task>,
-    answers: &Sender<anyhow::Result<Answer>>,
-) -> anyhow::Result<()> {
-    let (mut batch_length, watch) = (BatchLength::new(), Stopwatch::new());
-    for task in tasks {
-        let answer = match task {
-            Task::Collect => {
-                // From here: a worker may have taken a second to set up.
-                let deadline = now() + CHECK_TIME;
-                Answer::Ids(timing::collect(worker, ids_per_call, CHECKED_IDS, deadline, &mut batch_length))
-            }
-            Task::Rate(interval) => {
-                Answer::Rate(timing::rate(|calls| worker.run(calls), interval, &mut batch_length))
-            }
-            Task::Times(interval, batch) => {
-                let mut times = timing::histogram()?;
-                timing::times(worker, interval, batch, &watch, &mut times);
-                Answer::Times(times)
-            }
-            Task::Clock => {
-                let mut times = timing::histogram()?;
-                timing::clock_times(worker, &watch, &mut times);
-                Answer::Times(times)
-            }
-        };
-        if answers.send(Ok(answer)).is_err() {
-            break;
-        }
+) -> Result<Figure> {
+    let (interval, batch) = (Interval::soon(time), plan.batch);
+    if plan.mode == Mode::Sample {
+        let times = joined_times(team, move |measured, times| {
+            timing::times(&mut *measured.worker, interval, batch, &measured.watch, times);
+        })?;
+        let pairs =
+            times.iter_recorded().map(|step| (step.value_iterated_to(), step.count_since_last_iteration()));
+        return Ok(Figure::Times(pairs.collect()));
     }
-    Ok(())
+    let rates = team.all(move |measured| {
+        timing::rate(|calls| measured.worker.run(calls), interval, &mut measured.batch_length)
+    });
+    Ok(Figure::Rate(rates.map_err(told)?.iter().sum::<f64>() * ids_per_call as f64))
 }
 
-/// What reading the clock cost.
-fn clock_cost(times: &Histogram<u64>) -> ClockCost {
-    ClockCost { mean_ns: times.mean(), p50_ns: times.value_at_quantile(0.5) as f64 }
+/// What all threads record of their calls.
+fn joined_times<'s, 'f: 's>(
+    team: &mut Team<'s, Measured<'f>>,
+    record: impl Fn(&mut Measured<'f>, &mut Histogram<u64>) + Copy + Send + 's,
+) -> Result<Histogram<u64>> {
+    let mut joined = timing::histogram()?;
+    let recorded = team.all(move |measured| {
+        let mut times = timing::histogram()?;
+        record(measured, &mut times);
+        Ok::<_, hdrhistogram::CreationError>(times)
+    });
+    for times in recorded.map_err(told)? {
+        joined.add(times?)?;
+    }
+    Ok(joined)
 }
 
 /// Keeps this thread on one of the processors it may use: the one whose turn it is.
-fn pin(index: usize) -> anyhow::Result<()> {
+fn pin(index: usize) -> Result<()> {
     let allowed = sched_getaffinity(None).context("processors of this thread")?;
     let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&each| allowed.is_set(each)).collect();
     let mut one = CpuSet::new();
@@ -217,7 +138,8 @@ fn pin(index: usize) -> anyhow::Result<()> {
     sched_setaffinity(None, &one).context("keeping a thread on one processor")
 }
 
-fn told(panic: &(dyn Any + Send)) -> anyhow::Error {
+#[expect(clippy::needless_pass_by_value, reason = "what a thread panicked with is an error by value")]
+fn told(panic: Box<dyn Any + Send>) -> anyhow::Error {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     anyhow!("a measured thread panicked: {}", text.unwrap_or("without a word"))
@@ -229,7 +151,7 @@ mod tests {
     use crate::jmh::plan::Iterations;
     use crate::jmh::samples::{SUBJECTS, plan};
 
-    fn events(plan: &Plan) -> anyhow::Result<Vec<Event>> {
+    fn events(plan: &Plan) -> Result<Vec<Event>> {
         let mut out = Vec::new();
         run(plan, &SUBJECTS, &mut out)?;
         let text = String::from_utf8(out)?;

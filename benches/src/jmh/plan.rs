@@ -5,12 +5,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// Times in nanoseconds, ascending, and how often each came.
-pub type Counts = Vec<(u64, u64)>;
-
 /// What is measured of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Ids a second, all threads together.
     #[serde(rename = "thrpt")]
     #[value(name = "thrpt")]
@@ -52,22 +49,22 @@ pub(crate) struct Plan {
 
 /// What one iteration measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(untagged)]
 pub(crate) enum Figure {
     /// Ids a second.
     Rate(f64),
-    /// Of operations.
-    Times(Counts),
+    /// Of operations, in nanoseconds, ascending, and how often each came.
+    Times(Vec<(u64, u64)>),
 }
 
 /// What reading the clock costs where calls are timed: the time of no call at all.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClockCost {
+pub(crate) struct ClockCost {
     /// Mean, in nanoseconds.
-    pub mean_ns: f64,
+    pub(crate) mean_ns: f64,
     /// Median, in nanoseconds.
-    pub p50_ns: f64,
+    pub(crate) p50_ns: f64,
 }
 
 /// One line of a fork's output.

@@ -3,6 +3,8 @@
 //! Burst and sustained stand in sections of their own and are never compared. The ratio says how many times better the
 //! section's reference (`xuid/next_id`, or its sustained form) did than the row, at the same number of threads.
 
+use indicatif::HumanCount;
+
 use super::entry::Entry;
 use super::plan::Mode;
 use super::section::{Section, sections};
@@ -31,33 +33,33 @@ const LEFT: [usize; 2] = [0, 6];
 
 /// One benchmark's result.
 pub(super) fn result(entry: &Entry) -> String {
-    let (summary, mode) = (entry.summary(), entry.mode);
+    let (sample, mode) = (&entry.sample, entry.mode);
     let number = |value| number_text(mode, value);
     let interval = |confidence| {
-        let [low, high] = summary.interval(confidence);
+        let [low, high] = sample.interval(confidence);
         format!("[{}, {}]", number(low), number(high))
     };
     let mut lines = vec![
-        format!("Result \"{}\":", entry.benchmark),
+        format!("Result \"{}\":", entry.benchmark()),
         format!(
             "  {} \u{b1}(99.9%) {} {} [Average]",
-            number(summary.mean),
-            number(summary.error(SURE)),
+            number(sample.mean),
+            number(sample.error(SURE)),
             unit(mode)
         ),
         format!(
             "  (min, avg, max) = ({}, {}, {}), median = {}, stdev = {}",
-            number(summary.least),
-            number(summary.mean),
-            number(summary.most),
-            number(summary.median),
-            number(summary.stdev)
+            number(sample.percentile(0.0)),
+            number(sample.mean),
+            number(sample.percentile(100.0)),
+            number(sample.percentile(50.0)),
+            number(sample.stdev)
         ),
         format!("  CI (95%): {}", interval(0.95)),
         format!("  CI (99.9%): {} (assumes normal distribution)", interval(SURE)),
     ];
     if mode == Mode::Sample {
-        lines.extend(timed(entry, summary.count));
+        lines.extend(timed(entry));
     }
     lines.push(format!("  Duplicates: {}", duplicates_text(entry)));
     lines.extend(entry.subject.objections.iter().map(|reason| format!("  VOID: {reason}")));
@@ -65,14 +67,14 @@ pub(super) fn result(entry: &Entry) -> String {
 }
 
 /// What is told of timed calls besides.
-fn timed(entry: &Entry, count: u64) -> Vec<String> {
-    let percentiles = &entry.primary_metric.score_percentiles;
-    let mut lines = vec![format!("  Samples, N = {count}")];
+fn timed(entry: &Entry) -> Vec<String> {
+    let sample = &entry.sample;
+    let mut lines = vec![format!("  Samples, N = {}", sample.count)];
     lines.extend(PRINTED.iter().map(|(level, _)| {
         let label = format!("p({level:.4})");
-        format!("  {label:>12} = {:>12} ns/op", number_text(Mode::Sample, percentiles.at(*level)))
+        format!("  {label:>12} = {:>12} ns/op", number_text(Mode::Sample, sample.percentile(*level)))
     }));
-    lines.push(format!("  p99.9 is {:.1} x the median", percentiles.at(99.9) / percentiles.at(50.0)));
+    lines.push(format!("  p99.9 is {:.1} x the median", sample.percentile(99.9) / sample.percentile(50.0)));
     lines.extend(clock_text(entry).map(|text| format!("  {text}")));
     lines
 }
@@ -114,10 +116,10 @@ fn section(shared: &Section, entries: &[&Entry]) -> String {
     }
     lines.extend(aligned(&rows));
     for entry in entries {
-        let of = format!("{} at {} thread(s)", entry.benchmark, entry.threads);
+        let of = format!("{} at {} thread(s)", entry.benchmark(), entry.threads);
         lines.extend(entry.subject.objections.iter().map(|reason| format!("VOID {of}: {reason}")));
         if entry.is_broken() {
-            lines.push(format!("BROKEN {of}: {} duplicates", grouped(entry.subject.duplicates)));
+            lines.push(format!("BROKEN {of}: {} duplicates", HumanCount(entry.subject.duplicates)));
         }
     }
     let dearest = entries.iter().filter(|entry| entry.subject.clock.is_some());
@@ -149,7 +151,7 @@ pub(super) fn ratio(mode: Mode, ours: f64, theirs: f64) -> Option<f64> {
 }
 
 fn table_rows(entry: &Entry, ours: Option<&Entry>) -> Vec<[String; HEADS.len()]> {
-    let (mode, metric) = (entry.mode, &entry.primary_metric);
+    let (mode, sample) = (entry.mode, &entry.sample);
     let compared = |figure: &dyn Fn(&Entry) -> f64| match ours {
         _ if entry.is_void() => "VOID".to_owned(),
         Some(ours) if ours.is_void() => "-".to_owned(),
@@ -166,15 +168,15 @@ fn table_rows(entry: &Entry, ours: Option<&Entry>) -> Vec<[String; HEADS.len()]>
         let score = number_text(mode, score);
         [name, threads, short, count, score, error, unit(mode).to_owned(), duplicates, ratio]
     };
-    let name = entry.benchmark.clone();
-    let count = entry.summary().count.to_string();
+    let name = entry.benchmark();
+    let count = sample.count.to_string();
     let duplicates = duplicates_text(entry);
-    let score = compared(&|entry| entry.primary_metric.score);
-    let mut rows = vec![row(name, count, metric.score, metric.score_error, duplicates, score)];
+    let score = compared(&|entry| entry.sample.mean);
+    let mut rows = vec![row(name, count, sample.mean, sample.error(SURE), duplicates, score)];
     if mode == Mode::Sample {
         rows.extend(PRINTED.iter().map(|&(level, label)| {
-            let at = |entry: &Entry| entry.primary_metric.score_percentiles.at(level);
-            let name = format!("{}:{label}", entry.benchmark);
+            let at = |entry: &Entry| entry.sample.percentile(level);
+            let name = format!("{}:{label}", entry.benchmark());
             row(name, String::new(), at(entry), f64::NAN, String::new(), compared(&at))
         }));
     }
@@ -197,7 +199,7 @@ fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
 }
 
 fn duplicates_text(entry: &Entry) -> String {
-    format!("{} of {}", grouped(entry.subject.duplicates), grouped(entry.subject.checked_ids))
+    format!("{} of {}", HumanCount(entry.subject.duplicates), HumanCount(entry.subject.checked_ids))
 }
 
 /// As JMH names a mode.
@@ -242,19 +244,6 @@ fn ratio_text(ratio: f64) -> String {
         10.0..100.0 => format!("{ratio:.1}"),
         _ => format!("{ratio:.0}"),
     }
-}
-
-/// `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::entry::Entry;
+use serde_json::Value;
+
+use super::entry::{Entry, result};
 use super::host::Raw;
 use super::plan::{ClockCost, Figure, Iterations, Mode, Plan};
-use crate::subject::{Fixture, Kind, PerThread, Shared, Subject, Supply, Worker, single};
+use crate::subject::{Fixture, Kind, PerThread, SharedGenerator, Subject, Supply, Worker, single};
 
 struct Objects;
 
@@ -32,7 +34,7 @@ const fn subject(
 }
 
 fn shared() -> Box<dyn Fixture> {
-    Shared::new(AtomicU64::new(0), |counter| counter.fetch_add(1, Ordering::Relaxed))
+    SharedGenerator::new(AtomicU64::new(0), |counter| counter.fetch_add(1, Ordering::Relaxed))
 }
 
 fn alone() -> Box<dyn Fixture> {
@@ -78,8 +80,8 @@ pub(super) fn plan(name: &str, threads: usize, mode: Mode) -> Plan {
     }
 }
 
-/// The result of two forks that measured these figures.
-pub(super) fn entry(subject: &Subject, threads: usize, figures: [Vec<Figure>; 2]) -> Entry {
+/// The result of two forks that measured these figures, as it is written.
+pub(super) fn written(subject: &Subject, threads: usize, figures: [Vec<Figure>; 2]) -> Value {
     let mode = match figures[0][0] {
         Figure::Rate(_) => Mode::Throughput,
         Figure::Times(_) => Mode::Sample,
@@ -90,7 +92,12 @@ pub(super) fn entry(subject: &Subject, threads: usize, figures: [Vec<Figure>; 2]
         clock: (mode == Mode::Sample).then_some(ClockCost { mean_ns: 21.5, p50_ns: 20.0 }),
         ..Raw::default()
     };
-    Entry::new(&plan(subject.name, threads, mode), subject, &figures.map(raw))
+    result(&plan(subject.name, threads, mode), subject, &figures.map(raw))
+}
+
+/// The same as it is read.
+pub(super) fn entry(subject: &Subject, threads: usize, figures: [Vec<Figure>; 2]) -> Entry {
+    Entry::try_from(&written(subject, threads, figures)).unwrap()
 }
 
 /// A result of that score.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{FormattedDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::timing::now;
 
@@ -83,20 +83,14 @@ impl Screen {
         } else {
             self.planned.as_secs_f64()
         };
-        #[expect(clippy::cast_sign_loss, reason = "a time left is not negative")]
-        let left = left.max(0.0).round() as u64;
-        format!("{:.2}% complete, ETA {}", share * 100.0, clock_text(left))
+        let left = FormattedDuration(Duration::from_secs_f64(left.max(0.0).round()));
+        format!("{:.2}% complete, ETA {left}", share * 100.0)
     }
 
     /// Nothing more will be measured.
     pub(super) fn close(&self) {
         self.bar.finish_and_clear();
     }
-}
-
-/// `01:02:03`.
-pub(super) fn clock_text(seconds: u64) -> String {
-    format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
 #[cfg(test)]

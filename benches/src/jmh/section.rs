@@ -17,7 +17,7 @@ impl Section {
     fn of(entry: &Entry) -> Self {
         let batch = match entry.mode {
             Mode::Throughput => 1,
-            Mode::Sample => entry.measurement_batch_size,
+            Mode::Sample => entry.batch,
         };
         Self { supply: entry.subject.supply, mode: entry.mode, batch }
     }

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use super::entry::{Entry, benchmark, time_text};
+use indicatif::HumanCount;
+use serde_json::Value;
+
+use super::entry::{Entry, benchmark, result, time_text};
 use super::host::{Host, Raw};
 use super::plan::{Event, Figure, Iterations, Mode, Plan};
 use super::report;
 use super::screen::Screen;
-use super::stats::{Summary, counted_percentile};
+use super::stats::Sample;
 use crate::subject::Subject;
 
 /// What a fork takes beside its iterations: starting, setting up, the check, stopping.
@@ -15,6 +18,9 @@ const AROUND: Duration = Duration::from_millis(300);
 
 /// What came of a session.
 pub(super) struct Outcome {
+    /// As they are written to files.
+    pub(super) results: Vec<Value>,
+    /// As they are read.
     pub(super) entries: Vec<Entry>,
     /// Benchmarks that could not be measured, and why.
     pub(super) failures: Vec<String>,
@@ -29,15 +35,17 @@ pub(super) fn measure(
     screen: &mut Screen,
 ) -> anyhow::Result<Outcome> {
     screen.plan(plans.iter().map(|plan| fork_time(plan) * forks).sum());
-    let (mut entries, mut failures) = (Vec::new(), Vec::new());
+    let (mut results, mut entries, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for plan in plans {
         let Some(subject) = subjects.iter().find(|subject| subject.name == plan.subject) else { continue };
         screen.say(&head(plan, subject))?;
         match forked(plan, forks, host, screen) {
             Ok(raws) => {
-                let entry = Entry::new(plan, subject, &raws);
+                let result = result(plan, subject, &raws);
+                let entry = Entry::try_from(&result)?;
                 screen.say(&format!("\n{}\n", report::result(&entry)))?;
                 entries.push(entry);
+                results.push(result);
             }
             Err(error) => {
                 screen.say(&format!("<failure>\n{error:#}\n"))?;
@@ -46,7 +54,7 @@ pub(super) fn measure(
         }
     }
     screen.close();
-    Ok(Outcome { entries, failures })
+    Ok(Outcome { results, entries, failures })
 }
 
 fn forked(plan: &Plan, forks: u32, host: &Host<'_>, screen: &mut Screen) -> anyhow::Result<Vec<Raw>> {
@@ -60,7 +68,7 @@ fn forked(plan: &Plan, forks: u32, host: &Host<'_>, screen: &mut Screen) -> anyh
             match event {
                 Event::Checked { ids, duplicates } => {
                     screen.advance(AROUND);
-                    let (ids, duplicates) = (report::grouped(*ids), report::grouped(*duplicates));
+                    let (ids, duplicates) = (HumanCount(*ids), HumanCount(*duplicates));
                     screen.say(&format!("# Check: {ids} ids collected, {duplicates} duplicates"))?;
                 }
                 Event::Warmup { figure } => {
@@ -109,29 +117,23 @@ fn head(plan: &Plan, subject: &Subject) -> String {
     .join("\n")
 }
 
-fn threads_text(threads: usize) -> String {
+/// `1 thread`, `2 threads`.
+pub(super) fn threads_text(threads: usize) -> String {
     format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
 }
 
 fn figure_text(figure: &Figure) -> String {
     match figure {
         Figure::Rate(rate) => report::score_text(Mode::Throughput, *rate),
-        Figure::Times(times) => {
-            let at = |level| counted_percentile(times, level);
-            let summary = Summary::of_counted(times);
+        Figure::Times(_) => {
+            let sample = Sample::of([figure]);
+            let at = [0.0, 50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0]
+                .map(|level| format!("{:.0}", sample.percentile(level)));
             format!(
-                "n = {}, mean = {:.0} ns/op, p{{0.00, 0.50, 0.90, 0.95, 0.99, 0.999, 0.9999, 1.00}} = \
-                 {:.0}, {:.0}, {:.0}, {:.0}, {:.0}, {:.0}, {:.0}, {:.0} ns/op",
-                summary.count,
-                summary.mean,
-                at(0.0),
-                at(50.0),
-                at(90.0),
-                at(95.0),
-                at(99.0),
-                at(99.9),
-                at(99.99),
-                at(100.0)
+                "n = {}, mean = {:.0} ns/op, p{{0.00, 0.50, 0.90, 0.95, 0.99, 0.999, 0.9999, 1.00}} = {} ns/op",
+                sample.count,
+                sample.mean,
+                at.join(", ")
             )
         }
     }

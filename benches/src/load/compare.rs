@@ -1,18 +1,19 @@
 //! Rounds of ours and a baseline in turn, and what came of them as rows of a table.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-
+use anyhow::{Context, Result};
+use xuid_load::Shape;
 use xuid_protocol::ArraySlots;
 
 use super::child::Role;
-use super::dialect::{ARRAY_COUNT, Dialect, Echo, Incr, Next, Scanned, Witness, array, runs};
-use super::driver::{Load, drive, now};
+use super::dialect::{ARRAY_COUNT, InOrder};
+use super::driver::{Load, ask, drive, greet, set_low_water, witness};
 use super::process::Server;
-use crate::measure::{Row, spread};
+use crate::measure::now;
+use crate::rows::{Row, at_least, at_most, median, spread};
 
 /// Not measured, at the beginning of a round.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -26,7 +27,7 @@ pub struct Setting {
     /// Connections at once.
     pub connections: usize,
     /// Requests in flight on each.
-    pub in_flight: usize,
+    pub in_flight: u32,
     /// Whether Redis syncs its log before each answer.
     pub durable: bool,
     /// The least ratio.
@@ -55,27 +56,15 @@ impl std::fmt::Display for Setting {
     }
 }
 
-fn load(connections: usize, in_flight: usize) -> Load {
+fn load(connections: usize, in_flight: u32) -> Load {
     Load { connections, in_flight, warm_up: WARM_UP, span: SPAN, low_water: 1 }
 }
 
-/// Figures of some rounds.
-struct Figures {
-    least: f64,
-    median: f64,
-    most: f64,
-}
-
-impl Figures {
-    fn of(figures: Vec<f64>) -> Self {
-        let (least, median, most) = spread(figures);
-        Self { least, median, most }
-    }
-
-    fn text(&self, divisor: f64) -> String {
-        let [median, least, most] = [self.median, self.least, self.most].map(|figure| figure / divisor);
-        format!("{median:.2} [{least:.2}..{most:.2}]")
-    }
+/// `median [least..most]`, in units of so many.
+fn text(figures: &[f64], divisor: f64) -> String {
+    let (least, median, most) = spread(figures.to_vec());
+    let [median, least, most] = [median, least, most].map(|figure| figure / divisor);
+    format!("{median:.2} [{least:.2}..{most:.2}]")
 }
 
 /// A unit: its name, and how many of the measured one it is.
@@ -86,17 +75,17 @@ fn alternate(
     rounds: usize,
     mut ours: impl FnMut() -> Result<f64>,
     mut theirs: impl FnMut() -> Result<f64>,
-) -> Result<(Figures, Figures)> {
+) -> Result<(Vec<f64>, Vec<f64>)> {
     let (mut our_figures, mut their_figures) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         our_figures.push(ours()?);
         their_figures.push(theirs()?);
     }
-    Ok((Figures::of(our_figures), Figures::of(their_figures)))
+    Ok((our_figures, their_figures))
 }
 
-fn versus(ours: &Figures, theirs: &Figures, baseline: &str, (unit, divisor): Unit) -> String {
-    format!("{} against {} of {baseline}, {unit}", ours.text(divisor), theirs.text(divisor))
+fn versus(ours: &[f64], theirs: &[f64], baseline: &str, (unit, divisor): Unit) -> String {
+    format!("{} against {} of {baseline}, {unit}", text(ours, divisor), text(theirs, divisor))
 }
 
 /// NEXT against Redis's INCR, at the settings that `wanted` picks. `None` if Redis is not installed.
@@ -108,61 +97,22 @@ pub fn redis_rows(rounds: usize, wanted: impl Fn(&Setting) -> bool) -> Result<Op
     for setting in Setting::ALL.into_iter().filter(wanted) {
         let Some(redis) = Server::redis(setting.durable)? else { return Ok(None) };
         let xuid = Server::xuid()?;
-        witness(xuid.address, Next)?;
-        let measure = |outcome: super::Outcome| outcome.rate();
+        let next = ask(Shape::Next, 1);
+        witness(next, xuid.address)?;
         let (ours, theirs) = alternate(
             rounds,
-            || drive(&mut Next, xuid.address, setting.load()).map(measure),
-            || drive(&mut Incr, redis.address, setting.load()).map(measure),
+            || Ok(drive(next, xuid.address, setting.load())?.rate()),
+            || Ok(drive(|_| Ok(InOrder::incr()), redis.address, setting.load())?.rate()),
         )?;
-        let ratio = ours.median / theirs.median;
-        rows.push(Row {
-            path: format!("TCP, NEXT {setting}"),
-            figures: versus(&ours, &theirs, "Redis INCR", ("k/s", 1e3)),
-            ratio,
-            target: format!("at least {} x", setting.target),
-            met: ratio >= setting.target,
-        });
+        let ratio = median(&ours) / median(&theirs);
+        let figures = versus(&ours, &theirs, "Redis INCR", ("k/s", 1e3));
+        rows.push(at_least(&format!("TCP, NEXT {setting}"), figures, ratio, setting.target, "x"));
     }
     Ok(Some(rows))
 }
 
 /// Ids of a request for many that is looked at.
 const WITNESSED: u32 = 1_024;
-
-/// Requests of one connection that are looked at, so many at a time.
-const WITNESSED_REQUESTS: u64 = 1_000;
-const AT_ONCE: u64 = 10;
-
-/// A short pass on two connections in turn that is not timed: no id comes twice.
-fn witness(address: SocketAddr, asked: impl Dialect) -> Result<()> {
-    let mut witness = Witness::new(asked);
-    let mut connections = [TcpStream::connect(address)?, TcpStream::connect(address)?];
-    for stream in &mut connections {
-        witness.greet(stream)?;
-    }
-    let (mut request, mut replies) = (Vec::new(), Vec::new());
-    for number in (0..WITNESSED_REQUESTS).step_by(AT_ONCE as usize) {
-        request.clear();
-        (number..number + AT_ONCE).for_each(|number| witness.request(number, &mut request));
-        for stream in &mut connections {
-            stream.write_all(&request)?;
-            let mut missing = AT_ONCE as usize;
-            while missing > 0 {
-                let mut piece = [0; 16 * 1024];
-                let read = stream.read(&mut piece)?;
-                ensure!(read > 0, "the server closed the connection");
-                replies.extend_from_slice(&piece[..read]);
-                let Scanned { replies: whole, consumed } = witness.scan(&mut 0, &replies)?;
-                replies.drain(..consumed);
-                missing -= whole;
-            }
-        }
-    }
-    let ids = witness.verdict()?;
-    ensure!(ids as u64 >= 2 * WITNESSED_REQUESTS, "only {ids} ids came");
-    Ok(())
-}
 
 /// The rows of TCP that need nothing installed.
 ///
@@ -179,21 +129,15 @@ pub fn tcp_rows(rounds: usize) -> Result<Vec<Row>> {
 
 fn next_row(rounds: usize) -> Result<Row> {
     let (xuid, echo) = (Server::xuid()?, Server::own(Role::Echo)?);
-    witness(xuid.address, Next)?;
-    let measure = |outcome: super::Outcome| outcome.p50_us();
+    let next = ask(Shape::Next, 1);
+    witness(next, xuid.address)?;
     let (ours, theirs) = alternate(
         rounds,
-        || drive(&mut Next, xuid.address, load(1, 1)).map(measure),
-        || drive(&mut Echo, echo.address, load(1, 1)).map(measure),
+        || Ok(drive(next, xuid.address, load(1, 1))?.p50_us()),
+        || Ok(drive(|_| Ok(InOrder::echo()), echo.address, load(1, 1))?.p50_us()),
     )?;
-    let ratio = ours.median / theirs.median;
-    Ok(Row {
-        path: "TCP, NEXT 1x1, p50".to_owned(),
-        figures: versus(&ours, &theirs, "an echo", ("us", 1.0)),
-        ratio,
-        target: "at most 1.15 x".to_owned(),
-        met: ratio <= 1.15,
-    })
+    let ratio = median(&ours) / median(&theirs);
+    Ok(at_most("TCP, NEXT 1x1, p50", versus(&ours, &theirs, "an echo", ("us", 1.0)), ratio, 1.15, "x"))
 }
 
 /// Against the stream, and beside two bare loops that answer the same requests: one writes consecutive numbers, as much as
@@ -202,32 +146,29 @@ fn next_row(rounds: usize) -> Result<Row> {
 fn array_row(rounds: usize, path: &str, low_water: usize) -> Result<Row> {
     let (xuid, stream) = (Server::xuid()?, Server::own(Role::Stream)?);
     let (numbers, blank) = (Server::own(Role::Numbers)?, Server::own(Role::Blank)?);
-    witness(xuid.address, array(WITNESSED))?;
-    let measure = |outcome: super::Outcome| outcome.bytes_per_second();
+    witness(ask(Shape::Array, WITNESSED), xuid.address)?;
     let load = Load { low_water, ..load(8, 4) };
-    let arrays = |address| drive(&mut array(ARRAY_COUNT), address, load).map(measure);
+    let arrays = |bare: &Server| {
+        let open = |stream: &mut TcpStream| greet(stream).map(|()| InOrder::array());
+        drive(open, bare.address, load).map(|outcome| outcome.bytes_per_second())
+    };
     let (mut written, mut unwritten) = (Vec::new(), Vec::new());
     let (ours, theirs) = alternate(
         rounds,
-        || arrays(xuid.address),
+        || Ok(drive(ask(Shape::Array, ARRAY_COUNT), xuid.address, load)?.bytes_per_second()),
         || {
-            written.push(arrays(numbers.address)?);
-            unwritten.push(arrays(blank.address)?);
+            written.push(arrays(&numbers)?);
+            unwritten.push(arrays(&blank)?);
             stream_rate(stream.address, low_water)
         },
     )?;
-    let ratio = ours.median / theirs.median;
-    let [written, unwritten] = [written, unwritten].map(|figures| Figures::of(figures).text(1e9));
+    let ratio = median(&ours) / median(&theirs);
+    let [written, unwritten] = [written, unwritten].map(|figures| text(&figures, 1e9));
     let figures = versus(&ours, &theirs, "the raw stream", ("GB/s", 1e9));
-    Ok(Row {
-        path: path.to_owned(),
-        figures: format!(
-            "{figures}; {written} of a bare loop that only writes numbers, {unwritten} of one that writes nothing"
-        ),
-        ratio,
-        target: "at least 0.9 x".to_owned(),
-        met: ratio >= 0.9,
-    })
+    let figures = format!(
+        "{figures}; {written} of a bare loop that only writes numbers, {unwritten} of one that writes nothing"
+    );
+    Ok(at_least(path, figures, ratio, 0.9, "x"))
 }
 
 fn runs_row(rounds: usize) -> Result<Row> {
@@ -236,19 +177,15 @@ fn runs_row(rounds: usize) -> Result<Row> {
     for _ in 0..rounds {
         // A server each, and short: a second may spend half of the land that was declared for one.
         let xuid = Server::xuid()?;
-        witness(xuid.address, runs(WITNESSED))?;
-        let outcome = drive(
-            &mut runs(COUNT),
-            xuid.address,
-            Load { warm_up: WARM_UP / 2, span: SPAN / 2, ..load(8, 4) },
-        )?;
+        witness(ask(Shape::Runs, WITNESSED), xuid.address)?;
+        let load = Load { warm_up: WARM_UP / 2, span: SPAN / 2, ..load(8, 4) };
+        let outcome = drive(ask(Shape::Runs, COUNT), xuid.address, load)?;
         figures.push(outcome.rate() * f64::from(COUNT));
     }
-    let figures = Figures::of(figures);
-    let ratio = figures.median / 2e9;
+    let ratio = median(&figures) / 2e9;
     Ok(Row {
         path: "TCP, RUNS of 131,072, 8x4".to_owned(),
-        figures: format!("{}, G ids/s", figures.text(1e9)),
+        figures: format!("{}, G ids/s", text(&figures, 1e9)),
         ratio,
         target: "at least 2 G ids/s".to_owned(),
         met: ratio >= 1.0,
@@ -258,11 +195,14 @@ fn runs_row(rounds: usize) -> Result<Row> {
 /// Half of what a window of four comes to.
 const ARRAY_LOW_WATER: usize = 2 * ArraySlots::frame_len(ARRAY_COUNT);
 
+/// What is read of it at once.
+const PIECE: usize = 256 * 1024;
+
 /// Bytes a second of a stream that nobody looks at.
 fn stream_rate(address: SocketAddr, low_water: usize) -> Result<f64> {
     let mut stream = TcpStream::connect(address).context("connecting to the stream")?;
-    super::driver::set_low_water(&stream, low_water)?;
-    let mut buffer = vec![0; super::driver::PIECE];
+    set_low_water(&stream, low_water)?;
+    let mut buffer = vec![0; PIECE];
     let mut read_for = |span: Duration| -> Result<f64> {
         let (begun, mut bytes) = (now(), 0);
         loop {
@@ -290,7 +230,7 @@ mod tests {
         };
         let (ours, theirs) = alternate(3, || figure('x', 10.0), || figure('r', 0.0)).unwrap();
         assert_eq!(turns.into_inner(), ['x', 'r', 'x', 'r', 'x', 'r']);
-        assert_eq!(ours.text(1.0), "13.00 [11.00..15.00]");
-        assert_eq!(theirs.text(2.0), "2.00 [1.00..3.00]");
+        assert_eq!(text(&ours, 1.0), "13.00 [11.00..15.00]");
+        assert_eq!(text(&theirs, 2.0), "2.00 [1.00..3.00]");
     }
 }

@@ -1,293 +1,132 @@
-//! One thread that keeps a window of requests in flight on each of some connections, and counts replies.
-//!
-//! It must be cheaper than any server it drives: requests are bytes made beforehand, a window is refilled by one write
-//! for all replies of one read, and replies are counted and not understood.
+//! Load on one server from the calling thread, by the same loop as `xuid bench`'s.
 //!
 //! # Invariants
-//! - I1 a connection never has more requests in flight than its window, and exactly that many while it is measured;
-//! - I2 a reply that is not the one hoped for ends the run: a figure never contains refusals;
-//! - I3 at the end every request was answered before the connection closes, so that nothing spills into the next run;
-//! - I4 nobody waits for more than is in flight: a full window's replies come to the low water, and the last are taken
-//!   without one.
+//! - I1 a reply that is not the one hoped for makes the run void: a figure never contains refusals;
+//! - I2 at the end every request was answered before the connection closes, so that nothing spills into the next run.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use hdrhistogram::Histogram;
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
-use rustix::fd::OwnedFd;
-
-use super::dialect::{Dialect, Scanned};
-
-/// The largest piece that is read at once, and what of it may be an unfinished reply.
-pub(super) const PIECE: usize = 256 * 1024;
-const CARRY: usize = 64;
-
-/// A server that says nothing for so long has hung up on us without a word.
-const SILENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
-
-/// Latencies above this are recorded as this, in nanoseconds.
-const SLOWEST: u64 = 10_000_000_000;
+use anyhow::{Context, Result, ensure};
+use xuid_load::{Ask, Dialect, DuplicateCheck, Link, LoadThread, Progress, Recorder, Results, Shape, Turns};
+use xuid_protocol::{HEADER_LEN, Header, Hello, Order, PREFACE, request_hello};
 
 /// How much, and for how long.
 #[derive(Debug, Clone, Copy)]
-pub struct Load {
+pub(super) struct Load {
     /// Connections at once.
-    pub connections: usize,
+    pub(super) connections: usize,
     /// Requests in flight on each.
-    pub in_flight: usize,
+    pub(super) in_flight: u32,
     /// Not measured, at the beginning.
-    pub warm_up: Duration,
+    pub(super) warm_up: Duration,
     /// Measured.
-    pub span: Duration,
+    pub(super) span: Duration,
     /// Bytes below which a connection's replies are not worth waking for; at most what a window's replies come to.
-    pub low_water: usize,
+    pub(super) low_water: usize,
 }
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Outcome {
-    /// Replies within the measured time.
-    pub replies: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// The measured time.
-    pub elapsed: Duration,
-    /// From a request to its reply, in nanoseconds; only where one is in flight in all.
-    pub latency: Option<Histogram<u64>>,
+pub(super) struct Outcome {
+    results: Results,
+    span: Duration,
 }
 
 impl Outcome {
     /// Replies a second.
-    #[must_use]
-    pub fn rate(&self) -> f64 {
-        self.replies as f64 / self.elapsed.as_secs_f64()
+    pub(super) fn rate(&self) -> f64 {
+        self.results.requests as f64 / self.span.as_secs_f64()
     }
 
     /// Bytes a second.
-    #[must_use]
-    pub fn bytes_per_second(&self) -> f64 {
-        self.bytes as f64 / self.elapsed.as_secs_f64()
+    pub(super) fn bytes_per_second(&self) -> f64 {
+        self.results.received as f64 / self.span.as_secs_f64()
     }
 
-    /// The median latency in microseconds; not a number where latency was not recorded.
-    #[must_use]
-    pub fn p50_us(&self) -> f64 {
-        self.latency.as_ref().map_or(f64::NAN, |latency| latency.value_at_quantile(0.5) as f64 / 1_000.0)
+    /// The median latency in microseconds.
+    pub(super) fn p50_us(&self) -> f64 {
+        self.results.latency.value_at_quantile(0.5) as f64 / 1_000.0
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-pub(super) fn now() -> Instant {
-    Instant::now()
+/// NEXT, ARRAY or RUNS of so many ids of any order.
+pub(super) fn ask(shape: Shape, count: u32) -> impl Fn(&mut TcpStream) -> Result<Ask> + Copy {
+    let ask = Ask { shape, count, order: Order::Any, wait: Duration::from_secs(1) };
+    move |stream| greet(stream).map(|()| ask)
 }
 
-/// Drives a server until the load's time is over.
-///
-/// # Errors
-/// The connection failed, or a reply was not the one hoped for: the run is void.
-pub fn drive<D: Dialect>(dialect: &mut D, address: SocketAddr, load: Load) -> Result<Outcome> {
-    let mut driver = Driver::connect(dialect, address, load)?;
-    let begun = now();
-    driver.fill()?;
-    while now() - begun < load.warm_up {
-        driver.turn(dialect)?;
+/// Preface and HELLO, and the reply to them.
+pub(super) fn greet(stream: &mut TcpStream) -> Result<()> {
+    let mut bytes = PREFACE.to_vec();
+    request_hello(&mut bytes, 0, &Hello::new("load"))?;
+    stream.write_all(&bytes)?;
+    let mut head = [0; HEADER_LEN];
+    stream.read_exact(&mut head)?;
+    let header = Header::decode(head);
+    let mut body = vec![0; header.body_len as usize];
+    stream.read_exact(&mut body)?;
+    ensure!(header.status == 0, "HELLO was refused: {}", String::from_utf8_lossy(&body));
+    Ok(())
+}
+
+/// Drives a server until the load's time is over. `open` says on a new connection what must be said first.
+pub(super) fn drive<D: Dialect>(
+    open: impl Fn(&mut TcpStream) -> Result<D>,
+    address: SocketAddr,
+    load: Load,
+) -> Result<Outcome> {
+    recorded(open, address, load, None)
+}
+
+fn recorded<D: Dialect>(
+    open: impl Fn(&mut TcpStream) -> Result<D>,
+    address: SocketAddr,
+    load: Load,
+    recorder: Option<Recorder>,
+) -> Result<Outcome> {
+    let mut links = Vec::with_capacity(load.connections);
+    for _ in 0..load.connections {
+        let mut stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
+        stream.set_nodelay(true)?;
+        let dialect = open(&mut stream)?;
+        stream.set_nonblocking(true)?;
+        set_low_water(&stream, load.low_water)?;
+        links.push(Link::new(stream, "the server", Vec::new(), dialect, load.in_flight, None));
     }
-    if let Some(latency) = &mut driver.latency {
-        latency.reset();
-    }
-    let (replies, bytes, begun) = (driver.replies, driver.bytes, now());
-    let elapsed = loop {
-        driver.turn(dialect)?;
-        let elapsed = now() - begun;
-        if elapsed >= load.span {
-            break elapsed;
-        }
+    let progress = Arc::new(Progress::new(1, load.warm_up, load.span));
+    let mut thread = LoadThread::new(&progress, 0, recorder, false)?;
+    Turns::new(links, &mut thread)?.run()?;
+    let results = thread.results;
+    let failures = results.failures.keys().chain(&results.refusal);
+    let why =
+        failures.map(String::as_str).chain((results.unanswered > 0).then_some("replies are missing")).next();
+    ensure!(why.is_none(), "the run is void: {}", why.unwrap_or_default());
+    ensure!(results.requests > 0, "no reply came: the run is void");
+    Ok(Outcome { results, span: load.span })
+}
+
+/// Requests that are looked at, at least.
+const WITNESSED: u64 = 2_000;
+
+/// A short pass on two connections that is not timed: no id comes twice.
+pub(super) fn witness(open: impl Fn(&mut TcpStream) -> Result<Ask>, address: SocketAddr) -> Result<()> {
+    let load = Load {
+        connections: 2,
+        in_flight: 10,
+        warm_up: Duration::ZERO,
+        span: Duration::from_millis(200),
+        low_water: 1,
     };
-    let (replies, bytes) = (driver.replies - replies, driver.bytes - bytes);
-    let latency = driver.latency.take();
-    driver.stop(dialect)?;
-    Ok(Outcome { replies, bytes, elapsed, latency })
-}
-
-/// One connection.
-struct Connection {
-    stream: TcpStream,
-    /// Where in the window the next request begins.
-    at: usize,
-    /// Bytes of requests that are due and not written.
-    owed: usize,
-    /// Requests that are not answered.
-    in_flight: usize,
-    /// Bytes of the reply under way that need not be looked at.
-    skip: usize,
-    /// The beginning of a reply.
-    carry: [u8; CARRY],
-    carried: usize,
-    /// Whether the socket's room is waited for.
-    blocked: bool,
-}
-
-struct Driver {
-    epoll: OwnedFd,
-    events: Vec<Event>,
-    connections: Vec<Connection>,
-    /// The requests of one window, twice, so that any window of them is one slice.
-    window: Vec<u8>,
-    request_len: usize,
-    buffer: Vec<u8>,
-    refill: bool,
-    replies: u64,
-    bytes: u64,
-    latency: Option<Histogram<u64>>,
-    asked: Instant,
-}
-
-impl Driver {
-    fn connect<D: Dialect>(dialect: &mut D, address: SocketAddr, load: Load) -> Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let mut connections = Vec::with_capacity(load.connections);
-        for index in 0..load.connections {
-            let mut stream =
-                TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
-            stream.set_nodelay(true)?;
-            dialect.greet(&mut stream)?;
-            stream.set_nonblocking(true)?;
-            set_low_water(&stream, load.low_water)?;
-            epoll::add(&epoll, &stream, EventData::new_u64(index as u64), EventFlags::IN)?;
-            connections.push(Connection {
-                stream,
-                at: 0,
-                owed: 0,
-                in_flight: 0,
-                skip: 0,
-                carry: [0; CARRY],
-                carried: 0,
-                blocked: false,
-            });
-        }
-        let mut window = Vec::new();
-        for number in 0..2 * load.in_flight {
-            dialect.request((number % load.in_flight) as u64, &mut window);
-        }
-        let single = load.connections * load.in_flight == 1;
-        Ok(Self {
-            epoll,
-            events: Vec::with_capacity(load.connections),
-            connections,
-            request_len: window.len() / (2 * load.in_flight),
-            window,
-            buffer: vec![0; PIECE],
-            refill: true,
-            replies: 0,
-            bytes: 0,
-            latency: single.then(|| Histogram::new_with_max(SLOWEST, 3)).transpose()?,
-            asked: now(),
-        })
-    }
-
-    /// Asks for a whole window on each connection.
-    fn fill(&mut self) -> Result<()> {
-        let all = self.window.len() / 2;
-        self.asked = now();
-        for index in 0..self.connections.len() {
-            self.connections[index].in_flight = all / self.request_len;
-            self.connections[index].owed = all;
-            self.write(index)?;
-        }
-        Ok(())
-    }
-
-    /// Waits for replies, counts them, and asks as much again.
-    fn turn<D: Dialect>(&mut self, dialect: &mut D) -> Result<()> {
-        let mut events = std::mem::take(&mut self.events);
-        events.clear();
-        let found = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&SILENCE));
-        match found {
-            Ok(0) => bail!("no reply within {} s: the run is void", SILENCE.tv_sec),
-            Err(error) if error != rustix::io::Errno::INTR => return Err(error.into()),
-            _ => {}
-        }
-        for event in &events {
-            let index = event.data.u64() as usize;
-            self.read(index, dialect)?;
-            self.write(index)?;
-        }
-        self.events = events;
-        Ok(())
-    }
-
-    fn read<D: Dialect>(&mut self, index: usize, dialect: &mut D) -> Result<()> {
-        let connection = &mut self.connections[index];
-        let carried = connection.carried;
-        self.buffer[..carried].copy_from_slice(&connection.carry[..carried]);
-        let read = match connection.stream.read(&mut self.buffer[carried..]) {
-            Ok(0) => bail!("the server closed the connection: the run is void"),
-            Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let bytes = &self.buffer[..carried + read];
-        let Scanned { replies, consumed } = dialect.scan(&mut connection.skip, bytes)?;
-        let rest = &bytes[consumed..];
-        ensure!(rest.len() <= CARRY, "a dialect left {} bytes over", rest.len());
-        connection.carry[..rest.len()].copy_from_slice(rest);
-        connection.carried = rest.len();
-        ensure!(replies <= connection.in_flight, "more replies than requests");
-        self.replies += replies as u64;
-        self.bytes += read as u64;
-        if let (Some(latency), 1..) = (&mut self.latency, replies) {
-            let answered = now();
-            latency.saturating_record((answered - self.asked).as_nanos() as u64);
-            self.asked = answered;
-        }
-        if self.refill {
-            connection.owed += replies * self.request_len;
-        } else {
-            connection.in_flight -= replies;
-        }
-        Ok(())
-    }
-
-    /// Writes what is owed, as far as the socket takes it.
-    fn write(&mut self, index: usize) -> Result<()> {
-        let connection = &mut self.connections[index];
-        while connection.owed > 0 {
-            match connection.stream.write(&self.window[connection.at..connection.at + connection.owed]) {
-                Ok(written) => {
-                    connection.owed -= written;
-                    connection.at = (connection.at + written) % (self.window.len() / 2);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let blocked = connection.owed > 0;
-        if blocked != connection.blocked {
-            connection.blocked = blocked;
-            let flags = if blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-            epoll::modify(&self.epoll, &connection.stream, EventData::new_u64(index as u64), flags)?;
-        }
-        Ok(())
-    }
-
-    /// Takes the replies that are still due.
-    fn stop<D: Dialect>(&mut self, dialect: &mut D) -> Result<()> {
-        self.refill = false;
-        self.latency = None;
-        for connection in &self.connections {
-            // I4
-            set_low_water(&connection.stream, 1)?;
-        }
-        while self.connections.iter().any(|connection| connection.in_flight > 0) {
-            self.turn(dialect)?;
-        }
-        Ok(())
-    }
+    let check = DuplicateCheck::start(1 << 28, || ())?;
+    let outcome = recorded(open, address, load, Some(check.recorder()))?;
+    let verdict = check.finish()?;
+    ensure!(verdict.duplicates == 0, "ids came twice, such as {:?}", verdict.shown);
+    ensure!(outcome.results.requests >= WITNESSED && verdict.unseen == 0, "only {} ids came", verdict.ids);
+    Ok(())
 }
 
 /// Has a reader of the socket sleep until so many bytes are there. A thread that is woken for the first piece of a

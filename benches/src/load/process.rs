@@ -11,7 +11,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
 use super::child::{Role, VARIABLE};
-use super::driver::now;
+use crate::measure::now;
 
 /// No server takes longer to start.
 const START: Duration = Duration::from_secs(20);
@@ -56,10 +56,7 @@ fn pin(core: usize) -> Result<()> {
 }
 
 /// Pins the calling thread to the driver's core.
-///
-/// # Errors
-/// The kernel refuses.
-pub fn pin_client() -> Result<()> {
+fn pin_client() -> Result<()> {
     pin(cores()?.0)
 }
 

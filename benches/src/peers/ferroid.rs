@@ -24,9 +24,9 @@ use ferroid::id::{SnowflakeId, SnowflakeTwitterId};
 use ferroid::time::{MonotonicClock, TWITTER_EPOCH, TimeSource};
 
 use super::clock;
-use super::peer::{Workers, peer};
+use super::peer::{peer, per_worker};
 use super::wide::Wide;
-use crate::subject::{Fixture, PerThread, Shared, Subject, Supply};
+use crate::subject::{Fixture, SharedGenerator, Subject, Supply};
 
 define_snowflake_id!(
     /// 67 million ids a millisecond: enough for 60 ms in which the clock's thread does not get its turn. The
@@ -90,7 +90,7 @@ fn atomic<I>(clock: MonotonicClock) -> Box<dyn Fixture>
 where
     I: SnowflakeId<Ty = u64> + Send + Sync + 'static,
 {
-    Shared::new(AtomicSnowflakeGenerator::<I, _>::new(1, clock), |generator| {
+    SharedGenerator::new(AtomicSnowflakeGenerator::<I, _>::new(1, clock), |generator| {
         generator.next_id(|_| yield_now()).to_raw()
     })
 }
@@ -99,7 +99,7 @@ fn lock<I>(clock: MonotonicClock) -> Box<dyn Fixture>
 where
     I: SnowflakeId<Ty = u64> + Send + Sync + 'static,
 {
-    Shared::new(LockSnowflakeGenerator::<I, _>::new(1, clock), |generator| {
+    SharedGenerator::new(LockSnowflakeGenerator::<I, _>::new(1, clock), |generator| {
         match generator.try_next_id(|_| yield_now()) {
             Ok(id) => id.to_raw(),
             Err(error) => panic!("a lock that nobody panicked under: {error}"),
@@ -111,18 +111,14 @@ fn per_thread<I>(clock: MonotonicClock) -> Box<dyn Fixture>
 where
     I: SnowflakeId<Ty = u64> + 'static,
 {
-    let workers = Workers::default();
-    PerThread::new(move || {
-        let worker = workers.hire(I::max_machine_id() + 1);
+    per_worker(I::max_machine_id() + 1, move |worker| {
         let generator = BasicSnowflakeGenerator::<I, _>::new(worker, clock.clone());
         move || generator.next_id(|_| yield_now()).to_raw()
     })
 }
 
 fn per_thread_own_clock() -> Box<dyn Fixture> {
-    let workers = Workers::default();
-    PerThread::new(move || {
-        let worker = workers.hire(SnowflakeTwitterId::max_machine_id() + 1);
+    per_worker(SnowflakeTwitterId::max_machine_id() + 1, |worker| {
         let tick = Rc::new(Cell::new(clock::millis() - TWITTER_EPOCH.as_millis() as u64));
         let generator = BasicSnowflakeGenerator::<SnowflakeTwitterId, _>::new(worker, OwnClock(tick.clone()));
         move || generator.next_id(|_| tick.set(tick.get() + 1)).to_raw()

@@ -6,13 +6,12 @@
 //! the clock by 100 ms at most: by its default of two seconds a short measurement would show the lead or the wait that
 //! pays it back. It wastes one tick at the end of each lead, here one in a hundred.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
-use crossbeam_utils::CachePadded;
 use idgenerator::{CoreIdGenerator, IdGeneratorOptions, IdInstance};
 
-use super::peer::{Workers, peer};
-use crate::subject::{PerThread, Shared, Subject, Supply};
+use super::peer::{locked, peer, per_worker};
+use crate::subject::{SharedGenerator, Subject, Supply};
 
 const WORKER_BITS: u8 = 6;
 /// Ticks it may run ahead.
@@ -23,21 +22,17 @@ pub(super) fn subjects() -> Vec<Subject> {
     vec![
         peer("idgenerator", "IdInstance::next_id, 16 bits of sequence", Burst, || {
             configure();
-            Shared::new((), |()| IdInstance::next_id().cast_unsigned())
+            SharedGenerator::new((), |()| IdInstance::next_id().cast_unsigned())
         }),
         peer("idgenerator/per-thread", "a CoreIdGenerator a thread, 16 bits of sequence", Burst, || {
-            let workers = Workers::default();
-            PerThread::new(move || {
-                let mut generator = generator(options(workers.hire(1 << WORKER_BITS), 16));
+            per_worker(1 << WORKER_BITS, |worker| {
+                let mut generator = generator(options(worker, 16));
                 move || generator.next_id().cast_unsigned()
             })
         }),
         peer("idgenerator-sustained", "a CoreIdGenerator in a Mutex, 12 bits of sequence", Sustained, || {
             let generator = generator(options(1, 12).top_over_cost_count(LEAD));
-            Shared::new(CachePadded::new(Mutex::new(generator)), |generator| {
-                let mut generator = generator.lock().unwrap_or_else(PoisonError::into_inner);
-                generator.next_id().cast_unsigned()
-            })
+            locked(generator, |generator| generator.next_id().cast_unsigned())
         }),
     ]
 }

@@ -3,13 +3,12 @@
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 
-use super::peer::Workers;
-use crate::subject::{Fixture, Kind, PerThread, Shared, Subject, Supply, Worker};
+use super::peer::{Workers, locked, per_worker};
+use crate::subject::{Fixture, Kind, SharedGenerator, Subject, Supply, Worker};
 
 thread_local! {
     static COUNTER: Cell<u64> = const { Cell::new(0) };
@@ -28,28 +27,25 @@ pub(super) fn subjects() -> Vec<Subject> {
             "a thread-local counter's increment: the limit of anything behind &self",
             1,
             || {
-                let workers = Workers::default();
-                PerThread::new(move || {
-                    COUNTER.set(workers.hire(1 << 20) * APART);
+                per_worker(1 << 20, |worker| {
+                    COUNTER.set(worker * APART);
                     increment
                 })
             },
         ),
         limit("limit/thread-local-outlined", "the same through a call that is not inlined", 1, || {
-            let workers = Workers::default();
-            PerThread::new(move || {
-                COUNTER.set(workers.hire(1 << 20) * APART);
+            per_worker(1 << 20, |worker| {
+                COUNTER.set(worker * APART);
                 increment_outlined
             })
         }),
         limit("limit/fetch_add", "one AtomicU64 shared by all threads, Relaxed", 1, || {
-            Shared::new(CachePadded::new(AtomicU64::new(0)), |counter| {
+            SharedGenerator::new(CachePadded::new(AtomicU64::new(0)), |counter| {
                 counter.fetch_add(1, Ordering::Relaxed)
             })
         }),
         limit("limit/mutex-counter", "a std Mutex around a counter, shared by all threads", 1, || {
-            Shared::new(CachePadded::new(Mutex::new(0u64)), |counter| {
-                let mut next = counter.lock().unwrap_or_else(PoisonError::into_inner);
+            locked(0u64, |next| {
                 *next += 1;
                 *next
             })

@@ -31,15 +31,15 @@ pub(super) fn subjects() -> Vec<Subject> {
         ours("xuid/fill-16", "fill a slice of 16", Burst, 16, || declared(|ours| fill(ours, 16))),
         ours("xuid/fill-1024", "fill a slice of 1,024", Burst, 1_024, || declared(|ours| fill(ours, 1_024))),
         ours("xuid/runs-4096", "runs of 4,096 ids in all, nothing copied", Burst, u64::from(RUN), || {
-            declared(|ours| Box::new(Runs { ours, count: RUN, order: Order::Any }))
+            declared(|ours| runs(ours, RUN, Order::Any))
         }),
         ours("xuid/next_id-sustained", "one engine shared by all threads", Sustained, 1, || clocked(next_id)),
         ours("xuid/handle-sustained", "a handle owned by each thread", Sustained, 1, || clocked(handle)),
         ours("xuid/ordered-sustained", "one ordered id a call", Sustained, 1, || {
-            clocked(|ours| Box::new(Runs { ours, count: 1, order: Order::Ordered }))
+            clocked(|ours| runs(ours, 1, Order::Ordered))
         }),
         ours("xuid/fresh-sustained", "one fresh id a call", Sustained, 1, || {
-            clocked(|ours| Box::new(Runs { ours, count: 1, order: Order::Fresh }))
+            clocked(|ours| runs(ours, 1, Order::Fresh))
         }),
     ]
 }
@@ -135,7 +135,33 @@ fn handle_in_box(ours: &Ours) -> Box<dyn Worker + '_> {
 }
 
 fn fill(ours: &Ours, count: usize) -> Box<dyn Worker + '_> {
-    Box::new(Fill { ours, ids: vec![Id::default(); count] })
+    let mut slice = vec![Id::default(); count];
+    many(ours, move |ids| {
+        ours.farm.engine.fill(&mut slice, Order::Any)?;
+        match ids {
+            Some(ids) => ids.extend(slice.iter().map(|id| id.raw())),
+            None => _ = black_box(slice.as_slice()),
+        }
+        Ok(())
+    })
+}
+
+fn runs(ours: &Ours, count: u32, order: Order) -> Box<dyn Worker + '_> {
+    many(ours, move |ids| {
+        let runs = ours.farm.engine.runs(count, order)?;
+        match ids {
+            Some(ids) => ids.extend(runs.into_iter().flatten().map(Id::raw)),
+            None => _ = black_box(runs.as_slice()),
+        }
+        Ok(())
+    })
+}
+
+fn many<'a>(
+    ours: &'a Ours,
+    call: impl FnMut(Option<&mut Vec<u64>>) -> Result<(), IdError> + 'a,
+) -> Box<dyn Worker + 'a> {
+    Box::new(Many { ours, call })
 }
 
 /// Calls for one id.
@@ -165,63 +191,20 @@ impl<F: FnMut() -> Result<Id, IdError>> Worker for Single<'_, F> {
     }
 }
 
-/// Calls that fill a slice.
-struct Fill<'a> {
+/// Calls for many ids, which are looked at or appended.
+struct Many<'a, F> {
     ours: &'a Ours,
-    ids: Vec<Id>,
+    call: F,
 }
 
-impl Worker for Fill<'_> {
+impl<F: FnMut(Option<&mut Vec<u64>>) -> Result<(), IdError>> Worker for Many<'_, F> {
     fn run(&mut self, calls: u64) {
-        let mut refused = 0;
-        for _ in 0..calls {
-            match self.ours.farm.engine.fill(&mut self.ids, Order::Any) {
-                Ok(()) => {
-                    black_box(self.ids.as_slice());
-                }
-                Err(_) => refused += 1,
-            }
-        }
-        self.ours.refuse(refused);
+        let refused = (0..calls).filter(|_| (self.call)(None).is_err()).count();
+        self.ours.refuse(refused as u64);
     }
 
     fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {
-        for _ in 0..calls {
-            match self.ours.farm.engine.fill(&mut self.ids, Order::Any) {
-                Ok(()) => ids.extend(self.ids.iter().map(|id| id.raw())),
-                Err(_) => self.ours.refuse(1),
-            }
-        }
-    }
-}
-
-/// Calls for runs.
-struct Runs<'a> {
-    ours: &'a Ours,
-    count: u32,
-    order: Order,
-}
-
-impl Worker for Runs<'_> {
-    fn run(&mut self, calls: u64) {
-        let mut refused = 0;
-        for _ in 0..calls {
-            match self.ours.farm.engine.runs(self.count, self.order) {
-                Ok(runs) => {
-                    black_box(runs.as_slice());
-                }
-                Err(_) => refused += 1,
-            }
-        }
-        self.ours.refuse(refused);
-    }
-
-    fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {
-        for _ in 0..calls {
-            match self.ours.farm.engine.runs(self.count, self.order) {
-                Ok(runs) => ids.extend(runs.into_iter().flatten().map(Id::raw)),
-                Err(_) => self.ours.refuse(1),
-            }
-        }
+        let refused = (0..calls).filter(|_| (self.call)(Some(ids)).is_err()).count();
+        self.ours.refuse(refused as u64);
     }
 }

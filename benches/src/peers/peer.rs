@@ -1,8 +1,11 @@
 //! What the peers share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use crate::subject::{Fixture, Kind, Subject, Supply};
+use crossbeam_utils::CachePadded;
+
+use crate::subject::{Fixture, Kind, PerThread, SharedGenerator, Subject, Supply};
 
 /// A peer of one id a call.
 pub(super) fn peer(
@@ -23,4 +26,23 @@ impl Workers {
     pub(super) fn hire(&self, limit: u64) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed) % limit
     }
+}
+
+/// A generator a thread; `make` gets the thread's own worker number, below `limit`.
+pub(super) fn per_worker<C: FnMut() -> u64 + 'static>(
+    limit: u64,
+    make: impl Fn(u64) -> C + Send + Sync + 'static,
+) -> Box<dyn Fixture> {
+    let workers = Workers::default();
+    PerThread::new(move || make(workers.hire(limit)))
+}
+
+/// One generator behind a std Mutex.
+pub(super) fn locked<T: Send + 'static>(
+    generator: T,
+    call: impl Fn(&mut T) -> u64 + Send + Sync + Copy + 'static,
+) -> Box<dyn Fixture> {
+    SharedGenerator::new(CachePadded::new(Mutex::new(generator)), move |generator| {
+        call(&mut generator.lock().unwrap_or_else(PoisonError::into_inner))
+    })
 }

@@ -7,56 +7,46 @@
 //! with each id, at a tenth or an eleventh of that. Both are measured. Its bucket keeps 4,091 such ids in a vector. Sustained it is
 //! `generate`, which looks at the clock every 4,096 ids and waits for it, spinning.
 
-use std::sync::{Mutex, PoisonError};
-
-use crossbeam_utils::CachePadded;
 use snowflake::{SnowflakeIdBucket, SnowflakeIdGenerator};
 
-use super::peer::{Workers, peer};
-use crate::subject::{PerThread, Shared, Subject, Supply};
+use super::peer::{locked, peer, per_worker};
+use crate::subject::{Subject, Supply};
 
 /// Machine and node have five bits each.
 const FIELD: u64 = 32;
+const WORKERS: u64 = FIELD * FIELD;
 
 pub(super) fn subjects() -> Vec<Subject> {
     use Supply::{Burst, Sustained};
     vec![
         peer("rs-snowflake/per-thread", "a SnowflakeIdGenerator a thread, lazy_generate", Burst, || {
-            let workers = Workers::default();
-            PerThread::new(move || {
-                let mut generator = generator(&workers);
+            per_worker(WORKERS, |worker| {
+                let mut generator = generator(worker);
                 move || generator.lazy_generate().cast_unsigned()
             })
         }),
         peer("rs-snowflake/per-thread-in-box", "the same behind a pointer", Burst, || {
-            let workers = Workers::default();
-            PerThread::new(move || {
-                let mut generator = Box::new(generator(&workers));
+            per_worker(WORKERS, |worker| {
+                let mut generator = Box::new(generator(worker));
                 move || generator.lazy_generate().cast_unsigned()
             })
         }),
         peer("rs-snowflake/bucket", "a SnowflakeIdBucket a thread", Burst, || {
-            let workers = Workers::default();
-            PerThread::new(move || {
-                let (machine, node) = place(&workers);
-                let mut bucket = SnowflakeIdBucket::new(machine, node);
+            per_worker(WORKERS, |worker| {
+                let mut bucket = SnowflakeIdBucket::new((worker / FIELD) as i32, (worker % FIELD) as i32);
                 move || bucket.get_id().cast_unsigned()
             })
         }),
         peer("rs-snowflake/mutex", "a SnowflakeIdGenerator in a Mutex, lazy_generate", Burst, || {
-            Shared::new(CachePadded::new(Mutex::new(SnowflakeIdGenerator::new(1, 1))), |generator| {
-                let mut generator = generator.lock().unwrap_or_else(PoisonError::into_inner);
-                generator.lazy_generate().cast_unsigned()
-            })
+            locked(SnowflakeIdGenerator::new(1, 1), |generator| generator.lazy_generate().cast_unsigned())
         }),
         peer(
             "rs-snowflake/per-thread-sustained",
             "a SnowflakeIdGenerator a thread, generate",
             Sustained,
             || {
-                let workers = Workers::default();
-                PerThread::new(move || {
-                    let mut generator = generator(&workers);
+                per_worker(WORKERS, |worker| {
+                    let mut generator = generator(worker);
                     move || generator.generate().cast_unsigned()
                 })
             },
@@ -65,22 +55,11 @@ pub(super) fn subjects() -> Vec<Subject> {
             "rs-snowflake/mutex-sustained",
             "a SnowflakeIdGenerator in a Mutex, generate",
             Sustained,
-            || {
-                Shared::new(CachePadded::new(Mutex::new(SnowflakeIdGenerator::new(1, 1))), |generator| {
-                    let mut generator = generator.lock().unwrap_or_else(PoisonError::into_inner);
-                    generator.generate().cast_unsigned()
-                })
-            },
+            || locked(SnowflakeIdGenerator::new(1, 1), |generator| generator.generate().cast_unsigned()),
         ),
     ]
 }
 
-fn generator(workers: &Workers) -> SnowflakeIdGenerator {
-    let (machine, node) = place(workers);
-    SnowflakeIdGenerator::new(machine, node)
-}
-
-fn place(workers: &Workers) -> (i32, i32) {
-    let worker = workers.hire(FIELD * FIELD);
-    ((worker / FIELD) as i32, (worker % FIELD) as i32)
+fn generator(worker: u64) -> SnowflakeIdGenerator {
+    SnowflakeIdGenerator::new((worker / FIELD) as i32, (worker % FIELD) as i32)
 }

@@ -34,7 +34,7 @@ use std::thread::JoinHandle;
 use crossbeam_utils::CachePadded;
 
 use super::peer::peer;
-use crate::subject::{Shared, Subject, Supply};
+use crate::subject::{SharedGenerator, Subject, Supply};
 
 const SLOTS: usize = 4_096;
 const PARTITIONS: usize = 4;
@@ -49,7 +49,7 @@ pub(super) fn subjects() -> Vec<Subject> {
         "seed/ring",
         "the 2018 prototype's ring taken literally, refilled from a counter",
         Supply::Burst,
-        || Shared::new(SeedRing::new(), SeedRing::next_id),
+        || SharedGenerator::new(SeedRing::new(), SeedRing::next_id),
     )]
 }
 

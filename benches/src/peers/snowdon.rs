@@ -9,7 +9,7 @@ use std::hint::spin_loop;
 use snowdon::{ClassicLayout, Epoch, Generator, Layout, MachineId};
 
 use super::peer::peer;
-use crate::subject::{Shared, Subject, Supply};
+use crate::subject::{SharedGenerator, Subject, Supply};
 
 const SEQUENCE_BITS: u32 = 22;
 const SEQUENCES: u64 = 1 << SEQUENCE_BITS;
@@ -69,10 +69,10 @@ impl Layout for Wide {
 pub(super) fn subjects() -> Vec<Subject> {
     vec![
         peer("snowdon", "the lock-free generator, 42 bits of time and 22 of sequence", Supply::Burst, || {
-            Shared::new(Generator::<Wide, Parameters>::default(), next)
+            SharedGenerator::new(Generator::<Wide, Parameters>::default(), next)
         }),
         peer("snowdon-sustained", "the lock-free generator, its classic layout", Supply::Sustained, || {
-            Shared::new(Generator::<ClassicLayout<Parameters>, Parameters>::default(), next)
+            SharedGenerator::new(Generator::<ClassicLayout<Parameters>, Parameters>::default(), next)
         }),
     ]
 }

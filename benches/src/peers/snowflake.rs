@@ -13,7 +13,7 @@ use crossbeam_utils::CachePadded;
 
 use super::clock;
 use super::peer::peer;
-use crate::subject::{Shared, Subject, Supply};
+use crate::subject::{SharedGenerator, Subject, Supply};
 
 const SEQUENCE_BITS: u32 = 12;
 const WORKER_BITS: u32 = 10;
@@ -25,25 +25,25 @@ pub(super) fn subjects() -> Vec<Subject> {
     use Supply::{Burst, Sustained};
     vec![
         peer("mutex-snowflake", "41/10/12 behind a std Mutex, ticks taken in advance", Burst, || {
-            Shared::new(Locked::new(), Locked::burst)
+            SharedGenerator::new(Locked::new(), Locked::burst)
         }),
         peer(
             "mutex-snowflake-sustained",
             "41/10/12 behind a std Mutex, the clock read at each call",
             Sustained,
-            || Shared::new(Locked::new(), Locked::sustained),
+            || SharedGenerator::new(Locked::new(), Locked::sustained),
         ),
         peer(
             "cas-snowflake",
             "41/10/12 in one word moved by compare-and-set, ticks taken in advance",
             Burst,
-            || Shared::new(Word::new(), Word::burst),
+            || SharedGenerator::new(Word::new(), Word::burst),
         ),
         peer(
             "cas-snowflake-sustained",
             "41/10/12 in one word, the clock read at each call",
             Sustained,
-            || Shared::new(Word::new(), Word::sustained),
+            || SharedGenerator::new(Word::new(), Word::sustained),
         ),
     ]
 }

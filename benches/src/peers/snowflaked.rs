@@ -7,8 +7,8 @@
 use crossbeam_utils::CachePadded;
 use snowflaked::{Generator, sync};
 
-use super::peer::{Workers, peer};
-use crate::subject::{Fixture, PerThread, Shared, Subject, Supply, Worker, single};
+use super::peer::{peer, per_worker};
+use crate::subject::{Fixture, SharedGenerator, Subject, Supply, Worker, single};
 
 /// Instances that a burst goes through: at 50 ns a call, less than an eighth of what their ticks hold.
 const INSTANCES: usize = 16;
@@ -24,9 +24,8 @@ pub(super) fn subjects() -> Vec<Subject> {
             Box::new(Turns { instances })
         }),
         peer("snowflaked/per-thread", "16 instances of Generator in turn, a set a thread", Burst, || {
-            let workers = Workers::default();
-            PerThread::new(move || {
-                let first = workers.hire(ALL_INSTANCES / INSTANCES as u64) * INSTANCES as u64;
+            per_worker(ALL_INSTANCES / INSTANCES as u64, |worker| {
+                let first = worker * INSTANCES as u64;
                 let mut instances: [_; INSTANCES] =
                     std::array::from_fn(|instance| Generator::new(first as u16 + instance as u16));
                 let mut turn = 0;
@@ -37,12 +36,11 @@ pub(super) fn subjects() -> Vec<Subject> {
             })
         }),
         peer("snowflaked/sync-sustained", "one sync::Generator shared by all threads", Sustained, || {
-            Shared::new(CachePadded::new(sync::Generator::new(0)), |generator| generator.generate())
+            SharedGenerator::new(CachePadded::new(sync::Generator::new(0)), |generator| generator.generate())
         }),
         peer("snowflaked/per-thread-sustained", "a Generator a thread", Sustained, || {
-            let workers = Workers::default();
-            PerThread::new(move || {
-                let mut generator = Generator::new(workers.hire(ALL_INSTANCES) as u16);
+            per_worker(ALL_INSTANCES, |worker| {
+                let mut generator = Generator::new(worker as u16);
                 move || generator.generate()
             })
         }),

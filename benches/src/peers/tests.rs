@@ -1,8 +1,9 @@
 use std::collections::HashSet;
-use std::sync::Barrier;
+use std::time::Duration;
 
 use super::*;
-use crate::subject::{Kind, Supply};
+use crate::measure::{self, together};
+use crate::subject::{Kind, Supply, Worker};
 
 /// Ids each of two threads collects.
 const IDS: u64 = 200_000;
@@ -10,24 +11,15 @@ const IDS: u64 = 200_000;
 /// Two threads that begin together; returns how many ids they brought, and how many of them twice.
 fn duplicates(subject: &Subject) -> (usize, usize) {
     let fixture = (subject.set_up)();
-    let barrier = Barrier::new(2);
-    let mut ids: Vec<u64> = std::thread::scope(|scope| {
-        let thread = || {
-            let mut worker = fixture.worker();
-            let calls = IDS.div_ceil(subject.ids_per_call);
-            // Room beforehand: threads that grow their vectors do not meet.
-            let mut ids = Vec::with_capacity((calls * subject.ids_per_call) as usize);
-            barrier.wait();
-            worker.collect(calls, &mut ids);
-            ids
-        };
-        let threads = [scope.spawn(thread), scope.spawn(thread)];
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
-    let all = ids.len();
-    ids.sort_unstable();
-    ids.dedup();
-    (all, all - ids.len())
+    let calls = IDS.div_ceil(subject.ids_per_call);
+    let collect = |worker: &mut Box<dyn Worker + '_>, _| {
+        // Room beforehand: threads that grow their vectors do not meet.
+        let mut ids = Vec::with_capacity((calls * subject.ids_per_call) as usize);
+        worker.collect(calls, &mut ids);
+        ids
+    };
+    let mut ids = together(2, Duration::ZERO, || fixture.worker(), collect).concat();
+    (ids.len(), measure::duplicates(&mut ids) as usize)
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use xuid_engine::{Engine, Floor, Tiers};
 
-use super::rows::{ROUNDS, figure};
 use crate::land::{Farm, drain};
 use crate::measure::rate;
+use crate::rows::{ROUNDS, figure};
 use crate::subject::{consume, repeat};
 
 /// One measurement.

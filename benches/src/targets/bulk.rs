@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use xuid_engine::{Engine, Id, Order};
 
-use super::rows::{SHORT_ROUNDS, at_least, at_most, figure, median};
 use crate::land::{Farm, objection};
-use crate::measure::{Row, duplicates, rate};
+use crate::measure::{duplicates, rate};
+use crate::rows::{Row, SHORT_ROUNDS, at_least, at_most, figure, median};
 
 /// One measurement.
 const SPAN: Duration = Duration::from_millis(100);

@@ -3,9 +3,8 @@
 use anyhow::Result;
 
 use super::field::Field;
-use super::rows::{SHORT_ROUNDS, at_least, at_most, figure, median};
-use crate::measure::Row;
 use crate::peers;
+use crate::rows::{Row, SHORT_ROUNDS, at_least, at_most, figure, median};
 use crate::subject::{Kind, Supply};
 
 const NEXT: &str = "xuid/next_id";

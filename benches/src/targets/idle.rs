@@ -5,9 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::rows::{ROUNDS, at_most, figure, median};
 use crate::land::Farm;
-use crate::measure::Row;
+use crate::rows::{ROUNDS, Row, at_most, figure, median};
 
 /// One measurement.
 const SPAN: Duration = Duration::from_secs(4);

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use xuid_engine::Engine;
 
-use super::rows::{ROUNDS, at_least, at_most, figure, median};
 use crate::land::{Farm, drain};
-use crate::measure::{Row, now};
+use crate::measure::now;
+use crate::rows::{ROUNDS, Row, at_least, at_most, figure, median};
 use crate::subject::{consume, repeat};
 
 /// Consecutive ticks that are looked at.

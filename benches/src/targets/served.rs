@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::rows::{ROUNDS, at_least, figure, median};
 use crate::client_rate::prefetched_rate;
 use crate::load::{Server, tcp_rows};
-use crate::measure::Row;
+use crate::rows::{ROUNDS, Row, at_least, figure, median};
 
 /// The rows of the wire.
 pub(super) fn tcp() -> Result<Vec<Row>> {

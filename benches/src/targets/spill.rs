@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use xuid_spill::{DEFAULT_BYTES, Expected, Extent, Identity, Log, MappedFile, SpillId};
 
-use super::rows::{ROUNDS, at_most, figure, median};
-use crate::measure::{Row, now};
+use crate::measure::now;
+use crate::rows::{ROUNDS, Row, at_most, figure, median};
 
 const STRIDE: u64 = 1 << 22;
 

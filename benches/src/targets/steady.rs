@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::rows::{SHORT_ROUNDS, at_least, at_most, figure, median};
-use crate::measure::{Row, checked, together};
+use crate::measure::{checked, together};
+use crate::rows::{Row, SHORT_ROUNDS, at_least, at_most, figure, median};
 use crate::subject::{Fixture, Worker};
 use crate::timing::{Stopwatch, histogram, times};
 

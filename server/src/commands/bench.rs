@@ -1,34 +1,23 @@
 //! `xuid bench`: load on servers, or on an engine in this process.
 //!
 //! ```text
-//!   Args ── Plan ──┬── network    connect ── turn ── link     a thread drives many connections
-//!                  └── embedded   engine calls                a thread is a caller
+//!   Args ── Plan ──┬── network    connect ── xuid_load::Turns   a thread drives many connections
+//!                  └── embedded   engine calls                  a thread is a caller
 //!                           │
-//!                         drive ── progress (bar, Ctrl-C)
+//!                         drive ── progress bar, Ctrl-C
 //!                           │
-//!             results (figures) + duplicates ── report
+//!             figures and duplicates ── report
 //! ```
 //!
-//! # Invariants
-//! - I1 closed loop (no `--rate`): a request is sent when another was answered, so latency is service time at that depth;
-//! - I2 open loop (`--rate`): each request has an intended start by [`schedule`], fixed before the load begins, and latency
-//!   runs from there; a request that was due and never sent, or never answered, counts with its age at the end;
-//! - I3 throughput counts what was answered within the measured time, latency what was started within it;
-//! - I4 the duplicate check sees every id that came, those of the warm-up and of the last replies too;
-//! - I5 a load thread shares nothing that it writes, allocates nothing for a request once warm, and reads the clock once or
-//!   twice for all replies of one read.
+//! What a figure means stands at the top of the crate `xuid_load`.
 
 mod args;
 mod drive;
-mod duplicates;
 mod embedded;
 mod memory;
 mod network;
 mod plan;
-mod progress;
 mod report;
-mod results;
-mod schedule;
 
 use anyhow::Result;
 

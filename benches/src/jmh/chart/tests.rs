@@ -3,7 +3,6 @@ use roxmltree::{Document, Node};
 use super::*;
 use crate::jmh::plan::Figure;
 use crate::jmh::samples::{SUBJECTS, entry, scored};
-use crate::subject::Kind;
 use crate::subject::Supply;
 
 const BURST: Supply = Supply::Burst;
@@ -92,4 +91,21 @@ fn no_results_make_a_picture_that_says_so() {
             .descendants()
             .any(|node| node.text() == Some("Nothing was measured."))
     );
+}
+
+#[test]
+fn a_scale_is_of_whole_decades_and_its_smallest_bar_can_be_seen() {
+    let scale = Scale::around([4e6, 1.1e9].into_iter());
+    assert_eq!(scale, Scale { low: 6, high: 10 });
+    assert!((scale.across(1e8) - f64::midpoint(LEFT, RIGHT)).abs() < 1e-9);
+    assert!((scale.across(1.0) - LEFT).abs() < 1e-9 && (scale.across(1e30) - RIGHT).abs() < 1e-9);
+    assert!(Scale::around([1e6].into_iter()).across(1e6) > LEFT);
+}
+
+#[test]
+fn labels_have_three_digits_and_a_prefix() {
+    let rates = [1_053e6, 744.2e6, 4.096e6, 12_345.0, 999_999.0, 3.0].map(|n| unit_text(Mode::Throughput, n));
+    assert_eq!(rates, ["1.05 G", "744 M", "4.10 M", "12.3 k", "1.00 M", "3.00"]);
+    let times = [0.5, 23.0, 1_200.0, 3.4e6].map(|n| unit_text(Mode::Sample, n));
+    assert_eq!(times, ["0.50 ns", "23.0 ns", "1.20 us", "3.40 ms"]);
 }

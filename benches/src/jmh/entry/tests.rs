@@ -1,22 +1,20 @@
-use serde_json::{Value, json};
-
 use super::*;
-use crate::jmh::samples::{SUBJECTS, entry, scored};
+use crate::jmh::samples::{SUBJECTS, written};
 
-fn rates() -> Entry {
+fn rates() -> Value {
     let forks = [[1e6, 3e6], [2e6, 2e6]].map(|fork| fork.map(Figure::Rate).to_vec());
-    entry(&SUBJECTS[0], 2, forks)
+    written(&SUBJECTS[0], 2, forks)
 }
 
-fn times() -> Entry {
+fn times() -> Value {
     let first = vec![Figure::Times(vec![(20, 900), (40, 90), (5_000, 10)])];
     let second = vec![Figure::Times(vec![(20, 1_000)])];
-    entry(&SUBJECTS[0], 1, [first, second])
+    written(&SUBJECTS[0], 1, [first, second])
 }
 
 #[test]
 fn an_entry_has_each_field_that_jmh_writes() {
-    let value = serde_json::to_value(rates()).unwrap();
+    let value = rates();
     for (field, expected) in [
         ("benchmark", json!("xuid.bench.xuid.next_id")),
         ("mode", json!("thrpt")),
@@ -40,7 +38,7 @@ fn an_entry_has_each_field_that_jmh_writes() {
 
 #[test]
 fn the_primary_metric_of_rates_is_their_mean_with_its_error_and_all_of_them() {
-    let value = serde_json::to_value(rates()).unwrap();
+    let value = rates();
     let metric = &value["primaryMetric"];
     assert_eq!(metric["score"], json!(2e6));
     assert_eq!(metric["scoreUnit"], "ids/s");
@@ -60,7 +58,7 @@ fn the_primary_metric_of_rates_is_their_mean_with_its_error_and_all_of_them() {
 
 #[test]
 fn timed_calls_are_pairs_of_a_time_and_a_count() {
-    let value = serde_json::to_value(times()).unwrap();
+    let value = times();
     let metric = &value["primaryMetric"];
     assert_eq!(value["mode"], "sample");
     assert_eq!(metric["scoreUnit"], "ns/op");
@@ -77,29 +75,28 @@ fn duplicates_are_a_secondary_metric() {
     let mut raw = Raw { duplicates: 3, checked: 10, ..Raw::default() };
     raw.iterations = vec![Figure::Rate(1.0)];
     let plan = crate::jmh::samples::plan("xuid/next_id", 1, Mode::Throughput);
-    let entry = Entry::new(&plan, &SUBJECTS[0], &[raw.clone(), raw]);
+    let value = result(&plan, &SUBJECTS[0], &[raw.clone(), raw]);
+    let entry = Entry::try_from(&value).unwrap();
     assert!(entry.is_broken());
     assert_eq!((entry.subject.duplicates, entry.subject.checked_ids), (6, 20));
-    let value = serde_json::to_value(&entry).unwrap();
     let metric = &value["secondaryMetrics"]["duplicates"];
     assert_eq!(metric["score"], json!(6.0));
     assert_eq!(metric["rawData"], json!([[3.0], [3.0]]));
-    assert_eq!(metric["scoreError"], json!("NaN"));
+    assert_eq!((&metric["scoreError"], &metric["scoreConfidence"]), (&json!("NaN"), &json!([6.0, 6.0])));
 }
 
 #[test]
 fn what_was_written_is_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
-    let entries = [rates(), times(), scored("limit/x", Kind::Limit, Supply::Sustained, 4, 5.0)];
-    write(&path, &entries).unwrap();
-    let text = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(text.lines().count(), 2 + entries.len());
-    let back = read(&path).unwrap();
-    let values =
-        |entries: &[Entry]| entries.iter().map(|e| serde_json::to_value(e).unwrap()).collect::<Vec<Value>>();
-    assert_eq!(values(&back), values(&entries));
-    assert_eq!(back[1].summary(), entries[1].summary());
+    let results = [rates(), times()];
+    write(&path, &results).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2 + results.len());
+    for (back, result) in read(&path).unwrap().iter().zip(&results) {
+        let entry = Entry::try_from(result).unwrap();
+        assert_eq!((&back.sample, back.threads, back.batch), (&entry.sample, entry.threads, entry.batch));
+        assert_eq!(serde_json::to_value(&back.subject).unwrap(), result["subject"]);
+    }
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn times_of_different_operations_are_not_compared() {
     let mut arrays = entry(&SUBJECTS[3], 1, [times(), times()]);
     arrays.subject.ids_per_call = 1_024;
     let mut batches = ours.clone();
-    batches.measurement_batch_size = 64;
+    batches.batch = 64;
     let table = table(&[ours, arrays, batches]);
     let (single, grouped) = table.split_once("\n\n").unwrap();
     assert!(single.contains("time of a call") && grouped.contains("time of 64 calls"), "{table}");
@@ -125,12 +125,4 @@ fn columns_stand_under_their_heads() {
         let cell: String = line.chars().take(end).collect();
         assert!(cell.chars().last().unwrap().is_ascii_digit(), "{table}");
     }
-}
-
-#[test]
-fn numbers_are_grouped_by_thousands() {
-    assert_eq!(
-        [0, 999, 1_000, 1_234_567].map(grouped),
-        ["0", "999", "1,000", "1,234,567"].map(str::to_owned)
-    );
 }

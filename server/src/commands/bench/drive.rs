@@ -8,10 +8,9 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::interval;
 
-use super::duplicates::{DuplicateCheck, Recorder, Verdict};
+use xuid_load::{DuplicateCheck, LoadThread, Progress, Results, Verdict};
+
 use super::plan::Plan;
-use super::progress::Progress;
-use super::results::Results;
 use crate::net::runtime::runtime;
 use crate::net::shutdown::Signals;
 use crate::text::human_time::grouped;
@@ -21,22 +20,6 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// Glances between two figures on the bar: one that changes faster cannot be read.
 const READABLE: u32 = 10;
-
-/// What a load thread is given.
-#[derive(Debug)]
-pub(super) struct Post {
-    pub(super) progress: Arc<Progress>,
-    /// Its number, from 0 on.
-    pub(super) seat: usize,
-    pub(super) recorder: Option<Recorder>,
-}
-
-impl Drop for Post {
-    fn drop(&mut self) {
-        // Also when the thread panicked: whoever watches must not wait for it.
-        self.progress.leave();
-    }
-}
 
 /// What came of a run.
 #[derive(Debug)]
@@ -54,13 +37,13 @@ pub(super) struct Outcome {
 /// Runs one thread a load until the end of the plan, a signal, or until none has anything left to do.
 pub(super) fn drive<L>(plan: &Plan, loads: Vec<L>) -> Result<Outcome>
 where
-    L: FnOnce(&mut Post) -> Result<Results> + Send + 'static,
+    L: FnOnce(&mut LoadThread) -> Result<()> + Send + 'static,
 {
     debug_assert_eq!(loads.len(), plan.threads);
     // Signals first: from the first request on, an interrupted run is one to report.
     let runtime = runtime(1)?;
     let signals = Signals::new()?;
-    let progress = Arc::new(Progress::new(plan));
+    let progress = Arc::new(Progress::new(plan.threads, plan.warmup, plan.time));
     let whole = progress.time();
     let open = |bytes| {
         let full = Arc::clone(&progress);
@@ -70,9 +53,13 @@ where
     let mut threads = Vec::new();
     for (seat, load) in loads.into_iter().enumerate() {
         let recorder = check.as_ref().map(DuplicateCheck::recorder);
-        let mut post = Post { progress: Arc::clone(&progress), seat, recorder };
+        let mut load_thread = LoadThread::new(&progress, seat, recorder, plan.rate.is_some())?;
+        let work = move || -> Result<Results> {
+            load(&mut load_thread)?;
+            Ok(load_thread.results)
+        };
         let thread = thread::Builder::new().name(format!("xuid-load-{seat}"));
-        threads.push(thread.spawn(move || load(&mut post)).context("failed to start a thread")?);
+        threads.push(thread.spawn(work).context("failed to start a thread")?);
     }
     runtime.block_on(watch(&progress, whole, signals))?;
     let mut total = Results::new(plan.rate.is_some())?;

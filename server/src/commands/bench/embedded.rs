@@ -2,18 +2,15 @@
 
 use std::hint::{black_box, spin_loop};
 use std::path::PathBuf;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use xuid_engine::{Engine, Floor, Id, IdError};
+use xuid_load::{Ask, LoadThread, Schedule, Sent, Shape, Tail};
+use xuid_protocol::Order;
 
-use super::drive::{Outcome, Post, drive};
-use super::duplicates::Tail;
-use super::plan::{Ask, Plan, Shape};
-use super::results::Results;
-use super::schedule::Schedule;
-use crate::commands::OrderArg;
+use super::drive::{Outcome, drive};
+use super::plan::Plan;
 
 /// Ten years: land declared unused lasts for any run.
 const MAX_AGE: Duration = Duration::from_hours(10 * 365 * 24);
@@ -40,9 +37,9 @@ pub(super) fn run(plan: &Plan) -> Result<Outcome> {
     let shares = plan.threads as u64;
     let load = |share: u64| {
         let (engine, ask, rate) = (engine.clone(), plan.ask, plan.rate);
-        move |post: &mut Post| {
-            let caller = Caller::new(engine, ask, rate.is_some(), post)?;
-            Ok(caller.run(rate.map(|rate| (rate, share, shares))))
+        move |thread: &mut LoadThread| {
+            Caller::new(engine, ask, thread).run(rate.map(|rate| (rate, share, shares)));
+            Ok(())
         }
     };
     let outcome = drive(plan, (0..shares).map(load).collect())?;
@@ -52,47 +49,45 @@ pub(super) fn run(plan: &Plan) -> Result<Outcome> {
 
 /// Whether latency is that of a batch of [`BATCH`] calls.
 pub(super) fn is_batched(plan: &Plan) -> bool {
-    plan.rate.is_none() && plan.ask.shape == Shape::Next && plan.ask.order == OrderArg::Any
+    plan.rate.is_none() && plan.ask.shape == Shape::Next && plan.ask.order == Order::Any
 }
 
 /// One thread.
-struct Caller<'p> {
+struct Caller<'t> {
     engine: Engine,
     ask: Ask,
     ids: Vec<Id>,
     tail: Tail,
-    results: Results,
-    post: &'p mut Post,
+    thread: &'t mut LoadThread,
 }
 
-impl<'p> Caller<'p> {
-    fn new(engine: Engine, ask: Ask, is_open: bool, post: &'p mut Post) -> Result<Self> {
+impl<'t> Caller<'t> {
+    fn new(engine: Engine, ask: Ask, thread: &'t mut LoadThread) -> Self {
         let ids = vec![Id::default(); if ask.shape == Shape::Runs { 0 } else { ask.count as usize }];
-        Ok(Self { engine, ask, ids, tail: Tail::default(), results: Results::new(is_open)?, post })
+        Self { engine, ask, ids, tail: Tail::default(), thread }
     }
 
-    fn run(mut self, timetable: Option<(u64, u64, u64)>) -> Results {
-        while self.post.progress.now() < self.post.progress.begin() {
+    fn run(mut self, timetable: Option<(u64, u64, u64)>) {
+        while self.thread.progress.now() < self.thread.progress.begin() {
             spin_loop();
         }
         match timetable {
             Some((rate, share, shares)) => {
-                self.by_timetable(Schedule::new(self.post.progress.begin(), rate, share, shares));
+                self.by_timetable(Schedule::new(self.thread.progress.begin(), rate, share, shares));
             }
-            None if self.ask.shape == Shape::Next && self.ask.order == OrderArg::Any => self.batches(),
+            None if self.ask.shape == Shape::Next && self.ask.order == Order::Any => self.batches(),
             None => self.calls(),
         }
-        if let Some(recorder) = &mut self.post.recorder {
+        if let Some(recorder) = &mut self.thread.recorder {
             recorder.end(&mut self.tail);
         }
-        self.results
     }
 
     /// Calls at their times. A call that is late is made at once, and its latency counts from when it was due.
     fn by_timetable(&mut self, mut schedule: Schedule) {
         loop {
-            let (start, end) = (schedule.due(), self.post.progress.end());
-            let now = self.post.progress.now();
+            let (start, end) = (schedule.due(), self.thread.progress.end());
+            let now = self.thread.progress.now();
             if now >= end || start >= end {
                 break;
             }
@@ -102,52 +97,52 @@ impl<'p> Caller<'p> {
             }
             let outcome = self.call();
             schedule.advance();
-            let at = self.post.progress.now();
+            let at = self.thread.progress.now();
             if !self.done(outcome, start, now, at) {
                 break;
             }
         }
-        let progress = &self.post.progress;
-        self.results.never_sent(schedule, progress.measured(), progress.end());
+        let LoadThread { progress, results, .. } = &mut *self.thread;
+        results.never_sent(schedule, progress.measured(), progress.end());
     }
 
     /// One call after another.
     fn calls(&mut self) {
-        let mut sent = self.post.progress.now();
-        while sent < self.post.progress.end() {
+        let mut sent = self.thread.progress.now();
+        while sent < self.thread.progress.end() {
             let outcome = self.call();
             let pause = outcome.err().map(pause_after);
-            let at = self.post.progress.now();
+            let at = self.thread.progress.now();
             if !self.done(outcome, sent, sent, at) {
                 return;
             }
             sent = at;
             if let Some(pause) = pause {
-                thread::sleep(pause);
-                sent = self.post.progress.now();
+                std::thread::sleep(pause);
+                sent = self.thread.progress.now();
             }
         }
     }
 
     /// One call of the kind that was asked for: how many ids it brought.
     fn call(&mut self) -> Result<u32, IdError> {
-        let Self { engine, ask, ids, tail, post, .. } = self;
-        let recorder = &mut post.recorder;
+        let Self { engine, ask, ids, tail, thread, .. } = self;
+        let recorder = &mut thread.recorder;
         match ask.shape {
-            Shape::Next if ask.order == OrderArg::Any => {
+            Shape::Next if ask.order == Order::Any => {
                 let id = engine.next_id()?;
                 if let Some(recorder) = recorder {
                     recorder.note(tail, id.raw(), 1);
                 }
             }
             Shape::Next | Shape::Array => {
-                engine.fill(ids, ask.order.into())?;
+                engine.fill(ids, ask.order)?;
                 if let Some(recorder) = recorder {
                     recorder.note_each(tail, ids.iter().map(|id| id.raw()));
                 }
             }
             Shape::Runs => {
-                for run in engine.runs(ask.count, ask.order.into())? {
+                for run in engine.runs(ask.count, ask.order)? {
                     if let Some(recorder) = recorder {
                         recorder.note(tail, run.first().raw(), run.len());
                     }
@@ -159,17 +154,10 @@ impl<'p> Caller<'p> {
 
     /// Counts one call. False: there will never be an id again.
     fn done(&mut self, outcome: Result<u32, IdError>, start: u64, sent: u64, at: u64) -> bool {
-        let Self { results, post, .. } = self;
         match outcome {
             Ok(ids) => {
-                if post.progress.counts(at) {
-                    results.ids += u64::from(ids);
-                    results.requests += 1;
-                    post.progress.publish(post.seat, results.ids, results.requests);
-                }
-                if post.progress.counts(start) {
-                    results.answered(start, sent, at);
-                }
+                self.thread.answered(ids, 1, Sent { start, at: sent }, at);
+                self.thread.publish();
                 true
             }
             Err(error) => self.refused(error, at),
@@ -177,9 +165,9 @@ impl<'p> Caller<'p> {
     }
 
     fn refused(&mut self, error: IdError, at: u64) -> bool {
-        let Self { results, post, .. } = self;
+        let LoadThread { progress, results, .. } = &mut *self.thread;
         let name = format!("{:?}", error.kind());
-        if post.progress.counts(at) {
+        if progress.counts(at) {
             results.refused(screaming(&name), error);
         }
         if !error.is_retryable() {
@@ -190,30 +178,30 @@ impl<'p> Caller<'p> {
 
     /// `next_id` at full speed, a look at the clock every [`BATCH`] calls.
     fn batches(&mut self) {
-        let mut begin = self.post.progress.now();
-        while begin < self.post.progress.end() {
-            let Self { engine, tail, post, .. } = self;
-            let outcome = match &mut post.recorder {
+        let mut begin = self.thread.progress.now();
+        while begin < self.thread.progress.end() {
+            let Self { engine, tail, thread, .. } = self;
+            let outcome = match &mut thread.recorder {
                 Some(recorder) => batch(engine, |id| recorder.note(tail, id.raw(), 1)),
                 None => batch(engine, |id| _ = black_box(id)),
             };
-            let at = self.post.progress.now();
+            let at = self.thread.progress.now();
             let (count, error) = outcome;
-            if self.post.progress.counts(at) {
-                self.results.ids += u64::from(count);
-                self.results.requests += u64::from(count);
-                self.post.progress.publish(self.post.seat, self.results.ids, self.results.requests);
+            if self.thread.progress.counts(at) {
+                self.thread.results.ids += u64::from(count);
+                self.thread.results.requests += u64::from(count);
+                self.thread.publish();
             }
-            if error.is_none() && self.post.progress.counts(begin) {
-                self.results.answered(begin, begin, at);
+            if error.is_none() && self.thread.progress.counts(begin) {
+                self.thread.results.answered(1, Sent { start: begin, at: begin }, at);
             }
             begin = at;
             if let Some(error) = error {
                 if !self.refused(error, at) {
                     return;
                 }
-                thread::sleep(pause_after(error));
-                begin = self.post.progress.now();
+                std::thread::sleep(pause_after(error));
+                begin = self.thread.progress.now();
             }
         }
     }
@@ -239,7 +227,7 @@ fn pause_after(error: IdError) -> Duration {
 fn wait_until(start: u64, now: u64) {
     let left = start - now;
     if left > SPIN {
-        thread::sleep(Duration::from_nanos((left - SPIN).min(NAP)));
+        std::thread::sleep(Duration::from_nanos((left - SPIN).min(NAP)));
     } else {
         spin_loop();
     }

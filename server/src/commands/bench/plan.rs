@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use xuid_load::{Ask, Shape};
+use xuid_protocol::Order;
 
 use super::args::Args;
 use super::memory;
-use crate::commands::{OrderArg, servers};
+use crate::commands::servers;
 use crate::config::cores;
 use crate::text::exit::usage;
 
@@ -40,23 +42,6 @@ pub(super) struct Net {
     pub(super) pipeline: u32,
 }
 
-/// How ids are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
-    Next,
-    Array,
-    Runs,
-}
-
-/// One request.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ask {
-    pub(super) shape: Shape,
-    pub(super) count: u32,
-    pub(super) order: OrderArg,
-    pub(super) wait: Duration,
-}
-
 impl Plan {
     /// Checks what clap cannot.
     pub(super) fn new(args: &Args) -> Result<Self> {
@@ -84,7 +69,7 @@ impl Plan {
         Ok(Self {
             target,
             threads,
-            ask: Ask { shape, count, order: args.order, wait },
+            ask: Ask { shape, count, order: args.order.into(), wait },
             rate: args.rate,
             warmup: Duration::from_secs(args.warmup.unwrap_or(1)),
             time: Duration::from_secs(args.seconds.unwrap_or(10)),
@@ -104,9 +89,9 @@ impl Plan {
             "connections": net.map(|net| net.connections),
             "pipeline": net.map(|net| net.pipeline),
             "threads": self.threads,
-            "request": self.ask.name(net.is_none()),
+            "request": request_name(&self.ask, net.is_none()),
             "count": self.ask.count,
-            "order": self.ask.order_name(),
+            "order": order_name(self.ask.order),
             "wait_ms": self.ask.wait.as_millis() as u64,
             "warmup_seconds": self.warmup.as_secs(),
             "asked_seconds": self.time.as_secs(),
@@ -127,26 +112,24 @@ impl Net {
     }
 }
 
-impl Ask {
-    /// What it is called: the protocol's op, or the engine's method.
-    pub(super) fn name(&self, embedded: bool) -> &'static str {
-        match (self.shape, embedded) {
-            (Shape::Next, false) => "NEXT",
-            (Shape::Array, false) => "ARRAY",
-            (Shape::Runs, false) => "RUNS",
-            (Shape::Runs, true) => "runs",
-            (Shape::Next, true) if self.order == OrderArg::Any => "next_id",
-            (_, true) => "fill",
-        }
+/// What a request is called: the protocol's op, or the engine's method.
+pub(super) fn request_name(ask: &Ask, embedded: bool) -> &'static str {
+    match (ask.shape, embedded) {
+        (Shape::Next, false) => "NEXT",
+        (Shape::Array, false) => "ARRAY",
+        (Shape::Runs, false) => "RUNS",
+        (Shape::Runs, true) => "runs",
+        (Shape::Next, true) if ask.order == Order::Any => "next_id",
+        (_, true) => "fill",
     }
+}
 
-    /// `any`, `fresh` or `ordered`.
-    pub(super) fn order_name(&self) -> &'static str {
-        match self.order {
-            OrderArg::Any => "any",
-            OrderArg::Fresh => "fresh",
-            OrderArg::Ordered => "ordered",
-        }
+/// `any`, `fresh` or `ordered`.
+pub(super) fn order_name(order: Order) -> &'static str {
+    match order {
+        Order::Any => "any",
+        Order::Fresh => "fresh",
+        Order::Ordered => "ordered",
     }
 }
 

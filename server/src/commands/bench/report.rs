@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::drive::{Outcome, per_second};
 use super::embedded;
 use super::memory::size;
-use super::plan::{Plan, Target};
+use super::plan::{Plan, Target, order_name, request_name};
 use crate::text::human_time::grouped;
 use crate::text::stdout::Printer;
 
@@ -254,19 +254,19 @@ impl Report {
 fn headline(plan: &Plan, source: Option<&str>, time: Duration) -> [String; 2] {
     let (ask, threads) = (plan.ask, plan.threads);
     let threads = format!("{threads} thread{}", if threads == 1 { "" } else { "s" });
-    let what = ask.name(matches!(plan.target, Target::Embedded));
+    let what = request_name(&ask, matches!(plan.target, Target::Embedded));
     let ids =
         if ask.count == 1 { String::new() } else { format!(" of {} ids", grouped(u64::from(ask.count))) };
     let span = format!("{:.1} s after {} s of warm-up", time.as_secs_f64(), plan.warmup.as_secs());
     match &plan.target {
         Target::Embedded => [
-            format!("{what}{ids}, order {}, on an engine in this process", ask.order_name()),
+            format!("{what}{ids}, order {}, on an engine in this process", order_name(ask.order)),
             format!("{threads}; {span}"),
         ],
         Target::Network(net) => [
             format!(
                 "{what}{ids}, order {}, at {} ({})",
-                ask.order_name(),
+                order_name(ask.order),
                 net.servers.join(", "),
                 source.unwrap_or("?")
             ),

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use xuid_load::{Ask, Link, Share};
 use xuid_protocol::ClusterId;
 
-use super::link::{Link, Share};
 use crate::commands::bench::plan::{Net, Plan};
 use crate::commands::connection::{Connection, Greeted};
 use crate::net::runtime::runtime;
@@ -14,9 +14,9 @@ use crate::text::exit::usage;
 const OTHER_FILES: u64 = 64;
 
 /// Link `i` is to server `i` modulo their number, and belongs to thread `i` modulo theirs.
-pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link>>)> {
+pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link<Ask>>>)> {
     allow_files(u64::from(net.connections) + OTHER_FILES);
-    let mut dealt: Vec<Vec<Link>> = (0..plan.threads).map(|_| Vec::new()).collect();
+    let mut dealt: Vec<Vec<Link<Ask>>> = (0..plan.threads).map(|_| Vec::new()).collect();
     let mut first: Option<(ClusterId, &str)> = None;
     let servers = net.servers.iter().cycle();
     runtime(1)?.block_on(async {
@@ -31,8 +31,12 @@ pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link
                 );
             }
             check_count(plan, server, &greeted)?;
-            let share = Share { number: u64::from(number), of: u64::from(net.connections) };
-            dealt[number as usize % plan.threads].push(Link::new(greeted, server, plan.ask, net.pipeline, share, plan.rate));
+            let (number, of) = (u64::from(number), u64::from(net.connections));
+            let share = plan.rate.map(|rate| Share { rate, number, of });
+            let Greeted { stream, inbox, limits, .. } = greeted;
+            let depth = net.pipeline.min(limits.max_in_flight);
+            let link = Link::new(stream, server, inbox.rest().to_vec(), plan.ask, depth, share);
+            dealt[number as usize % plan.threads].push(link);
         }
         Ok(())
     })?;

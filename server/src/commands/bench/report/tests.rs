@@ -1,13 +1,13 @@
+use xuid_load::{Results, Sent, Verdict};
+
 use super::*;
 use crate::commands::bench::Args;
-use crate::commands::bench::duplicates::Verdict;
-use crate::commands::bench::results::Results;
 
 /// 1,000 requests answered after 1 to 1,000 us, in 2 s.
 fn outcome(is_open: bool) -> Outcome {
     let mut total = Results::new(is_open).unwrap();
     for index in 1..=1_000 {
-        total.answered(5, 5 + index * 100, 5 + index * 1_000);
+        total.answered(1, Sent { start: 5, at: 5 + index * 100 }, 5 + index * 1_000);
     }
     (total.ids, total.requests, total.received, total.sent) = (1_000, 1_000, 24_000_000, 16_000_000);
     Outcome { total, verdict: None, time: Duration::from_secs(2), interrupted: false, cut_short: false }
@@ -36,7 +36,7 @@ fn an_open_loop_that_fell_behind_says_so() {
     let mut outcome = outcome(true);
     outcome.interrupted = true;
     outcome.total.refused(Some("OVERLOADED"), "OVERLOADED: nothing left within 50 ms");
-    outcome.total.gave_up(0, 10_000_000, 50_000_000);
+    outcome.total.gave_up(Sent { start: 0, at: 10_000_000 }, 50_000_000);
     outcome.total.open.as_mut().unwrap().unsent = 1_234;
     let args = Args { rate: Some(1_000), ..Args::default() };
     let told = report(&args, outcome).text().join("\n");

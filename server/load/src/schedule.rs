@@ -7,7 +7,7 @@ const SECOND: u64 = 1_000_000_000;
 /// `share` has request `share`, `share + shares`, and so on: request `i` of a share is due at
 /// `begin + floor((i * shares + share) * 1 s / rate)`. No rounding adds up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Schedule {
+pub struct Schedule {
     /// When the next one is due, without its fraction.
     due: u64,
     /// That fraction: `part / rate` nanoseconds.
@@ -20,19 +20,23 @@ pub(super) struct Schedule {
 
 impl Schedule {
     /// Share number `share` of `shares` of `rate` requests a second, beginning at `begin`.
-    pub(super) fn new(begin: u64, rate: u64, share: u64, shares: u64) -> Self {
+    #[must_use]
+    pub fn new(begin: u64, rate: u64, share: u64, shares: u64) -> Self {
         debug_assert!(rate > 0 && share < shares);
         let (lead, step) = (share * SECOND, shares * SECOND);
         Self { due: begin + lead / rate, part: lead % rate, step: step / rate, step_part: step % rate, rate }
     }
 
     /// When the next request is meant to start.
-    pub(super) fn due(&self) -> u64 {
+    #[must_use]
+    #[inline]
+    pub fn due(&self) -> u64 {
         self.due
     }
 
     /// The next one is on its way.
-    pub(super) fn advance(&mut self) {
+    #[inline]
+    pub fn advance(&mut self) {
         self.due += self.step;
         self.part += self.step_part;
         if self.part >= self.rate {
@@ -42,7 +46,7 @@ impl Schedule {
     }
 
     /// How many, from the next one on, are due before `at`.
-    pub(super) fn left_before(&self, at: u64) -> u64 {
+    pub(crate) fn left_before(&self, at: u64) -> u64 {
         let Some(time) = at.checked_sub(self.due) else { return 0 };
         // floor(x / rate) < time exactly if x < time * rate.
         let room = (u128::from(time) * u128::from(self.rate)).saturating_sub(u128::from(self.part));
@@ -50,7 +54,7 @@ impl Schedule {
     }
 
     /// When the `index`-th from the next one on is due.
-    pub(super) fn nth(&self, index: u64) -> u64 {
+    pub(crate) fn nth(&self, index: u64) -> u64 {
         let parts = u128::from(self.part) + u128::from(index) * self.step_in_parts();
         self.due + (parts / u128::from(self.rate)) as u64
     }

@@ -6,43 +6,48 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use hdrhistogram::Histogram;
 
-use super::schedule::Schedule;
+use crate::flight::Sent;
+use crate::schedule::Schedule;
 
 /// A run that ends with this many requests unsent is recorded with them one by one; beyond that, in so many groups.
 const AGES: u64 = 1 << 20;
 
 /// Figures. Times are nanoseconds.
 #[derive(Debug)]
-pub(super) struct Results {
-    pub(super) ids: u64,
-    pub(super) requests: u64,
-    pub(super) received: u64,
-    pub(super) sent: u64,
+pub struct Results {
+    /// Ids of the replies.
+    pub ids: u64,
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Bytes.
+    pub received: u64,
+    /// Bytes.
+    pub sent: u64,
     /// By name.
-    pub(super) refusals: BTreeMap<Cow<'static, str>, u64>,
+    pub refusals: BTreeMap<Cow<'static, str>, u64>,
     /// The text of one of them.
-    pub(super) refusal: Option<String>,
+    pub refusal: Option<String>,
     /// From the start to the answer: the intended start in an open loop, else the moment of sending.
-    pub(super) latency: Histogram<u64>,
+    pub latency: Histogram<u64>,
     /// Only in an open loop.
-    pub(super) open: Option<Open>,
+    pub open: Option<Open>,
     /// Sent and not answered by the end, and a while longer.
-    pub(super) unanswered: u64,
+    pub unanswered: u64,
     /// Loads that ended before their time, and why.
-    pub(super) failures: BTreeMap<String, u64>,
+    pub failures: BTreeMap<String, u64>,
     /// The server told so many connections to leave.
-    pub(super) sent_away: u64,
+    pub sent_away: u64,
 }
 
 /// The two parts of an open loop's latency, and what was never sent.
 #[derive(Debug)]
-pub(super) struct Open {
+pub struct Open {
     /// From the intended start to the sending.
-    pub(super) late: Histogram<u64>,
+    pub late: Histogram<u64>,
     /// From the sending to the answer: what a closed loop would have called latency.
-    pub(super) service: Histogram<u64>,
+    pub service: Histogram<u64>,
     /// Due within the measured time, and not sent by its end.
-    pub(super) unsent: u64,
+    pub unsent: u64,
 }
 
 fn histogram() -> Result<Histogram<u64>> {
@@ -51,7 +56,11 @@ fn histogram() -> Result<Histogram<u64>> {
 }
 
 impl Results {
-    pub(super) fn new(is_open: bool) -> Result<Self> {
+    /// None yet, of an open loop or a closed one.
+    ///
+    /// # Errors
+    /// A histogram could not be made.
+    pub fn new(is_open: bool) -> Result<Self> {
         let open =
             if is_open { Some(Open { late: histogram()?, service: histogram()?, unsent: 0 }) } else { None };
         Ok(Self {
@@ -69,23 +78,24 @@ impl Results {
         })
     }
 
-    /// A request that was meant to start at `start`, was sent at `sent`, and was answered at `at`.
-    pub(super) fn answered(&mut self, start: u64, sent: u64, at: u64) {
-        self.latency.saturating_record(at.saturating_sub(start));
+    /// So many requests that were answered at `at`.
+    #[inline]
+    pub fn answered(&mut self, requests: u64, Sent { start, at: sent }: Sent, at: u64) {
+        self.latency.saturating_record_n(at.saturating_sub(start), requests);
         if let Some(open) = &mut self.open {
-            open.late.saturating_record(sent.saturating_sub(start));
-            open.service.saturating_record(at.saturating_sub(sent));
+            open.late.saturating_record_n(sent.saturating_sub(start), requests);
+            open.service.saturating_record_n(at.saturating_sub(sent), requests);
         }
     }
 
     /// A request that is not answered at `at`: it has taken that long at least.
-    pub(super) fn gave_up(&mut self, start: u64, sent: u64, at: u64) {
-        self.answered(start, sent, at);
+    pub fn gave_up(&mut self, sent: Sent, at: u64) {
+        self.answered(1, sent, at);
         self.unanswered += 1;
     }
 
     /// The requests that were due from `from` to `to` and were not sent: each is as old as it is at `to`.
-    pub(super) fn never_sent(&mut self, mut schedule: Schedule, from: u64, to: u64) {
+    pub fn never_sent(&mut self, mut schedule: Schedule, from: u64, to: u64) {
         let Some(open) = &mut self.open else { return };
         while schedule.due() < from.min(to) {
             schedule.advance();
@@ -104,7 +114,7 @@ impl Results {
     }
 
     /// One request was refused.
-    pub(super) fn refused(&mut self, name: Option<&'static str>, text: impl std::fmt::Display) {
+    pub fn refused(&mut self, name: Option<&'static str>, text: impl std::fmt::Display) {
         let name = name.map_or_else(|| Cow::Owned(text.to_string()), Cow::Borrowed);
         *self.refusals.entry(name).or_default() += 1;
         if self.refusal.is_none() {
@@ -113,11 +123,12 @@ impl Results {
     }
 
     /// Why a load ended before its time.
-    pub(super) fn failed(&mut self, why: String) {
+    pub fn failed(&mut self, why: String) {
         *self.failures.entry(why).or_default() += 1;
     }
 
-    pub(super) fn merge(&mut self, other: Self) -> Result<()> {
+    /// Adds what another thread got.
+    pub fn merge(&mut self, other: Self) -> Result<()> {
         self.ids += other.ids;
         self.requests += other.requests;
         self.received += other.received;

@@ -9,10 +9,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use super::link::{Counters, Link, Read};
-use crate::commands::bench::drive::Post;
-use crate::commands::bench::results::Results;
-use crate::commands::bench::schedule::Schedule;
+use crate::dialect::Dialect;
+use crate::link::{Link, Read};
+use crate::progress::LoadThread;
+use crate::schedule::Schedule;
 
 /// Connections that are served between two looks at the timetable.
 const EVENTS: usize = 128;
@@ -31,8 +31,8 @@ const SLACK: NonZero<u64> = NonZero::<u64>::MIN;
 const SECOND: u64 = 1_000_000_000;
 
 /// One thread and its connections.
-pub(super) struct Turns<'p> {
-    links: Vec<Link>,
+pub struct Turns<'t, D> {
+    links: Vec<Link<D>>,
     /// When the next request of each is due. `links` take turns: the order of the timetable is theirs.
     arrivals: Vec<Schedule>,
     next_arrival: usize,
@@ -45,14 +45,19 @@ pub(super) struct Turns<'p> {
     watched: Vec<bool>,
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
-    results: Results,
+    /// Memory to read into.
+    piece: Vec<u8>,
     grace: u64,
-    post: &'p mut Post,
+    thread: &'t mut LoadThread,
 }
 
-impl<'p> Turns<'p> {
-    pub(super) fn new(links: Vec<Link>, is_open: bool, post: &'p mut Post) -> Result<Self> {
-        if is_open {
+impl<'t, D: Dialect> Turns<'t, D> {
+    /// The loop of a thread over these connections.
+    ///
+    /// # Errors
+    /// The kernel does not watch them.
+    pub fn new(links: Vec<Link<D>>, thread: &'t mut LoadThread) -> Result<Self> {
+        if thread.results.open.is_some() {
             // As it was, then: the report shows how late requests were.
             let _ = rustix::thread::set_current_timer_slack(Some(SLACK));
         }
@@ -74,20 +79,24 @@ impl<'p> Turns<'p> {
             watched: vec![false; count],
             epoll,
             events: Vec::with_capacity(EVENTS),
-            results: Results::new(is_open)?,
+            piece: Vec::new(),
             grace,
-            post,
+            thread,
         })
     }
 
-    pub(super) fn run(mut self) -> Result<Results> {
-        let begin = self.post.progress.begin();
-        std::thread::sleep(Duration::from_nanos(begin.saturating_sub(self.post.progress.now())));
+    /// Runs until the end, and until what is in flight then is answered.
+    ///
+    /// # Errors
+    /// The kernel does not wait for replies. What becomes of a connection is counted.
+    pub fn run(mut self) -> Result<()> {
+        let begin = self.thread.progress.begin();
+        std::thread::sleep(Duration::from_nanos(begin.saturating_sub(self.thread.progress.now())));
         self.arrivals = self.links.iter_mut().filter_map(|link| link.schedule(begin)).collect();
         // The first requests, and what the server said behind its greeting.
         (0..self.links.len()).for_each(|index| self.take(index, 0));
         loop {
-            let (now, end) = (self.post.progress.now(), self.post.progress.end());
+            let (now, end) = (self.thread.progress.now(), self.thread.progress.end());
             let is_over = if now < end {
                 !self.links.iter().any(|link| link.is_open() || link.is_waiting())
             } else {
@@ -98,16 +107,17 @@ impl<'p> Turns<'p> {
             }
             self.collect_due(now);
             self.send(end);
+            if now >= end {
+                // A socket with a low water does not wake its reader for the last replies.
+                self.read_each();
+            }
             self.wait(end)?;
         }
-        let now = self.post.progress.now();
-        let Self { mut links, mut results, post, .. } = self;
-        let mut counters =
-            Counters { results: &mut results, recorder: post.recorder.as_mut(), progress: &post.progress };
-        for link in &mut links {
-            link.settle(now, &mut counters);
+        let now = self.thread.progress.now();
+        for link in &mut self.links {
+            link.settle(now, self.thread);
         }
-        Ok(results)
+        Ok(())
     }
 
     fn touch(&mut self, index: usize) {
@@ -144,14 +154,14 @@ impl<'p> Turns<'p> {
         let mut touched = std::mem::take(&mut self.touched);
         for index in touched.drain(..) {
             self.is_touched[index] = false;
-            let now = self.post.progress.now();
+            let now = self.thread.progress.now();
             let link = &mut self.links[index];
             link.ask(now, end);
             if link.paused_until(now).is_some() && !self.paused.contains(&index) {
                 self.paused.push(index);
             }
             match link.write() {
-                Ok(count) if self.post.progress.counts(now) => self.results.sent += count as u64,
+                Ok(count) if self.thread.progress.counts(now) => self.thread.results.sent += count as u64,
                 Ok(_) => {}
                 Err(why) => self.fail(index, why),
             }
@@ -173,7 +183,7 @@ impl<'p> Turns<'p> {
 
     /// Waits for replies, for room to write, or until something is due; answers replies with requests.
     fn wait(&mut self, end: u64) -> Result<()> {
-        let now = self.post.progress.now();
+        let now = self.thread.progress.now();
         let left = self.until(now, end).saturating_sub(now);
         let timeout =
             Timespec { tv_sec: (left / SECOND).cast_signed(), tv_nsec: (left % SECOND).cast_signed() };
@@ -186,18 +196,12 @@ impl<'p> Turns<'p> {
         let events = std::mem::take(&mut self.events);
         for event in &events {
             let index = event.data.u64() as usize;
-            match self.links[index].read() {
-                Ok(Read::Bytes(count)) => self.take(index, count),
-                Ok(Read::Nothing) => self.touch(index),
-                // It fails only for one that is not watched.
-                Ok(Read::End) => _ = epoll::delete(&self.epoll, &self.links[index].stream),
-                Err(why) => self.fail(index, why),
-            }
+            self.read(index);
             // Before the next one is read, so that the server has something to do meanwhile.
             self.send(end);
         }
         self.events = events;
-        self.post.progress.publish(self.post.seat, self.results.ids, self.results.requests);
+        self.thread.publish();
         Ok(())
     }
 
@@ -211,15 +215,32 @@ impl<'p> Turns<'p> {
         }
     }
 
+    fn read_each(&mut self) {
+        for index in 0..self.links.len() {
+            if self.links[index].is_waiting() {
+                self.read(index);
+            }
+        }
+    }
+
+    /// Reads once, and takes the replies among that.
+    fn read(&mut self, index: usize) {
+        match self.links[index].read(&mut self.piece) {
+            Ok(Read::Bytes(count)) => self.take(index, count),
+            Ok(Read::Nothing) => self.touch(index),
+            // It fails only for one that is not watched.
+            Ok(Read::End) => _ = epoll::delete(&self.epoll, &self.links[index].stream),
+            Err(why) => self.fail(index, why),
+        }
+    }
+
     /// Takes the replies among what was read.
     fn take(&mut self, index: usize, read: usize) {
-        let at = self.post.progress.now();
-        if self.post.progress.counts(at) {
-            self.results.received += read as u64;
+        let at = self.thread.progress.now();
+        if self.thread.progress.counts(at) {
+            self.thread.results.received += read as u64;
         }
-        let Self { links, results, post, .. } = self;
-        let mut counters = Counters { results, recorder: post.recorder.as_mut(), progress: &post.progress };
-        match links[index].take(at, &mut counters) {
+        match self.links[index].take(at, self.thread, &mut self.piece) {
             Ok(()) => self.touch(index),
             Err(why) => self.fail(index, why),
         }
@@ -227,7 +248,7 @@ impl<'p> Turns<'p> {
 
     fn fail(&mut self, index: usize, why: String) {
         self.links[index].close();
-        self.results.failed(why);
+        self.thread.results.failed(why);
         // It fails only for one that is not watched.
         let _ = epoll::delete(&self.epoll, &self.links[index].stream);
     }

@@ -6,16 +6,16 @@ const PLACE_BITS: u32 = 16;
 
 /// A request on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sent {
+pub struct Sent {
     /// When it was meant to start.
-    pub(super) start: u64,
+    pub start: u64,
     /// When it was sent.
-    pub(super) at: u64,
+    pub at: u64,
 }
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(crate) struct Flight {
     /// The number of the request in each place; 0: none.
     places: Vec<(u64, Sent)>,
     free: Vec<u16>,
@@ -24,7 +24,7 @@ pub(super) struct Flight {
 
 impl Flight {
     /// Room for `places` requests.
-    pub(super) fn new(places: u32) -> Self {
+    pub(crate) fn new(places: u32) -> Self {
         let places = places.clamp(1, 1 << PLACE_BITS);
         let none = (0, Sent { start: 0, at: 0 });
         Self {
@@ -35,17 +35,17 @@ impl Flight {
     }
 
     /// How many are on their way.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
     /// A number for a request that is sent now; `None` if all places are taken.
     #[inline]
-    pub(super) fn start(&mut self, sent: Sent) -> Option<u64> {
+    pub(crate) fn start(&mut self, sent: Sent) -> Option<u64> {
         let place = self.free.pop()?;
         self.last += 1 << PLACE_BITS;
         let number = self.last | u64::from(place);
@@ -55,7 +55,7 @@ impl Flight {
 
     /// The request of that number is answered; `None` if none of that number is on its way.
     #[inline]
-    pub(super) fn land(&mut self, number: u64) -> Option<Sent> {
+    pub(crate) fn land(&mut self, number: u64) -> Option<Sent> {
         let place = number as u16;
         let (held, sent) = self.places.get_mut(usize::from(place))?;
         if *held != number || number == 0 {
@@ -67,7 +67,7 @@ impl Flight {
     }
 
     /// Those on their way.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Sent> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Sent> {
         self.places.iter().filter(|(number, _)| *number != 0).map(|(_, sent)| *sent)
     }
 }

@@ -35,15 +35,17 @@ const SHOWN: usize = 5;
 
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
-    pub(super) ids: u64,
-    pub(super) duplicates: u64,
+pub struct Verdict {
+    /// Ids that were noted.
+    pub ids: u64,
+    /// How many of them had come before.
+    pub duplicates: u64,
     /// Some of them.
-    pub(super) shown: Vec<u64>,
+    pub shown: Vec<u64>,
     /// Ids that came when the memory was full.
-    pub(super) unseen: u64,
+    pub unseen: u64,
     /// Spans at the end, all neighbours joined.
-    pub(super) spans: u64,
+    pub spans: u64,
 }
 
 /// The ids seen so far.
@@ -115,14 +117,17 @@ impl SeenIds {
 
 /// The thread that checks.
 #[derive(Debug)]
-pub(super) struct DuplicateCheck {
+pub struct DuplicateCheck {
     thread: JoinHandle<Verdict>,
     sender: SyncSender<Vec<Span>>,
 }
 
 impl DuplicateCheck {
     /// Starts it with so many bytes; `full` is called once if they do not suffice.
-    pub(super) fn start(bytes: u64, full: impl FnOnce() + Send + 'static) -> Result<Self> {
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start(bytes: u64, full: impl FnOnce() + Send + 'static) -> Result<Self> {
         let (sender, receiver) = sync_channel(ON_THE_WAY);
         let work = move || count_duplicates(SeenIds::new(bytes), &receiver, full);
         let thread = thread::Builder::new()
@@ -133,12 +138,16 @@ impl DuplicateCheck {
     }
 
     /// For one load thread.
-    pub(super) fn recorder(&self) -> Recorder {
+    #[must_use]
+    pub fn recorder(&self) -> Recorder {
         Recorder { piece: Vec::with_capacity(PIECE), sender: self.sender.clone() }
     }
 
     /// The verdict, once all recorders are gone.
-    pub(super) fn finish(self) -> Result<Verdict> {
+    ///
+    /// # Errors
+    /// The thread panicked.
+    pub fn finish(self) -> Result<Verdict> {
         drop(self.sender);
         self.thread.join().map_err(|_| anyhow!("the duplicate check panicked"))
     }
@@ -158,18 +167,19 @@ fn count_duplicates(mut seen: SeenIds, pieces: &Receiver<Vec<Span>>, full: impl 
 
 /// Where a load thread leaves what it got.
 #[derive(Debug)]
-pub(super) struct Recorder {
+pub struct Recorder {
     piece: Vec<Span>,
     sender: SyncSender<Vec<Span>>,
 }
 
 /// The span that a connection's ids go on with, as long as they come in sequence.
 #[derive(Debug, Default)]
-pub(super) struct Tail(Option<Span>);
+pub struct Tail(Option<Span>);
 
 impl Recorder {
     /// Notes `count` ids from `first` on.
-    pub(super) fn note(&mut self, tail: &mut Tail, first: u64, count: u32) {
+    #[inline]
+    pub fn note(&mut self, tail: &mut Tail, first: u64, count: u32) {
         let Some(steps) = u64::from(count).checked_sub(1) else { return };
         let last = first.saturating_add(steps);
         match &mut tail.0 {
@@ -183,7 +193,7 @@ impl Recorder {
     }
 
     /// Notes ids one by one. Neighbours are joined in registers first: most of an array is in sequence.
-    pub(super) fn note_each(&mut self, tail: &mut Tail, mut ids: impl Iterator<Item = u64>) {
+    pub fn note_each(&mut self, tail: &mut Tail, mut ids: impl Iterator<Item = u64>) {
         let Some(mut first) = ids.next() else { return };
         let mut count = 1;
         for id in ids {
@@ -198,7 +208,7 @@ impl Recorder {
     }
 
     /// No more ids come on this connection.
-    pub(super) fn end(&mut self, tail: &mut Tail) {
+    pub fn end(&mut self, tail: &mut Tail) {
         if let Some(span) = tail.0.take() {
             self.push(span);
         }

@@ -7,34 +7,33 @@ use std::time::Duration;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use xuid_engine::registry::printable;
-use xuid_protocol::{Bulk, ParsedReply, Reply, Run, parse_reply, request_array, request_next, request_runs};
+use xuid_protocol::{Reply, Run};
 
-use super::flight::{Flight, Sent};
-use crate::commands::bench::duplicates::{Recorder, Tail};
-use crate::commands::bench::plan::{Ask, Shape};
-use crate::commands::bench::progress::Progress;
-use crate::commands::bench::results::Results;
-use crate::commands::bench::schedule::Schedule;
-use crate::commands::connection::{Greeted, LAST_ID};
-use crate::fronts::buffers::Inbox;
+use crate::dialect::{Dialect, LAST_ID};
+use crate::duplicates::{Recorder, Tail};
+use crate::flight::{Flight, Sent};
+use crate::progress::LoadThread;
+use crate::schedule::Schedule;
 
-/// What a connection's buffer begins with. Most replies of many connections fit, and stay in the cache.
-const INBOX_LEAST: usize = 16 * 1024;
+/// The memory that is read into: a thread has one, and a connection keeps it only while it holds half a large reply.
+const PIECE: usize = 256 * 1024;
 
-/// What it grows to where reads fill it.
-const INBOX_MOST: usize = 1 << 20;
+/// The beginning of a reply that is kept elsewhere until the rest comes: moving it costs less than that each connection
+/// has memory of its own, which the processor's cache would not hold.
+const SMALL: usize = PIECE / 4;
 
 /// After a refusal, a closed loop sends nothing for as long as it was told, up to this.
 const LONGEST_PAUSE: u64 = 20_000_000;
 
-/// A reply may be this much longer than its ids: an error's text is 64 KiB at most.
-const REPLY_ROOM: u32 = 128 * 1024;
-
-/// Which part of the timetable is a connection's.
+/// Which part of the timetable of an open loop is a connection's.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Share {
-    pub(super) number: u64,
-    pub(super) of: u64,
+pub struct Share {
+    /// Requests a second of the whole.
+    pub rate: u64,
+    /// Its number, from 0 on.
+    pub number: u64,
+    /// How many there are.
+    pub of: u64,
 }
 
 /// How a connection stands.
@@ -48,106 +47,97 @@ enum Stand {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) stream: TcpStream,
+pub struct Link<D> {
+    pub(crate) stream: TcpStream,
     server: String,
-    inbox: Inbox,
+    dialect: D,
+    /// What was read and not yet understood.
+    inbox: Vec<u8>,
     outbox: Vec<u8>,
     /// Bytes of it that are written.
     written: usize,
     flight: Flight,
-    ask: Ask,
-    share: Share,
-    rate: Option<u64>,
+    /// `None`: a closed loop.
+    share: Option<Share>,
     /// Its requests that are not sent yet; `None` in a closed loop.
     timetable: Option<Schedule>,
     tail: Tail,
     stand: Stand,
     /// Nothing is sent before that.
     paused: u64,
-    /// The longest body of a reply.
-    most: u32,
-}
-
-/// What replies are counted in.
-pub(super) struct Counters<'b> {
-    pub(super) results: &'b mut Results,
-    pub(super) recorder: Option<&'b mut Recorder>,
-    pub(super) progress: &'b Progress,
 }
 
 /// Why a connection is of no use any more.
 type Broken = String;
 
 /// What a read brought.
-pub(super) enum Read {
+pub(crate) enum Read {
     Bytes(usize),
     Nothing,
     /// The server closed, after everything was answered.
     End,
 }
 
-impl Link {
-    pub(super) fn new(
-        greeted: Greeted,
+impl<D: Dialect> Link<D> {
+    /// A connection that does not block, to a server that is called so and has greeted already; `inbox` is what it said
+    /// behind that. At most `depth` requests are in flight.
+    pub fn new(
+        stream: TcpStream,
         server: &str,
-        ask: Ask,
-        pipeline: u32,
-        share: Share,
-        rate: Option<u64>,
+        inbox: Vec<u8>,
+        dialect: D,
+        depth: u32,
+        share: Option<Share>,
     ) -> Self {
-        let Greeted { stream, inbox, limits, .. } = greeted;
         Self {
             stream,
             server: server.to_owned(),
+            dialect,
             inbox,
             outbox: Vec::new(),
             written: 0,
-            flight: Flight::new(pipeline.min(limits.max_in_flight)),
-            ask,
+            flight: Flight::new(depth),
             share,
-            rate,
             timetable: None,
             tail: Tail::default(),
             stand: Stand::Open,
             paused: 0,
-            most: ask.count.saturating_mul(16).saturating_add(REPLY_ROOM),
         }
     }
 
     /// Its part of the timetable, from `begin` on.
-    pub(super) fn schedule(&mut self, begin: u64) -> Option<Schedule> {
-        self.timetable = self.rate.map(|rate| Schedule::new(begin, rate, self.share.number, self.share.of));
+    pub(crate) fn schedule(&mut self, begin: u64) -> Option<Schedule> {
+        self.timetable = self.share.map(|share| Schedule::new(begin, share.rate, share.number, share.of));
         self.timetable
     }
 
     /// How long the server may take for a reply, at most.
-    pub(super) fn longest_wait(&self) -> Duration {
-        self.ask.wait
+    pub(crate) fn longest_wait(&self) -> Duration {
+        self.dialect.longest_wait()
     }
 
     /// Whether replies are to be expected.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.stand != Stand::Closed && self.flight.len() > 0
     }
 
     /// Whether it may send, now or later.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.stand == Stand::Open
     }
 
     /// Whether bytes wait for room in the socket.
-    pub(super) fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         self.written < self.outbox.len()
     }
 
     /// When it may send again, if a refusal keeps it from that.
-    pub(super) fn paused_until(&self, now: u64) -> Option<u64> {
+    pub(crate) fn paused_until(&self, now: u64) -> Option<u64> {
         (self.paused > now && self.is_open()).then_some(self.paused)
     }
 
     /// Appends what is due, as far as there is room.
-    pub(super) fn ask(&mut self, now: u64, end: u64) {
+    pub(crate) fn ask(&mut self, now: u64, end: u64) {
         if self.stand != Stand::Open || now >= end || self.paused > now {
             return;
         }
@@ -162,18 +152,12 @@ impl Link {
                 Some(_) => break,
             };
             let Some(number) = self.flight.start(Sent { start, at: now }) else { break };
-            let Ask { shape, count, order, wait } = self.ask;
-            let (out, order) = (&mut self.outbox, order.into());
-            match shape {
-                Shape::Next => request_next(out, number, order),
-                Shape::Array => request_array(out, number, Bulk::new(count, order, wait)),
-                Shape::Runs => request_runs(out, number, Bulk::new(count, order, wait)),
-            }
+            self.dialect.request(number, &mut self.outbox);
         }
     }
 
     /// Writes what was appended, as much as the socket takes.
-    pub(super) fn write(&mut self) -> Result<usize, Broken> {
+    pub(crate) fn write(&mut self) -> Result<usize, Broken> {
         let mut all = 0;
         while self.has_output() {
             match rustix::io::write(&self.stream, &self.outbox[self.written..]) {
@@ -193,24 +177,22 @@ impl Link {
         Ok(all)
     }
 
-    /// Reads once.
-    pub(super) fn read(&mut self) -> Result<Read, Broken> {
-        let room = self.inbox.room(INBOX_LEAST);
-        if room.len() == room.capacity() {
-            // Half a reply fills it.
-            room.reserve(room.len());
-        }
-        match rustix::io::read(&self.stream, spare_capacity(room)) {
+    /// Reads once, into the thread's memory.
+    pub(crate) fn read(&mut self, piece: &mut Vec<u8>) -> Result<Read, Broken> {
+        self.exchange(piece);
+        // A larger reply is read in few pieces all the same.
+        self.inbox.reserve(PIECE.max(self.inbox.len()));
+        match rustix::io::read(&self.stream, spare_capacity(&mut self.inbox)) {
             Ok(0) if self.stand == Stand::Leaving && self.flight.len() == 0 => {
                 self.stand = Stand::Closed;
                 Ok(Read::End)
             }
             Ok(0) => Err(format!("{} closed the connection", self.server)),
-            Ok(count) => {
-                self.inbox.widen(INBOX_MOST);
-                Ok(Read::Bytes(count))
+            Ok(count) => Ok(Read::Bytes(count)),
+            Err(Errno::AGAIN | Errno::INTR) => {
+                self.exchange(piece);
+                Ok(Read::Nothing)
             }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(Read::Nothing),
             Err(error) => Err(self.broke(error)),
         }
     }
@@ -219,36 +201,58 @@ impl Link {
         format!("the connection to {} broke: {}", self.server, io::Error::from(error))
     }
 
-    /// Takes all whole replies, which were there at `at`.
-    pub(super) fn take(&mut self, at: u64, counters: &mut Counters<'_>) -> Result<(), Broken> {
-        let Self { inbox, flight, tail, stand, paused, server, .. } = self;
-        let bytes = inbox.rest();
+    /// Moves what is there, if that is little, from the thread's memory into the connection's own or back.
+    fn exchange(&mut self, piece: &mut Vec<u8>) {
+        if self.inbox.len() <= SMALL {
+            piece.clear();
+            piece.extend_from_slice(&self.inbox);
+            std::mem::swap(&mut self.inbox, piece);
+        }
+    }
+
+    /// Takes all whole replies, which were there at `at`, and gives the thread's memory back.
+    pub(crate) fn take(
+        &mut self,
+        at: u64,
+        thread: &mut LoadThread,
+        piece: &mut Vec<u8>,
+    ) -> Result<(), Broken> {
         let mut used = 0;
-        let counts = counters.progress.counts(at);
-        loop {
-            let (consumed, number, reply) = match parse_reply(&bytes[used..], self.most) {
-                Ok(ParsedReply::Frame { consumed, request_id, reply, .. }) => (consumed, request_id, reply),
-                Ok(ParsedReply::Incomplete { .. }) => break,
-                Err(error) => return Err(format!("{server} stopped speaking XUID/1: {error}")),
+        let taken = self.take_each(at, thread, &mut used);
+        self.inbox.drain(..used);
+        self.exchange(piece);
+        taken
+    }
+
+    fn take_each(&mut self, at: u64, thread: &mut LoadThread, used: &mut usize) -> Result<(), Broken> {
+        let Self { inbox, dialect, flight, tail, stand, paused, server, .. } = self;
+        let count = dialect.count();
+        // Those that were sent together are recorded together.
+        let (mut together, mut answered) = (Sent { start: 0, at: 0 }, 0);
+        let taken = loop {
+            let (consumed, number, reply) = match dialect.reply(&inbox[*used..]) {
+                Ok(Some(answer)) => answer,
+                Ok(None) => break Ok(()),
+                Err(why) => break Err(format!("{server} {why}")),
             };
-            used += consumed;
+            *used += consumed;
             if matches!(reply, Reply::GoAway) {
                 if *stand == Stand::Open {
                     *stand = Stand::Leaving;
-                    counters.results.sent_away += 1;
+                    thread.results.sent_away += 1;
                 }
                 continue;
             }
             let Some(sent) = flight.land(number) else {
-                return Err(format!("{server} answered request {number}, which was not in flight"));
+                break Err(format!("{server} answered request {number}, which was not in flight"));
             };
             if let Reply::Error(error) = &reply {
                 let told = || format!("{}: {}", error.status, printable(&error.text));
-                if counts {
-                    counters.results.refused(error.status.name(), told());
+                if thread.progress.counts(at) {
+                    thread.results.refused(error.status.name(), told());
                 }
                 if !error.status.is_retryable() {
-                    return Err(format!("{server} refused for good: {}", told()));
+                    break Err(format!("{server} refused for good: {}", told()));
                 }
                 if self.timetable.is_none() {
                     let pause = u64::from(error.retry_after_ms) * 1_000_000;
@@ -256,44 +260,41 @@ impl Link {
                 }
                 continue;
             }
-            if counters.recorder.is_some()
+            if thread.recorder.is_some()
                 && let Some(id) = impossible(&reply)
             {
-                return Err(format!("{server} answered {id}, which is no id: the highest is {LAST_ID}"));
+                break Err(format!("{server} answered {id}, which is no id: the highest is {LAST_ID}"));
             }
-            let ids = brought(&reply, tail, counters.recorder.as_deref_mut());
-            if ids != Some(u64::from(self.ask.count)) {
-                return Err(format!("{server} answered another question: {}", brief(&reply)));
+            if brought(&reply, tail, thread.recorder.as_mut()) != Some(u64::from(count)) {
+                break Err(format!("{server} answered another question: {}", brief(&reply)));
             }
-            if counts {
-                counters.results.ids += u64::from(self.ask.count);
-                counters.results.requests += 1;
+            if sent != together {
+                thread.answered(count, answered, together, at);
+                (together, answered) = (sent, 0);
             }
-            if counters.progress.counts(sent.start) {
-                counters.results.answered(sent.start, sent.at, at);
-            }
-        }
-        inbox.consume(used);
-        Ok(())
+            answered += 1;
+        };
+        thread.answered(count, answered, together, at);
+        taken
     }
 
     /// It is of no use any more. What was in flight stays so, and counts with its age.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.stand = Stand::Closed;
         self.outbox.clear();
         self.written = 0;
     }
 
     /// The run is over: what was due and not sent, and what was sent and not answered.
-    pub(super) fn settle(&mut self, now: u64, counters: &mut Counters<'_>) {
-        let progress = counters.progress;
+    pub(crate) fn settle(&mut self, now: u64, thread: &mut LoadThread) {
+        let LoadThread { progress, recorder, results, .. } = thread;
         if let Some(timetable) = self.timetable {
-            counters.results.never_sent(timetable, progress.measured(), progress.end());
+            results.never_sent(timetable, progress.measured(), progress.end());
         }
         for sent in self.flight.iter().filter(|sent| progress.counts(sent.start)) {
-            counters.results.gave_up(sent.start, sent.at, now);
+            results.gave_up(sent, now);
         }
-        if let Some(recorder) = &mut counters.recorder {
+        if let Some(recorder) = recorder {
             recorder.end(&mut self.tail);
         }
     }

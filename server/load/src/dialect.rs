@@ -1,0 +1,109 @@
+//! What a server is asked, and what its replies say.
+
+use std::time::Duration;
+
+use xuid_protocol::{
+    Bulk, HEADER_LEN, Header, Op, Order, ParsedReply, Reply, parse_reply, request_array, request_next,
+    request_runs,
+};
+
+/// A reply may be this much longer than its ids: an error's text is 64 KiB at most.
+const REPLY_ROOM: u32 = 128 * 1024;
+
+/// The highest id that there is: its top bit is 0.
+pub(crate) const LAST_ID: u64 = i64::MAX.cast_unsigned();
+
+/// A reply: the bytes it takes, the number of the request that it answers, and what it says.
+pub type Answer<'b> = (usize, u64, Reply<'b>);
+
+/// A way to ask a server over one connection.
+pub trait Dialect {
+    /// Appends a request of that number.
+    fn request(&mut self, number: u64, out: &mut Vec<u8>);
+
+    /// The reply that `bytes` begin with, once all of it is there.
+    ///
+    /// # Errors
+    /// It is none, and what the server did is said.
+    fn reply<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<Answer<'b>>, String>;
+
+    /// The ids of each reply.
+    fn count(&self) -> u32 {
+        1
+    }
+
+    /// How long the server may take for a reply, at most.
+    fn longest_wait(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// How ids are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// One at a time.
+    Next,
+    /// Many, one by one.
+    Array,
+    /// Many, as runs.
+    Runs,
+}
+
+/// One request of XUID/1.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// How ids are asked for.
+    pub shape: Shape,
+    /// How many.
+    pub count: u32,
+    /// What they must be like.
+    pub order: Order,
+    /// How long the server may wait for them, where there may be many.
+    pub wait: Duration,
+}
+
+impl Dialect for Ask {
+    #[inline]
+    fn request(&mut self, number: u64, out: &mut Vec<u8>) {
+        let Self { shape, count, order, wait } = *self;
+        match shape {
+            Shape::Next => request_next(out, number, order),
+            Shape::Array => request_array(out, number, Bulk::new(count, order, wait)),
+            Shape::Runs => request_runs(out, number, Bulk::new(count, order, wait)),
+        }
+    }
+
+    #[inline]
+    fn reply<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<Answer<'b>>, String> {
+        if self.shape == Shape::Next
+            && let Some((frame, _)) = bytes.split_first_chunk()
+            && let Some(answer) = next_reply(frame)
+        {
+            return Ok(Some(answer));
+        }
+        match parse_reply(bytes, self.count.saturating_mul(16).saturating_add(REPLY_ROOM)) {
+            Ok(ParsedReply::Frame { consumed, request_id, reply, .. }) => {
+                Ok(Some((consumed, request_id, reply)))
+            }
+            Ok(ParsedReply::Incomplete { .. }) => Ok(None),
+            Err(error) => Err(format!("stopped speaking XUID/1: {error}")),
+        }
+    }
+
+    fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn longest_wait(&self) -> Duration {
+        self.wait
+    }
+}
+
+/// The reply to NEXT, which comes by the million and looks the same but for two numbers. What looks different is parsed.
+#[inline]
+fn next_reply(frame: &[u8; HEADER_LEN + 8]) -> Option<Answer<'static>> {
+    let word = |at: usize| frame[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let front = u128::from_le_bytes(Header::reply(Op::Next, 8, 0).encode()) as u64;
+    let (number, id) = (word(8)?, word(HEADER_LEN)?);
+    (word(0)? == front && id <= LAST_ID).then_some((frame.len(), number, Reply::Next(id)))
+}
