@@ -24,9 +24,10 @@ pub(crate) type Ahead = Result<(Instant, Vec<Run>), ClientError>;
 ///
 /// # Fork
 /// In a forked child every call answers [`ClientError::Forked`], and what was made for a reply before the fork is the
-/// parent's: connect again. That holds as well in a child that has its parent's process id, in a pid namespace of its own
-/// (each is the first process of a container). Calls look at the namespace at most once in 20 us: a child that goes on with
-/// a call of its parent's sooner than that after its parent's last one can be given the reply.
+/// parent's: connect again. That holds as well in a child that has its parent's process id, because it is in a pid namespace
+/// of its own, or because the id was used again: each call reads a word on a page that the kernel wipes in a child. Where
+/// there is no such page (Linux before 4.14, a sandbox that refuses `MADV_WIPEONFORK`, another system) the process id is all
+/// that is compared.
 ///
 /// The runtime is the parent's as well, and Tokio's do not survive a fork: a child must neither go on in it nor drop it.
 /// Best fork before the runtime is made, or exec in the child.
@@ -165,7 +166,7 @@ impl Client {
         }
     }
 
-    /// Refuses in a forked child, a new pid namespace included.
+    /// Refuses in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), ClientError> {
         self.fleet.process.check()
     }
@@ -245,7 +246,7 @@ impl Client {
             return late();
         };
         // A reply that lay here at a fork is the parent's.
-        if let Err(forked) = self.fleet.process.check_call() {
+        if let Err(forked) = self.fleet.process.check() {
             return Some(Err(forked));
         }
         let outcome = outcome.unwrap_or_else(|_| Err(ClientError::lost(server, None)));

@@ -98,7 +98,7 @@ pub enum ClientError {
     Forked {
         /// The process that connected.
         owner: u32,
-        /// The process that asked; the same number, in a pid namespace of its own.
+        /// The process that asked; the same number, if it has its parent's id.
         found: u32,
     },
     /// The thread that ends the ids that grew old could not be started.

@@ -72,6 +72,8 @@ mod client;
 mod dial;
 mod error;
 mod fleet;
+#[cfg(target_os = "linux")]
+mod fork_mark;
 mod link;
 mod options;
 mod pending;
