@@ -17,6 +17,10 @@ use crate::options::{Options, later};
 use crate::retries::Retries;
 use crate::served::Served;
 
+/// How long a link may take to look for a reply whose time is over. It needs a turn of the runtime, which may be late with all
+/// of them.
+const LAST_LOOK: Duration = Duration::from_secs(1);
+
 /// When they were asked for, and the runs.
 pub(crate) type Ahead = Result<(Instant, Vec<Run>), ClientError>;
 
@@ -237,18 +241,18 @@ impl Client {
             return late();
         };
         let mut reply = submitted.ok()?;
-        let outcome = if let Ok(outcome) = timeout_at(end, &mut reply).await {
-            outcome
-        } else if let Some(outcome) = lying_there(&mut reply).await {
-            Ok(outcome)
-        } else {
-            self.give_up(link, begin);
-            return late();
-        };
+        let mut outcome = timeout_at(end, &mut reply).await.ok();
+        if outcome.is_none() && self.fleet.process.check().is_ok() {
+            outcome = lying_there(link, &mut reply).await.map(Ok);
+        }
         // A reply that lay here at a fork is the parent's.
         if let Err(forked) = self.fleet.process.check() {
             return Some(Err(forked));
         }
+        let Some(outcome) = outcome else {
+            self.give_up(link, begin);
+            return late();
+        };
         let outcome = outcome.unwrap_or_else(|_| Err(ClientError::lost(server, None)));
         if let Err(error) = &outcome
             && error.leads_elsewhere()
@@ -277,12 +281,9 @@ impl Client {
     }
 }
 
-/// A reply that came with its end: a process that was stopped wakes with both, and the reply counts. Its link has read it when
-/// the runtime has looked at its sockets and has had a turn for all that were ready.
-async fn lying_there(reply: &mut oneshot::Receiver<Outcome>) -> Option<Outcome> {
-    for _ in 0..2 {
-        tokio::task::yield_now().await;
-    }
+/// A reply that came with its end: a process that was stopped wakes with both, and the reply counts.
+async fn lying_there(link: &Link, reply: &mut oneshot::Receiver<Outcome>) -> Option<Outcome> {
+    let _ = timeout(LAST_LOOK, link.read_up()).await;
     reply.try_recv().ok()
 }
 

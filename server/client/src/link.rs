@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::task::consume_budget;
 use tokio::time::{Instant, timeout, timeout_at};
 use xuid_protocol::{
     Header, ParsedReply, REPLY_ROOM, Reply, Request, WAIT_CAP, parse_reply, reply_max, request_array,
@@ -53,6 +54,8 @@ pub(crate) struct Link {
     leave: Notify,
     /// A request is in flight where there was none, or one that is due sooner than all others.
     busy: Notify,
+    /// Somebody wants to know that everything was read.
+    look: Notify,
     /// The server said GOAWAY. Relaxed: read by those who were told of the end, which comes after.
     sent_away: AtomicBool,
     /// The silence that ends it ([`Options::timeout`]).
@@ -68,6 +71,8 @@ struct Inner {
     heard: Instant,
     /// Until when the silence is not looked after.
     watched: Option<Instant>,
+    /// Dropped when the socket was found empty after they came.
+    looks: Vec<oneshot::Sender<()>>,
 }
 
 #[derive(Debug)]
@@ -94,11 +99,13 @@ impl Link {
                 pending: Pending::default(),
                 heard: Instant::now(),
                 watched: None,
+                looks: Vec::new(),
             }),
             permits: Semaphore::new(in_flight as usize),
             wake: Notify::new(),
             leave: Notify::new(),
             busy: Notify::new(),
+            look: Notify::new(),
             sent_away: AtomicBool::new(false),
             timeout: options.timeout,
         });
@@ -192,7 +199,7 @@ impl Link {
                 Some(_) => {
                     // A process that was stopped wakes with replies in its socket. They come before the verdict.
                     has_read = true;
-                    tokio::task::yield_now().await;
+                    self.read_up().await;
                     continue;
                 }
             }
@@ -200,11 +207,27 @@ impl Link {
         }
     }
 
+    /// Ends when everything is delivered that lay in the socket at the call, or the link is over.
+    pub(crate) async fn read_up(&self) {
+        let (look, looked) = oneshot::channel();
+        {
+            let mut inner = self.lock();
+            if matches!(inner.state, State::Ended) {
+                return;
+            }
+            inner.looks.push(look);
+        }
+        self.look.notify_one();
+        // It is dropped without a word.
+        let _ = looked.await;
+    }
+
     /// Ends the link: whoever waits is told `error`. The first end counts.
     pub(crate) fn end(&self, error: &ClientError) {
         let mut inner = self.lock();
         inner.state = State::Ended;
         let waiters = inner.pending.drain();
+        inner.looks.clear();
         drop(inner);
         self.permits.close();
         self.wake.notify_one();
@@ -247,6 +270,7 @@ impl Link {
     /// Reads and delivers until the connection ends, or nothing is left to wait for after GOAWAY.
     async fn read_loop(&self, mut read: OwnedReadHalf, mut inbox: Vec<u8>) -> ClientError {
         let server = &self.served.server;
+        let mut looks = Vec::new();
         loop {
             match self.deliver(&inbox) {
                 Ok(consumed) => drop(inbox.drain(..consumed)),
@@ -256,7 +280,24 @@ impl Link {
                 return ClientError::lost(server, None);
             }
             inbox.reserve(READ_ROOM);
-            match read.read_buf(&mut inbox).await {
+            let read = if looks.is_empty() {
+                tokio::select! {
+                    biased;
+                    read = read.read_buf(&mut inbox) => read,
+                    () = self.look.notified() => {
+                        looks = std::mem::take(&mut self.lock().looks);
+                        continue;
+                    }
+                }
+            } else {
+                consume_budget().await;
+                let Some(read) = read_now(&read, &mut inbox) else {
+                    looks.clear();
+                    continue;
+                };
+                read
+            };
+            match read {
                 Ok(0) => return ClientError::lost(server, None),
                 Ok(_) => self.lock().heard = Instant::now(),
                 Err(error) => return ClientError::lost(server, Some(error)),
@@ -340,6 +381,22 @@ impl Link {
         // Nothing in the locked sections panics half way.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Reads what lies in the socket, without asking the runtime whether something does: it may not have looked yet, and on
+/// several threads no turn of one of them says that it has. `None`: nothing.
+#[cfg(unix)]
+fn read_now(read: &OwnedReadHalf, inbox: &mut Vec<u8>) -> Option<io::Result<usize>> {
+    match rustix::io::read(read.as_ref(), rustix::buffer::spare_capacity(inbox)) {
+        Err(rustix::io::Errno::AGAIN) => None,
+        read => Some(read.map_err(io::Error::from)),
+    }
+}
+
+/// What the runtime did not find is not found.
+#[cfg(not(unix))]
+fn read_now(_: &OwnedReadHalf, _: &mut Vec<u8>) -> Option<io::Result<usize>> {
+    None
 }
 
 /// The life of a connection: reads and writes until either ends.

@@ -104,6 +104,44 @@ async fn a_reply_that_comes_after_its_call_gave_up_finds_nobody_and_gives_its_ro
     assert_eq!((soon(a).await.unwrap().unwrap(), soon(b).await.unwrap().unwrap()), (1, 2));
 }
 
+#[test]
+fn a_reply_that_lies_there_at_the_end_of_its_time_counts_although_the_runtime_is_late() {
+    let one_thread =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (servers, clients) = (one_thread(), one_thread());
+    let timeout = Duration::from_millis(100);
+    let (asked, is_asked) = tokio::sync::oneshot::channel();
+    let (stopped, is_stopped) = tokio::sync::oneshot::channel();
+    let fake = servers.block_on(Fake::start(1));
+    let connect = Client::connect(fake.addr, quick().timeout(timeout));
+    let serving = servers.spawn(async move {
+        let mut peer = fake.greet().await;
+        let request_id = peer.expect(Asked::Next(Order::Any)).await;
+        asked.send(()).unwrap();
+        is_stopped.await.unwrap();
+        peer.send(|out| reply_id(out, request_id, 7)).await;
+        (fake, peer)
+    });
+    clients.block_on(async {
+        let client = soon(connect).await.unwrap();
+        // The thread that reads stands still beyond the call's time, and then goes on with something else first. The call
+        // is not its task.
+        let hog = tokio::spawn(async move {
+            is_asked.await.unwrap();
+            stopped.send(()).unwrap();
+            std::thread::sleep(timeout * 2);
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        assert_eq!(soon(client.next(Order::Any)).await.unwrap(), 7);
+        soon(hog).await.unwrap();
+        assert!(client.is_connected());
+    });
+    drop(servers.block_on(serving).unwrap());
+}
+
 #[tokio::test]
 async fn a_silent_server_is_left_even_if_no_caller_had_the_patience_to_find_out() {
     let fake = Fake::start(1).await;
