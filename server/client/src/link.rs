@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! - I1 whoever is in `pending` is told an outcome: by a reply, or by the end of the link;
-//! - I2 permits left + requests in flight = the bound of requests in flight, until the link ends;
+//! - I2 permits left + requests of callers in flight = the bound of requests in flight, until the link ends;
 //! - I3 after the end, or after GOAWAY, no request is taken; after GOAWAY those in flight are still answered;
 //! - I4 a caller that gives up leaves its request in flight, with the room that it takes: the reply, or the end of the link,
 //!   gives both back. No caller's patience ends the link; a silence does, when it has lasted [`Options::timeout`] beyond
-//!   the time at which a reply was due.
+//!   the time at which a reply was due, and a PING of the link's own was not answered in the second half of that.
 
 use std::io;
 use std::pin::pin;
@@ -67,12 +67,35 @@ struct Inner {
     state: State,
     outbox: Vec<u8>,
     pending: Pending,
-    /// When something was received last.
+    /// When something was received last, and when something besides the reply to a PING of the link's own was.
     heard: Instant,
+    answered: Instant,
+    /// When the PING in flight was sent that asks whether anybody is there.
+    asked: Option<Instant>,
     /// Until when the silence is not looked after.
     watched: Option<Instant>,
     /// Dropped when the socket was found empty after they came.
     looks: Vec<oneshot::Sender<()>>,
+}
+
+impl Inner {
+    /// Puts a request into the outbox; whether that was empty.
+    fn append(
+        &mut self,
+        request: &Request<'_>,
+        due: Instant,
+        reply: Option<oneshot::Sender<Outcome>>,
+    ) -> bool {
+        let request_id = self.pending.insert(Waiter { expected: Expected::of(request), due, reply });
+        let was_empty = self.outbox.is_empty();
+        encode(&mut self.outbox, request_id, request);
+        was_empty
+    }
+
+    /// What was received last was more than the reply to a PING of the link's own.
+    fn was_answered(&mut self) {
+        self.answered = self.heard;
+    }
 }
 
 #[derive(Debug)]
@@ -90,6 +113,7 @@ impl Link {
     /// Starts the task of a greeted connection.
     pub(crate) fn start(greeted: Greeted, options: &Options) -> Arc<Self> {
         let Greeted { stream, served, inbox } = greeted;
+        let now = Instant::now();
         let in_flight = served.limits.max_in_flight.clamp(1, options.max_in_flight);
         let link = Arc::new(Self {
             served: Arc::new(served),
@@ -97,7 +121,9 @@ impl Link {
                 state: State::Serving,
                 outbox: Vec::new(),
                 pending: Pending::default(),
-                heard: Instant::now(),
+                heard: now,
+                answered: now,
+                asked: None,
                 watched: None,
                 looks: Vec::new(),
             }),
@@ -127,15 +153,12 @@ impl Link {
     ) -> Result<oneshot::Receiver<Outcome>, NotServing> {
         let permit = self.permits.acquire().await.map_err(|_| NotServing)?;
         let (reply, receiver) = oneshot::channel();
-        let waiter = Waiter { expected: Expected::of(request), due, reply };
         let mut inner = self.lock();
         if !matches!(inner.state, State::Serving) {
             return Err(NotServing);
         }
-        let is_sooner = inner.watched.is_none_or(|end| later(due, self.timeout) < end);
-        let request_id = inner.pending.insert(waiter);
-        let was_empty = inner.outbox.is_empty();
-        encode(&mut inner.outbox, request_id, request);
+        let is_sooner = inner.watched.is_none_or(|end| later(due, self.timeout / 2) < end);
+        let was_empty = inner.append(request, due, Some(reply));
         drop(inner);
         // The reply gives it back, whether or not its caller still waits.
         permit.forget();
@@ -171,17 +194,40 @@ impl Link {
         self.sent_away.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing was received after that time.
+    /// Whether no request was answered after that time: a server that is there, and answers nothing else, is silent as well.
     pub(crate) fn is_silent_since(&self, time: Instant) -> bool {
-        self.lock().heard <= time
+        self.lock().answered <= time
     }
 
-    /// When the silence has lasted too long, if it goes on. `None`: nothing is in flight.
+    /// When the silence has lasted so long that something is to be done, if it goes on: a PING to be sent, or an end to be
+    /// made. `None`: nothing is in flight.
     fn end_of_silence(&self) -> Option<Instant> {
         let mut inner = self.lock();
-        let due = inner.pending.first_due();
-        inner.watched = due.map(|due| later(due.max(inner.heard), self.timeout));
+        let half = self.timeout / 2;
+        inner.watched = inner.pending.first_due().map(|due| {
+            let since = due.max(inner.heard);
+            // A process that was stopped finds its whole timeout over, and nothing asked.
+            inner.asked.map_or(later(since, half), |asked| later(since, self.timeout).max(later(asked, half)))
+        });
         inner.watched
+    }
+
+    /// Asks whether anybody is there, if that is not asked already. The reply to a PING waits behind no ids, and this one
+    /// takes no permit: where the server reads no more requests it is not answered, as if nobody were there.
+    fn ask(&self) -> bool {
+        let mut inner = self.lock();
+        if inner.asked.is_some() {
+            return false;
+        }
+        let now = Instant::now();
+        inner.asked = Some(now);
+        // After GOAWAY nothing more is sent, and the silence is judged alone.
+        let was_empty = !self.was_sent_away() && inner.append(&Request::Ping(&[]), now, None);
+        drop(inner);
+        if was_empty {
+            self.wake.notify_one();
+        }
+        true
     }
 
     fn silence(&self) -> ClientError {
@@ -195,6 +241,7 @@ impl Link {
             match self.end_of_silence() {
                 None => self.busy.notified().await,
                 Some(end) if Instant::now() < end => _ = timeout_at(end, self.busy.notified()).await,
+                Some(_) if self.ask() => {}
                 Some(_) if has_read => return self.silence(),
                 Some(_) => {
                     // A process that was stopped wakes with replies in its socket. They come before the verdict.
@@ -231,9 +278,9 @@ impl Link {
         drop(inner);
         self.permits.close();
         self.wake.notify_one();
-        for waiter in waiters {
+        for reply in waiters.into_iter().filter_map(|waiter| waiter.reply) {
             // A caller that no longer waits needs no error.
-            let _ = waiter.reply.send(Err(error.clone()));
+            let _ = reply.send(Err(error.clone()));
         }
     }
 
@@ -273,7 +320,12 @@ impl Link {
         let mut looks = Vec::new();
         loop {
             match self.deliver(&inbox) {
-                Ok(consumed) => drop(inbox.drain(..consumed)),
+                Ok((consumed, answered)) => {
+                    inbox.drain(..consumed);
+                    if answered > 0 || !inbox.is_empty() {
+                        self.lock().was_answered();
+                    }
+                }
                 Err(error) => return error,
             }
             if self.has_left() {
@@ -316,8 +368,8 @@ impl Link {
         expected.map_or(REPLY_ROOM, |expected| reply_max(expected.op, expected.count))
     }
 
-    /// Hands out every whole reply; returns their length. An error ends the link.
-    fn deliver(&self, inbox: &[u8]) -> Result<usize, ClientError> {
+    /// Hands out every whole reply; returns their length, and how many of them were to callers. An error ends the link.
+    fn deliver(&self, inbox: &[u8]) -> Result<(usize, usize), ClientError> {
         let (mut at, mut answered) = (0, 0);
         let outcome = loop {
             match parse_reply(&inbox[at..], self.longest(&inbox[at..])) {
@@ -333,10 +385,10 @@ impl Link {
             }
         };
         self.permits.add_permits(answered);
-        outcome
+        Ok((outcome?, answered))
     }
 
-    /// One frame; how many requests it answers.
+    /// One frame; how many requests of callers it answers.
     fn hand_out(&self, request_id: u64, op: u8, reply: &Reply<'_>) -> Result<usize, ClientError> {
         if let Reply::GoAway = reply {
             tracing::debug!(server = %self.served.server, "told to go away");
@@ -355,13 +407,19 @@ impl Link {
         };
         match answer::check(&self.served.server, waiter.expected, op, reply) {
             Ok(outcome) => {
+                let Some(reply) = waiter.reply else {
+                    self.lock().asked = None;
+                    return Ok(0);
+                };
                 // A caller that no longer waits wastes its ids.
-                let _ = waiter.reply.send(outcome);
+                let _ = reply.send(outcome);
                 Ok(1)
             }
             Err(breach) => {
                 let error = self.breach(breach);
-                let _ = waiter.reply.send(Err(error.clone()));
+                if let Some(reply) = waiter.reply {
+                    let _ = reply.send(Err(error.clone()));
+                }
                 Err(error)
             }
         }

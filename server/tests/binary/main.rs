@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "all of this is tests, the helpers too")]
 
-mod adv;
 mod commands;
 mod ensemble;
 mod fail_over;

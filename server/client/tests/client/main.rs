@@ -6,8 +6,6 @@
     reason = "a helper of a test fails by a panic, as the test does"
 )]
 
-#[cfg(target_os = "linux")]
-mod adv;
 mod errors;
 mod failover;
 mod fake;

@@ -148,6 +148,7 @@ async fn a_silent_server_is_left_even_if_no_caller_had_the_patience_to_find_out(
     let (client, mut peer) = fake.pair(quick().timeout(Duration::from_millis(100))).await;
     let (call, _) = in_flight(&client, &mut peer).await;
     call.abort();
+    peer.expect(Asked::Ping(vec![])).await;
     peer.expect_end().await;
     assert!(!client.is_connected());
 }
@@ -180,6 +181,56 @@ async fn a_prefetch_leaves_a_silent_server_for_another_one_and_calls_in_flight_a
     assert_eq!(next.unwrap(), 500);
     at_a.send(|out| reply_id(out, request_id, 1)).await;
     assert_eq!(soon(call).await.unwrap().unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_lives_and_waits_with_a_next_keeps_its_connection_and_a_longer_call() {
+    let fake = Fake::start(1).await;
+    let timeout = Duration::from_millis(200);
+    let (client, mut peer) = fake.pair(quick().timeout(timeout)).await;
+    let wait = Duration::from_secs(15);
+    let long = tokio::spawn({
+        let client = client.clone();
+        async move { client.array(1, Order::Any, wait).await }
+    });
+    let array = peer.expect(Asked::Array(Bulk::new(1, Order::Any, wait))).await;
+    // It answers neither for five times the timeout, and nothing is left of the timeout's silence but PINGs.
+    let (next, request_id) = in_flight(&client, &mut peer).await;
+    let mut pings = 0;
+    while pings < 10 {
+        let ping = peer.expect(Asked::Ping(vec![])).await;
+        peer.send(|out| reply_ping(out, ping, &[])).await;
+        pings += 1;
+    }
+    assert!(
+        matches!(soon(next).await.unwrap(), Err(ClientError::Timeout { .. })),
+        "the call itself gives up"
+    );
+    peer.send(|out| {
+        reply_id(out, request_id, 8);
+        let mut writer = xuid_protocol::ArrayWriter::begin(out, array, 1);
+        writer.run(7, 1);
+        writer.finish();
+    })
+    .await;
+    assert_eq!(soon(long).await.unwrap().unwrap(), [7]);
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(9)) }).await;
+    assert_eq!(next.unwrap(), 9);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nothing_but_pings_is_left_for_another_one() {
+    let (a, b) = (Fake::start(1).await, Fake::start(1).await);
+    let connect = Client::connect_any([a.addr, b.addr], quick().timeout(Duration::from_millis(200)));
+    let (client, mut at_a, _) = soon(async { tokio::join!(connect, a.greet(), b.greet()) }).await;
+    let client = client.unwrap();
+    let (call, _) = in_flight(&client, &mut at_a).await;
+    let ping = at_a.expect(Asked::Ping(vec![])).await;
+    at_a.send(|out| reply_ping(out, ping, &[])).await;
+    assert!(matches!(soon(call).await.unwrap(), Err(ClientError::Timeout { .. })));
+    let script = async { b.greet().await.serve(5).await };
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
+    assert_eq!(next.unwrap(), 5);
 }
 
 #[tokio::test]
