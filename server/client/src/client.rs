@@ -186,7 +186,7 @@ impl Client {
         if options.retry_for.is_zero() {
             return self.attempt(request, options.timeout).await;
         }
-        let deadline = later(Instant::now(), options.retry_for);
+        let begin = Instant::now();
         let mut retries = self.retries();
         loop {
             let error = match self.attempt(request, options.timeout).await {
@@ -194,7 +194,7 @@ impl Client {
                 outcome => return outcome,
             };
             let pause = retries.pause(&error);
-            if Instant::now() + pause > deadline {
+            if begin.elapsed().saturating_add(pause) > options.retry_for {
                 return Err(error);
             }
             tracing::debug!(%error, ?pause, "trying again");

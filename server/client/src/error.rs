@@ -22,7 +22,7 @@ pub enum ClientError {
         status: Status,
         /// When to come back, if the status says so at all.
         retry_after: Duration,
-        /// What the server says about it.
+        /// What the server says about it, without control characters: it stands in one line.
         text: Arc<str>,
     },
     /// The connection ended with the request in flight. If ids were on their way, they are wasted and come to nobody.
@@ -109,6 +109,14 @@ pub enum ClientError {
     },
 }
 
+/// What a stranger wrote moves no terminal and makes no line of a log.
+fn printable(text: &str) -> Arc<str> {
+    text.chars()
+        .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })
+        .collect::<String>()
+        .into()
+}
+
 /// How a server broke the protocol.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -189,7 +197,7 @@ impl ClientError {
             server: Arc::clone(server),
             status: error.status,
             retry_after: error.retry_after(),
-            text: Arc::from(&*error.text),
+            text: printable(&error.text),
         }
     }
 
