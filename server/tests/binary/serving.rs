@@ -1,9 +1,10 @@
 //! A server's limits and its end.
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -76,6 +77,33 @@ fn a_client_that_has_shut_its_side_down_gets_every_page_of_the_admin_port() {
             assert!(page.starts_with("HTTP/1.0 200 "), "{path}, round {round}: {page:?}");
         }
     }
+}
+
+#[test]
+fn silent_connections_of_the_admin_port_keep_no_probe_and_no_client_out() {
+    let home = tempfile::tempdir().unwrap();
+    let mut limited = Command::new("prlimit");
+    limited.arg("--nofile=256:256").arg(xuid(&[]).get_program());
+    limited.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--threads", "1"]);
+    limited.args(["--max-connections", "16", "--data-dir"]).arg(home.path());
+    let limited = limited.env_remove("RUST_LOG").stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = limited.spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let mut found = first.split([' ', ',', '/', '\n']).filter_map(|word| word.parse().ok());
+    let server = Server::of(child, found.next().unwrap(), found.next().unwrap());
+    let silent: Vec<_> = (0..400).map(|_| TcpStream::connect(server.admin).unwrap()).collect();
+    let patience = Some(Duration::from_secs(10));
+    let mut probe = TcpStream::connect(server.admin).unwrap();
+    probe.set_read_timeout(patience).unwrap();
+    write!(probe, "GET /livez HTTP/1.0\r\n\r\n").unwrap();
+    let mut page = String::new();
+    probe.read_to_string(&mut page).unwrap();
+    assert!(page.starts_with("HTTP/1.0 200 "), "{page}");
+    let mut client = greet(server.addr, "");
+    client.set_read_timeout(patience).unwrap();
+    assert!(reply(&mut client, is_hello));
+    drop(silent);
 }
 
 #[test]
