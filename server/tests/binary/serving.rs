@@ -1,16 +1,18 @@
 //! A server's limits and its end.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use xuid_protocol::{Bulk, Hello, Order, PREFACE, Reply, Status, request_hello, request_next, request_runs};
 
-use crate::support::{Server, get, greet, reply, run, stdout, until, xuid};
+use crate::support::{Server, failure, get, greet, reply, run, stdout, until, xuid};
 
 fn is_hello(reply: &Reply<'_>) -> bool {
     matches!(reply, Reply::Hello(_))
@@ -48,6 +50,9 @@ fn a_token_from_the_environment_is_asked_of_clients_and_sent_by_commands() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("XUID_TOKEN"));
     let mut next = xuid(&["next", "--server", &address]);
     stdout(&next.env("XUID_TOKEN", "open sesame").output().unwrap());
+    let no_text = OsStr::from_bytes(b"\xff\xfe");
+    let (code, said) = failure(&next.env("XUID_TOKEN", no_text).output().unwrap());
+    assert!(code == Some(1) && said.contains("not UTF-8") && !said.contains("none was sent"), "{said}");
 }
 
 #[test]
