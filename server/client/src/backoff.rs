@@ -19,7 +19,9 @@ impl Backoff {
     pub(crate) fn pause(&mut self) -> Duration {
         let full = self.next;
         self.next = full.saturating_mul(2).min(self.longest);
-        full.div_f64(2.0) + full.div_f64(2.0).mul_f64(random_share())
+        let half = full / 2;
+        // Rounding could lead beyond the longest span that there is.
+        half.saturating_add(half.mul_f64(random_share().min(0.999)))
     }
 }
 

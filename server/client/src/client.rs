@@ -17,6 +17,10 @@ use crate::options::{Options, later};
 use crate::retries::Retries;
 use crate::served::Served;
 
+/// How long a link may take to look for a reply whose time is over. It needs a turn of the runtime, which may be late with all
+/// of them.
+const LAST_LOOK: Duration = Duration::from_secs(1);
+
 /// When they were asked for, and the runs.
 pub(crate) type Ahead = Result<(Instant, Vec<Run>), ClientError>;
 
@@ -24,9 +28,10 @@ pub(crate) type Ahead = Result<(Instant, Vec<Run>), ClientError>;
 ///
 /// # Fork
 /// In a forked child every call answers [`ClientError::Forked`], and what was made for a reply before the fork is the
-/// parent's: connect again. That holds as well in a child that has its parent's process id, in a pid namespace of its own
-/// (each is the first process of a container). Calls look at the namespace at most once in 20 us: a child that goes on with
-/// a call of its parent's sooner than that after its parent's last one can be given the reply.
+/// parent's: connect again. That holds as well in a child that has its parent's process id, because it is in a pid namespace
+/// of its own, or because the id was used again: each call reads a word on a page that the kernel wipes in a child. Where
+/// there is no such page (Linux before 4.14, a sandbox that refuses `MADV_WIPEONFORK`, another system) the process id is all
+/// that is compared.
 ///
 /// The runtime is the parent's as well, and Tokio's do not survive a fork: a child must neither go on in it nor drop it.
 /// Best fork before the runtime is made, or exec in the child.
@@ -165,7 +170,7 @@ impl Client {
         }
     }
 
-    /// Refuses in a forked child, a new pid namespace included.
+    /// Refuses in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), ClientError> {
         self.fleet.process.check()
     }
@@ -181,7 +186,7 @@ impl Client {
         if options.retry_for.is_zero() {
             return self.attempt(request, options.timeout).await;
         }
-        let deadline = later(Instant::now(), options.retry_for);
+        let begin = Instant::now();
         let mut retries = self.retries();
         loop {
             let error = match self.attempt(request, options.timeout).await {
@@ -189,7 +194,7 @@ impl Client {
                 outcome => return outcome,
             };
             let pause = retries.pause(&error);
-            if Instant::now() + pause > deadline {
+            if begin.elapsed().saturating_add(pause) > options.retry_for {
                 return Err(error);
             }
             tracing::debug!(%error, ?pause, "trying again");
@@ -236,18 +241,18 @@ impl Client {
             return late();
         };
         let mut reply = submitted.ok()?;
-        let outcome = if let Ok(outcome) = timeout_at(end, &mut reply).await {
-            outcome
-        } else if let Some(outcome) = lying_there(&mut reply).await {
-            Ok(outcome)
-        } else {
+        let mut outcome = timeout_at(end, &mut reply).await.ok();
+        if outcome.is_none() && self.fleet.process.check().is_ok() {
+            outcome = lying_there(link, &mut reply).await.map(Ok);
+        }
+        // A reply that lay here at a fork is the parent's.
+        if let Err(forked) = self.fleet.process.check() {
+            return Some(Err(forked));
+        }
+        let Some(outcome) = outcome else {
             self.give_up(link, begin);
             return late();
         };
-        // A reply that lay here at a fork is the parent's.
-        if let Err(forked) = self.fleet.process.check_call() {
-            return Some(Err(forked));
-        }
         let outcome = outcome.unwrap_or_else(|_| Err(ClientError::lost(server, None)));
         if let Err(error) = &outcome
             && error.leads_elsewhere()
@@ -276,12 +281,9 @@ impl Client {
     }
 }
 
-/// A reply that came with its end: a process that was stopped wakes with both, and the reply counts. Its link has read it when
-/// the runtime has looked at its sockets and has had a turn for all that were ready.
-async fn lying_there(reply: &mut oneshot::Receiver<Outcome>) -> Option<Outcome> {
-    for _ in 0..2 {
-        tokio::task::yield_now().await;
-    }
+/// A reply that came with its end: a process that was stopped wakes with both, and the reply counts.
+async fn lying_there(link: &Link, reply: &mut oneshot::Receiver<Outcome>) -> Option<Outcome> {
+    let _ = timeout(LAST_LOOK, link.read_up()).await;
     reply.try_recv().ok()
 }
 

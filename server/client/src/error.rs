@@ -22,7 +22,7 @@ pub enum ClientError {
         status: Status,
         /// When to come back, if the status says so at all.
         retry_after: Duration,
-        /// What the server says about it.
+        /// What the server says about it, without control characters: it stands in one line.
         text: Arc<str>,
     },
     /// The connection ended with the request in flight. If ids were on their way, they are wasted and come to nobody.
@@ -98,7 +98,7 @@ pub enum ClientError {
     Forked {
         /// The process that connected.
         owner: u32,
-        /// The process that asked; the same number, in a pid namespace of its own.
+        /// The process that asked; the same number, if it has its parent's id.
         found: u32,
     },
     /// The thread that ends the ids that grew old could not be started.
@@ -107,6 +107,14 @@ pub enum ClientError {
         /// Why not.
         source: Arc<io::Error>,
     },
+}
+
+/// What a stranger wrote moves no terminal and makes no line of a log.
+fn printable(text: &str) -> Arc<str> {
+    text.chars()
+        .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })
+        .collect::<String>()
+        .into()
 }
 
 /// How a server broke the protocol.
@@ -189,7 +197,7 @@ impl ClientError {
             server: Arc::clone(server),
             status: error.status,
             retry_after: error.retry_after(),
-            text: Arc::from(&*error.text),
+            text: printable(&error.text),
         }
     }
 

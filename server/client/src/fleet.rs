@@ -124,7 +124,7 @@ impl Fleet {
 
     /// The link if it serves, else the number of failed dials.
     pub(crate) fn current(&self) -> Result<Result<Arc<Link>, u64>, ClientError> {
-        self.process.check_call()?;
+        self.process.check()?;
         let current = self.lock();
         if current.closed {
             return Err(ClientError::Closed);

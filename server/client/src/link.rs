@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! - I1 whoever is in `pending` is told an outcome: by a reply, or by the end of the link;
-//! - I2 permits left + requests in flight = the bound of requests in flight, until the link ends;
+//! - I2 permits left + requests of callers in flight = the bound of requests in flight, until the link ends;
 //! - I3 after the end, or after GOAWAY, no request is taken; after GOAWAY those in flight are still answered;
 //! - I4 a caller that gives up leaves its request in flight, with the room that it takes: the reply, or the end of the link,
 //!   gives both back. No caller's patience ends the link; a silence does, when it has lasted [`Options::timeout`] beyond
-//!   the time at which a reply was due.
+//!   the time at which a reply was due, and a PING of the link's own was not answered in the second half of that.
 
 use std::io;
 use std::pin::pin;
@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::task::consume_budget;
 use tokio::time::{Instant, timeout, timeout_at};
 use xuid_protocol::{
     Header, ParsedReply, REPLY_ROOM, Reply, Request, WAIT_CAP, parse_reply, reply_max, request_array,
@@ -53,6 +54,8 @@ pub(crate) struct Link {
     leave: Notify,
     /// A request is in flight where there was none, or one that is due sooner than all others.
     busy: Notify,
+    /// Somebody wants to know that everything was read.
+    look: Notify,
     /// The server said GOAWAY. Relaxed: read by those who were told of the end, which comes after.
     sent_away: AtomicBool,
     /// The silence that ends it ([`Options::timeout`]).
@@ -64,10 +67,35 @@ struct Inner {
     state: State,
     outbox: Vec<u8>,
     pending: Pending,
-    /// When something was received last.
+    /// When something was received last, and when something besides the reply to a PING of the link's own was.
     heard: Instant,
+    answered: Instant,
+    /// When the PING in flight was sent that asks whether anybody is there.
+    asked: Option<Instant>,
     /// Until when the silence is not looked after.
     watched: Option<Instant>,
+    /// Dropped when the socket was found empty after they came.
+    looks: Vec<oneshot::Sender<()>>,
+}
+
+impl Inner {
+    /// Puts a request into the outbox; whether that was empty.
+    fn append(
+        &mut self,
+        request: &Request<'_>,
+        due: Instant,
+        reply: Option<oneshot::Sender<Outcome>>,
+    ) -> bool {
+        let request_id = self.pending.insert(Waiter { expected: Expected::of(request), due, reply });
+        let was_empty = self.outbox.is_empty();
+        encode(&mut self.outbox, request_id, request);
+        was_empty
+    }
+
+    /// What was received last was more than the reply to a PING of the link's own.
+    fn was_answered(&mut self) {
+        self.answered = self.heard;
+    }
 }
 
 #[derive(Debug)]
@@ -85,6 +113,7 @@ impl Link {
     /// Starts the task of a greeted connection.
     pub(crate) fn start(greeted: Greeted, options: &Options) -> Arc<Self> {
         let Greeted { stream, served, inbox } = greeted;
+        let now = Instant::now();
         let in_flight = served.limits.max_in_flight.clamp(1, options.max_in_flight);
         let link = Arc::new(Self {
             served: Arc::new(served),
@@ -92,13 +121,17 @@ impl Link {
                 state: State::Serving,
                 outbox: Vec::new(),
                 pending: Pending::default(),
-                heard: Instant::now(),
+                heard: now,
+                answered: now,
+                asked: None,
                 watched: None,
+                looks: Vec::new(),
             }),
             permits: Semaphore::new(in_flight as usize),
             wake: Notify::new(),
             leave: Notify::new(),
             busy: Notify::new(),
+            look: Notify::new(),
             sent_away: AtomicBool::new(false),
             timeout: options.timeout,
         });
@@ -120,15 +153,12 @@ impl Link {
     ) -> Result<oneshot::Receiver<Outcome>, NotServing> {
         let permit = self.permits.acquire().await.map_err(|_| NotServing)?;
         let (reply, receiver) = oneshot::channel();
-        let waiter = Waiter { expected: Expected::of(request), due, reply };
         let mut inner = self.lock();
         if !matches!(inner.state, State::Serving) {
             return Err(NotServing);
         }
-        let is_sooner = inner.watched.is_none_or(|end| later(due, self.timeout) < end);
-        let request_id = inner.pending.insert(waiter);
-        let was_empty = inner.outbox.is_empty();
-        encode(&mut inner.outbox, request_id, request);
+        let is_sooner = inner.watched.is_none_or(|end| later(due, self.timeout / 2) < end);
+        let was_empty = inner.append(request, due, Some(reply));
         drop(inner);
         // The reply gives it back, whether or not its caller still waits.
         permit.forget();
@@ -164,17 +194,40 @@ impl Link {
         self.sent_away.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing was received after that time.
+    /// Whether no request was answered after that time: a server that is there, and answers nothing else, is silent as well.
     pub(crate) fn is_silent_since(&self, time: Instant) -> bool {
-        self.lock().heard <= time
+        self.lock().answered <= time
     }
 
-    /// When the silence has lasted too long, if it goes on. `None`: nothing is in flight.
+    /// When the silence has lasted so long that something is to be done, if it goes on: a PING to be sent, or an end to be
+    /// made. `None`: nothing is in flight.
     fn end_of_silence(&self) -> Option<Instant> {
         let mut inner = self.lock();
-        let due = inner.pending.first_due();
-        inner.watched = due.map(|due| later(due.max(inner.heard), self.timeout));
+        let half = self.timeout / 2;
+        inner.watched = inner.pending.first_due().map(|due| {
+            let since = due.max(inner.heard);
+            // A process that was stopped finds its whole timeout over, and nothing asked.
+            inner.asked.map_or(later(since, half), |asked| later(since, self.timeout).max(later(asked, half)))
+        });
         inner.watched
+    }
+
+    /// Asks whether anybody is there, if that is not asked already. The reply to a PING waits behind no ids, and this one
+    /// takes no permit: where the server reads no more requests it is not answered, as if nobody were there.
+    fn ask(&self) -> bool {
+        let mut inner = self.lock();
+        if inner.asked.is_some() {
+            return false;
+        }
+        let now = Instant::now();
+        inner.asked = Some(now);
+        // After GOAWAY nothing more is sent, and the silence is judged alone.
+        let was_empty = !self.was_sent_away() && inner.append(&Request::Ping(&[]), now, None);
+        drop(inner);
+        if was_empty {
+            self.wake.notify_one();
+        }
+        true
     }
 
     fn silence(&self) -> ClientError {
@@ -188,11 +241,12 @@ impl Link {
             match self.end_of_silence() {
                 None => self.busy.notified().await,
                 Some(end) if Instant::now() < end => _ = timeout_at(end, self.busy.notified()).await,
+                Some(_) if self.ask() => {}
                 Some(_) if has_read => return self.silence(),
                 Some(_) => {
                     // A process that was stopped wakes with replies in its socket. They come before the verdict.
                     has_read = true;
-                    tokio::task::yield_now().await;
+                    self.read_up().await;
                     continue;
                 }
             }
@@ -200,17 +254,33 @@ impl Link {
         }
     }
 
+    /// Ends when everything is delivered that lay in the socket at the call, or the link is over.
+    pub(crate) async fn read_up(&self) {
+        let (look, looked) = oneshot::channel();
+        {
+            let mut inner = self.lock();
+            if matches!(inner.state, State::Ended) {
+                return;
+            }
+            inner.looks.push(look);
+        }
+        self.look.notify_one();
+        // It is dropped without a word.
+        let _ = looked.await;
+    }
+
     /// Ends the link: whoever waits is told `error`. The first end counts.
     pub(crate) fn end(&self, error: &ClientError) {
         let mut inner = self.lock();
         inner.state = State::Ended;
         let waiters = inner.pending.drain();
+        inner.looks.clear();
         drop(inner);
         self.permits.close();
         self.wake.notify_one();
-        for waiter in waiters {
+        for reply in waiters.into_iter().filter_map(|waiter| waiter.reply) {
             // A caller that no longer waits needs no error.
-            let _ = waiter.reply.send(Err(error.clone()));
+            let _ = reply.send(Err(error.clone()));
         }
     }
 
@@ -247,16 +317,39 @@ impl Link {
     /// Reads and delivers until the connection ends, or nothing is left to wait for after GOAWAY.
     async fn read_loop(&self, mut read: OwnedReadHalf, mut inbox: Vec<u8>) -> ClientError {
         let server = &self.served.server;
+        let mut looks = Vec::new();
         loop {
             match self.deliver(&inbox) {
-                Ok(consumed) => drop(inbox.drain(..consumed)),
+                Ok((consumed, answered)) => {
+                    inbox.drain(..consumed);
+                    if answered > 0 || !inbox.is_empty() {
+                        self.lock().was_answered();
+                    }
+                }
                 Err(error) => return error,
             }
             if self.has_left() {
                 return ClientError::lost(server, None);
             }
             inbox.reserve(READ_ROOM);
-            match read.read_buf(&mut inbox).await {
+            let read = if looks.is_empty() {
+                tokio::select! {
+                    biased;
+                    read = read.read_buf(&mut inbox) => read,
+                    () = self.look.notified() => {
+                        looks = std::mem::take(&mut self.lock().looks);
+                        continue;
+                    }
+                }
+            } else {
+                consume_budget().await;
+                let Some(read) = read_now(&read, &mut inbox) else {
+                    looks.clear();
+                    continue;
+                };
+                read
+            };
+            match read {
                 Ok(0) => return ClientError::lost(server, None),
                 Ok(_) => self.lock().heard = Instant::now(),
                 Err(error) => return ClientError::lost(server, Some(error)),
@@ -275,8 +368,8 @@ impl Link {
         expected.map_or(REPLY_ROOM, |expected| reply_max(expected.op, expected.count))
     }
 
-    /// Hands out every whole reply; returns their length. An error ends the link.
-    fn deliver(&self, inbox: &[u8]) -> Result<usize, ClientError> {
+    /// Hands out every whole reply; returns their length, and how many of them were to callers. An error ends the link.
+    fn deliver(&self, inbox: &[u8]) -> Result<(usize, usize), ClientError> {
         let (mut at, mut answered) = (0, 0);
         let outcome = loop {
             match parse_reply(&inbox[at..], self.longest(&inbox[at..])) {
@@ -292,10 +385,10 @@ impl Link {
             }
         };
         self.permits.add_permits(answered);
-        outcome
+        Ok((outcome?, answered))
     }
 
-    /// One frame; how many requests it answers.
+    /// One frame; how many requests of callers it answers.
     fn hand_out(&self, request_id: u64, op: u8, reply: &Reply<'_>) -> Result<usize, ClientError> {
         if let Reply::GoAway = reply {
             tracing::debug!(server = %self.served.server, "told to go away");
@@ -314,13 +407,19 @@ impl Link {
         };
         match answer::check(&self.served.server, waiter.expected, op, reply) {
             Ok(outcome) => {
+                let Some(reply) = waiter.reply else {
+                    self.lock().asked = None;
+                    return Ok(0);
+                };
                 // A caller that no longer waits wastes its ids.
-                let _ = waiter.reply.send(outcome);
+                let _ = reply.send(outcome);
                 Ok(1)
             }
             Err(breach) => {
                 let error = self.breach(breach);
-                let _ = waiter.reply.send(Err(error.clone()));
+                if let Some(reply) = waiter.reply {
+                    let _ = reply.send(Err(error.clone()));
+                }
                 Err(error)
             }
         }
@@ -340,6 +439,22 @@ impl Link {
         // Nothing in the locked sections panics half way.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Reads what lies in the socket, without asking the runtime whether something does: it may not have looked yet, and on
+/// several threads no turn of one of them says that it has. `None`: nothing.
+#[cfg(unix)]
+fn read_now(read: &OwnedReadHalf, inbox: &mut Vec<u8>) -> Option<io::Result<usize>> {
+    match rustix::io::read(read.as_ref(), rustix::buffer::spare_capacity(inbox)) {
+        Err(rustix::io::Errno::AGAIN) => None,
+        read => Some(read.map_err(io::Error::from)),
+    }
+}
+
+/// What the runtime did not find is not found.
+#[cfg(not(unix))]
+fn read_now(_: &OwnedReadHalf, _: &mut Vec<u8>) -> Option<io::Result<usize>> {
+    None
 }
 
 /// The life of a connection: reads and writes until either ends.

@@ -15,7 +15,8 @@ pub(crate) struct Waiter {
     pub(crate) expected: Expected,
     /// The server may take its time until then, because the request says so.
     pub(crate) due: Instant,
-    pub(crate) reply: oneshot::Sender<Outcome>,
+    /// `None`: the link itself, which only wants to hear something.
+    pub(crate) reply: Option<oneshot::Sender<Outcome>>,
 }
 
 /// A slab of waiters. A request id is a slot's index below its serial number, which grows with each use (I1); serials
@@ -87,7 +88,7 @@ mod tests {
 
     fn waiter() -> Waiter {
         let expected = Expected { op: Op::Next, count: 0 };
-        Waiter { expected, due: Instant::now(), reply: oneshot::channel().0 }
+        Waiter { expected, due: Instant::now(), reply: None }
     }
 
     #[test]

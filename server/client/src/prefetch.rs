@@ -59,7 +59,7 @@ use state::PrefetchState;
 /// does not look at its process for every id. After a hot loop it looks once in up to 1,024 ids: the ids up to its next look
 /// come out of it in the child as in the parent, however slowly and however late they are taken there. Only a caller that
 /// took its time before the fork, 50 us and more an id, gets one id a look. A look also tells a child that has its parent's
-/// process id in a pid namespace of its own. **Do not use a handle made before a fork in the child**: exec, or leave it
+/// process id, as far as [`Client`] says. **Do not use a handle made before a fork in the child**: exec, or leave it
 /// alone, and connect again.
 #[derive(Debug)]
 #[must_use = "dropping the source ends its handles"]

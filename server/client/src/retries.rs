@@ -35,7 +35,7 @@ impl Retries {
         }
         self.left = self.others;
         // The server's word, and a random part on top, so that not everybody comes back at once.
-        error.retry_after().min(LONGEST_WORD) + self.backoff.pause()
+        self.backoff.pause().saturating_add(error.retry_after().min(LONGEST_WORD))
     }
 }
 

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::env::VarError;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -107,7 +108,15 @@ impl Connection {
     }
 
     async fn greet(&mut self) -> Result<()> {
-        let token = std::env::var("XUID_TOKEN").unwrap_or_default();
+        let token = match std::env::var("XUID_TOKEN") {
+            Ok(token) => token,
+            Err(VarError::NotPresent) => String::new(),
+            Err(VarError::NotUnicode(_)) => {
+                bail!(
+                    "the token in XUID_TOKEN is not UTF-8 text, and that of a server always is: check the variable"
+                )
+            }
+        };
         let hello = Hello { token: token.as_bytes(), ..Hello::new("xuid") };
         let request_id = self.next_request();
         request_hello(&mut self.outbox, request_id, &hello)?;

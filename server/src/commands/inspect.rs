@@ -180,14 +180,17 @@ fn tell_spill(out: &mut Printer, spill: &Spill) -> Result<()> {
 fn as_json(home: &Home, spills: &[Spill], refused: &[PathBuf]) -> Value {
     let spills: Vec<Value> = spills.iter().map(spill_json).collect();
     let node = home.node_error();
+    let refused: Vec<_> = refused.iter().map(|path| path.to_string_lossy()).collect();
     json!({ "cluster": home.cluster(), "node_error": node, "registry": home.as_json(), "spills": spills, "refused": refused })
 }
 
 fn spill_json(spill: &Spill) -> Value {
+    // Names need not be UTF-8.
+    let path = spill.path.to_string_lossy();
     let seen = match &spill.seen {
         Ok(seen) => seen,
         Err(error) => {
-            return json!({ "path": spill.path, "error": format!("{error:#}"), "extents": 0, "ids": 0 });
+            return json!({ "path": path, "error": format!("{error:#}"), "extents": 0, "ids": 0 });
         }
     };
     let left = seen.left();
@@ -199,7 +202,7 @@ fn spill_json(spill: &Spill) -> Value {
         Mark::Unknown => json!("unknown"),
     };
     json!({
-        "path": spill.path,
+        "path": path,
         "spill": seen.inspection.identity.spill.to_string(),
         "extents": left.extents,
         "ids": left.ids,

@@ -1,5 +1,6 @@
 //! HTTP for probes, Prometheus and people.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +11,12 @@ use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use axum::serve::Listener;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use crate::state::metrics::Page;
@@ -29,6 +30,13 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// still says so, and collects no threads over it.
 const PATIENCE: Duration = Duration::from_secs(3);
 const ASKING: usize = 2;
+
+/// How long the head of a request may take, from connecting or from the reply before it.
+const HEAD: Duration = Duration::from_secs(10);
+
+/// Connections at a time. One more ends the oldest: there are never so many probes and people, and each takes a descriptor
+/// that a client could have.
+const CONNECTIONS: usize = 32;
 
 /// How long a producer that seems to stand still has to turn after all, before a probe is told.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
@@ -66,7 +74,7 @@ impl AdminState {
 }
 
 /// Serves until the process ends, so that a probe can see a server that drains.
-pub(crate) async fn run(mut listener: TcpListener, server: Arc<Server>) {
+pub(crate) async fn run(listener: TcpListener, server: Arc<Server>) {
     let page = Arc::new(Page::new(Arc::clone(&server)));
     let router = Router::new()
         .route("/", get(people))
@@ -74,18 +82,31 @@ pub(crate) async fn run(mut listener: TcpListener, server: Arc<Server>) {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(AdminState { server, page, asking: Arc::new(Semaphore::new(ASKING)) });
+    serve(listener, router, HEAD).await;
+}
+
+/// Serves `router` to [`CONNECTIONS`] at a time, and ends those that say nothing.
+async fn serve(mut listener: TcpListener, router: Router, head: Duration) {
     let pages = TowerToHyperService::new(router);
     // Not `axum::serve`, which gives up a client that has said all it will (`nc -N`) while its page is asked for.
-    let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http1().half_close(true);
+    let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
+    http.http1().half_close(true).timer(TokioTimer::new()).header_read_timeout(head);
+    let mut open: VecDeque<AbortHandle> = VecDeque::with_capacity(CONNECTIONS);
     loop {
         // It waits by itself where no descriptor is left.
         let (stream, _) = Listener::accept(&mut listener).await;
         let (http, pages) = (http.clone(), pages.clone());
-        tokio::spawn(async move {
+        open.retain(|connection| !connection.is_finished());
+        if open.len() == CONNECTIONS
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
+        }
+        let connection = tokio::spawn(async move {
             // A connection that fails is its client's affair.
             let _ = http.serve_connection(TokioIo::new(stream), pages).await;
         });
+        open.push_back(connection.abort_handle());
     }
 }
 
@@ -172,7 +193,29 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_connection_without_a_whole_head_is_closed_before_and_after_a_reply() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(async || "page"));
+        let serving = tokio::spawn(serve(listener, router, Duration::from_millis(100)));
+        let whole = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        for said in ["", "GET", &whole[..20], whole] {
+            let mut client = TcpStream::connect(addr).await.unwrap();
+            client.write_all(said.as_bytes()).await.unwrap();
+            let mut page = Vec::new();
+            // It is closed with a reset where something of it was not read.
+            let closed = timeout(Duration::from_secs(20), client.read_to_end(&mut page)).await;
+            assert!(closed.is_ok(), "{said:?} keeps it open");
+            assert_eq!(page.ends_with(b"page"), said == whole, "{said:?}");
+        }
+        serving.abort();
+    }
 
     #[test]
     fn a_stalled_engine_is_not_alive_and_the_probe_is_told_why() {

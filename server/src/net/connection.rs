@@ -79,7 +79,7 @@ struct Connection<'s> {
     active: Instant,
     /// When the first byte of the frame that is not whole yet was read.
     begun: Option<Instant>,
-    /// When GOAWAY was written.
+    /// When GOAWAY was written, or was to be: before HELLO it waits for that one's reply.
     sent_away: Option<Instant>,
     /// The deadline at which the socket was looked into, and the one at which it was written to directly.
     looked: Option<Instant>,
@@ -171,7 +171,12 @@ impl<'s> Connection<'s> {
     /// Answers what can be answered now.
     fn advance(&mut self) {
         let before = self.inbox.rest().len();
+        let was_greeted = self.session.was_greeted();
         self.need = self.session.receive(&mut self.inbox, &mut self.outbox);
+        if self.sent_away.is_some() && !was_greeted && self.session.was_greeted() {
+            // GOAWAY went behind the reply to HELLO.
+            self.sent_away = Some(Instant::now());
+        }
         let after = self.inbox.rest().len();
         if after == 0 || self.need != Need::Input {
             // While we are the ones who do not read, no time runs against the client.

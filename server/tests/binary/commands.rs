@@ -1,7 +1,9 @@
 //! Commands that need no server, or end with one.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
@@ -249,6 +251,12 @@ fn what_cannot_be_read_of_a_data_folder_is_told_with_the_rest_and_fails() {
     };
     let healthy = folder("healthy");
     stdout(&shell("exec \"$@\"", &["inspect", healthy.to_str().unwrap()]));
+    // A name need not be text.
+    std::fs::write(healthy.join(OsStr::from_bytes(b"spill-\xff.refused")), "x").unwrap();
+    for form in [&["inspect"][..], &["inspect", "--json"]] {
+        let told = stdout(&shell("exec \"$@\"", &[form, &[healthy.to_str().unwrap()]].concat()));
+        assert!(told.contains("spill-\u{fffd}.refused"), "{told}");
+    }
 
     let (spill, node, link, socket) = (folder("fifo"), folder("node"), folder("link"), folder("socket"));
     fifo(&spill.join("spill-0"));

@@ -239,6 +239,7 @@ mod tests {
     use super::*;
     use crate::prefetch::age::AgeGroups;
     use crate::prefetch::options::PrefetchOptions;
+    use crate::process::Process;
 
     /// A pool of the process with that id, with `count` ids in it.
     fn filled_pool(process: u32, count: u32) -> PrefetchState {
@@ -247,7 +248,7 @@ mod tests {
 
     fn filled_pool_for(options: PrefetchOptions, process: u32, count: u32) -> PrefetchState {
         let mut state = PrefetchState::new(options);
-        state.process.id = process;
+        state.process = Process::known_by_id(process);
         let now = Instant::now();
         let group = AgeGroups::new(state.options.max_age).date(now);
         let mut pool = state.lock();

@@ -11,6 +11,7 @@ use super::refill_size::RefillSize;
 use super::state::PrefetchState;
 use crate::client::{Ahead, Client};
 use crate::error::ClientError;
+use crate::options::later;
 use crate::retries::Retries;
 
 /// How long the server may wait for the ids of a refill: a server that lives on what its clock brings has the largest
@@ -134,7 +135,7 @@ impl Refiller {
             self.failures += 1;
             let pause = self.retries.pause(&error);
             tracing::debug!(%error, ?pause, "a refill failed");
-            self.resume = Instant::now() + pause;
+            self.resume = later(Instant::now(), pause);
         }
         if matches!(error, ClientError::Refused { .. }) {
             self.refill_size.failed(count);

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use xuid_client::{Breach, Client, ClientError, Order, Status};
+use xuid_client::{Breach, Client, ClientError, Options, Order, PrefetchOptions, Status};
 use xuid_protocol::{ArrayWriter, Refusal, reply_error, reply_id, reply_ping};
 
 use crate::fake::{Asked, Fake, cluster_id, quick, soon};
@@ -197,4 +197,41 @@ async fn options_and_arguments_out_of_range_are_told_before_anything_is_sent() {
     let (client, _peer) = fake.pair(quick()).await;
     let error = client.ping(&[0; 1_025]).await.unwrap_err();
     assert!(matches!(error, ClientError::Invalid { name: "ping", found: 1_025, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn pauses_without_an_end_are_no_panic() {
+    let fake = Fake::start(1).await;
+    let forever = Duration::MAX;
+    let options =
+        Options::new().backoff(forever, forever).retry_for(forever).connect_timeout(forever).timeout(forever);
+    let (client, mut peer) = fake.pair(options).await;
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { client.next(Order::Any).await }
+    });
+    peer.overload(Duration::from_millis(1)).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!call.is_finished(), "it waits for ever, as it was told: {:?}", call.await);
+}
+
+#[tokio::test]
+async fn a_prefetch_with_pauses_without_an_end_is_not_closed() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(Options::new().backoff(Duration::MAX, Duration::MAX)).await;
+    let source = client.prefetch(PrefetchOptions::new().wait(Duration::from_millis(300))).unwrap();
+    peer.overload(Duration::from_millis(1)).await;
+    let error = soon(source.ids().next()).await.unwrap_err();
+    assert!(!matches!(error, ClientError::Closed), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_text_of_a_server_stands_in_one_line_of_a_log() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let text = "\u{1b}[2J\n2026-11-23T00:00:00Z ERROR billing: forged";
+    let refusal = Refusal::new(Status::EXHAUSTED, text);
+    let (next, ()) = tokio::join!(client.next(Order::Any), peer.refuse(&refusal));
+    let said = next.unwrap_err().to_string();
+    assert!(!said.contains(char::is_control), "{said:?}");
 }

@@ -110,6 +110,7 @@ async fn a_silent_server_is_left_for_the_next_one() {
     let script = async {
         at_a.expect(Asked::Next(Order::Any)).await;
         b.greet().await.serve(2).await;
+        at_a.expect(Asked::Ping(vec![])).await;
         at_a.expect_end().await;
     };
     let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;

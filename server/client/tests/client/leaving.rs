@@ -259,6 +259,7 @@ async fn a_silent_server_is_given_up_after_the_timeout() {
     let (next, _) = tokio::join!(client.next(Order::Any), peer.expect(Asked::Next(Order::Any)));
     let late = next.unwrap_err();
     assert!(matches!(late, ClientError::Timeout { .. }) && late.is_retryable(), "{late:?}");
+    peer.expect(Asked::Ping(vec![])).await;
     peer.expect_end().await;
     let (next, ()) = soon(async {
         tokio::join!(client.next(Order::Any), async {

@@ -104,12 +104,51 @@ async fn a_reply_that_comes_after_its_call_gave_up_finds_nobody_and_gives_its_ro
     assert_eq!((soon(a).await.unwrap().unwrap(), soon(b).await.unwrap().unwrap()), (1, 2));
 }
 
+#[test]
+fn a_reply_that_lies_there_at_the_end_of_its_time_counts_although_the_runtime_is_late() {
+    let one_thread =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (servers, clients) = (one_thread(), one_thread());
+    let timeout = Duration::from_millis(100);
+    let (asked, is_asked) = tokio::sync::oneshot::channel();
+    let (stopped, is_stopped) = tokio::sync::oneshot::channel();
+    let fake = servers.block_on(Fake::start(1));
+    let connect = Client::connect(fake.addr, quick().timeout(timeout));
+    let serving = servers.spawn(async move {
+        let mut peer = fake.greet().await;
+        let request_id = peer.expect(Asked::Next(Order::Any)).await;
+        asked.send(()).unwrap();
+        is_stopped.await.unwrap();
+        peer.send(|out| reply_id(out, request_id, 7)).await;
+        (fake, peer)
+    });
+    clients.block_on(async {
+        let client = soon(connect).await.unwrap();
+        // The thread that reads stands still beyond the call's time, and then goes on with something else first. The call
+        // is not its task.
+        let hog = tokio::spawn(async move {
+            is_asked.await.unwrap();
+            stopped.send(()).unwrap();
+            std::thread::sleep(timeout * 2);
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        assert_eq!(soon(client.next(Order::Any)).await.unwrap(), 7);
+        soon(hog).await.unwrap();
+        assert!(client.is_connected());
+    });
+    drop(servers.block_on(serving).unwrap());
+}
+
 #[tokio::test]
 async fn a_silent_server_is_left_even_if_no_caller_had_the_patience_to_find_out() {
     let fake = Fake::start(1).await;
     let (client, mut peer) = fake.pair(quick().timeout(Duration::from_millis(100))).await;
     let (call, _) = in_flight(&client, &mut peer).await;
     call.abort();
+    peer.expect(Asked::Ping(vec![])).await;
     peer.expect_end().await;
     assert!(!client.is_connected());
 }
@@ -142,6 +181,56 @@ async fn a_prefetch_leaves_a_silent_server_for_another_one_and_calls_in_flight_a
     assert_eq!(next.unwrap(), 500);
     at_a.send(|out| reply_id(out, request_id, 1)).await;
     assert_eq!(soon(call).await.unwrap().unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_lives_and_waits_with_a_next_keeps_its_connection_and_a_longer_call() {
+    let fake = Fake::start(1).await;
+    let timeout = Duration::from_millis(200);
+    let (client, mut peer) = fake.pair(quick().timeout(timeout)).await;
+    let wait = Duration::from_secs(15);
+    let long = tokio::spawn({
+        let client = client.clone();
+        async move { client.array(1, Order::Any, wait).await }
+    });
+    let array = peer.expect(Asked::Array(Bulk::new(1, Order::Any, wait))).await;
+    // It answers neither for five times the timeout, and nothing is left of the timeout's silence but PINGs.
+    let (next, request_id) = in_flight(&client, &mut peer).await;
+    let mut pings = 0;
+    while pings < 10 {
+        let ping = peer.expect(Asked::Ping(vec![])).await;
+        peer.send(|out| reply_ping(out, ping, &[])).await;
+        pings += 1;
+    }
+    assert!(
+        matches!(soon(next).await.unwrap(), Err(ClientError::Timeout { .. })),
+        "the call itself gives up"
+    );
+    peer.send(|out| {
+        reply_id(out, request_id, 8);
+        let mut writer = xuid_protocol::ArrayWriter::begin(out, array, 1);
+        writer.run(7, 1);
+        writer.finish();
+    })
+    .await;
+    assert_eq!(soon(long).await.unwrap().unwrap(), [7]);
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(9)) }).await;
+    assert_eq!(next.unwrap(), 9);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nothing_but_pings_is_left_for_another_one() {
+    let (a, b) = (Fake::start(1).await, Fake::start(1).await);
+    let connect = Client::connect_any([a.addr, b.addr], quick().timeout(Duration::from_millis(200)));
+    let (client, mut at_a, _) = soon(async { tokio::join!(connect, a.greet(), b.greet()) }).await;
+    let client = client.unwrap();
+    let (call, _) = in_flight(&client, &mut at_a).await;
+    let ping = at_a.expect(Asked::Ping(vec![])).await;
+    at_a.send(|out| reply_ping(out, ping, &[])).await;
+    assert!(matches!(soon(call).await.unwrap(), Err(ClientError::Timeout { .. })));
+    let script = async { b.greet().await.serve(5).await };
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
+    assert_eq!(next.unwrap(), 5);
 }
 
 #[tokio::test]

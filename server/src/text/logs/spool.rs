@@ -18,6 +18,9 @@ use crate::text::human_time::{now_ns, rfc3339_ms};
 /// The most bytes that wait. Two thousand lines: what a busy server says in a minute.
 const MOST: usize = 256 * 1024;
 
+/// The end of a line that was cut.
+const CUT: &[u8] = b" ... (this line was longer, and was cut)\n";
+
 /// Lines that wait, and how many could not.
 #[derive(Debug, Default)]
 pub(super) struct Spool {
@@ -54,7 +57,7 @@ impl Spool {
     pub(super) fn push(&self, line: &[u8]) {
         // Cut, if it is longer than all room: it would never find any, and what comes behind it waits for the gap.
         let (line, end): (_, &[u8]) =
-            if line.len() > MOST { (&line[..MOST - 1], b"\n") } else { (line, b"") };
+            if line.len() > MOST { (&line[..MOST - CUT.len()], CUT) } else { (line, b"") };
         let mut state = self.lock();
         if state.missing > 0 || line.len() + end.len() > MOST - state.waiting.len() {
             state.missing += 1;
@@ -124,7 +127,8 @@ impl Write for &Spool {
 fn gap(missing: u64) -> String {
     let now = rfc3339_ms(now_ns() / 1_000_000);
     format!(
-        "{now}  WARN xuid::logs: {missing} lines are missing here: what reads standard error was too slow\n"
+        "{now}  WARN {}: {missing} lines are missing here: what reads standard error was too slow\n",
+        module_path!()
     )
 }
 
@@ -182,7 +186,10 @@ mod tests {
             );
         }
         let told = reader.recv_timeout(PATIENCE).unwrap();
-        assert!(told.contains(&format!(" {dropped} lines are missing here")), "{told}");
+        assert!(
+            told.contains(&format!(" xuid::text::logs::spool: {dropped} lines are missing here")),
+            "{told}"
+        );
         // There is room again.
         spool.push(b"and on\n");
         assert_eq!(reader.recv_timeout(PATIENCE).unwrap(), "and on\n");
@@ -217,7 +224,7 @@ mod tests {
         let (spool, reader) = pipe();
         spool.push(&vec![b'x'; MOST + 1]);
         let cut = reader.recv_timeout(PATIENCE).expect("the beginning of it");
-        assert!(cut.len() == MOST && cut.ends_with("x\n"));
+        assert!(cut.len() == MOST && cut.ends_with("x ... (this line was longer, and was cut)\n"));
         spool.push(b"and on\n");
         assert_eq!(reader.recv_timeout(PATIENCE).expect("the log goes on"), "and on\n");
         assert_eq!(spool.dropped(), 0);
