@@ -1,7 +1,7 @@
 //! Why a local registry cannot be opened, created, fenced or adopted.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::disk::FileIdentity;
@@ -47,6 +47,19 @@ pub enum LocalError {
         action: &'static str,
         /// On what.
         path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// What is damaged in the file could not be written again.
+    #[error(
+        "failed to make damaged records of {} good: check the disk, or run `xuid registry fence {}`, \
+         which writes all records to a new file", path.display(), folder.display()
+    )]
+    Unrepaired {
+        /// The file.
+        path: PathBuf,
+        /// The folder it is in.
+        folder: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
@@ -158,6 +171,17 @@ impl LocalError {
                 Self::ReadOnly { path, source }
             }
             _ => Self::Io { action, path, source },
+        }
+    }
+
+    /// The same for what makes a registry good that is there.
+    pub(super) fn repairing(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| match Self::io("repair", path)(source) {
+            Self::Io { path, source, .. } => {
+                let folder = path.parent().unwrap_or(&path).to_owned();
+                Self::Unrepaired { path, folder, source }
+            }
+            refused => refused,
         }
     }
 

@@ -176,27 +176,43 @@ impl HeaderPair {
         }
     }
 
-    /// Reads both copies. A file that ends before them has none.
+    /// Reads both copies. A file that ends before them has none. Of a copy that cannot be read the other has to tell; where
+    /// it does not, nobody knows what the file is.
     pub(super) fn read<D: Disk>(disk: &D) -> io::Result<Result<Self, HeaderFlaw>> {
         let size = disk.size()?;
         let mut found = [Found::NoMagic; 2];
+        let mut unread = None;
         for copy in Side::BOTH {
             let mut sector = [0; SECTOR];
-            if offset(copy) + SECTOR as u64 <= size {
-                disk.read_at(&mut sector, offset(copy))?;
-            }
-            found[copy as usize] = Found::decode(&sector);
+            let read = if offset(copy) + SECTOR as u64 <= size {
+                disk.read_at(&mut sector, offset(copy))
+            } else {
+                Ok(())
+            };
+            found[copy as usize] = match read {
+                Ok(()) => Found::decode(&sector),
+                Err(error) => {
+                    unread = Some(error);
+                    Found::Damaged
+                }
+            };
         }
         let [a, b] = found;
-        Ok(Self::of(a, b))
+        match (Self::of(a, b), unread) {
+            (Err(HeaderFlaw::Damaged), Some(error)) => Err(error),
+            (judged, _) => Ok(judged),
+        }
     }
 
-    /// Writes `header` over both copies, the sound one last, each synced before the next.
+    /// Writes `header` over both copies, the sound one last, each synced before the next. The whole page of each: to write
+    /// a part of one that cannot be read, a kernel would have to read it.
     pub(super) fn replace<D: Disk>(&self, disk: &mut D, header: &Header) -> io::Result<()> {
         let first = if self.sound == [true, false] { Side::B } else { Side::A };
+        let mut page = [0; PAGE as usize];
+        page[..SECTOR].copy_from_slice(&header.encode());
         disk.sync()?;
         for copy in [first, first.other()] {
-            disk.write_at(&header.encode(), offset(copy))?;
+            disk.write_at(&page, offset(copy))?;
             disk.sync()?;
         }
         Ok(())

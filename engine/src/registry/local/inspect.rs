@@ -35,7 +35,7 @@ pub struct Inspection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// One copy of a record, or of the header, is damaged or behind: opening the registry makes it good.
+    /// One copy of a record, or of the header, is damaged, behind or cannot be read: opening the registry writes it again.
     OneCopy {
         /// Which record.
         what: String,
@@ -67,7 +67,10 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OneCopy { what } => {
-                write!(f, "one copy of {what} is damaged or behind; the next start makes it good")
+                write!(
+                    f,
+                    "one copy of {what} is damaged, behind or cannot be read; the next start writes it again"
+                )
             }
             Self::Unreadable { what, why } => {
                 write!(f, "{what} is unreadable ({why}) and stays unused until `xuid registry fence`")

@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::copies::Copies;
 use super::disk::{Disk, FileIdentity, LOCK_WAIT, lock};
 use super::error::LocalError;
 use super::format::{Flaw, Geometry, Kind, Pair, PairFlaw, Place, Row, SECTOR, Side};
@@ -85,7 +86,7 @@ impl<D: Disk> Records<D> {
             doubtful: HashSet::new(),
         };
         records.renew_header(&found, now, path)?;
-        let healed = records.heal().map_err(LocalError::io("repair", path))?;
+        let healed = records.heal().map_err(LocalError::repairing(path))?;
         if healed != Healed::default() {
             let path = path.to_owned();
             deferred_log::log(move || {
@@ -104,6 +105,15 @@ impl<D: Disk> Records<D> {
 
     pub(super) fn geometry(&self) -> Geometry {
         self.header.geometry()
+    }
+
+    fn copies(&self) -> Copies {
+        Copies { geometry: self.geometry(), cluster: self.genesis().cluster }
+    }
+
+    /// Writes one copy of a record.
+    fn write(&mut self, row: &Row, copy: Side) -> std::io::Result<()> {
+        self.copies().write(&mut self.disk, row, copy)
     }
 
     pub(super) fn now_ms(&self) -> u64 {
@@ -185,10 +195,10 @@ impl<D: Disk> Records<D> {
         } else if found.sound == [true, true] {
             return Ok(());
         }
-        found.replace(&mut self.disk, &self.header).map_err(LocalError::io("write the header of", path))
+        found.replace(&mut self.disk, &self.header).map_err(LocalError::repairing(path))
     }
 
-    /// Writes each copy again that is damaged or behind, from the other one. The first sync makes durable what a
+    /// Writes each copy again that is damaged, unreadable or behind, from the other one. The first sync makes durable what a
     /// killed process had written (I2), and everything that was found whole with it.
     fn heal(&mut self) -> std::io::Result<Healed> {
         if Guard::SyncAtOpening.holds() {
@@ -203,8 +213,7 @@ impl<D: Disk> Records<D> {
                 };
                 if !pair.is_whole() {
                     healed.repaired += 1;
-                    let offset = self.geometry().offset(pair.row.place, pair.spare());
-                    self.disk.write_at(&pair.row.encode(self.genesis().cluster), offset)?;
+                    self.write(&pair.row, pair.spare())?;
                 }
                 self.high_water.settle(&pair.row);
             }
@@ -294,12 +303,8 @@ impl<D: Disk> Records<D> {
 
     /// Both copies of one record.
     pub(super) fn pair(&mut self, place: Place) -> Result<Pair, ReadError> {
-        let [a, b] = Side::BOTH.map(|copy| {
-            let mut sector = [0; SECTOR];
-            let read = self.disk.read_at(&mut sector, self.geometry().offset(place, copy));
-            read.map_err(|error| Flaw::Unreadable(error.kind()))?;
-            Row::decode(&sector, self.genesis().cluster, place)
-        });
+        let copies = self.copies();
+        let [a, b] = Side::BOTH.map(|copy| copies.row(&copies.sector(&self.disk, place, copy), place));
         self.believe(place, Pair::of(a, b))
     }
 
@@ -351,8 +356,7 @@ impl<D: Disk> Records<D> {
         for is_first in [true, false] {
             for pair in pairs.iter().filter(|_| Guard::WrittenAgain.holds()) {
                 let copy = if is_first { pair.spare().other() } else { pair.spare() };
-                let offset = self.geometry().offset(pair.row.place, copy);
-                self.disk.write_at(&pair.row.encode(self.genesis().cluster), offset)?;
+                self.write(&pair.row, copy)?;
             }
             self.disk.sync()?;
         }
@@ -406,9 +410,8 @@ impl<D: Disk> Records<D> {
     }
 
     fn write_both(&mut self, base: &Pair, row: &Row) -> std::io::Result<()> {
-        let sector = row.encode(self.genesis().cluster);
         let first = if Guard::SecondCopy.holds() { base.spare() } else { Side::A };
-        self.disk.write_at(&sector, self.geometry().offset(row.place, first))?;
+        self.write(row, first)?;
         crash_point!(CopyOneWritten);
         if Guard::SyncBetween.holds() {
             self.disk.sync()?;
@@ -417,7 +420,7 @@ impl<D: Disk> Records<D> {
         if !Guard::SecondCopy.holds() {
             return Ok(());
         }
-        self.disk.write_at(&sector, self.geometry().offset(row.place, first.other()))?;
+        self.write(row, first.other())?;
         crash_point!(CopyTwoWritten);
         self.disk.sync()?;
         crash_point!(CopyTwoSynced);

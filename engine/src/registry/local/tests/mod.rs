@@ -9,6 +9,8 @@ mod panics;
 #[cfg(not(loom))]
 mod power;
 mod restored;
+#[cfg(not(loom))]
+mod unreadable;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
