@@ -1,10 +1,11 @@
 //! A storage in memory, with the misfortunes of a disk: for tests and simulators.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::format::PAGE;
 use crate::storage::{Shortened, Storage};
 
 /// The unit that a disk writes whole, or not at all, or, where its power fails in the middle of it, in part.
@@ -42,7 +43,7 @@ struct Disk {
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
     failing_write: Option<Fault>,
     failing_sync: Option<u64>,
-    unreadable: Range<u64>,
+    unreadable: BTreeSet<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,9 +89,12 @@ impl MemoryStorage {
         self.lock().failing_sync = Some(nth);
     }
 
-    /// Lets every read fail from now on that touches these bytes.
+    /// Makes the pages that these bytes lie on unreadable, and all others readable. As with a disk under a system's cache, a
+    /// read that touches such a page fails, and so does a write of a part of it, which would have to read the rest; a write
+    /// of the whole page makes it good.
     pub fn fail_reads(&self, bytes: Range<u64>) {
-        self.lock().unreadable = bytes;
+        self.lock().unreadable =
+            if bytes.is_empty() { BTreeSet::new() } else { pages(bytes.start, bytes.end).collect() };
     }
 
     /// Makes those of the unsynced 512-byte sectors durable that `survives` picks by number.
@@ -153,6 +157,13 @@ impl MemoryStorage {
 }
 
 impl Disk {
+    fn is_unreadable(&self, offset: u64, bytes: usize) -> bool {
+        let touched = pages(offset, offset + bytes as u64);
+        !self.unreadable.is_empty()
+            && touched.start < touched.end
+            && self.unreadable.range(touched).next().is_some()
+    }
+
     /// Puts a content into a sector, if it is still there.
     fn put(&mut self, sector: usize, content: &[u8]) {
         let start = sector * SECTOR;
@@ -179,6 +190,11 @@ impl Disk {
     }
 }
 
+/// The pages that bytes lie on.
+fn pages(start: u64, end: u64) -> Range<u64> {
+    start / PAGE..end.div_ceil(PAGE)
+}
+
 /// Counts down; whether this call is the one.
 fn strikes(left: &mut u64) -> bool {
     *left = left.saturating_sub(1);
@@ -202,7 +218,7 @@ impl Storage for MemoryStorage {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let disk = self.lock();
         Shortened::check(disk.bytes.len() as u64, offset, buf.len())?;
-        if offset < disk.unreadable.end && disk.unreadable.start < offset + buf.len() as u64 {
+        if disk.is_unreadable(offset, buf.len()) {
             return Err(io::Error::other("a read that was told to fail"));
         }
         // Checked: the end is within a Vec, so the offset fits.
@@ -221,6 +237,12 @@ impl Storage for MemoryStorage {
                 return Err(io::Error::other("a write that was told to fail"));
             }
             disk.failing_write = Some(fault);
+        }
+        let end = offset + bytes.len() as u64;
+        let whole = offset.div_ceil(PAGE)..end / PAGE;
+        disk.unreadable.retain(|page| !whole.contains(page));
+        if disk.is_unreadable(offset, bytes.len()) {
+            return Err(io::Error::other("a write to a part of a page that cannot be read"));
         }
         disk.write(offset as usize, bytes);
         Ok(())
@@ -245,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_power_cut_leaves_of_each_sector_a_content_it_had_or_the_beginning_of_one() {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for seed in 0..200_usize {
             let mut disk = MemoryStorage::from_bytes(vec![0; 2 * SECTOR]);
             disk.write_at(0, &[1; 2 * SECTOR]).unwrap();

@@ -11,11 +11,11 @@ use crate::storage::ReadAt;
 const CHUNK: u64 = 8192;
 
 /// Slots of a page of 4 KiB, read at a time where more cannot be read at once: what a disk loses together.
-const PAGE: u64 = 128;
+pub(crate) const PAGE: u64 = 128;
 
 /// Of more unreadable pages the whole file is taken for unreadable: a disk may try for half a minute before it gives one up,
 /// and a start waits for it.
-const MOST_UNREADABLE: u64 = 16;
+pub(crate) const MOST_UNREADABLE: u64 = 16;
 
 /// Calls `each` with every slot in ascending order, but for those that cannot be read: these are returned, ascending. A
 /// valid record in a slot that its index does not belong to is given as damage.

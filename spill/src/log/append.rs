@@ -6,8 +6,9 @@ use std::ops::Range;
 use super::Log;
 use crate::error::AppendError;
 use crate::extent::{Extent, Stock};
-use crate::format::RECORD_BYTES;
+use crate::format::{PAGE, RECORD_BYTES};
 use crate::header::Header;
+use crate::storage::Storage;
 
 /// What an append did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,12 +76,40 @@ impl Log {
         }
         let until_end = (self.header.capacity - slot) as usize * RECORD_BYTES;
         let (before, after) = self.buffer.split_at(until_end.min(self.buffer.len()));
+        let storage = self.storage.as_mut();
         if !before.is_empty() {
-            self.storage.write_at(Header::offset(slot), before)?;
+            put(storage, Header::offset(slot), before)?;
         }
         if !after.is_empty() {
-            self.storage.write_at(Header::offset(0), after)?;
+            put(storage, Header::offset(0), after)?;
         }
         Ok(())
     }
+}
+
+/// Writes records. A system writes a part of a page only after it has read the rest, so a page that cannot be read is written
+/// whole: the other records on it are lost already, and become zeros.
+fn put(storage: &mut dyn Storage, offset: u64, records: &[u8]) -> io::Result<()> {
+    let Err(error) = storage.write_at(offset, records) else { return Ok(()) };
+    let begin = offset - offset % PAGE;
+    let end = (offset + records.len() as u64).next_multiple_of(PAGE).min(storage.len()?);
+    let mut pages = vec![0; end.saturating_sub(begin) as usize];
+    let mut is_unreadable = false;
+    for (page, at) in pages.chunks_mut(PAGE as usize).zip((begin..).step_by(PAGE as usize)) {
+        match storage.read_at(at, page) {
+            Ok(()) => {}
+            Err(gone) if gone.kind() == io::ErrorKind::UnexpectedEof => return Err(error),
+            Err(_) => {
+                is_unreadable = true;
+                page.fill(0);
+            }
+        }
+    }
+    let from = (offset - begin) as usize;
+    match pages.get_mut(from..from + records.len()) {
+        Some(place) if is_unreadable => place.copy_from_slice(records),
+        // Something else failed.
+        _ => return Err(error),
+    }
+    storage.write_at(begin, &pages)
 }

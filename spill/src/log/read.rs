@@ -9,6 +9,7 @@ use crate::extent::Extent;
 use crate::format::RECORD_BYTES;
 use crate::header::Header;
 use crate::record::Content;
+use crate::scan::{MOST_UNREADABLE, PAGE};
 
 /// Records read at a time, 16 KiB: more than a grant, and few calls for a long search.
 const CHUNK: u64 = 512;
@@ -16,7 +17,7 @@ const CHUNK: u64 = 512;
 /// What was skipped by a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Indexes with no valid record: damaged, or lost by a crash.
+    /// Indexes with no valid record: damaged, lost by a crash, or on a page that the disk cannot read.
     pub records: u64,
     /// The ids of those that were valid when the log was opened or appended to. What a record held that was damaged
     /// before that, nobody knows.
@@ -27,7 +28,8 @@ impl Log {
     /// Appends what is at `indexes` to `out`, ascending, each with its index. Damaged records are skipped and counted.
     ///
     /// Reading marks nothing. Before an id of what was read is issued, the mark has to be moved past it where it is
-    /// kept, and [`resume_at`](Self::resume_at) be called with it. On an error `out` is as it was.
+    /// kept, and [`resume_at`](Self::resume_at) be called with it. What cannot be read is damage, page by page; of more than
+    /// 16 pages it is an error. On an error `out` is as it was.
     pub fn read(&self, indexes: Range<u64>, out: &mut Vec<(u64, Extent)>) -> Result<Damage, ReadError> {
         let readable = self.tail()..self.head;
         if indexes.start > indexes.end || indexes.start < readable.start || indexes.end > readable.end {
@@ -55,8 +57,8 @@ impl Log {
 
     /// The first index from `from` on and below `stop` whose extent's last tick begins at `oldest_first` or later.
     ///
-    /// All before it is too old to be granted, or damaged. Where the storage fails, the index it failed at is given, so
-    /// that nothing unread is taken for old; the read that follows meets the error.
+    /// All before it is too old to be granted, or damaged. Where the storage fails as a whole, the index it failed at is
+    /// given, so that nothing unread is taken for old; the read that follows meets the error.
     #[must_use]
     pub fn first_alive(&self, from: u64, oldest_first: u64, stop: u64) -> Option<u64> {
         let stride = self.header.identity.stride;
@@ -74,20 +76,37 @@ impl Log {
         }
     }
 
-    /// Calls `each` with every index of a readable range and the extent there, if there is one (L3). An error comes with
-    /// the first index that could not be read.
+    /// Calls `each` with every index of a readable range and the extent there, if there is one (L3). What cannot be read at
+    /// once is read page by page, so that a bad page does not take the rest along. An error comes with the first index that
+    /// could not be read.
     fn visit(
         &self,
         indexes: Range<u64>,
         mut each: impl FnMut(u64, Option<Extent>) -> ControlFlow<()>,
     ) -> Result<(), (u64, io::Error)> {
         let mut buffer = Vec::new();
-        let mut index = indexes.start;
+        let (mut index, mut by_pages_until, mut unreadable) = (indexes.start, indexes.start, 0);
         while index < indexes.end {
             let slot = self.header.slot(index);
-            let count = CHUNK.min(indexes.end - index).min(self.header.capacity - slot);
+            let left_of_page = PAGE - slot % PAGE;
+            let most = if index < by_pages_until { left_of_page } else { CHUNK };
+            let count = most.min(indexes.end - index).min(self.header.capacity - slot);
             buffer.resize(count as usize * RECORD_BYTES, 0);
-            self.storage.read_at(Header::offset(slot), &mut buffer).map_err(|error| (index, error))?;
+            match self.storage.read_at(Header::offset(slot), &mut buffer) {
+                Ok(()) => {}
+                // Somebody has shortened the file.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err((index, error)),
+                Err(_) if count > left_of_page => {
+                    by_pages_until = index + count;
+                    continue;
+                }
+                Err(error) if unreadable == MOST_UNREADABLE => return Err((index, error)),
+                Err(_) => {
+                    unreadable += 1;
+                    // No record is all zeros.
+                    buffer.fill(0);
+                }
+            }
             for bytes in buffer.chunks_exact(RECORD_BYTES) {
                 let extent = match self.seal.decode(bytes) {
                     Content::Record { index: found, extent } if found == index => Some(extent),

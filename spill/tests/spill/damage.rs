@@ -210,9 +210,54 @@ fn what_the_disk_cannot_read_costs_its_page_and_no_more() {
         let left = whole.clone().filter(|index| !lost.contains(&(index % (8 * PAGE + 5))));
         let ids: u64 = left.map(|index| extent(index).ids()).sum();
         assert_eq!(log.stock().ids, ids, "page {page}");
-        // A grant of it fails, and says why.
-        let error = log.read(log.tail()..log.head(), &mut Vec::new()).unwrap_err();
-        assert!(matches!(error, ReadError::Io(_)), "{error}");
+        // A grant of all gives the rest.
+        let mut found = Vec::new();
+        let damage = log.read(log.tail()..log.head(), &mut found).unwrap();
+        assert_eq!((damage.records, damage.ids), (log.missing(), 0), "page {page}");
+        assert_eq!(found.iter().map(|(_, extent)| extent.ids()).sum::<u64>(), ids, "page {page}");
+    }
+}
+
+#[test]
+fn a_page_that_becomes_unreadable_costs_a_grant_its_records_and_of_too_many_the_read_fails() {
+    let (disk, mut log) = create(40 * PAGE);
+    log.append(&extents(0..20 * PAGE)).unwrap();
+    let from = PAGE / 2;
+    log.resume_at(from);
+    disk.fail_reads(bytes_of(3 * PAGE));
+    let mut found = Vec::new();
+    let damage = log.read(from..5 * PAGE, &mut found).unwrap();
+    let lost = 3 * PAGE..4 * PAGE;
+    let ids = lost.clone().map(|index| extent(index).ids()).sum();
+    assert_eq!(damage, Damage { records: PAGE, ids });
+    let rest = (from..5 * PAGE).filter(|index| !lost.contains(index));
+    assert_eq!(found, rest.map(|index| (index, extent(index))).collect::<Vec<_>>());
+    // A search passes it by, as it does damage.
+    assert_eq!(log.first_alive(3 * PAGE, 0, log.head()), Some(4 * PAGE));
+    for (pages, is_read) in [(16, true), (17, false)] {
+        disk.fail_reads(bytes_of(PAGE).start..bytes_of((pages + 1) * PAGE - 1).end);
+        let read = log.read(from..20 * PAGE, &mut Vec::new());
+        assert_eq!(read.is_ok(), is_read, "{pages} pages: {read:?}");
+        assert!(is_read || matches!(read, Err(ReadError::Io(_))));
+    }
+}
+
+#[test]
+fn an_append_over_an_unreadable_page_makes_it_good() {
+    for (at, count) in [(PAGE, 1), (PAGE + 7, 3), (PAGE - 2, 2 * PAGE), (PAGE, PAGE)] {
+        let (disk, mut log) = create(4 * PAGE);
+        log.append(&extents(0..4 * PAGE + at)).unwrap();
+        disk.fail_reads(bytes_of(PAGE + 7));
+        let end = 4 * PAGE + at;
+        log.append(&extents(end..end + count)).unwrap();
+        let (log, report) = open(&disk, 0);
+        assert_eq!((log.head(), report.unreadable, report.damaged), (end + count, 0, 0), "at {at}");
+        let found = read_all(&log);
+        assert!(found.iter().all(|(index, found)| *found == extent(*index)), "at {at}");
+        // What else was on the page is lost, and nothing beside it.
+        let is_lost = |index: &u64| (PAGE..2 * PAGE).contains(&(index % (4 * PAGE))) && *index < end;
+        let expected = (log.tail()..end + count).filter(|index| !is_lost(index)).count();
+        assert_eq!(found.len(), expected, "at {at}");
     }
 }
 

@@ -1,4 +1,4 @@
-use xuid_spill::{Identity, MIN_BYTES, MemoryStorage, SpillId};
+use xuid_spill::{Expected, Identity, MIN_BYTES, MemoryStorage, SpillId};
 
 use super::*;
 
@@ -70,4 +70,38 @@ fn where_somebody_else_moved_the_mark_the_next_grant_begins_there() {
     let job = reserve.plan_grant(FLOOR + 9_000, 0, true);
     assert!(matches!(job, Some(GrantRequest { from: 3, upto: SECONDS, .. })), "{job:?}");
     assert_eq!(reserve.held(), 0, "what was granted to somebody else is not read");
+}
+
+/// A page of 128 records, and a spill of many.
+#[test]
+fn a_page_that_cannot_be_read_costs_its_records_and_not_the_spill() {
+    const LAST: u64 = 3_000;
+    let (layout, disk) = (Layout::default(), MemoryStorage::new());
+    let identity = Identity {
+        spill: SpillId::from_bytes([9; 16]),
+        cluster: [1; 16],
+        stride: layout.stride(),
+        layout: layout.to_bytes(),
+    };
+    let mut log = Log::create(Box::new(disk.clone()), identity, MIN_BYTES + 4_096 * RECORD as u64).unwrap();
+    log.resume_at(0);
+    log.append(&(0..LAST).map(second).collect::<Vec<_>>()).unwrap();
+    drop(log);
+    let page = (RECORDS + 128 * RECORD) as u64;
+    disk.fail_reads(page..page + 4_096);
+    let expected = Expected { cluster: [1; 16], stride: layout.stride(), layout: layout.to_bytes() };
+    let (mut log, report) = Log::open(Box::new(disk), &expected).unwrap();
+    assert_eq!(report.unreadable, 128);
+    log.resume_at(0);
+    let mut reserve = Reserve::new(layout, 3_600_000, Ok((log, 0)));
+    let tick = FLOOR + LAST * 1_000;
+    let mut seconds = 0;
+    while let Some(GrantRequest { from, upto, .. }) = reserve.plan_grant(tick, 0, true) {
+        reserve.granted(from, Ok(upto), 0);
+        while let Some(run) = reserve.run(tick, 1 << 20) {
+            seconds += u64::from(run.len());
+        }
+    }
+    assert!(reserve.has_spill(), "{:?}", reserve.why_not);
+    assert_eq!((seconds / second(0).ids(), seconds % second(0).ids()), (LAST - 128, 0));
 }
