@@ -271,11 +271,11 @@ fn start(
     let identity = Identity::new(Token(random()?), owner());
     let Assembly { shared, mut producer, registry_thread, jobs, done } =
         assemble(registry, identity, open, settings, clock, std::thread::sleep)?;
-    let wake = shared.producer.clone();
+    let (wake, generation) = (shared.producer.clone(), shared.generation.clone());
     // The producer holds the only sender of jobs: when it has done its clean stop, the registry thread ends too.
     let threads = vec![
         spawn("xuid-producer", move || producer.run())?,
-        spawn("xuid-registrar", move || registry_thread.serve(&jobs, &done, &wake))?,
+        spawn("xuid-registrar", move || registry_thread.serve(&jobs, &done, &wake, &generation))?,
     ];
     Ok(Engine::new(shared, threads))
 }

@@ -8,7 +8,8 @@
 //!   sample on by boot time. While the registry does not answer it is not handed on;
 //! - I2 every job is answered, whatever becomes of it: a panic over one is a defect, of an adaptor or of ours, and must not
 //!   end the renewals of everybody. It costs what the job was to bring, which may have been stored: nobody is told, so
-//!   nobody issues from it, and what comes next reads the record again.
+//!   nobody issues from it, and what comes next reads the record again;
+//! - I3 a child that was forked on this thread uses nothing here: the registry, its locks and its seat are its parent's.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -24,6 +25,7 @@ use crate::registry::ownership::{
 use crate::stats::{Latency, Unknown};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
+use crate::sys::fork_word::GenerationWord;
 use crate::sys::wake::Wake;
 
 #[cfg(test)]
@@ -243,8 +245,15 @@ impl RegistryThread {
         }
     }
 
-    /// Does jobs until the sender is gone, then leaves the registry.
-    pub(crate) fn serve(mut self, jobs: &Receiver<Job>, done: &Sender<Done>, producer: &Wake) {
+    /// Does jobs until the sender is gone, then leaves the registry. A line is a stranger's code, which may fork: the child
+    /// goes on here, and ends (I3).
+    pub(crate) fn serve(
+        mut self,
+        jobs: &Receiver<Job>,
+        done: &Sender<Done>,
+        producer: &Wake,
+        generation: &GenerationWord,
+    ) {
         let maintained = lock(&self.tally).health.has_connection();
         let mut looked = self.boot();
         loop {
@@ -269,6 +278,11 @@ impl RegistryThread {
                     looked = self.boot();
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if generation.forked() {
+                // Not dropped: an adaptor would take leave in its parent's name, or wait for threads that are its parent's.
+                std::mem::forget(self);
+                return;
             }
         }
         deferred_log::collected(|| self.close());

@@ -54,7 +54,9 @@ fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nob
     let tally = registry_thread.tally.clone();
     let (jobs, todo) = channel();
     let (out, done) = channel();
-    let thread = std::thread::spawn(move || registry_thread.serve(&todo, &out, &Wake::default()));
+    let generation = GenerationWord::new().unwrap();
+    let thread =
+        std::thread::spawn(move || registry_thread.serve(&todo, &out, &Wake::default(), &generation));
     let ask = |job, panics: bool| {
         if panics {
             registry.fail(Fault::LandsAndPanics);
