@@ -246,11 +246,12 @@ impl Wake for Forks {
         if self.child.load(SeqCst) != 0 {
             return;
         }
-        // SAFETY: the child allocates and makes a thread, which glibc allows in a child, and ends by an alarm.
+        // SAFETY: the child allocates and makes a thread, which glibc allows in a child, and ends when both its threads do, or
+        // by an alarm.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: it only sets what the kernel does with this process.
-            unsafe { libc::alarm(6) };
+            unsafe { libc::alarm(20) };
             let (engine, told) = (self.engine.clone(), self.told.clone());
             std::thread::spawn(move || {
                 let mut text = String::new();
@@ -300,6 +301,7 @@ fn a_child_that_is_forked_by_a_waker_issues_and_spills_nothing() {
     let mut status = -1;
     // SAFETY: waits for the child made above, and writes into a variable of this frame.
     unsafe { libc::waitpid(forks.child.load(SeqCst), &raw mut status, 0) };
+    assert!(libc::WIFEXITED(status), "a producer turns in the child until its alarm: {status}");
     let answer = std::fs::read_to_string(&told).unwrap_or_default();
     engine.shutdown();
     drop((forks, engine));

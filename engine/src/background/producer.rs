@@ -182,11 +182,9 @@ impl Producer {
         let asked = (0..PARTITIONS).any(|partition| shared.ring.is_asked(partition));
         let fresh = if turnover || (asked && !waiting) { gate.minter.elapsed(&now) } else { Vec::new() };
         drop(gate);
-        // Not under the lock: whoever is woken may call the engine at once, or fork.
+        // Not under the lock: whoever is woken may call the engine at once, or fork. What is left of the turn touches nothing
+        // that a child shares with its parent: a turn that wakes is of a burst, and what turns over then stays in memory.
         wake(woken);
-        if shared.generation.forked() {
-            return Duration::ZERO;
-        }
 
         let tick = now.tick.unwrap_or(0);
         let burst = now.reading.boot < self.burst_until;
@@ -442,7 +440,8 @@ impl Producer {
     /// The clean stop, after the last turn: refuse, seal, sweep, append and sync, and only then hand back.
     pub(crate) fn finish(&mut self) {
         let shared = self.shared.clone();
-        if shared.generation.forked() {
+        // Who was woken in the wait for a grant may have forked.
+        if shared.generation.forked() && Guard::ForkedAtStop.holds() {
             return;
         }
         self.collect();

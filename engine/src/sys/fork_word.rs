@@ -346,13 +346,15 @@ mod tests {
         assert_eq!(std::rc::Rc::strong_count(&value), 1);
     }
 
-    /// Whether a forked child finds the word wiped, and the parent does not.
+    /// Whether a forked child finds the word wiped, also after it renewed it, and the parent does not.
     fn is_wiped_in_a_child() -> bool {
         let word = GenerationWord::new().unwrap();
-        // SAFETY: the child only loads the word and ends at once, which is allowed after a fork of many threads.
+        // SAFETY: the child only loads and stores the word and ends at once, which is allowed after a fork of many threads.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let status = i32::from(!word.forked());
+            let before = word.forked();
+            word.renew();
+            let status = i32::from(!before || !word.forked());
             // SAFETY: ends the child without running what belongs to the parent.
             unsafe { libc::_exit(status) };
         }
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_finds_the_word_wiped() {
+    fn a_forked_child_finds_the_word_wiped_and_renews_it_in_vain() {
         assert!(is_wiped_in_a_child());
     }
 

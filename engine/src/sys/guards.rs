@@ -152,6 +152,8 @@ guards! {
     LimitInOrder,
     /// A forked child finds the page wiped.
     ForkPage,
+    /// A stop that a forked child goes on with leaves its parent's spill alone (U3).
+    ForkedAtStop,
 
     /// Nothing is cut above engine time (U6).
     NotAboveClock,

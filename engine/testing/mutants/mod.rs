@@ -2,12 +2,13 @@
 //!
 //! [`MUTANTS`] is the one table of them. Where the histories of the simulator can catch one, they must: within
 //! [`MOST`] of their theme here, and within 5,000 of any in the campaign `mutants`. What no history meets has a named
-//! test: in [`doubts`], [`records`], [`refusals`] and [`threads`], in [`twins`](super::simulation::twins), or beside the code that it
+//! test: in [`doubts`], [`forks`], [`records`], [`refusals`] and [`threads`], in [`twins`](super::simulation::twins), or beside the code that it
 //! is about. Models of loom are in `crate::loom`, which is another build.
 //!
 //! Two guards that stand in for each other are taken out together.
 
 mod doubts;
+mod forks;
 mod histories;
 mod records;
 mod refusals;
@@ -173,6 +174,8 @@ mutants! {
     "limit-without-one-order", [G::LimitInOrder], "U7",
         Model("loom::thread_runs::loom_a_limit_without_one_order_is_found_out");
     "page-not-wiped", [G::ForkPage], "U3", Test("sys::fork_word::tests::a_page_that_is_not_wiped_is_found_out");
+    "forked-stop-goes-on", [G::ForkedAtStop], "U3",
+        Test("testing::mutants::forks::a_stop_that_goes_on_in_a_forked_child_spills_nothing");
 
     "cut-above-clock", [G::NotAboveClock], "U6", History(Theme::Calm, &["while E never passed tick"]);
     "clock-back-without-switch", [G::ClockBackAtSwitch], "U6", History(Theme::SmallSteps, &["back to"]);

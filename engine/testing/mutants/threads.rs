@@ -31,7 +31,7 @@ fn engine() -> (Assembly, Arc<Faults>, Arc<Time>) {
 }
 
 /// An engine of one worker with this spill, its faults, and its time.
-fn assembled(
+pub(super) fn assembled(
     spill: impl FnOnce(&Arc<Faults>, &Genesis, &mut Ownership) -> OpenedSpill,
 ) -> (Assembly, Arc<Faults>, Arc<Time>) {
     let time = Time::new(BEGIN);
