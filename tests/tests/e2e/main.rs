@@ -2,6 +2,7 @@
 //!
 //! Every test prints what it measured; `cargo test -p xuid-tests --release -- --nocapture` shows it while it runs.
 
+mod bad_blocks;
 mod bench;
 mod burst_after_idle;
 mod disk;
