@@ -70,8 +70,8 @@ pub fn single<'a>(call: impl FnMut() -> u64 + 'a) -> Box<dyn Worker + 'a> {
 }
 
 /// Uses an id at the price of no instruction: it is in a register, and the compiler must assume that other code ran, so
-/// that what a subject keeps in memory is written and read again. `black_box` writes each id to memory, and a sum of the
-/// ids waits for itself: an id a cycle and no more, except where the compiler sees a way to add them up in pairs.
+/// that what a subject keeps in memory is written and read again. `black_box` writes each id to memory, and a sum of
+/// the ids waits for itself: an id a cycle and no more, except where the compiler sees a way to add them up in pairs.
 #[inline]
 #[expect(unsafe_code, reason = "there is no safe way to use a value without an instruction")]
 pub(crate) fn consume(id: u64) {
@@ -84,9 +84,10 @@ pub(crate) fn consume(id: u64) {
     std::hint::black_box(id);
 }
 
-/// Does `$body` so many times, eight in a row. The fastest subjects are loops of ten instructions, and whether those lie
-/// on one line of 64 bytes or across two is worth a third of what they do and says nothing about them; of eight in a row
-/// it is worth little. A macro: what a closure would wrap is too long to be inlined eight times where a call is long.
+/// Does `$body` so many times, eight in a row. The fastest subjects are loops of ten instructions, and whether those
+/// lie on one line of 64 bytes or across two is worth a third of what they do and says nothing about them; of eight in
+/// a row it is worth little. A macro: what a closure would wrap is too long to be inlined eight times where a call is
+/// long.
 macro_rules! repeat {
     ($calls:expr, $body:expr) => {
         let calls: u64 = $calls;
@@ -108,8 +109,8 @@ macro_rules! repeat {
 
 pub(crate) use repeat;
 
-/// Does `$body` with what is in `$place` as a local variable, as a thread has what it owns: the compiler may keep its state
-/// in registers. What is shared, or lies behind a pointer, is in memory all the same.
+/// Does `$body` with what is in `$place` as a local variable, as a thread has what it owns: the compiler may keep its
+/// state in registers. What is shared, or lies behind a pointer, is in memory all the same.
 macro_rules! local {
     ($place:expr, $name:ident => $body:expr) => {
         let Some(mut $name) = $place.take() else { unreachable!("a batch that panicked was not the last") };

@@ -68,7 +68,8 @@ impl BatchLength {
 }
 
 /// Calls a second of `run`, which makes as many as it is told, from the start to this thread's first look at the clock
-/// after the deadline. A thread that the machine lets begin late goes on for half the span at least: a few calls are no rate.
+/// after the deadline. A thread that the machine lets begin late goes on for half the span at least: a few calls are no
+/// rate.
 pub(crate) fn rate(mut run: impl FnMut(u64), interval: Interval, batch_length: &mut BatchLength) -> f64 {
     let begin = begin_at(interval.start);
     let end = interval.deadline.max(begin + (interval.deadline - interval.start) / 2);
@@ -85,8 +86,8 @@ pub(crate) fn rate(mut run: impl FnMut(u64), interval: Interval, batch_length: &
     }
 }
 
-/// Times calls by the processor's own counter: a reading of the system's clock takes longer than most of them. Where there
-/// is no such counter it is the system's clock.
+/// Times calls by the processor's own counter: a reading of the system's clock takes longer than most of them. Where
+/// there is no such counter it is the system's clock.
 #[derive(Debug, Clone)]
 pub(crate) struct Stopwatch(Clock);
 

@@ -4,10 +4,10 @@
 //! forked DATA_DIR OUT_DIR BEFORE_MS AFTER_MS
 //! ```
 //!
-//! It has an engine on `DATA_DIR` and takes ids with two threads. After `BEFORE_MS` it forks. The child finds that
-//! its parent's engine refuses it, builds an engine of its own on the same folder, and takes ids for `AFTER_MS`; the parent
-//! goes on as long. What each was given is appended to `OUT_DIR/parent` and `OUT_DIR/child` as it comes, in records of 16
-//! bytes: the first id (u64, little-endian), how many (u32), four zeros. The campaign `limits` reads them.
+//! It has an engine on `DATA_DIR` and takes ids with two threads. After `BEFORE_MS` it forks. The child finds that its
+//! parent's engine refuses it, builds an engine of its own on the same folder, and takes ids for `AFTER_MS`; the parent
+//! goes on as long. What each was given is appended to `OUT_DIR/parent` and `OUT_DIR/child` as it comes, in records of
+//! 16 bytes: the first id (u64, little-endian), how many (u32), four zeros. The campaign `limits` reads them.
 
 #![expect(unsafe_code, reason = "fork has no safe form: that is what this program is about")]
 #![expect(clippy::print_stderr, reason = "a program tells its failures")]

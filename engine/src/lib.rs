@@ -1,8 +1,9 @@
 //! 64-bit snowflake ids that are never issued twice, at the speed of a thread-local increment.
 //!
-//! An id is `time | worker | sequence`. A process owns ticks of a worker before it issues ids of them: the registry grants
-//! a window of ticks to one process only, and never again. The engine moves the ids of owned ticks from the registry to the
-//! caller, and each folder does a part of that. A folder imports from those below it and from none above:
+//! An id is `time | worker | sequence`. A process owns ticks of a worker before it issues ids of them: the registry
+//! grants a window of ticks to one process only, and never again. The engine moves the ids of owned ticks from the
+//! registry to the caller, and each folder does a part of that. A folder imports from those below it and from none
+//! above:
 //!
 //! ```text
 //!   api/          Engine, Handle, EngineBuilder: what a caller sees
@@ -26,10 +27,11 @@
 //!
 //! # Signal handlers
 //!
-//! No call of this crate is async-signal-safe. A handler that calls [`Engine::next_id`] on a thread which it interrupted in
-//! [`Engine::next_id`] can return an id that this thread returns too: a hit loads its place and stores the next one, and a
-//! handler between the two finds the same place. A handler that interrupts a miss can wait for ever for a lock that its own
-//! thread holds, or panic. Let the handler leave a note (an atomic, a byte in a pipe, a `signalfd`), and let a thread ask.
+//! No call of this crate is async-signal-safe. A handler that calls [`Engine::next_id`] on a thread which it
+//! interrupted in [`Engine::next_id`] can return an id that this thread returns too: a hit loads its place and stores
+//! the next one, and a handler between the two finds the same place. A handler that interrupts a miss can wait for ever
+//! for a lock that its own thread holds, or panic. Let the handler leave a note (an atomic, a byte in a pipe, a
+//! `signalfd`), and let a thread ask.
 //!
 //! # Runtimes
 //!

@@ -136,10 +136,11 @@ struct Parents {
     pending: RefCell<Option<Pending>>,
 }
 
-/// Forks; the child makes all calls and ends with the number of the first one that answered wrongly, or with how many there
-/// are. What hangs is ended by an alarm.
+/// Forks; the child makes all calls and ends with the number of the first one that answered wrongly, or with how many
+/// there are. What hangs is ended by an alarm.
 fn first_wrong_in_a_child(of: &Parents) -> Option<&'static str> {
-    // SAFETY: the child is a copy of this thread alone. It allocates, which glibc allows in a child, and ends by `_exit`.
+    // SAFETY: the child is a copy of this thread alone. It allocates, which glibc allows in a child, and ends by
+    // `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: it only sets what the kernel does with this process.
@@ -246,8 +247,8 @@ impl Wake for Forks {
         if self.child.load(SeqCst) != 0 {
             return;
         }
-        // SAFETY: the child allocates and makes a thread, which glibc allows in a child, and ends when both its threads do, or
-        // by an alarm.
+        // SAFETY: the child allocates and makes a thread, which glibc allows in a child, and ends when both its threads
+        // do, or by an alarm.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: it only sets what the kernel does with this process.
@@ -271,8 +272,8 @@ impl Wake for Forks {
     }
 }
 
-/// A waker and a subscriber of the log run on the engine's own threads. A child that is forked there and returns goes on as a
-/// producer of its own, with the parent's windows and the parent's spill.
+/// A waker and a subscriber of the log run on the engine's own threads. A child that is forked there and returns goes
+/// on as a producer of its own, with the parent's windows and the parent's spill.
 #[test]
 fn a_child_that_is_forked_by_a_waker_issues_and_spills_nothing() {
     let folder = tempfile::tempdir().unwrap();

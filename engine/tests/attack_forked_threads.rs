@@ -1,5 +1,5 @@
-//! Strangers' code that forks on a thread of the engine (a subscriber of the log, a waker) and returns in the child, which goes
-//! on there as a copy of its parent.
+//! Strangers' code that forks on a thread of the engine (a subscriber of the log, a waker) and returns in the child,
+//! which goes on there as a copy of its parent.
 
 #![expect(unsafe_code, reason = "forks")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]

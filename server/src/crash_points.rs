@@ -1,6 +1,6 @@
-//! The server of the crash-point build: what it issued goes into a log before a client can have it, its sums are written
-//! at a clean stop, and half a reply can be its last deed. Only with the feature `crash-points`; `absent` stands in for
-//! it otherwise.
+//! The server of the crash-point build: what it issued goes into a log before a client can have it, its sums are
+//! written at a clean stop, and half a reply can be its last deed. Only with the feature `crash-points`; `absent`
+//! stands in for it otherwise.
 //!
 //! Called by the threads that serve connections, and once at either end by the main thread.
 //!

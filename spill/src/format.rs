@@ -8,9 +8,9 @@ pub(crate) const RECORD_BYTES: usize = 32;
 pub const DEFAULT_BYTES: u64 = 16 << 20;
 /// The smallest size of a log: the header and one record.
 pub const MIN_BYTES: u64 = RECORDS_AT + RECORD_BYTES as u64;
-/// The largest size of a log, 256 MiB: sixteen times the default. It bounds what a header can make a reader do: a scan reads
-/// every slot, half a second for this size, and the table of an open log takes a quarter of it in memory, twice while it
-/// is opened.
+/// The largest size of a log, 256 MiB: sixteen times the default. It bounds what a header can make a reader do: a scan
+/// reads every slot, half a second for this size, and the table of an open log takes a quarter of it in memory, twice
+/// while it is opened.
 pub const MAX_BYTES: u64 = 256 << 20;
 
 pub(crate) const VERSION: u32 = 1;

@@ -90,8 +90,8 @@ impl Header {
         page
     }
 
-    /// Reads both copies of a file of `found` bytes and decides what the file is. Of a copy that cannot be read the other
-    /// has to tell; where it does not, nobody knows what the file is.
+    /// Reads both copies of a file of `found` bytes and decides what the file is. Of a copy that cannot be read the
+    /// other has to tell; where it does not, nobody knows what the file is.
     pub(crate) fn find(read: ReadAt<'_>, found: u64) -> Result<Result<Found, HeaderError>, io::Error> {
         let mut copies = [Copy::Foreign; 2];
         let mut unread = None;

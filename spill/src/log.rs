@@ -5,8 +5,8 @@
 //! - **L1** `mark <= tail <= head <= tail + capacity`, and none of them ever goes back while the log is open.
 //! - **L2** An index below the mark is never read, whatever the file holds.
 //! - **L3** What is read at index `i` is exactly what was appended at `i`, or it is counted as damage.
-//! - **L4** `ids[slot(i)]` is the number of ids of the record at `i` for `tail <= i < head`, and 0 where there is none, or
-//!   could not be read when the log was opened; all other entries are 0. `held` is their sum.
+//! - **L4** `ids[slot(i)]` is the number of ids of the record at `i` for `tail <= i < head`, and 0 where there is none,
+//!   or could not be read when the log was opened; all other entries are 0. `held` is their sum.
 
 mod append;
 mod open;
@@ -103,8 +103,8 @@ impl Log {
         if self.marked { self.held.stock() } else { Stock::default() }
     }
 
-    /// Indexes from the tail to the head that have no record: damaged or unreadable when the log was opened, or lost by a
-    /// crash.
+    /// Indexes from the tail to the head that have no record: damaged or unreadable when the log was opened, or lost by
+    /// a crash.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.head - self.tail() - self.stock().extents
@@ -125,10 +125,10 @@ impl Log {
 
     /// Tells the log the mark: every index below it was granted, or may have been.
     ///
-    /// Nothing below the mark can be read any more, and appends go on from the higher of head and mark: a file that lost
-    /// its last records, or an older copy of it, must not use their indexes again. To be called once after
-    /// [`open`](Self::open) (a log that was just created starts at 0), and after every move of the mark. A lower mark than
-    /// one given before changes nothing.
+    /// Nothing below the mark can be read any more, and appends go on from the higher of head and mark: a file that
+    /// lost its last records, or an older copy of it, must not use their indexes again. To be called once after
+    /// [`open`](Self::open) (a log that was just created starts at 0), and after every move of the mark. A lower mark
+    /// than one given before changes nothing.
     pub fn resume_at(&mut self, mark: u64) {
         self.marked = true;
         self.release(mark);

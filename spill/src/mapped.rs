@@ -8,10 +8,10 @@
 //!   is closed.
 //! - **M2** No full disk is met through the map: all blocks are set aside when the file is created, and the map is
 //!   never written.
-//! - **M3** No byte is read through the map that was not within the file's length a moment before, and on a page that the
-//!   system had read into memory since. What the disk cannot read is an error of the read, and no SIGBUS. (Two races are
-//!   left, and both end the process with SIGBUS: between that and the copy the file is shortened, or the page is dropped
-//!   from memory and cannot be read again.)
+//! - **M3** No byte is read through the map that was not within the file's length a moment before, and on a page that
+//!   the system had read into memory since. What the disk cannot read is an error of the read, and no SIGBUS. (Two
+//!   races are left, and both end the process with SIGBUS: between that and the copy the file is shortened, or the page
+//!   is dropped from memory and cannot be read again.)
 //! - **M4** A file that was locked still had its name then. One that was renamed or removed between its opening and its
 //!   lock is let go: another process has decided over it.
 
@@ -48,8 +48,8 @@ impl MappedFile {
     /// A file that is dropped before its first successful sync is removed again, so that a creation that failed (a
     /// full disk, say) leaves nothing behind. Only the file itself is: one that has its name by then stays.
     ///
-    /// [`io::ErrorKind::WouldBlock`] and [`io::ErrorKind::NotFound`] say that another process took the file before it was
-    /// locked. A file that others look for is therefore made under another name, and renamed when it is whole.
+    /// [`io::ErrorKind::WouldBlock`] and [`io::ErrorKind::NotFound`] say that another process took the file before it
+    /// was locked. A file that others look for is therefore made under another name, and renamed when it is whole.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         Self::created(file, path)
@@ -135,8 +135,8 @@ impl MappedFile {
         Ok(())
     }
 
-    /// Copies a range of the file that lies within the map. Where the system cannot bring its pages into memory (a block that
-    /// the disk cannot read, or a kernel before 5.14, which knows no such advice), a plain read tells why.
+    /// Copies a range of the file that lies within the map. Where the system cannot bring its pages into memory (a
+    /// block that the disk cannot read, or a kernel before 5.14, which knows no such advice), a plain read tells why.
     fn copy(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let Some(map) = &self.map else { return self.file.read_exact_at(buf, offset) };
         let start = offset as usize;
@@ -148,16 +148,18 @@ impl MappedFile {
             return self.file.read_exact_at(buf, offset);
         }
         let from = map.as_ptr().wrapping_add(start);
-        // SAFETY: `start + buf.len()` is at most the map's length (asserted above), so the bytes are memory of this map, which
-        // lives as long as `self`, and readable (M3); `buf` is ours alone and cannot overlap a map that is never handed
-        // out. Nobody writes meanwhile: this process writes only through `&mut self`, others are kept out by the lock (M1),
-        // and one that ignores it gives bytes that fail their checksum, as the copy is made before anything is believed.
+        // SAFETY: `start + buf.len()` is at most the map's length (asserted above), so the bytes are memory of this
+        // map, which lives as long as `self`, and readable (M3); `buf` is ours alone and cannot overlap a map that is
+        // never handed out. Nobody writes meanwhile: this process writes only through `&mut self`, others are kept out
+        // by the lock (M1), and one that ignores it gives bytes that fail their checksum, as the copy is made before
+        // anything is believed.
         unsafe { std::ptr::copy_nonoverlapping(from, buf.as_mut_ptr(), buf.len()) };
         Ok(())
     }
 
-    /// From now on the system brings no more of the file into memory than is read. One bad block spoils all that it brings in
-    /// together, megabytes where it reads ahead, and what it keeps so is forgotten here, to be read page by page.
+    /// From now on the system brings no more of the file into memory than is read. One bad block spoils all that it
+    /// brings in together, megabytes where it reads ahead, and what it keeps so is forgotten here, to be read page by
+    /// page.
     fn read_nothing_ahead(&self) {
         for advice in [FileAdvice::Random, FileAdvice::DontNeed] {
             // Without it the read fails that follows, and tells why.
@@ -276,8 +278,8 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"another process made it");
     }
 
-    /// The end of a file that is shortened after its length was checked: to the map a page that cannot be read, like one that
-    /// the disk has lost.
+    /// The end of a file that is shortened after its length was checked: to the map a page that cannot be read, like
+    /// one that the disk has lost.
     #[test]
     fn a_page_that_cannot_be_read_is_an_error_and_does_not_end_the_process() {
         let folder = tempfile::tempdir().unwrap();

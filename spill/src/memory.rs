@@ -11,8 +11,8 @@ use crate::storage::{Shortened, Storage};
 /// The unit that a disk writes whole, or not at all, or, where its power fails in the middle of it, in part.
 const SECTOR: usize = 512;
 
-/// Contents of one sector between two syncs that are remembered: the first, which is durable, and the latest. Of more, the
-/// oldest but one is forgotten: a simulator that never syncs would fill the memory.
+/// Contents of one sector between two syncs that are remembered: the first, which is durable, and the latest. Of more,
+/// the oldest but one is forgotten: a simulator that never syncs would fill the memory.
 const REMEMBERED: usize = 6;
 
 /// Bytes in memory. Clones are handles on the same bytes, so a test keeps one and tampers behind the log's back.
@@ -89,9 +89,9 @@ impl MemoryStorage {
         self.lock().failing_sync = Some(nth);
     }
 
-    /// Makes the pages that these bytes lie on unreadable, and all others readable. As with a disk under a system's cache, a
-    /// read that touches such a page fails, and so does a write of a part of it, which would have to read the rest; a write
-    /// of the whole page makes it good.
+    /// Makes the pages that these bytes lie on unreadable, and all others readable. As with a disk under a system's
+    /// cache, a read that touches such a page fails, and so does a write of a part of it, which would have to read the
+    /// rest; a write of the whole page makes it good.
     pub fn fail_reads(&self, bytes: Range<u64>) {
         self.lock().unreadable =
             if bytes.is_empty() { BTreeSet::new() } else { pages(bytes.start, bytes.end).collect() };
@@ -112,8 +112,9 @@ impl MemoryStorage {
         }
     }
 
-    /// The power is cut: each sector that is not durable is what it was, or what it was to become at some time since, or
-    /// the beginning of that and the rest of what it was. `choose(n)` picks one of `n` ways. Returns how many are torn.
+    /// The power is cut: each sector that is not durable is what it was, or what it was to become at some time since,
+    /// or the beginning of that and the rest of what it was. `choose(n)` picks one of `n` ways. Returns how many are
+    /// torn.
     pub fn cut_power(&self, mut choose: impl FnMut(usize) -> usize) -> u64 {
         let mut disk = self.lock();
         let mut torn = 0;

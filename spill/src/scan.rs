@@ -13,8 +13,8 @@ const CHUNK: u64 = 8192;
 /// Slots of a page of 4 KiB, read at a time where more cannot be read at once: what a disk loses together.
 pub(crate) const PAGE: u64 = 128;
 
-/// Of more unreadable pages the whole file is taken for unreadable: a disk may try for half a minute before it gives one up,
-/// and a start waits for it.
+/// Of more unreadable pages the whole file is taken for unreadable: a disk may try for half a minute before it gives
+/// one up, and a start waits for it.
 pub(crate) const MOST_UNREADABLE: u64 = 16;
 
 /// Calls `each` with every slot in ascending order, but for those that cannot be read: these are returned, ascending. A
@@ -52,8 +52,8 @@ pub(crate) fn scan(
     Ok(unreadable)
 }
 
-/// The index of the next append, if the highest valid index is `end - 1`. Slots from there on that cannot be read may hold
-/// later records, so it is above them. Nothing is lost by that: before them, they could only hold the oldest.
+/// The index of the next append, if the highest valid index is `end - 1`. Slots from there on that cannot be read may
+/// hold later records, so it is above them. Nothing is lost by that: before them, they could only hold the oldest.
 pub(crate) fn head(header: &Header, end: u64, unreadable: &[u64]) -> u64 {
     let may_be_used = |index: &u64| unreadable.binary_search(&header.slot(*index)).is_ok();
     end + (end..end.saturating_add(header.capacity)).take_while(may_be_used).count() as u64

@@ -22,8 +22,8 @@ pub fn fresh() -> Result<(TempDir, PathBuf, Ledger)> {
     Ok((home, data, Ledger::default()))
 }
 
-/// Copies a folder with everything in it; `to` must not exist. What loses its name meanwhile is left out, as a hot backup
-/// does.
+/// Copies a folder with everything in it; `to` must not exist. What loses its name meanwhile is left out, as a hot
+/// backup does.
 pub fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir(to).with_context(|| format!("creating {}", to.display()))?;
     for entry in fs::read_dir(from)? {
@@ -101,8 +101,8 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts a tmpfs of `size` (as mount says it: `4m`) on `place`. `None`, told as a trial that is not made, where this
-    /// user may neither mount nor make a user namespace.
+    /// Mounts a tmpfs of `size` (as mount says it: `4m`) on `place`. `None`, told as a trial that is not made, where
+    /// this user may neither mount nor make a user namespace.
     ///
     /// Fails if `CI=true` wants the trial made.
     pub fn tmpfs(place: &Path, size: &str) -> Result<Option<Self>> {

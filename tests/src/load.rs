@@ -1,8 +1,8 @@
 //! Threads that take ids as fast as they are asked to, until they are told to stop or the server dies.
 //!
 //! # Invariants
-//! - What a connection received comes home, whatever ended it: a breach of the protocol or of the order, even a panic of
-//!   its thread, is told beside the ids ([`Harvest::breach`]), never instead of them.
+//! - What a connection received comes home, whatever ended it: a breach of the protocol or of the order, even a panic
+//!   of its thread, is told beside the ids ([`Harvest::breach`]), never instead of them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -231,8 +231,8 @@ fn class(kind: Kind) -> &'static str {
     }
 }
 
-/// `1.05 G`, `744 M`, `12.3 k` ids a second, or `23.0 ns`, `1.20 us`, `3.40 ms`: three digits and the prefix that leaves
-/// at least one before the point.
+/// `1.05 G`, `744 M`, `12.3 k` ids a second, or `23.0 ns`, `1.20 us`, `3.40 ms`: three digits and the prefix that
+/// leaves at least one before the point.
 fn unit_text(mode: Mode, value: f64) -> String {
     let prefixes: &[_] = match mode {
         Mode::Throughput => &["", " k", " M", " G", " T"],

@@ -47,9 +47,9 @@ impl Sample {
         Self { figures, is_timed, count, mean, stdev }
     }
 
-    /// The `percent` percentile. Of times, the smallest that at least `percent` of them do not exceed. Of other figures,
-    /// at rank `percent / 100 * (n + 1)` with linear interpolation: the definition that JMH's statistics use (Hyndman
-    /// and Fan, 1996, type 6).
+    /// The `percent` percentile. Of times, the smallest that at least `percent` of them do not exceed. Of other
+    /// figures, at rank `percent / 100 * (n + 1)` with linear interpolation: the definition that JMH's statistics use
+    /// (Hyndman and Fan, 1996, type 6).
     pub(crate) fn percentile(&self, percent: f64) -> f64 {
         let at = |rank: f64| {
             let mut seen = 0;

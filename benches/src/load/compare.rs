@@ -140,8 +140,8 @@ fn next_row(rounds: usize) -> Result<Row> {
     Ok(at_most("TCP, NEXT 1x1, p50", versus(&ours, &theirs, "an echo", ("us", 1.0)), ratio, 1.15, "x"))
 }
 
-/// Against the stream, and beside two bare loops that answer the same requests: one writes consecutive numbers, as much as
-/// any server must that gives ids, and one sends the same bytes again, which is what the load itself allows. All are
+/// Against the stream, and beside two bare loops that answer the same requests: one writes consecutive numbers, as much
+/// as any server must that gives ids, and one sends the same bytes again, which is what the load itself allows. All are
 /// read in pieces of one size, the stream from one connection and the others from eight.
 fn array_row(rounds: usize, path: &str, low_water: usize) -> Result<Row> {
     let (xuid, stream) = (Server::xuid()?, Server::own(Role::Stream)?);

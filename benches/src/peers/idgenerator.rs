@@ -2,9 +2,9 @@
 //!
 //! Shared it is the crate's own `IdInstance`, one for the process. A thread's own is its `CoreIdGenerator`, which the
 //! crate says to wrap. For the burst the sequence has 16 bits, more than it can use up in a millisecond: it reads the
-//! clock at each call whatever happens. Sustained it has 12 bits, of which it keeps five numbers back, and runs ahead of
-//! the clock by 100 ms at most: by its default of two seconds a short measurement would show the lead or the wait that
-//! pays it back. It wastes one tick at the end of each lead, here one in a hundred.
+//! clock at each call whatever happens. Sustained it has 12 bits, of which it keeps five numbers back, and runs ahead
+//! of the clock by 100 ms at most: by its default of two seconds a short measurement would show the lead or the wait
+//! that pays it back. It wastes one tick at the end of each lead, here one in a hundred.
 
 use std::sync::OnceLock;
 

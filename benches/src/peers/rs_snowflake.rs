@@ -2,10 +2,10 @@
 //!
 //! Its burst is `lazy_generate`: the clock is read when the generator is made and never again, each 4,096 ids are
 //! called a millisecond. A generator made anew soon after, as by a restart, repeats what the one before had issued
-//! ahead of the clock. It is a counter in a thread's hands, and how fast depends on where it lies: the compiler inlines it, and
-//! in a loop that owns the generator the count never leaves its register. Behind a pointer it is stored and loaded again
-//! with each id, at a tenth or an eleventh of that. Both are measured. Its bucket keeps 4,091 such ids in a vector. Sustained it is
-//! `generate`, which looks at the clock every 4,096 ids and waits for it, spinning.
+//! ahead of the clock. It is a counter in a thread's hands, and how fast depends on where it lies: the compiler inlines
+//! it, and in a loop that owns the generator the count never leaves its register. Behind a pointer it is stored and
+//! loaded again with each id, at a tenth or an eleventh of that. Both are measured. Its bucket keeps 4,091 such ids in
+//! a vector. Sustained it is `generate`, which looks at the clock every 4,096 ids and waits for it, spinning.
 
 use snowflake::{SnowflakeIdBucket, SnowflakeIdGenerator};
 

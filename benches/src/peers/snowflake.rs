@@ -1,8 +1,8 @@
 //! The two snowflakes one would write oneself: 41 bits of milliseconds, 10 of worker, 12 of sequence.
 //!
 //! `mutex-snowflake` keeps tick and sequence behind a std Mutex; `cas-snowflake` keeps them in one atomic word and
-//! moves that by compare-and-set. Sustained, every call reads the clock and a spent tick is waited out, spinning, as the
-//! first snowflake did. In their bursts both are kinder than that: the clock is read once, and a spent tick is
+//! moves that by compare-and-set. Sustained, every call reads the clock and a spent tick is waited out, spinning, as
+//! the first snowflake did. In their bursts both are kinder than that: the clock is read once, and a spent tick is
 //! followed by the next one at once.
 
 use std::hint::spin_loop;

@@ -13,8 +13,8 @@ use crate::subject::{consume, repeat};
 /// Consecutive ticks that are looked at.
 const TICKS: u64 = 10_000;
 
-/// How long one call may wait: a host that takes the processor away for a moment is not what this is about, and land that
-/// was not issued meanwhile is issued after.
+/// How long one call may wait: a host that takes the processor away for a moment is not what this is about, and land
+/// that was not issued meanwhile is issued after.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Ticks before them: what was in memory when the count began, and what the end finds half issued.

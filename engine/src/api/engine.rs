@@ -58,8 +58,8 @@ impl Inner {
             return;
         }
         self.shared.close();
-        // On one of the engine's own threads there is nothing to wait for: it ends when this call is over. On one of the
-        // registry's adaptor the stop would wait for this call.
+        // On one of the engine's own threads there is nothing to wait for: it ends when this call is over. On one of
+        // the registry's adaptor the stop would wait for this call.
         if self.own.contains(&std::thread::current().id())
             || lock(&self.shared.tally).health.is_on_adaptors_thread()
         {
@@ -287,9 +287,9 @@ impl Engine {
     }
 
     /// Counts what this thread was issued so far. A call that finds its ids in the thread's run counts nothing: what it
-    /// returned is counted when the thread has used up its run, at its first call after a second, at its end, and here. A
-    /// thread that stops calling and lives on calls this where figures shall be exact without waiting for its end. It costs
-    /// some nanoseconds, and the rest of the run stays, if it is not void.
+    /// returned is counted when the thread has used up its run, at its first call after a second, at its end, and here.
+    /// A thread that stops calling and lives on calls this where figures shall be exact without waiting for its end. It
+    /// costs some nanoseconds, and the rest of the run stays, if it is not void.
     ///
     /// A [`Handle`](crate::Handle) counts by itself: see [`Handle::publish`](crate::Handle::publish).
     pub fn publish(&self) {

@@ -1,8 +1,8 @@
 //! A generator owned by one thread.
 //!
-//! A shared engine's hit asks two things: whose run the thread has, and whether any of it is left. A handle's run can be no
-//! other engine's, so one comparison with a word of its own does for both: the *limit*, which is the run's end while
-//! the run is good, and zero once it is void.
+//! A shared engine's hit asks two things: whose run the thread has, and whether any of it is left. A handle's run can
+//! be no other engine's, so one comparison with a word of its own does for both: the *limit*, which is the run's end
+//! while the run is good, and zero once it is void.
 
 use xuid_id::Id;
 
@@ -26,8 +26,8 @@ use crate::tiers::thread_run::{NOWHERE, ThreadRun, ThreadState};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Handle {
-    /// The next id of the run, where the limit is above it; else what the thread run says. Here, and not in the thread run behind
-    /// a pointer: in a handle that is a local variable of the thread's loop, it is a register.
+    /// The next id of the run, where the limit is above it; else what the thread run says. Here, and not in the thread
+    /// run behind a pointer: in a handle that is a local variable of the thread's loop, it is a register.
     next: u64,
     rest: WithWord<Rest>,
 }
@@ -49,9 +49,9 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Engine {
-    /// A generator owned by one thread: faster than a shared engine, since it has no thread-local to look up, and fastest as
-    /// a local variable of the thread's loop. It maps a page of its own, so it is something to keep, not to make for each
-    /// id.
+    /// A generator owned by one thread: faster than a shared engine, since it has no thread-local to look up, and
+    /// fastest as a local variable of the thread's loop. It maps a page of its own, so it is something to keep, not to
+    /// make for each id.
     ///
     /// # Panics
     /// If the process may not map another page.
@@ -91,8 +91,8 @@ impl Handle {
 }
 
 impl Handle {
-    /// Counts what it issued so far, as [`Engine::publish`] does for a thread. It does so by itself when its run is used up,
-    /// at its first call after a second, and when it is dropped.
+    /// Counts what it issued so far, as [`Engine::publish`] does for a thread. It does so by itself when its run is
+    /// used up, at its first call after a second, and when it is dropped.
     #[inline]
     pub fn publish(&mut self) {
         let next = self.next;

@@ -1,7 +1,8 @@
 //! What the producer should have in its hands, by all that it took and gave: a turn that panicked had more in them.
 //!
 //! # Invariants
-//! - I1 only the producer's thread writes it, beside the move that it counts, with nothing between the two that may panic;
+//! - I1 only the producer's thread writes it, beside the move that it counts, with nothing between the two that may
+//!   panic;
 //! - I2 what came less what went is what the reserve holds, after each turn.
 
 use crate::id::run::{Block, Run};

@@ -6,10 +6,11 @@
 //! # Invariants
 //! - I1 the registry's time is handed on as of now, with a reading of ours from just after: an adaptor carries its last
 //!   sample on by boot time. While the registry does not answer it is not handed on;
-//! - I2 every job is answered, whatever becomes of it: a panic over one is a defect, of an adaptor or of ours, and must not
-//!   end the renewals of everybody. It costs what the job was to bring, which may have been stored: nobody is told, so
-//!   nobody issues from it, and what comes next reads the record again;
-//! - I3 a child that was forked on this thread uses nothing here: the registry, its locks and its seat are its parent's.
+//! - I2 every job is answered, whatever becomes of it: a panic over one is a defect, of an adaptor or of ours, and must
+//!   not end the renewals of everybody. It costs what the job was to bring, which may have been stored: nobody is told,
+//!   so nobody issues from it, and what comes next reads the record again;
+//! - I3 a child that was forked on this thread uses nothing here: the registry, its locks and its seat are its
+//!   parent's.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -129,8 +130,8 @@ impl RegistryThread {
         self.unless_it_panics(job, |_| true)
     }
 
-    /// As [`run_whatever_happens`](Self::run_whatever_happens) where `is_panic` says that the payload is one: a simulated
-    /// kill is none.
+    /// As [`run_whatever_happens`](Self::run_whatever_happens) where `is_panic` says that the payload is one: a
+    /// simulated kill is none.
     pub(crate) fn unless_it_panics(
         &mut self,
         job: Job,
@@ -245,8 +246,8 @@ impl RegistryThread {
         }
     }
 
-    /// Does jobs until the sender is gone, then leaves the registry. A line is a stranger's code, which may fork: the child
-    /// goes on here, and ends (I3).
+    /// Does jobs until the sender is gone, then leaves the registry. A line is a stranger's code, which may fork: the
+    /// child goes on here, and ends (I3).
     pub(crate) fn serve(
         mut self,
         jobs: &Receiver<Job>,
@@ -280,7 +281,8 @@ impl RegistryThread {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if generation.forked() {
-                // Not dropped: an adaptor would take leave in its parent's name, or wait for threads that are its parent's.
+                // Not dropped: an adaptor would take leave in its parent's name, or wait for threads that are its
+                // parent's.
                 std::mem::forget(self);
                 return;
             }

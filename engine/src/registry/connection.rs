@@ -54,8 +54,8 @@ impl Connection {
         lock(&self.0).disconnects
     }
 
-    /// Whether this is a thread of the adaptor, or of its client: where a stop is asked for on one (by a subscriber of the log,
-    /// say), it cannot be waited for, since the stop waits for the adaptor.
+    /// Whether this is a thread of the adaptor, or of its client: where a stop is asked for on one (by a subscriber of
+    /// the log, say), it cannot be waited for, since the stop waits for the adaptor.
     pub(crate) fn is_on_own_thread(&self) -> bool {
         lock(&self.0).threads.contains(&thread::current().id())
     }

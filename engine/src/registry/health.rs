@@ -1,8 +1,8 @@
 //! Whether a registry answers, as its calls went.
 //!
 //! A [`Monitored`] registry is one that writes down, on the registry thread, whether each call of
-//! [`Ownership`](crate::registry::ownership::Ownership) was answered; it changes nothing. What its own adaptor knows of a connection
-//! comes first, since that is noticed before anybody calls.
+//! [`Ownership`](crate::registry::ownership::Ownership) was answered; it changes nothing. What its own adaptor knows of
+//! a connection comes first, since that is noticed before anybody calls.
 //!
 //! # Invariants
 //! - I1 every method of the port is passed on, those with a default too.

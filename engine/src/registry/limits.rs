@@ -12,8 +12,8 @@ pub(crate) const FURTHEST_WINDOW: Duration = Duration::from_mins(2);
 /// For clocks that differ from each other.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// The first tick that no window reserved up to `now_ns` (Unix nanoseconds, of the registry's clock where it has one) may
-/// include; of ticks longer than two minutes, the one that runs and the next. `None` before the epoch.
+/// The first tick that no window reserved up to `now_ns` (Unix nanoseconds, of the registry's clock where it has one)
+/// may include; of ticks longer than two minutes, the one that runs and the next. `None` before the epoch.
 pub(crate) fn furthest(layout: &Layout, now_ns: u64) -> Option<u64> {
     let most = layout.tick_at_ns(now_ns.saturating_add(nanos(FURTHEST_WINDOW)))?;
     layout.tick_at_ns(now_ns).map(|tick| most.max(tick + 2))

@@ -140,8 +140,8 @@ impl MemoryRegistry {
         store.live.clear();
     }
 
-    /// Raises every record beyond what may have been granted up to `now_ns` (Unix nanoseconds), every mark to its end, and
-    /// every version, as the fences of real registries do.
+    /// Raises every record beyond what may have been granted up to `now_ns` (Unix nanoseconds), every mark to its end,
+    /// and every version, as the fences of real registries do.
     pub fn fence(&self, now_ns: u64) {
         let mut store = lock(&self.store);
         let Store { workers, marks, .. } = &mut *store;

@@ -1,8 +1,8 @@
 //! The atomics and locks by which threads meet, so that loom can stand in for them.
 //!
 //! In loom's build all threads of a model run on one thread of the machine, and change at the operations of these types
-//! only. What is not from here (figures, the queue's crate) does not interleave there, which is right where an operation is
-//! one step for everybody; a lock of the standard library must not be held over an operation from here.
+//! only. What is not from here (figures, the queue's crate) does not interleave there, which is right where an
+//! operation is one step for everybody; a lock of the standard library must not be held over an operation from here.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::Mutex;

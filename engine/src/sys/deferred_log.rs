@@ -1,7 +1,8 @@
 //! Log lines that wait until their thread holds no lock.
 //!
 //! A subscriber is a stranger's code: it may stand still on a full pipe, panic, or ask the engine for an id. So
-//! whatever the engine's threads have to say in a turn or a job is collected, and said when the turn or the job is over.
+//! whatever the engine's threads have to say in a turn or a job is collected, and said when the turn or the job is
+//! over.
 //!
 //! # Invariants
 //! - I1 within [`collect`] no line is said: what its work locks, it unlocks before the lines are said;

@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //! - I1 only its maker opens a draft to use it, and keeps it locked from its creation until it has its name;
-//! - I2 a sweep removes no draft that is locked. One that was not locked yet is gone for its maker then, which finds out
-//!   when it has locked it.
+//! - I2 a sweep removes no draft that is locked. One that was not locked yet is gone for its maker then, which finds
+//!   out when it has locked it.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,8 @@ use rustix::io::Errno;
 
 use crate::sys::guards::Guard;
 
-/// How often a draft is made again because it was swept away before it was locked. A sweep is at the start of a process.
+/// How often a draft is made again because it was swept away before it was locked. A sweep is at the start of a
+/// process.
 const TRIES: u32 = 16;
 
 /// Makes a draft of a file whose name is `stem` or begins with it: new, locked, and to be read and written.
@@ -86,8 +87,8 @@ pub(crate) fn sweep(folder: &Path, stem: &str) {
         if !regular || !entry.file_name().to_string_lossy().starts_with(&prefix) {
             continue;
         }
-        // Held until it is removed, so that no maker takes it for its own meanwhile. A name is used once only, so what is
-        // removed is what was locked.
+        // Held until it is removed, so that no maker takes it for its own meanwhile. A name is used once only, so what
+        // is removed is what was locked.
         let Ok(file) = File::open(entry.path()) else { continue };
         if file.try_lock().is_ok() {
             let _ = std::fs::remove_file(entry.path());

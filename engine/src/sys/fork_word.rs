@@ -63,8 +63,8 @@ mod page {
         }
     }
 
-    /// A word on a page of its own, zero in a forked child; clones share it. The pointer lies beside the owner, so that a
-    /// hit follows one pointer and not two.
+    /// A word on a page of its own, zero in a forked child; clones share it. The pointer lies beside the owner, so that
+    /// a hit follows one pointer and not two.
     #[derive(Debug, Clone)]
     pub(crate) struct ForkWord {
         word: NonNull<AtomicU64>,
@@ -139,8 +139,8 @@ mod modelled {
             &self.0
         }
 
-        /// No load: with one before the store of a turn-over loom does not come upon a thread between the two any more, and
-        /// negative controls find nothing.
+        /// No load: with one before the store of a turn-over loom does not come upon a thread between the two any more,
+        /// and negative controls find nothing.
         pub(crate) fn is_wiped(&self) -> bool {
             false
         }
@@ -173,8 +173,8 @@ impl<T> WithWord<T> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a handle's hit path")]
     pub(crate) fn is_above(&self, place: u64) -> bool {
-        // SAFETY: reads eight aligned bytes, in one piece as any such load of this processor, of a word that `value` keeps
-        // mapped; writes the flags. Others may store to the word meanwhile, as with a relaxed load.
+        // SAFETY: reads eight aligned bytes, in one piece as any such load of this processor, of a word that `value`
+        // keeps mapped; writes the flags. Others may store to the word meanwhile, as with a relaxed load.
         unsafe {
             std::arch::asm!(
                 "cmp {place}, qword ptr [{word}]",
@@ -193,7 +193,8 @@ impl<T> WithWord<T> {
     #[expect(clippy::inline_always, reason = "part of a handle's hit path")]
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
     pub(crate) fn is_above(&self, place: u64) -> bool {
-        // SAFETY: the word lies on its own page, wherever its `ForkWord` is moved, and stays there while that one lives.
+        // SAFETY: the word lies on its own page, wherever its `ForkWord` is moved, and stays there while that one
+        // lives.
         place < unsafe { self.word.as_ref() }.load(Ordering::Relaxed)
     }
 
@@ -236,9 +237,10 @@ impl GenerationWord {
         self.0.word().load(Ordering::Relaxed)
     }
 
-    /// How far `place` is beyond the generation, and the place after it, both modulo 2^64: [`load`](Self::load), a subtraction and
-    /// an addition, in the two instructions that they need. The compiler takes four: it never folds the load of an atomic
-    /// into what uses it, and puts the addition off until it needs a copy. A hit is eight instructions.
+    /// How far `place` is beyond the generation, and the place after it, both modulo 2^64: [`load`](Self::load), a
+    /// subtraction and an addition, in the two instructions that they need. The compiler takes four: it never folds the
+    /// load of an atomic into what uses it, and puts the addition off until it needs a copy. A hit is eight
+    /// instructions.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the hit path")]
     pub(crate) fn step(&self, place: u64) -> (u64, u64) {
@@ -263,7 +265,8 @@ impl GenerationWord {
         (place.wrapping_sub(self.load()), place.wrapping_add(1))
     }
 
-    /// The generation, in the one order of all accesses of that kind: what [`Limit`](crate::tiers::limits::Limit) rests on.
+    /// The generation, in the one order of all accesses of that kind: what [`Limit`](crate::tiers::limits::Limit) rests
+    /// on.
     pub(crate) fn load_in_order(&self) -> u64 {
         // Pairs with the store in `renew` and the stores of `Limit`.
         load_in_order(self.0.word())
@@ -349,7 +352,8 @@ mod tests {
     /// Whether a forked child finds the word wiped, also after it renewed it, and the parent does not.
     fn is_wiped_in_a_child() -> bool {
         let word = GenerationWord::new().unwrap();
-        // SAFETY: the child only loads and stores the word and ends at once, which is allowed after a fork of many threads.
+        // SAFETY: the child only loads and stores the word and ends at once, which is allowed after a fork of many
+        // threads.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let before = word.forked();

@@ -1,5 +1,5 @@
-//! What everything else stands on: atomics, words that a fork voids, wake-ups, files that are whole or absent, log lines that
-//! wait, and the guards and crash points of tests.
+//! What everything else stands on: atomics, words that a fork voids, wake-ups, files that are whole or absent, log
+//! lines that wait, and the guards and crash points of tests.
 
 pub(crate) mod atomics;
 #[cfg(any(test, feature = "crash-points"))]

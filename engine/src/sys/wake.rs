@@ -10,8 +10,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
     thread: OnceLock<Thread>,
-    /// It was woken since its last wait. The token of `unpark` alone does not tell: a stranger's code on the same thread may
-    /// park, and take it.
+    /// It was woken since its last wait. The token of `unpark` alone does not tell: a stranger's code on the same
+    /// thread may park, and take it.
     woken: AtomicBool,
     /// For a simulation, which has no thread to wake.
     #[cfg(test)]

@@ -69,8 +69,8 @@ impl Ring {
     }
 
     /// Takes the next block on the way. Who comes to the end of a partition asks for it, and who finds nothing: another
-    /// walks just ahead, or the ring runs dry. Slots found empty before a full one are no reason to ask: two threads that
-    /// walk side by side find every second slot empty, and each request would have the producer look at a whole
+    /// walks just ahead, or the ring runs dry. Slots found empty before a full one are no reason to ask: two threads
+    /// that walk side by side find every second slot empty, and each request would have the producer look at a whole
     /// partition for it.
     pub(crate) fn take(&self, cursor: &mut Cursor) -> Found {
         let (mut asked, mut partition) = (false, 0);
@@ -92,8 +92,8 @@ impl Ring {
         Found { block: None, asked }
     }
 
-    /// Goes on in the next partition: at its beginning, where a refill begins, and after a round of all partitions a look
-    /// further in each, so that no block lies for ever where nobody comes.
+    /// Goes on in the next partition: at its beginning, where a refill begins, and after a round of all partitions a
+    /// look further in each, so that no block lies for ever where nobody comes.
     fn pass_on(&self, cursor: &mut Cursor, partition: usize) {
         let place = cursor.vain / PARTITIONS * LOOK % self.partition_len();
         cursor.at = (partition + 1) % PARTITIONS * self.partition_len() + place;

@@ -5,13 +5,13 @@
 //! - I2 from `next()` up to `end()` all is owned by this thread; a hit moves `place` before it returns the id. In a
 //!   handle's thread run that is so once it has caught up: between misses the handle itself knows where it stands;
 //! - I3 a thread run whose generation is not its engine's is void: its rest is counted as waste, never used;
-//! - I4 `place` is `generation + LONGEST - left`, so that `place - generation` is below [`LONGEST`] exactly if the generation is the
-//!   engine's and an id is left. Generations are multiples of [`GENERATION_STEP`], far above any run's length, so that a wrong one
-//!   lands above it. One comparison and one branch instead of two, and what it compares, with `base` added, is the id.
-//!   With two branches (`generation == ..`, `next != end`) a loop over `next_id` does 1,789 M ids/s or 450, as the caller's
-//!   code happens to fall;
-//! - I5 a hit counts nothing. What was hit is counted from where the thread run stands: when it is closed or published, and
-//!   each id once, since `len` is what was not counted yet.
+//! - I4 `place` is `generation + LONGEST - left`, so that `place - generation` is below [`LONGEST`] exactly if the
+//!   generation is the engine's and an id is left. Generations are multiples of [`GENERATION_STEP`], far above any
+//!   run's length, so that a wrong one lands above it. One comparison and one branch instead of two, and what it
+//!   compares, with `base` added, is the id. With two branches (`generation == ..`, `next != end`) a loop over
+//!   `next_id` does 1,789 M ids/s or 450, as the caller's code happens to fall;
+//! - I5 a hit counts nothing. What was hit is counted from where the thread run stands: when it is closed or published,
+//!   and each id once, since `len` is what was not counted yet.
 
 use std::cell::{Cell, RefCell};
 use std::hint::cold_path;
@@ -31,8 +31,8 @@ pub(crate) const LONGEST: u32 = 4 * LONGEST_BLOCK;
 
 const _: () = assert!((LONGEST as u64) < GENERATION_STEP - 1, "I4");
 
-/// The place of an empty thread run: one that is used up, of a generation that is no engine's (I4). Its next id, too, which is above
-/// any limit.
+/// The place of an empty thread run: one that is used up, of a generation that is no engine's (I4). Its next id, too,
+/// which is above any limit.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
 /// What is left of the run that a thread took last.
@@ -43,7 +43,8 @@ pub(crate) struct ThreadRun {
     place: Cell<u64>,
     /// What makes an id of the distance from the generation to `place`.
     base: Cell<u64>,
-    /// For all but a hit: the run's own generation, how many of its ids are not counted yet (I5), and the tier that had it.
+    /// For all but a hit: the run's own generation, how many of its ids are not counted yet (I5), and the tier that had
+    /// it.
     generation: Cell<u64>,
     len: Cell<u64>,
     tier: Cell<Tier>,
@@ -87,8 +88,8 @@ impl ThreadRun {
         }
     }
 
-    /// The first of the next `count` ids, if the thread run is of this generation and has as many. They are counted when the run
-    /// is closed, as single ones are.
+    /// The first of the next `count` ids, if the thread run is of this generation and has as many. They are counted
+    /// when the run is closed, as single ones are.
     #[inline]
     pub(crate) fn hit_many(&self, count: u32, generation: u64) -> Option<u64> {
         let left = self.left_of(generation)?;
@@ -154,8 +155,8 @@ impl ThreadRun {
         Id::new(id)
     }
 
-    /// Takes `count` ids, at most what is left. The caller counts them, by their tier in `sources`: they are issued only
-    /// if the call gets all that it asked for.
+    /// Takes `count` ids, at most what is left. The caller counts them, by their tier in `sources`: they are issued
+    /// only if the call gets all that it asked for.
     pub(crate) fn pull(&self, count: u32, sources: &mut Sources) -> Run {
         let first = self.next();
         self.advance(u64::from(count));

@@ -1,11 +1,13 @@
-//! The campaign of damaged spills: a file of the default size, full and in its second lap, with each of its 32,768 sectors cut
-//! off, flipped and zeroed in turn. The real binary visits the other files, and a sample of this one's sectors.
+//! The campaign of damaged spills: a file of the default size, full and in its second lap, with each of its 32,768
+//! sectors cut off, flipped and zeroed in turn. The real binary visits the other files, and a sample of this one's
+//! sectors.
 //!
-//! An image is opened as at a start ([`open::open_log`]), with the mark in the registry somewhere between tail and head.
-//! Then all from the mark on is granted and read.
+//! An image is opened as at a start ([`open::open_log`]), with the mark in the registry somewhere between tail and
+//! head. Then all from the mark on is granted and read.
 //!
 //! # What is checked
-//! - every extent that is read is the one that was appended under its index, to the last bit, and none is below the mark;
+//! - every extent that is read is the one that was appended under its index, to the last bit, and none is below the
+//!   mark;
 //! - all are there but those of the damaged sector; a flip takes one record, a damaged copy of the header nothing;
 //! - a file that was cut off is refused, with its name in the log's sentence;
 //! - what is appended afterwards gets indexes that were never granted.

@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //! - I1 a trial derives from its number alone, so that parts may be run in any order, on any machine;
-//! - I2 a part prints `@progress DONE OF IDS FAILURES` as it goes and `@part {json}` at its end, and fails if a trial failed: its
-//!   tallies can be summed.
+//! - I2 a part prints `@progress DONE OF IDS FAILURES` as it goes and `@part {json}` at its end, and fails if a trial
+//!   failed: its tallies can be summed.
 
 mod crash_images;
 mod files;

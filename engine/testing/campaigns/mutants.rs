@@ -2,8 +2,8 @@
 //!
 //! A trial is a mutant. One that histories can catch is looked for in histories of the seeds that the campaign
 //! `simulation` runs, a fifth as long as those, and then in those of a theme. Of a named test of this binary the binary
-//! is asked by name, as a child, so that a test which is gone or renamed is a failure. Models of loom and tests of other
-//! packages are other builds: the line says where they are, and whoever runs the campaign runs those builds, too.
+//! is asked by name, as a child, so that a test which is gone or renamed is a failure. Models of loom and tests of
+//! other packages are other builds: the line says where they are, and whoever runs the campaign runs those builds, too.
 
 use std::process::Command;
 

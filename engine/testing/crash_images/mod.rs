@@ -1,18 +1,19 @@
 //! Power cuts: images of a machine's disks at any moment, each opened by an engine that must not repeat an id.
 //!
 //! A machine with the real local registry and one or two engines, each with a spill, goes through random load, idling,
-//! bursts, stops and kills (`scenario`). All along, between any two writes and syncs, images are made: any subset of the
-//! sectors written since the last sync survives (`power`). Each is then switched on, lived on and drained (`judge`); the
-//! power may be cut in its recovery, too. A sector of a spill is written whole or not at all, one of the registry
-//! may be torn.
+//! bursts, stops and kills (`scenario`). All along, between any two writes and syncs, images are made: any subset of
+//! the sectors written since the last sync survives (`power`). Each is then switched on, lived on and drained
+//! (`judge`); the power may be cut in its recovery, too. A sector of a spill is written whole or not at all, one of the
+//! registry may be torn.
 //!
 //! # How to run
 //! `XUID_TRIALS=0..50000 cargo test --release -p xuid-engine --lib -- --exact --ignored --nocapture
-//! testing::campaigns::crash_images`. A trial is one image, of the scenario that its number says. A failure prints the number.
+//! testing::campaigns::crash_images`. A trial is one image, of the scenario that its number says. A failure prints the
+//! number.
 //!
 //! # Invariants
-//! - I1 a trial derives from its number alone: its scenario from the number of its group, and what comes after the cut from
-//!   its own.
+//! - I1 a trial derives from its number alone: its scenario from the number of its group, and what comes after the cut
+//!   from its own.
 
 mod host;
 mod judge;

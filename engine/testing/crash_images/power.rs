@@ -6,8 +6,8 @@
 //! issued and told by then. The machine goes on as if nothing had been.
 //!
 //! # Invariants
-//! - I1 at a point nothing is half-done that the judge relies upon: what was issued is noted before the next action, and
-//!   what the engine is told of a record is noted before it is told.
+//! - I1 at a point nothing is half-done that the judge relies upon: what was issued is noted before the next action,
+//!   and what the engine is told of a record is noted before it is told.
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -26,8 +26,8 @@ pub(super) fn stat(version: i32) -> Stat {
     }
 }
 
-/// `[what is put right, version, data]`: bit 1 the checksum, bit 2 magic and version or place, bit 4 the record's version,
-/// bit 8 the length, bit 16 the layout or the owner's length.
+/// `[what is put right, version, data]`: bit 1 the checksum, bit 2 magic and version or place, bit 4 the record's
+/// version, bit 8 the length, bit 16 the layout or the owner's length.
 pub(crate) fn node(input: &[u8]) {
     let Some((&[right, version], data)) = input.split_first_chunk() else { return };
     genesis(right, data);

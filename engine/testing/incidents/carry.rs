@@ -21,8 +21,8 @@ const TICKS: u64 = 500;
 const FIRST: u64 = 7;
 const THREADS: u32 = 2;
 
-/// All workers of a layout side by side, each used by several threads at once until it has nothing more to give in these
-/// ticks; `mint` takes a worker and how many ids are wanted at most.
+/// All workers of a layout side by side, each used by several threads at once until it has nothing more to give in
+/// these ticks; `mint` takes a worker and how many ids are wanted at most.
 fn neighbours(layout: &Layout, mint: impl Fn(u32, u32) -> Vec<u64> + Sync) -> Ledger {
     let ledger = Mutex::new(Ledger::default());
     std::thread::scope(|scope| {

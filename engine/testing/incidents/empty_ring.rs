@@ -1,9 +1,10 @@
 //! Two takers of one slot when the ring runs empty.
 //!
-//! Generators that fill a ring of ids ahead of time, with a cursor, a tail, and a flag beside each slot that says whether
-//! it may be taken. A taker notes the cursor, advances it unless it has reached the tail, and takes the cursor for its
-//! own if it differs from what was noted. As the ring runs empty another taker may advance it to the tail in between:
-//! then both stand on the last slot, both find its flag set before either has cleared it, and both read the same id.
+//! Generators that fill a ring of ids ahead of time, with a cursor, a tail, and a flag beside each slot that says
+//! whether it may be taken. A taker notes the cursor, advances it unless it has reached the tail, and takes the cursor
+//! for its own if it differs from what was noted. As the ring runs empty another taker may advance it to the tail in
+//! between: then both stand on the last slot, both find its flag set before either has cleared it, and both read the
+//! same id.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex};

@@ -1,8 +1,8 @@
 //! Two first nodes with one worker.
 //!
 //! Services that hand worker ids out by reading what there is and then writing: the highest so far plus one, the first
-//! folder that does not exist, a row that is made if a query found none. Two nodes of a new cluster, started in the same
-//! moment by the same script, both find nothing, and both are worker 0.
+//! folder that does not exist, a row that is made if a query found none. Two nodes of a new cluster, started in the
+//! same moment by the same script, both find nothing, and both are worker 0.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Barrier, Mutex};

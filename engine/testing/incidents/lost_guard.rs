@@ -2,8 +2,8 @@
 //!
 //! Services that hold a worker by a lease, a lock or a session of a coordinator, and take for granted that they would
 //! notice its end. A process that is stopped for longer than the lease lasts (a long collection of garbage, a paused
-//! machine, a laptop's lid) goes on where it was stopped: its worker is somebody else's by now, both mint for as long as
-//! it takes the first one to hear of it, and a check before each id only makes the gap shorter.
+//! machine, a laptop's lid) goes on where it was stopped: its worker is somebody else's by now, both mint for as long
+//! as it takes the first one to hear of it, and a check before each id only makes the gap shorter.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,8 +45,8 @@ fn who_was_stopped_past_its_window_mints_in_it_and_nowhere_else() {
     ledger.check(8 * (TICKS as usize + 1));
 }
 
-/// Threads that share one worker and a clock that goes on whatever they do: each is stopped at any point, for longer than
-/// a window, and goes on from there. `renew` is asked when a window is used up.
+/// Threads that share one worker and a clock that goes on whatever they do: each is stopped at any point, for longer
+/// than a window, and goes on from there. `renew` is asked when a window is used up.
 fn stopped_anywhere(seed: u64, believes_its_lock: bool) -> Ledger {
     let registry = memory(small(), 1);
     let (now, ledger) = (AtomicU64::new(FLOOR), Mutex::new(Ledger::default()));

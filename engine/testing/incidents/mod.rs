@@ -1,10 +1,10 @@
 //! The ways in which id services are known to have repeated ids, each as a test of this engine.
 //!
-//! Every incident below was shipped by somebody, found in production or by a reader, and reported in public. What is told
-//! here is the class of system and what went wrong, since the same step is easily taken again. A test runs the engine's
-//! own code through the incident and finds no id twice; its negative control runs the step as it was written then, as a
-//! small model or by taking one of our [guards](crate::sys::guards) out, through the very same judgement, and must find
-//! one. Where the incident is a race, several threads run it many times.
+//! Every incident below was shipped by somebody, found in production or by a reader, and reported in public. What is
+//! told here is the class of system and what went wrong, since the same step is easily taken again. A test runs the
+//! engine's own code through the incident and finds no id twice; its negative control runs the step as it was written
+//! then, as a small model or by taking one of our [guards](crate::sys::guards) out, through the very same judgement,
+//! and must find one. Where the incident is a race, several threads run it many times.
 //!
 //! | incident | what went wrong | here it cannot, because |
 //! |---|---|---|

@@ -26,8 +26,8 @@ fn mint(held: &mut HeldWorker, upto: u64, most: usize) -> Vec<u64> {
     std::iter::from_fn(cut).take(most).flatten().map(Id::raw).collect()
 }
 
-/// Three processes after each other on one worker. The first is thought to be dead: it hands back, late, what the second
-/// has taken meanwhile. The third comes then.
+/// Three processes after each other on one worker. The first is thought to be dead: it hands back, late, what the
+/// second has taken meanwhile. The third comes then.
 fn hand_back_late<R: Registry + 'static>(open: impl Fn() -> R) -> Ledger {
     let mut ledger = Ledger::default();
     let mut first = process(open(), 1);

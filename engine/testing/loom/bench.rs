@@ -97,8 +97,8 @@ impl Bench {
         self.producer.turn();
     }
 
-    /// The clean stop, hand-back included, while `others` call. Says what is wrong with the ids that they got in all, and
-    /// with the figures.
+    /// The clean stop, hand-back included, while `others` call. Says what is wrong with the ids that they got in all,
+    /// and with the figures.
     pub(crate) fn stop(mut self, others: impl FnOnce() -> Vec<u64>) -> Option<String> {
         let left = self.stop_now();
         let ids = others();

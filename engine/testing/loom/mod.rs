@@ -1,12 +1,13 @@
-//! Models of what threads do to each other, for loom: the engine's real code, every interleaving of its atomics and locks.
+//! Models of what threads do to each other, for loom: the engine's real code, every interleaving of its atomics and
+//! locks.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p xuid-engine --release --lib --target-dir target/loom loom`
 //!
 //! Each claim has a negative control beside it: the same model with a guard out, or an order wrong, and loom must find
 //! what goes wrong then. Guards are a thread's own, and loom runs all threads of a model on one.
 //!
-//! Loom follows C++11 without `SeqCst` accesses, which [`crate::sync`] spells out as fences. The queue's crate has no hook
-//! for it: its operations are one step each here.
+//! Loom follows C++11 without `SeqCst` accesses, which [`crate::sync`] spells out as fences. The queue's crate has no
+//! hook for it: its operations are one step each here.
 
 mod bench;
 mod refills;

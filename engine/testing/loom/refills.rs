@@ -6,8 +6,8 @@ use crate::loom::bench::{Bench, MS};
 use crate::loom::{every, finds};
 use crate::sys::guards::Guard;
 
-/// While the producer answers a request, threads take what it puts in or find nothing, and ask. Where a partition is empty
-/// in the end a request stands, and each first request woke the producer once.
+/// While the producer answers a request, threads take what it puts in or find nothing, and ask. Where a partition is
+/// empty in the end a request stands, and each first request woke the producer once.
 fn askers_and_an_answer(askers: usize) -> Option<String> {
     let mut bench = Bench::new();
     bench.time.pass(9 * MS);

@@ -6,8 +6,8 @@ use crate::loom::{every, finds};
 use crate::sys::guards::Guard;
 use crate::tiers::ring::PARTITIONS;
 
-/// Callers take what they get, so many times each, of ring, queue and minter: `blocks` lie in ring and queue. Meanwhile the
-/// producer turns, if it is told to, and stops. The callers stay, and get nothing of their runs after that.
+/// Callers take what they get, so many times each, of ring, queue and minter: `blocks` lie in ring and queue. Meanwhile
+/// the producer turns, if it is told to, and stops. The callers stay, and get nothing of their runs after that.
 fn callers_and_a_stop<const N: usize>(blocks: u64, calls: [usize; N], turns_over: bool) -> Option<String> {
     let mut bench = Bench::new();
     // A tick is a block; the begun one is cut by callers, or by the seal.

@@ -1,4 +1,5 @@
-//! Children that a stranger's code forks on a thread of the engine, and that go on there: all that they have is their parent's.
+//! Children that a stranger's code forks on a thread of the engine, and that go on there: all that they have is their
+//! parent's.
 
 #![expect(unsafe_code, reason = "forks")]
 
@@ -32,8 +33,8 @@ fn engine() -> (Assembly, MemoryStorage, Arc<Time>) {
 
 /// Forks. 0 in the child.
 fn fork() -> i32 {
-    // SAFETY: the child goes on as a copy of this thread alone. It allocates, which glibc allows there, takes no lock that
-    // another thread may hold, and ends by `end`.
+    // SAFETY: the child goes on as a copy of this thread alone. It allocates, which glibc allows there, takes no lock
+    // that another thread may hold, and ends by `end`.
     unsafe { libc::fork() }
 }
 

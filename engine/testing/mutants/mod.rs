@@ -1,9 +1,9 @@
 //! Mutants: the engine with a guard taken out. Each must be caught; a test that notices nothing proves nothing.
 //!
-//! [`MUTANTS`] is the one table of them. Where the histories of the simulator can catch one, they must: within
-//! [`MOST`] of their theme here, and within 5,000 of any in the campaign `mutants`. What no history meets has a named
-//! test: in [`doubts`], [`forks`], [`records`], [`refusals`] and [`threads`], in [`twins`](super::simulation::twins), or beside the code that it
-//! is about. Models of loom are in `crate::loom`, which is another build.
+//! [`MUTANTS`] is the one table of them. Where the histories of the simulator can catch one, they must: within [`MOST`]
+//! of their theme here, and within 5,000 of any in the campaign `mutants`. What no history meets has a named test: in
+//! [`doubts`], [`forks`], [`records`], [`refusals`] and [`threads`], in [`twins`](super::simulation::twins), or beside
+//! the code that it is about. Models of loom are in `crate::loom`, which is another build.
 //!
 //! Two guards that stand in for each other are taken out together.
 

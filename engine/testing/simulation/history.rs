@@ -36,8 +36,8 @@ pub(crate) const WORKERS: u32 = 4;
 /// with a second takes ten; and a try that failed is made again within a second. The first two go on at the same time.
 const BOUND: u64 = 140 * SECOND;
 
-/// And within this its E is near the right time: a fence keeps every worker for 125 s, and what is ahead by then by less
-/// than the drift, of five seconds in some histories, is worn off at a tenth of the pace.
+/// And within this its E is near the right time: a fence keeps every worker for 125 s, and what is ahead by then by
+/// less than the drift, of five seconds in some histories, is worn off at a tenth of the pace.
 const NEAR: u64 = 190 * SECOND;
 
 /// A mark further ahead than this when clocks are right again makes its worker unusable: nobody can wait for it.
@@ -386,8 +386,8 @@ impl History {
     /// Every node serves calls of every order within the bound.
     pub(crate) fn recover(&mut self) -> Result<(), String> {
         let begin = self.better;
-        // Without a registry's time to hold it back, an E that is ahead still may reserve a worker once more, which nobody
-        // has before the right time passes that mark.
+        // Without a registry's time to hold it back, an E that is ahead still may reserve a worker once more, which
+        // nobody has before the right time passes that mark.
         let bound = if self.has_clock { BOUND } else { BOUND + REACH };
         let mut lacking: Vec<usize> = Vec::new();
         while self.time.now() < begin + bound {
@@ -435,8 +435,8 @@ impl History {
 
     /// Whoever served once goes on serving, and every call that waits is answered in time.
     ///
-    /// A node that serves callers may have its first turn since its clock is right after that only. If that shows a leap
-    /// to it, the node lets its workers go, and is to serve again within the bound that all have.
+    /// A node that serves callers may have its first turn since its clock is right after that only. If that shows a
+    /// leap to it, the node lets its workers go, and is to serve again within the bound that all have.
     fn settled(&mut self) -> Result<(), String> {
         let mut let_go = self.let_go();
         let serving: Vec<usize> = (0..self.nodes.len()).filter(|at| self.serves(*at)).collect();

@@ -1,16 +1,17 @@
 //! Whole clusters under scripts of misfortune: the engine's real code, in one thread, in simulated time.
 //!
-//! A history is three to five nodes over one registry of four workers: one that other hosts share too, or the real local
-//! one, whose nodes are processes of one host. Clocks step, stand, swing, drift and leap to 2040 and back; processes are
-//! stopped or killed between any two actions, and in the middle of any: at the nth reading of the clock, operation of the
-//! registry, or write or sync of a disk; disks fail, tear and rot, and lose what was not synced; answers and requests to the
-//! registry get lost, take long, or land late, a claim and the look at what became of it, too; it restarts, forgets who is
-//! alive, or is put back to an older copy of itself and fenced; nodes start again on the disk they left, or on an older copy
-//! of it, or of another's. Then clocks are right and faults end, and at the end everything is judged.
+//! A history is three to five nodes over one registry of four workers: one that other hosts share too, or the real
+//! local one, whose nodes are processes of one host. Clocks step, stand, swing, drift and leap to 2040 and back;
+//! processes are stopped or killed between any two actions, and in the middle of any: at the nth reading of the clock,
+//! operation of the registry, or write or sync of a disk; disks fail, tear and rot, and lose what was not synced;
+//! answers and requests to the registry get lost, take long, or land late, a claim and the look at what became of it,
+//! too; it restarts, forgets who is alive, or is put back to an older copy of itself and fenced; nodes start again on
+//! the disk they left, or on an older copy of it, or of another's. Then clocks are right and faults end, and at the end
+//! everything is judged.
 //!
 //! # What is checked
-//! - no id comes twice, over all nodes and lives, and neither is one issued from land that its node was not granted, nor
-//!   above the node's clock;
+//! - no id comes twice, over all nodes and lives, and neither is one issued from land that its node was not granted,
+//!   nor above the node's clock;
 //! - ordered ids ascend in one life, fresh ids are of now, E goes back only at a switch of worker;
 //! - no window ends beyond two minutes of the registry's time, where it has a clock;
 //! - after a clean stop every id is accounted for, and as many were issued as callers got;
@@ -18,9 +19,9 @@
 //! - when all is right again, every node that can have a worker serves within [a bound](history).
 //!
 //! # How to run
-//! `XUID_HISTORIES=10000 cargo test --release -p xuid-engine --lib simulation` runs so many; without it, there are fewer.
-//! A failure prints its seed; `XUID_HISTORY=seed` runs that history alone, with a trace of what happened (of a failure in
-//! the [campaign](super::campaigns), whose histories are longer, with `XUID_STEPS=2000` as well).
+//! `XUID_HISTORIES=10000 cargo test --release -p xuid-engine --lib simulation` runs so many; without it, there are
+//! fewer. A failure prints its seed; `XUID_HISTORY=seed` runs that history alone, with a trace of what happened (of a
+//! failure in the [campaign](super::campaigns), whose histories are longer, with `XUID_STEPS=2000` as well).
 
 pub(crate) mod calls;
 pub(crate) mod history;

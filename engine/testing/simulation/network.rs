@@ -108,10 +108,10 @@ impl Exchange {
     /// Does a write that sets a worker's record to `to` where it has the `expected` version, and tells the oracle whose
     /// land is whose by then.
     ///
-    /// What is handed back is nobody's from the attempt on, whatever becomes of that: the one who tried counts on it. What
-    /// is granted by a registry in memory is granted when it is stored. Of a local one it is when the change was confirmed:
-    /// what was not, the process that tried believes when it [reads it](Self::believed) later, after a panic or when the
-    /// disk that failed has taken it after all.
+    /// What is handed back is nobody's from the attempt on, whatever becomes of that: the one who tried counts on it.
+    /// What is granted by a registry in memory is granted when it is stored. Of a local one it is when the change was
+    /// confirmed: what was not, the process that tried believes when it [reads it](Self::believed) later, after a panic
+    /// or when the disk that failed has taken it after all.
     fn seen(
         &self,
         (node, worker): (usize, u32),

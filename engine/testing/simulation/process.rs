@@ -1,8 +1,8 @@
 //! One process: the engine's real code over any registry and any spill storage, without its two threads.
 //!
-//! Whoever has it asks when something is due, and does it: a turn of the producer, a job of the registry thread, or one half
-//! of a clean stop. All of it goes through [`Process::act`], so that a campaign that meddles with storage can say in the
-//! middle of what it did. To drop it is to kill it: nothing is said to anybody.
+//! Whoever has it asks when something is due, and does it: a turn of the producer, a job of the registry thread, or one
+//! half of a clean stop. All of it goes through [`Process::act`], so that a campaign that meddles with storage can say
+//! in the middle of what it did. To drop it is to kill it: nothing is said to anybody.
 
 use std::collections::VecDeque;
 use std::path::Path;

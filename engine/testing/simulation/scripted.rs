@@ -113,8 +113,8 @@ fn a_clock_that_was_before_the_epoch_is_followed_when_it_is_right_again() {
     }
 }
 
-/// It has no tick to ask for, so nothing but a look brings the registry's time; and once it knew that, a minute alone makes
-/// it believe no leap.
+/// It has no tick to ask for, so nothing but a look brings the registry's time; and once it knew that, a minute alone
+/// makes it believe no leap.
 #[test]
 fn a_process_that_began_with_a_clock_before_the_epoch_serves_when_it_is_right() {
     for has_clock in [false, true] {
@@ -124,7 +124,8 @@ fn a_process_that_began_with_a_clock_before_the_epoch_serves_when_it_is_right() 
         history.start(0);
         history.pass(10 * SECOND);
         assert!(history.nodes[0].ask(1, Order::Any).is_err(), "there is no tick");
-        // While its clock is behind it looks; at the end in vain, and what comes unasked then is not the registry's time.
+        // While its clock is behind it looks; at the end in vain, and what comes unasked then is not the registry's
+        // time.
         history.nodes[0].clock.change(Change::Step(-(60 * SECOND).cast_signed()));
         history.pass(10 * SECOND);
         lock(&history.nodes[0].end).state = State::Down;
@@ -155,8 +156,8 @@ fn the_only_free_worker_may_be_the_one_that_was_held_before_the_leap() {
     verdict(&history);
 }
 
-/// A panic of the producer is a defect, and it goes on; what the registry thread answered just then is lost with it, and must
-/// not be waited for. So it is with the registry thread itself, which has no answer then.
+/// A panic of the producer is a defect, and it goes on; what the registry thread answered just then is lost with it,
+/// and must not be waited for. So it is with the registry thread itself, which has no answer then.
 #[test]
 fn a_panic_over_a_job_of_the_registry_thread_or_its_answer_leaves_nobody_without_a_worker() {
     let mut panics = [0; 2];

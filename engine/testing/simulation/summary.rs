@@ -3,8 +3,8 @@
 use crate::stats::Stats;
 use crate::testing::campaigns::Tally;
 
-/// Each of these was met in a few thousand histories, so that the absence of failures means something. The first of them
-/// were in a few hundred.
+/// Each of these was met in a few thousand histories, so that the absence of failures means something. The first of
+/// them were in a few hundred.
 pub(crate) const WANTED: [&str; 54] = [
     "switches of worker",
     "leaps",

@@ -1,10 +1,10 @@
-//! A machine's memory, copied while it runs, and both copies go on: the clock of at least one has leapt, as it does where
-//! a machine is resumed from a snapshot.
+//! A machine's memory, copied while it runs, and both copies go on: the clock of at least one has leapt, as it does
+//! where a machine is resumed from a snapshot.
 //!
 //! Memory cannot be copied here, so it is made twice: two worlds of one seed are the same to the last id, each over a
-//! registry of its own. At the copy the second world's link is put to the first one's registry. From then on the two meet:
-//! with the same token, the same operation numbers, the same ids in ring, queue and threads' hands, the same writes in
-//! doubt, and the same answers under way. Each has its own copy of the disk.
+//! registry of its own. At the copy the second world's link is put to the first one's registry. From then on the two
+//! meet: with the same token, the same operation numbers, the same ids in ring, queue and threads' hands, the same
+//! writes in doubt, and the same answers under way. Each has its own copy of the disk.
 //!
 //! # What is checked
 //! - T1 until the copy both got the same ids, or it is none;

@@ -1,8 +1,8 @@
 //! The middle of things: where a process meets the world outside (its clock, its disk, the registry), it may be killed,
 //! be stopped for a while, or find that its disk fails.
 //!
-//! Each life has its faults. The driver of the simulation arms one: the `n`th pass of a kind of point from now meets it.
-//! A kill unwinds, without a word of the panic hook, to the driver, which drops what is left of the life.
+//! Each life has its faults. The driver of the simulation arms one: the `n`th pass of a kind of point from now meets
+//! it. A kill unwinds, without a word of the panic hook, to the driver, which drops what is left of the life.
 //!
 //! # Invariants
 //! - F1 after a kill nothing of that life reaches disk or registry any more: what runs while it unwinds or is dropped
@@ -47,8 +47,8 @@ pub(crate) enum FaultKind {
     Kill(u8),
     /// It is stopped for so many nanoseconds, before.
     Pause(u64),
-    /// The producer panics in the middle of a turn, or the registry thread in the middle of a job, and goes on with the next one: a
-    /// defect, which may cost ids.
+    /// The producer panics in the middle of a turn, or the registry thread in the middle of a job, and goes on with the
+    /// next one: a defect, which may cost ids.
     Panic,
     /// The write or sync fails. Of a write so many 256ths land.
     Fail(u8),

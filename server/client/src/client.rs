@@ -17,8 +17,8 @@ use crate::options::{Options, later};
 use crate::retries::Retries;
 use crate::served::Served;
 
-/// How long a link may take to look for a reply whose time is over. It needs a turn of the runtime, which may be late with all
-/// of them.
+/// How long a link may take to look for a reply whose time is over. It needs a turn of the runtime, which may be late
+/// with all of them.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// When they were asked for, and the runs.
@@ -28,13 +28,13 @@ pub(crate) type Ahead = Result<(Instant, Vec<Run>), ClientError>;
 ///
 /// # Fork
 /// In a forked child every call answers [`ClientError::Forked`], and what was made for a reply before the fork is the
-/// parent's: connect again. That holds as well in a child that has its parent's process id, because it is in a pid namespace
-/// of its own, or because the id was used again: each call reads a word on a page that the kernel wipes in a child. Where
-/// there is no such page (Linux before 4.14, a sandbox that refuses `MADV_WIPEONFORK`, another system) the process id is all
-/// that is compared.
+/// parent's: connect again. That holds as well in a child that has its parent's process id, because it is in a pid
+/// namespace of its own, or because the id was used again: each call reads a word on a page that the kernel wipes in a
+/// child. Where there is no such page (Linux before 4.14, a sandbox that refuses `MADV_WIPEONFORK`, another system) the
+/// process id is all that is compared.
 ///
-/// The runtime is the parent's as well, and Tokio's do not survive a fork: a child must neither go on in it nor drop it.
-/// Best fork before the runtime is made, or exec in the child.
+/// The runtime is the parent's as well, and Tokio's do not survive a fork: a child must neither go on in it nor drop
+/// it. Best fork before the runtime is made, or exec in the child.
 #[derive(Debug, Clone)]
 pub struct Client {
     fleet: Arc<Fleet>,
@@ -202,8 +202,8 @@ impl Client {
         }
     }
 
-    /// One request, answered within `patience` beyond the wait that it asks for itself. It is repeated on another link, at
-    /// once, if it could not be sent, or if the server said GOAWAY and closed without an answer.
+    /// One request, answered within `patience` beyond the wait that it asks for itself. It is repeated on another link,
+    /// at once, if it could not be sent, or if the server said GOAWAY and closed without an answer.
     async fn attempt(&self, request: &Request<'_>, patience: Duration) -> Result<Answer, ClientError> {
         let options = &self.fleet.options;
         let mut backoff = Backoff::new(options.first_pause, options.longest_pause);
@@ -264,9 +264,9 @@ impl Client {
         Some(outcome)
     }
 
-    /// After a request that was not answered in time: its caller ends alone. Whether the link was silent for too long the link
-    /// judges for itself. If it was silent since the request, and there are other servers, they are asked from now on,
-    /// and what is in flight here is still answered.
+    /// After a request that was not answered in time: its caller ends alone. Whether the link was silent for too long
+    /// the link judges for itself. If it was silent since the request, and there are other servers, they are asked from
+    /// now on, and what is in flight here is still answered.
     fn give_up(&self, link: &Link, begin: Instant) {
         if self.fleet.servers() > 1 && link.is_silent_since(begin) {
             tracing::debug!(server = %link.served.server, "silent: leaving for another server");

@@ -1,7 +1,8 @@
 //! A word on a page of its own that the kernel wipes in a forked child (`MADV_WIPEONFORK`, Linux 4.14).
 //!
 //! # Invariants
-//! - I1 the word is 1 from the end of [`ForkMark::new`] on, in the process that called it, and 0 in each of its children.
+//! - I1 the word is 1 from the end of [`ForkMark::new`] on, in the process that called it, and 0 in each of its
+//!   children.
 
 #![expect(unsafe_code, reason = "a page that is wiped on fork has to be mapped by hand")]
 
@@ -49,7 +50,8 @@ impl ForkMark {
 
     #[inline]
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: the page is mapped, zeroed by the kernel (a valid AtomicU32) and aligned to 4096, until `self` is dropped.
+        // SAFETY: the page is mapped, zeroed by the kernel (a valid AtomicU32) and aligned to 4096, until `self` is
+        // dropped.
         unsafe { self.0.as_ref() }
     }
 }

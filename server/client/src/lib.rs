@@ -63,8 +63,8 @@
 //! | is silent | each gives up after [`Options::timeout`] of its own; the connection ends when it was silent for so long, to a PING as well | a refill gives up after [`PrefetchOptions::max_age`]; if there are other servers, and this one said nothing at all, they are asked next, and calls in flight are still answered |
 //! | all of them | an error after [`Options::reconnect_rounds`] | what is held, then an error after [`PrefetchOptions::wait`] |
 //!
-//! In each case ids may be wasted, and none comes twice. A call that gives up, or a future that is dropped, ends alone: its
-//! request keeps its place among those in flight until its reply comes, and the reply goes to nobody.
+//! In each case ids may be wasted, and none comes twice. A call that gives up, or a future that is dropped, ends alone:
+//! its request keeps its place among those in flight until its reply comes, and the reply goes to nobody.
 
 mod answer;
 mod backoff;

@@ -4,9 +4,10 @@
 //! - I1 whoever is in `pending` is told an outcome: by a reply, or by the end of the link;
 //! - I2 permits left + requests of callers in flight = the bound of requests in flight, until the link ends;
 //! - I3 after the end, or after GOAWAY, no request is taken; after GOAWAY those in flight are still answered;
-//! - I4 a caller that gives up leaves its request in flight, with the room that it takes: the reply, or the end of the link,
-//!   gives both back. No caller's patience ends the link; a silence does, when it has lasted [`Options::timeout`] beyond
-//!   the time at which a reply was due, and a PING of the link's own was not answered in the second half of that.
+//! - I4 a caller that gives up leaves its request in flight, with the room that it takes: the reply, or the end of the
+//!   link, gives both back. No caller's patience ends the link; a silence does, when it has lasted [`Options::timeout`]
+//!   beyond the time at which a reply was due, and a PING of the link's own was not answered in the second half of
+//!   that.
 
 use std::io;
 use std::pin::pin;
@@ -194,13 +195,14 @@ impl Link {
         self.sent_away.load(Ordering::Relaxed)
     }
 
-    /// Whether no request was answered after that time: a server that is there, and answers nothing else, is silent as well.
+    /// Whether no request was answered after that time: a server that is there, and answers nothing else, is silent as
+    /// well.
     pub(crate) fn is_silent_since(&self, time: Instant) -> bool {
         self.lock().answered <= time
     }
 
-    /// When the silence has lasted so long that something is to be done, if it goes on: a PING to be sent, or an end to be
-    /// made. `None`: nothing is in flight.
+    /// When the silence has lasted so long that something is to be done, if it goes on: a PING to be sent, or an end to
+    /// be made. `None`: nothing is in flight.
     fn end_of_silence(&self) -> Option<Instant> {
         let mut inner = self.lock();
         let half = self.timeout / 2;
@@ -212,8 +214,8 @@ impl Link {
         inner.watched
     }
 
-    /// Asks whether anybody is there, if that is not asked already. The reply to a PING waits behind no ids, and this one
-    /// takes no permit: where the server reads no more requests it is not answered, as if nobody were there.
+    /// Asks whether anybody is there, if that is not asked already. The reply to a PING waits behind no ids, and this
+    /// one takes no permit: where the server reads no more requests it is not answered, as if nobody were there.
     fn ask(&self) -> bool {
         let mut inner = self.lock();
         if inner.asked.is_some() {

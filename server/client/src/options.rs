@@ -91,12 +91,11 @@ impl Options {
         self
     }
 
-    /// How long a reply may take beyond the wait that the request itself allows. A call that gives up ends alone. A NEXT has
-    /// no wait of its own: give it more than the server's `--wait`. When nothing at all came for so long, though a reply
-    /// was due, and a PING sent after half of it was not answered either, the connection ends, and with it what else is in
-    /// flight.
-    /// Too short, and a pause of the server ends connections; too long, and a server that is gone without a word is
-    /// waited for. Defaults to 10 s.
+    /// How long a reply may take beyond the wait that the request itself allows. A call that gives up ends alone. A
+    /// NEXT has no wait of its own: give it more than the server's `--wait`. When nothing at all came for so long,
+    /// though a reply was due, and a PING sent after half of it was not answered either, the connection ends, and with
+    /// it what else is in flight. Too short, and a pause of the server ends connections; too long, and a server that is
+    /// gone without a word is waited for. Defaults to 10 s.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = limit;

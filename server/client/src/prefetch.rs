@@ -14,8 +14,8 @@
 //! # Invariants
 //! - P1 an id is in one place: in flight, in the pool, in one handle, issued or wasted. Runs are moved, by a type
 //!   that cannot be copied, and never given back but by the handle that held them;
-//! - P2 nothing is taken from the pool, and no piece of a run is opened, at `max_age` or later after it was asked for; what
-//!   is open in a handle then is voided by the ager, which aims a few milliseconds before that;
+//! - P2 nothing is taken from the pool, and no piece of a run is opened, at `max_age` or later after it was asked for;
+//!   what is open in a handle then is voided by the ager, which aims a few milliseconds before that;
 //! - P3 received = issued + wasted by age + wasted at the end + held by pool and handles;
 //! - P4 no thread takes from a pool of another process.
 
@@ -55,12 +55,12 @@ use state::PrefetchState;
 /// [`max_age`](PrefetchOptions::max_age) takes a round trip.
 ///
 /// # Fork
-/// A child process would hold the same ids as its parent, so handles refuse with [`ClientError::Forked`] there. A handle
-/// does not look at its process for every id. After a hot loop it looks once in up to 1,024 ids: the ids up to its next look
-/// come out of it in the child as in the parent, however slowly and however late they are taken there. Only a caller that
-/// took its time before the fork, 50 us and more an id, gets one id a look. A look also tells a child that has its parent's
-/// process id, as far as [`Client`] says. **Do not use a handle made before a fork in the child**: exec, or leave it
-/// alone, and connect again.
+/// A child process would hold the same ids as its parent, so handles refuse with [`ClientError::Forked`] there. A
+/// handle does not look at its process for every id. After a hot loop it looks once in up to 1,024 ids: the ids up to
+/// its next look come out of it in the child as in the parent, however slowly and however late they are taken there.
+/// Only a caller that took its time before the fork, 50 us and more an id, gets one id a look. A look also tells a
+/// child that has its parent's process id, as far as [`Client`] says. **Do not use a handle made before a fork in the
+/// child**: exec, or leave it alone, and connect again.
 #[derive(Debug)]
 #[must_use = "dropping the source ends its handles"]
 pub struct Prefetch {
@@ -73,8 +73,8 @@ impl Client {
     /// trip, and for hot loops.
     ///
     /// # Errors
-    /// [`ClientError::Invalid`] for an option out of range; [`ClientError::NoThread`]. That no server answers is told by the first
-    /// [`Ids::next`](crate::Ids::next).
+    /// [`ClientError::Invalid`] for an option out of range; [`ClientError::NoThread`]. That no server answers is told
+    /// by the first [`Ids::next`](crate::Ids::next).
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time and I/O, as connecting does.

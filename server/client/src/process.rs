@@ -1,10 +1,10 @@
 //! The process that something belongs to. A forked child has a copy of all memory: what lies there ready for a caller
 //! would come out of both, a lock may be held by a thread that is not there, and the connection is the parent's.
 //!
-//! On Linux a page tells, which the kernel wipes in every forked child, whatever id, namespaces, files or clock the child
-//! has. Where there is no such page (Linux before 4.14, a sandbox that refuses the advice, another system), the process id
-//! tells: a child that has its parent's id is taken for the parent there. Children that share their parent's memory
-//! (`vfork`) share the page as well.
+//! On Linux a page tells, which the kernel wipes in every forked child, whatever id, namespaces, files or clock the
+//! child has. Where there is no such page (Linux before 4.14, a sandbox that refuses the advice, another system), the
+//! process id tells: a child that has its parent's id is taken for the parent there. Children that share their parent's
+//! memory (`vfork`) share the page as well.
 
 use crate::error::ClientError;
 

@@ -99,7 +99,8 @@ impl Dialect for Ask {
     }
 }
 
-/// The reply to NEXT, which comes by the million and looks the same but for two numbers. What looks different is parsed.
+/// The reply to NEXT, which comes by the million and looks the same but for two numbers. What looks different is
+/// parsed.
 #[inline]
 fn next_reply(frame: &[u8; HEADER_LEN + 8]) -> Option<Answer<'static>> {
     let word = |at: usize| frame[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));

@@ -1,7 +1,7 @@
 //! The requests of one connection that are in flight, in a fixed number of places.
 
-/// The lowest bits of a request's number say its place; the others are new with each request, so that a reply that comes
-/// twice finds nothing. `--pipeline` is 1,024 at most.
+/// The lowest bits of a request's number say its place; the others are new with each request, so that a reply that
+/// comes twice finds nothing. `--pipeline` is 1,024 at most.
 const PLACE_BITS: u32 = 16;
 
 /// A request on its way.

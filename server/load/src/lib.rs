@@ -9,12 +9,12 @@
 //!
 //! # Invariants
 //! - I1 closed loop: a request is sent when another was answered, so latency is service time at that depth;
-//! - I2 open loop: each request has an intended start by [`Schedule`], fixed before the load begins, and latency runs from
-//!   there; a request that was due and never sent, or never answered, counts with its age at the end;
+//! - I2 open loop: each request has an intended start by [`Schedule`], fixed before the load begins, and latency runs
+//!   from there; a request that was due and never sent, or never answered, counts with its age at the end;
 //! - I3 throughput counts what was answered within the measured time, latency what was started within it;
 //! - I4 the duplicate check sees every id that came, those of the warm-up and of the last replies too;
-//! - I5 a load thread shares nothing that it writes, allocates nothing for a request once warm, and reads the clock once or
-//!   twice for all replies of one read.
+//! - I5 a load thread shares nothing that it writes, allocates nothing for a request once warm, and reads the clock
+//!   once or twice for all replies of one read.
 
 mod dialect;
 mod duplicates;

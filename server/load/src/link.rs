@@ -300,7 +300,8 @@ impl<D: Dialect> Link<D> {
     }
 }
 
-/// An id of a reply that no server may answer, if there is one: the duplicate check would count it for an id like others.
+/// An id of a reply that no server may answer, if there is one: the duplicate check would count it for an id like
+/// others.
 fn impossible(reply: &Reply<'_>) -> Option<u64> {
     let beyond = |id: &u64| *id > LAST_ID;
     match reply {

@@ -23,8 +23,8 @@ const NAP: u64 = 20_000_000;
 /// After the end, replies are awaited for their own `--wait` and this much more.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Nanoseconds by which the kernel may wake a thread of an open loop later than asked: by default it is 50 us, which would
-/// be a part of every latency.
+/// Nanoseconds by which the kernel may wake a thread of an open loop later than asked: by default it is 50 us, which
+/// would be a part of every latency.
 const SLACK: NonZero<u64> = NonZero::<u64>::MIN;
 
 /// Nanoseconds of a second.

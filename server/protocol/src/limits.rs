@@ -18,8 +18,8 @@ pub const WAIT_CAP: Duration = Duration::from_mins(1);
 /// The most bytes of a PING.
 pub const PING_MAX: usize = 1_024;
 
-/// The most PINGs before HELLO. What they are answered fits into any socket, so that a client which reads nothing cannot
-/// make the server wait for it.
+/// The most PINGs before HELLO. What they are answered fits into any socket, so that a client which reads nothing
+/// cannot make the server wait for it.
 pub const EARLY_PINGS: u32 = 16;
 
 /// The most that any server may set `max_count` to: the runs of one reply, 16 bytes each, behind 8 bytes, must not

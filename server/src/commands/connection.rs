@@ -1,8 +1,8 @@
 //! One connection to a server, as the commands need it: no pool, no reconnecting. Programs use the client crate.
 //!
 //! # Invariants
-//! - I1 a reply is read into no more memory than the request gave reason for, whatever the server claims in HELLO or in the
-//!   reply's header;
+//! - I1 a reply is read into no more memory than the request gave reason for, whatever the server claims in HELLO or in
+//!   the reply's header;
 //! - I2 ids are as many as were asked for, and each is one that XUID/1 knows.
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `xuid inspect`: what lies in a data folder. It reads and takes no lock, also while a server runs. Whatever it cannot read
-//! is told with the rest, and makes the command fail.
+//! `xuid inspect`: what lies in a data folder. It reads and takes no lock, also while a server runs. Whatever it cannot
+//! read is told with the rest, and makes the command fail.
 
 mod args;
 mod home;

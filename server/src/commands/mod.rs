@@ -40,7 +40,8 @@ impl From<OrderArg> for xuid_protocol::Order {
     }
 }
 
-/// The servers of a command: those of its flag, else of the variable, else the default one. Each is an address and a port.
+/// The servers of a command: those of its flag, else of the variable, else the default one. Each is an address and a
+/// port.
 pub(crate) fn servers(given: &[String]) -> Result<Vec<String>, Usage> {
     if !given.is_empty() {
         return addresses("--server", given.iter().map(String::as_str));

@@ -105,8 +105,8 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
     info!("{signal}: stopping; once more ends at once");
     let stopped = shutdown::stop(&server, &permits, settings.max_connections).await;
     accepting.abort();
-    // The accepting task holds its share of the I/O threads. Once it is gone, the threads end here, and each counts what it
-    // had in hand. If there are none, this thread served.
+    // The accepting task holds its share of the I/O threads. Once it is gone, the threads end here, and each counts
+    // what it had in hand. If there are none, this thread served.
     let _ = accepting.await;
     drop(io_threads);
     server.engine.publish();

@@ -34,8 +34,8 @@ const ASKING: usize = 2;
 /// How long the head of a request may take, from connecting or from the reply before it.
 const HEAD: Duration = Duration::from_secs(10);
 
-/// Connections at a time. One more ends the oldest: there are never so many probes and people, and each takes a descriptor
-/// that a client could have.
+/// Connections at a time. One more ends the oldest: there are never so many probes and people, and each takes a
+/// descriptor that a client could have.
 const CONNECTIONS: usize = 32;
 
 /// How long a producer that seems to stand still has to turn after all, before a probe is told.

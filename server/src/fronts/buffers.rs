@@ -1,10 +1,10 @@
 //! The two buffers of a connection. Both are bounded and reused.
 //!
 //! # Invariants
-//! - I1 a buffer in which nothing is has no memory: it took what its thread had to spare, and gave it back. Half a frame
-//!   that waits for its other half has as many bytes as it needs. Most requests are answered as soon as they are read,
-//!   and most replies are written as soon as they are made. So all connections of a thread use the same few pages, which
-//!   stay in that core's cache, and a thousand quiet connections cost nothing, whatever they did before.
+//! - I1 a buffer in which nothing is has no memory: it took what its thread had to spare, and gave it back. Half a
+//!   frame that waits for its other half has as many bytes as it needs. Most requests are answered as soon as they are
+//!   read, and most replies are written as soon as they are made. So all connections of a thread use the same few
+//!   pages, which stay in that core's cache, and a thousand quiet connections cost nothing, whatever they did before.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
@@ -101,8 +101,8 @@ impl Inbox {
         &mut self.bytes
     }
 
-    /// Doubles the room, up to `most`, if the read before this filled it: a thread with little to do holds little that way,
-    /// and a busy one reads in large pieces.
+    /// Doubles the room, up to `most`, if the read before this filled it: a thread with little to do holds little that
+    /// way, and a busy one reads in large pieces.
     pub(crate) fn widen(&mut self, most: usize) {
         let capacity = self.bytes.capacity();
         if self.bytes.len() == capacity && capacity < most {

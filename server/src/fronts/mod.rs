@@ -1,5 +1,5 @@
-//! What the bytes of a connection mean: XUID/1, and the admin port's HTTP. A front takes bytes in and gives bytes out; it
-//! decides nothing about ids.
+//! What the bytes of a connection mean: XUID/1, and the admin port's HTTP. A front takes bytes in and gives bytes out;
+//! it decides nothing about ids.
 
 pub(crate) mod admin;
 pub(crate) mod buffers;

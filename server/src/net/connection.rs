@@ -1,13 +1,13 @@
 //! One connection: a socket, its two buffers, its deadlines, and the [`Session`] that understands the bytes.
 //!
 //! # Invariants
-//! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`OUTBOX_HIGH`] and one reply, waiting requests by
-//!   `max_in_flight`;
+//! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`OUTBOX_HIGH`] and one reply, waiting requests
+//!   by `max_in_flight`;
 //! - I2 it is woken by its socket, its waiting requests, one timer and the stop, and for a moment after a reply by
 //!   itself ([`BusyPoll`]): idle connections cost nothing;
 //! - I3 what was answered is written before the close, as far as the client reads it;
-//! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this process may
-//!   have been stopped, and not the client;
+//! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this
+//!   process may have been stopped, and not the client;
 //! - I5 before HELLO was accepted one deadline holds, whatever is sent, and whether its replies are read or not.
 
 use std::future::poll_fn;

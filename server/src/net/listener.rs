@@ -23,12 +23,13 @@ const BACKLOG: u32 = 1024;
 /// Descriptors for everything that is no client: files, the admin port, epoll, standard streams.
 const OTHER_FILES: u64 = 128 + FAREWELLS as u64;
 
-/// Refused connections that are closed with care at a time. Those beyond are just closed: a flood of them costs no more.
+/// Refused connections that are closed with care at a time. Those beyond are just closed: a flood of them costs no
+/// more.
 const FAREWELLS: usize = 64;
 
-/// Descriptors without which there is no server: standard streams, signals, their runtime and the first one, two ports, the
-/// files of the data folder and those that are open while they are made; and four for the runtime of each thread. Fewer
-/// would be found out in the middle of a start, and some libraries panic then.
+/// Descriptors without which there is no server: standard streams, signals, their runtime and the first one, two ports,
+/// the files of the data folder and those that are open while they are made; and four for the runtime of each thread.
+/// Fewer would be found out in the middle of a start, and some libraries panic then.
 const LEAST_FILES: u64 = 28;
 const FILES_A_THREAD: u64 = 4;
 

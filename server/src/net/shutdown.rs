@@ -1,7 +1,7 @@
 //! From the first signal to the exit.
 //!
-//! In this order: unready and GOAWAY, no new connections, what is in flight, the engine's clean stop, exit 0. The registry
-//! gets the rest of the window back only in the engine's own stop, after every caller was refused.
+//! In this order: unready and GOAWAY, no new connections, what is in flight, the engine's clean stop, exit 0. The
+//! registry gets the rest of the window back only in the engine's own stop, after every caller was refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +38,8 @@ pub(crate) struct Signals(oneshot::Receiver<&'static str>);
 impl Signals {
     /// From now on the first signal is told, and does not end the process by itself.
     ///
-    /// They have a thread of their own. Whatever the others wait for, the second signal ends the process at once: it asks
-    /// for nothing, logs nothing and waits for nothing. Nothing can repeat by it: it is a crash.
+    /// They have a thread of their own. Whatever the others wait for, the second signal ends the process at once: it
+    /// asks for nothing, logs nothing and waits for nothing. Nothing can repeat by it: it is a crash.
     pub(crate) fn new() -> Result<Self> {
         let runtime = runtime(1)?;
         let listen = |kind| {

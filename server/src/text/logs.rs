@@ -1,7 +1,7 @@
 //! Logs go to standard error, so that standard output stays what the caller asked for.
 //!
-//! A command writes its lines itself. A server gives them to a [`Spool`]: what reads standard error may stop to read, and
-//! a thread that serves must not wait for it.
+//! A command writes its lines itself. A server gives them to a [`Spool`]: what reads standard error may stop to read,
+//! and a thread that serves must not wait for it.
 
 mod spool;
 
@@ -25,8 +25,8 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 /// The lines of a server.
 static SPOOL: OnceLock<Arc<Spool>> = OnceLock::new();
 
-/// For a server: logs what `filter` lets through, and what a panic says. No thread waits for standard error, but the one
-/// that writes there. What waits is written when the guard is dropped, as far as that takes no time.
+/// For a server: logs what `filter` lets through, and what a panic says. No thread waits for standard error, but the
+/// one that writes there. What waits is written when the guard is dropped, as far as that takes no time.
 ///
 /// # Errors
 /// That thread can't be had.
@@ -38,7 +38,8 @@ pub(crate) fn init_for_server(filter: &str) -> Result<Flush> {
     Ok(Flush)
 }
 
-/// For commands that end by themselves: what they say is their output, so `filter` lets little more than warnings through.
+/// For commands that end by themselves: what they say is their output, so `filter` lets little more than warnings
+/// through.
 pub(crate) fn init_for_commands(filter: &str) {
     init(filter, io::stderr);
 }
@@ -48,7 +49,8 @@ fn init(filter: &str, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'stati
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_writer(writer)
-        // Else a line that cannot be written is told to standard error in a way that panics where that cannot be written.
+        // Else a line that cannot be written is told to standard error in a way that panics where that cannot be
+        // written.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal());
     // Fails only if there is a subscriber already, which is as good.

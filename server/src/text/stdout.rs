@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use crate::text::exit::Stdout;
 
-/// Buffered standard output. Not the standard library's, which takes every byte for written where the descriptor may not be
-/// written to.
+/// Buffered standard output. Not the standard library's, which takes every byte for written where the descriptor may
+/// not be written to.
 pub(crate) struct Printer(BufWriter<File>);
 
 impl Printer {

@@ -87,8 +87,8 @@ impl Log {
     }
 }
 
-/// Writes records. A system writes a part of a page only after it has read the rest, so a page that cannot be read is written
-/// whole: the other records on it are lost already, and become zeros.
+/// Writes records. A system writes a part of a page only after it has read the rest, so a page that cannot be read is
+/// written whole: the other records on it are lost already, and become zeros.
 fn put(storage: &mut dyn Storage, offset: u64, records: &[u8]) -> io::Result<()> {
     let Err(error) = storage.write_at(offset, records) else { return Ok(()) };
     let begin = offset - offset % PAGE;

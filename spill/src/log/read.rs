@@ -28,8 +28,8 @@ impl Log {
     /// Appends what is at `indexes` to `out`, ascending, each with its index. Damaged records are skipped and counted.
     ///
     /// Reading marks nothing. Before an id of what was read is issued, the mark has to be moved past it where it is
-    /// kept, and [`resume_at`](Self::resume_at) be called with it. What cannot be read is damage, page by page; of more than
-    /// 16 pages it is an error. On an error `out` is as it was.
+    /// kept, and [`resume_at`](Self::resume_at) be called with it. What cannot be read is damage, page by page; of more
+    /// than 16 pages it is an error. On an error `out` is as it was.
     pub fn read(&self, indexes: Range<u64>, out: &mut Vec<(u64, Extent)>) -> Result<Damage, ReadError> {
         let readable = self.tail()..self.head;
         if indexes.start > indexes.end || indexes.start < readable.start || indexes.end > readable.end {
@@ -57,8 +57,8 @@ impl Log {
 
     /// The first index from `from` on and below `stop` whose extent's last tick begins at `oldest_first` or later.
     ///
-    /// All before it is too old to be granted, or damaged. Where the storage fails as a whole, the index it failed at is
-    /// given, so that nothing unread is taken for old; the read that follows meets the error.
+    /// All before it is too old to be granted, or damaged. Where the storage fails as a whole, the index it failed at
+    /// is given, so that nothing unread is taken for old; the read that follows meets the error.
     #[must_use]
     pub fn first_alive(&self, from: u64, oldest_first: u64, stop: u64) -> Option<u64> {
         let stride = self.header.identity.stride;
@@ -76,9 +76,9 @@ impl Log {
         }
     }
 
-    /// Calls `each` with every index of a readable range and the extent there, if there is one (L3). What cannot be read at
-    /// once is read page by page, so that a bad page does not take the rest along. An error comes with the first index that
-    /// could not be read.
+    /// Calls `each` with every index of a readable range and the extent there, if there is one (L3). What cannot be
+    /// read at once is read page by page, so that a bad page does not take the rest along. An error comes with the
+    /// first index that could not be read.
     fn visit(
         &self,
         indexes: Range<u64>,

@@ -1,7 +1,7 @@
 //! Runs campaigns and joins what they found; `tests/campaign` builds what they need and starts this.
 //!
-//! Exit codes: 0 clean (also when parts are left, but not when none is recorded), 1 something failed, an id came twice, or
-//! there is nothing to tell, 2 a mistake in the arguments.
+//! Exit codes: 0 clean (also when parts are left, but not when none is recorded), 1 something failed, an id came twice,
+//! or there is nothing to tell, 2 a mistake in the arguments.
 
 use std::collections::BTreeSet;
 use std::env;

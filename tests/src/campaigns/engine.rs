@@ -1,8 +1,8 @@
 //! Campaigns of the engine's own tests: simulated clusters, power cuts, guards taken out.
 //!
 //! They need the inside of the engine, so they are ignored tests of it; `XUID_ENGINE_TESTS` names the release build of
-//! its test executable. One part is one process of it, given its trials in `XUID_TRIALS`. It prints lines
-//! `@progress DONE OF IDS FAILURES`, `@mutant NAME | WHAT | BY | after N histories | FINDING` and at the end one `@part {json}`, a
+//! its test executable. One part is one process of it, given its trials in `XUID_TRIALS`. It prints lines `@progress
+//! DONE OF IDS FAILURES`, `@mutant NAME | WHAT | BY | after N histories | FINDING` and at the end one `@part {json}`, a
 //! [`Tally`].
 //!
 //! # Invariants

@@ -2,13 +2,13 @@
 //!
 //! A trial is an image: a folder with a past (two lives, land in the spill), one of its files cut off at a multiple of
 //! 512 bytes, one bit of a sector turned, or a sector of zeros. The server starts or refuses as the [kind of
-//! file](self::image) demands, serves what is left of the spill to the last id, and repeats nothing; what it refused it serves
-//! when the damage is taken back.
+//! file](self::image) demands, serves what is left of the spill to the last id, and repeats nothing; what it refused it
+//! serves when the damage is taken back.
 //!
 //! All sectors of the registry are visited, all bytes of the small files, both headers of the spill, and the spill's
-//! sectors that hold records; of its empty ones (the file has a fixed size of 32,768 sectors) a sample. That is what the first
-//! [`IMAGES`] trials are. Those after them visit every sector of a spill that is full, in the engine's own campaign `files`:
-//! hours of starts of the real binary.
+//! sectors that hold records; of its empty ones (the file has a fixed size of 32,768 sectors) a sample. That is what
+//! the first [`IMAGES`] trials are. Those after them visit every sector of a spill that is full, in the engine's own
+//! campaign `files`: hours of starts of the real binary.
 //!
 //! # Invariants
 //! - F1 no id comes twice over all lives of a folder, whatever was damaged;

@@ -1,15 +1,17 @@
-//! Lives of the real server that end by `kill -9`: at random moments, and at each point that the crash-point build names.
+//! Lives of the real server that end by `kill -9`: at random moments, and at each point that the crash-point build
+//! names.
 //!
 //! A trial is one life. The lives of a part follow each other on one data folder (or one ensemble), which is new at its
-//! beginning, so that each inherits what the one before it left: half a genesis, a record written once, a spill whose mark
-//! was moved. Points of a first start have folders of their own.
+//! beginning, so that each inherits what the one before it left: half a genesis, a record written once, a spill whose
+//! mark was moved. Points of a first start have folders of their own.
 //!
 //! # Invariants
 //! - K1 no id is logged or received twice over all lives of a part, and every id that a client got is in the log of the
 //!   life that it came from, where that life logs (`IssuedVsReceived`);
 //! - K2 after a clean stop the sums of a life agree to the id, with each other and with its log;
 //! - K3 a life ends as planned, never by itself otherwise, and never with a panic;
-//! - K4 the life after a kill has a first id within [`FIRST_ID_LOCAL`] or [`FIRST_ID_ZOOKEEPER`], exec to id, in 99 of 100;
+//! - K4 the life after a kill has a first id within [`FIRST_ID_LOCAL`] or [`FIRST_ID_ZOOKEEPER`], exec to id, in 99 of
+//!   100;
 //! - K5 over a whole night a life was struck at every point that its kind of registry has.
 
 #[cfg(test)]

@@ -10,8 +10,8 @@
 //! - [`table`]: what the joined parts say
 //!
 //! # Invariants
-//! - C1 Everything random in a trial derives from its number, and what a trial inherits is of its own part: a part is the
-//!   same attack on any machine, whatever ran before it.
+//! - C1 Everything random in a trial derives from its number, and what a trial inherits is of its own part: a part is
+//!   the same attack on any machine, whatever ran before it.
 //! - C2 A part counts when its line is on disk, and not before; one that was cut off is run again from its beginning.
 //! - C3 Nothing that went wrong is lost by joining: a failure in any part fails the whole.
 

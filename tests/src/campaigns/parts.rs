@@ -1,7 +1,7 @@
 //! Runs the parts of a campaign that are not recorded yet, one after the other.
 //!
-//! Called by the binary `campaign`, from one thread. Ctrl-C ends the process and its children wherever they are: the part
-//! under way is lost, the recorded ones stand.
+//! Called by the binary `campaign`, from one thread. Ctrl-C ends the process and its children wherever they are: the
+//! part under way is lost, the recorded ones stand.
 //!
 //! # Invariants
 //! - No part begins that would, by the longest one so far, not end in the time that is left.
@@ -76,7 +76,8 @@ impl Runner {
         Ok(Ending::Complete)
     }
 
-    /// Whether a part fits into the time left. The first one of all is begun in any case if nothing says how long it is.
+    /// Whether a part fits into the time left. The first one of all is begun in any case if nothing says how long it
+    /// is.
     fn has_time(&self, campaign: &dyn Campaign, size: Size, record: &Record) -> bool {
         let Some(until) = self.until else { return true };
         let measured = record.lines.iter().filter(|line| line.is_of(campaign, size) && line.tally.is_some());

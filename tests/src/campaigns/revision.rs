@@ -1,8 +1,8 @@
 //! Which code a part was run on, and on what machine.
 //!
-//! The revision is that of the code only: writing the results down in `docs/` does not make them stale, nor does a change
-//! of a benchmark, which no campaign runs. A tree with changes is told apart from its commit by a hash of the changes, so
-//! that parts of two different trees are never joined.
+//! The revision is that of the code only: writing the results down in `docs/` does not make them stale, nor does a
+//! change of a benchmark, which no campaign runs. A tree with changes is told apart from its commit by a hash of the
+//! changes, so that parts of two different trees are never joined.
 
 use std::fs;
 use std::path::{Path, PathBuf};

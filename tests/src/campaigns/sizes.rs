@@ -17,8 +17,8 @@ const fn of(trials: u64, part: u64, seconds: u64) -> Plan {
     Plan { trials, part, seconds }
 }
 
-/// Name, quick, night. One life of `kills` in twelve ends by a clean stop: 1,100 of them are a thousand kills. A part of a
-/// night takes 1 to 32 minutes, so that little is lost when it is cut off; all of quick takes five minutes.
+/// Name, quick, night. One life of `kills` in twelve ends by a clean stop: 1,100 of them are a thousand kills. A part
+/// of a night takes 1 to 32 minutes, so that little is lost when it is cut off; all of quick takes five minutes.
 pub const SIZES: &[(&str, Plan, Plan)] = &[
     ("simulation", of(6_000, 6_000, 60), of(1_000_000, 50_000, 400)),
     ("mutants", of(83, 83, 40), of(83, 83, 300)),

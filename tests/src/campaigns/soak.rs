@@ -1,8 +1,8 @@
 //! An hour, in parts, of three servers on three ZooKeeper nodes under load, and a random fault every 30 seconds.
 //!
-//! A trial is one fault: a server killed, stopped or frozen, a leader or the whole ensemble gone, the way to the ensemble
-//! cut, slowed or one-way, a clock that steps, an old spill put back. The clients never stop; they reconnect, ask again and
-//! remember how long they had no answer. A part has an ensemble, servers and a ledger of its own.
+//! A trial is one fault: a server killed, stopped or frozen, a leader or the whole ensemble gone, the way to the
+//! ensemble cut, slowed or one-way, a clock that steps, an old spill put back. The clients never stop; they reconnect,
+//! ask again and remember how long they had no answer. A part has an ensemble, servers and a ledger of its own.
 //!
 //! # Invariants
 //! - S1 no id comes twice, over all servers and all their lives;

@@ -1,4 +1,5 @@
-//! What a server logged before it sent it: the file that the crash-point build appends to, read after the process is gone.
+//! What a server logged before it sent it: the file that the crash-point build appends to, read after the process is
+//! gone.
 //!
 //! # Invariants
 //! - L1 a record is 16 bytes: the first id in 8, the count in 4, both little-endian, and 4 zeros;

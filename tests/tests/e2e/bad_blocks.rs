@@ -1,5 +1,5 @@
-//! Blocks that a real disk cannot read, below a real file system: ext4 on a loop device whose file ends before them. A read of
-//! them is EIO, and a write of a whole block succeeds, as on a disk that has spare ones.
+//! Blocks that a real disk cannot read, below a real file system: ext4 on a loop device whose file ends before them. A
+//! read of them is EIO, and a write of a whole block succeeds, as on a disk that has spare ones.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -88,7 +88,8 @@ impl Drop for Disk {
 fn blocks_that_the_disk_cannot_read_cost_what_is_on_them_and_are_written_again() -> Result<()> {
     let home = TempDir::new()?;
     let Some(disk) = Disk::new(home.path())? else {
-        // Not counted, and no failure in CI: this takes root, e2fsprogs and loop devices, and a user namespace is no help.
+        // Not counted, and no failure in CI: this takes root, e2fsprogs and loop devices, and a user namespace is no
+        // help.
         println!("not tried: this user may not make an ext4 on a loop device");
         return Ok(());
     };
@@ -98,8 +99,8 @@ fn blocks_that_the_disk_cannot_read_cost_what_is_on_them_and_are_written_again()
     server.drain(1_000, &mut ledger)?;
     clock::idle(Duration::from_millis(2_500));
     server.stop()?;
-    // A header and the first workers of the registry; of the spill a header, the first records, and some in the midst of what
-    // is read ahead.
+    // A header and the first workers of the registry; of the spill a header, the first records, and some in the midst
+    // of what is read ahead.
     let registry = [("/data/registry", 1), ("/data/registry", 2)];
     disk.lose(
         &[&registry[..], &[("/data/spill-0", 0), ("/data/spill-0", 2), ("/data/spill-0", 3_000)]].concat(),

@@ -104,7 +104,8 @@ fn a_client_that_never_says_hello_holds_a_connection_for_ten_seconds_and_no_more
     let open = || -> Result<f64> { Ok(server.metrics()?.sum(&["xuid_connections_open"])) };
     let mut streams = Vec::new();
     let begin = clock::now();
-    // One reads nothing, and asks until the socket is full; one asks now and then; one asked for a while and went silent.
+    // One reads nothing, and asks until the socket is full; one asks now and then; one asked for a while and went
+    // silent.
     for pings in [10_000, 1, 12] {
         let mut stream = TcpStream::connect(server.addr)?;
         stream.set_nonblocking(true)?;

@@ -1,5 +1,5 @@
-//! Many lives of one folder, most of them ended by a clean stop at a random moment under load. (Lives ended by `kill -9`
-//! are the campaign `kills`.)
+//! Many lives of one folder, most of them ended by a clean stop at a random moment under load. (Lives ended by `kill
+//! -9` are the campaign `kills`.)
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::{HEAVY, Job, Ledger, Load, Order, Rng, Serve, Server, Work, clock, folder};
 
-/// Every ninth life, and every third that is to be killed, idles this long first, so that land reaches the spill and the
-/// next life finds it there.
+/// Every ninth life, and every third that is to be killed, idles this long first, so that land reaches the spill and
+/// the next life finds it there.
 const IDLE: Duration = Duration::from_secs(4);
 
 /// What the lives added up to.

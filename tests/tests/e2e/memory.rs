@@ -30,7 +30,8 @@ fn a_thousand_connections_that_were_busy_once_cost_little_when_they_are_quiet() 
     }
     for _ in 0..ROUNDS {
         for some in clients.chunks_mut(50) {
-            // All of them send before any of them reads: so many are busy at a time. Each ends in the middle of a frame.
+            // All of them send before any of them reads: so many are busy at a time. Each ends in the middle of a
+            // frame.
             for client in &mut *some {
                 client.push_raw(&frame[HALF..]);
                 (1..BURST).for_each(|_| _ = client.push(op::DECODE, &7_u64.to_le_bytes()));

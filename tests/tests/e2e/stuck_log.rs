@@ -1,4 +1,5 @@
-//! A log that is not read: standard error is a full pipe, and the server serves, answers its probes and stops all the same.
+//! A log that is not read: standard error is a full pipe, and the server serves, answers its probes and stops all the
+//! same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

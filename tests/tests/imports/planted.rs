@@ -19,7 +19,8 @@ fn copied(from: &Path, to: &Path) {
     }
 }
 
-/// What the check says of the engine after each line was put at the end of its file, and which lines of the files they are.
+/// What the check says of the engine after each line was put at the end of its file, and which lines of the files they
+/// are.
 fn with_planted<const N: usize>(planted: [(&str, &str); N]) -> (Vec<String>, [usize; N]) {
     let folder = tempfile::tempdir().unwrap();
     copied(&project().join("engine/src"), folder.path());

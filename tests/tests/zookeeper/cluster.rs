@@ -10,8 +10,9 @@ use xuid_tests::{Harvest, Job, Ledger, Load, SchedulerDelay, Serve, Server, Xuid
 /// A busy machine, and a first window that has to be taken.
 const READY_LIMIT: Duration = Duration::from_secs(20);
 
-/// What NEXT waits at the servers of these tests: a machine that is busy elsewhere takes the processor from a server for
-/// longer than the 50 ms that are the default, and a test asks what the registry does to a request, not what the machine.
+/// What NEXT waits at the servers of these tests: a machine that is busy elsewhere takes the processor from a server
+/// for longer than the 50 ms that are the default, and a test asks what the registry does to a request, not what the
+/// machine.
 pub(crate) const WAIT: &str = "2s";
 
 /// Nobody who is served all the way asks for longer, and what the machine was late.

@@ -1,5 +1,5 @@
-//! A slow way to the ensemble, and a folder with a long past: a start looks at all that it knows before it believes in the
-//! registry, and not at one thing after the other.
+//! A slow way to the ensemble, and a folder with a long past: a start looks at all that it knows before it believes in
+//! the registry, and not at one thing after the other.
 
 use std::time::Duration;
 

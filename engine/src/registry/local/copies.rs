@@ -3,8 +3,8 @@
 //! Called under the lock of the registry.
 //!
 //! # Invariants
-//! - I1 no other record on the page loses what was known of it: each gets what its two copies say together, and what its
-//!   other copy says is durable by then;
+//! - I1 no other record on the page loses what was known of it: each gets what its two copies say together, and what
+//!   its other copy says is durable by then;
 //! - I2 hence no copy becomes older than the last confirmed change of its record, of which both copies were durable.
 
 use std::io;
@@ -35,9 +35,9 @@ impl Copies {
         disk.write_at(&page, offset - offset % PAGE)
     }
 
-    /// The page of a copy as it should be, with this record in it; `None` if it can be read. Where neither copy of another
-    /// record can be believed, what is there stays, or what cannot be read becomes zeros: that record is damaged before and
-    /// after.
+    /// The page of a copy as it should be, with this record in it; `None` if it can be read. Where neither copy of
+    /// another record can be believed, what is there stays, or what cannot be read becomes zeros: that record is
+    /// damaged before and after.
     fn unreadable_page<D: Disk>(self, disk: &D, row: &Row, copy: Side) -> Option<[u8; PAGE as usize]> {
         let kind = row.place.kind;
         let first = row.place.slot - row.place.slot % ROWS;

@@ -25,8 +25,9 @@ use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, Toke
 /// takes 13 years), and room for four thousand million fences.
 const LEAP: u64 = 1 << 32;
 
-/// Raises every worker's record to 125 s past `now_ns` (Unix nanoseconds) or to the highest of them and of those that the
-/// folder's processes knew, whichever is later, every mark to its maximum, and every version by 2^32 or to `now_ns`, whichever is more. Unreadable records become usable again.
+/// Raises every worker's record to 125 s past `now_ns` (Unix nanoseconds) or to the highest of them and of those that
+/// the folder's processes knew, whichever is later, every mark to its maximum, and every version by 2^32 or to
+/// `now_ns`, whichever is more. Unreadable records become usable again.
 ///
 /// For a registry whose content was restored from a backup in place, and after damage. It needs a right clock: if
 /// the clock was once further ahead than it is now and no record shows it, what was granted then is not covered.
@@ -116,15 +117,16 @@ pub(super) fn raised<D: Disk>(
     let genesis = Genesis { cluster, ..header.genesis };
     let workers = all_pairs(disk, header, Kind::Worker);
     let marks = all_pairs(disk, header, Kind::Mark);
-    // What was put back says less than what the folder knew, and a later hint must not refuse what the fence makes of it.
+    // What was put back says less than what the folder knew, and a later hint must not refuse what the fence makes of
+    // it.
     let readable = || workers.iter().chain(&marks).flatten().map(|pair| &pair.row).chain(known);
     let of_workers = readable().filter(|row| row.place.kind == Kind::Worker);
     let highest = of_workers.map(|row| row.value).max().unwrap_or(0);
     // A clock before the epoch says nothing; the records then have to.
     let reach = beyond(&genesis.layout, now_ns).unwrap_or(0);
     let reserved_until = reach.max(highest).max(genesis.floor);
-    // One version for all: above each one that was ever seen, also of a record that cannot be read; and, where what was put
-    // back is from before another fence, above those that came after that one: nobody writes once a nanosecond.
+    // One version for all: above each one that was ever seen, also of a record that cannot be read; and, where what was
+    // put back is from before another fence, above those that came after that one: nobody writes once a nanosecond.
     let highest_version = readable().map(|row| row.version).max().unwrap_or(0);
     let version = highest_version.saturating_add(LEAP).max(now_ns);
     let fenced = Fenced {

@@ -176,8 +176,8 @@ impl HeaderPair {
         }
     }
 
-    /// Reads both copies. A file that ends before them has none. Of a copy that cannot be read the other has to tell; where
-    /// it does not, nobody knows what the file is.
+    /// Reads both copies. A file that ends before them has none. Of a copy that cannot be read the other has to tell;
+    /// where it does not, nobody knows what the file is.
     pub(super) fn read<D: Disk>(disk: &D) -> io::Result<Result<Self, HeaderFlaw>> {
         let size = disk.size()?;
         let mut found = [Found::NoMagic; 2];
@@ -204,8 +204,8 @@ impl HeaderPair {
         }
     }
 
-    /// Writes `header` over both copies, the sound one last, each synced before the next. The whole page of each: to write
-    /// a part of one that cannot be read, a kernel would have to read it.
+    /// Writes `header` over both copies, the sound one last, each synced before the next. The whole page of each: to
+    /// write a part of one that cannot be read, a kernel would have to read it.
     pub(super) fn replace<D: Disk>(&self, disk: &mut D, header: &Header) -> io::Result<()> {
         let first = if self.sound == [true, false] { Side::B } else { Side::A };
         let mut page = [0; PAGE as usize];

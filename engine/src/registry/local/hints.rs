@@ -1,15 +1,15 @@
 //! What the processes of a folder last knew of its registry, beside the registry: so that one whose old content was put
 //! back into the same file is refused, although nothing in the file itself can tell.
 //!
-//! Each process keeps a file `registry.known-...` of its own, locked while it lives: the records that it found changed when
-//! it opened the registry, and those that it changed since, in the registry's own form. Each change gives the file another
-//! name, so that a copy of the folder which is put back over it lies beside the file and does not replace it.
+//! Each process keeps a file `registry.known-...` of its own, locked while it lives: the records that it found changed
+//! when it opened the registry, and those that it changed since, in the registry's own form. Each change gives the file
+//! another name, so that a copy of the folder which is put back over it lies beside the file and does not replace it.
 //!
 //! # Invariants
 //! - H1 a hint says nothing that the registry did not: a record is noted when both of its copies are durable;
 //! - H2 hints are read, noted, named and removed under the lock of the registry;
-//! - H3 a hint only ever refuses: an opening, or with a fence ticks and versions. What cannot be read of it is as if it were
-//!   not there, and so is what is of another cluster;
+//! - H3 a hint only ever refuses: an opening, or with a fence ticks and versions. What cannot be read of it is as if it
+//!   were not there, and so is what is of another cluster;
 //! - H4 what a process knew that ended is removed when another one has it on disk.
 
 use std::fs::File;

@@ -35,7 +35,8 @@ pub struct Inspection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// One copy of a record, or of the header, is damaged, behind or cannot be read: opening the registry writes it again.
+    /// One copy of a record, or of the header, is damaged, behind or cannot be read: opening the registry writes it
+    /// again.
     OneCopy {
         /// Which record.
         what: String,

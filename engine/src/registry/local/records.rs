@@ -8,9 +8,9 @@
 //! - I2 the copy that is relied upon is durable before the other one is touched, and is written last: whatever a
 //!   power cut leaves of the one, the other is intact;
 //! - I3 hence any intact copy is at least as new as the last confirmed change;
-//! - I4 after a failed write or sync, or a panic in the middle of a change, this opening changes nothing, and does not tell
-//!   what the record is that was being changed, until all that can be read was written once more and synced, and hints note
-//!   what was in doubt: a reader would see what the disk may not hold;
+//! - I4 after a failed write or sync, or a panic in the middle of a change, this opening changes nothing, and does not
+//!   tell what the record is that was being changed, until all that can be read was written once more and synced, and
+//!   hints note what was in doubt: a reader would see what the disk may not hold;
 //! - I5 a version that was seen is never followed by a lower one.
 
 use std::collections::HashSet;
@@ -198,8 +198,8 @@ impl<D: Disk> Records<D> {
         found.replace(&mut self.disk, &self.header).map_err(LocalError::repairing(path))
     }
 
-    /// Writes each copy again that is damaged, unreadable or behind, from the other one. The first sync makes durable what a
-    /// killed process had written (I2), and everything that was found whole with it.
+    /// Writes each copy again that is damaged, unreadable or behind, from the other one. The first sync makes durable
+    /// what a killed process had written (I2), and everything that was found whole with it.
     fn heal(&mut self) -> std::io::Result<Healed> {
         if Guard::SyncAtOpening.holds() {
             self.disk.sync()?;
@@ -244,8 +244,8 @@ impl<D: Disk> Records<D> {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Tries a disk that failed again, if it is time for that, and ends the doubt that a panic left. A process that only reads
-    /// needs it as well: a change of its own is in doubt until then.
+    /// Tries a disk that failed again, if it is time for that, and ends the doubt that a panic left. A process that
+    /// only reads needs it as well: a change of its own is in doubt until then.
     pub(super) fn recover(&mut self) {
         let is_due = match &self.poison {
             Some(poison) => self.clock.read().boot >= poison.retry,
@@ -322,8 +322,8 @@ impl<D: Disk> Records<D> {
         Ok(pair)
     }
 
-    /// After a failure of the disk, or a panic in the middle of a change: makes it hold what can be read, or tells that it
-    /// does not. Called under the lock.
+    /// After a failure of the disk, or a panic in the middle of a change: makes it hold what can be read, or tells that
+    /// it does not. Called under the lock.
     fn cure(&mut self) -> Result<(), SwapError> {
         // A disk fails in a change, which is in doubt from its begin on.
         let Some(place) = self.doubtful.iter().next().copied() else { return Ok(()) };
@@ -348,8 +348,8 @@ impl<D: Disk> Records<D> {
         Ok(())
     }
 
-    /// Writes all records once more, each copy as it is relied upon first, and then the other: a kernel that failed to write
-    /// a page takes it for written, and a sync alone would pass it over.
+    /// Writes all records once more, each copy as it is relied upon first, and then the other: a kernel that failed to
+    /// write a page takes it for written, and a sync alone would pass it over.
     fn write_again(&mut self) -> std::io::Result<()> {
         let pairs = [Kind::Worker, Kind::Mark].into_iter().flat_map(|kind| self.pairs(kind));
         let pairs: Vec<Pair> = pairs.flatten().collect();

@@ -21,8 +21,8 @@ impl Ownership {
                 MarkRecord { granted_upto: 0, token: self.identity.token, operation: self.operation };
             match self.registry.create_mark(spill, &record) {
                 Ok(()) => {}
-                // A mark that is found to be ours was stored; one that was stored unseen belongs to a spill that is then
-                // not used: harmless.
+                // A mark that is found to be ours was stored; one that was stored unseen belongs to a spill that is
+                // then not used: harmless.
                 Err(SwapError::Unknown { why }) => {
                     self.unknown += 1;
                     match self.registry.mark(spill) {
@@ -53,8 +53,8 @@ impl Ownership {
         Ok(found)
     }
 
-    /// Moves the mark from `from` to `upto`: from then on the extents `from .. upto` are ours to issue. Returns up to which
-    /// they are: less or more than wanted where an earlier grant that was in doubt is found to have been stored.
+    /// Moves the mark from `from` to `upto`: from then on the extents `from .. upto` are ours to issue. Returns up to
+    /// which they are: less or more than wanted where an earlier grant that was in doubt is found to have been stored.
     pub(crate) fn grant(&mut self, spill: SpillId, from: u64, upto: u64) -> Result<u64, GrantError> {
         assert!(from < upto, "a grant of nothing");
         let found = self.read_mark(spill)?;

@@ -1,8 +1,8 @@
 //! After a restore, and after damage: raising every record above what may have been granted.
 //!
 //! # Invariants
-//! - I1 the era's node is deleted before anything is read, and another one is made when all is raised: in between nobody
-//!   else can write, and a fence that is cut off leaves the registry closed;
+//! - I1 the era's node is deleted before anything is read, and another one is made when all is raised: in between
+//!   nobody else can write, and a fence that is cut off leaves the registry closed;
 //! - I2 the new era's name was never used, so no write begun before the fence can succeed after it;
 //! - I3 every mark that there was is at its maximum: no extent of any spill can be granted again.
 
@@ -25,12 +25,12 @@ use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token};
 /// A node that moves while it is raised is one of another fence, or of a hand.
 const TRIES: u32 = 4;
 
-/// Raises every worker's record to 125 s past the ensemble's time, or to the highest of them, whichever is later, and every
-/// mark to its maximum, and begins another era. Unreadable and absent records become usable again. Servers may run: what
-/// they hold stays theirs, and they go on in the new era by themselves.
+/// Raises every worker's record to 125 s past the ensemble's time, or to the highest of them, whichever is later, and
+/// every mark to its maximum, and begins another era. Unreadable and absent records become usable again. Servers may
+/// run: what they hold stays theirs, and they go on in the new era by themselves.
 ///
-/// For a registry that was restored from a backup, and after damage. It needs a right clock of the ensemble: if that was
-/// once further ahead than it is now and no record shows it, what was granted then is not covered.
+/// For a registry that was restored from a backup, and after damage. It needs a right clock of the ensemble: if that
+/// was once further ahead than it is now and no record shows it, what was granted then is not covered.
 ///
 /// # Errors
 /// [`ZooKeeperError::Broken`] if the connection broke: run it again, the registry stays closed until then.
@@ -98,9 +98,9 @@ impl Fence {
         Ok(fenced)
     }
 
-    /// Begins the new era. Last, so that it is younger than every node that was made again. In the same transaction each era
-    /// that this fence ended, or that a process knew and did not find, is named as over: only an era of after this fence has such
-    /// a name beside it.
+    /// Begins the new era. Last, so that it is younger than every node that was made again. In the same transaction
+    /// each era that this fence ended, or that a process knew and did not find, is named as over: only an era of after
+    /// this fence has such a name beside it.
     fn open(&self, era: &str) -> Result<(), Failure> {
         let Self { link, client, .. } = self;
         let options = CreateMode::Persistent.with_acls(link.acls());

@@ -26,8 +26,8 @@ const TRACES: &str = "/xuid-registries";
 pub struct Plan {
     /// The layout of every id.
     pub layout: Layout,
-    /// From when on ids may be minted. `None`: from the ensemble's time now on, or 125 s later where a registry seems to
-    /// have been before. A floor that is given is an assertion: of the namespace, nothing later is in use.
+    /// From when on ids may be minted. `None`: from the ensemble's time now on, or 125 s later where a registry seems
+    /// to have been before. A floor that is given is an assertion: of the namespace, nothing later is in use.
     pub floor: Option<Floor>,
     /// How many workers it has, at most the layout's and 16,384.
     pub workers: u32,
@@ -106,8 +106,8 @@ fn floor(plan: &Plan, now_ns: u64, before: bool) -> u64 {
     }
 }
 
-/// Leaves a trace of this registry outside of it, and says whether one was there already: then a registry was at this path
-/// before and was deleted, and who held windows of it may hold them still, for two minutes at most.
+/// Leaves a trace of this registry outside of it, and says whether one was there already: then a registry was at this
+/// path before and was deleted, and who held windows of it may hold them still, for two minutes at most.
 fn leaves_a_trace(link: &Link, root: &Client) -> Result<bool, ZooKeeperError> {
     let path = link.url().path();
     let fail = |failure: Failure| broken(link, "look at the path", &failure);
@@ -135,7 +135,8 @@ fn trace_path(path: &str) -> String {
     format!("{TRACES}/{}", path.trim_start_matches('/').replace('/', ":"))
 }
 
-/// Makes the path: what leads to it open to everybody, as others may use it too, its last node with the registry's rights.
+/// Makes the path: what leads to it open to everybody, as others may use it too, its last node with the registry's
+/// rights.
 fn make_path(link: &Link, root: &Client, dirs: &CreateOptions<'_>) -> Result<(), ZooKeeperError> {
     let path = link.url().path();
     let everybody = CreateMode::Persistent.with_acls(Acls::anyone_all());

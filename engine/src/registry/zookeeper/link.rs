@@ -1,8 +1,9 @@
 //! One session after another with an ensemble, used from one thread that waits for each answer.
 //!
 //! The client is asynchronous and keeps its session alive by itself, on the one thread of a runtime that belongs to
-//! this link; whoever asks blocks until there is an answer, or until too long. The client says lines on that thread, and a
-//! subscriber of the log may stand still there. So the thread that asks polls the request itself, and keeps the time.
+//! this link; whoever asks blocks until there is an answer, or until too long. The client says lines on that thread,
+//! and a subscriber of the log may stand still there. So the thread that asks polls the request itself, and keeps the
+//! time.
 //!
 //! # Invariants
 //! - I1 nothing is asked while the session is known to be disconnected: what the client queues then lands seconds

@@ -1,8 +1,8 @@
 //! What is known of nodes from before, by which a registry that was restored from a backup is told.
 //!
-//! A node's version only rises, and a node that is deleted and made again has another birth (`czxid`). So a lower version
-//! of the same birth was never this ensemble's present since: the ensemble's data was put back. So it was if an era is found
-//! that was over before the known one began.
+//! A node's version only rises, and a node that is deleted and made again has another birth (`czxid`). So a lower
+//! version of the same birth was never this ensemble's present since: the ensemble's data was put back. So it was if an
+//! era is found that was over before the known one began.
 //!
 //! The file outlives the process in `registry.zookeeper-K` of the data folder, K being the seat's number: a checksum of
 //! eight hexadecimal digits, and behind it JSON. It is a hint, and it is not synced.
@@ -137,10 +137,10 @@ impl Learnt {
         Self { era, learnt_ms: wall_ms() }
     }
 
-    /// How an era that is found stands to this one, where no name says it. It is believed to be later if it was born later and
-    /// made later. Where the data was put back births are counted anew: there it is told by its time alone. An era that was
-    /// begun after this one was begun and learnt of is none of before it, whatever the ensemble's clock said of this one. The
-    /// time of the host that began it counts only where the ensemble's clock said the same.
+    /// How an era that is found stands to this one, where no name says it. It is believed to be later if it was born
+    /// later and made later. Where the data was put back births are counted anew: there it is told by its time alone.
+    /// An era that was begun after this one was begun and learnt of is none of before it, whatever the ensemble's clock
+    /// said of this one. The time of the host that began it counts only where the ensemble's clock said the same.
     fn relation(&self, found: &Era) -> Relation {
         let is_younger = found.birth >= self.era.birth && found.made_ms >= self.era.made_ms;
         let agreed = found.begun_ms.abs_diff(u64::try_from(found.made_ms).unwrap_or(0)) <= AGREED_MS;
@@ -183,9 +183,9 @@ impl SeenFile {
         Self { path: None, version: VERSION, cluster, known, ended: Vec::new(), nodes: Vec::new() }
     }
 
-    /// The file of the process in that seat; what an earlier one knew is kept while the registry is the same. It is written
-    /// down at once: the process may write nothing to the registry for minutes, and end.
-    /// What any process of the folder saw end has ended for this one, too.
+    /// The file of the process in that seat; what an earlier one knew is kept while the registry is the same. It is
+    /// written down at once: the process may write nothing to the registry for minutes, and end. What any process of
+    /// the folder saw end has ended for this one, too.
     pub(super) fn of_seat(
         folder: &Path,
         seat: u32,
@@ -255,7 +255,8 @@ impl SeenFile {
 
     /// The era that was found, or one after it that one of these knew; when that was learnt of first.
     pub(super) fn latest(known: &[Self], found: Era) -> Learnt {
-        // What one of them saw end is not the present because another one, of a seat that nobody took since, knew it last.
+        // What one of them saw end is not the present because another one, of a seat that nobody took since, knew it
+        // last.
         let ended = Self::all_ended(known);
         let is_over = |era: &Era| ended.contains(&era.name);
         let none_is_left = known.iter().all(|seen_file| is_over(&seen_file.known.era));
@@ -530,7 +531,8 @@ mod tests {
         // All clocks were an hour fast when the first one began.
         let by_fast_clocks = era("a", 7, 3_600_000, 3_600_000);
         a_stale_seat_refuses_nothing_and_allows_nothing(&by_fast_clocks, &era("b", 9, 200, 200));
-        // The second one was begun after a restore, so that births began anew, by a host whose clock is three seconds off.
+        // The second one was begun after a restore, so that births began anew, by a host whose clock is three seconds
+        // off.
         let later = era("b", 300, 7_200_000, 7_203_000);
         a_stale_seat_refuses_nothing_and_allows_nothing(&era("a", 2_000, 3_600_000, 3_600_000), &later);
     }

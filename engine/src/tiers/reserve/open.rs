@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //! - I1 a file gets the name of a spill when it is whole, locked and has a mark, and replaces none;
-//! - I2 a file is renamed only by a process that has it locked, and had made sure after locking it that it had its name:
-//!   so whoever was stopped in between finds out, and no process loses a spill that it goes on with.
+//! - I2 a file is renamed only by a process that has it locked, and had made sure after locking it that it had its
+//!   name: so whoever was stopped in between finds out, and no process loses a spill that it goes on with.
 
 use std::io;
 use std::path::{Path, PathBuf};

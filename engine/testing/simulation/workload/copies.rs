@@ -66,8 +66,8 @@ impl History {
         self.has_clock && self.clock_right
     }
 
-    /// The registry is put back to an older copy, and fenced. A folder's processes are gone by then, since a fence waits
-    /// for them; those of other hosts run on.
+    /// The registry is put back to an older copy, and fenced. A folder's processes are gone by then, since a fence
+    /// waits for them; those of other hosts run on.
     fn restore_registry(&mut self) {
         if self.backups.is_empty() || !self.is_reach_known() {
             return;

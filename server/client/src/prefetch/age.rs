@@ -1,8 +1,8 @@
 //! How old what is held may be, without a clock at each id.
 //!
-//! Runs asked for at about the same time are of one age group. One word, the oldest age group that is still good, is all
-//! that a handle looks at. Of each age group only the earliest time counts, so that it is called off too early by up to a
-//! sixteenth of the age allowed, and never too late.
+//! Runs asked for at about the same time are of one age group. One word, the oldest age group that is still good, is
+//! all that a handle looks at. Of each age group only the earliest time counts, so that it is called off too early by
+//! up to a sixteenth of the age allowed, and never too late.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

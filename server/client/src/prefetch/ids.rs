@@ -15,8 +15,8 @@ use crate::error::ClientError;
 /// Prefetched ids, for one thread or task at a time: a handle made by [`Prefetch::ids`](crate::Prefetch::ids).
 ///
 /// In a hot loop an id costs two comparisons and one load of a word that is rarely written: no lock, no
-/// read-modify-write, no clock. Clock and process are looked at each 1,024 ids, and at each id if a caller takes its time.
-/// The next run costs a lock.
+/// read-modify-write, no clock. Clock and process are looked at each 1,024 ids, and at each id if a caller takes its
+/// time. The next run costs a lock.
 ///
 /// While the servers are away it goes on with what is held, as long as that is not older than
 /// [`max_age`](crate::PrefetchOptions::max_age). Dropping it gives the rest of its run back.

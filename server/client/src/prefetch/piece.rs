@@ -1,8 +1,8 @@
 //! How many ids a handle gives out between two looks at clock and process.
 //!
-//! A hit looks at neither, so the run in a handle is opened a piece at a time. A caller that takes ids in a hot loop gets
-//! long pieces, for which a look costs nothing; a caller that takes its time gets pieces of one id, so that each id is
-//! looked after.
+//! A hit looks at neither, so the run in a handle is opened a piece at a time. A caller that takes ids in a hot loop
+//! gets long pieces, for which a look costs nothing; a caller that takes its time gets pieces of one id, so that each
+//! id is looked after.
 
 use std::time::Duration;
 

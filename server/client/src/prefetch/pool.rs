@@ -61,8 +61,8 @@ impl Pool {
         }
     }
 
-    /// A run for a handle, not older than allowed (P2) and not called off: whole, or as much as leaves something for the
-    /// other handles.
+    /// A run for a handle, not older than allowed (P2) and not called off: whole, or as much as leaves something for
+    /// the other handles.
     pub(super) fn take(&mut self, now: Instant, oldest: AgeGroup) -> Option<Held> {
         loop {
             let run = self.runs.front_mut()?;
@@ -127,8 +127,8 @@ impl Pool {
         self.demand = false;
     }
 
-    /// A refill came, asked for with `count`. `oldest` is what was called off before the lock was taken: that is not looked
-    /// for again.
+    /// A refill came, asked for with `count`. `oldest` is what was called off before the lock was taken: that is not
+    /// looked for again.
     pub(super) fn put(
         &mut self,
         count: u64,

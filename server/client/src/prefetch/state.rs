@@ -11,8 +11,8 @@ use super::options::PrefetchOptions;
 use super::pool::Pool;
 use crate::process::Process;
 
-/// So much before its age is over an age group is called off, since a thread does not wake on the spot. A thirty-second of
-/// short ages.
+/// So much before its age is over an age group is called off, since a thread does not wake on the spot. A thirty-second
+/// of short ages.
 const EARLY: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]

@@ -124,8 +124,8 @@ fn a_reply_that_lies_there_at_the_end_of_its_time_counts_although_the_runtime_is
     });
     clients.block_on(async {
         let client = soon(connect).await.unwrap();
-        // The thread that reads stands still beyond the call's time, and then goes on with something else first. The call
-        // is not its task.
+        // The thread that reads stands still beyond the call's time, and then goes on with something else first. The
+        // call is not its task.
         let hog = tokio::spawn(async move {
             is_asked.await.unwrap();
             stopped.send(()).unwrap();

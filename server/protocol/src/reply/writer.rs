@@ -162,8 +162,9 @@ impl<'o> ArraySlots<'o> {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// `first` and what follows it, one a slot. Those before the first whole line by themselves: a frame's ids begin anywhere,
-/// and of the stores that write two at once every fourth would lie across two lines, which costs a third more in all.
+/// `first` and what follows it, one a slot. Those before the first whole line by themselves: a frame's ids begin
+/// anywhere, and of the stores that write two at once every fourth would lie across two lines, which costs a third more
+/// in all.
 #[inline]
 fn write_run(slots: &mut [[u8; 8]], first: u64) {
     // All of them, where no slot begins with a line.

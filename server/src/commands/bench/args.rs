@@ -33,8 +33,9 @@ pub(crate) struct Args {
     /// How long ARRAY and RUNS may wait for ids, in milliseconds; embedded, any call [default: 1000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000))]
     pub(super) wait: Option<u32>,
-    /// Requests a second in all, by a timetable (open loop): latency is measured from the intended start, so a stall counts
-    /// for every request that was due during it. Without it a request is sent when another is answered (closed loop)
+    /// Requests a second in all, by a timetable (open loop): latency is measured from the intended start, so a stall
+    /// counts for every request that was due during it. Without it a request is sent when another is answered (closed
+    /// loop)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(super) rate: Option<u64>,
     /// How long, after the warm-up [default: 10]
@@ -46,8 +47,8 @@ pub(crate) struct Args {
     /// Prove that no id came twice, over the whole run; keeps 16 bytes a run of ids, neighbours joined
     #[arg(long)]
     pub(super) verify: bool,
-    /// Memory that --verify may use, as in 512MiB or 4GiB; the load ends early before it would need more [default: 4GiB,
-    /// or three quarters of what is free]
+    /// Memory that --verify may use, as in 512MiB or 4GiB; the load ends early before it would need more [default:
+    /// 4GiB, or three quarters of what is free]
     #[arg(long, value_name = "SIZE", requires = "verify")]
     pub(super) verify_memory: Option<String>,
     /// One JSON object

@@ -6,8 +6,8 @@ use xuid_protocol::{Header, HelloReply, Op, reply_hello};
 use super::*;
 use crate::net::runtime::runtime;
 
-/// Asks a server that names `max_count` in HELLO for 5 ids, to which it answers `frame`. Returns them, and the memory that
-/// the connection has taken to read in.
+/// Asks a server that names `max_count` in HELLO for 5 ids, to which it answers `frame`. Returns them, and the memory
+/// that the connection has taken to read in.
 fn asked(max_count: u32, frame: Vec<u8>) -> (Result<Vec<u64>>, usize) {
     let runtime = runtime(1).unwrap();
     runtime.block_on(async {

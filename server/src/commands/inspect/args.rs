@@ -10,7 +10,8 @@ pub(crate) struct Args {
     /// The data folder of a server
     #[arg(value_name = "DATA_DIR")]
     pub(super) folder: PathBuf,
-    /// Where the registry is if not in the folder, as in zookeeper://host:port,host:port/path: it knows what was granted
+    /// Where the registry is if not in the folder, as in zookeeper://host:port,host:port/path: it knows what was
+    /// granted
     #[arg(long, value_name = "URL", default_value = "local", env = "XUID_REGISTRY", hide_env_values = true)]
     pub(super) registry: String,
     #[command(flatten)]

@@ -181,7 +181,8 @@ impl Image {
             (File::Registry | File::Node, Damage::Cut) => Fate::Refused,
             // Another cluster, or none that can be read; but a bit may turn a small letter into a large one.
             (File::Node, _) => Fate::Either,
-            // Two copies of everything; hints; a spill that can't be trusted is set aside, and damaged records are skipped.
+            // Two copies of everything; hints; a spill that can't be trusted is set aside, and damaged records are
+            // skipped.
             _ => Fate::Served,
         }
     }

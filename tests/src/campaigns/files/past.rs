@@ -60,8 +60,8 @@ impl Past {
         Serve::new(&self.data)?.start_or_refuse()
     }
 
-    /// Takes everything that the server found in its spill, and some fresh ids, and ends it. Returns how many of the ids
-    /// that the stop before had left were not found.
+    /// Takes everything that the server found in its spill, and some fresh ids, and ends it. Returns how many of the
+    /// ids that the stop before had left were not found.
     pub(super) fn serve_what_is_left(
         &mut self,
         server: Server,
@@ -109,8 +109,8 @@ impl Past {
         Ok(())
     }
 
-    /// Ids that a server should find in the spill: those of the records from the mark on. Where its log tells no mark, it
-    /// opened none, and all that was left is missing.
+    /// Ids that a server should find in the spill: those of the records from the mark on. Where its log tells no mark,
+    /// it opened none, and all that was left is missing.
     ///
     /// A grant that is under way at a clean stop moves the mark after the stop has counted what it leaves: such ids are
     /// lost by the stop and not by the damage, and are noted.

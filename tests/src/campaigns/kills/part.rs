@@ -66,8 +66,8 @@ impl Part {
         Ok(())
     }
 
-    /// A life that dies in its first start, in a folder of its own, and one that finds what it left. A local folder is a
-    /// cluster of its own, and has an account of its own.
+    /// A life that dies in its first start, in a folder of its own, and one that finds what it left. A local folder is
+    /// a cluster of its own, and has an account of its own.
     fn first_start(&mut self, trial: u64, plan: &Plan) -> Result<()> {
         let name = format!("fresh-{trial}");
         let is_cluster = self.kind == Kind::Local;

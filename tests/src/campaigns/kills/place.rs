@@ -122,8 +122,8 @@ impl Remote {
     }
 }
 
-/// One part in four, of those that begin at a multiple of 20 or 100, has three nodes: a session finds another one when its
-/// own is cut off.
+/// One part in four, of those that begin at a multiple of 20 or 100, has three nodes: a session finds another one when
+/// its own is cut off.
 pub(super) fn nodes(first: u64) -> usize {
     if first / 20 % 4 == 3 { 3 } else { 1 }
 }

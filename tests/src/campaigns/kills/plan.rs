@@ -1,8 +1,8 @@
 //! What one life is to be, drawn from its trial's number alone.
 //!
-//! Two trials of three die at a named point, all of them in turn; the others are killed at a random moment, most of them
-//! under load, or stop cleanly. Before and beside that a life may idle, so that land reaches the spill, meet a second
-//! process in its folder, and have its way to the registry broken.
+//! Two trials of three die at a named point, all of them in turn; the others are killed at a random moment, most of
+//! them under load, or stop cleanly. Before and beside that a life may idle, so that land reaches the spill, meet a
+//! second process in its folder, and have its way to the registry broken.
 
 use std::time::Duration;
 

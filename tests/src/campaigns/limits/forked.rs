@@ -1,7 +1,7 @@
 //! A process that forks under load: the child can't use its parent's engine, and has one of its own on the same folder.
 //!
-//! The program is an example of the engine, `forked`: parent and child write the ids they were given to a file each, and
-//! the parent may be killed in the middle.
+//! The program is an example of the engine, `forked`: parent and child write the ids they were given to a file each,
+//! and the parent may be killed in the middle.
 
 use std::env;
 use std::fs;

@@ -2,8 +2,8 @@
 //!
 //! Each client has a thread and one server. When its connection ends it connects again, to whatever address that server
 //! has by then. What it got is added to the ledger every few thousand runs, so that nothing grows over a part but the
-//! ledger's own open ticks: some 350 a second were measured at 12 million ids a second, 600 bytes each, which is 120 MB at
-//! the end of ten minutes, and another ledger begins with the next part.
+//! ledger's own open ticks: some 350 a second were measured at 12 million ids a second, 600 bytes each, which is 120 MB
+//! at the end of ten minutes, and another ledger begins with the next part.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

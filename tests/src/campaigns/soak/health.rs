@@ -1,11 +1,11 @@
 //! Memory and descriptors of the servers, read every second, and the rule for what is flat.
 //!
 //! # The rule
-//! - *Memory* is the anonymous resident memory of a process. No life may come above [`MOST`]. In one of [`LONG`] or more, as
-//!   that of the server which no fault ends, a straight line is fitted to what follows the first [`WARM_UP`], and may not
-//!   rise by more than [`RISE`] an hour. What rises without being a leak are pages of the spill's table that are touched for
-//!   the first time (8 bytes an extent, 4 MiB in all), and the allocator's arenas, which keep what a thread's connections
-//!   once needed: a megabyte when another thread gets connections for the first time.
+//! - *Memory* is the anonymous resident memory of a process. No life may come above [`MOST`]. In one of [`LONG`] or
+//!   more, as that of the server which no fault ends, a straight line is fitted to what follows the first [`WARM_UP`],
+//!   and may not rise by more than [`RISE`] an hour. What rises without being a leak are pages of the spill's table
+//!   that are touched for the first time (8 bytes an extent, 4 MiB in all), and the allocator's arenas, which keep what
+//!   a thread's connections once needed: a megabyte when another thread gets connections for the first time.
 //! - *Descriptors* go up and down with connections that come and go. Between two faults they stand still: the lowest
 //!   count of each such calm is compared with that of the life's first one, and may not be above it by more than
 //!   [`MORE_FILES`].
@@ -23,13 +23,13 @@ use crate::{clock, process};
 
 const EVERY: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_mins(1);
-/// A line through less says nothing about an hour: a MiB that is taken once, given back later or kept, would be more than
-/// [`RISE`].
+/// A line through less says nothing about an hour: a MiB that is taken once, given back later or kept, would be more
+/// than [`RISE`].
 const LONG: Duration = Duration::from_mins(15);
 /// KiB an hour, of a process that has some 3.5 MiB: what doubles it in an hour is a leak.
 const RISE: f64 = 4.0 * 1024.0;
-/// KiB: twice as much as was ever seen. The spill's table and the buffers of nine connections could come to 7 MiB more than
-/// a process begins with.
+/// KiB: twice as much as was ever seen. The spill's table and the buffers of nine connections could come to 7 MiB more
+/// than a process begins with.
 const MOST: u64 = 12 * 1024;
 /// A connection to the registry that is being made while another is being closed.
 const MORE_FILES: u64 = 3;

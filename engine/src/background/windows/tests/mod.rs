@@ -1,5 +1,5 @@
-//! An engine driven by hand: its clocks stand unless a test moves them, and its producer turns and its registry thread works
-//! when a test says so.
+//! An engine driven by hand: its clocks stand unless a test moves them, and its producer turns and its registry thread
+//! works when a test says so.
 
 #![expect(clippy::cast_possible_wrap, reason = "a step is signed, and short")]
 

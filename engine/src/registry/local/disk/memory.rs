@@ -114,8 +114,8 @@ impl MemoryDisk {
         shared.failing_syncs = 1;
     }
 
-    /// What a power cut at this moment would leave: each sector that was not synced is what it was, one of what it was to
-    /// become, or a mixture. `choose(n)` picks one of `n` ways. Nothing is changed.
+    /// What a power cut at this moment would leave: each sector that was not synced is what it was, one of what it was
+    /// to become, or a mixture. `choose(n)` picks one of `n` ways. Nothing is changed.
     pub fn image(&self, mut choose: impl FnMut(usize) -> usize) -> Vec<u8> {
         let shared = self.shared();
         let mut left = shared.durable.clone();

@@ -53,8 +53,8 @@ fn a_fence_goes_above_the_highest_record_and_mends_damaged_ones() {
     assert_eq!(found.record.reserved_until, NOW_TICK + 500_000);
 }
 
-/// A disk is rolled back to before the last fence, again and again, file and inode: what was put back is all that the next
-/// fence can know, but for the time.
+/// A disk is rolled back to before the last fence, again and again, file and inode: what was put back is all that the
+/// next fence can know, but for the time.
 #[test]
 fn versions_of_before_a_fence_never_come_again_whatever_is_rolled_back() {
     let (folder, elsewhere) = (folder(), folder());

@@ -10,8 +10,8 @@ use crate::testing::support::faults::{Armed, FaultKind, Faults, FaultyDisk, Poin
 
 const WORKERS: u32 = 2;
 
-/// What a process that panicked in a change, after so many writes and syncs, believes of the record, and what a power cut
-/// leaves of it.
+/// What a process that panicked in a change, after so many writes and syncs, believes of the record, and what a power
+/// cut leaves of it.
 fn believed_and_left(after: u32, way: usize) -> (u64, u64) {
     let disk = memory(WORKERS);
     let faults = Faults::new(Time::new(0), None);

@@ -298,8 +298,8 @@ fn without_the_sync_before_a_change_the_test_finds_a_record_lost() {
     assert!(matches!(killed_then_cut(Some(Guard::SyncBefore)), Err(ReadError::Damaged { .. })));
 }
 
-/// One process is killed after its last write and before the sync of it; the next start reads both copies, and meets a power
-/// cut in its first write. Both copies are in the air unless opening synced what it read.
+/// One process is killed after its last write and before the sync of it; the next start reads both copies, and meets a
+/// power cut in its first write. Both copies are in the air unless opening synced what it read.
 fn killed_then_opened_then_cut(left_out: Option<Guard>) -> Result<Versioned<WorkerRecord>, ReadError> {
     let disk = memory(WORKERS);
     let mut killed = on(&disk);
@@ -403,8 +403,8 @@ fn a_disk_that_works_again_is_used_again_after_a_second_and_one_that_does_not_af
     assert_eq!([0, 1].map(|worker| next.worker(worker).unwrap().version), [2, 2]);
 }
 
-/// The sync of a second copy fails. Then the disk works, the process goes on, and believes its write, which is what it reads; the
-/// power is cut in its next change, of the first copy.
+/// The sync of a second copy fails. Then the disk works, the process goes on, and believes its write, which is what it
+/// reads; the power is cut in its next change, of the first copy.
 fn failed_then_cut(left_out: Option<Guard>) -> Result<u64, ReadError> {
     let (disk, clock) = (memory(WORKERS), Arc::new(Hands(AtomicU64::new(0))));
     let mut registry = LocalRegistry::on(disk.open_again(), clock.clone()).unwrap();

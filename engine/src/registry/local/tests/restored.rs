@@ -174,7 +174,8 @@ fn a_fence_goes_above_what_the_folder_knew_whatever_its_clock_says() {
     let far = found.record.reserved_until + 1_000_000;
     registry.claim(1, found.version, &claim_of(far, 1)).unwrap();
     drop(registry);
-    // The fence made another file, so that what is put back has to be the same one again: its bytes but for the identity.
+    // The fence made another file, so that what is put back has to be the same one again: its bytes but for the
+    // identity.
     let (registry_path, bytes) = backup.iter().find(|(path, _)| path.ends_with("registry")).unwrap();
     let now = fs::read(registry_path).unwrap();
     fs::write(registry_path, [&now[..8_192], &bytes[8_192..]].concat()).unwrap();

@@ -1,5 +1,5 @@
-//! Pages that the disk cannot read, as a kernel shows them: a read of one fails, and so does a write of a part, which would
-//! have to read the rest; a write of the whole page succeeds, and makes it good.
+//! Pages that the disk cannot read, as a kernel shows them: a read of one fails, and so does a write of a part, which
+//! would have to read the rest; a write of the whole page succeeds, and makes it good.
 
 use std::io;
 use std::sync::Mutex;
@@ -179,8 +179,8 @@ fn a_neighbour_of_which_the_other_copy_is_damaged_stays_unusable_and_the_rest_go
     registry.swap_worker(1, 2, &claim_of(3_000, 3)).unwrap();
 }
 
-/// What a power cut leaves of the page that is written whole, in each way that sectors can be cut: all records are there, and
-/// of the one that is changed either version.
+/// What a power cut leaves of the page that is written whole, in each way that sectors can be cut: all records are
+/// there, and of the one that is changed either version.
 #[test]
 fn a_power_cut_while_such_a_page_is_written_loses_no_record() {
     for (copy, after, way) in Side::BOTH

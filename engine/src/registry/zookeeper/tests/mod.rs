@@ -81,7 +81,8 @@ fn a_fence_goes_above_the_highest_record_whatever_the_ensemble_s_clock_says() {
     assert_eq!(fence(&url, &options()).unwrap().reserved_until, far);
 }
 
-/// As after such a fence, and the process tries once more, as it does with a renewal that was not sent: by then it knows of the fence.
+/// As after such a fence, and the process tries once more, as it does with a renewal that was not sent: by then it
+/// knows of the fence.
 fn fits_after_a_fence_that_repeats_versions() -> bool {
     let ensemble = Ensemble::start();
     let url = ensemble.url();
@@ -152,8 +153,8 @@ fn without_the_sync_a_server_is_believed_that_may_lag_behind() {
     assert!(!asked.contains(&SYNC), "{asked:?}");
 }
 
-/// A record is asked for while the client has not noticed yet that its connection ended, so that it asks over the next one
-/// before anything was looked at there. Whether that answer is believed.
+/// A record is asked for while the client has not noticed yet that its connection ended, so that it asks over the next
+/// one before anything was looked at there. Whether that answer is believed.
 fn believes_an_answer_over_the_next_connection() -> bool {
     let (_ensemble, recorder, _registry) = recorded();
     let mut believed = false;
@@ -198,8 +199,8 @@ fn an_era_of_eight_bytes_is_read() {
     assert!(registry.workers().is_ok());
 }
 
-/// A server comes after a fence. Then the era that the fence ended is there again, as a restore brings it back, and its node
-/// is the younger one. What the server says, and whether the registry is open after that.
+/// A server comes after a fence. Then the era that the fence ended is there again, as a restore brings it back, and its
+/// node is the younger one. What the server says, and whether the registry is open after that.
 fn put_back_behind_a_server_that_came_later() -> (Ensemble, ZooKeeperRegistry, String) {
     let ensemble = Ensemble::start();
     let url = ensemble.url();

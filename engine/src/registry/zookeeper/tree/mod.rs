@@ -1,11 +1,12 @@
-//! A registry's nodes over one link: reads that are believed, writes that are compared, and whether the registry is still
-//! the one that was opened.
+//! A registry's nodes over one link: reads that are believed, writes that are compared, and whether the registry is
+//! still the one that was opened.
 //!
 //! # Invariants
-//! - I1 every write names the era's node and the version of what it replaces, in one transaction: it succeeds only in the
-//!   era it was begun in, so that a fence ends every right that was there before it;
+//! - I1 every write names the era's node and the version of what it replaces, in one transaction: it succeeds only in
+//!   the era it was begun in, so that a fence ends every right that was there before it;
 //! - I2 a registry that this process sees restored from a backup, be it to before a fence, is closed for everybody, by
-//!   deleting the era's node, and stays closed until it is fenced. What only a file remembers refuses this process alone;
+//!   deleting the era's node, and stays closed until it is fenced. What only a file remembers refuses this process
+//!   alone;
 //! - I3 after each reconnection the nodes that are relied upon are looked at before anything is believed: an ensemble
 //!   is restored only while it is stopped.
 
@@ -28,8 +29,8 @@ use crate::sys::guards::Guard;
 /// A sample of the ensemble's clock is of use only if it took less than this to get.
 const SAMPLE_NS: u64 = 500_000_000;
 
-/// A sample older than this is taken anew before it bounds a window or corrects our clock. A window is renewed every half
-/// minute, and its renewal is a sample too.
+/// A sample older than this is taken anew before it bounds a window or corrects our clock. A window is renewed every
+/// half minute, and its renewal is a sample too.
 pub(super) const OLD_SAMPLE_NS: u64 = 10_000_000_000;
 
 /// Bits of a node's version, which is not negative, in the port's: the era's number is above them.
@@ -179,8 +180,8 @@ impl Tree {
         (connection.sessions(), connection.disconnects())
     }
 
-    /// After an answer: whether it came over the connection that was looked around in (I3). What was asked while the client
-    /// had not noticed a disconnection is answered over the next one.
+    /// After an answer: whether it came over the connection that was looked around in (I3). What was asked while the
+    /// client had not noticed a disconnection is answered over the next one.
     pub(super) fn still_connected(&self) -> Result<(), ReadError> {
         if self.looked == Some(self.connection()) || !Guard::SameConnection.holds() {
             return Ok(());

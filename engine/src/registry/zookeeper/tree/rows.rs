@@ -208,7 +208,8 @@ fn unanswered(failure: Failure) -> SwapError {
 /// Why a write was not stored.
 #[derive(Debug)]
 pub(in crate::registry::zookeeper) enum StoreError {
-    /// Nothing was stored, because a worker was to be announced and is already (`New`), or was not any more (`Instead`).
+    /// Nothing was stored, because a worker was to be announced and is already (`New`), or was not any more
+    /// (`Instead`).
     Announced,
     /// As the port says it.
     Swap(SwapError),

@@ -74,7 +74,8 @@ impl Tree {
                 "the era of the registry at {url} was deleted and made again by hand: run `xuid registry fence {url}`"
             ))),
             Ok(era) if self.is_past(client, &era)? => {
-                // By its name: were it only a server that lags behind, the ensemble would have nothing of that name to delete.
+                // By its name: were it only a server that lags behind, the ensemble would have nothing of that name to
+                // delete.
                 let what = "it is in an era that a fence had ended";
                 Ok(if self.witnessed {
                     self.close(client, &era.name, what)
@@ -112,8 +113,8 @@ impl Tree {
         children(&self.link, client, ENDED).map_err(|failure| unavailable(&failure))
     }
 
-    /// Whether an era was over before the known one began. Where only clocks say so, the registry may know better: that the
-    /// known one was over before the last fence.
+    /// Whether an era was over before the known one began. Where only clocks say so, the registry may know better: that
+    /// the known one was over before the last fence.
     fn is_past(&self, client: &Client, era: &Era) -> Result<bool, ReadError> {
         match self.seen_file.relation(era) {
             Relation::After => Ok(false),
@@ -127,8 +128,8 @@ impl Tree {
 
     /// Looks at every node that was written by this process, or by one before it in the same folder.
     fn look_at_what_is_known(&mut self, client: &Client) -> Result<(), ReadError> {
-        // In one request: after many crashes a folder knows many nodes, and one after the other they would be as many ways to
-        // the ensemble and back before a first id.
+        // In one request: after many crashes a folder knows many nodes, and one after the other they would be as many
+        // ways to the ensemble and back before a first id.
         let (paths, sights): (Vec<String>, Vec<NodeVersion>) = self.relied_upon().into_iter().unzip();
         let results = read_all(&self.link, client, &paths).map_err(|failure| unavailable(&failure))?;
         for ((path, known), result) in paths.into_iter().zip(sights).zip(results) {
@@ -162,7 +163,8 @@ impl Tree {
             .collect()
     }
 
-    /// A node looks older than it was. If that stays so after a write that a quorum has taken, the data was put back (I2).
+    /// A node looks older than it was. If that stays so after a write that a quorum has taken, the data was put back
+    /// (I2).
     pub(super) fn close_if_restored(
         &mut self,
         client: &Client,
@@ -211,8 +213,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Leaves the name of the known era for the next fence: an era of that fence is after it, whatever the clocks say. By itself
-    /// the name allows nothing.
+    /// Leaves the name of the known era for the next fence: an era of that fence is after it, whatever the clocks say.
+    /// By itself the name allows nothing.
     fn tell_known(&self, client: &Client) {
         let options = CreateMode::Persistent.with_acls(self.link.acls());
         // There already, or no place for it in a registry of an earlier program: then a person has to help.
