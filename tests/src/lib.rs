@@ -45,7 +45,7 @@ pub use client::{Client, ClientError, Decoded, Hello, Order, Refusal};
 pub use command::{Output, Xuid, binary};
 pub use faketime::FakeClock;
 pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
-pub use load::{HEAVY, Harvest, Job, Load, Work};
+pub use load::{HEAVY, Job, Load, LoadResults, Work};
 pub use log_pipe::LogPipe;
 pub use not_tried::not_tried;
 pub use oracle::{Balance, IssuedVsReceived, Ledger, Received, Report, Run, read_issued};

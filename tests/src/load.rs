@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - What a connection received comes home, whatever ended it: a breach of the protocol or of the order, even a panic
-//!   of its thread, is told beside the ids ([`Harvest::breach`]), never instead of them.
+//!   of its thread, is told beside the ids ([`LoadResults::breach`]), never instead of them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -66,7 +66,7 @@ pub const HEAVY: &[Job] = &[
 
 /// What one connection brought home.
 #[derive(Debug, Default)]
-pub struct Harvest {
+pub struct LoadResults {
     /// The ids.
     pub received: Received,
     /// Retryable refusals met on the way.
@@ -83,7 +83,7 @@ pub struct Harvest {
     pub breach: Option<String>,
 }
 
-impl Harvest {
+impl LoadResults {
     /// Fails if it saw what no server may do.
     pub fn check(&self) -> Result<()> {
         self.breach.as_ref().map_or(Ok(()), |breach| Err(anyhow!("{breach}")))
@@ -97,7 +97,7 @@ pub struct Load {
     stop: Arc<AtomicBool>,
     /// One a connection: ids received so far.
     ids: Vec<Arc<AtomicU64>>,
-    threads: Vec<JoinHandle<Harvest>>,
+    threads: Vec<JoinHandle<LoadResults>>,
 }
 
 impl Load {
@@ -107,7 +107,7 @@ impl Load {
         let ids: Vec<Arc<AtomicU64>> = jobs.iter().map(|_| Arc::default()).collect();
         let spawn = |(job, ids): (&Job, &Arc<AtomicU64>)| {
             let (job, stop, ids) = (*job, Arc::clone(&stop), Arc::clone(ids));
-            thread::spawn(move || reap(|harvest| take(addr, job, &stop, &ids, harvest)))
+            thread::spawn(move || run_load(|result| take(addr, job, &stop, &ids, result)))
         };
         let threads = jobs.iter().zip(&ids).map(spawn).collect();
         Self { stop, ids, threads }
@@ -130,53 +130,60 @@ impl Load {
 
     /// Waits for all connections to end by themselves (after the server died or [`Self::ask_to_stop`]): what each
     /// received, with what it saw that no server may do.
-    pub fn collect(self) -> Vec<Harvest> {
-        let lost = || Harvest { breach: Some("a load thread is lost".to_owned()), ..Harvest::default() };
+    pub fn collect(self) -> Vec<LoadResults> {
+        let lost =
+            || LoadResults { breach: Some("a load thread is lost".to_owned()), ..LoadResults::default() };
         self.threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
     }
 
     /// As [`Self::collect`], where a breach leaves nothing to do with what came.
-    pub fn join(self) -> Result<Vec<Harvest>> {
-        let harvests = self.collect();
-        harvests.iter().try_for_each(Harvest::check)?;
-        Ok(harvests)
+    pub fn join(self) -> Result<Vec<LoadResults>> {
+        let results = self.collect();
+        results.iter().try_for_each(LoadResults::check)?;
+        Ok(results)
     }
 
     /// As [`Self::join`], and every id is in the ledger before a breach is told: it may be one that came twice.
-    pub fn enter(self, ledger: &mut Ledger) -> Result<Vec<Harvest>> {
-        let harvests = self.collect();
-        for harvest in &harvests {
-            ledger.add_received(&harvest.received);
+    pub fn enter(self, ledger: &mut Ledger) -> Result<Vec<LoadResults>> {
+        let results = self.collect();
+        for result in &results {
+            ledger.add_received(&result.received);
         }
-        harvests.iter().try_for_each(Harvest::check)?;
-        Ok(harvests)
+        results.iter().try_for_each(LoadResults::check)?;
+        Ok(results)
     }
 
     /// Stops and records everything; returns how many ids came.
     pub fn finish(self, ledger: &mut Ledger) -> Result<u64> {
         self.ask_to_stop();
-        Ok(self.enter(ledger)?.iter().map(|harvest| harvest.received.ids()).sum())
+        Ok(self.enter(ledger)?.iter().map(|result| result.received.ids()).sum())
     }
 }
 
 /// What a connection brings home, however it ends.
-fn reap(take: impl FnOnce(&mut Harvest) -> Result<()>) -> Harvest {
-    let mut harvest = Harvest::default();
-    let taken = catch_unwind(AssertUnwindSafe(|| take(&mut harvest)));
-    harvest.breach = match taken {
+fn run_load(take: impl FnOnce(&mut LoadResults) -> Result<()>) -> LoadResults {
+    let mut result = LoadResults::default();
+    let taken = catch_unwind(AssertUnwindSafe(|| take(&mut result)));
+    result.breach = match taken {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(format!("{error:#}")),
         Err(_) => Some("a load thread panicked: standard error has why".to_owned()),
     };
-    harvest
+    result
 }
 
 /// The loop of one connection. A connection that ends is the normal end of a life, a broken protocol is not.
-fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64, harvest: &mut Harvest) -> Result<()> {
+fn take(
+    addr: SocketAddr,
+    job: Job,
+    stop: &AtomicBool,
+    ids: &AtomicU64,
+    result: &mut LoadResults,
+) -> Result<()> {
     let mut client = match Client::connect(addr) {
         Ok(client) => client,
         Err(ClientError::Ended(_)) => {
-            harvest.broken = true;
+            result.broken = true;
             return Ok(());
         }
         Err(error) => return Err(error.into()),
@@ -186,8 +193,8 @@ fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64, harvest:
         let mut span = Span { low: u64::MAX, high: 0 };
         let since = *asked.get_or_insert_with(clock::now);
         let (old, answer) =
-            (harvest.received.ids(), request(&mut client, job, &mut harvest.received, &mut span));
-        ids.fetch_add(harvest.received.ids() - old, Ordering::Relaxed);
+            (result.received.ids(), request(&mut client, job, &mut result.received, &mut span));
+        ids.fetch_add(result.received.ids() - old, Ordering::Relaxed);
         // Everything asked for after earlier replies had come must lie above all of them.
         if job.order == Order::Ordered && span.low <= highest {
             bail!("ordered id {} came after {highest}", span.low);
@@ -195,18 +202,18 @@ fn take(addr: SocketAddr, job: Job, stop: &AtomicBool, ids: &AtomicU64, harvest:
         highest = highest.max(span.high);
         match answer {
             Ok(()) => {
-                harvest.longest = harvest.longest.max(since.elapsed());
+                result.longest = result.longest.max(since.elapsed());
                 asked = None;
             }
             Err(ClientError::Ended(_)) => {
-                harvest.broken = true;
+                result.broken = true;
                 break;
             }
             Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {
-                harvest.refusals += 1;
-                *harvest.refused.entry(refusal.status).or_default() += 1;
+                result.refusals += 1;
+                *result.refused.entry(refusal.status).or_default() += 1;
                 thread::sleep(Duration::from_millis(u64::from(refusal.retry_after_ms).clamp(1, 20)));
-                harvest.last_refusal = Some(refusal.to_string());
+                result.last_refusal = Some(refusal.to_string());
             }
             Err(error) => return Err(error.into()),
         }
@@ -297,7 +304,7 @@ mod tests {
         addr
     }
 
-    fn harvest(addr: SocketAddr, order: Order) -> Result<Ledger> {
+    fn received(addr: SocketAddr, order: Order) -> Result<Ledger> {
         let mut ledger = Ledger::default();
         Load::start(addr, &[Job::new(Work::Next(8), order)]).enter(&mut ledger)?;
         Ok(ledger)
@@ -305,17 +312,17 @@ mod tests {
 
     #[test]
     fn a_server_that_repeats_one_id_is_found_out() {
-        let honest = harvest(faulty(4_000, |n| n), Order::Any).unwrap();
+        let honest = received(faulty(4_000, |n| n), Order::Any).unwrap();
         assert_eq!((honest.report().ids, honest.report().duplicates), (4_000, 0));
         let repeats = |n| if n == 3_333 { 77 } else { n };
-        assert_eq!(harvest(faulty(4_000, repeats), Order::Any).unwrap().report().examples, [77]);
+        assert_eq!(received(faulty(4_000, repeats), Order::Any).unwrap().report().examples, [77]);
     }
 
     #[test]
     fn a_server_whose_ordered_ids_go_back_is_found_out() {
-        assert!(harvest(faulty(800, |n| n + 1), Order::Ordered).is_ok());
+        assert!(received(faulty(800, |n| n + 1), Order::Ordered).is_ok());
         let goes_back = |n| if n == 404 { 1 } else { n + 1_000 };
-        let error = harvest(faulty(800, goes_back), Order::Ordered).unwrap_err();
+        let error = received(faulty(800, goes_back), Order::Ordered).unwrap_err();
         assert!(error.to_string().contains("ordered id 1 came after"), "{error}");
     }
 
@@ -333,15 +340,15 @@ mod tests {
 
     #[test]
     fn a_breach_of_one_connection_and_a_panic_of_another_cost_no_id() {
-        let broken = reap(|harvest| {
-            harvest.received.push(7);
+        let broken = run_load(|result| {
+            result.received.push(7);
             bail!("no such frame");
         });
-        let panicked = reap(|harvest| {
-            harvest.received.push(8);
+        let panicked = run_load(|result| {
+            result.received.push(8);
             panic!("on purpose");
         });
-        let whole = reap(|_| Ok(()));
+        let whole = run_load(|_| Ok(()));
         assert_eq!((broken.received.ids(), panicked.received.ids()), (1, 1));
         assert!(broken.check().unwrap_err().to_string().contains("no such frame"));
         assert!(panicked.check().unwrap_err().to_string().contains("panicked"));

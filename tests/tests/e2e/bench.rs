@@ -26,7 +26,10 @@ fn every_way_to_ask_is_measured_and_no_id_comes_twice() -> Result<()> {
         let json = bench(&server, args)?.arg("--verify").run()?.json()?;
         println!("bench {args:?}: {json}");
         ensure!(json["duplicates"] == 0 && json["unverified_ids"] == 0, "{args:?}: {json}");
-        ensure!(number(&json, "verified_ids") >= number(&json, "ids"), "the census missed some: {json}");
+        ensure!(
+            number(&json, "verified_ids") >= number(&json, "ids"),
+            "the check for duplicates missed some: {json}"
+        );
         ensure!(json["mode"] == "closed" && json["asked_rate"].is_null(), "{json}");
         let told =
             ["p50_us", "p90_us", "p99_us", "p999_us", "p9999_us", "max_us"].map(|key| number(&json, key));

@@ -85,9 +85,9 @@ impl Campaign {
         let before = server.replayed()?;
         clock::idle(life_time / 2);
         let log = server.end(end == End::Stop)?;
-        for harvest in load.join()? {
-            self.refusals += harvest.refusals;
-            self.ledger.add_received(&harvest.received);
+        for result in load.join()? {
+            self.refusals += result.refusals;
+            self.ledger.add_received(&result.received);
         }
         self.replayed += before;
         self.lives_that_replayed += u64::from(before > 0.0);

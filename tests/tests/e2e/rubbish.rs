@@ -23,9 +23,9 @@ fn undisturbed(server: &Server, load: Load) -> Result<()> {
     clock::wait_until("the bystander is served", Duration::from_secs(5), || Ok(load.ids() > before + 100))?;
     load.ask_to_stop();
     let mut ledger = Ledger::default();
-    for harvest in load.join()? {
-        ensure!(harvest.refusals == 0, "the bystander was refused: {:?}", harvest.last_refusal);
-        ledger.add_received(&harvest.received);
+    for result in load.join()? {
+        ensure!(result.refusals == 0, "the bystander was refused: {:?}", result.last_refusal);
+        ledger.add_received(&result.received);
     }
     ledger.check()?;
     let memory = process::rss_anon(server.pid())?;

@@ -98,9 +98,9 @@ fn silent_connections_and_half_frames_are_closed_at_their_deadlines() -> Result<
     }
     load.ask_to_stop();
     let mut ledger = Ledger::default();
-    for harvest in load.join()? {
-        ensure!(harvest.refusals == 0, "the bystander was refused: {:?}", harvest.last_refusal);
-        ledger.add_received(&harvest.received);
+    for result in load.join()? {
+        ensure!(result.refusals == 0, "the bystander was refused: {:?}", result.last_refusal);
+        ledger.add_received(&result.received);
     }
     println!("silence: the bystander got {}", ledger.check()?);
     server.stop().map(drop)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::http::Metrics;
-use xuid_tests::{Harvest, Job, Ledger, Load, SchedulerDelay, Serve, Server, Xuid};
+use xuid_tests::{Job, Ledger, Load, LoadResults, SchedulerDelay, Serve, Server, Xuid};
 
 /// A busy machine, and a first window that has to be taken.
 const READY_LIMIT: Duration = Duration::from_secs(20);
@@ -76,26 +76,26 @@ impl Cluster {
 }
 
 /// Ends loads, records what they brought, and returns it.
-pub(crate) fn finish(loads: Vec<Load>, ledger: &mut Ledger) -> Result<Vec<Harvest>> {
+pub(crate) fn finish(loads: Vec<Load>, ledger: &mut Ledger) -> Result<Vec<LoadResults>> {
     loads.iter().for_each(Load::ask_to_stop);
-    let mut harvests = Vec::new();
+    let mut results = Vec::new();
     for load in loads {
-        harvests.extend(load.join()?);
+        results.extend(load.join()?);
     }
-    for harvest in &harvests {
-        ledger.add_received(&harvest.received);
+    for result in &results {
+        ledger.add_received(&result.received);
     }
-    Ok(harvests)
+    Ok(results)
 }
 
 /// Fails if a request was refused or waited, or a connection broke.
-pub(crate) fn unharmed(harvests: &[Harvest], delay: &SchedulerDelay) -> Result<()> {
-    let refusals: u64 = harvests.iter().map(|harvest| harvest.refusals).sum();
-    let last = harvests.iter().find_map(|harvest| harvest.last_refusal.as_deref());
+pub(crate) fn unharmed(results: &[LoadResults], delay: &SchedulerDelay) -> Result<()> {
+    let refusals: u64 = results.iter().map(|result| result.refusals).sum();
+    let last = results.iter().find_map(|result| result.last_refusal.as_deref());
     ensure!(refusals == 0, "{refusals} requests were refused, for example: {}", last.unwrap_or_default());
-    let broken = harvests.iter().filter(|harvest| harvest.broken).count();
+    let broken = results.iter().filter(|result| result.broken).count();
     ensure!(broken == 0, "{broken} connections broke");
-    let longest = harvests.iter().map(|harvest| harvest.longest).max().unwrap_or_default();
+    let longest = results.iter().map(|result| result.longest).max().unwrap_or_default();
     println!("    ids came after {longest:?} at most; the machine was {:?} late at worst", delay.worst());
     ensure!(longest < delay.allow(LONGEST), "a request waited {longest:?}");
     Ok(())

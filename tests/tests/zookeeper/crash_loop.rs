@@ -115,13 +115,13 @@ fn seat(
         let load = Load::start(server.addr, &JOBS);
         clock::idle(next.saturating_duration_since(clock::now()));
         let log = server.kill()?;
-        let harvests = load.join()?;
-        let ids = 1 + harvests.iter().map(|harvest| harvest.received.ids()).sum::<u64>();
+        let results = load.join()?;
+        let ids = 1 + results.iter().map(|result| result.received.ids()).sum::<u64>();
         lives.push(Life { born_ms, announced, first, refusals, id, ids, log });
         let mut ledger = locked(ledger);
         ledger.add_id(id);
-        for harvest in &harvests {
-            ledger.add_received(&harvest.received);
+        for result in &results {
+            ledger.add_received(&result.received);
         }
     }
     Ok(lives)

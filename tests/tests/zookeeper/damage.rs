@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use xuid_tests::proxy::{Proxy, Way};
-use xuid_tests::{Harvest, Ledger, Load, Server, clock};
+use xuid_tests::{Ledger, Load, LoadResults, Server, clock};
 
 use crate::cluster;
 use crate::fixture::{Fixture, SOON, WINDOW_MAX, check_load, load, sum, wait_other_worker, worker};
@@ -14,13 +14,13 @@ use crate::fixture::{Fixture, SOON, WINDOW_MAX, check_load, load, sum, wait_othe
 const MUCH: u64 = 25_000_000;
 
 /// Ends the loads and says what they met; no id came twice.
-fn finish(test: &str, loads: Vec<Load>) -> Result<Vec<Harvest>> {
+fn finish(test: &str, loads: Vec<Load>) -> Result<Vec<LoadResults>> {
     let mut ledger = Ledger::default();
-    let harvests = cluster::finish(loads, &mut ledger)?;
-    let refusals: u64 = harvests.iter().map(|harvest| harvest.refusals).sum();
+    let results = cluster::finish(loads, &mut ledger)?;
+    let refusals: u64 = results.iter().map(|result| result.refusals).sum();
     println!("{test}: {}, {refusals} refusals", ledger.check()?);
-    check_load(&harvests)?;
-    Ok(harvests)
+    check_load(&results)?;
+    Ok(results)
 }
 
 /// Waits until a server has renewed its window three times more.
@@ -92,8 +92,8 @@ fn a_deleted_announcement_costs_nothing_and_gives_its_worker_to_nobody() -> Resu
     let said = Fixture::refused(fixture.serve("asking")?.arg("--worker").arg(ours.to_string()))?;
     ensure!(said.contains("is held by") || said.contains("was the last to hold it"), "{said}");
     ensure!(worker(&server)? == ours, "it left its worker for a hint");
-    let harvests = finish("announcement deleted", loads.into_iter().chain([going_on]).collect())?;
-    cluster::unharmed(&harvests, &fixture.delay)
+    let results = finish("announcement deleted", loads.into_iter().chain([going_on]).collect())?;
+    cluster::unharmed(&results, &fixture.delay)
 }
 
 #[test]

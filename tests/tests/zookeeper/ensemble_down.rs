@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use xuid_tests::zookeeper::Ensemble;
 use xuid_tests::{
-    Client, ClientError, Harvest, Job, Ledger, Load, Order, SchedulerDelay, Server, Work, clock, http,
+    Client, ClientError, Job, Ledger, Load, LoadResults, Order, SchedulerDelay, Server, Work, clock, http,
 };
 
 use crate::cluster::{self, Cluster};
@@ -130,7 +130,7 @@ fn a_minute_without_ensemble_is_bridged_for_any_order_and_refused_at_once_for_th
     for watch in &readiness.1 {
         check_readiness(watch, up.duration_since(readiness.0))?;
     }
-    ensure!(of_now.iter().all(|harvest| !harvest.broken), "a connection broke");
+    ensure!(of_now.iter().all(|result| !result.broken), "a connection broke");
     check_any(&of_any, &cluster.delay)?;
     cluster.stop()
 }
@@ -215,6 +215,6 @@ fn check_readiness(watch: &[(Duration, u16, String)], up: Duration) -> Result<()
 }
 
 /// Requests of any order never noticed.
-fn check_any(harvests: &[Harvest], delay: &SchedulerDelay) -> Result<()> {
-    cluster::unharmed(harvests, delay).context("requests of any order")
+fn check_any(results: &[LoadResults], delay: &SchedulerDelay) -> Result<()> {
+    cluster::unharmed(results, delay).context("requests of any order")
 }

@@ -50,13 +50,13 @@ fn no_id_comes_twice_when_hundreds_of_writes_end_in_doubt() -> Result<()> {
     for server in &cluster.servers {
         server.wait_ready(Duration::from_secs(20))?;
     }
-    let harvests = cluster::finish(loads, &mut ledger)?;
-    let refusals: u64 = harvests.iter().map(|harvest| harvest.refusals).sum();
+    let results = cluster::finish(loads, &mut ledger)?;
+    let refusals: u64 = results.iter().map(|result| result.refusals).sum();
     println!("faults: {}, {refusals} refusals", ledger.check()?);
     for page in cluster.metrics()? {
         println!("{}", page.show("unknown"));
     }
-    ensure!(harvests.iter().all(|harvest| !harvest.broken), "a client's connection broke");
+    ensure!(results.iter().all(|result| !result.broken), "a client's connection broke");
     ensure!(toll.total() == cuts, "{toll}");
     ensure!(unheard > cuts / 4, "only {unheard} writes landed unheard: the attack hits nothing");
     ensure!(unknown * 5.0 > cuts as f64, "only {unknown} outcomes were unknown after {cuts} cuts");

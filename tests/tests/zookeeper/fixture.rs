@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use xuid_tests::zookeeper::{Ensemble, Tamper};
 use xuid_tests::{
-    ClientError, Harvest, Job, Load, Order, SchedulerDelay, Serve, Server, Work, Xuid, clock, http,
+    ClientError, Job, Load, LoadResults, Order, SchedulerDelay, Serve, Server, Work, Xuid, clock, http,
 };
 
 use crate::cluster::WAIT;
@@ -161,10 +161,10 @@ pub(crate) fn load(server: &Server) -> Result<Load> {
 }
 
 /// Fails if a connection of such a load got hardly anything, or broke.
-pub(crate) fn check_load(harvests: &[Harvest]) -> Result<()> {
-    let fewest = harvests.iter().map(|harvest| harvest.received.ids()).min();
+pub(crate) fn check_load(results: &[LoadResults]) -> Result<()> {
+    let fewest = results.iter().map(|result| result.received.ids()).min();
     ensure!(fewest > Some(LOADED), "a connection got {fewest:?} ids");
-    ensure!(!harvests.iter().any(|harvest| harvest.broken), "a connection broke");
+    ensure!(!results.iter().any(|result| result.broken), "a connection broke");
     Ok(())
 }
 

@@ -69,11 +69,11 @@ fn no_request_fails_and_no_id_comes_twice_while_leaders_are_killed() -> Result<(
         );
     }
     clock::idle(next.saturating_duration_since(clock::now()));
-    let harvests = cluster::finish(loads, &mut ledger)?;
+    let results = cluster::finish(loads, &mut ledger)?;
     elections.sort_unstable();
     println!("leader kills: {}, {kills} elections, the slowest {:?}", ledger.check()?, elections.last());
-    ensure!(harvests.len() == 8 && harvests.iter().all(|harvest| harvest.received.ids() > 1_000 * minutes));
-    cluster::unharmed(&harvests, &cluster.delay)?;
+    ensure!(results.len() == 8 && results.iter().all(|result| result.received.ids() > 1_000 * minutes));
+    cluster::unharmed(&results, &cluster.delay)?;
     ensure!(ledger.report().workers.len() == 3, "each keeps its worker: {}", ledger.report());
     cluster.stop()
 }

@@ -11,7 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::zookeeper::Ensemble;
-use xuid_tests::{Client, Harvest, Job, Ledger, Load, Order, Rng, Serve, Server, Work, Xuid, clock, process};
+use xuid_tests::{
+    Client, Job, Ledger, Load, LoadResults, Order, Rng, Serve, Server, Work, Xuid, clock, process,
+};
 
 use crate::cluster::{self, Cluster};
 use crate::figures::{Spread, locked, tick_of, wanted, worker_of};
@@ -100,7 +102,7 @@ fn a_server_stopped_past_its_window_repeats_nothing_though_another_has_its_worke
     report(&seen, took);
     println!("pauses: {}", ledger.check()?);
     check(&seen, rounds)?;
-    ensure!(always.iter().all(|harvest| !harvest.broken), "a connection broke");
+    ensure!(always.iter().all(|result| !result.broken), "a connection broke");
     control(&mut ledger, &always)?;
     cluster.stop()
 }
@@ -159,14 +161,14 @@ fn round(fixture: &Fixture<'_>, victim: usize, rng: &mut Rng) -> Result<Round> {
         load.join()?
     } else {
         load.ask_to_stop();
-        let harvests = load.join()?;
+        let results = load.join()?;
         other.stop()?;
-        harvests
+        results
     };
     let old = compare(worker, &late, &loads)?;
     let mut ledger = locked(&fixture.ledger);
-    for harvest in late.iter().chain(&loads) {
-        ledger.add_received(&harvest.received);
+    for result in late.iter().chain(&loads) {
+        ledger.add_received(&result.received);
     }
     Ok(Round { victim, worker, refused, stopped, taken, old, successor, moved })
 }
@@ -193,9 +195,9 @@ fn fresh(client: &mut Client) -> Result<u64> {
 }
 
 /// How many ids of `worker` the stopped one issued late. All of its are of earlier ticks than any of the other's.
-fn compare(worker: u64, late: &[Harvest], other: &[Harvest]) -> Result<u64> {
-    let runs = |harvests: &[Harvest]| -> Vec<xuid_tests::Run> {
-        let runs = harvests.iter().flat_map(|harvest| harvest.received.runs());
+fn compare(worker: u64, late: &[LoadResults], other: &[LoadResults]) -> Result<u64> {
+    let runs = |results: &[LoadResults]| -> Vec<xuid_tests::Run> {
+        let runs = results.iter().flat_map(|result| result.received.runs());
         runs.filter(|run| worker_of(run.first) == worker).copied().collect()
     };
     let (old, new) = (runs(late), runs(other));
@@ -236,8 +238,8 @@ fn check(seen: &[Round], rounds: u64) -> Result<()> {
 }
 
 /// The oracle would have seen it.
-fn control(ledger: &mut Ledger, harvests: &[Harvest]) -> Result<()> {
-    let planted = harvests.iter().find_map(|harvest| harvest.received.runs().last()).context("no id")?;
+fn control(ledger: &mut Ledger, results: &[LoadResults]) -> Result<()> {
+    let planted = results.iter().find_map(|result| result.received.runs().last()).context("no id")?;
     ledger.add(*planted);
     ensure!(ledger.report().duplicates == u64::from(planted.count), "a planted duplicate was not seen");
     Ok(())

@@ -63,8 +63,8 @@ fn serve_again(servers: &[&Server], ledger: &mut Ledger) -> Result<()> {
 }
 
 fn finish(loads: Vec<Load>, ledger: &mut Ledger) -> Result<()> {
-    let harvests = cluster::finish(loads, ledger)?;
-    check_load(&harvests)?;
+    let results = cluster::finish(loads, ledger)?;
+    check_load(&results)?;
     ledger.check()?;
     Ok(())
 }

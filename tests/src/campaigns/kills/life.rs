@@ -17,7 +17,7 @@ use super::super::Tally;
 use super::super::refusals::code;
 use super::super::trials::caught;
 use crate::client::{Client, ClientError};
-use crate::load::{Harvest, Job, Load};
+use crate::load::{Job, Load, LoadResults};
 use crate::oracle::{IssuedVsReceived, Received, Run, read_issued};
 use crate::{Order, Serve, Server, clock};
 
@@ -42,7 +42,7 @@ pub(super) struct Legacy {
     /// How it ended; none if we killed it.
     pub(super) status: Option<ExitStatus>,
     log: Option<PathBuf>,
-    harvests: Vec<Harvest>,
+    results: Vec<LoadResults>,
     received: Received,
     /// What was wrong with its end, and what its clients saw that no server may do.
     wrong: Vec<Error>,
@@ -152,9 +152,9 @@ impl Life {
         if let Err(error) = caught(|| server.kill()) {
             wrong.push(error);
         }
-        let harvests = load.map(Load::collect).unwrap_or_default();
-        wrong.extend(harvests.iter().filter_map(|harvest| harvest.check().err()));
-        Legacy { status, log, harvests, received, wrong }
+        let results = load.map(Load::collect).unwrap_or_default();
+        wrong.extend(results.iter().filter_map(|result| result.check().err()));
+        Legacy { status, log, results, received, wrong }
     }
 }
 
@@ -174,12 +174,12 @@ impl Legacy {
         let wrong = self.wrong.into_iter().reduce(|first, next| first.context(format!("{next:#}")));
         let wrong = wrong.map_or(Ok(()), Err);
         let mut of_each = vec![self.received];
-        for harvest in self.harvests {
-            for (status, count) in harvest.refused {
+        for result in self.results {
+            for (status, count) in result.refused {
                 tally.refuse(&code(status), count);
             }
-            tally.unanswered(harvest.longest.as_millis() as u64);
-            of_each.push(harvest.received);
+            tally.unanswered(result.longest.as_millis() as u64);
+            of_each.push(result.received);
         }
         let came = of_each.iter().rev().find_map(|received| received.runs().last()).map(|run| run.first);
         *last = came.or(*last);
@@ -266,15 +266,15 @@ mod tests {
 
     /// A life that two clients took ids from, and in which something went wrong.
     fn spoilt(log: Option<PathBuf>, wrong: Error) -> Legacy {
-        let harvest = |ids: &[u64]| {
-            let mut harvest = Harvest::default();
+        let result = |ids: &[u64]| {
+            let mut result = LoadResults::default();
             for id in ids {
-                harvest.received.push(*id);
+                result.received.push(*id);
             }
-            harvest
+            result
         };
-        let harvests = vec![harvest(&[7, 9]), harvest(&[20, 9])];
-        Legacy { status: None, log, harvests, received: Received::default(), wrong: vec![wrong] }
+        let results = vec![result(&[7, 9]), result(&[20, 9])];
+        Legacy { status: None, log, results, received: Received::default(), wrong: vec![wrong] }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::super::Tally;
 use super::super::refusals::code;
-use crate::{ClientError, Harvest, Job, Ledger, Load, Order, Rng, Serve, Server, Work, clock};
+use crate::{ClientError, Job, Ledger, Load, LoadResults, Order, Rng, Serve, Server, Work, clock};
 
 /// A life with enough of everything has its first id within this, on a busy machine.
 const FIRST_ID: Duration = Duration::from_secs(5);
@@ -38,18 +38,18 @@ pub(super) fn load(server: &Server, time: Duration, ledger: &mut Ledger, tally: 
     let load = Load::start(server.addr, &JOBS);
     clock::idle(time);
     load.ask_to_stop();
-    for harvest in load.enter(ledger)? {
-        refused(&harvest, tally);
+    for result in load.enter(ledger)? {
+        refused(&result, tally);
     }
     Ok(())
 }
 
 /// Counts what a connection was refused.
-pub(super) fn refused(harvest: &Harvest, tally: &mut Tally) {
-    for (status, count) in &harvest.refused {
+pub(super) fn refused(result: &LoadResults, tally: &mut Tally) {
+    for (status, count) in &result.refused {
         tally.refuse(&code(*status), *count);
     }
-    tally.unanswered(harvest.longest.as_millis() as u64);
+    tally.unanswered(result.longest.as_millis() as u64);
 }
 
 /// A life with enough of everything: it serves all orders soon, takes in what was left, and ends one way or the other.

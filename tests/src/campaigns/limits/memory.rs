@@ -34,8 +34,8 @@ pub(super) fn trial(home: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut
         let load = Load::start(server.addr, &jobs);
         clock::idle(rng.millis(50, 800));
         load.ask_to_stop();
-        for harvest in load.enter(ledger)? {
-            life::refused(&harvest, tally);
+        for result in load.enter(ledger)? {
+            life::refused(&result, tally);
         }
     }
     let alive = server.is_alive()?;

@@ -20,13 +20,13 @@ pub(super) fn trial(home: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut
     let servers = 2 + rng.below(MOST);
     let lanes: Vec<Rng> = (0..servers).map(|_| Rng::new(rng.word())).collect();
     // The first starts of all of them meet on an empty folder.
-    let harvests = std::thread::scope(|scope| {
+    let results = std::thread::scope(|scope| {
         let lanes: Vec<_> = lanes.into_iter().map(|rng| scope.spawn(|| lane(&data, rng))).collect();
         lanes.into_iter().map(|lane| lane.join().map_err(std::panic::resume_unwind)).collect::<Vec<_>>()
     });
     // All that any of them received, before the first of them that failed is told.
     let mut played = Ok(());
-    for lane in harvests {
+    for lane in results {
         let Ok((mine, refused, lived)) = lane;
         ledger.merge(&mine);
         *tally += &refused;
@@ -51,8 +51,8 @@ fn lives(data: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> 
         clock::idle(rng.millis(20, 400));
         // Under load: what is on its way at that moment is lost, and nobody's.
         let ended = life::end(server, rng);
-        for harvest in load.enter(ledger)? {
-            life::refused(&harvest, tally);
+        for result in load.enter(ledger)? {
+            life::refused(&result, tally);
         }
         ended?;
         clock::idle(if rng.below(3) == 0 { rng.millis(0, 50) } else { Duration::ZERO });

@@ -1,4 +1,4 @@
-//! The adaptor on a real server, with a guard taken out: stories on whole servers cannot do that.
+//! The adaptor on a real server, with a guard taken out: tests on whole servers cannot do that.
 
 mod ensemble;
 
