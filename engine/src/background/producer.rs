@@ -182,10 +182,12 @@ impl Producer {
         let asked = (0..PARTITIONS).any(|partition| shared.ring.is_asked(partition));
         let fresh = if turnover || (asked && !waiting) { gate.minter.elapsed(&now) } else { Vec::new() };
         drop(gate);
-        // Not under the lock: whoever is woken may call the engine at once, or fork. What is left of the turn touches
-        // nothing that a child shares with its parent: a turn that wakes is of a burst, and what turns over then stays
-        // in memory.
+        // Not under the lock: whoever is woken may call the engine at once, or fork. A child goes no further: what is left
+        // takes locks, and those that other threads hold are never given back in it.
         wake(woken);
+        if shared.generation.forked() {
+            return Duration::ZERO;
+        }
 
         let tick = now.tick.unwrap_or(0);
         let burst = now.reading.boot < self.burst_until;

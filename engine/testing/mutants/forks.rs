@@ -5,8 +5,8 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -44,12 +44,22 @@ fn end(is_changed: bool) -> ! {
     unsafe { libc::_exit(i32::from(is_changed)) }
 }
 
-/// Whether the child found that it changed something.
+/// Whether the child found that it changed something. One that does not end is killed, and fails the test.
 fn has_changed(child: i32) -> bool {
-    let mut status = -1;
-    // SAFETY: waits for a child of this process, and writes into a variable of this frame.
-    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert!(waited == child && libc::WIFEXITED(status), "the child ended with {status}");
+    let (mut status, mut waited) = (-1, 0);
+    for _ in 0..1_000 {
+        // SAFETY: asks after a child of this process, and writes into a variable of this frame.
+        waited = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
+        if waited != 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if waited == 0 {
+        // SAFETY: a signal to a child of this process.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+    }
+    assert!(waited == child && libc::WIFEXITED(status), "the child ended with {status}, or did not");
     libc::WEXITSTATUS(status) != 0
 }
 
@@ -71,32 +81,51 @@ fn a_stop_that_goes_on_in_a_forked_child_spills_nothing() {
     });
 }
 
-struct Forks(AtomicI32);
+/// Forks, and then lets another thread of the parent go on.
+struct Forks {
+    child: AtomicI32,
+    goes_on: mpsc::Sender<()>,
+}
 
 impl Wake for Forks {
     fn wake(self: Arc<Self>) {
-        self.0.store(fork(), Ordering::Relaxed);
+        let child = fork();
+        self.child.store(child, Ordering::Relaxed);
+        if child != 0 {
+            let _ = self.goes_on.send(());
+        }
     }
 }
 
-/// The turn is over before the producer looks whether it is in a child.
+/// A thread holds a lock that the rest of the turn takes: in the child it is never given back.
 #[test]
-fn a_turn_over_that_goes_on_in_a_forked_child_spills_nothing() {
+fn a_turn_that_a_forked_child_goes_on_with_spills_nothing_and_waits_for_no_lock() {
     let (mut assembly, spill, time) = engine();
-    let engine = Engine::new(assembly.shared.clone(), Vec::new());
+    let shared = assembly.shared.clone();
+    let engine = Engine::new(shared.clone(), Vec::new());
     time.pass(300 * MS);
     assembly.producer.turn();
     let mut call = pin!(engine.request(5_000_000, Order::Any, Duration::from_mins(1)));
-    let forks = Arc::new(Forks(AtomicI32::new(-1)));
+    let (goes_on, may_go_on) = mpsc::channel();
+    let forks = Arc::new(Forks { child: AtomicI32::new(-1), goes_on });
     assert!(call.as_mut().poll(&mut Context::from_waker(&Waker::from(forks.clone()))).is_pending());
     time.pass(1_500 * MS);
     let before = spill.bytes();
+    let (held, is_held) = mpsc::channel();
+    let holder = std::thread::spawn(move || {
+        let gauges = shared.gauges.lock();
+        let _ = held.send(());
+        let _ = may_go_on.recv();
+        drop(gauges);
+    });
+    is_held.recv().unwrap();
     assembly.producer.turn();
     let is_changed = spill.bytes() != before;
-    let child = forks.0.load(Ordering::Relaxed);
+    let child = forks.child.load(Ordering::Relaxed);
     if child == 0 {
         end(is_changed || !assembly.shared.generation.forked());
     }
+    holder.join().unwrap();
     assert!(child > 0, "nobody was woken");
     assert!(!has_changed(child), "the child appended to its parent's spill, or takes itself for its parent");
 }
