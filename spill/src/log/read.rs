@@ -86,6 +86,7 @@ impl Log {
     ) -> Result<(), (u64, io::Error)> {
         let mut buffer = Vec::new();
         let (mut index, mut by_pages_until, mut unreadable) = (indexes.start, indexes.start, 0);
+        let mut first_unread = None;
         while index < indexes.end {
             let slot = self.header.slot(index);
             let left_of_page = PAGE - slot % PAGE;
@@ -100,8 +101,11 @@ impl Log {
                     by_pages_until = index + count;
                     continue;
                 }
-                Err(error) if unreadable == MOST_UNREADABLE => return Err((index, error)),
+                Err(error) if unreadable == MOST_UNREADABLE => {
+                    return Err((first_unread.unwrap_or(index), error));
+                }
                 Err(_) => {
+                    first_unread.get_or_insert(index);
                     unreadable += 1;
                     // No record is all zeros.
                     buffer.fill(0);

@@ -238,6 +238,9 @@ fn a_page_that_becomes_unreadable_costs_a_grant_its_records_and_of_too_many_the_
         disk.fail_reads(bytes_of(PAGE).start..bytes_of((pages + 1) * PAGE - 1).end);
         let read = log.read(from..20 * PAGE, &mut Vec::new());
         assert_eq!(read.is_ok(), is_read, "{pages} pages: {read:?}");
+        // Where the disk is away, nothing unread is passed by.
+        let alive = log.first_alive(PAGE, 0, log.head());
+        assert_eq!(alive, Some(if is_read { (pages + 1) * PAGE } else { PAGE }), "{pages} pages");
         assert!(is_read || matches!(read, Err(ReadError::Io(_))));
     }
 }
