@@ -1,14 +1,16 @@
 //! HTTP for probes, Prometheus and people.
 
-use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
-use axum::response::{Html, IntoResponse};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::Listener;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,7 +18,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::task::{AbortHandle, spawn_blocking, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::state::metrics::Page;
@@ -31,12 +33,13 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const PATIENCE: Duration = Duration::from_secs(3);
 const ASKING: usize = 2;
 
-/// How long the head of a request may take, from connecting or from the reply before it.
-const HEAD: Duration = Duration::from_secs(10);
+/// How long a connection may take to ask for its first page, and how long it may say nothing after a reply: longer than
+/// probes are apart that keep one open.
+const LIMITS: Limits = Limits { first: Duration::from_secs(10), idle: Duration::from_secs(30) };
 
-/// Connections at a time. One more ends the oldest: there are never so many probes and people, and each takes a
-/// descriptor that a client could have.
-const CONNECTIONS: usize = 32;
+/// Connections at a time: there are never so many probes and people, and each takes a descriptor that a client could
+/// have. One more ends the oldest that has not asked for anything, else the oldest that waits for nothing.
+const CONNECTIONS: usize = 64;
 
 /// How long a producer that seems to stand still has to turn after all, before a probe is told.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
@@ -82,31 +85,77 @@ pub(crate) async fn run(listener: TcpListener, server: Arc<Server>) {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(AdminState { server, page, asking: Arc::new(Semaphore::new(ASKING)) });
-    serve(listener, router, HEAD).await;
+    serve(listener, router, LIMITS).await;
+}
+
+#[derive(Clone, Copy)]
+struct Limits {
+    first: Duration,
+    idle: Duration,
+}
+
+/// What a connection does.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    /// It has asked for nothing yet.
+    Silent,
+    Asking,
+    /// It had a reply.
+    Idle,
+}
+
+/// A connection as the accept loop sees it.
+struct Open {
+    task: AbortHandle,
+    doing: Arc<AtomicU8>,
+}
+
+impl Open {
+    fn is(&self, doing: Doing) -> bool {
+        self.doing.load(Ordering::Relaxed) == doing as u8
+    }
+}
+
+/// Notes around each page that it was asked for.
+async fn note(State(doing): State<Arc<AtomicU8>>, request: Request, next: Next) -> Response {
+    doing.store(Doing::Asking as u8, Ordering::Relaxed);
+    let reply = next.run(request).await;
+    doing.store(Doing::Idle as u8, Ordering::Relaxed);
+    reply
 }
 
 /// Serves `router` to [`CONNECTIONS`] at a time, and ends those that say nothing.
-async fn serve(mut listener: TcpListener, router: Router, head: Duration) {
-    let pages = TowerToHyperService::new(router);
+async fn serve(mut listener: TcpListener, router: Router, limits: Limits) {
     // Not `axum::serve`, which gives up a client that has said all it will (`nc -N`) while its page is asked for.
     let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
-    http.http1().half_close(true).timer(TokioTimer::new()).header_read_timeout(head);
-    let mut open: VecDeque<AbortHandle> = VecDeque::with_capacity(CONNECTIONS);
+    http.http1().half_close(true).timer(TokioTimer::new()).header_read_timeout(limits.idle);
+    let mut open: Vec<Open> = Vec::with_capacity(CONNECTIONS);
     loop {
         // It waits by itself where no descriptor is left.
         let (stream, _) = Listener::accept(&mut listener).await;
-        let (http, pages) = (http.clone(), pages.clone());
-        open.retain(|connection| !connection.is_finished());
-        if open.len() == CONNECTIONS
-            && let Some(oldest) = open.pop_front()
-        {
-            oldest.abort();
+        open.retain(|connection| !connection.task.is_finished());
+        if open.len() == CONNECTIONS {
+            let oldest = |doing| open.iter().position(|open| open.is(doing));
+            // Where all have a page under way, it is this one that is ended.
+            let Some(spare) = oldest(Doing::Silent).or_else(|| oldest(Doing::Idle)) else { continue };
+            open.remove(spare).task.abort();
         }
+        let doing = Arc::new(AtomicU8::new(Doing::Silent as u8));
+        let pages = TowerToHyperService::new(router.clone().layer(from_fn_with_state(doing.clone(), note)));
+        let (http, asked) = (http.clone(), doing.clone());
         let connection = tokio::spawn(async move {
+            let mut serving = pin!(http.serve_connection(TokioIo::new(stream), pages));
             // A connection that fails is its client's affair.
-            let _ = http.serve_connection(TokioIo::new(stream), pages).await;
+            if timeout(limits.first, &mut serving).await.is_err()
+                && asked.load(Ordering::Relaxed) != Doing::Silent as u8
+            {
+                let _ = serving.await;
+            }
         });
-        open.push_back(connection.abort_handle());
+        open.push(Open { task: connection.abort_handle(), doing });
+        // What has come with it is read before it can be ended for another.
+        yield_now().await;
     }
 }
 
@@ -193,27 +242,66 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
+    use tokio::task::JoinHandle;
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_connection_without_a_whole_head_is_closed_before_and_after_a_reply() {
+    const PAGE: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    /// A server of one page.
+    async fn serving(limits: Limits) -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(async || "page"));
-        let serving = tokio::spawn(serve(listener, router, Duration::from_millis(100)));
-        let whole = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-        for said in ["", "GET", &whole[..20], whole] {
-            let mut client = TcpStream::connect(addr).await.unwrap();
-            client.write_all(said.as_bytes()).await.unwrap();
-            let mut page = Vec::new();
-            // It is closed with a reset where something of it was not read.
-            let closed = timeout(Duration::from_secs(20), client.read_to_end(&mut page)).await;
-            assert!(closed.is_ok(), "{said:?} keeps it open");
-            assert_eq!(page.ends_with(b"page"), said == whole, "{said:?}");
+        (addr, tokio::spawn(serve(listener, router, limits)))
+    }
+
+    async fn said(addr: SocketAddr, words: &str) -> TcpStream {
+        let mut client = TcpStream::connect(addr).await.unwrap();
+        client.write_all(words.as_bytes()).await.unwrap();
+        client
+    }
+
+    /// Everything it gets until it is closed, with a reset where something of it was not read.
+    async fn page(client: &mut TcpStream) -> Vec<u8> {
+        let mut page = Vec::new();
+        let closed = timeout(Duration::from_secs(20), client.read_to_end(&mut page)).await;
+        assert!(closed.is_ok(), "it is kept open");
+        page
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_whole_head_is_closed_before_and_after_a_reply() {
+        let short = Duration::from_millis(100);
+        let (addr, serving) = serving(Limits { first: short, idle: short }).await;
+        for words in ["", "GET", &PAGE[..20], PAGE] {
+            let page = page(&mut said(addr, words).await).await;
+            assert_eq!(page.ends_with(b"page"), words == PAGE, "{words:?}");
         }
+        serving.abort();
+    }
+
+    /// A probe that keeps its connection is not ended before its time, and not for those that say nothing.
+    #[tokio::test]
+    async fn one_connection_too_many_ends_a_silent_one_and_none_that_asked() {
+        let long = Duration::from_mins(1);
+        let (addr, serving) = serving(Limits { first: long, idle: long }).await;
+        let mut probe = said(addr, PAGE).await;
+        let mut reply = [0; 1];
+        probe.read_exact(&mut reply).await.unwrap();
+        let mut silent = Vec::new();
+        for _ in 1..CONNECTIONS {
+            silent.push(said(addr, "").await);
+        }
+        let mut late = said(addr, "GET / HTTP/1.0\r\n\r\n").await;
+        assert!(page(&mut late).await.ends_with(b"page"), "a new client is served");
+        assert!(page(&mut silent[0]).await.is_empty(), "the oldest of the silent ones is ended for it");
+        probe.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        assert!(page(&mut probe).await.ends_with(b"page"), "the probe keeps its connection");
         serving.abort();
     }
 
