@@ -447,9 +447,12 @@ impl Link {
 /// several threads no turn of one of them says that it has. `None`: nothing.
 #[cfg(unix)]
 fn read_now(read: &OwnedReadHalf, inbox: &mut Vec<u8>) -> Option<io::Result<usize>> {
-    match rustix::io::read(read.as_ref(), rustix::buffer::spare_capacity(inbox)) {
-        Err(rustix::io::Errno::AGAIN) => None,
-        read => Some(read.map_err(io::Error::from)),
+    loop {
+        match rustix::io::read(read.as_ref(), rustix::buffer::spare_capacity(inbox)) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => return None,
+            read => return Some(read.map_err(io::Error::from)),
+        }
     }
 }
 
