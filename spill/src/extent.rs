@@ -1,7 +1,6 @@
 //! Extents, the unit that the log stores, and sums over them.
 
-/// The highest id there is: ids have 63 bits, so that every language can hold them in a signed word.
-pub const LAST_ID: u64 = i64::MAX as u64;
+pub use xuid_id::LAST_ID;
 
 /// `len` consecutive ids from `first`, repeated for `ticks` consecutive ticks.
 ///

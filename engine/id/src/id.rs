@@ -4,6 +4,9 @@ use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
+/// The highest id there is: ids have 63 bits, so that every language can hold them in a signed word.
+pub const LAST_ID: u64 = i64::MAX.cast_unsigned();
+
 /// A 64-bit id whose highest bit is zero. Ordered as its tick, then its worker, then its sequence.
 ///
 /// In JSON and in JavaScript carry it as a string: a double holds 53 bits.

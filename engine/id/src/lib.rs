@@ -7,8 +7,10 @@ pub mod hex16;
 mod id;
 mod layout;
 mod order;
+mod text;
 
 pub use cluster::{ClusterId, ParseClusterIdError};
-pub use id::{Id, ParseIdError};
+pub use id::{Id, LAST_ID, ParseIdError};
 pub use layout::{DEFAULT_EPOCH_MS, ID_BITS, Layout, LayoutError, Parts};
 pub use order::Order;
+pub use text::printable;

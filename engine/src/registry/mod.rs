@@ -29,7 +29,7 @@ pub mod zookeeper;
 use std::sync::Arc;
 
 use xuid_id::Layout;
-pub use xuid_id::{ClusterId, ParseClusterIdError};
+pub use xuid_id::{ClusterId, ParseClusterIdError, printable};
 use xuid_spill::SpillId;
 
 pub use self::connection::Connection;
@@ -67,7 +67,8 @@ pub struct WorkerRecord {
     pub token: Token,
     /// The writer's operation number: with the token it identifies one write.
     pub operation: u64,
-    /// Who that is, for people: `host pid 1234`. At most 64 bytes of UTF-8 are kept, and read as [`printable`] text.
+    /// Who that is, for people: `host pid 1234`. At most 64 bytes of UTF-8 are kept, and read as [`printable`] text:
+    /// who may write to a registry may write anything.
     pub owner: String,
 }
 
@@ -156,13 +157,6 @@ pub enum SwapError {
     /// Nothing was stored: the record is absent, damaged or foreign.
     #[error(transparent)]
     Read(#[from] ReadError),
-}
-
-/// A stranger's text as it may stand on a terminal and in one line of a log: without control characters. An adaptor
-/// gives owners and holders that way: who may write to a registry may write anything.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
 }
 
 /// The port. Its adaptors: [`local::LocalRegistry`], and `zookeeper::ZooKeeperRegistry` behind the feature of that

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xuid_protocol::{BadReply, ClusterId, ErrorReply, Op, Status};
+use xuid_protocol::{BadReply, ClusterId, ErrorReply, Op, Status, printable};
 
 /// A clock that is behind by less than this is waited for; ticks last a millisecond.
 const CLOCK_PATIENCE: Duration = Duration::from_millis(100);
@@ -109,14 +109,6 @@ pub enum ClientError {
     },
 }
 
-/// What a stranger wrote moves no terminal and makes no line of a log.
-fn printable(text: &str) -> Arc<str> {
-    text.chars()
-        .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })
-        .collect::<String>()
-        .into()
-}
-
 /// How a server broke the protocol.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -197,7 +189,7 @@ impl ClientError {
             server: Arc::clone(server),
             status: error.status,
             retry_after: error.retry_after(),
-            text: printable(&error.text),
+            text: printable(&error.text).into(),
         }
     }
 

@@ -3,15 +3,9 @@
 use std::time::Duration;
 
 use xuid_protocol::{
-    Bulk, HEADER_LEN, Header, Op, Order, ParsedReply, Reply, parse_reply, request_array, request_next,
-    request_runs,
+    Bulk, HEADER_LEN, Header, LAST_ID, Op, Order, ParsedReply, REPLY_ROOM, Reply, parse_reply, request_array,
+    request_next, request_runs,
 };
-
-/// A reply may be this much longer than its ids: an error's text is 64 KiB at most.
-const REPLY_ROOM: u32 = 128 * 1024;
-
-/// The highest id that there is: its top bit is 0.
-pub(crate) const LAST_ID: u64 = i64::MAX.cast_unsigned();
 
 /// A reply: the bytes it takes, the number of the request that it answers, and what it says.
 pub type Answer<'b> = (usize, u64, Reply<'b>);

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use xuid_engine::registry::printable;
-use xuid_protocol::{Reply, Run};
+use xuid_protocol::{LAST_ID, Reply, Run, printable};
 
-use crate::dialect::{Dialect, LAST_ID};
+use crate::dialect::Dialect;
 use crate::duplicates::{Recorder, Tail};
 use crate::flight::{Flight, Sent};
 use crate::progress::LoadThread;

@@ -52,4 +52,4 @@ pub use request::parse::{ParsedRequest, Phase, parse_request, plain_next};
 pub use request::{Bulk, Request};
 pub use run::{Run, RunIds};
 pub use status::Status;
-pub use xuid_id::{ClusterId, Order, ParseClusterIdError};
+pub use xuid_id::{ClusterId, LAST_ID, Order, ParseClusterIdError, printable};

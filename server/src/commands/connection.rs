@@ -20,8 +20,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use xuid_engine::registry::printable;
 use xuid_protocol::{
-    Bulk, ClusterId, Hello, Limits, Order, PREFACE, ParsedReply, Reply, parse_reply, request_array,
-    request_hello,
+    Bulk, ClusterId, Hello, LAST_ID, Limits, Order, PREFACE, ParsedReply, REPLY_ROOM, Reply, parse_reply,
+    request_array, request_hello,
 };
 
 use crate::fronts::buffers::Inbox;
@@ -34,12 +34,6 @@ const GREETING: Duration = Duration::from_secs(5);
 
 /// How long ids may take that a person waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Bytes beyond the ids that a reply may have: the text of an error is 64 KiB at most.
-const REPLY_ROOM: u32 = 128 * 1024;
-
-/// The highest id that there is: its top bit is 0.
-pub(crate) const LAST_ID: u64 = i64::MAX.cast_unsigned();
 
 /// A connection that said HELLO.
 #[derive(Debug)]

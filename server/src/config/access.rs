@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use tracing::warn;
+use xuid_engine::registry::zookeeper::Credentials;
 
 use super::keys::Key;
 use super::sources::{Flags, Merged, read_text, variables};
 use super::values::between;
 use crate::text::exit::{Usage, usage};
-use xuid_engine::registry::zookeeper::Credentials;
 
 /// The key of a file with credentials.
 const AUTH_FILE: &str = "registry_auth_file";

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use tracing_subscriber::EnvFilter;
+use xuid_engine::registry::zookeeper::ZooKeeperUrl as Url;
 use xuid_engine::{Floor, Layout};
 
 use super::access::Access;
@@ -13,7 +14,6 @@ use super::keys::Key;
 use super::sources::{Flags, Merged, strangers, variables};
 use super::values::{self, address, between, cores, duration, number};
 use crate::text::exit::usage;
-use xuid_engine::registry::zookeeper::ZooKeeperUrl as Url;
 
 /// A hundred years: more than a layout's 41 bits of milliseconds hold.
 const CENTURY: Duration = Duration::from_hours(100 * 366 * 24);

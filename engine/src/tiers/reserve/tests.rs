@@ -13,8 +13,8 @@ fn second(number: u64) -> Extent {
     Extent { first: (FLOOR + number * 1_000) * Layout::default().stride(), len: 4_096, ticks: 1_000 }
 }
 
-/// A reserve whose spill holds five idle seconds, and the disk below.
-fn spilled() -> (Reserve, MemoryStorage) {
+/// A spill of this size that holds the first idle seconds, and the disk below.
+fn filled(bytes: u64, seconds: u64) -> (Log, MemoryStorage) {
     let (layout, disk) = (Layout::default(), MemoryStorage::new());
     let identity = Identity {
         spill: SpillId::from_bytes([9; 16]),
@@ -22,11 +22,16 @@ fn spilled() -> (Reserve, MemoryStorage) {
         stride: layout.stride(),
         layout: layout.to_bytes(),
     };
-    let bytes = MIN_BYTES + 64 * RECORD as u64;
     let mut log = Log::create(Box::new(disk.clone()), identity, bytes).unwrap();
     log.resume_at(0);
-    log.append(&std::array::from_fn::<_, { SECONDS as usize }, _>(|number| second(number as u64))).unwrap();
-    (Reserve::new(layout, 3_600_000, Ok((log, 0))), disk)
+    log.append(&(0..seconds).map(second).collect::<Vec<_>>()).unwrap();
+    (log, disk)
+}
+
+/// A reserve whose spill holds five idle seconds, and the disk below.
+fn spilled() -> (Reserve, MemoryStorage) {
+    let (log, disk) = filled(MIN_BYTES + 64 * RECORD as u64, SECONDS);
+    (Reserve::new(Layout::default(), 3_600_000, Ok((log, 0))), disk)
 }
 
 /// All is granted, and what happens to the disk happens before it is read.
@@ -76,16 +81,8 @@ fn where_somebody_else_moved_the_mark_the_next_grant_begins_there() {
 #[test]
 fn a_page_that_cannot_be_read_costs_its_records_and_not_the_spill() {
     const LAST: u64 = 3_000;
-    let (layout, disk) = (Layout::default(), MemoryStorage::new());
-    let identity = Identity {
-        spill: SpillId::from_bytes([9; 16]),
-        cluster: [1; 16],
-        stride: layout.stride(),
-        layout: layout.to_bytes(),
-    };
-    let mut log = Log::create(Box::new(disk.clone()), identity, MIN_BYTES + 4_096 * RECORD as u64).unwrap();
-    log.resume_at(0);
-    log.append(&(0..LAST).map(second).collect::<Vec<_>>()).unwrap();
+    let layout = Layout::default();
+    let (log, disk) = filled(MIN_BYTES + 4_096 * RECORD as u64, LAST);
     drop(log);
     let page = (RECORDS + 128 * RECORD) as u64;
     disk.fail_reads(page..page + 4_096);
