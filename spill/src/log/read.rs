@@ -7,9 +7,8 @@ use super::Log;
 use crate::error::ReadError;
 use crate::extent::Extent;
 use crate::format::RECORD_BYTES;
-use crate::header::Header;
 use crate::record::Content;
-use crate::scan::{MOST_UNREADABLE, PAGE};
+use crate::scan::Reader;
 
 /// Records read at a time, 16 KiB: more than a grant, and few calls for a long search.
 const CHUNK: u64 = 512;
@@ -76,51 +75,37 @@ impl Log {
         }
     }
 
-    /// Calls `each` with every index of a readable range and the extent there, if there is one (L3). What cannot be
-    /// read at once is read page by page, so that a bad page does not take the rest along. An error comes with the
-    /// first index that could not be read.
+    /// Calls `each` with every index of a readable range and the extent there, if there is one (L3). An error comes with
+    /// the first index that could not be read.
     fn visit(
         &self,
         indexes: Range<u64>,
         mut each: impl FnMut(u64, Option<Extent>) -> ControlFlow<()>,
     ) -> Result<(), (u64, io::Error)> {
-        let mut buffer = Vec::new();
-        let (mut index, mut by_pages_until, mut unreadable) = (indexes.start, indexes.start, 0);
-        let mut first_unread = None;
+        let read = |offset: u64, buffer: &mut [u8]| self.storage.read_at(offset, buffer);
+        let mut reader = Reader::new(&read, CHUNK);
+        let (mut index, mut first_unread) = (indexes.start, None);
         while index < indexes.end {
             let slot = self.header.slot(index);
-            let left_of_page = PAGE - slot % PAGE;
-            let most = if index < by_pages_until { left_of_page } else { CHUNK };
-            let count = most.min(indexes.end - index).min(self.header.capacity - slot);
-            buffer.resize(count as usize * RECORD_BYTES, 0);
-            match self.storage.read_at(Header::offset(slot), &mut buffer) {
-                Ok(()) => {}
-                // Somebody has shortened the file.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err((index, error)),
-                Err(_) if count > left_of_page => {
-                    by_pages_until = index + count;
-                    continue;
-                }
-                Err(error) if unreadable == MOST_UNREADABLE => {
-                    return Err((first_unread.unwrap_or(index), error));
-                }
-                Err(_) => {
-                    first_unread.get_or_insert(index);
-                    unreadable += 1;
-                    // No record is all zeros.
-                    buffer.fill(0);
-                }
+            let end = self.header.capacity.min(slot + (indexes.end - index));
+            let (count, bytes) =
+                reader.next(slot, end).map_err(|error| (first_unread.unwrap_or(index), error))?;
+            if bytes.is_none() {
+                first_unread.get_or_insert(index);
             }
-            for bytes in buffer.chunks_exact(RECORD_BYTES) {
-                let extent = match self.seal.decode(bytes) {
-                    Content::Record { index: found, extent } if found == index => Some(extent),
+            let mut records = bytes.map(|bytes| bytes.chunks_exact(RECORD_BYTES));
+            for index in index..index + count {
+                let content =
+                    records.as_mut().and_then(Iterator::next).map(|record| self.seal.decode(record));
+                let extent = match content {
+                    Some(Content::Record { index: found, extent }) if found == index => Some(extent),
                     _ => None,
                 };
                 if each(index, extent).is_break() {
                     return Ok(());
                 }
-                index += 1;
             }
+            index += count;
         }
         Ok(())
     }
