@@ -18,6 +18,16 @@ impl Order {
     /// Every order.
     pub const ALL: [Self; 3] = [Self::Any, Self::Fresh, Self::Ordered];
 
+    /// Its name on the command line: `any`, `fresh` or `ordered`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Fresh => "fresh",
+            Self::Ordered => "ordered",
+        }
+    }
+
     /// The order of that number, as the wire has it.
     #[must_use]
     #[inline]

@@ -71,6 +71,12 @@ fn held(shared: &EngineState, threads: &ThreadTotals) -> Held {
     }
 }
 
+/// Ids in memory for calls of any age: all but those in threads' hands, as far as that is known without the producer.
+pub(super) fn in_memory(shared: &EngineState) -> u64 {
+    let held = held(shared, &shared.counters.totals());
+    held.ring + held.queue + held.reserve + lock(&shared.gauges).held
+}
+
 fn spill(gauges: &Gauges, shared: &EngineState) -> SpillStats {
     let reserve = &gauges.reserve;
     SpillStats {

@@ -1,8 +1,9 @@
-//! Whether an engine can serve, and what is wrong, in sentences: what happened, what it means for callers, and what
+//! Which orders an engine serves, and what is wrong, in sentences: what happened, what it means for callers, and what
 //! to do about it.
 
 use std::time::Duration;
 
+use crate::api::report::in_memory;
 use crate::background::log_once::{FEW_DAYS, days_left};
 use crate::clock::engine_clock::Now;
 use crate::clock::{Verdict, nanos, utc};
@@ -19,15 +20,37 @@ struct View {
     trouble: Option<Trouble>,
     /// The tick after the last one reserved, if that is not past.
     end: Option<u64>,
+    /// Nanoseconds until engine time has passed the last ordered id; mostly 0.
+    ordered_waits: u64,
+    /// Ids that calls of any age can have without a window.
+    in_memory: u64,
 }
 
 impl View {
     fn of(shared: &EngineState) -> Self {
+        let in_memory = in_memory(shared);
         let mut gate = lock(&shared.gate);
         let now = shared.instant(&mut gate);
         let end = gate.minter.workers.iter().filter_map(crate::mint::worker::HeldWorker::end).max();
         let end = end.filter(|end| now.tick.is_some_and(|tick| *end > tick));
-        Self { now, closed: gate.closed || shared.is_closed(), trouble: gate.trouble.clone(), end }
+        let ordered_waits = gate.minter.ordered_waits(&now);
+        Self {
+            now,
+            closed: gate.closed || shared.is_closed(),
+            trouble: gate.trouble.clone(),
+            end,
+            ordered_waits,
+            in_memory: in_memory + gate.minter.aside_ids(),
+        }
+    }
+
+    /// What becomes of calls while nothing is minted.
+    fn meaning(&self) -> &'static str {
+        if self.in_memory > 0 {
+            "calls of any age are served from what is in memory, all others are refused with the time to come back"
+        } else {
+            "nothing is left in memory, and every call is refused with the time to come back"
+        }
     }
 }
 
@@ -35,31 +58,42 @@ pub(crate) fn status(shared: &EngineState) -> Status {
     // Before any lock: a thread that a child does not have may have held it.
     if shared.generation.forked() {
         let note = "this process was forked from the engine's, which has its threads and its ids: build another engine here";
-        return Status { ready: false, notes: vec![note.to_owned()] };
+        return Status { notes: vec![note.to_owned()], ..Status::default() };
     }
     let view = View::of(shared);
     let registry = lock(&shared.tally).stats(view.now.reading.boot);
-    let mut status = Status { ready: true, notes: Vec::new() };
     if view.closed {
-        status.ready = false;
-        status
-            .notes
-            .push("the engine is shutting down and refuses every call: ask another server".to_owned());
-        return status;
+        let note = "the engine is shutting down and refuses every call: ask another server";
+        return Status { notes: vec![note.to_owned()], ..Status::default() };
     }
-    clock(shared, &view, &mut status);
-    windows(shared, &view, &registry, &mut status);
-    standing(shared, &view, &mut status);
+    let mut status = served(shared, &view);
+    clock(shared, &view, &mut status.notes);
+    windows(shared, &view, &registry, &mut status.notes);
+    standing(shared, &view, &mut status.notes);
     status
 }
 
+/// Which orders are served.
+fn served(shared: &EngineState, view: &View) -> Status {
+    let is_behind = is_behind(view);
+    // A call that waits no longer than calls may is served.
+    let waits = match view.now.seen.verdict {
+        Verdict::Stand { lead } => lead,
+        _ => 0,
+    };
+    let most = nanos(shared.settings.wait);
+    let fresh = view.end.is_some() && !is_behind && waits <= most;
+    // Out of the layout's time everything is refused, unless the clock is only on its way back.
+    let any =
+        (view.now.tick.is_some() || is_behind) && (view.end.is_some() && !is_behind || view.in_memory > 0);
+    Status { ready: any, fresh, ordered: fresh && view.ordered_waits <= most, notes: Vec::new() }
+}
+
 /// The supervisor's verdict, and what the layout can say.
-fn clock(shared: &EngineState, view: &View, status: &mut Status) {
+fn clock(shared: &EngineState, view: &View, notes: &mut Vec<String>) {
     let now = &view.now;
-    let notes = &mut status.notes;
     match now.seen.verdict {
         Verdict::Behind { lead } => {
-            status.ready = false;
             let (behind, until, shown) =
                 (for_people(lead), utc(now.ns / 1_000_000), utc(now.ns.saturating_sub(lead) / 1_000_000));
             let instead = match shared.settings.pinned {
@@ -68,8 +102,8 @@ fn clock(shared: &EngineState, view: &View, status: &mut Status) {
             };
             notes.push(format!(
                 "the clock says {shown}, {behind} behind what ids were stamped with: {instead} nothing new is minted \
-                 before {until}; calls of any age are served from what is in memory, others are refused with the time to \
-                 wait; set the clock right"
+                 before {until}; {}; set the clock right",
+                view.meaning()
             ));
             return;
         }
@@ -92,7 +126,6 @@ fn clock(shared: &EngineState, view: &View, status: &mut Status) {
         Verdict::Steady => {}
     }
     if now.tick.is_none() {
-        status.ready = false;
         let (layout, shown) = (&shared.layout, utc(now.ns / 1_000_000));
         let (first, last) = (utc(layout.epoch_ms()), utc(layout.tick_to_ms(layout.last_tick())));
         notes.push(format!(
@@ -103,16 +136,16 @@ fn clock(shared: &EngineState, view: &View, status: &mut Status) {
 }
 
 /// What is reserved, and whether more can be.
-fn windows(shared: &EngineState, view: &View, registry: &RegistryStats, status: &mut Status) {
+fn windows(shared: &EngineState, view: &View, registry: &RegistryStats, notes: &mut Vec<String>) {
     let until = view.end.map(|end| {
         let left = shared.layout.tick_to_ns(end).saturating_sub(view.now.ns);
         format!("{} ({} from now)", utc(shared.layout.tick_to_ms(end)), for_people(left))
     });
     let meaning = match &until {
-        Some(until) => format!("the windows that are held last until {until}, and calls are served as ever until then"),
-        None => "no window is held: calls of any age are served from what is in memory, all others are refused with \
-                 the time to come back"
-            .to_owned(),
+        Some(until) => {
+            format!("the windows that are held last until {until}, and calls are served as ever until then")
+        }
+        None => format!("no window is held: {}", view.meaning()),
     };
     let unready = until.is_none();
     let note = match (&registry.problem, &view.trouble) {
@@ -140,8 +173,14 @@ fn windows(shared: &EngineState, view: &View, registry: &RegistryStats, status: 
         (None, _) if unready && view.now.tick.is_some() && !is_behind(view) => Some(meaning),
         (None, _) => None,
     };
-    status.ready &= !unready;
-    status.notes.extend(note);
+    notes.extend(note);
+    if view.ordered_waits > nanos(shared.settings.wait) {
+        notes.push(format!(
+            "the clock went back behind the last ordered id: ordered calls are refused for another {}, all others are \
+             served as the other notes say",
+            for_people(view.ordered_waits)
+        ));
+    }
 }
 
 fn is_behind(view: &View) -> bool {
@@ -149,11 +188,11 @@ fn is_behind(view: &View) -> bool {
 }
 
 /// What is wrong for longer, and keeps nobody from being served.
-fn standing(shared: &EngineState, view: &View, status: &mut Status) {
+fn standing(shared: &EngineState, view: &View, notes: &mut Vec<String>) {
     let gauges = lock(&shared.gauges);
     let behind = gauges.windows.behind_registry_ns;
     if behind > nanos(shared.settings.max_forward) {
-        status.notes.push(format!(
+        notes.push(format!(
             "the wall clock was {} behind the registry's: ids are stamped too early, and are as unique as ever; \
              check both clocks",
             for_people(behind)
@@ -161,13 +200,13 @@ fn standing(shared: &EngineState, view: &View, status: &mut Status) {
     }
     let days = days_left(&shared.layout, view.now.ns);
     if days < FEW_DAYS && view.now.tick.is_some() {
-        status.notes.push(format!(
+        notes.push(format!(
             "the layout's time bits run out in {days} days, and every call is refused from then on: plan for another \
              layout, or a later epoch"
         ));
     }
     if let Some(why) = &gauges.why_not {
-        status.notes.push(format!(
+        notes.push(format!(
             "running without a spill ({why}): ids that are not used end with the process, and calls are served as ever"
         ));
     }

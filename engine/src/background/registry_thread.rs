@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::{Clock, Reading};
-use crate::registry::health::Tally;
+use crate::registry::health::{Call, Tally};
 use crate::registry::ownership::{
     ExtendError, GrantError, GrantRequest, Ownership, TakeError, Window, WorkerRequest,
 };
@@ -156,7 +156,8 @@ impl RegistryThread {
         {
             let tally = &mut *lock(&self.tally);
             tally.panics += 1;
-            tally.health.brought_nothing(boot, PANICKED);
+            // The next answer of any kind ends it.
+            tally.health.brought_nothing(Call::Read, boot, PANICKED);
         }
         self.ownership.after_panic();
         if matches!(unanswered, Done::IdentityReset) {
@@ -224,7 +225,7 @@ impl RegistryThread {
     /// What the registry's clock shows now, if that is news: what is reckoned on while the registry is away is none.
     fn sample(&mut self) -> Option<(u64, Reading)> {
         let time = self.ownership.time();
-        let away = lock(&self.tally).health.outage().is_some();
+        let away = lock(&self.tally).health.outage(self.boot()).is_some();
         let news = time.filter(|_| time != self.time && !away);
         self.time = time;
         news.map(|time| (time, self.clock.read()))

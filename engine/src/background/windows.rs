@@ -183,7 +183,7 @@ impl WindowKeeper {
     /// Whether the registry is away. When its adaptor says that it is back, what failed is tried at once.
     fn look_at_registry(&mut self, boot: u64) -> bool {
         let tally = lock(&self.registry_thread);
-        let outage = tally.health.outage();
+        let outage = tally.health.outage(boot);
         let disconnected = tally.health.is_disconnected();
         drop(tally);
         if self.standing == Standing::Disconnected && !disconnected {

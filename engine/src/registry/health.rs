@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use xuid_spill::SpillId;
 
-use crate::clock::{Clock, Reading};
+use crate::clock::{Clock, Reading, SECOND};
 use crate::registry::{
     Connection, ConnectionState, Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry,
     WorkerRecord,
@@ -20,12 +20,43 @@ use crate::registry::{
 use crate::stats::{Latency, RegistryStats, Unknown};
 use crate::sys::atomics::lock;
 
+/// A call that has brought nothing for so long is an outage, although it may end well: one that hangs (a disk that is
+/// frozen, a lock that a stranger keeps) ends never.
+const SLOW: u64 = SECOND;
+
+/// A change that failed is no outage any more after so long without another that failed, if calls that only read are
+/// answered: while the registry is away, what failed is tried again every second or two.
+const FORGIVEN: u64 = 10 * SECOND;
+
 /// What was seen of the registry.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    /// Since when calls have brought nothing, in boot time, and what the last one brought instead.
-    silent: Option<(u64, String)>,
+    /// Calls that only read, since one of them brought nothing.
+    reads: Option<Silence>,
+    /// Changes, since one of them brought nothing. A registry may be readable while nothing in it can be changed, and
+    /// then calls that only read say nothing about it.
+    changes: Option<Silence>,
+    /// When the call began that is under way, in boot time.
+    calling: Option<u64>,
     connection: Option<Arc<Connection>>,
+}
+
+/// Calls that bring nothing.
+#[derive(Debug, Clone)]
+struct Silence {
+    /// When the first of them began, in boot time.
+    since: u64,
+    /// When the last of them ended.
+    last: u64,
+    /// What it brought instead.
+    why: String,
+}
+
+/// What a call asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Read,
+    Change,
 }
 
 /// An outage of the registry.
@@ -43,10 +74,27 @@ impl Health {
         self.connection = Some(connection);
     }
 
+    /// A call begins.
+    pub(crate) fn begins(&mut self, boot: u64) {
+        self.calling = Some(boot);
+    }
+
+    /// The call that was under way was answered.
+    pub(crate) fn answered(&mut self, call: Call, boot: u64) {
+        (self.calling, self.reads) = (None, None);
+        let forgiven = |changes: &mut Silence| call == Call::Change || changes.last + FORGIVEN <= boot;
+        self.changes.take_if(forgiven);
+    }
+
     /// A call brought nothing, for this reason.
-    pub(crate) fn brought_nothing(&mut self, boot: u64, why: &str) {
-        let since = self.silent.as_ref().map_or(boot, |(since, _)| *since);
-        self.silent = Some((since, why.to_owned()));
+    pub(crate) fn brought_nothing(&mut self, call: Call, boot: u64, why: &str) {
+        let begun = self.calling.take().unwrap_or(boot);
+        let silence = match call {
+            Call::Read => &mut self.reads,
+            Call::Change => &mut self.changes,
+        };
+        let since = silence.as_ref().map_or(begun, |silence| silence.since);
+        *silence = Some(Silence { since, last: boot, why: why.to_owned() });
     }
 
     /// Whether the registry has a connection of which its adaptor knows more.
@@ -64,8 +112,8 @@ impl Health {
         self.connection.as_ref().is_some_and(|connection| connection.away_since().is_some())
     }
 
-    /// Whether and since when the registry is away: as its adaptor says, or as the last calls went.
-    pub(crate) fn outage(&self) -> Option<Outage> {
+    /// Whether and since when the registry is away, at a boot time: as its adaptor says, or as the last calls went.
+    pub(crate) fn outage(&self, boot: u64) -> Option<Outage> {
         let told = self.connection.as_ref().and_then(|connection| {
             let since = connection.away_since()?;
             Some(Outage {
@@ -73,16 +121,18 @@ impl Health {
                 why: connection.problem().unwrap_or_else(|| "it does not answer".to_owned()),
             })
         });
-        let met = self.silent.as_ref().map(|(since, why)| Outage { since: *since, why: why.clone() });
-        match (told, met) {
-            (Some(told), Some(met)) => Some(Outage { since: told.since.min(met.since), ..told }),
-            (told, met) => told.or(met),
-        }
+        let silent = |silence: &Silence| Outage { since: silence.since, why: silence.why.clone() };
+        let hangs = self.calling.filter(|begun| begun + SLOW <= boot);
+        let hangs = hangs.map(|since| Outage { since, why: "a call has not come back yet".to_owned() });
+        // What is known of the reason is told by whichever knows most; the outage began with the first of them.
+        let all = [told, self.changes.as_ref().map(silent), self.reads.as_ref().map(silent), hangs];
+        let since = all.iter().flatten().map(|outage| outage.since).min()?;
+        all.into_iter().flatten().next().map(|outage| Outage { since, ..outage })
     }
 
     /// The part of the figures that is known here, at a boot time.
     pub(crate) fn stats(&self, boot: u64) -> RegistryStats {
-        let outage = self.outage();
+        let outage = self.outage(boot);
         let connection = self.connection.as_deref();
         let told = connection.map(Connection::state).unwrap_or_default();
         let away = outage.as_ref().map(|outage| Duration::from_nanos(boot.saturating_sub(outage.since)));
@@ -140,35 +190,47 @@ impl Monitored {
         Self { inner, tally, clock }
     }
 
-    /// A call was answered, or this is why not.
-    fn heard(&self, silence: Option<&String>) {
-        match silence {
-            None => lock(&self.tally).health.silent = None,
-            Some(why) => {
-                let boot = self.clock.read().boot;
-                lock(&self.tally).health.brought_nothing(boot, why);
-            }
+    /// Makes a call, and notes how it went: `silence` is the reason why it brought nothing.
+    fn call<T>(
+        &mut self,
+        call: Call,
+        make: impl FnOnce(&mut dyn Registry) -> T,
+        silence: impl FnOnce(&T) -> Option<&String>,
+    ) -> T {
+        let begun = self.clock.read().boot;
+        lock(&self.tally).health.begins(begun);
+        let result = make(&mut *self.inner);
+        let ended = self.clock.read().boot;
+        let health = &mut lock(&self.tally).health;
+        match silence(&result) {
+            None => health.answered(call, ended),
+            Some(why) => health.brought_nothing(call, ended, why),
         }
-    }
-
-    fn read<T>(&self, result: Result<T, ReadError>) -> Result<T, ReadError> {
-        self.heard(match &result {
-            Err(ReadError::Unavailable { why }) => Some(why),
-            _ => None,
-        });
         result
     }
 
-    fn wrote(&self, result: Result<(), SwapError>) -> Result<(), SwapError> {
-        self.heard(match &result {
+    fn read<T>(
+        &mut self,
+        make: impl FnOnce(&mut dyn Registry) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        self.call(Call::Read, make, |result| match result {
+            Err(ReadError::Unavailable { why }) => Some(why),
+            _ => None,
+        })
+    }
+
+    fn change(
+        &mut self,
+        make: impl FnOnce(&mut dyn Registry) -> Result<(), SwapError>,
+    ) -> Result<(), SwapError> {
+        self.call(Call::Change, make, |result| match result {
             Err(
                 SwapError::Unknown { why }
                 | SwapError::Unavailable { why }
                 | SwapError::Read(ReadError::Unavailable { why }),
             ) => Some(why),
             _ => None,
-        });
-        result
+        })
     }
 }
 
@@ -202,23 +264,19 @@ impl Registry for Monitored {
     }
 
     fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
-        let result = self.inner.workers();
-        self.read(result)
+        self.read(|registry| registry.workers())
     }
 
     fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError> {
-        let result = self.inner.worker(worker);
-        self.read(result)
+        self.read(|registry| registry.worker(worker))
     }
 
     fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
-        let result = self.inner.claim(worker, expected, record);
-        self.wrote(result)
+        self.change(|registry| registry.claim(worker, expected, record))
     }
 
     fn swap_worker(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
-        let result = self.inner.swap_worker(worker, expected, record);
-        self.wrote(result)
+        self.change(|registry| registry.swap_worker(worker, expected, record))
     }
 
     fn leave(&mut self, worker: u32) {
@@ -226,18 +284,15 @@ impl Registry for Monitored {
     }
 
     fn mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, ReadError> {
-        let result = self.inner.mark(spill);
-        self.read(result)
+        self.read(|registry| registry.mark(spill))
     }
 
     fn create_mark(&mut self, spill: SpillId, record: &MarkRecord) -> Result<(), SwapError> {
-        let result = self.inner.create_mark(spill, record);
-        self.wrote(result)
+        self.change(|registry| registry.create_mark(spill, record))
     }
 
     fn swap_mark(&mut self, spill: SpillId, expected: u64, record: &MarkRecord) -> Result<(), SwapError> {
-        let result = self.inner.swap_mark(spill, expected, record);
-        self.wrote(result)
+        self.change(|registry| registry.swap_mark(spill, expected, record))
     }
 
     fn close(&mut self) {
@@ -265,13 +320,13 @@ mod tests {
         let request =
             WorkerRequest { now: 2_000, start: 2_000, end: 2_100, pinned: Some(0), except: Vec::new() };
         drop(ownership.take(&request).unwrap());
-        assert!(lock(&tally).health.outage().is_none());
+        assert!(lock(&tally).health.outage(SystemClock.read().boot).is_none());
 
         let before = SystemClock.read().boot;
         let mut fail = || {
             registry.fail(Fault::Away);
             assert!(ownership.extend(0, 2_050, 2_200).is_err());
-            lock(&tally).health.outage().unwrap()
+            lock(&tally).health.outage(SystemClock.read().boot).unwrap()
         };
         let (first, again) = (fail(), fail());
         assert!(again.since == first.since && first.since >= before && again.why.contains("away"));
@@ -279,7 +334,54 @@ mod tests {
         assert_eq!((stats.state, stats.away), (ConnectionState::Away, Duration::from_secs(3)));
 
         drop(ownership.extend(0, 2_050, 2_200).unwrap());
-        assert!(lock(&tally).health.outage().is_none());
+        assert!(lock(&tally).health.outage(SystemClock.read().boot).is_none());
         assert_eq!(lock(&tally).health.stats(u64::MAX).state, ConnectionState::Connected);
+    }
+
+    /// What calls say at these moments of boot time, in seconds.
+    fn away_since(health: &Health, second: u64) -> Option<u64> {
+        health.outage(second * SECOND).map(|outage| outage.since / SECOND)
+    }
+
+    #[test]
+    fn a_registry_that_can_be_read_and_not_changed_is_away_until_a_change_lands() {
+        let mut health = Health::default();
+        for second in [10, 13, 16] {
+            health.begins(second * SECOND);
+            health.answered(Call::Read, second * SECOND);
+            health.begins(second * SECOND);
+            health.brought_nothing(Call::Change, (second + 2) * SECOND, "it is locked");
+            assert_eq!(
+                away_since(&health, second + 2),
+                Some(10),
+                "a read that is answered says nothing of changes"
+            );
+        }
+        health.answered(Call::Change, 19 * SECOND);
+        assert_eq!(away_since(&health, 19), None);
+    }
+
+    #[test]
+    fn a_change_that_failed_and_was_not_tried_again_is_forgiven_where_reads_are_answered() {
+        let mut health = Health::default();
+        health.brought_nothing(Call::Change, 10 * SECOND, "it is locked");
+        health.answered(Call::Read, 19 * SECOND);
+        assert_eq!(away_since(&health, 19), Some(10));
+        health.answered(Call::Read, 20 * SECOND);
+        assert_eq!(away_since(&health, 20), None);
+    }
+
+    #[test]
+    fn a_call_that_hangs_is_an_outage_since_it_began() {
+        let mut health = Health::default();
+        health.begins(10 * SECOND);
+        assert_eq!(away_since(&health, 10), None);
+        assert_eq!(away_since(&health, 11), Some(10));
+        assert!(health.outage(11 * SECOND).is_some_and(|outage| outage.why.contains("not come back")));
+        health.brought_nothing(Call::Change, 30 * SECOND, "the disk failed");
+        assert_eq!(away_since(&health, 31), Some(10), "and it began then, too, when it has failed");
+        health.begins(32 * SECOND);
+        health.answered(Call::Change, 32 * SECOND);
+        assert_eq!(away_since(&health, 40), None);
     }
 }

@@ -20,6 +20,8 @@ pub(crate) mod published;
 
 use std::time::Duration;
 
+use xuid_id::Order;
+
 pub use crate::clock::{Verdict, Verdicts};
 pub use latency::{Latency, whole_ms};
 
@@ -311,12 +313,29 @@ pub struct ClockStats {
     pub days_left: u64,
 }
 
-/// Whether the engine can serve, and if not, why.
+/// What the engine serves now, and if it does not serve everything, why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// A window is held and the clock is believed.
+    /// Calls of order [`Any`](crate::Order::Any) get ids: a window is held, or ids are in memory.
     pub ready: bool,
-    /// What is wrong, each a sentence; also of things that do not make it unready.
+    /// Calls of order [`Fresh`](crate::Order::Fresh) get ids: a window is held, and the clock is in it.
+    pub fresh: bool,
+    /// Calls of order [`Ordered`](crate::Order::Ordered) get ids: as fresh ones, and engine time has passed the last
+    /// ordered id.
+    pub ordered: bool,
+    /// What is wrong, each a sentence; also of things that do not keep anything from being served.
     pub notes: Vec<String>,
+}
+
+impl Status {
+    /// Whether calls of this order get ids.
+    #[must_use]
+    pub fn serves(&self, order: Order) -> bool {
+        match order {
+            Order::Any => self.ready,
+            Order::Fresh => self.fresh,
+            Order::Ordered => self.ordered,
+        }
+    }
 }

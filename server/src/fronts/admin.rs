@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
@@ -20,6 +20,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, spawn_blocking, yield_now};
 use tokio::time::{sleep, timeout};
+use xuid_engine::Order;
+use xuid_engine::stats::Status;
 
 use crate::state::metrics::Page;
 use crate::state::server::{Server, VERSION};
@@ -35,11 +37,8 @@ const ASKING: usize = 2;
 
 /// How long a connection may take to ask for its first page, and how long it may say nothing after a reply: longer than
 /// probes are apart that keep one open.
-const LIMITS: Limits = Limits { first: Duration::from_secs(10), idle: Duration::from_secs(30) };
-
-/// Connections at a time: there are never so many probes and people, and each takes a descriptor that a client could
-/// have. One more ends the oldest that has not asked for anything, else the oldest that waits for nothing.
-const CONNECTIONS: usize = 64;
+const LIMITS: Limits =
+    Limits { first: Duration::from_secs(10), idle: Duration::from_secs(30), connections: 64 };
 
 /// How long a producer that seems to stand still has to turn after all, before a probe is told.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
@@ -77,7 +76,7 @@ impl AdminState {
 }
 
 /// Serves until the process ends, so that a probe can see a server that drains.
-pub(crate) async fn run(listener: TcpListener, server: Arc<Server>) {
+pub(crate) async fn run(listener: TcpListener, server: Arc<Server>, connections: usize) {
     let page = Arc::new(Page::new(Arc::clone(&server)));
     let router = Router::new()
         .route("/", get(people))
@@ -85,13 +84,16 @@ pub(crate) async fn run(listener: TcpListener, server: Arc<Server>) {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(AdminState { server, page, asking: Arc::new(Semaphore::new(ASKING)) });
-    serve(listener, router, LIMITS).await;
+    serve(listener, router, Limits { connections, ..LIMITS }).await;
 }
 
 #[derive(Clone, Copy)]
 struct Limits {
     first: Duration,
     idle: Duration,
+    /// At a time: each takes a descriptor that a client could have. One more ends the oldest that has not asked for
+    /// anything, else the oldest that waits for nothing.
+    connections: usize,
 }
 
 /// What a connection does.
@@ -125,17 +127,17 @@ async fn note(State(doing): State<Arc<AtomicU8>>, request: Request, next: Next) 
     reply
 }
 
-/// Serves `router` to [`CONNECTIONS`] at a time, and ends those that say nothing.
+/// Serves `router` to so many at a time, and ends those that say nothing.
 async fn serve(mut listener: TcpListener, router: Router, limits: Limits) {
     // Not `axum::serve`, which gives up a client that has said all it will (`nc -N`) while its page is asked for.
     let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
     http.http1().half_close(true).timer(TokioTimer::new()).header_read_timeout(limits.idle);
-    let mut open: Vec<Open> = Vec::with_capacity(CONNECTIONS);
+    let mut open: Vec<Open> = Vec::with_capacity(limits.connections);
     loop {
         // It waits by itself where no descriptor is left.
         let (stream, _) = Listener::accept(&mut listener).await;
         open.retain(|connection| !connection.task.is_finished());
-        if open.len() == CONNECTIONS {
+        if open.len() >= limits.connections {
             let oldest = |doing| open.iter().position(|open| open.is(doing));
             // Where all have a page under way, it is this one that is ended.
             let Some(spare) = oldest(Doing::Silent).or_else(|| oldest(Doing::Idle)) else { continue };
@@ -175,19 +177,46 @@ fn alive(stalled: Option<String>) -> (StatusCode, String) {
     }
 }
 
-/// 200 and what is not as it should be, or 503 and why.
-async fn readyz(State(state): State<AdminState>) -> impl IntoResponse {
-    let (ready, notes) = match state.ask(|server, _| server.readiness()).await {
-        Ok(readiness) => readiness,
-        Err(_) => (false, vec![NO_ANSWER.to_owned()]),
+/// 200 and what is not as it should be, or 503 and why: for calls of any age or, with `?order=`, of that order.
+async fn readyz(State(state): State<AdminState>, RawQuery(query): RawQuery) -> (StatusCode, String) {
+    let Some(order) = order_of(query.as_deref().unwrap_or_default()) else {
+        let allowed = "/readyz, /readyz?order=any, /readyz?order=fresh or /readyz?order=ordered";
+        return (
+            StatusCode::BAD_REQUEST,
+            format!("{:?} is no question here: ask {allowed}\n", query.unwrap_or_default()),
+        );
     };
-    let (status, word) =
-        if ready { (StatusCode::OK, "ready") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready") };
+    match state.ask(|server, _| server.readiness()).await {
+        Ok(status) => ready(&status, order),
+        Err((status, why)) => (status, format!("not ready\n{why}")),
+    }
+}
+
+/// The order that a query asks about; `None` if it asks for something else.
+fn order_of(query: &str) -> Option<Order> {
+    if query.is_empty() {
+        return Some(Order::Any);
+    }
+    let name = query.strip_prefix("order=")?;
+    Order::ALL.into_iter().find(|order| order.name() == name)
+}
+
+fn ready(status: &Status, order: Order) -> (StatusCode, String) {
+    let (code, word) = if status.serves(order) {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready")
+    };
     let mut text = format!("{word}\n");
-    for note in notes {
+    let refused = Order::ALL.into_iter().filter(|order| !status.serves(*order));
+    let refused = refused.map(Order::name).collect::<Vec<_>>().join(", ");
+    if !refused.is_empty() {
+        let _ = writeln!(text, "not served now: {refused}");
+    }
+    for note in &status.notes {
         let _ = writeln!(text, "{note}");
     }
-    (status, text)
+    (code, text)
 }
 
 async fn metrics(State(state): State<AdminState>) -> Result<impl IntoResponse, (StatusCode, String)> {
@@ -202,7 +231,7 @@ async fn people(State(state): State<AdminState>) -> Result<Html<String>, (Status
 
 /// What a person wants to know first, without a script or a style from anywhere else.
 fn overview(server: &Server) -> String {
-    let (ready, notes) = server.readiness();
+    let Status { ready, notes, .. } = server.readiness();
     let stats = server.engine.stats();
     let mut rows = vec![
         ("listening on", server.places.listen.to_string()),
@@ -277,7 +306,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_without_a_whole_head_is_closed_before_and_after_a_reply() {
         let short = Duration::from_millis(100);
-        let (addr, serving) = serving(Limits { first: short, idle: short }).await;
+        let (addr, serving) = serving(Limits { first: short, idle: short, ..LIMITS }).await;
         for words in ["", "GET", &PAGE[..20], PAGE] {
             let page = page(&mut said(addr, words).await).await;
             assert_eq!(page.ends_with(b"page"), words == PAGE, "{words:?}");
@@ -289,12 +318,12 @@ mod tests {
     #[tokio::test]
     async fn one_connection_too_many_ends_a_silent_one_and_none_that_asked() {
         let long = Duration::from_mins(1);
-        let (addr, serving) = serving(Limits { first: long, idle: long }).await;
+        let (addr, serving) = serving(Limits { first: long, idle: long, ..LIMITS }).await;
         let mut probe = said(addr, PAGE).await;
         let mut reply = [0; 1];
         probe.read_exact(&mut reply).await.unwrap();
         let mut silent = Vec::new();
-        for _ in 1..CONNECTIONS {
+        for _ in 1..LIMITS.connections {
             silent.push(said(addr, "").await);
         }
         let mut late = said(addr, "GET / HTTP/1.0\r\n\r\n").await;
@@ -303,6 +332,18 @@ mod tests {
         probe.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
         assert!(page(&mut probe).await.ends_with(b"page"), "the probe keeps its connection");
         serving.abort();
+    }
+
+    #[test]
+    fn readiness_is_told_by_order_and_anything_else_is_a_bad_question() {
+        let orders = ["", "order=any", "order=fresh", "order=ordered", "order=old", "fresh"].map(order_of);
+        let (any, fresh, ordered) = (Some(Order::Any), Some(Order::Fresh), Some(Order::Ordered));
+        assert_eq!(orders, [any, any, fresh, ordered, None, None]);
+        let mut status = Status::default();
+        (status.ready, status.notes) = (true, vec!["the registry is away".to_owned()]);
+        let told = "ready\nnot served now: fresh, ordered\nthe registry is away\n";
+        assert_eq!(ready(&status, Order::Any), (StatusCode::OK, told.to_owned()));
+        assert_eq!(ready(&status, Order::Fresh), (StatusCode::SERVICE_UNAVAILABLE, format!("not {told}")));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use xuid_engine::Engine;
 use xuid_engine::registry::Genesis;
+use xuid_engine::stats::Status;
 
 use crate::config::Token;
 use crate::state::traffic::Traffic;
@@ -96,23 +97,21 @@ impl Server {
         stall(self.engine.producer_silent())
     }
 
-    /// Whether it wants requests, and a sentence about each thing that is not as it should be.
-    pub(crate) fn readiness(&self) -> (bool, Vec<String>) {
-        let status = self.engine.status();
-        let draining = self.is_draining();
-        let mut notes = status.notes;
-        if draining {
-            notes.insert(0, "the server is shutting down".to_owned());
+    /// Which orders it serves, and a sentence about each thing that is not as it should be.
+    pub(crate) fn readiness(&self) -> Status {
+        let mut status = self.engine.status();
+        if self.is_draining() {
+            (status.ready, status.fresh, status.ordered) = (false, false, false);
+            status.notes.insert(0, "the server is shutting down".to_owned());
         }
-        let stalled = self.stalled();
-        let ready = status.ready && !draining && stalled.is_none();
-        notes.extend(stalled);
-        (ready, notes)
+        // Callers mint by themselves as long as windows last: that ends by itself, and is noted before it does.
+        status.notes.extend(self.stalled());
+        status
     }
 
     /// What INFO answers. Ids are strings; nothing else here is one.
     pub(crate) fn info(&self) -> Value {
-        let (ready, notes) = self.readiness();
+        let Status { ready, fresh, ordered, notes, .. } = self.readiness();
         let layout = self.genesis.layout;
         json!({
             "version": VERSION,
@@ -129,6 +128,7 @@ impl Server {
             "max_age_ms": self.engine.max_age().as_millis() as u64,
             "uptime_ms": self.uptime().as_millis() as u64,
             "ready": ready,
+            "serves": { "any": ready, "fresh": fresh, "ordered": ordered },
             "notes": notes,
         })
     }

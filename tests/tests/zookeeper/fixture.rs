@@ -186,7 +186,7 @@ pub(crate) fn wait_other_worker(server: &Server, left: u32) -> Result<u32> {
     Ok(found)
 }
 
-/// Waits until fresh ids are refused and `/readyz` gives each of `words` as the reason; returns its text.
+/// Waits until fresh ids are refused and `/readyz?order=fresh` gives each of `words` as the reason; returns its text.
 pub(crate) fn wait_refusing(server: &Server, words: &[&str]) -> Result<String> {
     let mut client = server.client()?;
     let mut said = String::new();
@@ -199,7 +199,7 @@ pub(crate) fn wait_refusing(server: &Server, words: &[&str]) -> Result<String> {
             }
             Err(error) => return Err(error.into()),
         };
-        let (status, text) = http::get(server.admin, "/readyz")?;
+        let (status, text) = http::get(server.admin, "/readyz?order=fresh")?;
         said = format!("{status} {}", text.trim().replace('\n', " | "));
         Ok(refused && status == 503 && words.iter().all(|word| text.contains(word)))
     });

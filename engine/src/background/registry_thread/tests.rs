@@ -6,6 +6,7 @@ use xuid_id::Layout;
 use xuid_spill::SpillId;
 
 use super::*;
+use crate::clock::SystemClock;
 use crate::registry::health::Monitored;
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::ownership::Identity;
@@ -63,7 +64,7 @@ fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nob
         }
         jobs.send(job).unwrap();
         let done = done.recv_timeout(Duration::from_mins(1)).expect("an answer");
-        let outage = lock(&tally).health.outage();
+        let outage = lock(&tally).health.outage(SystemClock.read().boot);
         assert_eq!(outage.is_some_and(|outage| outage.why == PANICKED), panics, "{done:?}");
         done
     };

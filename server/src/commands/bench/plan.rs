@@ -91,7 +91,7 @@ impl Plan {
             "threads": self.threads,
             "request": request_name(&self.ask, net.is_none()),
             "count": self.ask.count,
-            "order": order_name(self.ask.order),
+            "order": self.ask.order.name(),
             "wait_ms": self.ask.wait.as_millis() as u64,
             "warmup_seconds": self.warmup.as_secs(),
             "asked_seconds": self.time.as_secs(),
@@ -121,15 +121,6 @@ pub(super) fn request_name(ask: &Ask, embedded: bool) -> &'static str {
         (Shape::Runs, true) => "runs",
         (Shape::Next, true) if ask.order == Order::Any => "next_id",
         (_, true) => "fill",
-    }
-}
-
-/// `any`, `fresh` or `ordered`.
-pub(super) fn order_name(order: Order) -> &'static str {
-    match order {
-        Order::Any => "any",
-        Order::Fresh => "fresh",
-        Order::Ordered => "ordered",
     }
 }
 

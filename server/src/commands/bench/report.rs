@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::drive::{Outcome, per_second};
 use super::embedded;
 use super::memory::size;
-use super::plan::{Plan, Target, order_name, request_name};
+use super::plan::{Plan, Target, request_name};
 use crate::text::human_time::grouped;
 use crate::text::stdout::Printer;
 
@@ -260,13 +260,13 @@ fn headline(plan: &Plan, source: Option<&str>, time: Duration) -> [String; 2] {
     let span = format!("{:.1} s after {} s of warm-up", time.as_secs_f64(), plan.warmup.as_secs());
     match &plan.target {
         Target::Embedded => [
-            format!("{what}{ids}, order {}, on an engine in this process", order_name(ask.order)),
+            format!("{what}{ids}, order {}, on an engine in this process", ask.order.name()),
             format!("{threads}; {span}"),
         ],
         Target::Network(net) => [
             format!(
                 "{what}{ids}, order {}, at {} ({})",
-                order_name(ask.order),
+                ask.order.name(),
                 net.servers.join(", "),
                 source.unwrap_or("?")
             ),

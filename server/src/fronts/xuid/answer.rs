@@ -103,7 +103,7 @@ pub(super) fn refusal(server: &Server, error: IdError) -> Refusal {
         _ => Status::INTERNAL,
     };
     let notes = match status {
-        Status::NOT_READY | Status::WINDOW_LOST | Status::EXHAUSTED => server.readiness().1.join("; "),
+        Status::NOT_READY | Status::WINDOW_LOST | Status::EXHAUSTED => server.readiness().notes.join("; "),
         _ => String::new(),
     };
     let text = if notes.is_empty() { error.to_string() } else { format!("{error}. Now: {notes}") };

@@ -1,5 +1,6 @@
 //! Which numbers there are.
 
+use xuid_engine::Order;
 use xuid_engine::stats::{ClockStats, ConnectionState, Latency, RegistryStats, Stats, Windows, whole_ms};
 
 use super::family::{Family, Kind, Samples};
@@ -27,8 +28,18 @@ pub(super) fn families(server: &Server) -> Vec<Family> {
         "Lines of the log that were dropped, because what reads standard error was too slow",
         logs::dropped(),
     ));
-    let (ready, _) = server.readiness();
-    all.push(gauge("xuid_ready", "1 if the server wants requests", u64::from(ready)));
+    let now = server.readiness();
+    all.push(gauge(
+        "xuid_ready",
+        "1 if the server wants requests: calls of order any are served",
+        u64::from(now.ready),
+    ));
+    all.push(gauge_by(
+        "xuid_serves",
+        "1 if calls of this order are served now",
+        "order",
+        &Order::ALL.map(|order| (order.name(), u64::from(now.serves(order)))),
+    ));
     all.push(gauge("xuid_uptime_seconds", "Seconds since it began to serve", server.uptime().as_secs()));
     all
 }
