@@ -89,6 +89,7 @@ pub use api::handle::Handle;
 pub use api::pending::Pending;
 pub use id::error::{IdError, IdErrorKind};
 pub use id::run::{Ids, Run};
+pub use mint::wait_queue::Caller;
 pub use registry::Floor;
 #[cfg(feature = "ablation")]
 pub use settings::Tiers;

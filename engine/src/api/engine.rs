@@ -193,7 +193,7 @@ impl Engine {
     /// [`IdError`]; nothing was issued then.
     pub fn runs(&self, count: u32, order: Order) -> Result<Vec<Run>, IdError> {
         let shared = &self.shared;
-        let ticket = match shared.take_or_wait(count, order, shared.settings.wait)? {
+        let ticket = match shared.take_or_wait(count, order, shared.settings.wait, None)? {
             Ok(runs) => return Ok(runs),
             Err(ticket) => ticket,
         };

@@ -11,6 +11,7 @@ use xuid_id::Order;
 use crate::id::error::IdError;
 use crate::id::run::Run;
 use crate::mint::ticket::Ticket;
+use crate::mint::wait_queue::Caller;
 use crate::shared::EngineState;
 
 /// Ids that are being waited for: a future that needs no runtime. See [`Engine::request`](crate::Engine::request).
@@ -19,6 +20,7 @@ use crate::shared::EngineState;
 #[must_use = "ids come only to a future that is polled"]
 pub struct Pending {
     shared: Arc<EngineState>,
+    caller: Option<Caller>,
     stage: Stage,
 }
 
@@ -41,7 +43,13 @@ impl std::fmt::Debug for Pending {
 
 impl Pending {
     pub(crate) fn new(shared: Arc<EngineState>, count: u32, order: Order, wait: Duration) -> Self {
-        Self { shared, stage: Stage::New { count, order, wait } }
+        Self { shared, caller: None, stage: Stage::New { count, order, wait } }
+    }
+
+    /// Waits on behalf of a caller, in its share of what there is.
+    pub fn on_behalf_of(mut self, caller: &Caller) -> Self {
+        self.caller = Some(caller.clone());
+        self
     }
 }
 
@@ -54,7 +62,7 @@ impl Future for Pending {
             return Poll::Ready(Err(IdError::FORKED));
         }
         if let Stage::New { count, order, wait } = self.stage {
-            match self.shared.take_or_wait(count, order, wait) {
+            match self.shared.take_or_wait(count, order, wait, self.caller.as_ref()) {
                 Ok(Ok(runs)) => {
                     self.stage = Stage::Over;
                     return Poll::Ready(Ok(runs));

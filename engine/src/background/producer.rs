@@ -262,14 +262,14 @@ impl Producer {
         let stride = shared.layout.stride();
         let tick = now.tick.unwrap_or(0);
         let mut unswept = 0..PARTITIONS;
-        gate.serve(now, &shared.counters.tickets_in, |minter, most| {
+        gate.serve(now, &shared.counters.tickets_in, |minter, part, most| {
             loop {
                 if let Some(run) = reserve.fresh.take(most, stride) {
                     return Some((ledger.to_ticket(run), Tier::Queue));
                 }
                 if let Some(block) = shared.pop_queue() {
                     reserve.fresh.push_run(block.into_run());
-                } else if let Some(run) = minter.any(now, most) {
+                } else if let Some(run) = minter.any(now, part, most) {
                     return Some((run, Tier::Minter));
                 } else if let Some(partition) = unswept.next() {
                     // Blocks may lie where the walks of those who wait do not lead.

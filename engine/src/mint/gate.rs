@@ -4,11 +4,11 @@
 //! never during I/O. Lock order: gate, then a ticket.
 //!
 //! # Invariants
-//! - I1 nobody cuts directly while a ticket waits that can be served, so that a burst cannot starve who came first;
-//! - I2 the wait queues are served in turn, each first come, first served;
+//! - I1 no call cuts directly while a ticket waits that can be served, so that a burst cannot starve what came first; but
+//!   for small calls where only large tickets wait: the second half of the tick that runs is theirs;
+//! - I2 the wait queues are served in turn, each so that callers share what there is ([`WaitQueue`]);
 //! - I3 no waker is called under the lock.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use crate::id::error::IdError;
 use crate::id::run::Run;
 use crate::mint::minter::Minter;
 use crate::mint::ticket::Ticket;
+use crate::mint::wait_queue::{Caller, QUEUES, WaitQueue};
+use crate::mint::worker::Part;
 use crate::stats::counters::{AtomicCount, Tier};
 use crate::sys::guards::Guard;
 
@@ -27,12 +29,17 @@ use crate::sys::guards::Guard;
 /// not queue up behind arrays that take whole ticks.
 const SMALL: u32 = 256;
 
-/// Small and large ones of any age, small and large fresh ones, and ordered ones. Each order has queues of its own,
-/// because one that waits for the clock must not hold up those that do not.
-const QUEUES: usize = 5;
+/// So many ticks after a small call large ones still leave some of each tick to it.
+const SMALL_ABOUT: u64 = 16;
 
-/// The wait queue of ordered tickets.
-const ORDERED: usize = 4;
+/// The wait queue of ordered tickets. Before it: small and large ones of any age, small and large fresh ones. Each order
+/// has queues of its own, because one that waits for the clock must not hold up those that do not.
+const ORDERED: usize = QUEUES - 1;
+
+/// Whether a wait queue is one of large tickets.
+fn is_large(queue: usize) -> bool {
+    queue < ORDERED && queue % 2 == 1
+}
 
 /// Ids a queue gets before it is the next one's turn.
 const QUANTUM: u32 = 256;
@@ -55,8 +62,10 @@ pub(crate) enum Trouble {
 pub(crate) struct Gate {
     pub(crate) clock: EngineClock,
     pub(crate) minter: Minter,
-    queues: [VecDeque<Arc<Ticket>>; QUEUES],
+    queues: [WaitQueue; QUEUES],
     next_queue: usize,
+    /// The tick of the last small call: from then on large ones leave it some of each tick, for a while.
+    small_call: Option<u64>,
     pub(crate) trouble: Option<Trouble>,
     /// A window was asked for, of a registry that answers: ids are on their way.
     pub(crate) coming: bool,
@@ -68,8 +77,9 @@ impl Gate {
         Self {
             clock,
             minter,
-            queues: Default::default(),
+            queues: std::array::from_fn(WaitQueue::new),
             next_queue: 0,
+            small_call: None,
             trouble: None,
             coming: false,
             closed: false,
@@ -85,39 +95,81 @@ impl Gate {
 
     /// How many wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.queues.iter().map(VecDeque::len).sum()
+        self.queues.iter().map(WaitQueue::len).sum()
     }
 
-    /// Cuts one run for a caller that may not wait. `None` where others wait, or nothing is left.
-    pub(crate) fn cut(&mut self, order: Order, least_tick: u64, now: &Now, most: u32) -> Option<Run> {
-        if self.closed || self.others_first(now) {
+    /// Cuts one run of up to `most` ids for a call of `count` that may not wait. `None` where others go first, or nothing
+    /// is left.
+    pub(crate) fn cut(
+        &mut self,
+        order: Order,
+        least_tick: u64,
+        now: &Now,
+        (count, most): (u32, u32),
+    ) -> Option<Run> {
+        let is_small = count <= SMALL;
+        if is_small {
+            self.small_call = now.tick;
+        }
+        if self.closed
+            || self.ordered_first(now)
+            || (0..ORDERED).any(|queue| self.goes_first(queue, is_small))
+        {
             return None;
         }
-        self.cut_in_line(order, least_tick, now, most)
+        let part = match is_small {
+            true if self.large_wait() => Part::SecondHalf,
+            true => Part::Whole,
+            false => self.part_for_large(now),
+        };
+        self.cut_in_line(order, least_tick, now, part, most)
     }
 
-    /// Whether somebody waits who can be served: then nobody else cuts. Ordered calls that wait for the clock to
-    /// pass their last id cannot, and hold up nobody.
-    fn others_first(&self, now: &Now) -> bool {
-        self.unordered_wait() || (!self.queues[ORDERED].is_empty() && self.minter.ordered_waits(now) == 0)
+    /// Whether tickets wait in this queue of unordered ones behind which such a call belongs (I1).
+    fn goes_first(&self, queue: usize, is_small: bool) -> bool {
+        let passes = is_small && is_large(queue);
+        !passes && !self.queues[queue].is_empty()
     }
 
-    /// Whether a call waits that asked for no order.
-    pub(crate) fn unordered_wait(&self) -> bool {
-        self.queues[..ORDERED].iter().any(|queue| !queue.is_empty())
+    /// Whether somebody waits for ordered ids who can be served. Ordered calls that wait for the clock to pass their
+    /// last id cannot, and hold up nobody.
+    fn ordered_first(&self, now: &Now) -> bool {
+        !self.queues[ORDERED].is_empty() && self.minter.ordered_waits(now) == 0
     }
 
-    fn cut_in_line(&mut self, order: Order, least_tick: u64, now: &Now, most: u32) -> Option<Run> {
+    fn large_wait(&self) -> bool {
+        (0..ORDERED).any(|queue| is_large(queue) && !self.queues[queue].is_empty())
+    }
+
+    /// What large calls may have: where there are small ones, too, not the second half of the tick that runs. It is
+    /// theirs when it has elapsed.
+    fn part_for_large(&self, now: &Now) -> Part {
+        let about = |tick: u64| self.small_call.is_some_and(|last| tick.saturating_sub(last) <= SMALL_ABOUT);
+        if now.tick.is_some_and(about) { Part::FirstHalf } else { Part::Whole }
+    }
+
+    fn cut_in_line(
+        &mut self,
+        order: Order,
+        least_tick: u64,
+        now: &Now,
+        part: Part,
+        most: u32,
+    ) -> Option<Run> {
         match order {
-            Order::Any => self.minter.any(now, most),
+            Order::Any => self.minter.any(now, part, most),
             // After a switch of worker the clock is behind the one the caller came by: the newest there is.
-            Order::Fresh => self.minter.fresh(now, least_tick.min(now.tick?), most),
+            Order::Fresh => self.minter.fresh(now, least_tick.min(now.tick?), part, most),
             Order::Ordered => self.minter.ordered(now, most),
         }
     }
 
     /// Puts a ticket in a queue, or says why it would wait in vain.
-    pub(crate) fn enqueue(&mut self, ticket: Arc<Ticket>) -> Result<(), Arc<Ticket>> {
+    pub(crate) fn enqueue(
+        &mut self,
+        ticket: Arc<Ticket>,
+        caller: Option<&Caller>,
+    ) -> Result<(), Arc<Ticket>> {
         if self.closed || self.waiting() >= MOST_WAITING {
             return Err(ticket);
         }
@@ -127,7 +179,7 @@ impl Gate {
             Order::Fresh => 2 + large,
             Order::Ordered => ORDERED,
         };
-        self.queues[queue].push_back(ticket);
+        self.queues[queue].push(ticket, caller);
         Ok(())
     }
 
@@ -179,9 +231,10 @@ impl Gate {
         &mut self,
         now: &Now,
         given: &AtomicCount,
-        mut supply: impl FnMut(&mut Minter, u32) -> Option<(Run, Tier)>,
+        mut supply: impl FnMut(&mut Minter, Part, u32) -> Option<(Run, Tier)>,
     ) -> Service {
         let mut service = Service::default();
+        self.queues.iter_mut().for_each(WaitQueue::resume);
         self.expire(now, &mut service);
         loop {
             let mut progress = false;
@@ -200,12 +253,12 @@ impl Gate {
         queue: usize,
         now: &Now,
         given: &AtomicCount,
-        supply: &mut impl FnMut(&mut Minter, u32) -> Option<(Run, Tier)>,
+        supply: &mut impl FnMut(&mut Minter, Part, u32) -> Option<(Run, Tier)>,
         service: &mut Service,
     ) -> bool {
-        let Some(ticket) = self.queues[queue].front().cloned() else { return false };
+        let Some(ticket) = self.queues[queue].front() else { return false };
         let Some(missing) = ticket.missing() else {
-            self.queues[queue].pop_front();
+            self.queues[queue].pop();
             return true;
         };
         let mut progress = false;
@@ -213,10 +266,11 @@ impl Gate {
             // A thread is given more than it asked for only while nobody stands behind it.
             let alone = self.waiting() == 1;
             let most = if alone { ticket.wants() } else { missing.max(ticket.wants().min(16)) }.min(QUANTUM);
+            let part = if is_large(queue) { self.part_for_large(now) } else { Part::Whole };
             let run = match ticket.order {
-                Order::Any => supply(&mut self.minter, most),
+                Order::Any => supply(&mut self.minter, part, most),
                 order => {
-                    let run = self.cut_in_line(order, ticket.least_tick, now, most);
+                    let run = self.cut_in_line(order, ticket.least_tick, now, part, most);
                     run.map(|run| (run, Tier::Minter))
                 }
             };
@@ -229,7 +283,7 @@ impl Gate {
         }
         if ticket.missing() == Some(0) {
             service.end(&ticket, || IdError::SHUTTING_DOWN);
-            self.queues[queue].pop_front();
+            self.queues[queue].pop();
             progress = true;
         }
         progress
@@ -238,15 +292,8 @@ impl Gate {
     fn expire(&mut self, now: &Now, service: &mut Service) {
         let boot = now.reading.boot;
         for queue in 0..self.queues.len() {
-            if !self.queues[queue].iter().any(|ticket| ticket.deadline <= boot || ticket.missing().is_none())
-            {
-                continue;
-            }
-            let (over, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.queues[queue])
-                .into_iter()
-                .partition(|ticket| ticket.deadline <= boot || ticket.missing().is_none());
-            self.queues[queue] = kept;
-            for ticket in over {
+            let is_over = |ticket: &Ticket| ticket.deadline <= boot || ticket.missing().is_none();
+            for ticket in self.queues[queue].take_if(is_over) {
                 service.end(&ticket, || self.refusal(now, ticket.order, ticket.wait));
             }
         }
@@ -256,7 +303,7 @@ impl Gate {
     pub(crate) fn close(&mut self) -> Service {
         self.closed = Guard::SealFirst.holds();
         let mut service = Service::default();
-        for ticket in self.queues.iter_mut().flat_map(std::mem::take) {
+        for ticket in self.queues.iter_mut().flat_map(|queue| queue.take_if(|_| true)) {
             service.end(&ticket, || IdError::SHUTTING_DOWN);
         }
         service

@@ -15,7 +15,7 @@ use xuid_spill::Extent;
 use crate::clock::engine_clock::Now;
 use crate::clock::nanos;
 use crate::id::run::Run;
-use crate::mint::worker::HeldWorker;
+use crate::mint::worker::{HeldWorker, Part};
 use crate::registry::ownership::Window;
 use crate::settings::Settings;
 use crate::sys::guards::Guard;
@@ -135,18 +135,18 @@ impl Minter {
     }
 
     /// Cuts up to `most` ids of any age.
-    pub(crate) fn any(&mut self, now: &Now, most: u32) -> Option<Run> {
-        self.cut_from_workers(now, most, |_| true)
+    pub(crate) fn any(&mut self, now: &Now, part: Part, most: u32) -> Option<Run> {
+        self.cut_from_workers(now, part, most, |_| true)
     }
 
     /// Cuts up to `most` ids of a tick not before `least`.
-    pub(crate) fn fresh(&mut self, now: &Now, least: u64, most: u32) -> Option<Run> {
+    pub(crate) fn fresh(&mut self, now: &Now, least: u64, part: Part, most: u32) -> Option<Run> {
         let tick = now.tick?;
         let offset = self.next_offset();
         let layout = self.layout;
         let mut aside = std::mem::take(&mut self.aside);
         let before = aside.len();
-        let run = self.cut_from_workers(now, most, |held| {
+        let run = self.cut_from_workers(now, part, most, |held| {
             if held.tick() < least && held.end().is_some_and(|end| end > tick) {
                 held.skip_to(&layout, tick, offset, |extent| aside.push(extent));
             }
@@ -236,6 +236,7 @@ impl Minter {
     fn cut_from_workers(
         &mut self,
         now: &Now,
+        part: Part,
         most: u32,
         mut ready: impl FnMut(&mut HeldWorker) -> bool,
     ) -> Option<Run> {
@@ -247,6 +248,7 @@ impl Minter {
             if !ready(held) {
                 continue;
             }
+            let most = most.min(held.bound(&self.layout, tick, part));
             if let Some(run) = held.cut(&self.layout, tick, most) {
                 self.minted += u64::from(run.len());
                 return Some(run);

@@ -3,4 +3,5 @@
 pub(crate) mod gate;
 pub(crate) mod minter;
 pub(crate) mod ticket;
+pub(crate) mod wait_queue;
 pub(crate) mod worker;

@@ -1,4 +1,4 @@
-//! Callers that wait for ids: a ticket is filled by the producer, all or nothing, first come, first served.
+//! Callers that wait for ids: a ticket is filled by the producer, all or nothing.
 //!
 //! # Invariants
 //! - I1 ids gathered for a ticket belong to it alone; when it fails, is cancelled or dropped unread, they go

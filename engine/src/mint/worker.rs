@@ -15,6 +15,17 @@ use crate::id::run::Run;
 use crate::registry::ownership::Window;
 use crate::sys::guards::Guard;
 
+/// Which ids may be cut of the tick that runs, so that large calls leave some of each tick to small ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of them.
+    Whole,
+    /// The first half, and whatever has elapsed.
+    FirstHalf,
+    /// The second half, once the first one is cut, and nothing that has elapsed.
+    SecondHalf,
+}
+
 /// One worker's windows and frontier.
 #[derive(Debug)]
 pub(crate) struct HeldWorker {
@@ -83,6 +94,18 @@ impl HeldWorker {
         let Some(end) = self.end() else { return 0 };
         let ticks = end.min(upto.saturating_add(1)).saturating_sub(self.tick);
         (ticks * u64::from(layout.sequences())).saturating_sub(u64::from(self.sequence))
+    }
+
+    /// How many ids may be cut at once where `tick` is the one that runs, of this part of it.
+    pub(crate) fn bound(&self, layout: &Layout, tick: u64, part: Part) -> u32 {
+        let half = layout.sequences() / 2;
+        match part {
+            Part::Whole => u32::MAX,
+            Part::FirstHalf if self.tick < tick => u32::MAX,
+            Part::FirstHalf => half.saturating_sub(self.sequence),
+            Part::SecondHalf if self.tick == tick && self.sequence >= half => u32::MAX,
+            Part::SecondHalf => 0,
+        }
     }
 
     /// The tick of the frontier.
@@ -248,6 +271,23 @@ mod tests {
         assert_eq!(ids.len(), 16);
         assert!(ids.iter().all(|&id| layout.decode(id).worker == 1));
         assert_eq!(held.untouched(), 5);
+    }
+
+    #[test]
+    fn the_two_halves_of_the_tick_that_runs_are_cut_apart_and_all_before_it_belongs_to_the_first() {
+        let layout = small();
+        let mut held = HeldWorker::new(Window::new(1, 3..9), 1);
+        let bounds =
+            |held: &HeldWorker| [Part::FirstHalf, Part::SecondHalf].map(|part| held.bound(&layout, 4, part));
+        assert_eq!(bounds(&held), [u32::MAX, 0], "of a tick that has elapsed");
+        drop(held.cut(&layout, 4, 8).unwrap());
+        assert_eq!(bounds(&held), [4, 0]);
+        drop(held.cut(&layout, 4, 3).unwrap());
+        assert_eq!(bounds(&held), [1, 0]);
+        drop(held.cut(&layout, 4, 1).unwrap());
+        assert_eq!(bounds(&held), [0, u32::MAX]);
+        drop(held.cut(&layout, 4, 4).unwrap());
+        assert!(held.cut(&layout, 4, 1).is_none(), "the next tick is still to come");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::id::error::IdError;
 use crate::id::run::Run;
 use crate::mint::gate::Gate;
 use crate::mint::ticket::Ticket;
+use crate::mint::wait_queue::Caller;
 use crate::stats::counters::{Sources, Tier};
 use crate::sys::atomics::lock;
 use crate::tiers::thread_run::{ThreadRun, ThreadState};
@@ -60,6 +61,7 @@ impl EngineState {
         count: u32,
         order: Order,
         wait: Duration,
+        caller: Option<&Caller>,
     ) -> Result<Result<Vec<Run>, Arc<Ticket>>, IdError> {
         self.check_open_to_wait()?;
         let (mut runs, mut sources) = (Vec::new(), Sources::default());
@@ -88,7 +90,7 @@ impl EngineState {
                 return Err(error);
             }
         }
-        self.enqueue(&mut gate, &now, order, (count, count), wait, (runs, sources)).map(Err)
+        self.enqueue(&mut gate, &now, order, (count, count), (wait, caller), (runs, sources)).map(Err)
     }
 
     /// Gathers up to `count` ids of any age into `out`, through the thread's run.
@@ -103,7 +105,7 @@ impl EngineState {
         while got < count {
             let mut left = thread_run.left(self.generation.load());
             if left == 0 {
-                if !self.restock(thread_run, thread_state) {
+                if !self.restock(thread_run, thread_state, count) {
                     break;
                 }
                 left = thread_run.held();
@@ -143,7 +145,7 @@ impl EngineState {
         let least = gate.minter.least_fresh(now);
         let (mut got, before) = (0, out.len());
         while got < count {
-            let Some(run) = gate.cut(order, least, now, count - got) else { break };
+            let Some(run) = gate.cut(order, least, now, (count, count - got)) else { break };
             got += run.len();
             push_run(out, before, run, self.layout.sequences());
         }

@@ -33,7 +33,7 @@ impl EngineState {
         }
         // Before the wait: a run that comes after a shutdown, or a turn-over, is good for this one id.
         let generation = self.generation.load();
-        if self.restock(thread_run, thread_state) {
+        if self.restock(thread_run, thread_state, 1) {
             return Ok(thread_run.take_one());
         }
         let ticket = {
@@ -46,7 +46,8 @@ impl EngineState {
                 self.count_refusal(wait, error);
                 return Err(error);
             };
-            self.enqueue(&mut gate, &now, Order::Any, (1, EXTRA_IDS), time, (Vec::new(), Sources::default()))?
+            let nothing = (Vec::new(), Sources::default());
+            self.enqueue(&mut gate, &now, Order::Any, (1, EXTRA_IDS), (time, None), nothing)?
         };
         let mut runs = self.block_on(&ticket).inspect_err(|error| self.counters.refuse(*error))?;
         let last = runs.pop();
@@ -68,8 +69,8 @@ impl EngineState {
     }
 
     /// Fills a thread run that is empty or void: from the ring, the queue, or straight from the
-    /// minter. False if there is none to be had now.
-    pub(crate) fn restock(&self, thread_run: &ThreadRun, thread_state: &mut ThreadState) -> bool {
+    /// minter, for a call of `count` ids. False if there is none to be had now.
+    pub(crate) fn restock(&self, thread_run: &ThreadRun, thread_state: &mut ThreadState, count: u32) -> bool {
         thread_run.close_run(&thread_state.counters);
         // Before the run is taken: a run that is voided while it is on its way is wasted, not kept too long.
         let generation = self.generation.load();
@@ -83,7 +84,7 @@ impl EngineState {
         } else if let Some(block) = if tiers.queue { self.queue.pop() } else { None } {
             thread_state.counters.queue.add(u64::from(block.len()));
             (block.into_run(), Tier::Queue)
-        } else if let Some(run) = self.cut_direct() {
+        } else if let Some(run) = self.cut_direct(count) {
             (run, Tier::Minter)
         } else {
             return false;
@@ -96,15 +97,12 @@ impl EngineState {
     }
 
     /// A run straight from the minter: a sixty-fourth of the ids there are, so that many threads share a tick.
-    fn cut_direct(&self) -> Option<Run> {
+    fn cut_direct(&self, count: u32) -> Option<Run> {
         let mut gate = lock(&self.gate);
-        if gate.unordered_wait() {
-            return None;
-        }
         let now = self.instant(&mut gate);
         let share = (gate.minter.available(&now) / 64)
             .clamp(u64::from(EXTRA_IDS), u64::from(LONGEST_BLOCK))
             .min(u64::from(self.settings.tiers.longest_run));
-        gate.cut(Order::Any, 0, &now, share as u32)
+        gate.cut(Order::Any, 0, &now, (count, share as u32))
     }
 }

@@ -13,6 +13,7 @@ use crate::id::error::IdError;
 use crate::id::run::Run;
 use crate::mint::gate::Gate;
 use crate::mint::ticket::Ticket;
+use crate::mint::wait_queue::Caller;
 use crate::stats::counters::Sources;
 use crate::sys::wake::unpark_current;
 
@@ -28,14 +29,14 @@ impl EngineState {
         now: &Now,
         order: Order,
         (count, welcome): (u32, u32),
-        wait: Duration,
+        (wait, caller): (Duration, Option<&Caller>),
         (runs, sources): (Vec<Run>, Sources),
     ) -> Result<Arc<Ticket>, IdError> {
         let deadline = now.reading.boot.saturating_add(nanos(wait));
         let least = gate.minter.least_fresh(now);
         self.counters.tickets_in.add(sources.total());
         let ticket = Arc::new(Ticket::new(order, count, welcome, least, deadline, wait, (runs, sources)));
-        if let Err(ticket) = gate.enqueue(ticket.clone()) {
+        if let Err(ticket) = gate.enqueue(ticket.clone(), caller) {
             let error = gate.refusal(now, order, wait);
             self.give_back(ticket.cancel());
             self.counters.refuse(error);

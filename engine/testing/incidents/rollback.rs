@@ -13,6 +13,7 @@ use crate::clock::engine_clock::EngineClock;
 use crate::clock::{Clock, Reading, Supervisor, Thresholds};
 use crate::id::run::Run;
 use crate::mint::minter::{Ages, Minter};
+use crate::mint::worker::Part;
 use crate::registry::ownership::Window;
 use crate::sys::atomics::lock;
 use crate::testing::incidents::{Ledger, small};
@@ -90,8 +91,8 @@ fn engine(script: &Script) -> Ledger {
             let now = engine_clock.now();
             let least = minter.least_fresh(&now);
             let run = match n % 3 {
-                0 => minter.any(&now, left),
-                1 => minter.fresh(&now, least, left),
+                0 => minter.any(&now, Part::Whole, left),
+                1 => minter.fresh(&now, least, Part::Whole, left),
                 _ => minter.ordered(&now, left),
             };
             let Some(run) = run else { break };

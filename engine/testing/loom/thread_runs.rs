@@ -14,7 +14,7 @@ fn a_turn_over_while_a_thread_takes() -> Option<String> {
     let shared = bench.shared.clone();
     let taker = loom::thread::spawn(move || {
         let (mut thread_state, thread_run) = (shared.join(), ThreadRun::new());
-        assert!(shared.restock(&thread_run, &mut thread_state), "there is land");
+        assert!(shared.restock(&thread_run, &mut thread_state, 1), "there is land");
         (thread_run, thread_state)
     });
     // Whoever has it now took it before the generation changes.

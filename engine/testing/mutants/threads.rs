@@ -12,6 +12,7 @@ use crate::background::registry_thread::Job;
 use crate::clock::engine_clock::EngineClock;
 use crate::clock::{Clock, Supervisor};
 use crate::mint::minter::{Ages, Minter};
+use crate::mint::worker::Part;
 use crate::registry::memory::MemoryRegistry;
 use crate::registry::ownership::{Identity, Ownership, Window};
 use crate::registry::{ClusterId, Genesis, Token};
@@ -181,7 +182,7 @@ fn land_that_is_too_old_is_not_cut() {
         let (layout, max_age) = (Layout::default(), minter.ages.max);
         time.pass(2 * layout.tick_to_ns(max_age).saturating_sub(layout.tick_to_ns(0)));
         let now = clock.now();
-        let run = minter.any(&now, 1).unwrap();
+        let run = minter.any(&now, Part::Whole, 1).unwrap();
         let age = now.tick.unwrap() - layout.tick_of(run.raw());
         (age > max_age).then(|| format!("an id that is {age} ticks old, and {max_age} is the most"))
     });

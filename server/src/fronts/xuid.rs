@@ -6,7 +6,8 @@
 //! - I2 nothing is read beyond a whole frame while the output is above [`OUTBOX_HIGH`] or `max_in_flight` requests
 //!   wait: what a client does not read costs it, and not us;
 //! - I3 ids that were copied into the output are spent, whatever becomes of the connection;
-//! - I4 a request that is answered at once never waits behind one that waits.
+//! - I4 a request that is answered at once never waits behind one that waits;
+//! - I5 requests that wait have a share of what there is with all others of their connection, so that connections share it.
 
 mod answer;
 #[cfg(test)]
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use xuid_engine::Run;
+use xuid_engine::{Caller, Run};
 use xuid_protocol::{
     HEADER_LEN, ID_REPLY_LEN, Limits, Op, Order, ParsedRequest, Phase, Preface, Refusal, Request, Status,
     check_preface, foreign_line, goaway, id_reply, parse_request, plain_next, reply_bye, reply_error,
@@ -75,6 +76,8 @@ pub(crate) struct Session {
     /// PINGs that came before HELLO.
     early_pings: u32,
     waiting: FuturesUnordered<Waiting>,
+    /// Its share in the ids there are, once a request had to wait.
+    share: Option<Caller>,
     scratch: Vec<Run>,
     tally: Tally,
 }
@@ -92,6 +95,7 @@ impl Session {
             sent_away: false,
             early_pings: 0,
             waiting,
+            share: None,
             scratch,
             tally: Tally::default(),
         }
@@ -142,6 +146,10 @@ impl Session {
         };
         self.server.traffic.add(&mut self.tally);
         crash_points::settle();
+        if let Some(share) = &self.share {
+            // What it has no room for is others' meanwhile, and not older when it comes than it was asked for.
+            share.set_pause(outbox.len() >= OUTBOX_HIGH);
+        }
         need
     }
 
@@ -317,7 +325,8 @@ impl Session {
                 Ok(())
             }
             Err(error) if error.is_retryable() && !wait.is_zero() => {
-                let pending = self.server.engine.request(count, order, wait);
+                let caller = self.share.get_or_insert_default();
+                let pending = self.server.engine.request(count, order, wait).on_behalf_of(caller);
                 self.waiting.push(Waiting::new(shape, pending));
                 Ok(())
             }

@@ -42,14 +42,14 @@ fn all_windows_are_renewed_within_a_second_and_a_half_of_its_return() {
         go_away(&driven);
         // All windows have ended: they are 60 s at most.
         driven.run(90 * SECOND + 123 * MS);
-        assert!(!driven.engine.status().ready && driven.stats().windows.left_ms == 0);
+        assert!(!driven.engine.status().fresh && driven.stats().windows.left_ms == 0);
         driven.registry.mend();
         let back = driven.boot();
         while driven.stats().windows.held.len() < workers as usize || driven.stats().windows.left_ms == 0 {
             assert!(driven.boot() - back < 1_500 * MS, "{:?}", driven.stats().windows.held);
             driven.run(10 * MS);
         }
-        assert!(driven.engine.status().ready);
+        assert!(driven.engine.status().fresh);
         assert_eq!(driven.stats().registry.state, ConnectionState::Connected);
     }
 }
@@ -68,14 +68,18 @@ fn readiness_says_why_and_until_when_while_it_is_away() {
     let (status, figures) = (driven.engine.status(), driven.stats());
     let left = figures.windows.held[0].1 * MS;
     let until = crate::clock::utc((driven.clock.read().wall + left) / MS);
-    assert!(status.ready, "a window is held");
+    assert!(status.ready && status.fresh && status.ordered, "a window is held");
     assert!(driven.notes(&["not answered for 3.", "it is away", "last until", &until]), "{status:?} {until}");
     assert_eq!((figures.registry.state, figures.registry.away.as_secs()), (ConnectionState::Away, 3));
     driven.pass(left + SECOND);
     driven.turn();
-    assert!(!driven.engine.status().ready && driven.notes(&["not answered", "no window is held", "see to"]));
+    let status = driven.engine.status();
+    assert!(status.ready && !status.fresh && !status.ordered, "what is in memory is served: {status:?}");
+    assert!(driven.notes(&["not answered", "no window is held", "calls of any age are served", "see to"]));
     let refused = driven.engine.try_runs(1, crate::Order::Fresh, &mut Vec::new()).unwrap_err();
     assert!(refused.is_retryable(), "{refused}");
+    driven.spend();
+    assert!(!driven.engine.status().ready && driven.notes(&["no window is held", "every call is refused"]));
 }
 
 #[test]

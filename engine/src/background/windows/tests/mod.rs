@@ -21,6 +21,7 @@ use crate::tiers::reserve::open;
 
 mod away;
 mod ordered;
+mod sharing;
 mod switches;
 mod verdicts;
 
@@ -124,6 +125,22 @@ impl Driven {
                 return;
             }
             self.pass((pause.as_nanos() as u64).min(left));
+        }
+    }
+
+    /// Takes all that calls of any age can have now.
+    fn spend(&mut self) {
+        let mut idle = 0;
+        while idle < 3 {
+            idle += 1;
+            while self.engine.try_runs(64, crate::Order::Any, &mut Vec::new()).is_ok() {
+                idle = 0;
+            }
+            while self.engine.try_next_id().is_ok() {
+                idle = 0;
+            }
+            // The producer brings what lies where calls do not look.
+            self.turn();
         }
     }
 

@@ -1,0 +1,86 @@
+//! How callers share what there is when more is asked for: large calls that wait, and small ones beside them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::{Caller, Id, IdError, Order, Pending, Run};
+
+/// More than a worker mints in 30 ms.
+const LARGE: u32 = 131_072;
+
+fn poll(pending: &mut Pending) -> Poll<Result<Vec<Run>, IdError>> {
+    Pin::new(pending).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// An engine whose reserve is spent.
+fn spent() -> Driven {
+    let mut driven = Driven::new(Settings::default());
+    driven.run(5 * SECOND);
+    driven.spend();
+    driven
+}
+
+/// Calls that wait.
+fn ask(driven: &Driven, calls: usize, order: Order, caller: &Caller) -> Vec<Pending> {
+    let ask = |_| {
+        let wait = Duration::from_mins(1);
+        let mut pending = driven.engine.request(LARGE, order, wait).on_behalf_of(caller);
+        assert!(poll(&mut pending).is_pending());
+        pending
+    };
+    (0..calls).map(ask).collect()
+}
+
+#[test]
+fn one_that_asks_for_everything_beforehand_is_served_in_turn_with_one_that_asks_for_little() {
+    for order in [Order::Any, Order::Fresh] {
+        let mut driven = spent();
+        let (greedy, modest) = (Caller::default(), Caller::default());
+        let mut all = ask(&driven, 100, order, &greedy);
+        driven.run(40 * MS);
+        for round in 0..5 {
+            let mut one = ask(&driven, 1, order, &modest).remove(0);
+            let begun = driven.boot();
+            while poll(&mut one).is_pending() {
+                // Its own 32 ms, those of the call before it, and those of the one that was under way.
+                assert!(driven.boot() - begun < 110 * MS, "{order:?}, round {round}");
+                driven.run(MS);
+            }
+        }
+        all.retain_mut(|pending| poll(pending).is_pending());
+        assert!((90..98).contains(&all.len()), "{order:?}: {} left", all.len());
+    }
+}
+
+#[test]
+fn small_calls_beside_large_ones_that_wait_get_ids_of_each_tick_and_leave_half_to_them() {
+    let mut driven = spent();
+    let mut large = ask(&driven, 1_000, Order::Any, &Caller::default());
+    let (mut small, mut refused) = (0_u64, 0);
+    for _ in 0..1_000 {
+        driven.run(MS);
+        // Fifty clients that are quick; a thread's run comes to 64 ids.
+        for _ in 0..50 {
+            match driven.engine.try_next_id().map(Id::raw) {
+                Ok(_) => small += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    large.retain_mut(|pending| poll(pending).is_pending());
+    let given = (1_000 - large.len() as u64) * u64::from(LARGE);
+    assert!(refused < 500, "{refused} refused, {small} served");
+    // A second's ids are 4.096 million.
+    assert!(given > 3_800_000, "{given} to the large ones");
+    // Those that take all they can get are no exception.
+    let before = large.len();
+    for _ in 0..1_000 {
+        driven.run(MS);
+        while driven.engine.try_runs(64, Order::Any, &mut Vec::new()).is_ok() {}
+    }
+    large.retain_mut(|pending| poll(pending).is_pending());
+    let given = (before - large.len()) as u64 * u64::from(LARGE);
+    assert!((1_800_000..2_300_000).contains(&given), "{given} to the large ones");
+}

@@ -1,0 +1,306 @@
+//! A wait queue of the gate: tickets in the order in which they are served, so that callers share what there is.
+//!
+//! Start-time fair queueing (Goyal, Vin and Cheng, 1996), with a ticket as the packet and ids as its length. The queue
+//! has a virtual time, in ids. A ticket starts at the virtual time, or where its caller's ticket before it ended,
+//! whichever is later; it ends `count` ids after that. The ticket with the earliest start is served, whole, and the
+//! virtual time is its start. Serving parts of several tickets in turn would finish all of them late, and tickets are
+//! all or nothing.
+//!
+//! Called under the gate's lock.
+//!
+//! # Invariants
+//! - I1 tickets of one caller are served first come, first served, and so are those without a caller;
+//! - I2 of two callers with tickets waiting, neither is ahead of its share by more than its longest ticket;
+//! - I3 a ticket that is being served stays first until it ends, or its caller pauses;
+//! - I4 tickets of a caller that pauses are neither served nor waited for: nothing is gathered for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use crate::mint::ticket::Ticket;
+
+/// How many wait queues a gate has.
+pub(crate) const QUEUES: usize = 5;
+
+/// The owner of a share in the ids there are, when more is asked for than that: a connection of a server, say. All
+/// calls without a caller of their own have one share together.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use xuid_engine::{Caller, Engine, Order};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+/// let connection = Caller::default();
+/// let ids = engine.request(1_000, Order::Any, Duration::from_secs(1)).on_behalf_of(&connection);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Caller(Arc<Share>);
+
+#[derive(Debug, Default)]
+struct Share {
+    /// Where its last ticket in each queue ends.
+    ends: [AtomicU64; QUEUES],
+    pauses: AtomicBool,
+}
+
+impl Caller {
+    /// Whether its calls that wait get nothing for now, be it that it has no room for more. They are refused when their
+    /// time is over, as ever; once it does not pause, they go on within a few milliseconds.
+    pub fn set_pause(&self, pauses: bool) {
+        if self.pauses() != pauses {
+            self.0.pauses.store(pauses, Relaxed);
+        }
+    }
+
+    fn pauses(&self) -> bool {
+        self.0.pauses.load(Relaxed)
+    }
+
+    /// Where its last ticket in a queue ends. Relaxed: the gate's lock orders it.
+    fn end(&self, queue: usize) -> u64 {
+        self.0.ends[queue].load(Relaxed)
+    }
+
+    fn set_end(&self, queue: usize, end: u64) {
+        self.0.ends[queue].store(end, Relaxed);
+    }
+}
+
+/// A ticket that waits.
+#[derive(Debug)]
+struct Entry {
+    start: u64,
+    ticket: Arc<Ticket>,
+    caller: Caller,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(crate) struct WaitQueue {
+    /// Which of the gate's it is.
+    index: usize,
+    /// By their starts, those of one start as they came.
+    entries: VecDeque<Entry>,
+    /// Those whose callers pause.
+    paused: Vec<Entry>,
+    /// The virtual time.
+    now: u64,
+    /// The latest end of a ticket that was served.
+    served: u64,
+    /// The caller of calls without one.
+    others: Caller,
+}
+
+impl WaitQueue {
+    pub(crate) fn new(index: usize) -> Self {
+        Self {
+            index,
+            entries: VecDeque::new(),
+            paused: Vec::new(),
+            now: 0,
+            served: 0,
+            others: Caller::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() + self.paused.len()
+    }
+
+    /// Whether there is none that is to be served.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Puts a ticket where its caller's share says.
+    pub(crate) fn push(&mut self, ticket: Arc<Ticket>, caller: Option<&Caller>) {
+        let caller = caller.unwrap_or(&self.others).clone();
+        let start = self.now.max(caller.end(self.index));
+        caller.set_end(self.index, start + u64::from(ticket.count));
+        self.insert(Entry { start, ticket, caller });
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let at = self.entries.partition_point(|other| other.start <= entry.start);
+        self.entries.insert(at, entry);
+    }
+
+    /// Takes back those whose callers do not pause any more.
+    pub(crate) fn resume(&mut self) {
+        let resumed: Vec<Entry> = self.paused.extract_if(.., |entry| !entry.caller.pauses()).collect();
+        for entry in resumed {
+            self.insert(entry);
+        }
+    }
+
+    /// The ticket to serve. From here on it stays the first (I3).
+    pub(crate) fn front(&mut self) -> Option<Arc<Ticket>> {
+        while self.entries.front()?.caller.pauses() {
+            self.paused.extend(self.entries.pop_front());
+        }
+        let entry = self.entries.front()?;
+        // Those that come now start no earlier.
+        self.now = entry.start;
+        Some(entry.ticket.clone())
+    }
+
+    /// The first ticket was served, or is over.
+    pub(crate) fn pop(&mut self) {
+        let Some(entry) = self.entries.pop_front() else { return };
+        self.served = self.served.max(entry.start + u64::from(entry.ticket.count));
+        self.rest();
+    }
+
+    /// What comes to an empty queue starts at the same time as everything else that comes.
+    fn rest(&mut self) {
+        if self.entries.is_empty() {
+            self.now = self.now.max(self.served);
+        }
+    }
+
+    /// Takes out the tickets that are to go. The last one of a caller leaves no debt: it got nothing.
+    pub(crate) fn take_if(&mut self, mut goes: impl FnMut(&Ticket) -> bool) -> Vec<Arc<Ticket>> {
+        let mut over: Vec<Entry> = self.paused.extract_if(.., |entry| goes(&entry.ticket)).collect();
+        if self.entries.iter().any(|entry| goes(&entry.ticket)) {
+            let (gone, kept): (VecDeque<_>, VecDeque<_>) =
+                std::mem::take(&mut self.entries).into_iter().partition(|entry| goes(&entry.ticket));
+            (self.entries, over) = (kept, over.into_iter().chain(gone).collect());
+            self.rest();
+        }
+        for Entry { start, ticket, caller } in over.iter().rev() {
+            if caller.end(self.index) == start + u64::from(ticket.count) {
+                caller.set_end(self.index, *start);
+            }
+        }
+        over.into_iter().map(|entry| entry.ticket).collect()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use crate::stats::counters::Sources;
+    use std::time::Duration;
+    use xuid_id::Order;
+
+    /// A ticket for so many ids, which is known by its deadline.
+    fn ticket(count: u32, name: u64) -> Arc<Ticket> {
+        let nothing = (Vec::new(), Sources::default());
+        Arc::new(Ticket::new(Order::Any, count, count, 0, name, Duration::ZERO, nothing))
+    }
+
+    /// Serves so many tickets; returns their names.
+    fn served(queue: &mut WaitQueue, most: usize) -> Vec<u64> {
+        let next = || {
+            let name = queue.front()?.deadline;
+            queue.pop();
+            Some(name)
+        };
+        std::iter::from_fn(next).take(most).collect()
+    }
+
+    #[test]
+    fn calls_of_one_caller_or_of_none_are_served_as_they_came() {
+        let caller = Caller::default();
+        for caller in [None, Some(&caller)] {
+            let mut queue = WaitQueue::new(0);
+            for name in 0..10 {
+                queue.push(ticket(1 + name as u32 * 7 % 5, name), caller);
+            }
+            assert_eq!(served(&mut queue, 99), (0..10).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn one_that_asks_a_thousand_times_is_served_in_turn_with_one_that_asks_once() {
+        let (greedy, modest) = (Caller::default(), Caller::default());
+        let mut queue = WaitQueue::new(3);
+        for name in 0..1_000 {
+            queue.push(ticket(131_072, name), Some(&greedy));
+        }
+        assert_eq!(served(&mut queue, 2), [0, 1]);
+        queue.front().expect("it is being served");
+        for round in 0..100 {
+            let name = 5_000 + round;
+            queue.push(ticket(131_072, name), Some(&modest));
+            let both = served(&mut queue, 2);
+            assert!(both.contains(&name), "{round}: {both:?}");
+        }
+    }
+
+    #[test]
+    fn callers_get_the_same_number_of_ids_whatever_the_size_of_their_calls() {
+        let callers: Vec<(Caller, u32)> =
+            [256, 1_000, 30_000, 131_072].map(|size| (Caller::default(), size)).into();
+        let mut queue = WaitQueue::new(1);
+        let mut got = vec![0_u64; callers.len()];
+        let ask = |queue: &mut WaitQueue, who: usize| {
+            queue.push(ticket(callers[who].1, who as u64), Some(&callers[who].0));
+        };
+        (0..callers.len()).for_each(|who| (0..3).for_each(|_| ask(&mut queue, who)));
+        while got.iter().sum::<u64>() < 20_000_000 {
+            let who = served(&mut queue, 1)[0] as usize;
+            got[who] += u64::from(callers[who].1);
+            ask(&mut queue, who);
+        }
+        let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+        assert!(most - least <= 2 * 131_072, "{got:?}");
+    }
+
+    #[test]
+    fn what_a_callers_last_ticket_did_not_get_is_not_counted_against_it() {
+        let (unlucky, lucky) = (Caller::default(), Caller::default());
+        let mut queue = WaitQueue::new(1);
+        queue.push(ticket(1_000, 1), Some(&lucky));
+        queue.push(ticket(1_000, 2), Some(&unlucky));
+        assert_eq!(queue.take_if(|ticket| ticket.deadline == 2).len(), 1);
+        queue.push(ticket(1_000, 3), Some(&lucky));
+        queue.push(ticket(1_000, 4), Some(&unlucky));
+        assert_eq!(served(&mut queue, 9), [1, 4, 3]);
+    }
+
+    #[test]
+    fn a_caller_that_was_served_much_starts_with_everybody_else_once_none_waits() {
+        let (before, after) = (Caller::default(), Caller::default());
+        let mut queue = WaitQueue::new(1);
+        queue.push(ticket(1_000_000, 1), Some(&before));
+        assert_eq!(served(&mut queue, 1), [1]);
+        queue.push(ticket(1_000, 2), Some(&before));
+        queue.push(ticket(1_000, 3), Some(&after));
+        assert_eq!(served(&mut queue, 2), [2, 3]);
+    }
+
+    #[test]
+    fn a_caller_that_pauses_is_passed_over_and_goes_on_where_it_was() {
+        let (stalled, other) = (Caller::default(), Caller::default());
+        let mut queue = WaitQueue::new(1);
+        for name in 0..3 {
+            queue.push(ticket(10, name), Some(&stalled));
+            queue.push(ticket(10, 10 + name), Some(&other));
+        }
+        stalled.set_pause(true);
+        assert_eq!(served(&mut queue, 2), [10, 11]);
+        assert_eq!((queue.len(), queue.is_empty()), (4, false));
+        assert_eq!(queue.take_if(|ticket| ticket.deadline == 0).len(), 1, "its time is over all the same");
+        stalled.set_pause(false);
+        queue.resume();
+        assert_eq!(served(&mut queue, 9), [1, 2, 12]);
+        queue.push(ticket(10, 3), Some(&stalled));
+        stalled.set_pause(true);
+        assert_eq!((served(&mut queue, 1).len(), queue.is_empty(), queue.len()), (0, true, 1));
+    }
+
+    #[test]
+    fn the_ticket_that_is_being_served_stays_the_first() {
+        let (early, late) = (Caller::default(), Caller::default());
+        let mut queue = WaitQueue::new(1);
+        queue.push(ticket(10, 1), Some(&early));
+        queue.push(ticket(10, 2), Some(&early));
+        assert_eq!(served(&mut queue, 1), [1]);
+        assert_eq!(queue.front().map(|ticket| ticket.deadline), Some(2));
+        queue.push(ticket(10, 3), Some(&late));
+        assert_eq!(served(&mut queue, 2), [2, 3]);
+    }
+}
