@@ -8,12 +8,14 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
+use xuid_engine::stats::Status;
 use xuid_engine::{BuildError, Engine};
 use xuid_protocol::Limits as ProtocolLimits;
 
 use crate::commands::banner;
 use crate::config::{Flags, RegistrySetting, Settings};
 use crate::fronts::admin;
+use crate::net::allowed::Allowed;
 use crate::net::io_threads::IoThreads;
 use crate::net::listener;
 use crate::net::runtime::runtime;
@@ -39,13 +41,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for warning in &settings.warnings {
         warn!("{warning}");
     }
-    listener::allow_connections(settings.max_connections, settings.threads)?;
+    let allowed = Allowed::new(settings.max_connections, settings.threads)?;
     // Connections have threads of their own where there are several.
     let runtime = runtime(1)?;
     // What is made here is made outside of the runtime: where a thread or memory can't be had, this says so and ends,
     // while a runtime that is dropped within another one panics.
     let parts = Parts::make(&settings, &runtime)?;
-    let served = runtime.block_on(serve(&settings, parts));
+    let served = runtime.block_on(serve(&settings, parts, allowed));
     // Whatever is left is the admin port: it has nothing to save.
     runtime.shutdown_timeout(Duration::from_millis(100));
     served
@@ -78,7 +80,7 @@ impl Parts {
     }
 }
 
-async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
+async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()> {
     let Parts { clients, probes, engine, mut signals, io_threads } = parts;
     let places = Places {
         listen: clients.local_addr()?,
@@ -91,19 +93,20 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
     let limits = Limits { wait: settings.wait, protocol };
     let server = Arc::new(Server::new(engine, limits, settings.token.clone(), places));
 
-    let permits = Arc::new(Semaphore::new(settings.max_connections));
-    let accepting =
-        listener::run(clients, Arc::clone(&server), Arc::clone(&permits), Arc::clone(&io_threads));
-    let accepting = tokio::spawn(accepting);
+    let permits = Arc::new(Semaphore::new(allowed.connections));
+    let (of_server, of_permits, threads) =
+        (Arc::clone(&server), Arc::clone(&permits), Arc::clone(&io_threads));
+    let accepting = tokio::spawn(listener::run(clients, of_server, of_permits, threads, allowed.farewells));
     if let Some(probes) = probes {
-        tokio::spawn(admin::run(probes, Arc::clone(&server)));
+        tokio::spawn(admin::run(probes, Arc::clone(&server), allowed.probes));
     }
+    tokio::spawn(tell_stalls(Arc::clone(&server)));
     banner::print(&server, settings);
     say(&server, settings);
 
     let signal = signals.first().await;
     info!("{signal}: stopping; once more ends at once");
-    let stopped = shutdown::stop(&server, &permits, settings.max_connections).await;
+    let stopped = shutdown::stop(&server, &permits, allowed.connections).await;
     accepting.abort();
     // The accepting task holds its share of the I/O threads. Once it is gone, the threads end here, and each counts
     // what it had in hand. If there are none, this thread served.
@@ -118,9 +121,24 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<()> {
     Ok(())
 }
 
+/// Says in the log that the engine's producer stands still, and that it goes on: the producer itself cannot.
+async fn tell_stalls(server: Arc<Server>) {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    let mut stalled = false;
+    loop {
+        seconds.tick().await;
+        match server.stalled() {
+            Some(why) if !stalled => warn!("{why}"),
+            None if stalled => info!("the engine's producer goes on"),
+            _ => continue,
+        }
+        stalled = !stalled;
+    }
+}
+
 /// What the banner says, for those who read logs.
 fn say(server: &Server, settings: &Settings) {
-    let (ready, notes) = server.readiness();
+    let Status { ready, notes, .. } = server.readiness();
     let places = server.places;
     info!(listen = %places.listen, registry = server.engine.registry(), workers = ?server.engine.workers(), ready, "serving");
     for note in notes {

@@ -41,7 +41,7 @@ fn within_bounds(settings: &Settings) {
     assert!((1..=64).contains(&settings.workers) && settings.worker.is_none_or(|worker| worker < 1 << 20));
     assert!(settings.worker.is_none() || settings.workers == 1);
     assert!((1..=256).contains(&settings.threads) || settings.threads == super::values::cores());
-    assert!((1..=1_000_000).contains(&settings.max_connections));
+    assert!(settings.max_connections.is_none_or(|count| (1..=1_000_000).contains(&count)));
     assert!(settings.token.as_ref().is_none_or(|token| (1..=255).contains(&token.bytes().len())));
     assert!(settings.listen.contains(':') && settings.admin.as_ref().is_none_or(|admin| admin.contains(':')));
 }

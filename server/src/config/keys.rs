@@ -191,9 +191,10 @@ pub(crate) const KEYS: &[Key] = &[
         name: "max_connections",
         flag: Some("max-connections"),
         shape: "N",
-        default: Some("4096"),
+        default: None,
         allowed: "a number from 1 to 1000000",
-        help: "Connections served at once; one more is told so and closed",
+        help: "Connections served at once; one more takes the place of one that has not said HELLO for a second, or is \
+               told so and closed [default: as many as memory and open files allow, 65536 at most]",
     },
     Key {
         name: "threads",

@@ -39,7 +39,8 @@ pub(crate) struct Settings {
     pub(crate) drift: Duration,
     pub(crate) max_forward: Duration,
     pub(crate) idle: Duration,
-    pub(crate) max_connections: usize,
+    /// `None`: as many as memory and descriptors allow.
+    pub(crate) max_connections: Option<usize>,
     pub(crate) threads: usize,
     pub(crate) token: Option<Token>,
     pub(crate) log: String,
@@ -114,7 +115,9 @@ impl Settings {
             max_forward: from
                 .required("max_forward", between(Duration::from_millis(100), Duration::from_secs(100)))?,
             idle: from.required("idle", between(second, Duration::from_hours(24)))?,
-            max_connections: from.required("max_connections", |text| small(text, 1, 1_000_000))? as usize,
+            max_connections: from
+                .optional("max_connections", |text| small(text, 1, 1_000_000))?
+                .map(|count| count as usize),
             threads: from
                 .optional("threads", |text| small(text, 1, 256))?
                 .map_or_else(cores, |count| count as usize),

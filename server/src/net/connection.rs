@@ -8,7 +8,8 @@
 //! - I3 what was answered is written before the close, as far as the client reads it;
 //! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this
 //!   process may have been stopped, and not the client;
-//! - I5 before HELLO was accepted one deadline holds, whatever is sent, and whether its replies are read or not.
+//! - I5 before HELLO was accepted one deadline holds, whatever is sent, and whether its replies are read or not;
+//! - I6 a thousand requests in one piece wait for one turn of the other connections of the thread.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,10 +29,15 @@ use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
 use crate::fronts::xuid::{Need, OUTBOX_HIGH, Session};
 use crate::net::busy_poll::BusyPoll;
+use crate::net::newcomers::Newcomer;
 use crate::state::server::Server;
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
 const INBOX_MOST: usize = 64 * 1024;
+
+/// With so much read and not answered yet, which is a thousand requests, other connections have their turn first. One
+/// that sends without waiting would keep its thread from them as long as the runtime lets it.
+const LARGE_BATCH: usize = 16 * 1024;
 
 /// What is read and dropped at once while a client is being closed.
 const FAREWELL_PIECE: usize = 1024;
@@ -43,7 +49,7 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>) {
+pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>, newcomer: Arc<Newcomer>) {
     let _open = server.traffic.connection_accepted();
     // Replies are written in batches; Nagle's algorithm would hold the last one of each back for 40 ms.
     if stream.set_nodelay(true).is_err() {
@@ -51,7 +57,7 @@ pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>) {
     }
     let ended = {
         let (reader, writer) = stream.split();
-        Connection::new(reader, writer, &server).run(&server).await
+        Connection::new(reader, writer, &server, &newcomer).run(&server).await
     };
     if ended == Ended::Orderly {
         farewell(stream).await;
@@ -70,6 +76,7 @@ struct Connection<'s> {
     reader: ReadHalf<'s>,
     writer: WriteHalf<'s>,
     session: Session,
+    newcomer: &'s Newcomer,
     inbox: Inbox,
     outbox: Outbox,
     need: Need,
@@ -88,12 +95,18 @@ struct Connection<'s> {
 }
 
 impl<'s> Connection<'s> {
-    fn new(reader: ReadHalf<'s>, writer: WriteHalf<'s>, server: &Arc<Server>) -> Self {
+    fn new(
+        reader: ReadHalf<'s>,
+        writer: WriteHalf<'s>,
+        server: &Arc<Server>,
+        newcomer: &'s Newcomer,
+    ) -> Self {
         let now = Instant::now();
         Self {
             reader,
             writer,
             session: Session::new(Arc::clone(server)),
+            newcomer,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             need: Need::Input,
@@ -113,6 +126,9 @@ impl<'s> Connection<'s> {
         let mut stop = std::pin::pin!(draining.wait_for(|draining| *draining));
         let mut timer = std::pin::pin!(sleep_until(self.due()));
         loop {
+            if self.inbox.rest().len() >= LARGE_BATCH {
+                yield_now().await;
+            }
             self.advance();
             let was_full = self.outbox.len() >= OUTBOX_HIGH;
             if self.write_now().is_err() {
@@ -125,6 +141,7 @@ impl<'s> Connection<'s> {
             let has_room = self.outbox.len() < OUTBOX_HIGH;
             let may_finish = has_room && self.session.in_flight() > 0;
             let longest = self.session.longest_frame();
+            let is_stranger = !self.session.was_greeted();
             tokio::select! {
                 // In this order, reading last: a client that never stops asking must starve neither its own requests
                 // that wait, nor the stop, nor its deadlines.
@@ -135,6 +152,7 @@ impl<'s> Connection<'s> {
                 },
                 done = self.session.waited(), if may_finish => self.session.finish(done, &mut self.outbox),
                 _ = stop.as_mut(), if self.sent_away.is_none() => self.send_away(),
+                () = self.newcomer.ended(), if is_stranger => return Ended::Broken,
                 () = timer.as_mut() => {
                     if self.time_is_over() {
                         return Ended::Broken;
@@ -173,9 +191,10 @@ impl<'s> Connection<'s> {
         let before = self.inbox.rest().len();
         let was_greeted = self.session.was_greeted();
         self.need = self.session.receive(&mut self.inbox, &mut self.outbox);
-        if self.sent_away.is_some() && !was_greeted && self.session.was_greeted() {
+        if !was_greeted && self.session.was_greeted() {
+            self.newcomer.greeted();
             // GOAWAY went behind the reply to HELLO.
-            self.sent_away = Some(Instant::now());
+            self.sent_away = self.sent_away.map(|_| Instant::now());
         }
         let after = self.inbox.rest().len();
         if after == 0 || self.need != Need::Input {

@@ -19,6 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::debug;
 
 use crate::net::connection;
+use crate::net::newcomers::Newcomer;
 use crate::net::runtime::runtime;
 use crate::state::server::Server;
 
@@ -39,6 +40,7 @@ struct IoThread {
 struct NewConnection {
     stream: net::TcpStream,
     server: Arc<Server>,
+    newcomer: Arc<Newcomer>,
     permit: OwnedSemaphorePermit,
     load: Arc<()>,
 }
@@ -51,17 +53,24 @@ impl IoThreads {
     }
 
     /// Serves a connection to its end, on some thread; `permit` is held until then.
-    pub(crate) fn serve(&self, stream: TcpStream, server: Arc<Server>, permit: OwnedSemaphorePermit) {
+    pub(crate) fn serve(
+        &self,
+        stream: TcpStream,
+        server: Arc<Server>,
+        newcomer: Arc<Newcomer>,
+        permit: OwnedSemaphorePermit,
+    ) {
         let Some(io_thread) = self.0.iter().min_by_key(|io_thread| Arc::strong_count(&io_thread.load)) else {
             tokio::spawn(async move {
-                connection::serve(stream, server).await;
+                connection::serve(stream, server, newcomer).await;
                 drop(permit);
             });
             return;
         };
         // Out of this thread's epoll, and into the other's.
         let Ok(stream) = stream.into_std() else { return };
-        let new_connection = NewConnection { stream, server, permit, load: Arc::clone(&io_thread.load) };
+        let new_connection =
+            NewConnection { stream, server, newcomer, permit, load: Arc::clone(&io_thread.load) };
         if let Some(post) = &io_thread.post {
             // It fails only while everything ends.
             let _ = post.send(new_connection);
@@ -95,11 +104,13 @@ impl IoThread {
 /// What a thread does: it takes connections until no more can come.
 fn work(runtime: &Runtime, mut new_connections: UnboundedReceiver<NewConnection>) {
     runtime.block_on(async {
-        while let Some(NewConnection { stream, server, permit, load }) = new_connections.recv().await {
+        while let Some(NewConnection { stream, server, newcomer, permit, load }) =
+            new_connections.recv().await
+        {
             match TcpStream::from_std(stream) {
                 Ok(stream) => {
                     tokio::spawn(async move {
-                        connection::serve(stream, server).await;
+                        connection::serve(stream, server, newcomer).await;
                         drop((permit, load));
                     });
                 }

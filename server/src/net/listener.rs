@@ -5,33 +5,24 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use crate::fronts::xuid;
 use crate::net::connection::farewell;
 use crate::net::io_threads::IoThreads;
+use crate::net::newcomers::Newcomers;
 use crate::state::server::Server;
 use crate::text::exit::usage;
 
 /// Connections that the kernel keeps for us while we are busy: a thousand clients that come at once are no attack.
 const BACKLOG: u32 = 1024;
 
-/// Descriptors for everything that is no client: files, the admin port, epoll, standard streams.
-const OTHER_FILES: u64 = 128 + FAREWELLS as u64;
-
-/// Refused connections that are closed with care at a time. Those beyond are just closed: a flood of them costs no
-/// more.
-const FAREWELLS: usize = 64;
-
-/// Descriptors without which there is no server: standard streams, signals, their runtime and the first one, two ports,
-/// the files of the data folder and those that are open while they are made; and four for the runtime of each thread.
-/// Fewer would be found out in the middle of a start, and some libraries panic then.
-const LEAST_FILES: u64 = 28;
-const FILES_A_THREAD: u64 = 4;
+/// A connection that was told to end has done so by then, if its thread gets a turn.
+const ROOM: Duration = Duration::from_millis(100);
 
 /// Binds `address`, an address or a name with a port.
 pub(crate) fn bind(key: &str, address: &str) -> Result<TcpListener> {
@@ -52,57 +43,31 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Raises the limit of open files, as far as it may be raised, to what `connections` clients need.
-///
-/// # Errors
-/// It can't be raised to what a server with so many threads needs to start.
-pub(crate) fn allow_connections(connections: usize, threads: usize) -> Result<()> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let runtimes = FILES_A_THREAD * threads as u64;
-    let wanted = connections as u64 + OTHER_FILES + runtimes;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let Some(now) = current.filter(|current| *current < wanted) else { return Ok(()) };
-    let possible = maximum.map_or(wanted, |maximum| maximum.min(wanted));
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum });
-    let allowed = if raised.is_ok() { possible } else { now };
-    let least = LEAST_FILES + runtimes;
-    ensure!(
-        allowed >= least,
-        "too many open files: {allowed} are allowed (ulimit -n), and a server with {threads} threads needs {least} before \
-         it serves anybody"
-    );
-    if let Err(error) = raised {
-        debug!(%error, "the limit of open files stays as it was");
-    } else if possible < wanted {
-        warn!(
-            limit = possible,
-            wanted, "fewer open files are allowed than max_connections needs (ulimit -n)"
-        );
-    }
-    Ok(())
-}
-
-/// Accepts until the server drains. Each connection holds one permit of `permits`.
+/// Accepts until the server drains. Each connection holds one permit of `permits`. At most `farewells` refused ones are
+/// closed with care at a time. Those beyond are just closed: a flood of them costs no more.
 pub(crate) async fn run(
     listener: TcpListener,
     server: Arc<Server>,
     permits: Arc<Semaphore>,
     io_threads: Arc<IoThreads>,
+    farewells: usize,
 ) {
     let mut draining = server.draining();
-    let farewells = Arc::new(Semaphore::new(FAREWELLS));
+    let farewells = Arc::new(Semaphore::new(farewells));
+    let mut newcomers = Newcomers::new(permits.available_permits());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = draining.wait_for(|draining| *draining) => return,
         };
         match accepted {
-            Ok((stream, peer)) => match Arc::clone(&permits).try_acquire_owned() {
-                Ok(permit) => {
+            Ok((stream, peer)) => match room(&permits, &mut newcomers).await {
+                Some(permit) => {
                     debug!(%peer, "connected");
-                    io_threads.serve(stream, Arc::clone(&server), permit);
+                    let newcomer = newcomers.welcome(peer.ip());
+                    io_threads.serve(stream, Arc::clone(&server), newcomer, permit);
                 }
-                Err(_) => refuse(stream, peer, &server, &farewells),
+                None => refuse(stream, peer, &server, &farewells),
             },
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
@@ -112,6 +77,15 @@ pub(crate) async fn run(
             }
         }
     }
+}
+
+/// Room for one connection, if need be that of one that has not said HELLO for a second.
+async fn room(permits: &Arc<Semaphore>, newcomers: &mut Newcomers) -> Option<OwnedSemaphorePermit> {
+    if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+        return Some(permit);
+    }
+    let waits = newcomers.make_room().then(|| Arc::clone(permits).acquire_owned())?;
+    timeout(ROOM, waits).await.ok()?.ok()
 }
 
 /// One connection too many: it is told so in one write, which a new socket has room for. Whatever the client has sent

@@ -18,5 +18,6 @@ mod restored_files;
 mod restored_registry;
 mod rubbish;
 mod silence;
+mod strangers;
 mod stuck_log;
 mod two_servers;
