@@ -38,8 +38,9 @@ pub(crate) struct Fleet {
 #[derive(Debug)]
 struct Current {
     link: Arc<Link>,
-    /// Index of the server of `link`.
-    at: usize,
+    /// Index of the server that is dialed next. It moves before each dial, not after it: a caller may give up half way,
+    /// and the next one must not begin at the same silent server.
+    next: usize,
     /// Dials that failed, and how the last one did.
     failures: u64,
     last_failure: Option<ClientError>,
@@ -56,7 +57,7 @@ impl Fleet {
         let (at, greeted) = greet_all(&servers, &options).await?;
         let link = Link::start(greeted, &options);
         let pinned = Arc::clone(&link.served);
-        let current = Mutex::new(Current { link, at, failures: 0, last_failure: None, closed: false });
+        let current = Mutex::new(Current { link, next: at + 1, failures: 0, last_failure: None, closed: false });
         let (process, dialing) = (Process::this(), tokio::sync::Mutex::new(()));
         Ok(Self { servers, process, pinned, options, current, dialing })
     }
@@ -86,13 +87,12 @@ impl Fleet {
             Err(_) => {}
         }
         match self.redial().await {
-            Ok((at, link)) => {
+            Ok(link) => {
                 let mut current = self.lock();
                 if current.closed {
                     link.end(&ClientError::Closed);
                     return Err(ClientError::Closed);
                 }
-                current.at = at;
                 current.link = Arc::clone(&link);
                 Ok(link)
             }
@@ -132,19 +132,19 @@ impl Fleet {
         Ok(if current.link.is_serving() { Ok(Arc::clone(&current.link)) } else { Err(current.failures) })
     }
 
-    /// Tries the servers in turn, from the one after the last used, for as many rounds as allowed.
-    async fn redial(&self) -> Result<(usize, Arc<Link>), ClientError> {
-        let from = self.lock().at + 1;
+    /// Tries the servers in turn, from the one after the last tried, for as many rounds as allowed.
+    async fn redial(&self) -> Result<Arc<Link>, ClientError> {
         let mut backoff = Backoff::new(self.options.first_pause, self.options.longest_pause);
         let mut round = 1;
         loop {
             let mut worth_waiting = None;
             let mut hopeless = None;
-            for at in (from..from + self.servers.len()).map(|at| at % self.servers.len()) {
-                match self.dial_pinned(&self.servers[at]).await {
-                    Ok(greeted) => return Ok((at, Link::start(greeted, &self.options))),
+            for _ in 0..self.servers.len() {
+                let server = self.next_server();
+                match self.dial_pinned(server).await {
+                    Ok(greeted) => return Ok(Link::start(greeted, &self.options)),
                     Err(error) => {
-                        tracing::warn!(server = %self.servers[at], %error, "cannot connect");
+                        tracing::warn!(%server, %error, "cannot connect");
                         let kind = if error.is_retryable() { &mut worth_waiting } else { &mut hopeless };
                         *kind = Some(error);
                     }
@@ -158,6 +158,14 @@ impl Fleet {
             round += 1;
             sleep(backoff.pause()).await;
         }
+    }
+
+    /// The server whose turn it is to be dialed.
+    fn next_server(&self) -> &Arc<str> {
+        let mut current = self.lock();
+        let at = current.next % self.servers.len();
+        current.next = at + 1;
+        &self.servers[at]
     }
 
     async fn dial_pinned(&self, server: &Arc<str>) -> Result<Greeted, ClientError> {

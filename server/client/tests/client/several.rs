@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout;
 use xuid_client::{Client, ClientError, Order, Status};
-use xuid_protocol::{Refusal, reply_error};
+use xuid_protocol::{Refusal, reply_error, reply_id};
 
 use crate::fake::{Fake, cluster_id, quick, soon};
 
@@ -53,6 +54,45 @@ async fn the_next_server_takes_the_place_of_one_that_dies() {
     let (next, _peer) = soon(async { tokio::join!(call, script) }).await;
     assert_eq!(next.unwrap(), 2);
     assert_eq!(&*client.served().server, b.addr.to_string());
+}
+
+#[tokio::test]
+async fn callers_that_give_up_on_a_silent_server_get_to_the_one_behind_it() {
+    let (a, b, c) = (Fake::start(1).await, Fake::start(1).await, Fake::start(1).await);
+    let options = quick().connect_timeout(Duration::from_mins(10));
+    let connect = Client::connect_any([a.addr, b.addr, c.addr], options);
+    let (client, at_a, _, _) =
+        soon(async { tokio::join!(connect, a.greet(), b.greet(), c.greet()) }).await;
+    let client = client.unwrap();
+    // From now on b is connected to, by the kernel's leave, and says nothing.
+    drop((at_a, a));
+    let serving = async {
+        loop {
+            let mut peer = c.accept().await;
+            let Some((request_id, _)) = peer.try_hello().await else { continue };
+            if peer.try_welcome(request_id, c.cluster, c.limits).await.is_err() {
+                continue;
+            }
+            while let Some((request_id, _)) = peer.ask().await {
+                peer.send(|out| reply_id(out, request_id, 3)).await;
+            }
+        }
+    };
+    let calls = async {
+        loop {
+            match timeout(Duration::from_millis(200), client.next(Order::Any)).await {
+                Err(_) | Ok(Err(ClientError::Lost { .. })) => {}
+                Ok(outcome) => return outcome,
+            }
+        }
+    };
+    let next = soon(async {
+        tokio::select! {
+            next = calls => next,
+            () = serving => unreachable!("it serves without an end"),
+        }
+    });
+    assert_eq!(next.await.unwrap(), 3);
 }
 
 #[tokio::test]
