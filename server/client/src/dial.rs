@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use xuid_protocol::{HEADER_LEN, PREFACE, ParsedReply, Reply, VERSION, parse_reply, request_hello};
+use xuid_protocol::{ClusterId, HEADER_LEN, PREFACE, ParsedReply, Reply, VERSION, parse_reply, request_hello};
 
 use crate::error::{Breach, ClientError};
 use crate::options::Options;
@@ -56,6 +56,7 @@ async fn greet(server: &Arc<str>, mut stream: TcpStream, options: &Options) -> R
         match read_greeting(server, &inbox)? {
             Some((answer, consumed)) => {
                 inbox.drain(..consumed);
+                expect_cluster(&answer, options.cluster)?;
                 return Ok(Greeted { stream, served: answer, inbox });
             }
             None if stream.read_buf(&mut inbox).await.map_err(|error| lost(Some(error)))? == 0 => {
@@ -64,6 +65,15 @@ async fn greet(server: &Arc<str>, mut stream: TcpStream, options: &Options) -> R
             None => {}
         }
     }
+}
+
+/// A server refuses by itself what HELLO expected of it. One that does not is not believed either.
+fn expect_cluster(answer: &Served, expected: ClusterId) -> Result<(), ClientError> {
+    if expected == ClusterId::ANY || answer.cluster == expected {
+        return Ok(());
+    }
+    let (server, found) = (Arc::clone(&answer.server), answer.cluster);
+    Err(ClientError::WrongCluster { server, found, expected })
 }
 
 /// The answer to HELLO and its length; `None`: there is more to come.

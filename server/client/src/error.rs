@@ -64,6 +64,16 @@ pub enum ClientError {
         /// That one's cluster.
         expected: ClusterId,
     },
+    /// A server of another cluster than [`Options::cluster`](crate::Options::cluster), which did not refuse by itself.
+    #[error("{server} is of cluster {found}, and Options::cluster asks for {expected}: check the address")]
+    WrongCluster {
+        /// The server that is refused.
+        server: Arc<str>,
+        /// Its cluster.
+        found: ClusterId,
+        /// The one that was asked for.
+        expected: ClusterId,
+    },
     /// The server is not what it should be.
     #[error("{server} does not speak XUID/1 as it should: check the address and the versions")]
     Protocol {
@@ -151,6 +161,7 @@ impl ClientError {
             Self::Refused { status, .. } => status.is_retryable(),
             Self::Lost { .. } | Self::Timeout { .. } | Self::Unreachable { .. } | Self::NotYet { .. } => true,
             Self::ClustersDiffer { .. }
+            | Self::WrongCluster { .. }
             | Self::Protocol { .. }
             | Self::Invalid { .. }
             | Self::Closed

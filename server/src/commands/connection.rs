@@ -20,8 +20,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use xuid_engine::registry::printable;
 use xuid_protocol::{
-    Bulk, ClusterId, Hello, LAST_ID, Limits, Order, PREFACE, ParsedReply, REPLY_ROOM, Reply, parse_reply,
-    request_array, request_hello,
+    Bulk, ClusterId, Hello, LAST_ID, Limits, Order, PREFACE, ParsedReply, REPLY_ROOM, Reply, VERSION,
+    parse_reply, request_array, request_hello,
 };
 
 use crate::fronts::buffers::Inbox;
@@ -117,7 +117,12 @@ impl Connection {
         self.flush().await?;
         (self.limits, self.cluster) = self
             .receive(REPLY_ROOM, |_, reply| match reply {
-                Reply::Hello(hello) => Ok((hello.limits, hello.cluster)),
+                Reply::Hello(hello) if hello.version == VERSION => Ok((hello.limits, hello.cluster)),
+                Reply::Hello(hello) => Err(anyhow::anyhow!(
+                    "the server picked version {} of the protocol, and only version {VERSION} was offered: it is no server of \
+                     XUID/1",
+                    hello.version
+                )),
                 other => Err(unexpected(&other)),
             })
             .await??;

@@ -167,6 +167,19 @@ async fn hello_carries_the_expected_cluster_and_its_refusal_is_the_callers() {
 }
 
 #[tokio::test]
+async fn a_server_of_another_cluster_than_expected_is_not_believed() {
+    let fake = Fake::start(1).await;
+    let connect = Client::connect(fake.addr, quick().cluster(cluster_id(7)));
+    // It should have refused.
+    let (client, mut peer) = soon(async { tokio::join!(connect, fake.greet()) }).await;
+    let error = client.unwrap_err();
+    let ClientError::WrongCluster { found, expected, .. } = &error else { panic!("{error:?}") };
+    assert_eq!((*found, *expected), (cluster_id(1), cluster_id(7)));
+    assert!(!error.is_retryable() && error.to_string().contains(&fake.addr.to_string()), "{error}");
+    peer.expect_end().await;
+}
+
+#[tokio::test]
 async fn a_connection_may_be_waited_for_without_an_end() {
     let fake = Fake::start(1).await;
     let (client, mut peer) = fake.pair(quick().connect_timeout(Duration::MAX).timeout(Duration::MAX)).await;

@@ -9,6 +9,11 @@ use crate::net::runtime::runtime;
 /// Asks a server that names `max_count` in HELLO for 5 ids, to which it answers `frame`. Returns them, and the memory
 /// that the connection has taken to read in.
 fn asked(max_count: u32, frame: Vec<u8>) -> (Result<Vec<u64>>, usize) {
+    asked_of(1, max_count, frame)
+}
+
+/// The same of a server that says that it speaks that version.
+fn asked_of(version: u16, max_count: u32, frame: Vec<u8>) -> (Result<Vec<u64>>, usize) {
     let runtime = runtime(1).unwrap();
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -20,7 +25,7 @@ fn asked(max_count: u32, frame: Vec<u8>) -> (Result<Vec<u64>>, usize) {
             let _preface_and_hello = stream.read(&mut seen).await?;
             let limits = Limits { max_count, ..Limits::default() };
             let reply = HelloReply {
-                version: 1,
+                version,
                 features: 0,
                 cluster: ClusterId::ANY,
                 epoch_ms: 0,
@@ -38,7 +43,10 @@ fn asked(max_count: u32, frame: Vec<u8>) -> (Result<Vec<u64>>, usize) {
             while stream.read(&mut seen).await? > 0 {}
             io::Result::Ok(())
         });
-        let mut connection = Connection::connect(&address).await.unwrap();
+        let mut connection = match Connection::connect(&address).await {
+            Ok(connection) => connection,
+            Err(error) => return (Err(error), 0),
+        };
         let ids = connection.ids(5, Order::Any).await;
         (ids, connection.inbox.room(0).capacity())
     })
@@ -63,6 +71,12 @@ fn a_reply_is_taken_only_with_as_many_ids_as_were_asked_for() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_version_that_was_not_offered_is_refused() {
+    let error = asked_of(2, 10, array(48, &[1, 2, 3, 4, 5])).0.unwrap_err().to_string();
+    assert!(error.contains("version 2") && error.contains("version 1"), "{error}");
 }
 
 #[test]
