@@ -50,11 +50,12 @@ impl Client {
         Self::connect_any([server], options).await
     }
 
-    /// Connects to the first of several servers of one cluster that answers; the others take its place when it is lost
-    /// or leaves, or when it refuses with what may take it long (`NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`,
-    /// `INTERNAL`, a clock far behind): the next call goes elsewhere, and with [`Options::retry_for`] the same call
-    /// does, at once. All are greeted, and refused together if their clusters differ; one that does not answer now is
-    /// checked when it is first used. [`Order::Ordered`] holds among the ids of one server only.
+    /// Connects to the first of several servers of one cluster that answers; the others take its place when it is lost or
+    /// leaves, or when it refuses with what may take it long (`NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL`, a
+    /// clock far behind): the next call goes elsewhere, and with [`Options::retry_for`] the same call does, at once. Where
+    /// the others were tried within the pause that the refusal asks for (1 s at least, and 10 s at most) the client stays.
+    /// All are greeted, and refused together if their clusters differ; one that does not answer now is checked when it is
+    /// first used. [`Order::Ordered`] holds among the ids of one server only.
     ///
     /// # Errors
     /// As [`Client::connect`], if none answers; [`ClientError::ClustersDiffer`].
@@ -180,6 +181,11 @@ impl Client {
         Retries::new(&self.fleet.options, self.fleet.servers())
     }
 
+    /// How long the caller of these retries waits after a failure.
+    pub(crate) fn pause(&self, retries: &mut Retries, error: &ClientError) -> Duration {
+        retries.pause(error, error.leads_elsewhere() && !self.fleet.stays_after(error))
+    }
+
     /// One call: attempts until one succeeds, fails for good, or the time for retries is over.
     async fn call(&self, request: &Request<'_>) -> Result<Answer, ClientError> {
         let options = &self.fleet.options;
@@ -193,7 +199,7 @@ impl Client {
                 Err(error) if error.is_retryable() => error,
                 outcome => return outcome,
             };
-            let pause = retries.pause(&error);
+            let pause = self.pause(&mut retries, &error);
             if begin.elapsed().saturating_add(pause) > options.retry_for {
                 return Err(error);
             }
@@ -256,10 +262,8 @@ impl Client {
         let outcome = outcome.unwrap_or_else(|_| Err(ClientError::lost(server, None)));
         if let Err(error) = &outcome
             && error.leads_elsewhere()
-            && self.fleet.servers() > 1
         {
-            tracing::debug!(%error, "leaving for another server");
-            link.retire();
+            self.fleet.leave(link, error);
         }
         Some(outcome)
     }

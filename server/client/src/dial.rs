@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use xuid_protocol::{ClusterId, HEADER_LEN, PREFACE, ParsedReply, Reply, VERSION, parse_reply, request_hello};
+use xuid_protocol::{
+    ClusterId, HEADER_LEN, PREFACE, ParsedReply, Reply, VERSION, parse_reply, request_hello,
+};
 
 use crate::error::{Breach, ClientError};
 use crate::options::Options;

@@ -22,6 +22,12 @@ use crate::served::Served;
 /// it is first used.
 const STRAGGLERS: Duration = Duration::from_secs(1);
 
+/// After a refusal a server is left for another one that was not dialed for so long, or for as long as the refusal says
+/// to wait, up to the most. Else, where all servers refuse, a caller that asks for what none of them has would take the
+/// others along from server to server, with a dial for nearly each call.
+const LEAST_STAY: Duration = Duration::from_secs(1);
+const MOST_STAY: Duration = Duration::from_secs(10);
+
 #[derive(Debug)]
 pub(crate) struct Fleet {
     servers: Vec<Arc<str>>,
@@ -41,6 +47,8 @@ struct Current {
     /// Index of the server that is dialed next. It moves before each dial, not after it: a caller may give up half way,
     /// and the next one must not begin at the same silent server.
     next: usize,
+    /// When each server was dialed last, to take the place of another one.
+    dialed: Vec<Option<Instant>>,
     /// Dials that failed, and how the last one did.
     failures: u64,
     last_failure: Option<ClientError>,
@@ -57,7 +65,9 @@ impl Fleet {
         let (at, greeted) = greet_all(&servers, &options).await?;
         let link = Link::start(greeted, &options);
         let pinned = Arc::clone(&link.served);
-        let current = Mutex::new(Current { link, next: at + 1, failures: 0, last_failure: None, closed: false });
+        let (next, dialed) = (at + 1, vec![None; servers.len()]);
+        let current =
+            Mutex::new(Current { link, next, dialed, failures: 0, last_failure: None, closed: false });
         let (process, dialing) = (Process::this(), tokio::sync::Mutex::new(()));
         Ok(Self { servers, process, pinned, options, current, dialing })
     }
@@ -108,6 +118,30 @@ impl Fleet {
     /// How many servers there are to choose from.
     pub(crate) fn servers(&self) -> usize {
         self.servers.len()
+    }
+
+    /// A server has refused over this link with what may take it long. Leaves it, if there is another server that was
+    /// not dialed of late; what is in flight is still answered.
+    pub(crate) fn leave(&self, link: &Link, error: &ClientError) {
+        let (server, now) = (&link.served.server, Instant::now());
+        let pause = error.retry_after().clamp(LEAST_STAY, MOST_STAY);
+        let is_due = |dialed: &Option<Instant>| {
+            dialed.is_none_or(|dialed| now.saturating_duration_since(dialed) >= pause)
+        };
+        let goes = {
+            let current = self.lock();
+            self.servers.iter().zip(&current.dialed).any(|(other, dialed)| other != server && is_due(dialed))
+        };
+        if goes {
+            tracing::debug!(%error, "leaving for another server");
+            link.retire();
+        }
+    }
+
+    /// Whether the server that this is an error of is still the one in use.
+    pub(crate) fn stays_after(&self, error: &ClientError) -> bool {
+        let ClientError::Refused { server, .. } = error else { return false };
+        matches!(self.current(), Ok(Ok(link)) if link.served.server == *server)
     }
 
     /// No more links. In a forked child nothing: the connection is the parent's.
@@ -165,6 +199,7 @@ impl Fleet {
         let mut current = self.lock();
         let at = current.next % self.servers.len();
         current.next = at + 1;
+        current.dialed[at] = Some(Instant::now());
         &self.servers[at]
     }
 

@@ -26,10 +26,10 @@ impl Retries {
         Self { backoff: Backoff::new(options.first_pause, options.longest_pause), others, left: others }
     }
 
-    /// How long to wait before the next attempt. What a server says about itself does not hold for another one, so a
-    /// failure that leads to another server costs no pause until all of them failed.
-    pub(crate) fn pause(&mut self, error: &ClientError) -> Duration {
-        if error.leads_elsewhere() && self.left > 0 {
+    /// How long to wait before the next attempt; `moves`: at another server. What a server says about itself does not
+    /// hold for another one, so a failure that leads to another server costs no pause until all of them failed.
+    pub(crate) fn pause(&mut self, error: &ClientError, moves: bool) -> Duration {
+        if moves && self.left > 0 {
             self.left -= 1;
             return Duration::ZERO;
         }
@@ -57,9 +57,9 @@ mod tests {
         let mut retries = Retries::new(&Options::new(), 3);
         let ms = Duration::from_millis;
         for _ in 0..4 {
-            assert_eq!(retries.pause(&refused(Status::NOT_READY)), Duration::ZERO);
-            assert_eq!(retries.pause(&ClientError::lost(&Arc::from("b"), None)), Duration::ZERO);
-            assert!(retries.pause(&refused(Status::WINDOW_LOST)) >= ms(500));
+            assert_eq!(retries.pause(&refused(Status::NOT_READY), true), Duration::ZERO);
+            assert_eq!(retries.pause(&ClientError::lost(&Arc::from("b"), None), true), Duration::ZERO);
+            assert!(retries.pause(&refused(Status::WINDOW_LOST), true) >= ms(500));
         }
     }
 
@@ -67,7 +67,7 @@ mod tests {
     fn a_server_that_names_a_pause_of_weeks_is_asked_again_in_a_minute() {
         let error = ErrorReply { status: Status::OVERLOADED, retry_after_ms: u32::MAX, text: "".into() };
         let error = ClientError::refused(&Arc::from("a"), &error);
-        let pause = Retries::new(&Options::new(), 1).pause(&error);
+        let pause = Retries::new(&Options::new(), 1).pause(&error, false);
         assert!((LONGEST_WORD..LONGEST_WORD * 2).contains(&pause), "{pause:?}");
     }
 
@@ -76,8 +76,8 @@ mod tests {
         let ms = Duration::from_millis;
         let (mut alone, mut several) = (Retries::new(&Options::new(), 1), Retries::new(&Options::new(), 3));
         for _ in 0..4 {
-            assert!(alone.pause(&refused(Status::NOT_READY)) >= ms(500));
-            assert!(several.pause(&refused(Status::OVERLOADED)) >= ms(500));
+            assert!(alone.pause(&refused(Status::NOT_READY), true) >= ms(500));
+            assert!(several.pause(&refused(Status::OVERLOADED), false) >= ms(500));
         }
     }
 }

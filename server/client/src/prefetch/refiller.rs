@@ -133,7 +133,7 @@ impl Refiller {
         let stop = !error.is_retryable() && !is_count;
         if is_first {
             self.failures += 1;
-            let pause = self.retries.pause(&error);
+            let pause = self.client.pause(&mut self.retries, &error);
             tracing::debug!(%error, ?pause, "a refill failed");
             self.resume = later(Instant::now(), pause);
         }

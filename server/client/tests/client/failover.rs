@@ -6,6 +6,7 @@ use xuid_client::{Client, ClientError, Options, Order, Status};
 use xuid_protocol::{Refusal, reply_id};
 
 use crate::fake::{Asked, Fake, Peer, quick, soon};
+use crate::mill::Mill;
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -140,4 +141,20 @@ async fn when_all_servers_refuse_each_is_asked_once_before_the_pause() {
     };
     let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
     assert!(matches!(next, Err(ClientError::Refused { status: Status::NOT_READY, .. })), "{next:?}");
+}
+
+#[tokio::test]
+async fn a_caller_of_what_no_server_has_does_not_take_the_others_from_server_to_server() {
+    let (a, b) = (Mill::start(1).await, Mill::start(2).await);
+    let client = soon(Client::connect_any([a.addr, b.addr], patient())).await.unwrap();
+    for _ in 0..100 {
+        let fresh = soon(client.next(Order::Fresh)).await;
+        assert!(matches!(fresh, Err(ClientError::Refused { status: Status::NOT_READY, .. })), "{fresh:?}");
+        let any = soon(client.runs(1, Order::Any, Duration::ZERO)).await;
+        assert_eq!(any.unwrap().len(), 1);
+    }
+    // Each once to compare clusters, and once to see whether it has what the other one has not.
+    assert_eq!(a.connections() + b.connections(), 4);
+    // A server that is stayed with is not asked again without a pause, which is beyond the time for retries.
+    assert_eq!(a.refused() + b.refused(), 101);
 }

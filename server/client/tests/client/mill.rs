@@ -1,11 +1,11 @@
-//! A server that answers RUNS by itself until it is told to behave otherwise.
+//! A server that answers RUNS by itself until it is told to behave otherwise. It never has a fresh id for a NEXT.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::task::AbortHandle;
-use xuid_protocol::{Refusal, Status, goaway, reply_error};
+use xuid_protocol::{Order, Refusal, Status, goaway, reply_error};
 
 use crate::fake::{Asked, Fake, Peer, soon};
 
@@ -37,6 +37,8 @@ struct State {
     next: AtomicU64,
     /// The count of each RUNS.
     asked: Mutex<Vec<u32>>,
+    connections: AtomicU64,
+    refused: AtomicU64,
 }
 
 impl Mill {
@@ -45,8 +47,13 @@ impl Mill {
         let fake = Fake::start(1).await;
         let addr = fake.addr;
         let next = AtomicU64::new(land << 48);
-        let state =
-            Arc::new(State { mood: AtomicU8::new(Mood::Serves as u8), next, asked: Mutex::default() });
+        let state = Arc::new(State {
+            mood: AtomicU8::new(Mood::Serves as u8),
+            next,
+            asked: Mutex::default(),
+            connections: AtomicU64::default(),
+            refused: AtomicU64::default(),
+        });
         let task = tokio::spawn(serve(fake, Arc::clone(&state))).abort_handle();
         Self { addr, state, task }
     }
@@ -63,6 +70,16 @@ impl Mill {
     /// Ids given so far.
     pub(crate) fn given(&self) -> u64 {
         self.state.next.load(Ordering::SeqCst) & ((1 << 48) - 1)
+    }
+
+    /// Connections so far.
+    pub(crate) fn connections(&self) -> u64 {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+
+    /// Requests refused so far.
+    pub(crate) fn refused(&self) -> u64 {
+        self.state.refused.load(Ordering::SeqCst)
     }
 
     /// As a process that is killed: connections and port are gone.
@@ -82,6 +99,7 @@ async fn serve(fake: Fake, state: Arc<State>) {
     let mut peers = tokio::task::JoinSet::new();
     loop {
         let Ok(mut peer) = fake.try_accept().await else { continue };
+        state.connections.fetch_add(1, Ordering::SeqCst);
         let (state, cluster, limits) = (Arc::clone(&state), fake.cluster, fake.limits);
         peers.spawn(async move {
             let Some((request_id, _)) = peer.try_hello().await else { return };
@@ -95,16 +113,21 @@ async fn serve(fake: Fake, state: Arc<State>) {
 
 async fn work(mut peer: Peer, state: &State) -> std::io::Result<()> {
     while let Some((request_id, asked)) = peer.ask().await {
-        let Asked::Runs(bulk) = asked else { panic!("{asked:?} instead of RUNS") };
+        let bulk = match asked {
+            Asked::Runs(bulk) => bulk,
+            Asked::Next(Order::Fresh) => {
+                refuse(&mut peer, state, request_id, 0x10).await?;
+                continue;
+            }
+            _ => panic!("{asked:?} instead of RUNS"),
+        };
         state.asked.lock().unwrap().push(bulk.count);
         let mood = MOODS[state.mood.load(Ordering::SeqCst) as usize];
         match mood {
             Mood::Serves => {}
             Mood::Silent => std::future::pending().await,
             Mood::NotReady => {
-                let refusal = Refusal::new(Status::NOT_READY, "no window yet")
-                    .retry_after(std::time::Duration::from_hours(1));
-                peer.try_send(|out| reply_error(out, request_id, 0x12, &refusal)).await?;
+                refuse(&mut peer, state, request_id, 0x12).await?;
                 continue;
             }
             Mood::GoesAway => peer.try_send(goaway).await?,
@@ -113,6 +136,13 @@ async fn work(mut peer: Peer, state: &State) -> std::io::Result<()> {
         peer.send_runs(request_id, first, bulk.count).await?;
     }
     Ok(())
+}
+
+async fn refuse(peer: &mut Peer, state: &State, request_id: u64, op: u8) -> std::io::Result<()> {
+    state.refused.fetch_add(1, Ordering::SeqCst);
+    let refusal =
+        Refusal::new(Status::NOT_READY, "no window yet").retry_after(std::time::Duration::from_hours(1));
+    peer.try_send(|out| reply_error(out, request_id, op, &refusal)).await
 }
 
 /// Waits until something is so.

@@ -61,8 +61,7 @@ async fn callers_that_give_up_on_a_silent_server_get_to_the_one_behind_it() {
     let (a, b, c) = (Fake::start(1).await, Fake::start(1).await, Fake::start(1).await);
     let options = quick().connect_timeout(Duration::from_mins(10));
     let connect = Client::connect_any([a.addr, b.addr, c.addr], options);
-    let (client, at_a, _, _) =
-        soon(async { tokio::join!(connect, a.greet(), b.greet(), c.greet()) }).await;
+    let (client, at_a, _, _) = soon(async { tokio::join!(connect, a.greet(), b.greet(), c.greet()) }).await;
     let client = client.unwrap();
     // From now on b is connected to, by the kernel's leave, and says nothing.
     drop((at_a, a));
