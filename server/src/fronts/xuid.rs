@@ -317,11 +317,10 @@ impl Session {
         wait: Duration,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        match self.server.engine.try_runs(count, order, &mut self.scratch) {
+        let taken = match self.server.engine.try_runs(count, order, &mut self.scratch) {
             Ok(()) => {
                 shape.write(self.scratch.drain(..), outbox);
                 self.tally.ids(shape.op(), shape.ids());
-                self.scratch.shrink_to(SCRATCH_KEPT);
                 Ok(())
             }
             Err(error) if error.is_retryable() && !wait.is_zero() => {
@@ -331,7 +330,10 @@ impl Session {
                 Ok(())
             }
             Err(error) => Err(answer::refusal(&self.server, error)),
-        }
+        };
+        // Also where no ids came: the engine may have gathered many runs before it gave them back.
+        self.scratch.shrink_to(SCRATCH_KEPT);
+        taken
     }
 
     fn finish_one(&mut self, done: Done, outbox: &mut Outbox) {

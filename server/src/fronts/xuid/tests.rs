@@ -317,6 +317,25 @@ fn a_warm_session_allocates_nothing_for_a_request() {
 }
 
 #[test]
+fn a_request_that_gets_no_ids_keeps_no_room_for_runs() {
+    let home = Home::new(None);
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    // From now on each request is refused, or waits for its refusal.
+    home.server.engine.shutdown();
+    for wait in [Duration::ZERO, PATIENCE] {
+        // As the engine leaves it that gathered so many runs, and gave them back for want of the rest.
+        talk.session.scratch.reserve(64 * SCRATCH_KEPT);
+        let mut input = Vec::new();
+        request_array(&mut input, 2, Bulk::new(1, Order::Any, wait));
+        talk.say(&input);
+        let kept = talk.session.scratch.capacity();
+        assert!(kept <= SCRATCH_KEPT, "room for {kept} runs, with a wait of {wait:?}");
+        talk.settle();
+        assert_eq!(talk.replies(), [(2, Said::Error(Status::SHUTTING_DOWN))]);
+    }
+}
+
+#[test]
 fn a_ping_is_answered_while_requests_wait_and_they_are_answered_later() {
     let mut talk = Talk::greeted(Home::shared());
     // Ten times what a worker mints in the quarter of a second that they may take: some have to wait for the clock.
