@@ -14,6 +14,7 @@ use crate::error::{Breach, ClientError};
 use crate::fleet::Fleet;
 use crate::link::Link;
 use crate::options::{Options, later};
+use crate::prefetch::Moment;
 use crate::retries::Retries;
 use crate::served::Served;
 
@@ -22,7 +23,7 @@ use crate::served::Served;
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// When they were asked for, and the runs.
-pub(crate) type Ahead = Result<(Instant, Vec<Run>), ClientError>;
+pub(crate) type Ahead = Result<(Moment, Vec<Run>), ClientError>;
 
 /// A connection to one of the servers of a cluster. Clones share it; the last one closes it.
 ///
@@ -163,7 +164,7 @@ impl Client {
     /// connection comes before that.
     pub(crate) async fn ahead(&self, count: u32, wait: Duration, patience: Duration) -> Ahead {
         self.fleet.link().await?;
-        let asked = Instant::now();
+        let asked = Moment::now();
         let patience = patience.min(self.fleet.options.timeout);
         match self.attempt(&Request::Runs(Bulk::new(count, Order::Any, wait)), patience).await? {
             Answer::Runs(runs) => Ok((asked, runs)),

@@ -23,6 +23,7 @@ mod age;
 mod ager;
 mod held;
 mod ids;
+mod moment;
 mod options;
 mod piece;
 mod pool;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 pub use ids::Ids;
+pub(crate) use moment::Moment;
 pub use options::PrefetchOptions;
 pub use stats::PrefetchStats;
 
@@ -61,6 +63,10 @@ use state::PrefetchState;
 /// Only a caller that took its time before the fork, 50 us and more an id, gets one id a look. A look also tells a
 /// child that has its parent's process id, as far as [`Client`] says. **Do not use a handle made before a fork in the
 /// child**: exec, or leave it alone, and connect again.
+///
+/// # Snapshots of memory
+/// An application that is resumed twice from one snapshot of its memory (a virtual machine's, a checkpoint's) gives out
+/// the ids that it held in both copies: drop the source before the snapshot is made, and make another one after it.
 #[derive(Debug)]
 #[must_use = "dropping the source ends its handles"]
 pub struct Prefetch {

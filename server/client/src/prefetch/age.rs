@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use super::moment::Moment;
 
 /// Age groups alive at once, about.
 const GRAIN: u32 = 16;
@@ -58,7 +58,7 @@ pub(super) struct AgeGroups {
     max_age: Duration,
     newest: AgeGroup,
     /// By number; the earliest time that something of it was asked for.
-    alive: VecDeque<(AgeGroup, Instant)>,
+    alive: VecDeque<(AgeGroup, Moment)>,
 }
 
 impl AgeGroups {
@@ -67,7 +67,7 @@ impl AgeGroups {
     }
 
     /// The age group of what was asked for at `asked`. Replies may come in another order than they were asked for in.
-    pub(super) fn date(&mut self, asked: Instant) -> AgeGroup {
+    pub(super) fn date(&mut self, asked: Moment) -> AgeGroup {
         let span = self.max_age / GRAIN;
         match self.alive.back_mut() {
             Some((group, since)) if asked.saturating_duration_since(*since) < span => {
@@ -83,13 +83,13 @@ impl AgeGroups {
     }
 
     /// When the next age group grows too old.
-    pub(super) fn next_end(&self) -> Option<Instant> {
+    pub(super) fn next_end(&self) -> Option<Moment> {
         self.alive.iter().map(|(_, since)| *since + self.max_age).min()
     }
 
     /// The oldest age group that is good at `now`, if that has changed.
-    pub(super) fn call_off(&mut self, now: Instant) -> Option<AgeGroup> {
-        let is_over = |since: &Instant| now.saturating_duration_since(*since) >= self.max_age;
+    pub(super) fn call_off(&mut self, now: Moment) -> Option<AgeGroup> {
+        let is_over = |since: &Moment| now.saturating_duration_since(*since) >= self.max_age;
         let last = self.alive.iter().rposition(|(_, since)| is_over(since))?;
         let (group, _) = self.alive.drain(..=last).next_back()?;
         Some(group.next())
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn nothing_is_good_at_its_age_and_nothing_is_called_off_long_before() {
-        let start = Instant::now();
+        let start = Moment::now();
         let mut groups = AgeGroups::new(AGE);
         let mut oldest = AgeGroup::default();
         let mut dated = Vec::new();
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn an_early_time_that_comes_late_ages_its_whole_group() {
-        let start = Instant::now();
+        let start = Moment::now();
         let mut groups = AgeGroups::new(AGE);
         let late = groups.date(start + ms(1_000));
         assert_eq!(groups.date(start), late);

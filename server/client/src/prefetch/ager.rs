@@ -6,8 +6,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
-use tokio::time::Instant;
-
+use super::moment::Moment;
 use super::state::PrefetchState;
 
 /// Starts it. It ends with the source.
@@ -19,7 +18,7 @@ pub(super) fn start(state: &Arc<PrefetchState>) -> io::Result<()> {
 fn run(state: &PrefetchState) {
     let mut groups = state.groups();
     while !state.oldest.is_over() {
-        let now = Instant::now();
+        let now = Moment::now();
         if let Some(oldest) = groups.call_off(now) {
             // Handles first: they hand out ids at this moment.
             state.oldest.raise(oldest);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
 use xuid_protocol::Run;
 
 use super::age::AgeGroup;
+use super::moment::Moment;
 
 /// Consecutive ids, or ids at equal distances, that nobody else has. Neither `Clone` nor `Copy`: what leaves it has
 /// left it (P1). Its front is open: ids come out of it one by one, without a look at the clock.
@@ -18,18 +18,18 @@ pub(super) struct Held {
     stride: u32,
     group: AgeGroup,
     /// Its ids may be that old, and not older by the server's own account of now.
-    asked: Instant,
+    asked: Moment,
 }
 
 impl Held {
     /// Takes over a run of a reply, which is not looked at again.
-    pub(super) fn new(run: Run, group: AgeGroup, asked: Instant) -> Self {
+    pub(super) fn new(run: Run, group: AgeGroup, asked: Moment) -> Self {
         let Run { first, count, stride } = run;
         Self { next: first, open: 0, closed: count, stride, group, asked }
     }
 
     /// Nothing.
-    pub(super) fn nothing(now: Instant) -> Self {
+    pub(super) fn nothing(now: Moment) -> Self {
         Self { next: 0, open: 0, closed: 0, stride: 0, group: AgeGroup::default(), asked: now }
     }
 
@@ -68,7 +68,7 @@ impl Held {
     }
 
     /// Whether there is something that may still be handed out: not called off, and asked for less than `max_age` ago.
-    pub(super) fn is_good(&self, now: Instant, max_age: Duration, oldest: AgeGroup) -> bool {
+    pub(super) fn is_good(&self, now: Moment, max_age: Duration, oldest: AgeGroup) -> bool {
         self.left() > 0 && self.group >= oldest && now.saturating_duration_since(self.asked) < max_age
     }
 
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn whatever_way_a_run_is_parted_each_id_comes_out_once() {
-        let now = Instant::now();
+        let now = Moment::now();
         let run = Run { first: 100, count: 50, stride: 4_096 };
         for part in 0..60 {
             let mut rest = Held::new(run, AgeGroup::default(), now);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_age_group_that_was_called_off_gives_no_id() {
-        let now = Instant::now();
+        let now = Moment::now();
         let mut held = Held::new(Run { first: 1, count: 2, stride: 1 }, AgeGroup::default(), now);
         held.open(2);
         assert_eq!(held.take_one(AgeGroup::default()), Some(1));

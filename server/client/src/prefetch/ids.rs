@@ -8,6 +8,7 @@ use tokio::task::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 use super::held::Held;
+use super::moment::Moment;
 use super::piece::Piece;
 use super::state::PrefetchState;
 use crate::error::ClientError;
@@ -34,7 +35,7 @@ impl Ids {
         if state.process.check().is_ok() {
             state.lock().join();
         }
-        let now = Instant::now();
+        let now = Moment::now();
         Self { hand: Held::nothing(now), had: 0, piece: Piece::new(now), state }
     }
 
@@ -87,7 +88,7 @@ impl Ids {
 
     /// An id from the next piece of the run in hand, if that is good still.
     fn open(&mut self) -> Option<u64> {
-        let now = Instant::now();
+        let now = Moment::now();
         if self.state.process.check().is_err() {
             return None;
         }
@@ -116,7 +117,7 @@ impl Ids {
         let state = Arc::clone(&self.state);
         let mut pool = state.lock();
         // After the lock: what is young enough is so now.
-        let now = Instant::now();
+        let now = Moment::now();
         pool.settle(had, &rest);
         if pool.is_closed() {
             return Err(ClientError::Closed);
@@ -249,7 +250,7 @@ mod tests {
     fn filled_pool_for(options: PrefetchOptions, process: u32, count: u32) -> PrefetchState {
         let mut state = PrefetchState::new(options);
         state.process = Process::known_by_id(process);
-        let now = Instant::now();
+        let now = Moment::now();
         let group = AgeGroups::new(state.options.max_age).date(now);
         let mut pool = state.lock();
         pool.ask(u64::from(count), 0);
@@ -286,7 +287,7 @@ mod tests {
         let state = Arc::new(filled_pool(std::process::id(), 100));
         let mut ids = Ids::new(Arc::clone(&state));
         assert_eq!(ids.try_next(), Some(0));
-        let now = Instant::now();
+        let now = Moment::now();
         let mut groups = AgeGroups::new(state.options.max_age);
         let (first, later) = (groups.date(now), groups.date(now + state.options.max_age));
         assert!(first < later);
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn a_run_that_is_called_off_before_the_pool_is_told_is_passed_over_at_once() {
         let state = Arc::new(filled_pool(std::process::id(), 100));
-        let now = Instant::now();
+        let now = Moment::now();
         let mut groups = AgeGroups::new(state.options.max_age);
         let (first, later) = (groups.date(now), groups.date(now + state.options.max_age));
         let mut pool = state.lock();

@@ -52,7 +52,8 @@ impl PrefetchOptions {
     /// What this does not cover is a time in which the process or the machine is stopped, or in which the thread is not
     /// given a processor. If such a time begins after a handle's look at the clock, the ids up to its next look may
     /// come out older by that time: at most 1,023 of a handle in a hot loop, until the thread has run, and the one id
-    /// that a slower caller was taking.
+    /// that a slower caller was taking. A look counts the time in which the machine was suspended on Linux, and
+    /// elsewhere only where the system's clock does; the thread's sleep does not count it.
     ///
     /// Too short, and much is; too long, and ids look older than the rows they name. A refill
     /// that takes longer than this is given up; the connection and other calls go on. Defaults to 1 s.

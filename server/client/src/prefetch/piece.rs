@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use super::moment::Moment;
 
 /// The longest piece. A look takes about 0.1 us: 0.1 ns an id.
 pub(super) const LONGEST: u32 = 1_024;
@@ -18,16 +18,16 @@ pub(super) const SPAN: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(super) struct Piece {
     len: u32,
-    begun: Instant,
+    begun: Moment,
 }
 
 impl Piece {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Moment) -> Self {
         Self { len: 0, begun: now }
     }
 
     /// Ends the piece and begins another; how long that one is.
-    pub(super) fn next(&mut self, now: Instant) -> u32 {
+    pub(super) fn next(&mut self, now: Moment) -> u32 {
         let is_quick = now.saturating_duration_since(self.begun) <= SPAN;
         self.len = if is_quick { (self.len * 2).clamp(1, LONGEST) } else { 1 };
         self.begun = now;
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn pieces_grow_in_a_hot_loop_and_are_one_id_for_a_caller_that_takes_its_time() {
-        let mut now = Instant::now();
+        let mut now = Moment::now();
         let mut piece = Piece::new(now);
         let mut quick = || {
             now += SPAN / 2;

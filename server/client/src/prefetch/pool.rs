@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use xuid_protocol::Run;
 
 use super::age::AgeGroup;
 use super::held::Held;
+use super::moment::Moment;
 use super::stats::PrefetchStats;
 use crate::error::ClientError;
 
@@ -63,7 +63,7 @@ impl Pool {
 
     /// A run for a handle, not older than allowed (P2) and not called off: whole, or as much as leaves something for
     /// the other handles.
-    pub(super) fn take(&mut self, now: Instant, oldest: AgeGroup) -> Option<Held> {
+    pub(super) fn take(&mut self, now: Moment, oldest: AgeGroup) -> Option<Held> {
         loop {
             let run = self.runs.front_mut()?;
             if !run.is_good(now, self.max_age, oldest) {
@@ -134,7 +134,7 @@ impl Pool {
         count: u64,
         runs: Vec<Run>,
         group: AgeGroup,
-        asked: Instant,
+        asked: Moment,
         oldest: AgeGroup,
     ) {
         self.asked -= count;

@@ -7,6 +7,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use xuid_protocol::Status;
 
+use super::moment::Moment;
 use super::refill_size::RefillSize;
 use super::state::PrefetchState;
 use crate::client::{Ahead, Client};
@@ -111,7 +112,7 @@ impl Refiller {
         };
         match outcome {
             Ok((asked, runs)) => {
-                let round_trip = Instant::now().saturating_duration_since(asked);
+                let round_trip = Moment::now().saturating_duration_since(asked);
                 self.refill_size.answered(round_trip);
                 self.retries = self.client.retries();
                 let group = self.state.date(asked);

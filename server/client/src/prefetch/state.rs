@@ -4,9 +4,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::age::{AgeGroup, AgeGroups, Oldest};
+use super::moment::Moment;
 use super::options::PrefetchOptions;
 use super::pool::Pool;
 use crate::process::Process;
@@ -61,7 +61,7 @@ impl PrefetchState {
     }
 
     /// The age group of what was asked for at that time.
-    pub(super) fn date(&self, asked: Instant) -> AgeGroup {
+    pub(super) fn date(&self, asked: Moment) -> AgeGroup {
         let mut groups = self.groups();
         let before = groups.next_end();
         let group = groups.date(asked);
