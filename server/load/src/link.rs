@@ -238,7 +238,10 @@ impl<D: Dialect> Link<D> {
             if matches!(reply, Reply::GoAway) {
                 if *stand == Stand::Open {
                     *stand = Stand::Leaving;
-                    thread.results.sent_away += 1;
+                    // After the end nothing would have been sent any more.
+                    if at < thread.progress.end() {
+                        thread.results.sent_away += 1;
+                    }
                 }
                 continue;
             }

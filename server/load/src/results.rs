@@ -35,7 +35,7 @@ pub struct Results {
     pub unanswered: u64,
     /// Loads that ended before their time, and why.
     pub failures: BTreeMap<String, u64>,
-    /// The server told so many connections to leave.
+    /// The server told so many connections to leave before the run was over.
     pub sent_away: u64,
 }
 

@@ -122,6 +122,10 @@ impl Report {
         if total.unanswered > 0 {
             line(&grouped(total.unanswered), "not answered by the end; they count with their age".into());
         }
+        if total.sent_away > 0 {
+            let what = "connections sent away by their server (GOAWAY); their load is missing from then on";
+            line(&grouped(total.sent_away), what.into());
+        }
         if let Some(verdict) = &self.outcome.verdict {
             let ids = grouped(verdict.ids);
             let kept = size(verdict.spans * 16);
@@ -186,6 +190,7 @@ impl Report {
             "refused": total.refusals.values().sum::<u64>(),
             "refusals": total.refusals,
             "unanswered": total.unanswered,
+            "sent_away": total.sent_away,
             "failures": total.failures,
             "seconds": time.as_secs_f64(),
             "ids_per_second": per_second(total.ids, *time),
@@ -218,7 +223,7 @@ impl Report {
 
     /// The exit code: what makes a run a failure, the worst first.
     fn judge(&self) -> Result<()> {
-        let Outcome { total, verdict, cut_short, .. } = &self.outcome;
+        let Outcome { total, verdict, interrupted, cut_short, .. } = &self.outcome;
         if let Some(verdict) = verdict.as_ref().filter(|verdict| verdict.duplicates > 0) {
             bail!("{} ids came twice, such as {:?}", verdict.duplicates, verdict.shown);
         }
@@ -243,6 +248,13 @@ impl Report {
         }
         if total.sent_away > 0 && *cut_short {
             bail!("the server went away before the time was over");
+        }
+        if total.sent_away > 0 && !*interrupted {
+            bail!(
+                "{} of the load's connections were sent away (GOAWAY) before the time was over: what was measured is less load \
+                 than was asked for",
+                grouped(total.sent_away)
+            );
         }
         if total.unanswered > 0 {
             bail!("{} requests were not answered", grouped(total.unanswered));

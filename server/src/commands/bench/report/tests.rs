@@ -70,6 +70,15 @@ fn json_has_the_figures_the_mode_and_the_settings() {
 }
 
 #[test]
+fn load_that_was_sent_away_is_told_in_text_and_json() {
+    let mut outcome = outcome(false);
+    outcome.total.sent_away = 3;
+    let report = report(&Args::default(), outcome);
+    assert!(report.text().iter().any(|line| line.contains("3 connections sent away")), "{:?}", report.text());
+    assert_eq!(report.json()["sent_away"], 3);
+}
+
+#[test]
 fn a_batch_is_told_by_the_call_and_its_max_whole() {
     let mut outcome = outcome(false);
     outcome.total.latency.reset();
@@ -102,7 +111,9 @@ fn a_run_fails_for_its_worst_reason() {
     assert!(fails(|outcome| outcome.total.ids = 0).contains("no id came"));
     let gone = |outcome: &mut Outcome| (outcome.total.sent_away, outcome.cut_short) = (1, true);
     assert!(fails(gone).contains("went away"));
+    assert!(fails(|outcome| outcome.total.sent_away = 3).contains("3 of the load's connections"));
     assert!(fails(|outcome| outcome.total.unanswered = 4).contains("4 requests"));
-    let interrupted = Outcome { interrupted: true, ..outcome(false) };
+    let mut interrupted = Outcome { interrupted: true, ..outcome(false) };
+    interrupted.total.sent_away = 1;
     assert!(report(&Args::default(), interrupted).judge().is_ok(), "whoever stopped it wanted that");
 }
