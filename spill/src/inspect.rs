@@ -4,13 +4,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::error::InspectError;
+use crate::error::{HeaderError, InspectError};
 use crate::extent::{Extent, Sum};
 use crate::header::Header;
 use crate::identity::Identity;
 use crate::record::Content;
 use crate::regular::open_regular;
 use crate::scan::{head, scan, window_start};
+use crate::storage::ReadAt;
 
 /// What a spill file holds.
 #[derive(Clone, Debug)]
@@ -25,9 +26,11 @@ pub struct Inspection {
     pub head: u64,
     /// Whether one copy of the header is damaged. The next open repairs it.
     pub header_damaged: bool,
-    /// Slots that hold neither zeros nor a valid record, or cannot be read. While a server is writing, one that is just
-    /// being written can be among them.
+    /// Slots that hold neither zeros nor a valid record. While a server is writing, one that is just being written can be
+    /// among them.
     pub damaged: u64,
+    /// Slots that the disk did not give: what is in them, nobody knows.
+    pub unreadable: u64,
     /// The valid records of the last lap, ascending.
     records: Vec<(u64, Extent)>,
 }
@@ -86,28 +89,62 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     let file = open_regular(path).map_err(failed)?;
     let file_bytes = file.metadata().map_err(failed)?.len();
     let read = |offset, buf: &mut [u8]| file.read_exact_at(buf, offset);
-    let found = Header::find(&read, file_bytes).map_err(failed)??;
+    Ok(look(&read, file_bytes).map_err(failed)??)
+}
+
+/// Looks at `file_bytes` bytes.
+fn look(read: ReadAt<'_>, file_bytes: u64) -> io::Result<Result<Inspection, HeaderError>> {
+    let found = match Header::find(read, file_bytes)? {
+        Ok(found) => found,
+        Err(error) => return Ok(Err(error)),
+    };
     let header = found.header;
 
     let (mut records, mut damaged) = (Vec::new(), 0);
-    let unreadable = scan(&read, &header, |_, content| match content {
+    let unreadable = scan(read, &header, |_, content| match content {
         Content::Empty => {}
         Content::Damaged => damaged += 1,
         Content::Record { index, extent } => records.push((index, extent)),
-    })
-    .map_err(failed)?;
+    })?;
     records.sort_unstable_by_key(|(index, _)| *index);
     let head = head(&header, records.last().map_or(0, |(index, _)| index + 1), &unreadable);
     let start = window_start(&header, head);
     records.retain(|(index, _)| *index >= start);
 
-    Ok(Inspection {
+    Ok(Ok(Inspection {
         identity: header.identity,
         capacity: header.capacity,
         file_bytes,
         head,
         header_damaged: found.damaged_copy.is_some(),
-        damaged: damaged + unreadable.len() as u64,
+        damaged,
+        unreadable: unreadable.len() as u64,
         records,
-    })
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::SpillId;
+    use crate::log::Log;
+    use crate::memory::MemoryStorage;
+    use crate::storage::Storage;
+
+    #[test]
+    fn slots_that_the_disk_does_not_give_are_told_apart_from_damaged_ones() {
+        let disk = MemoryStorage::new();
+        let spill = SpillId::from_bytes([1; 16]);
+        let identity = Identity { spill, cluster: [2; 16], stride: 4_096, layout: [3; 16] };
+        let mut log = Log::create(Box::new(disk.clone()), identity, Header::offset(300)).unwrap();
+        let extents: Vec<_> =
+            (1..=300).map(|tick| Extent { first: tick * 4_096, len: 1, ticks: 1 }).collect();
+        log.append(&extents).unwrap();
+        disk.tamper(|bytes| bytes[Header::offset(200) as usize] ^= 1);
+        disk.fail_reads(Header::offset(0)..Header::offset(1));
+        let read = |offset, buf: &mut [u8]| disk.read_at(offset, buf);
+        let found = look(&read, disk.len().unwrap()).unwrap().unwrap();
+        assert_eq!((found.damaged, found.unreadable), (1, 128));
+        assert_eq!(found.all().extents, 300 - 128 - 1);
+    }
 }

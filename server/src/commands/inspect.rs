@@ -65,10 +65,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         tell(&mut out, folder, &home, &spills, &refused)
     };
     let told = told.and_then(|()| out.flush());
-    match home.unread() + spills.iter().filter(|spill| spill.seen.is_err()).count() {
+    match home.unread() + spills.iter().filter(|spill| spill.is_unread()).count() {
         0 => told,
-        1 => bail!("1 file or registry of {} could not be read, see above", folder.display()),
-        many => bail!("{many} files or registries of {} could not be read, see above", folder.display()),
+        1 => {
+            bail!("1 file or registry of {} could not be read, or not all of it, see above", folder.display())
+        }
+        many => bail!(
+            "{many} files or registries of {} could not be read, or not all of them, see above",
+            folder.display()
+        ),
     }
 }
 
@@ -109,6 +114,13 @@ fn look(path: PathBuf, registry: Registry<'_>) -> Spill {
         Seen { inspection, layout, mark }
     });
     Spill { path, seen }
+}
+
+impl Spill {
+    /// Whether something of it could not be read. Damage that was read is no such thing.
+    fn is_unread(&self) -> bool {
+        self.seen.as_ref().map_or(true, |seen| seen.inspection.unreadable > 0)
+    }
 }
 
 impl Seen {
@@ -171,6 +183,12 @@ fn tell_spill(out: &mut Printer, spill: &Spill) -> Result<()> {
         let header = if header { ", and one copy of the header (the next start makes it good)" } else { "" };
         out.line(format_args!("  damage       {} records{header}; they are skipped", grouped(records)))?;
     }
+    if inspection.unreadable > 0 {
+        let records = grouped(inspection.unreadable);
+        out.line(format_args!(
+            "  unreadable   {records} records, which the disk does not give; they are skipped"
+        ))?;
+    }
     if left.missing > 0 {
         out.line(format_args!("  missing      {} records that should be there", grouped(left.missing)))?;
     }
@@ -212,6 +230,29 @@ fn spill_json(spill: &Spill) -> Value {
         "oldest": time(left.oldest_first),
         "newest": time(left.newest_first),
         "damaged": seen.damage(),
+        "unreadable": seen.inspection.unreadable,
         "missing": left.missing,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use xuid_engine::Engine;
+
+    use super::*;
+
+    #[test]
+    fn a_spill_with_blocks_that_the_disk_does_not_give_is_not_all_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+        engine.shutdown();
+        let mut spill = look(folder.path().join("spill-0"), None);
+        assert!(!spill.is_unread());
+        let seen = spill.seen.as_mut().unwrap();
+        seen.inspection.damaged = 3;
+        assert!(!spill.is_unread(), "damage was read");
+        spill.seen.as_mut().unwrap().inspection.unreadable = 128;
+        assert!(spill.is_unread());
+        assert_eq!(spill_json(&spill)["unreadable"], 128);
+    }
 }

@@ -57,6 +57,7 @@ impl Ensemble {
             workers: found.workers,
             marks: found.marks,
             findings: found.findings,
+            unreadable: found.unreadable,
         })
     }
 

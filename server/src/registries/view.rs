@@ -1,5 +1,6 @@
 //! What a registry says, wherever it is.
 
+use xuid_engine::registry::local::Finding;
 use xuid_engine::registry::{Genesis, MarkRecord, WorkerEntry, local};
 use xuid_spill::SpillId;
 
@@ -15,6 +16,8 @@ pub(crate) struct View {
     pub(crate) marks: Vec<(SpillId, MarkRecord)>,
     /// Whatever is not as it should be.
     pub(crate) findings: Vec<String>,
+    /// Records that cannot be read, or not be believed, and are among the findings.
+    pub(crate) unreadable: usize,
 }
 
 /// A registry was created.
@@ -26,7 +29,9 @@ pub(crate) struct Created {
 
 impl From<local::Inspection> for View {
     fn from(found: local::Inspection) -> Self {
+        let is_unreadable = |finding: &&Finding| matches!(finding, Finding::Unreadable { .. });
         Self {
+            unreadable: found.findings.iter().filter(is_unreadable).count(),
             place: found.path.display().to_string(),
             genesis: found.genesis,
             open: true,

@@ -107,6 +107,11 @@ fn blocks_that_the_disk_cannot_read_cost_what_is_on_them_and_are_written_again()
     )?;
     let seen = Xuid::new(["inspect"])?.arg(&data).run()?;
     ensure!(seen.stdout.contains("cannot be read; the next start writes it again"), "{seen:?}");
+    ensure!(
+        seen.stdout.contains("256 records, which the disk does not give"),
+        "two pages of the spill: {seen:?}"
+    );
+    ensure!(seen.refused(1)?.contains("not all of it"), "it says that there is more: {seen:?}");
 
     let server = Server::start(&data)?;
     server.drain(3_000_000, &mut ledger)?;

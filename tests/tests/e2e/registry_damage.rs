@@ -104,6 +104,8 @@ fn a_worker_with_both_copies_damaged_is_unusable_and_the_rest_goes_on() -> Resul
     ledger.check()?;
     let shown = Xuid::new(["workers"])?.arg("--data-dir").arg(&data).run()?;
     println!("registry damage: {}", shown.ok()?.lines().take(4).collect::<Vec<_>>().join(" | "));
+    let said = Xuid::new(["inspect"])?.arg(&data).run()?.refused(1)?;
+    ensure!(said.contains("is unreadable") && said.contains("not all of it"), "{said}");
     Ok(())
 }
 

@@ -27,6 +27,9 @@ pub struct Inspection {
     pub marks: Vec<(SpillId, MarkRecord)>,
     /// Whatever is not as it should be, each a sentence.
     pub findings: Vec<String>,
+    /// Workers and marks among the findings that cannot be believed; of a closed registry none, since nobody can say
+    /// which.
+    pub unreadable: usize,
 }
 
 /// Looks at the registry at `url`.
@@ -57,17 +60,20 @@ pub fn inspect(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Inspect
     };
     let workers: Vec<_> = listing.entries(believe).collect();
     findings.extend(workers.iter().filter_map(|entry| entry.record.as_ref().err().map(ToString::to_string)));
-    let marks = read_marks(&link, &client, &genesis, &mut findings).map_err(broken)?;
-    Ok(Inspection { genesis, open: era.is_ok(), workers, marks, findings })
+    let unbelieved = workers.iter().filter(|entry| entry.record.is_err()).count();
+    let (marks, damaged) = read_marks(&link, &client, &genesis, &mut findings).map_err(broken)?;
+    let unreadable = if era.is_ok() { unbelieved + damaged } else { 0 };
+    Ok(Inspection { genesis, open: era.is_ok(), workers, marks, findings, unreadable })
 }
 
+/// The marks, and how many cannot be believed.
 fn read_marks(
     link: &Link,
     client: &Client,
     genesis: &Genesis,
     findings: &mut Vec<String>,
-) -> Result<Vec<(SpillId, MarkRecord)>, Failure> {
-    let mut marks = Vec::new();
+) -> Result<(Vec<(SpillId, MarkRecord)>, usize), Failure> {
+    let (mut marks, mut damaged) = (Vec::new(), 0);
     for name in children(link, client, SPILLS)? {
         let Ok(spill) = name.parse::<SpillId>() else {
             findings.push(format!("{SPILLS}/{} is no spill's mark", printable(&name)));
@@ -81,11 +87,12 @@ fn read_marks(
         match znode::decode_row(&data, &stat, genesis.cluster, Place::mark(MARK), spill) {
             Ok(row) => marks.push((spill, row.mark_record())),
             Err(why) => {
+                damaged += 1;
                 findings.push(format!("the mark of spill {spill} is unreadable ({why}); it stays refused"));
             }
         }
     }
-    Ok(marks)
+    Ok((marks, damaged))
 }
 
 /// Every worker's node as it was read, and which workers are announced.

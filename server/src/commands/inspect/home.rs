@@ -55,9 +55,14 @@ impl Home {
         self.node.as_ref()?.as_ref().err().map(|error| format!("{error:#}"))
     }
 
-    /// How much of what is there could not be read.
+    /// How many of the files and registries that are there could not be read, or not all of them.
     pub(super) fn unread(&self) -> usize {
-        usize::from(matches!(self.node, Some(Err(_)))) + usize::from(matches!(self.registry, Some(Err(_))))
+        let is_unread = match &self.registry {
+            None => false,
+            Some(Err(_)) => true,
+            Some(Ok(registry)) => registry.unreadable > 0,
+        };
+        usize::from(matches!(self.node, Some(Err(_)))) + usize::from(is_unread)
     }
 
     /// Asks the ensemble that was named. A registry in the folder goes before: a server would not share it with one.
@@ -106,6 +111,7 @@ impl Home {
                 "workers": registry.workers.len(),
                 "live": registry.live(),
                 "findings": registry.findings,
+                "unreadable": registry.unreadable,
             }),
         }
     }
