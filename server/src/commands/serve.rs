@@ -75,7 +75,7 @@ impl Parts {
         };
         // Nothing else runs here yet, and a signal still ends the process by itself.
         let engine = build_engine(settings)?;
-        let io_threads = Arc::new(IoThreads::new(settings.threads)?);
+        let io_threads = Arc::new(IoThreads::new(settings.threads, runtime)?);
         Ok(Self { clients, probes, engine, signals: Signals::new()?, io_threads })
     }
 }
@@ -108,10 +108,12 @@ async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()
     info!("{signal}: stopping; once more ends at once");
     let stopped = shutdown::stop(&server, &permits, allowed.connections).await;
     accepting.abort();
-    // The accepting task holds its share of the I/O threads. Once it is gone, the threads end here, and each counts
-    // what it had in hand. If there are none, this thread served.
+    // The accepting task holds its share of the I/O threads. Once it is gone, the connections end here, and each counts
+    // what it had in hand. Those that this thread served are counted with it.
     let _ = accepting.await;
-    drop(io_threads);
+    if let Some(io_threads) = Arc::into_inner(io_threads) {
+        io_threads.end().await;
+    }
     server.engine.publish();
     stopped?;
     let stats = server.engine.stats();

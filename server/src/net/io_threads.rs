@@ -1,21 +1,25 @@
 //! The threads that serve connections.
 //!
 //! Each has a runtime of its own, and a connection stays with the thread that it was given to: what belongs to it is
-//! never fetched from another core, and no thread is woken to look for work of others.
+//! never fetched from another core, and no thread is woken to look for work of others. Where there is to be one thread
+//! only, it is the one that accepts, with a task in the place of the other threads.
 //!
 //! # Invariants
 //! - I1 a new connection goes to a thread that has the fewest;
-//! - I2 when `IoThreads` is dropped its threads end, and with them the connections that are still open.
+//! - I2 when `IoThreads` is dropped its threads end, and with them the connections that are still open; those of the
+//!   accepting thread end with [`IoThreads::end`], or with its runtime.
 
 use std::net;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread;
 
 use anyhow::{Context, Result};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task;
+use tokio::task::JoinSet;
 use tracing::debug;
 
 use crate::net::connection;
@@ -23,7 +27,7 @@ use crate::net::newcomers::Newcomer;
 use crate::net::runtime::runtime;
 use crate::state::server::Server;
 
-/// The threads, or none: then connections are served by the thread that accepts them.
+/// The threads, or the accepting thread's task.
 #[derive(Debug)]
 pub(crate) struct IoThreads(Vec<IoThread>);
 
@@ -32,7 +36,14 @@ struct IoThread {
     post: Option<UnboundedSender<NewConnection>>,
     /// One reference each connection, besides this one.
     load: Arc<()>,
-    thread: Option<JoinHandle<()>>,
+    work: Work,
+}
+
+/// Where the connections are served. Taken when their end is awaited.
+#[derive(Debug)]
+enum Work {
+    Thread(Option<thread::JoinHandle<()>>),
+    Task(Option<task::JoinHandle<()>>),
 }
 
 /// A connection on its way to its thread.
@@ -46,10 +57,14 @@ struct NewConnection {
 }
 
 impl IoThreads {
-    /// Starts `threads` threads, if it is more than one.
-    pub(crate) fn new(threads: usize) -> Result<Self> {
-        let threads = if threads > 1 { threads } else { 0 };
-        (0..threads).map(IoThread::new).collect::<Result<_>>().map(Self)
+    /// Starts `threads` threads, if it is more than one; else a task of `accepting`, the runtime that accepts.
+    pub(crate) fn new(threads: usize, accepting: &Runtime) -> Result<Self> {
+        if threads > 1 {
+            return (0..threads).map(IoThread::new).collect::<Result<_>>().map(Self);
+        }
+        let (post, new_connections) = unbounded_channel();
+        let work = Work::Task(Some(accepting.spawn(work(new_connections))));
+        Ok(Self(vec![IoThread { post: Some(post), load: Arc::default(), work }]))
     }
 
     /// Serves a connection to its end, on some thread; `permit` is held until then.
@@ -61,10 +76,6 @@ impl IoThreads {
         permit: OwnedSemaphorePermit,
     ) {
         let Some(io_thread) = self.0.iter().min_by_key(|io_thread| Arc::strong_count(&io_thread.load)) else {
-            tokio::spawn(async move {
-                connection::serve(stream, server, newcomer).await;
-                drop(permit);
-            });
             return;
         };
         // Out of this thread's epoll, and into the other's.
@@ -76,6 +87,19 @@ impl IoThreads {
             let _ = post.send(new_connection);
         }
     }
+
+    /// Ends the connections that are still open. What they had in hand is counted when it returns.
+    pub(crate) async fn end(mut self) {
+        for io_thread in &mut self.0 {
+            drop(io_thread.post.take());
+            if let Work::Task(task) = &mut io_thread.work
+                && let Some(task) = task.take()
+            {
+                // A panic in there was told by itself.
+                let _ = task.await;
+            }
+        }
+    }
 }
 
 impl Drop for IoThreads {
@@ -83,9 +107,13 @@ impl Drop for IoThreads {
         for io_thread in &mut self.0 {
             drop(io_thread.post.take());
         }
-        for thread in self.0.iter_mut().filter_map(|io_thread| io_thread.thread.take()) {
-            // A panic in there was told by its own thread.
-            let _ = thread.join();
+        for io_thread in &mut self.0 {
+            if let Work::Thread(thread) = &mut io_thread.work
+                && let Some(thread) = thread.take()
+            {
+                // A panic in there was told by its own thread.
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -94,28 +122,32 @@ impl IoThread {
     fn new(index: usize) -> Result<Self> {
         let (post, new_connections) = unbounded_channel();
         let runtime = runtime(1)?;
-        let thread = std::thread::Builder::new().name(format!("xuid-io-{index}"));
-        let thread =
-            thread.spawn(move || work(&runtime, new_connections)).context("failed to start a thread")?;
-        Ok(Self { post: Some(post), load: Arc::default(), thread: Some(thread) })
+        let thread = thread::Builder::new().name(format!("xuid-io-{index}"));
+        let thread = thread
+            .spawn(move || runtime.block_on(work(new_connections)))
+            .context("failed to start a thread")?;
+        Ok(Self { post: Some(post), load: Arc::default(), work: Work::Thread(Some(thread)) })
     }
 }
 
-/// What a thread does: it takes connections until no more can come.
-fn work(runtime: &Runtime, mut new_connections: UnboundedReceiver<NewConnection>) {
-    runtime.block_on(async {
-        while let Some(NewConnection { stream, server, newcomer, permit, load }) =
-            new_connections.recv().await
-        {
-            match TcpStream::from_std(stream) {
-                Ok(stream) => {
-                    tokio::spawn(async move {
-                        connection::serve(stream, server, newcomer).await;
-                        drop((permit, load));
-                    });
-                }
-                Err(error) => debug!(%error, "a connection could not be watched"),
+/// What a thread does: it takes connections until no more can come, and ends those that are left then.
+async fn work(mut new_connections: UnboundedReceiver<NewConnection>) {
+    let mut open = JoinSet::new();
+    loop {
+        let new_connection = tokio::select! {
+            new_connection = new_connections.recv() => new_connection,
+            Some(_) = open.join_next() => continue,
+        };
+        let Some(NewConnection { stream, server, newcomer, permit, load }) = new_connection else { break };
+        match TcpStream::from_std(stream) {
+            Ok(stream) => {
+                open.spawn(async move {
+                    connection::serve(stream, server, newcomer).await;
+                    drop((permit, load));
+                });
             }
+            Err(error) => debug!(%error, "a connection could not be watched"),
         }
-    });
+    }
+    open.shutdown().await;
 }

@@ -385,3 +385,25 @@ fn what_a_client_has_was_counted_before_it_could_ask() -> Result<()> {
     ensure!(of_last_line(&log, "held")? == 0, "{log}");
     Ok(())
 }
+
+#[test]
+fn ids_for_a_client_that_does_not_take_them_are_held_by_nothing_after_the_stop() -> Result<()> {
+    let mut server = Serve::fresh()?.arg("--threads").arg("1").start()?;
+    let mut client = server.client()?;
+    // 4,096 fresh ids within a minute, 32 KiB: so many times more than the buffers of two sockets hold.
+    let body = [&4_096_u32.to_le_bytes()[..], &60_000_u32.to_le_bytes(), &[1, 0, 0, 0]].concat();
+    for _ in 0..900 {
+        client.push(op::ARRAY, &body);
+    }
+    client.flush()?;
+    clock::wait_until("ids are there, and not taken", Duration::from_secs(20), || {
+        Ok(sum_of(&server.metrics()?, &["xuid_held_ids", "threads"]) > 1_000_000)
+    })?;
+    process::terminate(server.child())?;
+    clock::wait_until("it ends", Duration::from_secs(20), || Ok(server.ended()?.is_some()))?;
+    ensure!(server.ended()?.is_some_and(|status| status.success()), "no clean stop\n{server}");
+    let log = server.log();
+    ensure!(of_last_line(&log, "held")? == 0, "{log}");
+    drop(client);
+    Ok(())
+}
