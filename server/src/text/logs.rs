@@ -13,10 +13,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::event::{PollFd, PollFlags, poll};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::text::patient;
 use spool::Spool;
 
 /// How long the end of a process waits for its last lines to be written.
@@ -105,14 +105,8 @@ struct Stderr;
 
 impl Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let stderr = io::stderr();
-        loop {
-            match rustix::io::write(&stderr, bytes) {
-                // It does not block, since somebody it is shared with wants it so.
-                Err(rustix::io::Errno::AGAIN) => _ = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None)?,
-                written => return Ok(written?),
-            }
-        }
+        // Somebody it is shared with may want that it does not block.
+        patient::write(io::stderr(), bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -3,4 +3,5 @@
 pub(crate) mod exit;
 pub(crate) mod human_time;
 pub(crate) mod logs;
+mod patient;
 pub(crate) mod stdout;

@@ -11,15 +11,30 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 
 use crate::text::exit::Stdout;
+use crate::text::patient;
 
 /// Buffered standard output. Not the standard library's, which takes every byte for written where the descriptor may
 /// not be written to.
-pub(crate) struct Printer(BufWriter<File>);
+pub(crate) struct Printer(BufWriter<Patient>);
+
+/// Waits where standard output takes nothing at the moment: a process that it is shared with may want that it does not
+/// block, and a list must not end half way for that.
+struct Patient(File);
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        patient::write(&self.0, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 impl Printer {
     /// Takes standard output. To be called before a command does anything: where nothing can be told, nothing is done.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self(BufWriter::new(writable().map_err(Stdout)?)))
+        Ok(Self(BufWriter::new(Patient(writable().map_err(Stdout)?))))
     }
 
     /// Prints a line.

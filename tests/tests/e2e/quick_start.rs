@@ -1,11 +1,13 @@
 //! The first minutes with the server: start it on nothing, and try what its banner says.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::io::{ioctl_fionbio, ioctl_fionread};
 use serde_json::Value;
 use tempfile::TempDir;
 use xuid_tests::{Ledger, Order, Output, Serve, Xuid, binary, clock, http, process};
@@ -203,5 +205,22 @@ fn the_json_of_a_decode_of_several_ids_has_one_object_an_id() -> Result<()> {
         other => other.to_vec(),
     };
     ensure!(flat.len() == 2 && flat[1]["id"].as_str() == Some("8388608"), "{flat:?}");
+    Ok(())
+}
+
+#[test]
+fn a_list_goes_whole_into_a_pipe_that_does_not_block() -> Result<()> {
+    let (mut reader, writer) = std::io::pipe()?;
+    ioctl_fionbio(&writer, true)?;
+    let ids = (1..=5_000_u64).map(|tick| (tick << 22).to_string());
+    let mut child = Command::new(binary()?).arg("decode").args(ids).stdout(writer).spawn()?;
+    // From 64 KiB on it takes no more.
+    clock::wait_until("the pipe is full, or given up", Duration::from_secs(20), || {
+        Ok(child.try_wait()?.is_some() || ioctl_fionread(&reader)? >= 56 << 10)
+    })?;
+    let mut text = String::new();
+    reader.read_to_string(&mut text)?;
+    let (status, lines) = (child.wait()?, text.lines().count());
+    ensure!(status.success() && lines == 5_000 && text.ends_with('\n'), "{status}, {lines} lines");
     Ok(())
 }
