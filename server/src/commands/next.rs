@@ -5,7 +5,7 @@ use xuid_protocol::Order;
 
 use super::{OrderArg, servers};
 use crate::commands::connection::{Connection, Ended};
-use crate::net::runtime::runtime;
+use crate::net::runtime;
 use crate::text::stdout::Printer;
 
 /// Ids of one request: some ten milliseconds of one worker's ids, so that a long list comes steadily.
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let servers = servers(&args.server)?;
     let out = Printer::new()?;
-    runtime(1)?.block_on(next(args, servers, out))
+    runtime::run(next(args, servers, out))?
 }
 
 async fn next(args: &Args, servers: Vec<String>, mut out: Printer) -> Result<()> {

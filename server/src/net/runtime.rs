@@ -11,3 +11,38 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime> {
     }
     builder.thread_name("xuid-io").enable_all().build().context("failed to start the runtime")
 }
+
+/// Runs `work` on a runtime of its own, to its end and no longer. A runtime that is dropped waits for a name that is being
+/// looked up, which may take minutes; this one leaves it behind.
+pub(crate) fn run<T>(work: impl Future<Output = T>) -> Result<T> {
+    let runtime = runtime(1)?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+    use tokio::task::spawn_blocking;
+
+    use super::*;
+
+    #[test]
+    fn what_hangs_beside_the_work_is_not_waited_for() {
+        let (release, hang) = mpsc::channel();
+        let (begun, has_begun) = oneshot::channel();
+        let work = async {
+            spawn_blocking(move || {
+                let _ = begun.send(());
+                hang.recv_timeout(Duration::from_secs(20))
+            });
+            has_begun.await
+        };
+        run(work).unwrap().unwrap();
+        assert!(release.send(()).is_ok(), "it was waited for to its end");
+    }
+}

@@ -7,7 +7,7 @@ use xuid_protocol::ClusterId;
 
 use crate::commands::bench::plan::{Net, Plan};
 use crate::commands::connection::{Connection, Greeted};
-use crate::net::runtime::runtime;
+use crate::net::runtime;
 use crate::text::exit::usage;
 
 /// Files beside the connections.
@@ -19,7 +19,7 @@ pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link
     let mut dealt: Vec<Vec<Link<Ask>>> = (0..plan.threads).map(|_| Vec::new()).collect();
     let mut first: Option<(ClusterId, &str)> = None;
     let servers = net.servers.iter().cycle();
-    runtime(1)?.block_on(async {
+    runtime::run(async {
         for (number, server) in (0..net.connections).zip(servers) {
             let greeted = greet(server).await?;
             let (cluster, of) = *first.get_or_insert((greeted.cluster, server));
@@ -39,7 +39,7 @@ pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link
             dealt[number as usize % plan.threads].push(link);
         }
         Ok(())
-    })?;
+    })??;
     Ok((first.map_or(ClusterId::ANY, |(cluster, _)| cluster), dealt))
 }
 
