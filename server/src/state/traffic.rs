@@ -51,8 +51,7 @@ impl Tally {
 
     /// A request that was refused.
     pub(crate) fn error(&mut self, status: Status) {
-        let index = Status::NAMED.iter().position(|named| *named == status).unwrap_or(STATUSES - 1);
-        self.errors[index] += 1;
+        self.errors[index_of_status(status)] += 1;
         self.dirty = true;
     }
 }
@@ -71,6 +70,11 @@ const fn index_of(op: Op) -> usize {
         Op::GoAway => 8,
         Op::Bye => 9,
     }
+}
+
+/// Where [`Status::NAMED`] has it; a later one counts with the last.
+fn index_of_status(status: Status) -> usize {
+    Status::NAMED.iter().position(|named| *named == status).unwrap_or(STATUSES - 1)
 }
 
 impl Traffic {
@@ -96,8 +100,9 @@ impl Traffic {
         Open(self)
     }
 
-    /// One connection too many; returns how many there were so far.
+    /// One connection too many, which is told that with an error; returns how many there were so far.
     pub(crate) fn connection_refused(&self) -> u64 {
+        self.errors[index_of_status(Status::OVERLOADED)].fetch_add(1, Relaxed);
         self.refused.fetch_add(1, Relaxed) + 1
     }
 
@@ -180,5 +185,13 @@ mod tests {
         assert_eq!(traffic.requests().map(|(_, count)| count).sum::<u64>(), 1);
         assert_eq!(traffic.ids().last(), Some((Op::Runs, 1 << 40)));
         assert_eq!(traffic.errors().find(|(_, count)| *count > 0), Some((Status::COUNT, 1)));
+    }
+
+    #[test]
+    fn a_connection_too_many_is_an_error_as_its_client_is_told() {
+        let traffic = Traffic::default();
+        assert_eq!((traffic.connection_refused(), traffic.connection_refused()), (1, 2));
+        let errors: Vec<_> = traffic.errors().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(errors, [(Status::OVERLOADED, 2)]);
     }
 }
