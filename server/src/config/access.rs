@@ -42,7 +42,7 @@ impl AccessArgs {
     /// secret that others may read.
     pub(crate) fn load(&self) -> Result<Access> {
         let flags = Flags::only(AUTH_FILE, self.registry_auth_file.as_deref());
-        let access = Access::from_merged(&Merged::new(&flags, &variables())?)?;
+        let access = Access::from_merged(&Merged::new(&flags, &variables()?)?)?;
         if let Some(warning) = access.warning() {
             warn!("{warning}");
         }

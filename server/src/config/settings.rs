@@ -82,7 +82,7 @@ impl std::fmt::Debug for Token {
 impl Settings {
     /// Reads and checks every key.
     pub(crate) fn load(flags: &Flags) -> Result<Self> {
-        let variables = variables();
+        let variables = variables()?;
         let merged = Merged::new(flags, &variables)?;
         let mut settings = Self::from_merged(&merged)?;
         settings.warnings = settings.doubts(&merged, &variables);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -166,18 +167,40 @@ impl Merged {
 }
 
 /// All environment variables that begin with `XUID_`.
-pub(super) fn variables() -> BTreeMap<String, String> {
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+///
+/// # Errors
+/// One that is a setting is not UTF-8: read as well as can be, it would be another folder or another token.
+pub(super) fn variables() -> Result<BTreeMap<String, String>> {
+    read_variables(env::vars_os())
+}
+
+fn read_variables(all: impl Iterator<Item = (OsString, OsString)>) -> Result<BTreeMap<String, String>> {
+    let text = |(name, value): (OsString, OsString)| {
+        let name = name.into_string().ok().filter(|name| name.starts_with("XUID_"))?;
+        let value = match value.into_string() {
+            Ok(value) => value,
+            Err(value) if !is_setting(&name) => value.to_string_lossy().into_owned(),
+            // Not its value, which may be a secret.
+            Err(_) => {
+                let text =
+                    format!("the variable {name} is not UTF-8 text, and each setting is: check the variable");
+                return Some(Err(usage(text).into()));
+            }
+        };
+        Some(Ok((name, value)))
     };
-    env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with("XUID_")).collect()
+    all.filter_map(text).collect()
+}
+
+/// Whether a variable of that name is a setting.
+fn is_setting(name: &str) -> bool {
+    name == "XUID_CONFIG" || KEYS.iter().any(|key| key.variable() == name)
 }
 
 /// Variables that look like settings and are none. They are told and not refused: other software sets such names too
 /// (a Kubernetes service called `xuid` puts `XUID_PORT` into every container).
 pub(super) fn strangers(variables: &BTreeMap<String, String>) -> Vec<String> {
-    let known = |name: &String| name == "XUID_CONFIG" || KEYS.iter().any(|key| key.variable() == **name);
-    variables.keys().filter(|name| !known(name)).cloned().collect()
+    variables.keys().filter(|name| !is_setting(name)).cloned().collect()
 }
 
 /// What is longer is neither settings nor a secret. A device has no end.
@@ -228,6 +251,8 @@ fn entry(path: &Path, name: String, value: &toml::Value) -> Result<(String, Stri
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     fn merged(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) -> Result<Merged> {
@@ -282,6 +307,21 @@ mod tests {
         let names = ["XUID_PORT", "XUID_WAIT", "XUID_CONFIG"];
         let variables = names.map(|name| (name.to_owned(), String::new())).into();
         assert_eq!(strangers(&variables), ["XUID_PORT"]);
+    }
+
+    #[test]
+    fn a_setting_that_is_not_utf_8_is_refused_by_its_name_and_a_stranger_is_not() {
+        let read = |name: &str| {
+            let value = OsString::from_vec(b"data-\xff".to_vec());
+            read_variables([(OsString::from(name), value), ("XUID_WAIT".into(), "1s".into())].into_iter())
+        };
+        for name in ["XUID_DATA_DIR", "XUID_TOKEN", "XUID_CONFIG"] {
+            let error = read(name).unwrap_err();
+            assert!(error.is::<crate::text::exit::Usage>() && error.to_string().contains(name), "{error}");
+            assert!(!error.to_string().contains("data-"), "it may be a secret: {error}");
+        }
+        assert_eq!(read("XUID_PORT").unwrap().len(), 2);
+        assert_eq!(read("PATH").unwrap().len(), 1);
     }
 
     #[test]
