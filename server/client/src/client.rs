@@ -13,8 +13,8 @@ use crate::backoff::Backoff;
 use crate::error::{Breach, ClientError};
 use crate::fleet::Fleet;
 use crate::link::Link;
+use crate::moment::Moment;
 use crate::options::{Options, later};
-use crate::prefetch::Moment;
 use crate::retries::Retries;
 use crate::served::Served;
 

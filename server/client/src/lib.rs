@@ -59,7 +59,7 @@
 //! |---|---|---|
 //! | closes, or its process is killed | those in flight fail, or with [`Options::retry_for`] go to the next server at once | no error; a stall of a connect and two round trips at most |
 //! | says GOAWAY | those in flight are finished; one that the server closes on without an answer, and all others, go to the next server | no error |
-//! | refuses with `NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL` | as if it were killed, but those in flight are finished | no error |
+//! | refuses with `NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL` | as if it were killed, but those in flight are finished; it is stayed with where the others were tried within the pause that it asks for | no error |
 //! | is silent | each gives up after [`Options::timeout`] of its own; the connection ends when it was silent for so long, to a PING as well | a refill gives up after [`PrefetchOptions::max_age`]; if there are other servers, and this one said nothing at all, they are asked next, and calls in flight are still answered |
 //! | all of them | an error after [`Options::reconnect_rounds`] | what is held, then an error after [`PrefetchOptions::wait`] |
 //!
@@ -75,6 +75,7 @@ mod fleet;
 #[cfg(target_os = "linux")]
 mod fork_mark;
 mod link;
+mod moment;
 mod options;
 mod pending;
 mod prefetch;

@@ -23,7 +23,6 @@ mod age;
 mod ager;
 mod held;
 mod ids;
-mod moment;
 mod options;
 mod piece;
 mod pool;
@@ -37,7 +36,6 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 pub use ids::Ids;
-pub(crate) use moment::Moment;
 pub use options::PrefetchOptions;
 pub use stats::PrefetchStats;
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::moment::Moment;
+use crate::moment::Moment;
 
 /// Age groups alive at once, about.
 const GRAIN: u32 = 16;
@@ -136,7 +136,7 @@ mod tests {
         let late = groups.date(start + ms(1_000));
         assert_eq!(groups.date(start), late);
         assert_eq!(groups.next_end(), Some(start + AGE));
-        assert_eq!(groups.call_off(start + AGE - ms(1)), None);
+        assert_eq!(groups.call_off(start + AGE.saturating_sub(ms(1))), None);
         assert_eq!(groups.call_off(start + AGE), Some(late.next()));
         assert_eq!((groups.next_end(), groups.call_off(start + AGE * 2)), (None, None));
     }

@@ -6,8 +6,8 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
-use super::moment::Moment;
 use super::state::PrefetchState;
+use crate::moment::Moment;
 
 /// Starts it. It ends with the source.
 pub(super) fn start(state: &Arc<PrefetchState>) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use xuid_protocol::Run;
 
 use super::age::AgeGroup;
-use super::moment::Moment;
+use crate::moment::Moment;
 
 /// Consecutive ids, or ids at equal distances, that nobody else has. Neither `Clone` nor `Copy`: what leaves it has
 /// left it (P1). Its front is open: ids come out of it one by one, without a look at the clock.

@@ -8,10 +8,10 @@ use tokio::task::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 use super::held::Held;
-use super::moment::Moment;
 use super::piece::Piece;
 use super::state::PrefetchState;
 use crate::error::ClientError;
+use crate::moment::Moment;
 
 /// Prefetched ids, for one thread or task at a time: a handle made by [`Prefetch::ids`](crate::Prefetch::ids).
 ///

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::moment::Moment;
+use crate::moment::Moment;
 
 /// The longest piece. A look takes about 0.1 us: 0.1 ns an id.
 pub(super) const LONGEST: u32 = 1_024;

@@ -7,9 +7,9 @@ use xuid_protocol::Run;
 
 use super::age::AgeGroup;
 use super::held::Held;
-use super::moment::Moment;
 use super::stats::PrefetchStats;
 use crate::error::ClientError;
+use crate::moment::Moment;
 
 /// A handle takes at least so many ids, if they are there: a lock each is enough for the slowest of users.
 const LEAST_TAKEN: u64 = 8;

@@ -7,11 +7,11 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use xuid_protocol::Status;
 
-use super::moment::Moment;
 use super::refill_size::RefillSize;
 use super::state::PrefetchState;
 use crate::client::{Ahead, Client};
 use crate::error::ClientError;
+use crate::moment::Moment;
 use crate::options::later;
 use crate::retries::Retries;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::age::{AgeGroup, AgeGroups, Oldest};
-use super::moment::Moment;
 use super::options::PrefetchOptions;
 use super::pool::Pool;
+use crate::moment::Moment;
 use crate::process::Process;
 
 /// So much before its age is over an age group is called off, since a thread does not wake on the spot. A thirty-second

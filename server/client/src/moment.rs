@@ -61,7 +61,7 @@ mod tests {
     /// A time namespace in which the machine slept for so many seconds.
     const SLEPT: u64 = 1_000_000;
     const INSIDE: &str = "XUID_TEST_SLEPT";
-    const OWN_NAME: &str = "prefetch::moment::tests::it_counts_the_time_in_which_the_machine_slept";
+    const OWN_NAME: &str = "moment::tests::it_counts_the_time_in_which_the_machine_slept";
 
     #[test]
     fn it_counts_the_time_in_which_the_machine_slept() {
