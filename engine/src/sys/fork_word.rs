@@ -23,9 +23,9 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
 #[cfg(loom)]
-pub(crate) use self::modelled::ForkWord;
+pub(crate) use self::modelled::{ForkWord, Maker};
 #[cfg(not(loom))]
-pub(crate) use self::page::ForkWord;
+pub(crate) use self::page::{ForkWord, Maker};
 use crate::sys::atomics::{AtomicU64, Ordering, load_in_order, store_in_order};
 
 /// Between two generations. 2^44 of them are 557 years of a thousand engines that renew theirs each second.
@@ -118,6 +118,25 @@ mod page {
             Arc::strong_count(&self.page) > 1
         }
     }
+
+    /// The process that made something. Its id does not tell it from a forked child: the first process of a pid namespace
+    /// has the id that its parent has, if that one is the first of another.
+    #[derive(Debug, Clone)]
+    pub(crate) struct Maker(ForkWord);
+
+    impl Maker {
+        /// This process.
+        pub(crate) fn this_process() -> io::Result<Self> {
+            let word = ForkWord::new()?;
+            word.word().store(1, Ordering::Relaxed);
+            Ok(Self(word))
+        }
+
+        /// Whether this is a forked child of the maker.
+        pub(crate) fn forked(&self) -> bool {
+            self.0.is_wiped()
+        }
+    }
 }
 
 /// For models of what threads do with it, which know no fork.
@@ -147,6 +166,22 @@ mod modelled {
 
         pub(crate) fn is_shared(&self) -> bool {
             Arc::strong_count(&self.0) > 1
+        }
+    }
+
+    /// Knows no fork, and has no word: a registry is made outside of models, too.
+    #[derive(Debug, Clone)]
+    pub(crate) struct Maker;
+
+    impl Maker {
+        #[expect(clippy::unnecessary_wraps, reason = "a page may not be had")]
+        pub(crate) fn this_process() -> io::Result<Self> {
+            Ok(Self)
+        }
+
+        #[expect(clippy::unused_self, reason = "a page tells")]
+        pub(crate) fn forked(&self) -> bool {
+            false
         }
     }
 }

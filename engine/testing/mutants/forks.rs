@@ -3,6 +3,8 @@
 
 #![expect(unsafe_code, reason = "forks")]
 
+mod registry;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 
 use super::format::{Geometry, Kind, MARK_SLOTS, Place, Row, SECTOR};
 use crate::registry::Genesis;
+use crate::sys::fork_word::Maker;
 
 const PREFIX: &str = "registry.known-";
 
@@ -91,19 +92,19 @@ pub(super) fn note(hints: &mut dyn Hints, genesis: &Genesis, row: &Row) {
 pub(super) struct FolderHints {
     folder: PathBuf,
     own: Option<Own>,
-    /// Whose they are: a forked child leaves them alone.
-    pid: u32,
 }
 
 #[derive(Debug)]
 struct Own {
     file: File,
     path: PathBuf,
+    /// Whose it is: a forked child leaves it alone.
+    maker: Maker,
 }
 
 impl FolderHints {
     pub(super) fn of(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), own: None, pid: std::process::id() }
+        Self { folder: folder.to_owned(), own: None }
     }
 
     /// A name that was never used before.
@@ -137,7 +138,7 @@ impl FolderHints {
     }
 
     fn own(&mut self) -> Option<&mut Own> {
-        self.own.as_mut().filter(|_| self.pid == std::process::id())
+        self.own.as_mut().filter(|own| !own.maker.forked())
     }
 }
 
@@ -171,11 +172,11 @@ impl Hints for FolderHints {
     }
 
     fn begin(&mut self, image: &[u8]) -> io::Result<()> {
-        let path = self.fresh()?;
+        let (path, maker) = (self.fresh()?, Maker::this_process()?);
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         // One that says nothing is of no use, and would pile up where the disk is full.
         fill(&file, image).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
-        self.own = Some(Own { file, path });
+        self.own = Some(Own { file, path, maker });
         self.sweep();
         Ok(())
     }

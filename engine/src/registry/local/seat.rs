@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::error::LocalError;
 use super::format::PAGE;
 use crate::registry::printable;
+use crate::sys::fork_word::Maker;
 
 const PREFIX: &str = "registry.seat-";
 
@@ -31,11 +32,14 @@ pub(in crate::registry) struct Seat {
     file: File,
     number: u32,
     line: Line,
+    /// Who sits in it.
+    maker: Maker,
 }
 
 impl Seat {
     /// Takes the lowest seat that nobody sits in, or makes the next one. Called under the folder's lock.
     pub(in crate::registry) fn take(folder: &Path) -> Result<Self, LocalError> {
+        let maker = Maker::this_process().map_err(LocalError::io("map a page for", folder))?;
         let numbers = numbers(folder)?;
         let next = (0..)
             .zip(&numbers)
@@ -47,24 +51,24 @@ impl Seat {
                 continue;
             };
             if file.try_lock().is_ok() {
-                return Ok(Self::sit(file, number));
+                return Ok(Self::sit(file, number, maker));
             }
         }
         let path = path(folder, next);
         let new = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let file = new.map_err(LocalError::storing("create", &path, PAGE))?;
         match file.try_lock() {
-            Ok(()) => Ok(Self::sit(file, next)),
+            Ok(()) => Ok(Self::sit(file, next, maker)),
             Err(TryLockError::WouldBlock) => Err(LocalError::Unsettled { path }),
             Err(TryLockError::Error(source)) => Err(LocalError::io("lock", path)(source)),
         }
     }
 
-    fn sit(file: File, number: u32) -> Self {
+    fn sit(file: File, number: u32, maker: Maker) -> Self {
         let last = read(&file).and_then(|line| line.last);
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let line = Line { pid: std::process::id(), host, workers: Vec::new(), last };
-        let seat = Self { file, number, line };
+        let seat = Self { file, number, line, maker };
         seat.write();
         crash_point!(SeatTaken);
         seat
@@ -101,8 +105,11 @@ impl Seat {
         live
     }
 
-    /// A hint, so whether it can be written does not matter.
+    /// A hint, so whether it can be written does not matter. A forked child has no seat to write in.
     fn write(&self) {
+        if self.maker.forked() {
+            return;
+        }
         let Ok(text) = serde_json::to_string(&self.line) else { return };
         let text = text + "\n";
         if self.file.write_all_at(text.as_bytes(), 0).is_ok() {
@@ -114,7 +121,7 @@ impl Seat {
 /// Stands up. A forked child shares the lock and must leave it alone.
 impl Drop for Seat {
     fn drop(&mut self) {
-        if self.line.pid == std::process::id() {
+        if !self.maker.forked() {
             self.line.workers.clear();
             self.write();
             let _ = self.file.unlock();

@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use super::{Disk, FileIdentity};
+use crate::sys::fork_word::Maker;
 
 /// A registry's file, opened for reading and writing.
 ///
 /// The lock is a `flock` of this opening of the file: it excludes other processes and other openings in this one.
-/// A fork shares the opening, so a forked child is refused the lock and never releases it.
+/// A fork shares the opening, so a forked child is refused everything and never releases the lock.
 #[derive(Debug)]
 pub struct FileDisk {
     file: File,
     path: PathBuf,
     /// Whose opening it is.
-    pid: u32,
+    maker: Maker,
     locked: bool,
 }
 
@@ -25,13 +26,25 @@ impl FileDisk {
     /// Opens an existing file.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
-        Ok(Self { file, path: path.to_owned(), pid: std::process::id(), locked: false })
+        Self::of(file, path)
     }
 
     /// Opens an existing file to look at it; nothing can be written.
     pub(in crate::registry::local) fn open_to_read(path: &Path) -> io::Result<Self> {
         let file = xuid_spill::open_regular(path)?;
-        Ok(Self { file, path: path.to_owned(), pid: std::process::id(), locked: false })
+        Self::of(file, path)
+    }
+
+    fn of(file: File, path: &Path) -> io::Result<Self> {
+        Ok(Self { file, path: path.to_owned(), maker: Maker::this_process()?, locked: false })
+    }
+
+    /// The file, in the process that opened it.
+    fn own(&self) -> io::Result<&File> {
+        if self.maker.forked() {
+            return Err(io::Error::other("this process is a fork of the one that opened the registry"));
+        }
+        Ok(&self.file)
     }
 }
 
@@ -64,27 +77,27 @@ fn machine() -> u64 {
 
 impl Disk for FileDisk {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        self.own()?.read_exact_at(buffer, offset)
     }
 
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        self.own()?.write_all_at(bytes, offset)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_data()
+        self.own()?.sync_data()
     }
 
     fn size(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        Ok(self.own()?.metadata()?.len())
     }
 
     fn identity(&self) -> io::Result<FileIdentity> {
-        identity_of(&self.file)
+        identity_of(self.own()?)
     }
 
     fn in_place(&self) -> io::Result<bool> {
-        let open = self.file.metadata()?;
+        let open = self.own()?.metadata()?;
         match std::fs::metadata(&self.path) {
             Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -93,10 +106,7 @@ impl Disk for FileDisk {
     }
 
     fn try_lock(&mut self) -> io::Result<bool> {
-        if std::process::id() != self.pid {
-            return Err(io::Error::other("this process is a fork of the one that opened the registry"));
-        }
-        match self.file.try_lock() {
+        match self.own()?.try_lock() {
             Ok(()) => {
                 self.locked = true;
                 Ok(true)
@@ -107,7 +117,7 @@ impl Disk for FileDisk {
     }
 
     fn unlock(&mut self) {
-        if std::mem::take(&mut self.locked) && std::process::id() == self.pid {
+        if std::mem::take(&mut self.locked) && !self.maker.forked() {
             // Nothing to be done about a failure; closing the file releases the lock too.
             let _ = self.file.unlock();
         }
