@@ -86,7 +86,13 @@ impl Producer {
     fn stop(&mut self) {
         // A panic over an answer costs what that brought, and not the stop.
         for step in [Self::await_grant, Self::collect] {
-            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| step(self))).is_err() {
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| step(self))).is_err();
+            // Who was woken in the wait may have forked. A child takes no lock: one that another thread held at the fork is
+            // never given back in it, and it would keep what it has of its parent's files locked for ever.
+            if self.shared.generation.forked() {
+                return;
+            }
+            if panicked {
                 deferred_log::log(|| {
                     tracing::error!(
                         "the producer panicked over an answer at its stop; ids of it may be wasted"

@@ -8,13 +8,16 @@ mod registry;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Wake, Waker};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use xuid_spill::{MemoryStorage, SpillId, Storage};
 
 use crate::api::builder::Assembly;
+use crate::background::registry_thread::Job;
+use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
 use crate::testing::mutants::only_without;
 use crate::testing::mutants::threads::assembled;
@@ -83,23 +86,46 @@ fn a_stop_that_goes_on_in_a_forked_child_spills_nothing() {
     });
 }
 
-/// Forks, and then lets another thread of the parent go on.
+/// Forks when it is woken. Another thread holds a lock then, which in the child is never given back.
 struct Forks {
     child: AtomicI32,
-    goes_on: mpsc::Sender<()>,
+    meeting: Arc<Barrier>,
+}
+
+impl Forks {
+    /// One, and the thread that takes the lock, calls what it is given, and lets the lock go.
+    fn while_another_thread(holds: impl FnOnce(&dyn Fn()) + Send + 'static) -> (Arc<Self>, JoinHandle<()>) {
+        let meeting = Arc::new(Barrier::new(2));
+        let meets = meeting.clone();
+        let holder = std::thread::spawn(move || {
+            meets.wait();
+            holds(&|| {
+                meets.wait();
+                meets.wait();
+            });
+        });
+        (Arc::new(Self { child: AtomicI32::new(-1), meeting }), holder)
+    }
+
+    /// What the fork made: the number of the child, 0 in the child, -1 where nobody was woken.
+    fn child(&self) -> i32 {
+        self.child.load(Ordering::Relaxed)
+    }
 }
 
 impl Wake for Forks {
     fn wake(self: Arc<Self>) {
+        self.meeting.wait();
+        self.meeting.wait();
         let child = fork();
         self.child.store(child, Ordering::Relaxed);
         if child != 0 {
-            let _ = self.goes_on.send(());
+            self.meeting.wait();
         }
     }
 }
 
-/// A thread holds a lock that the rest of the turn takes: in the child it is never given back.
+/// A thread holds a lock that the rest of the turn takes.
 #[test]
 fn a_turn_that_a_forked_child_goes_on_with_spills_nothing_and_waits_for_no_lock() {
     let (mut assembly, spill, time) = engine();
@@ -108,26 +134,70 @@ fn a_turn_that_a_forked_child_goes_on_with_spills_nothing_and_waits_for_no_lock(
     time.pass(300 * MS);
     assembly.producer.turn();
     let mut call = pin!(engine.request(5_000_000, Order::Any, Duration::from_mins(1)));
-    let (goes_on, may_go_on) = mpsc::channel();
-    let forks = Arc::new(Forks { child: AtomicI32::new(-1), goes_on });
+    let (forks, holder) = Forks::while_another_thread(move |forks| {
+        let _gauges = shared.gauges.lock();
+        forks();
+    });
     assert!(call.as_mut().poll(&mut Context::from_waker(&Waker::from(forks.clone()))).is_pending());
     time.pass(1_500 * MS);
     let before = spill.bytes();
-    let (held, is_held) = mpsc::channel();
-    let holder = std::thread::spawn(move || {
-        let gauges = shared.gauges.lock();
-        let _ = held.send(());
-        let _ = may_go_on.recv();
-        drop(gauges);
-    });
-    is_held.recv().unwrap();
     assembly.producer.turn();
     let is_changed = spill.bytes() != before;
-    let child = forks.child.load(Ordering::Relaxed);
+    let child = forks.child();
     if child == 0 {
         end(is_changed || !assembly.shared.generation.forked());
     }
-    holder.join().unwrap();
     assert!(child > 0, "nobody was woken");
+    holder.join().unwrap();
+    assert!(!has_changed(child), "the child appended to its parent's spill, or takes itself for its parent");
+}
+
+/// The registry's answer to a grant lies there, for which the stop wakes callers, and a thread holds the lock that the
+/// answer is taken in under.
+#[test]
+fn a_stop_that_a_forked_child_goes_on_with_takes_no_answer_in_and_waits_for_no_lock() {
+    let (mut assembly, spill, time) = engine();
+    let shared = assembly.shared.clone();
+    let engine = Engine::new(shared.clone(), Vec::new());
+    let mut call = pin!(engine.request(500_000_000, Order::Any, Duration::from_mins(1)));
+    let (forks, holder) = Forks::while_another_thread(move |forks| {
+        let _gate = lock(&shared.gate);
+        forks();
+    });
+    let mut answer = None;
+    for quarter in 0..60 {
+        time.pass(250 * MS);
+        assembly.producer.turn();
+        let jobs: Vec<_> = assembly.jobs.try_iter().collect();
+        for job in jobs {
+            let is_grant = matches!(job, Job::Grant(_));
+            let done = assembly.registry_thread.run(job);
+            if is_grant {
+                answer = Some(done);
+            } else {
+                assembly.done.send(done).unwrap();
+            }
+        }
+        if answer.is_some() {
+            break;
+        }
+        // Some seconds for the spill, and then a burst that wants them back.
+        if quarter == 20 {
+            let waker = Waker::from(forks.clone());
+            assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+    }
+    assembly.done.send(answer.expect("nothing was granted")).unwrap();
+    let before = spill.bytes();
+    assembly.shared.close();
+    assembly.producer.run();
+    let is_changed = spill.bytes() != before;
+    let child = forks.child();
+    if child == 0 {
+        end(is_changed || !assembly.shared.generation.forked());
+    }
+    assert!(child > 0, "nobody was woken");
+    holder.join().unwrap();
+    assert!(is_changed, "the parent spills what it has");
     assert!(!has_changed(child), "the child appended to its parent's spill, or takes itself for its parent");
 }
