@@ -26,7 +26,7 @@ use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK, SLOTS};
 use crate::shared::EngineState;
 use crate::stats::counters::Tier;
 use crate::sys::atomics::lock;
-use crate::sys::deferred_log;
+use crate::sys::deferred_log::{self, Unsaid};
 use crate::sys::guards::Guard;
 use crate::tiers::reserve::Reserve;
 use crate::tiers::ring::PARTITIONS;
@@ -69,17 +69,26 @@ impl Producer {
         while !self.shared.is_closed() {
             // A line may take as long as its subscriber likes: the pause is of before it.
             let (pause, unsaid) = deferred_log::collect(|| self.turn_whatever_happens());
-            unsaid.say();
-            // A stranger's code may have forked, and the child goes on here: all that this thread has is its parent's.
-            if self.shared.generation.forked() {
+            if !self.say(unsaid) {
                 return;
             }
             if !pause.is_zero() {
                 self.shared.producer.wait(pause);
             }
         }
-        deferred_log::collected(|| self.stop());
-        self.shared.turned.set(u64::MAX);
+        let ((), unsaid) = deferred_log::collect(|| self.stop());
+        if self.say(unsaid) {
+            self.shared.turned.set(u64::MAX);
+        }
+    }
+
+    /// Says the lines of a turn or of the stop. False in a child: a waker, or the line itself, is a stranger's code that
+    /// may fork, and the child goes on here. All that this thread has is its parent's, the lines of before the fork too.
+    fn say(&self, unsaid: Unsaid) -> bool {
+        if !self.shared.generation.forked() {
+            unsaid.say();
+        }
+        !self.shared.generation.forked()
     }
 
     /// The clean stop, with what is still on its way.

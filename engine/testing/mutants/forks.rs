@@ -7,7 +7,7 @@ mod registry;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Wake, Waker};
 use std::thread::JoinHandle;
@@ -17,7 +17,9 @@ use xuid_spill::{MemoryStorage, SpillId, Storage};
 
 use crate::api::builder::Assembly;
 use crate::background::registry_thread::Job;
+use crate::shared::EngineState;
 use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 use crate::testing::mutants::only_without;
 use crate::testing::mutants::threads::assembled;
@@ -200,4 +202,53 @@ fn a_stop_that_a_forked_child_goes_on_with_takes_no_answer_in_and_waits_for_no_l
     holder.join().unwrap();
     assert!(is_changed, "the parent spills what it has");
     assert!(!has_changed(child), "the child appended to its parent's spill, or takes itself for its parent");
+}
+
+/// Forks when it is woken, in a turn that has a line to say. The parent closes the engine.
+struct Tells {
+    child: AtomicI32,
+    said: Arc<AtomicU32>,
+    shared: Arc<EngineState>,
+}
+
+impl Wake for Tells {
+    fn wake(self: Arc<Self>) {
+        let said = self.said.clone();
+        deferred_log::log(move || {
+            said.fetch_add(1, Ordering::Relaxed);
+        });
+        let child = fork();
+        self.child.store(child, Ordering::Relaxed);
+        if child != 0 {
+            self.shared.close();
+        }
+    }
+}
+
+#[test]
+fn what_a_turn_has_to_say_is_said_in_the_parent_and_in_no_child_that_the_turn_forked() {
+    // A turn serves the call; a stop refuses it.
+    for is_stop in [false, true] {
+        let (mut assembly, _, time) = engine();
+        let (shared, said) = (assembly.shared.clone(), Arc::new(AtomicU32::new(0)));
+        let engine = Engine::new(shared.clone(), Vec::new());
+        let tells = Tells { child: AtomicI32::new(-1), said: said.clone(), shared: shared.clone() };
+        let tells = Arc::new(tells);
+        let mut call = pin!(engine.request(5_000_000, Order::Any, Duration::from_mins(1)));
+        let waker = Waker::from(tells.clone());
+        assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        if is_stop {
+            shared.close();
+        } else {
+            time.pass(1_500 * MS);
+        }
+        assembly.producer.run();
+        let (said, child) = (said.load(Ordering::Relaxed), tells.child.load(Ordering::Relaxed));
+        if child == 0 {
+            end(said > 0);
+        }
+        assert!(child > 0, "nobody was woken");
+        assert_eq!(said, 1, "a stop: {is_stop}");
+        assert!(!has_changed(child), "a line was said twice; a stop: {is_stop}");
+    }
 }
