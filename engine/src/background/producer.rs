@@ -459,7 +459,7 @@ impl Producer {
     pub(crate) fn finish(&mut self) {
         let shared = self.shared.clone();
         // Who was woken in the wait for a grant may have forked.
-        if shared.generation.forked() && Guard::ForkedAtStop.holds() {
+        if self.is_left_to_the_parent() {
             return;
         }
         self.collect();
@@ -476,6 +476,11 @@ impl Producer {
         crash_point!(StopSealed);
         drop(gate);
         let woken = self.account(service);
+        // Before the disk, which may stand still: callers need not wait for it.
+        wake(woken);
+        if self.is_left_to_the_parent() {
+            return;
+        }
         let mut pieces = sealed.extents;
         let mut keep = |run: Run| pieces.push(run.into_extent());
         self.ledger.returned(shared.returns.close()).into_iter().for_each(&mut keep);
@@ -497,7 +502,11 @@ impl Producer {
         }
         self.publish();
         self.check_ledger();
-        wake(woken);
+    }
+
+    /// Whether this is a child that was forked in the stop.
+    fn is_left_to_the_parent(&self) -> bool {
+        self.shared.generation.forked() && Guard::ForkedAtStop.holds()
     }
 }
 

@@ -252,3 +252,28 @@ fn what_a_turn_has_to_say_is_said_in_the_parent_and_in_no_child_that_the_turn_fo
         assert!(!has_changed(child), "a line was said twice; a stop: {is_stop}");
     }
 }
+
+#[test]
+fn a_stop_whose_callers_fork_a_child_spills_nothing_there() {
+    only_without(&[Guard::ForkedAtStop], || {
+        let (mut assembly, spill, time) = engine();
+        let shared = assembly.shared.clone();
+        let engine = Engine::new(shared.clone(), Vec::new());
+        let mut call = pin!(engine.request(5_000_000, Order::Any, Duration::from_mins(1)));
+        let (forks, holder) = Forks::while_another_thread(|forks| forks());
+        let waker = Waker::from(forks.clone());
+        assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        time.pass(500 * MS);
+        let before = spill.bytes();
+        shared.close();
+        assembly.producer.finish();
+        let (is_changed, child) = (spill.bytes() != before, forks.child());
+        if child == 0 {
+            end(is_changed);
+        }
+        assert!(child > 0, "nobody was woken");
+        holder.join().unwrap();
+        assert!(is_changed, "the parent spills what it has");
+        has_changed(child).then(|| "the child appended to its parent's spill".into())
+    });
+}

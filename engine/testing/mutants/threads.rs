@@ -1,8 +1,10 @@
 //! Hands, handles, and the producer between them: an engine whose threads do not run.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use xuid_spill::{MemoryStorage, SpillId, Storage};
@@ -244,6 +246,39 @@ fn what_a_turn_had_in_its_hands_when_it_panicked_is_waste_and_is_counted() {
     engine.publish();
     let after = figures("after the stop");
     assert_eq!((after.wasted.panic, after.held.total()), (stats.wasted.panic, 0), "{after:#?}");
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A disk that stands still, or a panic over it, must not keep callers waiting that the stop has refused.
+#[test]
+fn a_stop_wakes_those_who_wait_before_it_writes_to_the_spill() {
+    let (assembly, faults, time) = assembled(|faults, genesis, ownership| {
+        let wire = |storage: &MemoryStorage| -> Box<dyn Storage> {
+            Box::new(FaultyStorage { storage: storage.clone(), faults: faults.clone() })
+        };
+        let disk = &mut Some(MemoryStorage::new());
+        open_spill(disk, wire, SpillId::from_bytes([2; 16]), genesis, ownership)
+    });
+    let Assembly { shared, mut producer, jobs: _jobs, .. } = assembly;
+    let engine = Engine::new(shared.clone(), Vec::new());
+    let mut call = Box::pin(engine.request(5_000_000, Order::Any, Duration::from_mins(1)));
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    time.pass(500 * MS);
+    shared.close();
+    faults.arm(Some(Armed { point: Point::Spill, after: 0, kind: FaultKind::Panic }));
+    let stopped = catch_unwind(AssertUnwindSafe(|| producer.finish()));
+    assert!(stopped.is_err(), "the disk was not written");
+    assert!(woken.0.load(Ordering::Relaxed), "the call sleeps until its time is over");
 }
 
 /// What a call for fresh ids passes by is set aside, and waits there for the producer.
