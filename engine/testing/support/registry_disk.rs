@@ -94,7 +94,7 @@ struct Process {
 }
 
 impl Hints for Process {
-    fn all(&self, _most: u64) -> Vec<Vec<u8>> {
+    fn all(&mut self, _most: u64) -> Vec<Vec<u8>> {
         self.folder.kept().iter().map(|kept| kept.disk.bytes()).collect()
     }
 

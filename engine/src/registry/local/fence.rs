@@ -99,7 +99,7 @@ impl Held {
     }
 
     fn raise(&self, folder: &Path, now_ns: u64, cluster: ClusterId) -> Result<Fenced, LocalError> {
-        let known = hints::known(&FolderHints::of(folder), &self.header.genesis);
+        let known = hints::known(&mut FolderHints::of(folder), &self.header.genesis);
         let (fenced, raised) = raised(&self.disk, &self.header, &known, now_ns, cluster);
         genesis::replace(folder, &fenced.genesis, raised)?;
         Ok(fenced)

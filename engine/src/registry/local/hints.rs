@@ -10,10 +10,11 @@
 //! - H2 hints are read, noted, named and removed under the lock of the registry;
 //! - H3 a hint only ever refuses: an opening, or with a fence ticks and versions. What cannot be read of it is as if it
 //!   were not there, and so is what is of another cluster;
-//! - H4 what a process knew that ended is removed when another one has it on disk.
+//! - H4 what a process knew that ended is removed when another one has it on disk, all of it: a file that could not be
+//!   read whole stays.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -22,14 +23,15 @@ use rustix::io::Errno;
 
 use super::format::{Geometry, Kind, MARK_SLOTS, Place, Row, SECTOR};
 use crate::registry::Genesis;
+use crate::sys::deferred_log;
 use crate::sys::fork_word::Maker;
 
 const PREFIX: &str = "registry.known-";
 
 /// Where a folder keeps them: files, or what a simulation has for files.
 pub(crate) trait Hints: Send {
-    /// What each process of the folder knew: images of so many bytes at most.
-    fn all(&self, most: u64) -> Vec<Vec<u8>>;
+    /// What each process of the folder knew: images of so many bytes at most, with zeros for what cannot be read.
+    fn all(&mut self, most: u64) -> Vec<Vec<u8>>;
 
     /// Begins those of this process with an image, durably, in the place of those of processes that ended.
     fn begin(&mut self, image: &[u8]) -> io::Result<()>;
@@ -68,7 +70,7 @@ fn rows(genesis: &Genesis, image: &[u8]) -> Vec<Row> {
 }
 
 /// All records that the processes of a folder knew.
-pub(super) fn known(hints: &dyn Hints, genesis: &Genesis) -> Vec<Row> {
+pub(super) fn known(hints: &mut dyn Hints, genesis: &Genesis) -> Vec<Row> {
     hints.all(image_bytes(genesis)).iter().flat_map(|image| rows(genesis, image)).collect()
 }
 
@@ -92,7 +94,13 @@ pub(super) fn note(hints: &mut dyn Hints, genesis: &Genesis, row: &Row) {
 pub(super) struct FolderHints {
     folder: PathBuf,
     own: Option<Own>,
+    /// Files that were not read whole.
+    unread: Vec<PathBuf>,
+    /// Reads some bytes of a file, whole. A disk in tests.
+    read_at: ReadAt,
 }
+
+type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<()>;
 
 #[derive(Debug)]
 struct Own {
@@ -104,7 +112,11 @@ struct Own {
 
 impl FolderHints {
     pub(super) fn of(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), own: None }
+        Self::read_by(folder, |file, bytes, offset| file.read_exact_at(bytes, offset))
+    }
+
+    pub(super) fn read_by(folder: &Path, read_at: ReadAt) -> Self {
+        Self { folder: folder.to_owned(), own: None, unread: Vec::new(), read_at }
     }
 
     /// A name that was never used before.
@@ -123,11 +135,49 @@ impl FolderHints {
         entries.filter(ours).map(|entry| entry.path()).collect()
     }
 
+    /// Reads an image of so many bytes at most, and says why a block of it could not be read: of that one there are zeros.
+    fn read(&self, path: &Path, most: u64) -> io::Result<(Vec<u8>, Option<io::Error>)> {
+        let file = File::open(path)?;
+        let len = file.metadata()?.len().min(most);
+        let mut image = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+        if (self.read_at)(&file, &mut image, 0).is_ok() {
+            return Ok((image, None));
+        }
+        let mut unread = None;
+        for (offset, block) in (0..).step_by(BLOCK).zip(image.chunks_mut(BLOCK)) {
+            if let Err(error) = (self.read_at)(&file, block, offset) {
+                block.fill(0);
+                unread = Some(error);
+            }
+        }
+        Ok((image, unread))
+    }
+
+    /// What can be read of a file, of which the rest is told and stays.
+    fn read_or_keep(&mut self, path: PathBuf, most: u64) -> Option<Vec<u8>> {
+        let (image, error) = match self.read(&path, most) {
+            Ok((image, None)) => return Some(image),
+            // It ended, or has another name by now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Ok((image, Some(error))) => (Some(image), error),
+            Err(error) => (None, error),
+        };
+        let shown = path.clone();
+        deferred_log::log(move || {
+            tracing::warn!(
+                path = %shown.display(), %error,
+                "what an earlier process knew of the registry cannot be read whole: should an old content have been put                  back, only a person can tell. Check the disk; remove this file when you know that nothing was put back"
+            );
+        });
+        self.unread.push(path);
+        image
+    }
+
     /// Removes those of processes that ended.
     fn sweep(&self) {
         let own = self.own.as_ref().map(|own| &own.path);
         for path in self.paths() {
-            if Some(&path) == own {
+            if Some(&path) == own || self.unread.contains(&path) {
                 continue;
             }
             let Ok(file) = File::open(&path) else { continue };
@@ -163,12 +213,9 @@ fn fill(file: &File, image: &[u8]) -> io::Result<()> {
 }
 
 impl Hints for FolderHints {
-    fn all(&self, most: u64) -> Vec<Vec<u8>> {
-        let read = |path: PathBuf| {
-            let mut image = Vec::new();
-            File::open(path).and_then(|file| file.take(most).read_to_end(&mut image)).ok().map(|_| image)
-        };
-        self.paths().into_iter().filter_map(read).collect()
+    fn all(&mut self, most: u64) -> Vec<Vec<u8>> {
+        self.unread.clear();
+        self.paths().into_iter().filter_map(|path| self.read_or_keep(path, most)).collect()
     }
 
     fn begin(&mut self, image: &[u8]) -> io::Result<()> {

@@ -110,7 +110,7 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
         findings.push(Finding::Copied { recorded, found });
     }
     // Before the records, which a process may change meanwhile.
-    let known = hints::known(&FolderHints::of(folder), &pair.header.genesis);
+    let known = hints::known(&mut FolderHints::of(folder), &pair.header.genesis);
     let look = |kind| {
         let mut pairs = Vec::new();
         for _ in 0..LOOKS {

@@ -124,7 +124,7 @@ impl<D: Disk> Records<D> {
     /// process knows. Called with the lock that opening took.
     pub(super) fn keep_hints(&mut self, mut hints: Box<dyn Hints>, path: &Path) -> Result<(), LocalError> {
         let genesis = *self.genesis();
-        let mut known = hints::known(hints.as_ref(), &genesis);
+        let mut known = hints::known(hints.as_mut(), &genesis);
         known.sort_by_key(|row| row.version);
         for row in &known {
             if let Err(back) = self.high_water.compare(row)

@@ -1,6 +1,7 @@
 //! An old content put back into the same file, which only the folder's hints can tell.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 use super::*;
 use crate::registry::local::format::Side;
@@ -246,4 +247,48 @@ fn what_was_known_of_a_record_that_is_damaged_by_now_is_handed_on() {
     assert!(LocalRegistry::open(path).unwrap().worker(1).is_err());
     put_registry_back(&backup);
     assert!(refused(path).contains("worker 1 was at version 2 and is at 1"));
+}
+
+/// Opens a registry while the disk cannot read the first block of any hint.
+fn opened_without_a_block(folder: &Path) -> Result<LocalRegistry, LocalError> {
+    let hints = FolderHints::read_by(folder, |file, bytes, offset| {
+        if offset < 4_096 {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        file.read_exact_at(bytes, offset)
+    });
+    LocalRegistry::on_with(FileDisk::open(&registry_of(folder)).unwrap(), Some(Box::new(hints)), clock())
+}
+
+#[test]
+fn a_hint_with_a_block_that_cannot_be_read_refuses_by_what_can_be() {
+    let folder = folder();
+    let path = folder.path();
+    let mut registry = made_in(path, 16);
+    let backup = copied(path);
+    // One in the first block, and one in the second.
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    registry.claim(9, 1, &claim_of(5_000, 2)).unwrap();
+    drop(registry);
+    put_registry_back(&backup);
+    let error = opened_without_a_block(path).err().expect("it is opened");
+    assert!(error.to_string().contains("worker 9 was at version 2 and is at 1"), "{error}");
+}
+
+/// A read may fail once.
+#[test]
+fn a_hint_that_was_not_read_whole_stays_until_it_is() {
+    let folder = folder();
+    let path = folder.path();
+    let mut registry = made_in(path, 16);
+    let backup = copied(path);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    drop(registry);
+    put_registry_back(&backup);
+    drop(opened_without_a_block(path).unwrap());
+    assert_eq!(hints_in(path).len(), 2, "the one that was not read, and the next process's");
+    assert!(refused(path).contains("worker 1 was at version 2 and is at 1"));
+    fence(path, NOW_NS).unwrap();
+    drop(LocalRegistry::open(path).unwrap());
+    assert_eq!(hints_in(path).len(), 1);
 }
