@@ -101,6 +101,21 @@ fn a_whole_folder_put_back_over_itself_is_refused_too() {
     assert_eq!(hints_in(path).len(), 1, "what was put back is gone as well");
 }
 
+/// As `rsync --inplace --delete` does it. Nothing is left that could tell: `docs/operations.md` says so.
+#[test]
+fn a_whole_folder_put_back_without_what_it_knew_since_is_opened() {
+    let folder = folder();
+    let path = folder.path();
+    drop(made_in(path, 4));
+    let backup = copied(path);
+    let mut registry = made_in(path, 4);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    drop(registry);
+    hints_in(path).into_iter().for_each(|hint| fs::remove_file(hint).unwrap());
+    put_back(&backup);
+    assert_eq!(LocalRegistry::open(path).unwrap().worker(1).unwrap().version, 1);
+}
+
 #[test]
 fn what_any_process_of_the_folder_knew_counts_whichever_ended_first() {
     for ended in 0..2 {
