@@ -99,6 +99,12 @@ guards! {
     SyncBetween,
     /// A record is written twice.
     SecondCopy,
+    /// What another process may have left unsynced of the headers is synced before one is written.
+    HeaderSyncBefore,
+    /// The first header is durable before the second is touched.
+    HeaderSyncBetween,
+    /// Of two headers the one that is not sound is written first.
+    HeaderSpareFirst,
 
     /// The frontier passes all of a run before the run is handed out (U3).
     FrontierFirst,

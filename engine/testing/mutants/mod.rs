@@ -125,6 +125,12 @@ mutants! {
         Test("registry::local::tests::power::without_the_sync_between_the_copies_the_test_finds_a_record_lost");
     "one-copy-only", [G::SecondCopy], "U2",
         Test("registry::local::tests::power::without_the_second_copy_the_test_finds_a_confirmed_value_lost");
+    "no-sync-before-headers", [G::HeaderSyncBefore], "liveness",
+        Test("registry::local::tests::header::without_the_sync_before_the_headers_are_written_the_test_finds_both_lost");
+    "no-sync-between-headers", [G::HeaderSyncBetween], "liveness",
+        Test("registry::local::tests::header::without_the_sync_between_the_headers_the_test_finds_both_lost");
+    "sound-header-first", [G::HeaderSpareFirst], "liveness",
+        Test("registry::local::tests::header::where_the_sound_header_is_written_first_the_test_finds_both_lost");
 
     "frontier-behind", [G::FrontierFirst], "U3", History(Theme::Calm, TWICE);
     "failed-append-kept", [G::FailedAppendWasted], "U3",

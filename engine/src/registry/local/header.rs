@@ -14,6 +14,7 @@ use super::disk::{Disk, FileIdentity};
 use super::error::LocalError;
 use super::format::{Geometry, MARK_SLOTS, PAGE, SECTOR, Side};
 use crate::registry::{ClusterId, Genesis};
+use crate::sys::guards::Guard;
 
 /// The first byte is not ASCII, and a transfer that changes line ends breaks it.
 const MAGIC: [u8; 8] = *b"\x89XREG\r\n\x1a";
@@ -207,13 +208,18 @@ impl HeaderPair {
     /// Writes `header` over both copies, the sound one last, each synced before the next. The whole page of each: to
     /// write a part of one that cannot be read, a kernel would have to read it.
     pub(super) fn replace<D: Disk>(&self, disk: &mut D, header: &Header) -> io::Result<()> {
-        let first = if self.sound == [true, false] { Side::B } else { Side::A };
+        let is_b = self.sound == [true, false] && Guard::HeaderSpareFirst.holds();
+        let first = if is_b { Side::B } else { Side::A };
         let mut page = [0; PAGE as usize];
         page[..SECTOR].copy_from_slice(&header.encode());
-        disk.sync()?;
+        if Guard::HeaderSyncBefore.holds() {
+            disk.sync()?;
+        }
         for copy in [first, first.other()] {
             disk.write_at(&page, offset(copy))?;
-            disk.sync()?;
+            if Guard::HeaderSyncBetween.holds() {
+                disk.sync()?;
+            }
         }
         Ok(())
     }

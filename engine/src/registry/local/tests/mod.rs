@@ -5,6 +5,8 @@ mod fence;
 mod folder;
 mod golden;
 #[cfg(not(loom))]
+mod header;
+#[cfg(not(loom))]
 mod panics;
 #[cfg(not(loom))]
 mod power;
