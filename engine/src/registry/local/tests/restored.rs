@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt;
 
 use super::*;
 use crate::registry::local::format::Side;
+#[cfg(not(loom))]
+use crate::registry::local::simulated::MemoryHints;
 use crate::sys::guards::Guard;
 
 /// The tick, in the default layout, of a round time in 2023 and that time in nanoseconds.
@@ -306,4 +308,23 @@ fn a_hint_that_was_not_read_whole_stays_until_it_is() {
     fence(path, NOW_NS).unwrap();
     drop(LocalRegistry::open(path).unwrap());
     assert_eq!(hints_in(path).len(), 1);
+}
+
+/// The order of the files is the folder's.
+#[test]
+#[cfg(not(loom))]
+fn of_what_several_processes_knew_of_a_damaged_record_the_newest_is_handed_on() {
+    let (disk, hints) = (memory(1), MemoryHints::default());
+    let open = |disk: MemoryDisk| LocalRegistry::on_with(disk, Some(hints.process()), clock());
+    let (mut first, mut second) = (open(disk.open_again()).unwrap(), open(disk.open_again()).unwrap());
+    second.claim(0, 1, &claim_of(5_000, 1)).unwrap();
+    let backup = disk.bytes();
+    first.claim(0, 2, &claim_of(6_000, 2)).unwrap();
+    drop((first, second));
+    for copy in Side::BOTH {
+        disk.tamper(offset_of(1, Place::worker(0), copy), |sector| sector[40] ^= 1);
+    }
+    drop(open(disk.open_again()).unwrap());
+    let restored = open(MemoryDisk::new(backup, some_identity()));
+    assert!(matches!(restored.err(), Some(LocalError::Restored { .. })), "5000 to 6000 are granted once more");
 }
