@@ -201,8 +201,8 @@ fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
         let mut seen: std::collections::HashSet<_> = (0..3).map(|_| handle.next_id().unwrap()).collect();
         assembly.shared.void_runs();
         faults.arm(Some(Armed::NEXT_READING_PANICS));
-        let call = std::panic::AssertUnwindSafe(|| handle.next_id());
-        assert!(std::panic::catch_unwind(call).is_err());
+        let call = AssertUnwindSafe(|| handle.next_id());
+        assert!(catch_unwind(call).is_err());
         if goes_on {
             seen.extend((0..3).map(|_| handle.next_id().unwrap()));
         }
