@@ -4,6 +4,10 @@ use super::Ownership;
 use crate::registry::{ReadError, SwapError, WorkerRecord};
 use crate::sys::guards::Guard;
 
+/// Renewals of a worker, and grants, that are remembered in doubt: one is tried a few times a second for as long as a
+/// registry is away, and only those that were under way when it went can land.
+pub(super) const MOST_IN_DOUBT: usize = 64;
+
 /// What became of a write.
 pub(super) enum Stored {
     Yes {
@@ -26,7 +30,7 @@ impl Ownership {
     /// Writes that are remembered since nobody knows whether they were stored.
     pub(super) fn doubts(&self) -> u64 {
         let renewals: usize = self.holds.values().map(|hold| hold.in_doubt.len()).sum();
-        renewals as u64 + u64::from(self.claim.is_some()) + u64::from(self.grant.is_some())
+        (renewals + self.grants.len()) as u64 + u64::from(self.claim.is_some())
     }
 
     /// What is in doubt of a worker cannot land any more.

@@ -2,10 +2,12 @@
 //!
 //! # Invariants
 //! - G1 a mark only rises, and a grant is reported only after its mark was stored (U4);
-//! - G2 a grant that was in doubt is reported once, when the mark shows that very write of ours.
+//! - G2 a grant that was in doubt is reported once, when the mark shows that very write of ours. All others of the spill
+//!   were of a version that is gone then.
 
 use xuid_spill::SpillId;
 
+use super::doubt::MOST_IN_DOUBT;
 use super::Ownership;
 use super::error::GrantError;
 use super::grant::Grant;
@@ -76,14 +78,15 @@ impl Ownership {
             Ok(()) => {
                 crash_point!(MarkMoved);
                 self.marks.insert(spill, upto);
-                self.unknown_theirs += u64::from(self.grant.take().is_some());
+                self.unknown_theirs += self.drop_grants(spill);
                 Ok(upto)
             }
             Err(SwapError::Conflict) => Err(GrantError::Later { why: "somebody else moved the mark".into() }),
             Err(SwapError::Unknown { why }) => {
                 self.unknown += 1;
-                self.unknown_theirs += u64::from(self.grant.is_some());
-                self.grant = Some(Grant { spill, extents: from..upto, record });
+                self.unknown_theirs += self.grants.len().saturating_sub(MOST_IN_DOUBT - 1) as u64;
+                self.grants.truncate(MOST_IN_DOUBT - 1);
+                self.grants.push(Grant { spill, extents: from..upto, record });
                 let found = self.read_mark(spill)?.record;
                 self.settle_grant(spill, from, &found).ok_or(GrantError::Later { why })
             }
@@ -101,8 +104,17 @@ impl Ownership {
             grant.record == *found
                 || (!Guard::GrantCompared.holds() && grant.record.granted_upto == found.granted_upto)
         };
-        let grant = self.grant.take_if(|grant| grant.spill == spill && is_ours(grant))?;
+        let stored = self.grants.iter().position(|grant| grant.spill == spill && is_ours(grant))?;
+        let extents = self.grants.swap_remove(stored).extents;
         self.unknown_ours += 1;
-        grant.extents.contains(&from).then_some(grant.extents.end)
+        self.unknown_theirs += self.drop_grants(spill);
+        extents.contains(&from).then_some(extents.end)
+    }
+
+    /// What is in doubt of a spill cannot land any more. Returns how many those were.
+    fn drop_grants(&mut self, spill: SpillId) -> u64 {
+        let before = self.grants.len();
+        self.grants.retain(|grant| grant.spill != spill);
+        (before - self.grants.len()) as u64
     }
 }

@@ -91,7 +91,8 @@ pub(crate) struct Ownership {
     left: HashMap<u32, u64>,
     marks: HashMap<SpillId, u64>,
     claim: Option<Claim>,
-    grant: Option<Grant>,
+    /// Grants of which nobody knows whether they were stored.
+    grants: Vec<Grant>,
     /// Writes whose outcome was unknown; of those, the ones that a re-read showed to have been stored, and not to.
     pub(crate) unknown: u64,
     pub(crate) unknown_ours: u64,
@@ -109,7 +110,7 @@ impl Ownership {
             left: HashMap::new(),
             marks: HashMap::new(),
             claim: None,
-            grant: None,
+            grants: Vec::new(),
             unknown: 0,
             unknown_ours: 0,
             unknown_theirs: 0,
@@ -131,7 +132,9 @@ impl Ownership {
             }
         }
         self.unknown_theirs += self.doubts();
-        self.grant.take_if(|_| Guard::LeapForgetsGrant.holds());
+        if Guard::LeapForgetsGrant.holds() {
+            self.grants.clear();
+        }
         let claimed = self.claim.take_if(|_| Guard::LeapForgetsClaim.holds()).map(|claim| claim.worker);
         // All of it, before a registry is asked that may panic.
         let holds = std::mem::take(&mut self.holds);

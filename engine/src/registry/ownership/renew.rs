@@ -1,6 +1,6 @@
 //! Extending what is held, and what a conflict with an earlier write of ours comes to.
 
-use super::doubt::Stored;
+use super::doubt::{MOST_IN_DOUBT, Stored};
 use super::{ExtendError, Hold, Ownership, Window};
 use crate::registry::ReadError;
 use crate::sys::guards::Guard;
@@ -8,10 +8,6 @@ use crate::sys::guards::Guard;
 /// How often a conflict with our own earlier write is looked at again. One ghost of ours can meet us a call; a
 /// second try settles it, and a third means that somebody else is at work.
 const TRIES: u32 = 3;
-
-/// Renewals in doubt that are remembered: one is tried a few times a second for as long as a registry is away, and only
-/// those that were under way when it went can land.
-const MOST_IN_DOUBT: usize = 64;
 
 impl Ownership {
     /// A further window of a worker that is held: from the end of the last one, or from `start` if that is later.

@@ -188,6 +188,27 @@ fn a_grant_in_doubt_is_ours_once_the_mark_shows_it_and_only_once() {
 }
 
 #[test]
+fn of_several_grants_in_doubt_the_one_that_landed_is_ours_whichever_it_was() {
+    for asked_again in 0..2 * doubt::MOST_IN_DOUBT as u64 {
+        let registry = registry(1);
+        let mut ownership = ownership(&registry, 1);
+        ownership.mark(spill(), true).unwrap();
+        registry.fail(Fault::LandsLate);
+        assert!(matches!(ownership.grant(spill(), 0, 5), Err(GrantError::Later { .. })));
+        for again in 0..asked_again {
+            registry.fail(Fault::LostUnseen);
+            assert!(matches!(ownership.grant(spill(), 0, 6 + again), Err(GrantError::Later { .. })));
+        }
+        assert!(ownership.grants.len() <= doubt::MOST_IN_DOUBT);
+        registry.land();
+        assert_eq!(ownership.grant(spill(), 0, 9).unwrap(), 5, "as far as the one that landed went");
+        let told = (ownership.unknown, ownership.unknown_ours, ownership.unknown_theirs, ownership.doubts());
+        assert_eq!(told, (1 + asked_again, 1, asked_again, 0));
+        assert_eq!(ownership.grant(spill(), 5, 9).unwrap(), 9);
+    }
+}
+
+#[test]
 fn a_grant_in_doubt_that_ended_before_what_is_wanted_now_is_told_to_nobody() {
     let registry = registry(1);
     let mut ownership = ownership(&registry, 1);
