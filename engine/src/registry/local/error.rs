@@ -100,8 +100,9 @@ pub enum LocalError {
     },
     /// The file is a copy of the one that was created: the original may still be in use.
     #[error(
-        "{} is a copied or restored registry: it was created as {recorded} and is {found} now; \
-         if nobody uses the original any more, run `xuid registry adopt {}`", path.display(), folder.display()
+        "{} is a copied or restored registry: it was created as {recorded} and is {found} now{}; \
+         if nobody uses the original any more, run `xuid registry adopt {}`",
+        path.display(), recorded.doubt(found), folder.display()
     )]
     Copied {
         /// The file.

@@ -82,7 +82,8 @@ impl fmt::Display for Finding {
             Self::Copied { recorded, found } => {
                 write!(
                     f,
-                    "the file is a copy: it was created as {recorded} and is {found}; see `xuid registry adopt`"
+                    "the file is a copy: it was created as {recorded} and is {found}{}; see `xuid registry adopt`",
+                    recorded.doubt(found)
                 )
             }
         }

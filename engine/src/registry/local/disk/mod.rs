@@ -32,6 +32,17 @@ impl FileIdentity {
     pub fn same_file(&self, other: &Self) -> bool {
         self.inode == other.inode && self.born_ns == other.born_ns
     }
+
+    /// What is to be said of a file that was recorded as this one and counts as another, where that is only because one
+    /// of the two births is unknown.
+    pub(in crate::registry::local) fn doubt(&self, found: &Self) -> &'static str {
+        match (self.born_ns, found.born_ns) {
+            _ if self.inode != found.inode => "",
+            (0, 1..) => " (the recorded birth is unknown, so it may be the same file all the same)",
+            (1.., 0) => " (its birth is unknown now, so it may be the same file all the same)",
+            _ => "",
+        }
+    }
 }
 
 /// `inode 42 born at 1763683200.123456789`.

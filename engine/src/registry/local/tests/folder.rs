@@ -188,6 +188,25 @@ fn a_copied_folder_is_refused_with_both_identities_and_the_command() {
     drop(made_in(original.path(), 8));
 }
 
+/// A kernel or a filesystem may not tell it, and another one may.
+#[test]
+fn a_file_of_which_one_birth_is_unknown_is_refused_and_the_refusal_says_so() {
+    let (known, unknown) = (some_identity(), FileIdentity { born_ns: 0, ..some_identity() });
+    let refused = |recorded, found| {
+        let disk = MemoryDisk::with_registry(&some_genesis(1), recorded);
+        disk.identify(found);
+        let error = LocalRegistry::on(disk, clock()).err().unwrap();
+        assert!(matches!(error, LocalError::Copied { .. }), "{error}");
+        let found = Finding::Copied { recorded, found }.to_string();
+        let says = |what: &str| [error.to_string(), found.clone()].iter().all(|text| text.contains(what));
+        [says("the recorded birth is unknown"), says("its birth is unknown now")]
+    };
+    assert_eq!(refused(unknown, known), [true, false]);
+    assert_eq!(refused(known, unknown), [false, true]);
+    assert_eq!(refused(known, FileIdentity { inode: 43, ..unknown }), [false, false]);
+    assert_eq!(refused(known, FileIdentity { born_ns: 5, ..known }), [false, false]);
+}
+
 #[test]
 fn a_file_replaced_under_a_running_process_is_noticed() {
     let folder = folder();
