@@ -174,12 +174,10 @@ mod modelled {
     pub(crate) struct Maker;
 
     impl Maker {
-        #[expect(clippy::unnecessary_wraps, reason = "a page may not be had")]
         pub(crate) fn this_process() -> io::Result<Self> {
             Ok(Self)
         }
 
-        #[expect(clippy::unused_self, reason = "a page tells")]
         pub(crate) fn forked(&self) -> bool {
             false
         }

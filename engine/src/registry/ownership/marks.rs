@@ -7,8 +7,8 @@
 
 use xuid_spill::SpillId;
 
-use super::doubt::MOST_IN_DOUBT;
 use super::Ownership;
+use super::doubt::MOST_IN_DOUBT;
 use super::error::GrantError;
 use super::grant::Grant;
 use crate::registry::{MarkRecord, ReadError, SwapError, Versioned};

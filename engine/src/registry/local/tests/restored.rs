@@ -326,5 +326,8 @@ fn of_what_several_processes_knew_of_a_damaged_record_the_newest_is_handed_on() 
     }
     drop(open(disk.open_again()).unwrap());
     let restored = open(MemoryDisk::new(backup, some_identity()));
-    assert!(matches!(restored.err(), Some(LocalError::Restored { .. })), "5000 to 6000 are granted once more");
+    assert!(
+        matches!(restored.err(), Some(LocalError::Restored { .. })),
+        "5000 to 6000 are granted once more"
+    );
 }
