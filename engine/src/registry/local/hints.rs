@@ -166,7 +166,8 @@ impl FolderHints {
         deferred_log::log(move || {
             tracing::warn!(
                 path = %shown.display(), %error,
-                "what a process knew of the registry cannot be read whole: should an old content have been put                  back, only a person can tell. Check the disk; remove this file when you know that nothing was put back"
+                "what a process knew of the registry cannot be read whole: should an old content have been put back, only a \
+                 person can tell. Check the disk; remove this file when you know that nothing was put back"
             );
         });
         self.unread.push(path);
