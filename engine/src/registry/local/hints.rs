@@ -112,7 +112,7 @@ struct Own {
 
 impl FolderHints {
     pub(super) fn of(folder: &Path) -> Self {
-        Self::read_by(folder, |file, bytes, offset| file.read_exact_at(bytes, offset))
+        Self::read_by(folder, FileExt::read_exact_at)
     }
 
     pub(super) fn read_by(folder: &Path, read_at: ReadAt) -> Self {

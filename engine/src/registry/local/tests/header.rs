@@ -38,7 +38,9 @@ fn lost() -> Option<String> {
     courses.into_iter().find_map(|(first, first_cut, second, way)| {
         let disk = memory(1);
         drop(moved(&disk, 1, Some(first)));
-        first_cut.into_iter().for_each(|way| cut(&disk, way));
+        if let Some(way) = first_cut {
+            cut(&disk, way);
+        }
         drop(moved(&disk, 2, Some(second)));
         cut(&disk, way);
         let why = match moved(&disk, 2, None) {

@@ -113,7 +113,9 @@ fn a_whole_folder_put_back_without_what_it_knew_since_is_opened() {
     let mut registry = made_in(path, 4);
     registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
     drop(registry);
-    hints_in(path).into_iter().for_each(|hint| fs::remove_file(hint).unwrap());
+    for hint in hints_in(path) {
+        fs::remove_file(hint).unwrap();
+    }
     put_back(&backup);
     assert_eq!(LocalRegistry::open(path).unwrap().worker(1).unwrap().version, 1);
 }
