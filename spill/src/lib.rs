@@ -31,6 +31,7 @@ mod mapped;
 mod memory;
 mod record;
 mod regular;
+mod rights;
 mod scan;
 mod storage;
 
@@ -44,4 +45,5 @@ pub use mapped::MappedFile;
 #[cfg(any(test, feature = "test-util"))]
 pub use memory::MemoryStorage;
 pub use regular::{open_regular, read_regular};
+pub use rights::{file_options, give_to_owner_of, is_shared, make_folder};
 pub use storage::{Shortened, Storage};

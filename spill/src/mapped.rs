@@ -26,6 +26,7 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{Advice as FileAdvice, FallocateFlags};
 use rustix::io::Errno;
 
+use crate::rights::{file_options, folder_of, give_to_owner_of};
 use crate::storage::{Shortened, Storage};
 
 /// How often opening begins again because the file lost its name meanwhile. Another process renames a file that it
@@ -51,7 +52,8 @@ impl MappedFile {
     /// [`io::ErrorKind::WouldBlock`] and [`io::ErrorKind::NotFound`] say that another process took the file before it
     /// was locked. A file that others look for is therefore made under another name, and renamed when it is whole.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let file = file_options(path).create_new(true).open(path)?;
+        give_to_owner_of(folder_of(path), &file);
         Self::created(file, path)
     }
 

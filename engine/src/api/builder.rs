@@ -11,6 +11,7 @@ use xuid_id::Layout;
 use crate::api::build_error::BuildError;
 use crate::api::data_dir;
 use crate::api::engine::Engine;
+use crate::api::folder_rights;
 use crate::background::producer::Producer;
 use crate::background::registry_thread::{Cause, Done, Job, RegistryThread};
 use crate::background::windows::{WindowKeeper, explain};
@@ -186,10 +187,11 @@ impl EngineBuilder {
         self.settings.check()?;
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
         if let Some(folder) = &self.folder {
-            std::fs::create_dir_all(folder).map_err(|source| {
+            xuid_spill::make_folder(folder).map_err(|source| {
                 let path = folder.clone();
                 BuildError::Folder { action: "make the data folder", path, source }
             })?;
+            folder_rights::narrow(folder);
         }
         let registry: Box<dyn Registry> = match (self.registry, &self.folder) {
             (Some(registry), _) => registry,

@@ -4,6 +4,7 @@ pub(crate) mod build_error;
 pub(crate) mod builder;
 pub(crate) mod data_dir;
 pub(crate) mod engine;
+pub(crate) mod folder_rights;
 pub(crate) mod handle;
 pub(crate) mod pending;
 pub(crate) mod report;

@@ -22,7 +22,8 @@ const TRIES: u32 = 16;
 /// Makes a draft of a file whose name is `stem` or begins with it: new, locked, and to be read and written.
 pub(crate) fn make(folder: &Path, stem: &str) -> io::Result<(File, PathBuf)> {
     make_by(folder, stem, |path| {
-        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        let file = xuid_spill::file_options(path).create_new(true).open(path)?;
+        xuid_spill::give_to_owner_of(folder, &file);
         file.try_lock()?;
         // The name was never used before, so what has it is this file.
         if path.try_exists()? { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }

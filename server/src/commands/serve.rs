@@ -164,7 +164,7 @@ fn build_engine(settings: &Settings) -> Result<Engine> {
     if let RegistrySetting::ZooKeeper(url) = &settings.registry {
         let folder = &settings.data_dir;
         let ensemble = Ensemble::new(url, &settings.access, Some(folder))?;
-        std::fs::create_dir_all(folder)
+        xuid_spill::make_folder(folder)
             .with_context(|| format!("failed to make the data folder {}", folder.display()))?;
         builder = builder.registry(ensemble.open()?);
     }

@@ -55,8 +55,9 @@ impl Seat {
             }
         }
         let path = path(folder, next);
-        let new = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let new = xuid_spill::file_options(&path).create(true).truncate(false).open(&path);
         let file = new.map_err(LocalError::storing("create", &path, PAGE))?;
+        xuid_spill::give_to_owner_of(folder, &file);
         match file.try_lock() {
             Ok(()) => Ok(Self::sit(file, next, maker)),
             Err(TryLockError::WouldBlock) => Err(LocalError::Unsettled { path }),

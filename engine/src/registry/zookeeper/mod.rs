@@ -344,7 +344,7 @@ fn worker_row(worker: u32, record: &WorkerRecord) -> Row {
 /// A seat in the data folder. Nothing locks the whole folder here, so another process may be quicker.
 fn take_seat(folder: &Path) -> Result<Seat, ZooKeeperError> {
     let fail = |action: &'static str| move |source| ZooKeeperError::System { action, source };
-    std::fs::create_dir_all(folder).map_err(fail("make the data folder"))?;
+    xuid_spill::make_folder(folder).map_err(fail("make the data folder"))?;
     let mut seat = Seat::take(folder);
     for _ in 0..SEAT_TRIES {
         match seat {

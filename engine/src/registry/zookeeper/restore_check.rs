@@ -13,6 +13,7 @@
 //!   process saw itself.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -307,7 +308,8 @@ impl SeenFile {
             let beside = path.with_added_extension("new");
             let json = serde_json::to_vec(self)?;
             let checksum = format!("{:08x}\n", crc32c::crc32c(&json));
-            std::fs::write(&beside, [checksum.into_bytes(), json].concat())?;
+            let mut file = xuid_spill::file_options(&beside).create(true).truncate(true).open(&beside)?;
+            file.write_all(&[checksum.into_bytes(), json].concat())?;
             std::fs::rename(&beside, path)
         };
         if let Err(error) = write() {
