@@ -12,7 +12,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tracing::span;
-use xuid_engine::registry::local::{CreateOptions, LocalRegistry, fence};
+use xuid_engine::registry::local::{CreateOptions, LocalRegistry, fence_restored};
 use xuid_engine::registry::{
     Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord,
 };
@@ -131,7 +131,7 @@ fn a_child_that_a_line_of_the_registry_thread_forks_ends_and_lets_its_parents_lo
     engine.shutdown();
     drop(engine);
     // Nobody is left in a seat.
-    fence(folder.path(), 1_800_000_000_000_000_000).unwrap();
+    fence_restored(folder.path(), 1_800_000_000_000_000_000).unwrap();
 }
 
 /// Forks where it is woken; the child waits until its parent has stopped.

@@ -57,7 +57,7 @@ pub enum BuildError {
     /// The folder remembers a cluster and has no registry any more.
     #[error(
         "the data folder {} belongs to cluster {cluster}, and its registry is gone: put the file back as it was, or \
-         from a backup and fence it (`xuid registry fence {}`), or use an empty folder, which is another cluster",
+         from a backup, and then run `xuid registry fence --restored {}`, or use an empty folder, which is another cluster",
         path.display(), path.display()
     )]
     RegistryGone {

@@ -34,7 +34,7 @@ pub(crate) fn narrow(folder: &Path) {
     let strangers = if is_shared { OUTSIDERS } else { OTHERS };
     match narrow_one(&opened, &found, strangers, || why_not(folder, &found)) {
         Ok(()) if is_shared => {
-            warn(folder, &found, "it is shared with its group on purpose (chmod g-s ends that)")
+            warn(folder, &found, "it is shared with its group on purpose (chmod g-s ends that)");
         }
         Ok(()) => {}
         Err(why) => warn(folder, &found, &why),

@@ -15,6 +15,9 @@ pub struct Fenced {
     pub repaired: u32,
     /// Records that were absent and were made again; none in a folder, where a fence writes the whole file anew.
     pub remade: u32,
+    /// When the newest change was made that the records and the folder show, in Unix ms, by the clock of its process; `None`
+    /// where no record says when it was changed, as in an ensemble.
+    pub newest_change_ms: Option<u64>,
 }
 
 /// What an adoption did.

@@ -103,10 +103,12 @@ impl Hints for Process {
         disk.write_at(image, 0)?;
         disk.sync()?;
         self.own = Some(disk.open_again());
-        let mut others = self.folder.kept();
-        others.retain(|kept| !kept.ended);
-        others.push(Kept { disk, ended: false });
+        self.folder.kept().push(Kept { disk, ended: false });
         Ok(())
+    }
+
+    fn sweep(&self) {
+        self.folder.kept().retain(|kept| !kept.ended);
     }
 
     fn note(&mut self, part: &[u8], offset: u64) {

@@ -28,9 +28,10 @@ enum Action {
     Init(Init),
     /// Show what a registry was created with, and what is not as it should be
     Show(Which),
-    /// After restoring a registry from a backup: raise every record above anything that was ever granted
-    Fence(Dangerous),
-    /// After copying a data folder or an ensemble: make the copy a cluster of its own
+    /// After putting a registry back from a backup, or moving a data folder: raise every record above anything that was
+    /// ever granted
+    Fence(Fence),
+    /// For a copy of a data folder or of an ensemble that lives beside its original: make it a cluster of its own
     Adopt(Dangerous),
 }
 
@@ -50,6 +51,15 @@ struct Dangerous {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Fence {
+    #[command(flatten)]
+    dangerous: Dangerous,
+    /// The registry is a data folder's, which was put back or moved, and whose original is used no more
+    #[arg(long)]
+    restored: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -76,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.action {
         Action::Init(init) => create(init),
         Action::Show(which) => show(which),
-        Action::Fence(dangerous) => fence(dangerous),
+        Action::Fence(args) => fence(args),
         Action::Adopt(dangerous) => adopt(dangerous),
     }
 }
@@ -143,28 +153,77 @@ fn tell(out: &mut Printer, genesis: &Genesis) -> Result<()> {
     out.line(format_args!("  workers   {}", genesis.workers))
 }
 
-fn fence(Dangerous { which, yes }: &Dangerous) -> Result<()> {
+fn fence(Fence { dangerous: Dangerous { which, yes }, restored }: &Fence) -> Result<()> {
     let target = which.target()?;
-    let (clock, servers) = match &target {
-        Target::Folder(_) => ("this host", "no server may use the folder meanwhile"),
-        Target::Ensemble(_) => ("the ensemble", "servers may go on running, and use up what they hold"),
+    let plan = match (&target, restored) {
+        (Target::Folder(_), true) => plan_for_folder(&target),
+        (Target::Ensemble(_), false) => plan_for_ensemble(&target),
+        (Target::Folder(_), false) => {
+            let todo = "for one that was put back from a backup, or moved here, and whose original is used no more, run";
+            return Err(usage(format!(
+                "{target} is a local registry: {todo} `xuid registry fence --restored {target}`"
+            ))
+            .into());
+        }
+        (Target::Ensemble(_), true) => {
+            return Err(usage(format!(
+                "--restored is for the registry of a data folder; for an ensemble, run `xuid registry fence {target}`"
+            ))
+            .into());
+        }
     };
-    let plan = format!(
+    let mut out = Printer::new()?;
+    confirm(&plan, *yes)?;
+    let fenced = target.fence()?;
+    let told = tell_fenced(&mut out, &fenced);
+    told.with_context(|| format!("{target} is fenced"))
+}
+
+fn plan_for_folder(target: &Target) -> String {
+    format!(
+        "This fences the registry in {target}, as is needed after it was put back from a backup or moved here:\n\
+         - its cluster stays the same, so no other copy of this folder may ever be used again, its original included (for \
+         a copy beside its original there is `xuid registry adopt`)\n\
+         - every worker is reserved until 125 s from now, or longer where a record or this folder knows so: no window is \
+         granted before\n\
+         - every id in its spill files is given up\n\
+         - no change that was begun before can succeed any more\n\
+         No server may use the folder meanwhile, and the clock of this host must be right. It says {}.",
+        rfc3339_ms(now_ns() / 1_000_000)
+    )
+}
+
+fn plan_for_ensemble(target: &Target) -> String {
+    format!(
         "This fences the registry in {target}, as is needed after it was restored from a backup:\n\
          - every worker is reserved until 125 s from now, or longer where a record says so: no window is granted before\n\
          - every id in the spill files of its servers is given up\n\
          - no change that was begun before can succeed any more\n\
-         The clock of {clock} must be right, and {servers}."
-    );
-    let mut out = Printer::new()?;
-    confirm(&plan, *yes)?;
-    let fenced = target.fence()?;
-    let told = out.line(format_args!("fenced: {}", told(&fenced))).and_then(|()| out.flush());
-    told.with_context(|| format!("{target} is fenced"))
+         The clock of the ensemble must be right, and servers may go on running, and use up what they hold."
+    )
 }
 
+fn tell_fenced(out: &mut Printer, fenced: &Fenced) -> Result<()> {
+    out.line(format_args!("fenced: {}", told(fenced)))?;
+    let now_ms = now_ns() / 1_000_000;
+    if let Some(newest_ms) = fenced.newest_change_ms.filter(|ms| *ms > 0) {
+        let (at, distance) = (rfc3339_ms(newest_ms), distance(newest_ms, now_ms));
+        out.line(format_args!("the newest change that it shows was made at {at} ({distance})"))?;
+        if newest_ms > now_ms + CLOCK_SLACK_MS {
+            out.line(
+                "That is later than the clock of this host says it is. If the clock is behind, set it right and run this \
+                 again before a server is started: otherwise ids that were issued meanwhile can come again.",
+            )?;
+        }
+    }
+    out.flush()
+}
+
+/// Clocks that are right differ by less.
+const CLOCK_SLACK_MS: u64 = 2_000;
+
 fn told(fenced: &Fenced) -> String {
-    let Fenced { genesis, reserved_until, marks, repaired, remade } = fenced;
+    let Fenced { genesis, reserved_until, marks, repaired, remade, newest_change_ms: _ } = fenced;
     let until_ms = genesis.layout.tick_to_ms(*reserved_until);
     let (until, distance) = (rfc3339_ms(until_ms), distance(until_ms, now_ns() / 1_000_000));
     let remade = if *remade > 0 { format!(", {remade} missing ones made again") } else { String::new() };

@@ -68,7 +68,17 @@ impl Target {
     /// Raises everything above whatever was granted.
     pub(crate) fn fence(&self) -> Result<Fenced> {
         match self {
-            Self::Folder(folder) => Ok(local::fence(folder, now_ns())?),
+            Self::Folder(folder) => match local::fence_restored(folder, now_ns()) {
+                Err(LocalError::Absent { path }) if is_of_ensemble(folder) => bail!(
+                    "there is no registry at {}: that of this folder's server is in an ensemble, and is fenced with \
+                     `xuid registry fence zookeeper://host:port/path`",
+                    path.display()
+                ),
+                Err(LocalError::Absent { path }) => {
+                    bail!("there is no registry at {}: put it back from the backup first", path.display())
+                }
+                fenced => Ok(fenced?),
+            },
             Self::Ensemble(ensemble) => ensemble.fence(),
         }
     }

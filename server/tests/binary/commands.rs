@@ -51,10 +51,16 @@ fn a_registry_is_created_once_shown_and_fenced_only_when_confirmed() {
     assert!(shown.contains("42/9/12"), "{shown}");
 
     let before = stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"]));
-    let (code, said) = failure(&run(&["registry", "fence", folder]));
+    let (code, said) = failure(&run(&["registry", "fence", folder, "--yes"]));
+    let command = format!("`xuid registry fence --restored {folder}`");
+    assert!(code == Some(2) && said.contains(&command), "{said}");
+    let (code, said) = failure(&run(&["registry", "fence", "--restored", "zookeeper://a:1/x", "--yes"]));
+    assert!(code == Some(2) && said.contains("`xuid registry fence zookeeper://a:1/x`"), "{said}");
+    let (code, said) = failure(&run(&["registry", "fence", "--restored", folder]));
     assert!(code == Some(2) && said.contains("--yes"), "nobody was there to ask: {said}");
+    assert!(said.contains(folder) && said.contains("cluster stays the same"), "the plan is told: {said}");
     assert_eq!(stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"])), before);
-    let fenced = stdout(&run(&["registry", "fence", folder, "--yes"]));
+    let fenced = stdout(&run(&["registry", "fence", "--restored", folder, "--yes"]));
     assert!(fenced.starts_with("fenced"), "{fenced}");
     let after = stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"]));
     assert_eq!(after.lines().count(), 16);
@@ -63,6 +69,18 @@ fn a_registry_is_created_once_shown_and_fenced_only_when_confirmed() {
         first["reserved_until_ms"].as_u64().unwrap()
     };
     assert!(until(&after) >= until(&before) + 125_000, "{after}");
+}
+
+#[test]
+fn a_fence_where_nothing_was_put_back_says_what_is_missing() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().to_str().unwrap();
+    let args = ["registry", "fence", "--restored", folder, "--yes"];
+    let (code, said) = failure(&run(&args));
+    assert!(code == Some(1) && said.contains("put it back from the backup first"), "{said}");
+    std::fs::write(home.path().join("registry.zookeeper-0"), "").unwrap();
+    let (code, said) = failure(&run(&args));
+    assert!(code == Some(1) && said.contains("xuid registry fence zookeeper://"), "{said}");
 }
 
 #[test]
@@ -81,7 +99,7 @@ fn what_a_stranger_wrote_into_a_registry_moves_no_terminal() {
     for args in [
         &["workers", "--data-dir", folder][..],
         &["workers", "--data-dir", folder, "--json"],
-        &["registry", "fence", folder, "--yes"],
+        &["registry", "fence", "--restored", folder, "--yes"],
         &pinned,
     ] {
         let output = shell("exec \"$@\"", args);
@@ -289,7 +307,7 @@ fn what_cannot_be_read_of_a_data_folder_is_told_with_the_rest_and_fails() {
         &["inspect", registry][..],
         &["workers", "--data-dir", registry],
         &["registry", "show", registry],
-        &["registry", "fence", registry, "--yes"],
+        &["registry", "fence", "--restored", registry, "--yes"],
         &["registry", "adopt", registry, "--yes"],
         &["registry", "init", registry],
         &["serve", "--data-dir", registry, "--listen", "127.0.0.1:0", "--admin", "off"],

@@ -131,7 +131,9 @@ fn a_copied_folder_is_refused_until_it_is_adopted_and_then_repeats_nothing() -> 
     folder::copy(&data, &hot)?;
     for copy in [&hot, &cold] {
         let said = Serve::new(copy)?.run_to_exit()?.refused(1)?;
-        ensure!(said.contains("xuid registry adopt"), "the command that helps is not named: {said}");
+        for command in ["adopt", "fence --restored"] {
+            ensure!(said.contains(&format!("xuid registry {command}")), "`{command}` is not named: {said}");
+        }
         println!("copied folder: {}", said.lines().last().unwrap_or_default());
     }
     ledger.check()?;

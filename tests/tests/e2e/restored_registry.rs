@@ -57,7 +57,7 @@ fn is_refused(data: &Path) -> Result<()> {
     let said = Serve::new(data)?.run_to_exit()?.refused(1)?;
     let last = said.lines().last().unwrap_or_default();
     println!("restored registry: {last}");
-    let command = format!("xuid registry fence {}", data.display());
+    let command = format!("xuid registry fence --restored {}", data.display());
     ensure!(last.contains("was restored") && last.contains(&command), "{said}");
     Ok(())
 }
@@ -91,7 +91,7 @@ fn a_registry_put_back_into_its_file_is_refused_until_a_fence_and_a_rolled_back_
 
     put_registry_back(home)?;
     is_refused(&data)?;
-    Xuid::new(["registry", "fence", "--yes"])?.arg(&data).run()?.ok()?;
+    Xuid::new(["registry", "fence", "--restored", "--yes"])?.arg(&data).run()?.ok()?;
     let server = Server::start(&data)?;
     // A fence reaches two minutes ahead, past every window that may have been granted.
     server.wait_ready(Duration::from_secs(150))?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::disk::FileIdentity;
+use crate::registry::ClusterId;
 
 /// Why a local registry cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +53,7 @@ pub enum LocalError {
     },
     /// What is damaged in the file could not be written again.
     #[error(
-        "failed to make damaged records of {} good: check the disk, or run `xuid registry fence {}`, \
+        "failed to make damaged records of {} good: check the disk, or run `xuid registry fence --restored {}`, \
          which writes all records to a new file", path.display(), folder.display()
     )]
     Unrepaired {
@@ -83,7 +84,10 @@ pub enum LocalError {
         known: u32,
     },
     /// The file lost its end.
-    #[error("{} has {found} bytes and should have {expected}: restore it from a backup and run `xuid registry fence`, or begin a new registry in another folder", path.display())]
+    #[error(
+        "{} has {found} bytes and should have {expected}: put it back from a backup and run `xuid registry fence --restored` \
+         on its folder, or begin a new registry in another folder", path.display()
+    )]
     Shortened {
         /// The file.
         path: PathBuf,
@@ -93,16 +97,19 @@ pub enum LocalError {
         expected: u64,
     },
     /// Neither copy of the header can be believed.
-    #[error("both copies of the header of {} are damaged: restore it from a backup and run `xuid registry fence`, or begin a new registry in another folder", path.display())]
+    #[error(
+        "both copies of the header of {} are damaged: put it back from a backup and run `xuid registry fence --restored` on \
+         its folder, or begin a new registry in another folder", path.display()
+    )]
     HeaderDamaged {
         /// The file.
         path: PathBuf,
     },
     /// The file is a copy of the one that was created: the original may still be in use.
     #[error(
-        "{} is a copied or restored registry: it was created as {recorded} and is {found} now{}; \
-         if nobody uses the original any more, run `xuid registry adopt {}`",
-        path.display(), recorded.doubt(found), folder.display()
+        "{} was put back, moved or copied: it was created as {recorded} and is {found} now{}; ids that were issued since would \
+         come again. If its original is used no more, run `xuid registry fence --restored {}`; for a copy that lives beside \
+         its original, `xuid registry adopt {}`", path.display(), recorded.doubt(found), folder.display(), folder.display()
     )]
     Copied {
         /// The file.
@@ -117,7 +124,7 @@ pub enum LocalError {
     /// The file says less than the processes of its folder knew: an old content was put back into it.
     #[error(
         "{} was restored from a backup, or edited: {what} {how}, as this folder knows; ids that were issued since would come \
-         again, so run `xuid registry fence {}`", path.display(), folder.display()
+         again, so run `xuid registry fence --restored {}`", path.display(), folder.display()
     )]
     Restored {
         /// The file.
@@ -128,6 +135,21 @@ pub enum LocalError {
         what: String,
         /// What was known of it, and what it says.
         how: String,
+    },
+    /// The file belongs to another folder: a fence of it would be believed here.
+    #[error(
+        "{} is the registry of cluster {registry}, and its folder {} belongs to cluster {node}: put the folder's own registry \
+         back", path.display(), folder.display()
+    )]
+    OtherCluster {
+        /// The file.
+        path: PathBuf,
+        /// The folder it is in.
+        folder: PathBuf,
+        /// The file's cluster.
+        registry: ClusterId,
+        /// The cluster that the folder's `node.json` names.
+        node: ClusterId,
     },
     /// A process uses the registry.
     #[error("process {pid} on {host} uses the registry ({} is locked): stop it first", seat.display())]

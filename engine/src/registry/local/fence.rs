@@ -1,11 +1,15 @@
-//! After a restore: raising every record above what may have been granted; and after a copy: a cluster of its own.
+//! After a restore or a move: raising every record above what may have been granted; and after a copy: a cluster of its
+//! own.
 //!
 //! Both write a whole new file and put it in the place of the old one, so a crash leaves the one or the other.
 //!
 //! # Invariants
 //! - I1 nobody uses the folder meanwhile: the registry's lock and every seat's are held;
 //! - I2 afterwards no record's version is one that anybody saw before, so no compare-and-set begun before succeeds;
-//! - I3 every mark that there was is at its maximum: no extent of any spill can be granted again.
+//! - I3 every mark that there was is at its maximum: no extent of any spill can be granted again;
+//! - I4 what the fence makes of the records is durable among what the folder knows before it is in the registry's place,
+//!   and what the folder knew before is removed after that: cut off anywhere, a fence leaves its own records, or an old
+//!   registry that is refused.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,9 +18,10 @@ use std::path::{Path, PathBuf};
 use super::disk::{Disk, FileDisk, LOCK_WAIT, lock};
 use super::error::LocalError;
 use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
+use super::genesis::Draft;
 use super::header::Header;
-use super::hints::{self, FolderHints};
-use super::records::{all_pairs, check_identity, read_header};
+use super::hints::{self, FolderHints, Hints};
+use super::records::{all_pairs, read_header};
 use super::{OPENING_TRIES, genesis, seat};
 use crate::registry::limits::beyond;
 use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, Token};
@@ -25,20 +30,31 @@ use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, Toke
 /// takes 13 years), and room for four thousand million fences.
 const LEAP: u64 = 1 << 32;
 
-/// Raises every worker's record to 125 s past `now_ns` (Unix nanoseconds) or to the highest of them and of those that
-/// the folder's processes knew, whichever is later, every mark to its maximum, and every version by 2^32 or to
-/// `now_ns`, whichever is more. Unreadable records become usable again.
+/// Makes a registry that was put back, or whose folder was moved, one that repeats nothing: raises every worker's record
+/// to 125 s past `now_ns` (Unix nanoseconds) or to the highest of them and of those that the folder's processes knew,
+/// whichever is later, every mark to its maximum, and every version by 2^32 or to `now_ns`, whichever is more.
+/// Unreadable records become usable again. The cluster stays, and the registry is bound to the file that it is in now.
 ///
-/// For a registry whose content was restored from a backup in place, and after damage. It needs a right clock: if
-/// the clock was once further ahead than it is now and no record shows it, what was granted then is not covered.
+/// It takes an old content of the same file and another file alike, so it is for a registry whose original is used no
+/// more: [`adopt`] is for a copy beside its original. It needs a right clock: if the clock was once further ahead than
+/// it is now and no record shows it, or is behind now and the folder knows nothing of the time since the backup, what
+/// was granted then is not covered.
 ///
 /// # Errors
-/// Among others [`LocalError::InUse`] while any process uses the folder, and [`LocalError::Copied`] for a file
-/// that [`adopt`] is for.
-pub fn fence(folder: &Path, now_ns: u64) -> Result<Fenced, LocalError> {
+/// Among others [`LocalError::InUse`] while any process uses the folder, and [`LocalError::OtherCluster`] for a file
+/// that belongs to another folder.
+pub fn fence_restored(folder: &Path, now_ns: u64) -> Result<Fenced, LocalError> {
     let held = Held::take(folder)?;
-    check_identity(&held.header, &held.identity()?, &held.path)?;
-    held.raise(folder, now_ns, held.header.genesis.cluster)
+    let cluster = held.header.genesis.cluster;
+    if let Some(found) = cluster_of_node(folder)
+        && found != cluster
+    {
+        let (path, folder) = (held.path, folder.to_owned());
+        return Err(LocalError::OtherCluster { path, folder, registry: cluster, node: found });
+    }
+    let fenced = held.raise(folder, now_ns, cluster)?;
+    held.empty_seats();
+    Ok(fenced)
 }
 
 /// Makes a copied registry one of its own: it gets a new cluster id and is fenced, and `node.json` of the folder
@@ -48,7 +64,7 @@ pub fn fence(folder: &Path, now_ns: u64) -> Result<Fenced, LocalError> {
 /// must not be used for one namespace.
 ///
 /// # Errors
-/// As [`fence`], but for [`LocalError::Copied`].
+/// As [`fence_restored`].
 pub fn adopt(folder: &Path, now_ns: u64) -> Result<Adopted, LocalError> {
     let held = Held::take(folder)?;
     let before = held.header.genesis.cluster;
@@ -58,10 +74,7 @@ pub fn adopt(folder: &Path, now_ns: u64) -> Result<Adopted, LocalError> {
     } else {
         let cluster = genesis::draw_cluster()?;
         let fenced = held.raise(folder, now_ns, cluster)?;
-        // A preference for the worker that the original goes on with would make the two meet for certain.
-        for seat in &held.seats {
-            let _ = seat.set_len(0);
-        }
+        held.empty_seats();
         (cluster, Some(fenced))
     };
     // Last: if this is cut off, the folder is refused for its two clusters, and adopting it again ends it.
@@ -99,11 +112,56 @@ impl Held {
     }
 
     fn raise(&self, folder: &Path, now_ns: u64, cluster: ClusterId) -> Result<Fenced, LocalError> {
-        let known = hints::known(&mut FolderHints::of(folder), &self.header.genesis);
-        let (fenced, raised) = raised(&self.disk, &self.header, &known, now_ns, cluster);
-        genesis::replace(folder, &fenced.genesis, raised)?;
+        genesis::sweep(folder);
+        let mut hints = FolderHints::of(folder);
+        // A start may do without what it cannot read; what a fence does not go above is granted again.
+        hints.check()?;
+        let known = hints::known(&mut hints, &self.header.genesis);
+        hints.check_whole()?;
+        let (fenced, row) = raised(&self.disk, &self.header, &known, now_ns, cluster);
+        // What takes the most room first: a full disk leaves everything as it was.
+        let new = Draft::build(folder, &fenced.genesis, &row)?;
+        moment();
+        if let Err(source) = remember(&mut hints, &fenced.genesis, &row) {
+            new.discard();
+            let bytes = hints::image_bytes(&fenced.genesis);
+            return Err(LocalError::storing("write what is known of", &self.path, bytes)(source));
+        }
+        moment();
+        genesis::sync_folder(folder)?;
+        moment();
+        new.replace(&self.path)?;
+        moment();
+        genesis::sync_folder(folder)?;
+        moment();
+        hints.sweep();
+        moment();
         Ok(fenced)
     }
+
+    /// A preference for the worker that the original had last would make the two meet for certain, should the original
+    /// go on.
+    fn empty_seats(&self) {
+        for seat in &self.seats {
+            let _ = seat.set_len(0);
+        }
+    }
+}
+
+/// A moment at which a fence may be cut off: in tests it is.
+fn moment() {
+    #[cfg(test)]
+    super::tests::cut_here();
+}
+
+/// Notes what a fence makes of all records, before they are in the registry (I4).
+pub(super) fn remember(
+    hints: &mut dyn Hints,
+    genesis: &Genesis,
+    row: &impl Fn(Place) -> Row,
+) -> std::io::Result<()> {
+    let rows: Vec<Row> = hints::places(genesis).map(row).collect();
+    hints::write(hints, genesis, &rows)
 }
 
 /// What a fence makes of the registry on a disk, and of what its folder knew: a summary, and the record for each place.
@@ -132,6 +190,7 @@ pub(super) fn raised<D: Disk>(
     let fenced = Fenced {
         genesis,
         reserved_until,
+        newest_change_ms: readable().map(|row| row.updated_ms).max(),
         marks: marks.iter().flatten().filter(|pair| pair.row.spill != NO_SPILL).count() as u32,
         repaired: workers.iter().chain(&marks).filter(|pair| pair.is_err()).count() as u32,
         remade: 0,
@@ -164,6 +223,13 @@ fn raise(
     Row { place, spill, version, value, token: Token::default(), operation: 0, updated_ms: now_ms, owner }
 }
 
+/// The cluster that the folder's `node.json` names. One that cannot be understood names none; a start refuses it.
+fn cluster_of_node(folder: &Path) -> Option<ClusterId> {
+    let bytes = xuid_spill::read_regular(&folder.join("node.json"), NODE_MOST_BYTES).ok()?;
+    let node: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    node.get("cluster")?.as_str()?.parse().ok()
+}
+
 /// Writes the cluster into the folder's `node.json`, if there is one, and keeps what else it says.
 fn tell_node(folder: &Path, cluster: ClusterId) -> Result<(), LocalError> {
     let path = folder.join("node.json");
@@ -180,7 +246,8 @@ fn tell_node(folder: &Path, cluster: ClusterId) -> Result<(), LocalError> {
     let text = format!("{}\n", serde_json::Value::Object(node));
     let new = folder.join("node.json.new");
     let write = || {
-        let mut file = File::create(&new)?;
+        let mut file = xuid_spill::file_options(&new).create(true).truncate(true).open(&new)?;
+        xuid_spill::give_to_owner_of(folder, &file);
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&new, &path)

@@ -46,16 +46,6 @@ pub(super) fn create(folder: &Path, genesis: &Genesis) -> Result<(), LocalError>
     sync_folder(folder)
 }
 
-/// Puts another file in the place of a folder's registry.
-pub(super) fn replace(
-    folder: &Path,
-    genesis: &Genesis,
-    row: impl Fn(Place) -> Row,
-) -> Result<(), LocalError> {
-    Draft::build(folder, genesis, row)?.replace(&path(folder))?;
-    sync_folder(folder)
-}
-
 /// Removes what makers left behind that died.
 pub(super) fn sweep(folder: &Path) {
     draft::sweep(folder, NAME);
@@ -109,8 +99,13 @@ impl Draft {
         published
     }
 
+    /// Removes it.
+    pub(super) fn discard(self) {
+        let _ = std::fs::remove_file(&self.at);
+    }
+
     /// Puts it in the place of the file of that name.
-    fn replace(self, path: &Path) -> Result<(), LocalError> {
+    pub(super) fn replace(self, path: &Path) -> Result<(), LocalError> {
         std::fs::rename(&self.at, path).map_err(|source| {
             let _ = std::fs::remove_file(&self.at);
             LocalError::io("replace", path)(source)
@@ -163,7 +158,7 @@ pub(super) fn sync_folder(folder: &Path) -> Result<(), LocalError> {
 fn make_folder(folder: &Path) -> Result<(), LocalError> {
     let missing: Vec<&Path> =
         folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
-    std::fs::create_dir_all(folder).map_err(LocalError::storing("create", folder, PAGE))?;
+    xuid_spill::make_folder(folder).map_err(LocalError::storing("create", folder, PAGE))?;
     for made in missing {
         let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         sync_folder(parent)?;

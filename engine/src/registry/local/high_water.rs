@@ -11,15 +11,15 @@ use super::format::{Kind, NO_SPILL, Place, Row};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Back {
     #[error(
-        "its version went back from {from} to {to}: the registry was restored or edited; run `xuid registry fence`"
+        "its version went back from {from} to {to}: the registry was restored or edited; stop the servers and run `xuid registry fence --restored`"
     )]
     Version { from: u64, to: u64 },
     #[error(
-        "it changed without a new version ({version}): the registry was restored or edited; run `xuid registry fence`"
+        "it changed without a new version ({version}): the registry was restored or edited; stop the servers and run `xuid registry fence --restored`"
     )]
     Content { version: u64 },
     #[error(
-        "its mark went back from {from} to {to}: the registry was restored or edited; run `xuid registry fence`"
+        "its mark went back from {from} to {to}: the registry was restored or edited; stop the servers and run `xuid registry fence --restored`"
     )]
     Mark { from: u64, to: u64 },
 }

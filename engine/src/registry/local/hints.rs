@@ -6,7 +6,8 @@
 //! another name, so that a copy of the folder which is put back over it lies beside the file and does not replace it.
 //!
 //! # Invariants
-//! - H1 a hint says nothing that the registry did not: a record is noted when both of its copies are durable;
+//! - H1 a hint says nothing that the registry did not: a record is noted when both of its copies are durable. A fence
+//!   notes its records first, and a registry that they are not in is refused until it is fenced again;
 //! - H2 hints are read, noted, named and removed under the lock of the registry;
 //! - H3 a hint only ever refuses: an opening, or with a fence ticks and versions. What cannot be read of it is as if it
 //!   were not there, and so is what is of another cluster;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
+use super::error::LocalError;
 use super::format::{Geometry, Kind, MARK_SLOTS, Place, Row, SECTOR};
 use crate::registry::Genesis;
 use crate::sys::deferred_log;
@@ -33,8 +35,11 @@ pub(crate) trait Hints: Send {
     /// What each process of the folder knew: images of so many bytes at most, with zeros for what cannot be read.
     fn all(&mut self, most: u64) -> Vec<Vec<u8>>;
 
-    /// Begins those of this process with an image, durably, in the place of those of processes that ended.
+    /// Begins those of this process with an image, durably.
     fn begin(&mut self, image: &[u8]) -> io::Result<()>;
+
+    /// Removes those of processes that ended.
+    fn sweep(&self);
 
     /// Writes a part of them, and syncs nothing.
     fn note(&mut self, part: &[u8], offset: u64);
@@ -44,7 +49,7 @@ pub(crate) trait Hints: Send {
 }
 
 /// How long an image is.
-fn image_bytes(genesis: &Genesis) -> u64 {
+pub(super) fn image_bytes(genesis: &Genesis) -> u64 {
     (u64::from(genesis.workers) + u64::from(MARK_SLOTS)) * SECTOR as u64
 }
 
@@ -54,17 +59,21 @@ fn offset(genesis: &Genesis, place: Place) -> u64 {
     (u64::from(before) + u64::from(place.slot)) * SECTOR as u64
 }
 
+/// All places of a registry, in the order of an image.
+pub(super) fn places(genesis: &Genesis) -> impl Iterator<Item = Place> + use<> {
+    let geometry = Geometry { workers: genesis.workers, marks: MARK_SLOTS };
+    [Kind::Worker, Kind::Mark]
+        .into_iter()
+        .flat_map(move |kind| (0..geometry.slots(kind)).map(move |slot| Place { kind, slot }))
+}
+
 /// The records that an image has.
 fn rows(genesis: &Genesis, image: &[u8]) -> Vec<Row> {
-    let geometry = Geometry { workers: genesis.workers, marks: MARK_SLOTS };
-    let places = [Kind::Worker, Kind::Mark]
-        .into_iter()
-        .flat_map(|kind| (0..geometry.slots(kind)).map(move |slot| Place { kind, slot }));
     let (sectors, _) = image.as_chunks::<SECTOR>();
     // What was cut off, torn or never written has no sound checksum.
     sectors
         .iter()
-        .zip(places)
+        .zip(places(genesis))
         .filter_map(|(sector, place)| Row::decode(sector, genesis.cluster, place).ok())
         .collect()
 }
@@ -74,8 +83,15 @@ pub(super) fn known(hints: &mut dyn Hints, genesis: &Genesis) -> Vec<Row> {
     hints.all(image_bytes(genesis)).iter().flat_map(|image| rows(genesis, image)).collect()
 }
 
-/// Begins a process's own with these records; of several in a place, the last one.
+/// Begins a process's own with these records, in the place of those of processes that ended.
 pub(super) fn begin(hints: &mut dyn Hints, genesis: &Genesis, rows: &[Row]) -> io::Result<()> {
+    write(hints, genesis, rows)?;
+    hints.sweep();
+    Ok(())
+}
+
+/// Begins a process's own with these records, beside all others; of several in a place, the last one.
+pub(super) fn write(hints: &mut dyn Hints, genesis: &Genesis, rows: &[Row]) -> io::Result<()> {
     let mut image = vec![0; usize::try_from(image_bytes(genesis)).map_err(io::Error::other)?];
     for row in rows {
         let at = offset(genesis, row.place) as usize;
@@ -117,6 +133,29 @@ impl FolderHints {
 
     pub(super) fn read_by(folder: &Path, read_at: ReadAt) -> Self {
         Self { folder: folder.to_owned(), own: None, unread: Vec::new(), read_at }
+    }
+
+    /// Whether all that there are can be read by this user.
+    pub(super) fn check(&self) -> Result<(), LocalError> {
+        for path in self.paths() {
+            match File::open(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(LocalError::Io { action: "read", path, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all that was read last could be read whole.
+    pub(super) fn check_whole(&self) -> Result<(), LocalError> {
+        let Some(path) = self.unread.first().cloned() else { return Ok(()) };
+        let source = io::Error::other(
+            "a block of it cannot be read, and what it tells may be newer than all else: check the disk, and remove the file \
+             only if the clock was never further ahead than now",
+        );
+        Err(LocalError::Io { action: "read", path, source })
     }
 
     /// A name that was never used before.
@@ -174,20 +213,6 @@ impl FolderHints {
         image
     }
 
-    /// Removes those of processes that ended.
-    fn sweep(&self) {
-        let own = self.own.as_ref().map(|own| &own.path);
-        for path in self.paths() {
-            if Some(&path) == own || self.unread.contains(&path) {
-                continue;
-            }
-            let Ok(file) = File::open(&path) else { continue };
-            if file.try_lock().is_ok() {
-                let _ = std::fs::remove_file(&path);
-            }
-        }
-    }
-
     fn own(&mut self) -> Option<&mut Own> {
         self.own.as_mut().filter(|own| !own.maker.forked())
     }
@@ -221,12 +246,25 @@ impl Hints for FolderHints {
 
     fn begin(&mut self, image: &[u8]) -> io::Result<()> {
         let (path, maker) = (self.fresh()?, Maker::this_process()?);
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        let file = xuid_spill::file_options(&path).create_new(true).open(&path)?;
+        xuid_spill::give_to_owner_of(&self.folder, &file);
         // One that says nothing is of no use, and would pile up where the disk is full.
         fill(&file, image).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         self.own = Some(Own { file, path, maker });
-        self.sweep();
         Ok(())
+    }
+
+    fn sweep(&self) {
+        let own = self.own.as_ref().map(|own| &own.path);
+        for path in self.paths() {
+            if Some(&path) == own || self.unread.contains(&path) {
+                continue;
+            }
+            let Ok(file) = File::open(&path) else { continue };
+            if file.try_lock().is_ok() {
+                let _ = std::fs::remove_file(&path);
+            }
+        }
     }
 
     fn note(&mut self, part: &[u8], offset: u64) {

@@ -74,15 +74,22 @@ impl fmt::Display for Finding {
                 )
             }
             Self::Unreadable { what, why } => {
-                write!(f, "{what} is unreadable ({why}) and stays unused until `xuid registry fence`")
+                write!(
+                    f,
+                    "{what} is unreadable ({why}) and stays unused until `xuid registry fence --restored`"
+                )
             }
             Self::Restored { what, how } => {
-                write!(f, "{what} {how}, as its folder knows: it was restored; see `xuid registry fence`")
+                write!(
+                    f,
+                    "{what} {how}, as its folder knows: it was restored; see `xuid registry fence --restored`"
+                )
             }
             Self::Copied { recorded, found } => {
                 write!(
                     f,
-                    "the file is a copy: it was created as {recorded} and is {found}{}; see `xuid registry adopt`",
+                    "the file was put back, moved or copied: it was created as {recorded} and is {found}{}; see \
+                     `xuid registry fence --restored` and, for a copy beside its original, `xuid registry adopt`",
                     recorded.doubt(found)
                 )
             }

@@ -64,7 +64,8 @@ impl<D: Disk> Records<D> {
         let unused_first =
             |pair: &&Pair| (pair.row.spill != NO_SPILL, pair.row.updated_ms, pair.row.place.slot);
         let Some(base) = pairs.iter().min_by_key(unused_first) else {
-            let why = "none of the registry's mark slots can be read; run `xuid registry fence`".into();
+            let why =
+                "none of the registry's mark slots can be read; run `xuid registry fence --restored`".into();
             return Err(ReadError::Damaged { what: format!("spill {spill}"), why }.into());
         };
         let row = self.mark_row(base, spill, record);

@@ -43,7 +43,7 @@ use xuid_spill::SpillId;
 pub use disk::MemoryDisk;
 pub use disk::{Disk, FileDisk, FileIdentity};
 pub use error::LocalError;
-pub use fence::{adopt, fence};
+pub use fence::{adopt, fence_restored};
 pub use inspect::{Finding, Inspection, inspect};
 
 use self::format::{Kind, NO_SPILL, Pair, Place, Row, short_owner};

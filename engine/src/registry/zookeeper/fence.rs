@@ -147,6 +147,7 @@ impl Fence {
             marks: marks.iter().flatten().count() as u32,
             repaired: workers.iter().flatten().filter(|found| found.row.is_none()).count() as u32,
             remade: workers.iter().filter(|found| found.is_none()).count() as u32,
+            newest_change_ms: None,
         })
     }
 

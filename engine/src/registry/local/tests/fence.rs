@@ -17,7 +17,7 @@ fn a_fence_raises_everything_above_what_was_granted() {
     let genesis = *registry.genesis();
     drop(registry);
 
-    let fenced = fence(folder.path(), NOW_NS).unwrap();
+    let fenced = fence_restored(folder.path(), NOW_NS).unwrap();
     assert_eq!(fenced.reserved_until, NOW_TICK + 125_001);
     assert_eq!((fenced.genesis, fenced.marks, fenced.repaired), (genesis, 1, 0));
     let mut registry = LocalRegistry::open(folder.path()).unwrap();
@@ -47,7 +47,7 @@ fn a_fence_goes_above_the_highest_record_and_mends_damaged_ones() {
     }
     std::fs::write(registry_of(folder.path()), bytes).unwrap();
     assert!(LocalRegistry::open(folder.path()).unwrap().worker(2).is_err());
-    let fenced = fence(folder.path(), NOW_NS).unwrap();
+    let fenced = fence_restored(folder.path(), NOW_NS).unwrap();
     assert_eq!((fenced.reserved_until, fenced.repaired), (NOW_TICK + 500_000, 2));
     let found = LocalRegistry::open(folder.path()).unwrap().worker(2).unwrap();
     assert_eq!(found.record.reserved_until, NOW_TICK + 500_000);
@@ -76,20 +76,113 @@ fn versions_of_before_a_fence_never_come_again_whatever_is_rolled_back() {
         }
         std::fs::write(&kept, &content).unwrap();
         std::fs::hard_link(&kept, &path).unwrap();
-        fence(folder.path(), NOW_NS + fences * 1_000_000).unwrap();
+        fence_restored(folder.path(), NOW_NS + fences * 1_000_000).unwrap();
     }
+}
+
+/// Where each file of a folder is another one: put back, or moved to another host.
+#[test]
+fn a_folder_that_was_put_back_or_moved_as_other_files_goes_on_as_the_same_cluster_above_what_was_granted() {
+    let (original, elsewhere) = (folder(), folder());
+    let mut registry = made_in(original.path(), 4);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    registry.create_mark(spill(1), &mark_of(7, 2)).unwrap();
+    let genesis = *registry.genesis();
+    drop(registry);
+    for entry in std::fs::read_dir(original.path()).unwrap().flatten() {
+        std::fs::copy(entry.path(), elsewhere.path().join(entry.file_name())).unwrap();
+    }
+    assert!(matches!(LocalRegistry::open(elsewhere.path()).err(), Some(LocalError::Copied { .. })));
+    let fenced = fence_restored(elsewhere.path(), NOW_NS).unwrap();
+    assert_eq!((fenced.genesis, fenced.reserved_until, fenced.marks), (genesis, NOW_TICK + 125_001, 1));
+    assert_eq!(inspect(elsewhere.path()).unwrap().findings, []);
+    let mut registry = LocalRegistry::open(elsewhere.path()).unwrap();
+    assert_eq!((registry.genesis(), registry.last_worker()), (&genesis, None));
+    assert!((0..4).all(|n| registry.worker(n).unwrap().record.reserved_until == fenced.reserved_until));
+    assert_eq!(registry.mark(spill(1)).unwrap().record.granted_upto, u64::MAX);
+}
+
+#[test]
+fn fences_one_after_the_other_only_rise_whatever_their_clocks_say() {
+    let folder = folder();
+    drop(made_in(folder.path(), 4));
+    let hour = 3_600_000_000_000;
+    let (mut reached, mut version) = (0, 0);
+    for now in [NOW_NS, NOW_NS, NOW_NS - hour, NOW_NS + hour, NOW_NS, 0] {
+        let fenced = fence_restored(folder.path(), now).unwrap();
+        assert!(fenced.reserved_until >= reached, "a fence at {now} lowered {reached} to {fenced:?}");
+        reached = fenced.reserved_until;
+        let found = LocalRegistry::open(folder.path()).unwrap().worker(0).unwrap();
+        assert!(found.record.reserved_until == reached && found.version > version, "{found:?} at {now}");
+        version = found.version;
+    }
+    assert_eq!(reached, NOW_TICK + 3_600_000 + 125_001);
+}
+
+/// What the folder knew covers more than the clock and the backup: the time since the backup, with a clock that is back.
+#[test]
+fn a_fence_by_a_clock_that_is_behind_goes_above_what_the_folder_knew_and_tells_the_newest_change() {
+    let folder = folder();
+    let mut registry = made_in(folder.path(), 4);
+    let backup = std::fs::read(registry_of(folder.path())).unwrap();
+    registry.claim(1, 1, &claim_of(NOW_TICK + 60_000, 1)).unwrap();
+    drop(registry);
+    for another_file in [false, true] {
+        let put_back = if another_file { folder.path().join("back") } else { registry_of(folder.path()) };
+        std::fs::write(&put_back, &backup).unwrap();
+        std::fs::rename(&put_back, registry_of(folder.path())).unwrap();
+        assert!(LocalRegistry::open(folder.path()).is_err());
+        let fenced = fence_restored(folder.path(), NOW_NS - 3_600_000_000_000).unwrap();
+        assert_eq!(fenced.reserved_until, NOW_TICK + 60_000, "another file: {another_file}");
+        // By the second time it is what the first fence changed.
+        let is_told = fenced.newest_change_ms.is_some_and(|ms| ms > 1_700_000_000_000);
+        assert_eq!(is_told, !another_file, "{fenced:?}");
+    }
+}
+
+/// Where this user may give files away, as root may, whose restores are fenced by root.
+#[test]
+fn what_root_makes_in_another_user_s_folder_is_that_user_s() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = folder();
+    drop(made_in(folder.path(), 4));
+    chown(folder.path(), Some(65_534), Some(65_534)).unwrap();
+    fence_restored(folder.path(), NOW_NS).unwrap();
+    drop(LocalRegistry::open(folder.path()).unwrap());
+    let known = restored::hints_in(folder.path()).remove(0);
+    for path in [registry_of(folder.path()), known] {
+        let found = std::fs::metadata(&path).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (65_534, 65_534, 0o600), "{path:?}");
+    }
+}
+
+#[test]
+fn the_registry_of_another_cluster_is_not_fenced_into_a_folder() {
+    let (ours, other) = (folder(), folder());
+    let cluster = made_in(ours.path(), 4).genesis().cluster;
+    let theirs = made_in(other.path(), 4).genesis().cluster;
+    std::fs::write(ours.path().join("node.json"), format!("{{\"version\":1,\"cluster\":\"{cluster}\"}}"))
+        .unwrap();
+    let hints = restored::hints_in(ours.path());
+    std::fs::copy(registry_of(other.path()), registry_of(ours.path())).unwrap();
+    let refused = fence_restored(ours.path(), NOW_NS).unwrap_err().to_string();
+    assert!(refused.contains(&cluster.to_string()) && refused.contains(&theirs.to_string()), "{refused}");
+    assert_eq!(restored::hints_in(ours.path()), hints, "what the folder knows is kept");
 }
 
 #[test]
 fn a_fence_is_refused_while_a_process_is_at_work() {
     let folder = folder();
     let mut registry = made_in(folder.path(), 4);
-    let error = fence(folder.path(), NOW_NS).err().unwrap();
+    let error = fence_restored(folder.path(), NOW_NS).err().unwrap();
     assert!(matches!(error, LocalError::InUse { pid, .. } if pid == std::process::id()), "{error}");
     assert!(matches!(adopt(folder.path(), NOW_NS), Err(LocalError::InUse { .. })));
     registry.claim(0, 1, &claim_of(5_000, 1)).unwrap();
     registry.close();
-    fence(folder.path(), NOW_NS).unwrap();
+    fence_restored(folder.path(), NOW_NS).unwrap();
     // Whoever still had the old file open is told so.
     assert!(matches!(registry.worker(0), Err(ReadError::Foreign { .. })));
 }
@@ -104,7 +197,6 @@ fn adopting_a_copy_makes_another_cluster_of_it_and_fences_it() {
     std::fs::write(copy.path().join("node.json"), node).unwrap();
     std::fs::copy(registry_of(original.path()), registry_of(copy.path())).unwrap();
 
-    assert!(matches!(fence(copy.path(), NOW_NS), Err(LocalError::Copied { .. })));
     let adopted = adopt(copy.path(), NOW_NS).unwrap();
     assert_eq!(adopted.before, before);
     assert_ne!(adopted.cluster, before);

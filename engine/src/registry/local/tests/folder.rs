@@ -176,7 +176,7 @@ fn a_torn_seat_is_as_if_it_said_nothing() {
 }
 
 #[test]
-fn a_copied_folder_is_refused_with_both_identities_and_the_command() {
+fn a_copied_folder_is_refused_with_both_identities_and_both_commands() {
     let (original, copy) = (folder(), folder());
     drop(made_in(original.path(), 8));
     std::fs::copy(registry_of(original.path()), registry_of(copy.path())).unwrap();
@@ -184,7 +184,10 @@ fn a_copied_folder_is_refused_with_both_identities_and_the_command() {
     assert!(matches!(error, LocalError::Copied { .. }), "{error}");
     let text = error.to_string();
     assert!(text.matches("inode").count() == 2, "{text}");
-    assert!(text.contains(&format!("xuid registry adopt {}", copy.path().display())), "{text}");
+    for command in ["adopt", "fence --restored"] {
+        let command = format!("xuid registry {command} {}", copy.path().display());
+        assert!(text.contains(&command), "{text}");
+    }
     drop(made_in(original.path(), 8));
 }
 

@@ -2,6 +2,8 @@
 
 mod damage;
 mod fence;
+#[cfg(not(loom))]
+mod fence_cuts;
 mod folder;
 mod golden;
 #[cfg(not(loom))]
@@ -14,6 +16,7 @@ mod restored;
 #[cfg(not(loom))]
 mod unreadable;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +26,18 @@ use xuid_spill::SpillId;
 use super::*;
 use crate::clock::Reading;
 use crate::registry::{ClusterId, Token};
+
+thread_local! {
+    /// How many moments of a fence pass before this thread's is cut off.
+    static MOMENTS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// A moment at which a fence may be cut off, as a kill cuts it off: by a panic that nothing cleans up after.
+pub(super) fn cut_here() {
+    let left = MOMENTS_LEFT.get();
+    MOMENTS_LEFT.set(left.and_then(|left| left.checked_sub(1)));
+    assert!(left != Some(0), "cut off here");
+}
 
 /// A clock that is read in milliseconds and moves by one with each look.
 struct Stepping(AtomicU64);

@@ -14,28 +14,28 @@ const NOW_NS: u64 = 1_700_000_000_000_000_000;
 const NOW_TICK: u64 = 1_700_000_000_000 - xuid_id::DEFAULT_EPOCH_MS;
 
 /// What is in a folder.
-type Copy = Vec<(PathBuf, Vec<u8>)>;
+pub(super) type Copy = Vec<(PathBuf, Vec<u8>)>;
 
 /// Copies a folder as `cp` does.
-fn copied(folder: &Path) -> Copy {
+pub(super) fn copied(folder: &Path) -> Copy {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
 }
 
 /// Puts the copy over the folder: what is there gets its old content and stays the same file, what is new stays.
-fn put_back(copy: &Copy) {
+pub(super) fn put_back(copy: &Copy) {
     for (path, bytes) in copy {
         fs::write(path, bytes).unwrap();
     }
 }
 
 /// The same with the registry alone.
-fn put_registry_back(copy: &Copy) {
+pub(super) fn put_registry_back(copy: &Copy) {
     let (path, bytes) = copy.iter().find(|(path, _)| path.ends_with("registry")).unwrap();
     fs::write(path, bytes).unwrap();
 }
 
-fn hints_in(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn hints_in(folder: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     paths.filter(|path| path.to_string_lossy().contains("registry.known-")).collect()
 }
@@ -57,12 +57,12 @@ fn a_registry_put_back_into_its_file_is_refused_until_it_is_fenced() {
     put_registry_back(&backup);
     let said = refused(path);
     assert!(said.contains("worker 1 was at version 2 and is at 1"), "{said}");
-    assert!(said.contains(&format!("xuid registry fence {}", path.display())), "{said}");
+    assert!(said.contains(&format!("xuid registry fence --restored {}", path.display())), "{said}");
     let found = inspect(path).unwrap().findings;
     assert!(matches!(&found[..], [Finding::Restored { what, .. }] if what == "worker 1"), "{found:?}");
     refused(path);
 
-    fence(path, NOW_NS).unwrap();
+    fence_restored(path, NOW_NS).unwrap();
     assert_eq!(inspect(path).unwrap().findings, []);
     let fenced = LocalRegistry::open(path).unwrap().worker(1).unwrap();
     assert!(fenced.record.reserved_until > NOW_TICK + 120_000);
@@ -98,7 +98,7 @@ fn a_whole_folder_put_back_over_itself_is_refused_too() {
     drop(registry);
     put_back(&backup);
     assert!(refused(path).contains("worker 1 was at version 3 and is at 2"));
-    fence(path, NOW_NS).unwrap();
+    fence_restored(path, NOW_NS).unwrap();
     drop(LocalRegistry::open(path).unwrap());
     assert_eq!(hints_in(path).len(), 1, "what was put back is gone as well");
 }
@@ -150,7 +150,7 @@ fn what_any_process_of_the_folder_knew_counts_whichever_ended_first() {
             fs::write(registry_of(path), bytes).unwrap();
             assert!(refused(path).contains(&format!("worker {worker} was at version 2 and is at 1")));
         }
-        fence(path, NOW_NS).unwrap();
+        fence_restored(path, NOW_NS).unwrap();
         drop(LocalRegistry::open(path).unwrap());
         assert_eq!(hints_in(path).len(), 1);
     }
@@ -188,7 +188,7 @@ fn a_fence_goes_above_what_the_folder_knew_whatever_its_clock_says() {
     let path = folder.path();
     drop(made_in(path, 4));
     let backup = copied(path);
-    fence(path, NOW_NS).unwrap();
+    fence_restored(path, NOW_NS).unwrap();
     let mut registry = LocalRegistry::open(path).unwrap();
     let found = registry.worker(1).unwrap();
     let far = found.record.reserved_until + 1_000_000;
@@ -201,7 +201,7 @@ fn a_fence_goes_above_what_the_folder_knew_whatever_its_clock_says() {
     fs::write(registry_path, [&now[..8_192], &bytes[8_192..]].concat()).unwrap();
     refused(path);
     // The clock is years back, and would give versions and ticks that were seen.
-    let fenced = fence(path, NOW_NS / 2).unwrap();
+    let fenced = fence_restored(path, NOW_NS / 2).unwrap();
     assert_eq!(fenced.reserved_until, far);
     assert!(LocalRegistry::open(path).unwrap().worker(1).unwrap().version > found.version);
 }
@@ -294,6 +294,18 @@ fn a_hint_with_a_block_that_cannot_be_read_refuses_by_what_can_be() {
     assert!(error.to_string().contains("worker 9 was at version 2 and is at 1"), "{error}");
 }
 
+#[test]
+fn what_a_fence_cannot_read_it_does_not_do_without() {
+    let folder = folder();
+    drop(made_in(folder.path(), 16));
+    let mut hints =
+        FolderHints::read_by(folder.path(), |_, _, _| Err(io::Error::from_raw_os_error(libc::EIO)));
+    assert!(hints.check_whole().is_ok(), "nothing was read yet");
+    hints.all(1 << 20);
+    let refused = hints.check_whole().unwrap_err().to_string();
+    assert!(refused.contains("registry.known-"), "{refused}");
+}
+
 /// A read may fail once.
 #[test]
 fn a_hint_that_was_not_read_whole_stays_until_it_is() {
@@ -307,7 +319,7 @@ fn a_hint_that_was_not_read_whole_stays_until_it_is() {
     drop(opened_without_a_block(path).unwrap());
     assert_eq!(hints_in(path).len(), 2, "the one that was not read, and the next process's");
     assert!(refused(path).contains("worker 1 was at version 2 and is at 1"));
-    fence(path, NOW_NS).unwrap();
+    fence_restored(path, NOW_NS).unwrap();
     drop(LocalRegistry::open(path).unwrap());
     assert_eq!(hints_in(path).len(), 1);
 }

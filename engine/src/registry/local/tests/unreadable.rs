@@ -232,7 +232,7 @@ fn a_registry_that_cannot_be_made_good_is_refused_and_the_refusal_names_the_help
     disk.fail_sync(2);
     let bad = Bad::pages(&[page_of(Place::worker(2), Side::A)]);
     let refused = opened(&disk, &bad).err().unwrap().to_string();
-    assert!(refused.contains("xuid registry fence"), "{refused}");
+    assert!(refused.contains("xuid registry fence --restored"), "{refused}");
     let both = opened(&disk, &Bad::pages(&[0, 1])).err().unwrap();
     assert!(matches!(both, LocalError::Io { action: "read", .. }), "{both}");
 }
