@@ -115,7 +115,7 @@ impl Held {
         genesis::sweep(folder);
         let mut hints = FolderHints::of(folder);
         // A start may do without what it cannot read; what a fence does not go above is granted again.
-        hints.check()?;
+        let before = hints.readable()?;
         let known = hints::known(&mut hints, &self.header.genesis);
         hints.check_whole()?;
         let (fenced, row) = raised(&self.disk, &self.header, &known, now_ns, cluster);
@@ -130,11 +130,19 @@ impl Held {
         moment();
         genesis::sync_folder(folder)?;
         moment();
+        // A fence that was stopped for an hour and goes on must not put its records over a later one's.
+        if !self.disk.in_place().map_err(LocalError::io("look at", &self.path))? {
+            new.discard();
+            return Err(LocalError::Unsettled { path: self.path.clone() });
+        }
         new.replace(&self.path)?;
         moment();
         genesis::sync_folder(folder)?;
         moment();
-        hints.sweep();
+        // By name: whoever opens the new file from now on has hints of its own, which this lock does not guard.
+        for known in before {
+            let _ = std::fs::remove_file(known);
+        }
         moment();
         Ok(fenced)
     }

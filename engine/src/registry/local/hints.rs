@@ -135,17 +135,18 @@ impl FolderHints {
         Self { folder: folder.to_owned(), own: None, unread: Vec::new(), read_at }
     }
 
-    /// Whether all that there are can be read by this user.
-    pub(super) fn check(&self) -> Result<(), LocalError> {
-        for path in self.paths() {
-            match File::open(&path) {
+    /// The files that there are, all of which this user can read.
+    pub(super) fn readable(&self) -> Result<Vec<PathBuf>, LocalError> {
+        let paths = self.paths();
+        for path in &paths {
+            match File::open(path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(LocalError::Io { action: "read", path, source });
+                    return Err(LocalError::Io { action: "read", path: path.clone(), source });
                 }
                 _ => {}
             }
         }
-        Ok(())
+        Ok(paths)
     }
 
     /// Whether all that was read last could be read whole.

@@ -133,6 +133,45 @@ fn a_fence_that_is_killed_at_any_step_leaves_a_registry_that_is_refused_or_fence
     }
 }
 
+/// A fence that was stopped while another registry was put back, fenced and used, and then goes on.
+#[test]
+fn a_fence_that_goes_on_after_another_one_neither_replaces_its_registry_nor_removes_what_is_known_of_it() {
+    for moment in 0..MOMENTS {
+        let (_home, path) = restored(Way::Over);
+        // Without a seat nothing but the registry's file keeps another fence out.
+        fs::remove_file(path.join("registry.seat-0")).unwrap();
+        let other = path.clone();
+        AT_MOMENT.set(Some((
+            moment,
+            Box::new(move || {
+                // The same content as another file, or the first fence's own registry.
+                if moment < NAMED {
+                    fs::copy(registry_of(&other), other.join("back")).unwrap();
+                    fs::rename(other.join("back"), registry_of(&other)).unwrap();
+                }
+                fence_restored(&other, NOW_NS + 1).unwrap();
+                fs::copy(registry_of(&other), other.with_file_name("kept")).unwrap();
+                let mut registry = LocalRegistry::open(&other).unwrap();
+                let version = registry.worker(1).unwrap().version;
+                registry.claim(1, version, &claim_of(NOW_TICK + 900_000, 9)).unwrap();
+            }),
+        )));
+        let done = fence_restored(&path, NOW_NS);
+        assert_eq!(done.is_ok(), moment >= NAMED, "stopped at {moment}: {done:?}");
+        let found = inspect(&path).unwrap();
+        let record = &found.workers[1].record.as_ref().unwrap().record;
+        assert_eq!(
+            (record.reserved_until, &found.findings[..]),
+            (NOW_TICK + 900_000, &[][..]),
+            "stopped at {moment}"
+        );
+        // Put back into the same file, what the other one granted is missed.
+        fs::write(registry_of(&path), fs::read(path.with_file_name("kept")).unwrap()).unwrap();
+        let refused = LocalRegistry::open(&path).err();
+        assert!(matches!(refused, Some(LocalError::Restored { .. })), "stopped at {moment}: {refused:?}");
+    }
+}
+
 /// A part of what was written, as a power cut leaves it: whole sectors, torn ones, none.
 fn torn(whole: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut left = whole.to_vec();
@@ -199,7 +238,8 @@ fn images(knows: bool, rng: &mut Rng) -> (u64, Vec<Image>) {
     for _ in 0..8 {
         let part = torn(&new, rng);
         let is_begun =
-            !hints::known(MemoryHints::of(&[part.clone()]).process().as_mut(), &fenced.genesis).is_empty();
+            !hints::known(MemoryHints::of(std::slice::from_ref(&part)).process().as_mut(), &fenced.genesis)
+                .is_empty();
         images.push(old([told.clone(), vec![part]].concat(), is_begun));
     }
     images.extend([old(both.clone(), true), named(both), named(swept)]);

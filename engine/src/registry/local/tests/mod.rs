@@ -30,6 +30,8 @@ use crate::registry::{ClusterId, Token};
 thread_local! {
     /// How many moments of a fence pass before this thread's is cut off.
     static MOMENTS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    /// What is done at a moment of a fence of this thread, and how many moments pass before that.
+    static AT_MOMENT: Cell<Option<(u32, Box<dyn FnOnce()>)>> = const { Cell::new(None) };
 }
 
 /// A moment at which a fence may be cut off, as a kill cuts it off: by a panic that nothing cleans up after.
@@ -37,6 +39,11 @@ pub(super) fn cut_here() {
     let left = MOMENTS_LEFT.get();
     MOMENTS_LEFT.set(left.and_then(|left| left.checked_sub(1)));
     assert!(left != Some(0), "cut off here");
+    match AT_MOMENT.take() {
+        Some((0, work)) => work(),
+        Some((moments, work)) => AT_MOMENT.set(Some((moments - 1, work))),
+        None => {}
+    }
 }
 
 /// A clock that is read in milliseconds and moves by one with each look.
