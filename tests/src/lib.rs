@@ -7,6 +7,7 @@
 //! - [`SchedulerDelay`]: how late this machine runs a thread, for what a test demands of time
 //! - [`Timeline`], [`Told`]: connections that remember when each answer came
 //! - [`LogPipe`]: a log that is not read for a while
+//! - [`LoopDisk`]: a disk of its own, which can be frozen
 //! - [`FakeClock`]: the wall clock of one server, stepped at will
 //! - [`Received`], [`Ledger`]: what was received, and the oracle that finds any id that came twice
 //! - [`IssuedVsReceived`]: the same, held against what servers logged before they sent it
@@ -34,6 +35,7 @@ mod faketime;
 mod frame;
 mod load;
 mod log_pipe;
+mod loop_disk;
 mod not_tried;
 mod oracle;
 mod rng;
@@ -47,6 +49,7 @@ pub use faketime::FakeClock;
 pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
 pub use load::{HEAVY, Job, Load, LoadResults, Work};
 pub use log_pipe::LogPipe;
+pub use loop_disk::{Frozen, LoopDisk};
 pub use not_tried::not_tried;
 pub use oracle::{Balance, IssuedVsReceived, Ledger, Received, Report, Run, read_issued};
 pub use rng::Rng;

@@ -20,7 +20,7 @@ use crate::net::io_threads::IoThreads;
 use crate::net::listener;
 use crate::net::runtime::runtime;
 use crate::net::shutdown;
-use crate::net::shutdown::Signals;
+use crate::net::shutdown::{Signals, StopTimes};
 use crate::registries::ensemble::Ensemble;
 use crate::registries::target::is_of_ensemble;
 use crate::state::server::{Limits, Places, Server};
@@ -76,7 +76,8 @@ impl Parts {
         // Nothing else runs here yet, and a signal still ends the process by itself.
         let engine = build_engine(settings)?;
         let io_threads = Arc::new(IoThreads::new(settings.threads, runtime)?);
-        Ok(Self { clients, probes, engine, signals: Signals::new()?, io_threads })
+        let signals = Signals::new(Some(stop_times(settings)))?;
+        Ok(Self { clients, probes, engine, signals, io_threads })
     }
 }
 
@@ -104,9 +105,10 @@ async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()
     banner::print(&server, settings);
     say(&server, settings);
 
-    let signal = signals.first().await;
-    info!("{signal}: stopping; once more ends at once");
-    let stopped = shutdown::stop(&server, &permits, allowed.connections).await;
+    let stop = signals.first().await;
+    let times = stop_times(settings);
+    info!("{stop}: stopping within {:?}; once more ends at once", times.whole());
+    let stopped = shutdown::stop(&server, &permits, allowed.connections, times, &stop).await;
     accepting.abort();
     // The accepting task holds its share of the I/O threads. Once it is gone, the connections end here, and each counts
     // what it had in hand. Those that this thread served are counted with it.
@@ -114,8 +116,9 @@ async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()
     if let Some(io_threads) = Arc::into_inner(io_threads) {
         io_threads.end().await;
     }
-    server.engine.publish();
+    // An engine that did not stop may not answer either.
     stopped?;
+    server.engine.publish();
     let stats = server.engine.stats();
     shutdown::say(&stats);
     #[cfg(feature = "crash-points")]
@@ -136,6 +139,10 @@ async fn tell_stalls(server: Arc<Server>) {
         }
         stalled = !stalled;
     }
+}
+
+fn stop_times(settings: &Settings) -> StopTimes {
+    StopTimes { lame_duck: settings.lame_duck, drain: settings.drain }
 }
 
 /// What the banner says, for those who read logs.

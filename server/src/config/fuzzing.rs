@@ -38,6 +38,7 @@ fn within_bounds(settings: &Settings) {
             && idle <= Duration::from_hours(24)
     );
     assert!((second..=minute).contains(&settings.access.session));
+    assert!(settings.drain <= 60 * minute && settings.lame_duck <= 60 * minute);
     assert!((1..=64).contains(&settings.workers) && settings.worker.is_none_or(|worker| worker < 1 << 20));
     assert!(settings.worker.is_none() || settings.workers == 1);
     assert!((1..=256).contains(&settings.threads) || settings.threads == super::values::cores());

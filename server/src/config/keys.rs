@@ -188,6 +188,23 @@ pub(crate) const KEYS: &[Key] = &[
         help: "A connection that asks for nothing is closed after this time",
     },
     Key {
+        name: "drain",
+        flag: Some("drain"),
+        shape: "TIME",
+        default: Some("5s"),
+        allowed: "a time from 0 to 1h, as in 5s",
+        help: "How long requests in flight may take at a stop",
+    },
+    Key {
+        name: "lame_duck",
+        flag: Some("lame-duck"),
+        shape: "TIME",
+        default: Some("0"),
+        allowed: "a time from 0 to 1h, as in 5s",
+        help: "How long the server serves on after the signal to stop, with /readyz 503, so that a balancer sees it before \
+               the port closes",
+    },
+    Key {
         name: "max_connections",
         flag: Some("max-connections"),
         shape: "N",

@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) drift: Duration,
     pub(crate) max_forward: Duration,
     pub(crate) idle: Duration,
+    pub(crate) drain: Duration,
+    pub(crate) lame_duck: Duration,
     /// `None`: as many as memory and descriptors allow.
     pub(crate) max_connections: Option<usize>,
     pub(crate) threads: usize,
@@ -115,6 +117,8 @@ impl Settings {
             max_forward: from
                 .required("max_forward", between(Duration::from_millis(100), Duration::from_secs(100)))?,
             idle: from.required("idle", between(second, Duration::from_hours(24)))?,
+            drain: from.required("drain", between(Duration::ZERO, Duration::from_hours(1)))?,
+            lame_duck: from.required("lame_duck", between(Duration::ZERO, Duration::from_hours(1)))?,
             max_connections: from
                 .optional("max_connections", |text| small(text, 1, 1_000_000))?
                 .map(|count| count as usize),

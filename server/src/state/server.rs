@@ -1,6 +1,7 @@
 //! What every connection and every page of one server shares.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -29,6 +30,7 @@ pub(crate) struct Server {
     pub(crate) places: Places,
     pub(crate) traffic: Traffic,
     started: Instant,
+    stopping: AtomicBool,
     draining: watch::Sender<bool>,
 }
 
@@ -68,21 +70,27 @@ impl Server {
             places,
             traffic: Traffic::default(),
             started: Instant::now(),
+            stopping: AtomicBool::new(false),
             draining: watch::Sender::new(false),
         }
     }
 
-    /// Becomes true, once, when the server begins to stop.
+    /// Becomes true, once, when the server begins to drain.
     pub(crate) fn draining(&self) -> watch::Receiver<bool> {
         self.draining.subscribe()
     }
 
-    /// Whether the server is stopping.
-    pub(crate) fn is_draining(&self) -> bool {
-        *self.draining.borrow()
+    /// From now on it is unready. It serves as before until it drains.
+    pub(crate) fn begin_stopping(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// From now on it is unready, and every connection is told to leave.
+    /// Whether the server is stopping.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// From now on no connection is accepted, and every one is told to leave.
     pub(crate) fn begin_draining(&self) {
         self.draining.send_replace(true);
     }
@@ -100,7 +108,7 @@ impl Server {
     /// Which orders it serves, and a sentence about each thing that is not as it should be.
     pub(crate) fn readiness(&self) -> Status {
         let mut status = self.engine.status();
-        if self.is_draining() {
+        if self.is_stopping() {
             (status.ready, status.fresh, status.ordered) = (false, false, false);
             status.notes.insert(0, "the server is shutting down".to_owned());
         }

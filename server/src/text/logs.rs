@@ -59,11 +59,16 @@ fn init(filter: &str, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'stati
 
 /// The last line of a process that failed, behind what it logged.
 pub(crate) fn last_line(line: &str) {
+    last_line_within(line, LAST_LINES);
+}
+
+/// The same for a process whose time is over: a server waits no longer than `limit` for the line to be written.
+pub(crate) fn last_line_within(line: &str, limit: Duration) {
     let line = format!("{line}\n");
     match SPOOL.get() {
         Some(spool) => {
             spool.push(line.as_bytes());
-            spool.flush(LAST_LINES);
+            spool.flush(limit);
         }
         // If standard error is gone too, the exit code has to say it alone.
         None => _ = io::stderr().write_all(line.as_bytes()),

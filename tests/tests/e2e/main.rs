@@ -20,6 +20,7 @@ mod restored_registry;
 mod rights;
 mod rubbish;
 mod silence;
+mod stops;
 mod strangers;
 mod stuck_log;
 mod two_servers;
