@@ -19,6 +19,7 @@ use crate::net::allowed::Allowed;
 use crate::net::io_threads::IoThreads;
 use crate::net::listener;
 use crate::net::runtime::runtime;
+use crate::net::service_manager::ServiceManager;
 use crate::net::shutdown;
 use crate::net::shutdown::{Signals, StopTimes};
 use crate::registries::ensemble::Ensemble;
@@ -104,10 +105,14 @@ async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()
     tokio::spawn(tell_stalls(Arc::clone(&server)));
     banner::print(&server, settings);
     say(&server, settings);
+    let manager = ServiceManager::of_environment();
+    manager.ready(&server);
+    tokio::spawn(manager.clone().feed_watchdog(Arc::clone(&server)));
 
     let stop = signals.first().await;
     let times = stop_times(settings);
     info!("{stop}: stopping within {:?}; once more ends at once", times.whole());
+    manager.stopping(times.whole());
     let stopped = shutdown::stop(&server, &permits, allowed.connections, times, &stop).await;
     accepting.abort();
     // The accepting task holds its share of the I/O threads. Once it is gone, the connections end here, and each counts

@@ -7,4 +7,5 @@ pub(crate) mod io_threads;
 pub(crate) mod listener;
 pub(crate) mod newcomers;
 pub(crate) mod runtime;
+pub(crate) mod service_manager;
 pub(crate) mod shutdown;

@@ -7,5 +7,6 @@ mod commands;
 mod ensemble;
 mod fail_over;
 mod figures;
+mod service_manager;
 mod serving;
 mod support;

@@ -24,3 +24,4 @@ mod stops;
 mod strangers;
 mod stuck_log;
 mod two_servers;
+mod watchdog;
