@@ -11,7 +11,7 @@
 # QUICK is yes or no; SECONDS is its time on two cores once it is built; the THINGs are installed first.
 suite e2e waits yes 200 "the real binary, attacked from outside" -- python3 curl prlimit libfaketime
 suite campaigns waits no 190 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime
-suite zookeeper measures no 250 "servers on private ensembles, with faults" -- java setpriv zookeeper libfaketime
+suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
 suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
 suite models works yes 20 "models of the ring and the threads' runs, in every interleaving (loom)"
 suite benches works yes 5 "each benchmark once: what it checks before it measures"
@@ -24,7 +24,7 @@ server_binary() {
 
 # The test executables of tests/, by the suite that runs them.
 of_e2e=(xuid_tests campaign idle e2e)
-of_zookeeper=(zookeeper)
+of_zookeeper=(zookeeper packaging)
 of_unit=(imports)
 
 # Builds all of them at once, and writes the path of each in a line `NAME PATH`.

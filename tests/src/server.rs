@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::{NamedTempFile, TempDir};
 
-use crate::command::{Output, bare, clean, crash_points_binary};
+use crate::command::{Output, bare, binary, clean, crash_points_binary};
 use crate::http::{self, Metrics};
 use crate::{Client, Ledger, Order, clock, process};
 
@@ -57,6 +57,26 @@ impl Serve {
     pub fn with_crash_points(data_dir: &Path) -> Result<Self> {
         let command = clean(crash_points_binary()?);
         Ok(Self::with(command).arg("--data-dir").arg(data_dir))
+    }
+
+    /// By these arguments and no others: they, or variables, say that it is to listen on any two free ports.
+    pub fn exactly<I, S>(arguments: I) -> Result<Self>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<std::ffi::OsStr>,
+    {
+        Ok(Self::by(binary()?, arguments))
+    }
+
+    /// The same by a copy of the binary at another place.
+    pub fn by<I, S>(program: &Path, arguments: I) -> Self
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<std::ffi::OsStr>,
+    {
+        let mut command = clean(program);
+        command.args(arguments);
+        Self { command, log: None, home: None }
     }
 
     fn with(mut command: Command) -> Self {
