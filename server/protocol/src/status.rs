@@ -38,9 +38,11 @@ impl Status {
     pub const SHUTTING_DOWN: Self = Self(0x8014);
     /// The server failed in a way of its own.
     pub const INTERNAL: Self = Self(0x8015);
+    /// More ids a second than this client's limit allows.
+    pub const RATE: Self = Self(0x801a);
 
     /// Every status that has a name, success first.
-    pub const NAMED: [Self; 15] = [
+    pub const NAMED: [Self; 16] = [
         Self::OK,
         Self::BAD_REQUEST,
         Self::VERSION,
@@ -56,6 +58,7 @@ impl Status {
         Self::WINDOW_LOST,
         Self::SHUTTING_DOWN,
         Self::INTERNAL,
+        Self::RATE,
     ];
 
     /// The status of that number.
@@ -95,6 +98,7 @@ impl Status {
             Self::WINDOW_LOST => "WINDOW_LOST",
             Self::SHUTTING_DOWN => "SHUTTING_DOWN",
             Self::INTERNAL => "INTERNAL",
+            Self::RATE => "RATE",
             _ => return None,
         })
     }
@@ -130,7 +134,8 @@ mod tests {
                 Status::CLOCK_BEHIND,
                 Status::WINDOW_LOST,
                 Status::SHUTTING_DOWN,
-                Status::INTERNAL
+                Status::INTERNAL,
+                Status::RATE
             ]
         );
         assert!(Status::NAMED.iter().all(|status| status.name().is_some()));

@@ -93,7 +93,7 @@ async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()
         ..ProtocolLimits::default()
     };
     let limits = Limits { wait: settings.wait, protocol };
-    let server = Arc::new(Server::new(engine, limits, settings.token.clone(), places));
+    let server = Arc::new(Server::new(engine, limits, settings.tokens.clone(), places));
 
     let permits = Arc::new(Semaphore::new(allowed.connections));
     let (of_server, of_permits, threads) =

@@ -1,7 +1,5 @@
 //! As whom an ensemble is used: `user:password`, said in a variable, in the file of settings, or in a file of its own.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +8,7 @@ use tracing::warn;
 use xuid_engine::registry::zookeeper::Credentials;
 
 use super::keys::Key;
+use super::secrets::open_to_all;
 use super::sources::{Flags, Merged, read_text, variables};
 use super::values::between;
 use crate::text::exit::{Usage, usage};
@@ -65,12 +64,7 @@ impl Access {
 
     /// What is wrong with the file of the credentials, if anything is.
     pub(crate) fn warning(&self) -> Option<String> {
-        let path = self.auth_file.as_deref()?;
-        let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
-        let shown = path.display();
-        (mode & 0o007 != 0).then(|| {
-            format!("{shown} holds a password and has mode {mode:03o}, so everybody here may read it: `chmod 600 {shown}`")
-        })
+        open_to_all(self.auth_file.as_deref()?, "holds a password")
     }
 }
 
@@ -91,6 +85,9 @@ fn credentials_in(path: &Path) -> Result<Credentials, Usage> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn access(variables: &[(&str, &str)]) -> Result<Access> {

@@ -10,8 +10,8 @@ use crate::text::exit::Usage;
 /// A file is taken whole, with every value within its bounds, or it is wrong usage that says so.
 pub(crate) fn file(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
-    // That file would be read, wherever it is.
-    if text.contains("auth_file") {
+    // Those files would be read, wherever they are.
+    if ["auth_file", "tokens"].iter().any(|key| text.contains(key)) {
         return;
     }
     let loaded = Merged::of_file(text).and_then(|merged| {
@@ -43,7 +43,7 @@ fn within_bounds(settings: &Settings) {
     assert!(settings.worker.is_none() || settings.workers == 1);
     assert!((1..=256).contains(&settings.threads) || settings.threads == super::values::cores());
     assert!(settings.max_connections.is_none_or(|count| (1..=1_000_000).contains(&count)));
-    assert!(settings.token.as_ref().is_none_or(|token| (1..=255).contains(&token.bytes().len())));
+    assert!(settings.tokens.each().len() <= 1);
     assert!(settings.listen.contains(':') && settings.admin.as_ref().is_none_or(|admin| admin.contains(':')));
 }
 

@@ -227,7 +227,16 @@ pub(crate) const KEYS: &[Key] = &[
         shape: "TEXT",
         default: None,
         allowed: "a text of 1 to 255 bytes",
-        help: "What clients must say in HELLO",
+        help: "What clients must say in HELLO: a token that is called default",
+    },
+    Key {
+        name: "tokens",
+        flag: Some("tokens"),
+        shape: "FILE",
+        default: None,
+        allowed: "a file of tables [token.NAME] with secrets = [\"..\"] and, if there is a limit, ids_per_second = N",
+        help: "A TOML file of named tokens, of which clients must say one in HELLO: [token.NAME] with secrets = \
+               [\"..\", \"..\"] and, if there is a limit, ids_per_second = N",
     },
     Key {
         name: "log",

@@ -9,13 +9,16 @@ mod access;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod keys;
+mod secrets;
 mod settings;
 mod sources;
+mod tokens;
 mod values;
 
 pub(crate) use access::{Access, AccessArgs};
-pub(crate) use settings::{RegistrySetting, Settings, Token, log_of_environment};
+pub(crate) use settings::{RegistrySetting, Settings, log_of_environment};
 pub(crate) use sources::Flags;
+pub(crate) use tokens::Tokens;
 pub(crate) use values::{cores, floor, layout};
 pub(crate) use xuid_engine::registry::zookeeper::ZooKeeperUrl as Url;
 

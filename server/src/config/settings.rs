@@ -12,6 +12,7 @@ use xuid_engine::{Floor, Layout};
 use super::access::Access;
 use super::keys::Key;
 use super::sources::{Flags, Merged, strangers, variables};
+use super::tokens::Tokens;
 use super::values::{self, address, between, cores, duration, number};
 use crate::text::exit::usage;
 
@@ -44,7 +45,7 @@ pub(crate) struct Settings {
     /// `None`: as many as memory and descriptors allow.
     pub(crate) max_connections: Option<usize>,
     pub(crate) threads: usize,
-    pub(crate) token: Option<Token>,
+    pub(crate) tokens: Tokens,
     pub(crate) log: String,
     /// What is allowed, and not as it should be.
     pub(crate) warnings: Vec<String>,
@@ -57,28 +58,6 @@ pub(crate) enum RegistrySetting {
     Local,
     /// An ensemble.
     ZooKeeper(Url),
-}
-
-/// A secret that no log shows.
-#[derive(Clone)]
-pub(crate) struct Token(Box<[u8]>);
-
-impl Token {
-    /// The secret itself.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// A token of 1 to 255 bytes: HELLO carries its length in one.
-    pub(crate) fn new(text: &str) -> Option<Self> {
-        (1..=255).contains(&text.len()).then(|| Self(text.as_bytes().into()))
-    }
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(..)")
-    }
 }
 
 impl Settings {
@@ -125,7 +104,7 @@ impl Settings {
             threads: from
                 .optional("threads", |text| small(text, 1, 256))?
                 .map_or_else(cores, |count| count as usize),
-            token: from.optional("token", Token::new)?,
+            tokens: Tokens::from_merged(from)?,
             log: from
                 .optional("log", log_filter)?
                 .unwrap_or_else(|| log_of_environment("info,zookeeper_client=warn")),
@@ -144,7 +123,8 @@ impl Settings {
             )),
             _ => None,
         };
-        unknown.into_iter().chain(self.access.warning()).chain(idle_floor).collect()
+        let open = [self.access.warning(), self.tokens.warning(), merged.warning()];
+        unknown.into_iter().chain(open.into_iter().flatten()).chain(idle_floor).collect()
     }
 
     /// What two keys must agree on.

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command};
 
 use super::keys::{KEYS, Key};
+use super::secrets::open_to_all;
 use crate::text::exit::usage;
 
 /// The settings given as flags, as text: the table of keys, made known to clap.
@@ -153,6 +154,16 @@ impl Merged {
     /// Where the value of `name` was found; `None` if nobody gave one.
     pub(super) fn origin(&self, name: &str) -> Option<&Origin> {
         self.values.get(name).map(|(_, origin)| origin)
+    }
+
+    /// What is wrong with the file of settings, if it holds a secret that everybody may read.
+    pub(super) fn warning(&self) -> Option<String> {
+        let secrets = KEYS.iter().filter(|key| key.flag.is_none());
+        let file = secrets.filter_map(|key| self.origin(key.name)).find_map(|origin| match origin {
+            Origin::File(path) => Some(path),
+            _ => None,
+        });
+        open_to_all(file?, "holds a secret")
     }
 
     /// Whether somebody gave `name` a value.

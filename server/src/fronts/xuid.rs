@@ -1,5 +1,5 @@
 //! One client's conversation: bytes in, bytes out, and requests that wait for ids in between. It has no socket and asks
-//! no clock, so a test can cut its input anywhere.
+//! no clock (but for a limit in ids a second), so a test can cut its input anywhere.
 //!
 //! # Invariants
 //! - I1 each frame that was read is answered once; one that closes the connection takes no answer from those before it;
@@ -31,6 +31,7 @@ use waiting::{Done, Shape, Waiting};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
+use crate::state::id_limit::IdLimit;
 use crate::state::server::Server;
 use crate::state::traffic::Tally;
 
@@ -75,6 +76,10 @@ pub(crate) struct Session {
     sent_away: bool,
     /// PINGs that came before HELLO.
     early_pings: u32,
+    /// The limit of its token.
+    limit: Option<Arc<IdLimit>>,
+    /// Its token is none of ours.
+    was_rejected: bool,
     waiting: FuturesUnordered<Waiting>,
     /// Its share in the ids there are, once a request had to wait.
     share: Option<Caller>,
@@ -94,6 +99,8 @@ impl Session {
             was_greeted: false,
             sent_away: false,
             early_pings: 0,
+            limit: None,
+            was_rejected: false,
             waiting,
             share: None,
             scratch,
@@ -109,6 +116,11 @@ impl Session {
     /// Whether HELLO was accepted.
     pub(crate) fn was_greeted(&self) -> bool {
         self.was_greeted
+    }
+
+    /// Whether its token was refused: the answer to that is not to come at once.
+    pub(crate) fn was_rejected(&self) -> bool {
+        self.was_rejected
     }
 
     /// Whether nothing is read any more: what waits is answered, and then it ends.
@@ -208,6 +220,9 @@ impl Session {
     /// Answers the frames at the front that are nothing but NEXT, as far as ids are at hand; false if there was none.
     /// What is told here in a few comparisons a frame, [`frame`](Self::frame) tells as well.
     fn nexts(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> bool {
+        if self.limit.as_ref().is_some_and(|limit| limit.ids_per_second() > 0) {
+            return false;
+        }
         let (heads, _) = inbox.rest().as_chunks::<HEADER_LEN>();
         let room = OUTBOX_HIGH.saturating_sub(outbox.len()).div_ceil(ID_REPLY_LEN);
         let heads = &heads[..heads.len().min(room)];
@@ -286,7 +301,8 @@ impl Session {
                 self.take(shape, bulk.count, bulk.order, bulk.wait(), outbox)
             }
             Request::Hello(hello) => {
-                outbox.append(|out| answer::hello(&self.server, &self.limits, request_id, &hello, out))?;
+                let greet = |out: &mut _| answer::hello(&self.server, &self.limits, request_id, &hello, out);
+                self.limit = outbox.append(greet)?;
                 (self.stage, self.was_greeted) = (Stage::Serving, true);
                 if self.sent_away {
                     outbox.append(goaway);
@@ -317,6 +333,7 @@ impl Session {
         wait: Duration,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
+        self.charge(count)?;
         let taken = match self.server.engine.try_runs(count, order, &mut self.scratch) {
             Ok(()) => {
                 shape.write(self.scratch.drain(..), outbox);
@@ -329,11 +346,27 @@ impl Session {
                 self.waiting.push(Waiting::new(shape, pending));
                 Ok(())
             }
-            Err(error) => Err(answer::refusal(&self.server, error)),
+            Err(error) => {
+                self.give_back(u64::from(count));
+                Err(answer::refusal(&self.server, error))
+            }
         };
         // Also where no ids came: the engine may have gathered many runs before it gave them back.
         self.scratch.shrink_to(SCRATCH_KEPT);
         taken
+    }
+
+    /// Counts ids against the limit of the client's token, if it has one.
+    fn charge(&self, count: u32) -> Result<(), Refusal> {
+        let Some(limit) = &self.limit else { return Ok(()) };
+        limit.take(count).map_err(|pause| answer::above_limit(limit, count, pause))
+    }
+
+    /// The ids of a request that was refused after all count against no limit.
+    fn give_back(&self, ids: u64) {
+        if let Some(limit) = &self.limit {
+            limit.give_back(ids);
+        }
     }
 
     fn finish_one(&mut self, done: Done, outbox: &mut Outbox) {
@@ -344,6 +377,7 @@ impl Session {
                 self.tally.ids(shape.op(), shape.ids());
             }
             Some(Err(error)) => {
+                self.give_back(shape.ids());
                 let refusal = answer::refusal(&self.server, error);
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
             }
@@ -357,6 +391,7 @@ impl Session {
     fn refuse(&mut self, request_id: u64, op: u8, refusal: &Refusal, outbox: &mut Outbox) {
         self.tally.error(refusal.status);
         outbox.append(|out| reply_error(out, request_id, op, refusal));
+        self.was_rejected |= refusal.status == Status::UNAUTHENTICATED;
         if refusal.closes {
             self.stage = Stage::Leaving { bye: None };
         }

@@ -22,7 +22,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::task::yield_now;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tracing::warn;
 use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, WAIT_CAP};
 
 use crate::crash_points;
@@ -47,6 +48,9 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 
 /// Requests that were sent before the client can have read GOAWAY are answered: so much is allowed for the way.
 const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
+
+/// How long a client waits for the answer to a wrong token: guessing is slow that way, and costs us a timer.
+const REJECTION_PAUSE: Duration = Duration::from_millis(300);
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>, newcomer: Arc<Newcomer>) {
@@ -92,6 +96,8 @@ struct Connection<'s> {
     looked: Option<Instant>,
     pushed: Option<Instant>,
     idle: Duration,
+    /// Its token was refused, which is told after a pause.
+    was_rejected: bool,
 }
 
 impl<'s> Connection<'s> {
@@ -118,6 +124,7 @@ impl<'s> Connection<'s> {
             looked: None,
             pushed: None,
             idle: server.limits.idle(),
+            was_rejected: false,
         }
     }
 
@@ -130,6 +137,9 @@ impl<'s> Connection<'s> {
                 yield_now().await;
             }
             self.advance();
+            if self.session.was_rejected() && !std::mem::replace(&mut self.was_rejected, true) {
+                self.hold_back(server).await;
+            }
             let was_full = self.outbox.len() >= OUTBOX_HIGH;
             if self.write_now().is_err() {
                 return Ended::Broken;
@@ -168,6 +178,19 @@ impl<'s> Connection<'s> {
                 () = yield_now(), if self.busy_poll.looks_on() => self.busy_poll.saw_nothing(Instant::now()),
             }
         }
+    }
+
+    /// Counts and logs a wrong token, and waits for a moment before that is answered.
+    #[cold]
+    async fn hold_back(&self, server: &Server) {
+        let rejected = server.traffic.token_rejected();
+        // The first, and then ever fewer: somebody who guesses must not fill the disk.
+        if rejected.is_power_of_two()
+            && let Ok(peer) = self.reader.peer_addr()
+        {
+            warn!(%peer, rejected, "a token is missing or wrong: refused");
+        }
+        sleep(REJECTION_PAUSE).await;
     }
 
     /// Writes what the socket takes at once, which is nearly always everything.

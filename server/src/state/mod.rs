@@ -1,5 +1,7 @@
 //! What a server knows of itself: its engine, its traffic, its figures.
 
+pub(crate) mod access;
+pub(crate) mod id_limit;
 pub(crate) mod metrics;
 pub(crate) mod server;
 pub(crate) mod traffic;

@@ -11,7 +11,8 @@ use xuid_engine::Engine;
 use xuid_engine::registry::Genesis;
 use xuid_engine::stats::Status;
 
-use crate::config::Token;
+use crate::config::Tokens;
+use crate::state::access::AccessRules;
 use crate::state::traffic::Traffic;
 
 /// The version this binary tells to clients and people.
@@ -26,7 +27,7 @@ pub(crate) struct Server {
     pub(crate) engine: Engine,
     pub(crate) genesis: Genesis,
     pub(crate) limits: Limits,
-    pub(crate) token: Option<Token>,
+    pub(crate) access: AccessRules,
     pub(crate) places: Places,
     pub(crate) traffic: Traffic,
     started: Instant,
@@ -61,12 +62,12 @@ pub(crate) struct Places {
 
 impl Server {
     /// A server on this engine.
-    pub(crate) fn new(engine: Engine, limits: Limits, token: Option<Token>, places: Places) -> Self {
+    pub(crate) fn new(engine: Engine, limits: Limits, tokens: Tokens, places: Places) -> Self {
         Self {
             genesis: engine.genesis(),
             engine,
             limits,
-            token,
+            access: AccessRules::new(tokens),
             places,
             traffic: Traffic::default(),
             started: Instant::now(),

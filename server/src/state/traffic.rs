@@ -9,6 +9,9 @@ use xuid_protocol::{Op, Status};
 const OPS: usize = Op::ALL.len();
 const STATUSES: usize = Status::NAMED.len();
 
+/// Where a status counts that has no name.
+const UNNAMED: Status = Status::INTERNAL;
+
 /// Counters of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
@@ -19,6 +22,7 @@ pub(crate) struct Traffic {
     closed: AtomicU64,
     refused: AtomicU64,
     foreign: AtomicU64,
+    rejected_tokens: AtomicU64,
     panics: AtomicU64,
 }
 
@@ -72,9 +76,10 @@ const fn index_of(op: Op) -> usize {
     }
 }
 
-/// Where [`Status::NAMED`] has it; a later one counts with the last.
+/// Where [`Status::NAMED`] has it; one that has no name counts as [`UNNAMED`].
 fn index_of_status(status: Status) -> usize {
-    Status::NAMED.iter().position(|named| *named == status).unwrap_or(STATUSES - 1)
+    let place = |status| Status::NAMED.iter().position(|named| *named == status);
+    place(status).or_else(|| place(UNNAMED)).unwrap_or(0)
 }
 
 impl Traffic {
@@ -109,6 +114,16 @@ impl Traffic {
     /// A connection that speaks something else.
     pub(crate) fn foreign(&self) {
         self.foreign.fetch_add(1, Relaxed);
+    }
+
+    /// A token that is none of ours; returns how many there were so far.
+    pub(crate) fn token_rejected(&self) -> u64 {
+        self.rejected_tokens.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Tokens that were none of ours.
+    pub(crate) fn rejected_tokens(&self) -> u64 {
+        self.rejected_tokens.load(Relaxed)
     }
 
     /// A request that made us panic.
@@ -172,6 +187,16 @@ mod tests {
     #[test]
     fn every_op_has_its_own_place() {
         assert!(Op::ALL.into_iter().enumerate().all(|(place, op)| index_of(op) == place));
+    }
+
+    #[test]
+    fn a_status_without_a_name_counts_as_a_failure_of_the_server() {
+        let (traffic, mut tally) = (Traffic::default(), Tally::default());
+        tally.error(Status::from_code(0x80ff));
+        tally.error(Status::RATE);
+        traffic.add(&mut tally);
+        let found: Vec<_> = traffic.errors().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(found, [(Status::INTERNAL, 1), (Status::RATE, 1)]);
     }
 
     #[test]

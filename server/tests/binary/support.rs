@@ -58,9 +58,21 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one on this folder and reads its first line.
     pub(crate) fn start(folder: &Path, more: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut command = xuid(&["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir"]);
-        command.arg(folder).args(more).envs(variables.iter().copied());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let ports = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        Self::start_at(&ports, folder, more, variables, Stdio::null())
+    }
+
+    /// Starts one where it is told to listen, whose log goes there.
+    pub(crate) fn start_at(
+        ports: &[&str],
+        folder: &Path,
+        more: &[&str],
+        variables: &[(&str, &str)],
+        log: impl Into<Stdio>,
+    ) -> Self {
+        let mut command = xuid(&["serve", "--data-dir"]);
+        command.arg(folder).args(ports).args(more).envs(variables.iter().copied());
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut first = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
         let mut found = first.split([' ', ',', '/', '\n']).filter_map(|word| word.parse().ok());

@@ -17,6 +17,7 @@ pub(super) fn code(status: u16) -> String {
         0x8013 => "WINDOW_LOST",
         0x8014 => "SHUTTING_DOWN",
         0x8015 => "INTERNAL",
+        0x801a => "RATE",
         other => return format!("{other:04x}"),
     };
     name.to_owned()

@@ -1,16 +1,17 @@
 //! Replies that need no waiting, and refusals in the words of the protocol.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use subtle::ConstantTimeEq;
 use xuid_engine::{Id, IdError, IdErrorKind};
 use xuid_protocol::{
     Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, Refusal, Request, Status, reply_decode, reply_error,
     reply_hello, reply_info, reply_ping, reply_stats,
 };
 
-use crate::config::Token;
+use crate::state::access::Admitted;
+use crate::state::id_limit::IdLimit;
 use crate::state::metrics;
 use crate::state::server::{Server, VERSION};
 
@@ -18,16 +19,16 @@ use crate::state::server::{Server, VERSION};
 const SOON: Duration = Duration::from_secs(1);
 
 /// Greets a client, or says why not: version, then token, then cluster, so that a stranger learns as little as
-/// possible.
+/// possible. Returns the limit of its token.
 pub(super) fn hello(
     server: &Server,
     limits: &Limits,
     request_id: u64,
     hello: &Hello<'_>,
     out: &mut Vec<u8>,
-) -> Result<(), Refusal> {
+) -> Result<Option<Arc<IdLimit>>, Refusal> {
     let version = hello.pick_version()?;
-    check_token(server.token.as_ref(), hello.token)?;
+    let Admitted { token } = server.access.admit(hello.token).ok_or_else(|| unauthenticated(hello.token))?;
     let cluster = server.genesis.cluster;
     hello.check_cluster(cluster)?;
     let layout = server.genesis.layout;
@@ -44,22 +45,31 @@ pub(super) fn hello(
         server: VERSION,
     };
     reply_hello(out, request_id, &reply);
-    tracing::debug!(client = ?hello.client_name(), "greeted");
-    Ok(())
+    let (name, limit) = token.unzip();
+    tracing::debug!(client = ?hello.client_name(), token = name.as_deref(), "greeted");
+    Ok(limit)
 }
 
-fn check_token(wanted: Option<&Token>, given: &[u8]) -> Result<(), Refusal> {
-    let Some(wanted) = wanted else { return Ok(()) };
-    // In constant time for equal lengths: how long a comparison takes must not tell how much was right.
-    if bool::from(wanted.bytes().ct_eq(given)) {
-        return Ok(());
-    }
+#[cold]
+fn unauthenticated(given: &[u8]) -> Refusal {
     let text = if given.is_empty() {
         "this server wants a token in HELLO, and none was sent: set the client's token (XUID_TOKEN for xuid)"
     } else {
         "the token in HELLO is not this server's: check the client's token (XUID_TOKEN for xuid)"
     };
-    Err(Refusal::new(Status::UNAUTHENTICATED, text))
+    Refusal::new(Status::UNAUTHENTICATED, text)
+}
+
+/// More ids a second than the client's token allows.
+#[cold]
+pub(super) fn above_limit(limit: &IdLimit, count: u32, pause: Duration) -> Refusal {
+    let most = limit.ids_per_second();
+    let text = format!(
+        "this client's token may take {most} ids a second here, with all that use it, and {count} more are above that: try \
+         again after the pause, or ask for fewer"
+    );
+    // Not 0, which would say that there is no point.
+    Refusal::new(Status::RATE, text).retry_after(pause.max(Duration::from_millis(1)))
 }
 
 /// A client that has said HELLO may send as many PINGs as it likes; one that has not proved its right yet may not.

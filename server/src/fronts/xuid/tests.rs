@@ -12,7 +12,7 @@ use xuid_protocol::{
 };
 
 use super::*;
-use crate::config::Token;
+use crate::config::Tokens;
 use crate::state::server::{Limits, Places};
 
 /// So long may ids take that must come: the machine may be busy.
@@ -25,7 +25,7 @@ struct Home {
 }
 
 impl Home {
-    fn new(token: Option<&str>) -> Self {
+    fn new(tokens: Tokens) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let decade = Duration::from_hours(10 * 365 * 24);
         let engine =
@@ -33,14 +33,14 @@ impl Home {
         let limits = Limits { wait: PATIENCE, protocol: ProtocolLimits::default() };
         let address = "127.0.0.1:7654".parse().unwrap();
         let places = Places { listen: address, admin: Some("127.0.0.1:7655".parse().unwrap()) };
-        let server = Server::new(engine.build().unwrap(), limits, token.and_then(Token::new), places);
+        let server = Server::new(engine.build().unwrap(), limits, tokens, places);
         Self { server: Arc::new(server), _folder: folder }
     }
 
     /// One for all tests that only ask.
     fn shared() -> Arc<Server> {
         static HOME: OnceLock<Home> = OnceLock::new();
-        Arc::clone(&HOME.get_or_init(|| Self::new(None)).server)
+        Arc::clone(&HOME.get_or_init(|| Self::new(Tokens::default())).server)
     }
 }
 
@@ -259,7 +259,7 @@ fn a_flood_of_nexts_is_answered_one_by_one_and_no_id_comes_twice() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
     let (limits, places) = (Home::shared().limits, Home::shared().places);
-    let by_the_clock = Arc::new(Server::new(engine, limits, None, places));
+    let by_the_clock = Arc::new(Server::new(engine, limits, Tokens::default(), places));
     for server in [Home::shared(), by_the_clock] {
         let mut talk = Talk::greeted(server);
         // Runs of one form between the others, and far more replies than the output holds.
@@ -373,7 +373,7 @@ fn a_full_output_stops_the_answers_until_it_is_written() {
 
 #[test]
 fn more_than_max_in_flight_wait_in_the_input_and_none_is_refused_for_that() {
-    let home = Home::new(None);
+    let home = Home::new(Tokens::default());
     let mut talk = Talk::greeted(Arc::clone(&home.server));
     talk.session.limits.max_in_flight = 3;
     let bulk = Bulk::new(131_072, Order::Fresh, PATIENCE);
@@ -406,7 +406,7 @@ fn another_protocol_is_told_where_it_is() {
 
 #[test]
 fn a_token_is_asked_for_and_compared_whole() {
-    let home = Home::new(Some("open sesame"));
+    let home = Home::new(Tokens::of("open sesame"));
     for (token, wanted) in [
         (&b""[..], Said::Error(Status::UNAUTHENTICATED)),
         (b"open", Said::Error(Status::UNAUTHENTICATED)),
@@ -417,7 +417,43 @@ fn a_token_is_asked_for_and_compared_whole() {
         let need = talk.say(&greeting(&Hello { token, ..Hello::new("test") }));
         assert_eq!(talk.replies(), [(1, wanted.clone())]);
         assert_eq!(need == Need::End, wanted != Said::Hello, "HELLO's errors close");
+        assert_eq!(talk.session.was_rejected(), wanted != Said::Hello);
     }
+}
+
+#[test]
+fn the_clients_of_a_token_share_its_limit_and_those_of_another_do_not() {
+    let file = "[token.few]\nsecrets = [\"a\"]\nids_per_second = 1000\n[token.many]\nsecrets = [\"b\"]\n";
+    let home = Home::new(Tokens::parse(file).unwrap());
+    let greeted = |token: &str| {
+        let mut talk = Talk::new(Arc::clone(&home.server));
+        talk.say(&greeting(&Hello { token: token.as_bytes(), ..Hello::new("test") }));
+        assert_eq!(talk.replies(), [(1, Said::Hello)]);
+        talk
+    };
+    let asked = |talk: &mut Talk, count: u32| {
+        talk.say(&frame(|out| match count {
+            1 => request_next(out, 7, Order::Any),
+            _ => request_runs(out, 7, Bulk::new(count, Order::Any, PATIENCE)),
+        }));
+        talk.settle();
+        talk.replies().remove(0).1
+    };
+    let [mut first, mut second, mut other] = ["a", "a", "b"].map(greeted);
+    assert!(matches!(asked(&mut first, 100_000), Said::Ids(ids) if ids.len() == 100_000), "a full bucket");
+    // The bucket is empty for a hundred seconds, which no machine is busy for.
+    for count in [1, 2, 1_000] {
+        assert_eq!(asked(&mut first, count), Said::Error(Status::RATE));
+        assert_eq!(asked(&mut second, count), Said::Error(Status::RATE));
+        assert!(matches!(asked(&mut other, count), Said::Ids(ids) if ids.len() == count as usize));
+    }
+    second.say(&frame(|out| request_next(out, 8, Order::Any)));
+    let ParsedReply::Frame { reply: Reply::Error(error), .. } =
+        parse_reply(second.outbox.rest(), u32::MAX).unwrap()
+    else {
+        panic!("no error")
+    };
+    assert!((60_000..=100_000).contains(&error.retry_after_ms), "{error:?}");
 }
 
 #[test]

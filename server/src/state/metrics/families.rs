@@ -287,6 +287,11 @@ fn traffic(traffic: &Traffic) -> Vec<Family> {
             "kind",
             &traffic.connections(),
         ),
+        counter(
+            "xuid_rejected_tokens",
+            "Tokens that are none of this server's, missing ones included: of HELLO, and of requests to the admin port",
+            traffic.rejected_tokens(),
+        ),
         family("xuid_requests", "Requests that could be read", Kind::Counter, Samples::By("op", requests)),
         family(
             "xuid_replied_ids",

@@ -1,0 +1,98 @@
+//! Who is let in, and what becomes of the others.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use xuid_protocol::{Reply, Status};
+
+use crate::support::{Server, failure, get, greet, now, reply, run, stdout, until, xuid};
+
+const PORTS: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+
+fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn status(stream: &mut TcpStream) -> Option<Status> {
+    reply(stream, |reply| match reply {
+        Reply::Error(error) => Some(error.status),
+        _ => None,
+    })
+}
+
+#[test]
+fn each_secret_of_a_file_is_a_token_beside_the_variable_s_and_a_wrong_one_is_late_counted_and_logged() {
+    let home = tempfile::tempdir().unwrap();
+    let tokens = file(home.path(), "tokens.toml", "[token.web]\nsecrets = [\"old hat\", \"new hat\"]\n");
+    let log = home.path().join("log");
+    let tokens = tokens.to_str().unwrap();
+    let variables = [("XUID_TOKENS", tokens), ("XUID_TOKEN", "third hat")];
+    let data = home.path().join("data");
+    let server = Server::start_at(&PORTS, &data, &[], &variables, File::create(&log).unwrap());
+    for token in ["old hat", "new hat", "third hat"] {
+        assert_eq!(status(&mut greet(server.addr, token)), None, "{token}");
+    }
+    let begin = now();
+    let mut stranger = greet(server.addr, "hunter2 hat");
+    assert_eq!(status(&mut stranger), Some(Status::UNAUTHENTICATED));
+    assert!(begin.elapsed() >= Duration::from_millis(200), "it came after {:?}", begin.elapsed());
+    assert_eq!(stranger.read(&mut [0]).unwrap(), 0, "and it is closed");
+    assert!(get(server.admin, "/metrics").1.contains("\nxuid_rejected_tokens_total 1\n"));
+    let logged = || fs::read_to_string(&log).unwrap();
+    until("it is logged by address", || {
+        logged().lines().any(|line| line.contains("token is missing or wrong") && line.contains("127.0.0.1"))
+    });
+    assert!(!logged().contains("hunter2") && !logged().contains(" hat"), "{}", logged());
+}
+
+#[test]
+fn wrong_tokens_wait_for_their_answers_side_by_side_and_hold_nobody_else_up() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &["--threads", "1"], &[("XUID_TOKEN", "sesame")]);
+    let begin = now();
+    let mut strangers: Vec<_> = (0..100).map(|_| greet(server.addr, "open")).collect();
+    let address = server.addr.to_string();
+    stdout(
+        &xuid(&["next", "-n", "1000", "--server", &address]).env("XUID_TOKEN", "sesame").output().unwrap(),
+    );
+    for stranger in &mut strangers {
+        assert_eq!(status(stranger), Some(Status::UNAUTHENTICATED));
+    }
+    // One after the other they would take half a minute.
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn a_token_s_limit_is_told_to_a_client_that_asks_for_more() {
+    let home = tempfile::tempdir().unwrap();
+    let text = "[token.few]\nsecrets = [\"a\"]\nids_per_second = 10\n";
+    let tokens = file(home.path(), "tokens.toml", text);
+    let server = Server::start(home.path(), &["--tokens", tokens.to_str().unwrap()], &[]);
+    let address = server.addr.to_string();
+    let next = |count: &str| {
+        xuid(&["next", "-n", count, "--server", &address]).env("XUID_TOKEN", "a").output().unwrap()
+    };
+    assert_eq!(stdout(&next("1000")).lines().count(), 1_000, "a full bucket lets one large request through");
+    let (code, said) = failure(&next("1"));
+    assert!(code == Some(1) && said.contains("RATE") && said.contains("10 ids a second"), "{said}");
+    assert!(get(server.admin, "/metrics").1.contains("xuid_errors_total{status=\"rate\"} 1\n"));
+}
+
+#[test]
+fn a_file_of_tokens_that_is_wrong_keeps_the_server_from_starting_and_is_not_shown() {
+    let home = tempfile::tempdir().unwrap();
+    let tokens = file(home.path(), "tokens.toml", "[token.a]\nsecret = [\"hunter2\"]\n");
+    let data = home.path().join("data");
+    let (code, said) =
+        failure(&run(&["serve", "--data-dir", data.to_str().unwrap(), "--tokens", tokens.to_str().unwrap()]));
+    assert!(
+        code == Some(2) && said.contains("\"secret\"") && said.contains("secrets, ids_per_second"),
+        "{said}"
+    );
+    assert!(!said.contains("hunter2") && !data.exists(), "{said}");
+}
