@@ -14,8 +14,8 @@ use crate::state::server::{Server, VERSION};
 
 /// Prints the banner, on a thread of its own: standard output may be a pipe that is full and not read, and the server
 /// serves all the same. Whoever started us may have closed it; then nobody wants the banner.
-pub(crate) fn print(server: &Server, settings: &Settings) {
-    let text = text(server, settings, &program());
+pub(crate) fn print(server: &Server, settings: &Settings, open: &[String]) {
+    let text = text(server, settings, open, &program());
     let thread = std::thread::Builder::new().name("xuid-banner".to_owned());
     let printing = thread.spawn(move || {
         let mut out = std::io::stdout().lock();
@@ -26,7 +26,7 @@ pub(crate) fn print(server: &Server, settings: &Settings) {
     }
 }
 
-fn text(server: &Server, settings: &Settings, program: &str) -> String {
+fn text(server: &Server, settings: &Settings, open: &[String], program: &str) -> String {
     let listen = server.places.listen;
     let admin =
         server.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on http://{admin}"));
@@ -45,12 +45,15 @@ fn text(server: &Server, settings: &Settings, program: &str) -> String {
         format!("xuid {VERSION} listening on {listen}, {admin}"),
         format!("  cluster {}, layout {bits}, {workers}, data in {folder}", server.genesis.cluster),
         format!("  {}", namespace(&settings.registry)),
+    ];
+    let open = open.iter().map(|sentence| format!("  insecure: {sentence}"));
+    let commands = [
         "  try:".to_owned(),
         format!("    {program} next -n 5{flag}"),
         format!("    {program} decode {example}{}", layout_flags(layout)),
         format!("    {program} {}", look(settings)),
     ];
-    for line in lines {
+    for line in lines.into_iter().chain(open).chain(commands) {
         // Writing into a string does not fail.
         let _ = writeln!(text, "{line}");
     }

@@ -63,6 +63,8 @@ struct Parts {
     signals: Signals,
     /// Outlives the listener, which ends when the server begins to drain: connections go on until they are drained.
     io_threads: Arc<IoThreads>,
+    /// What is open to everybody.
+    open: Vec<String>,
 }
 
 impl Parts {
@@ -74,16 +76,22 @@ impl Parts {
             let clients = listener::bind("listen", &settings.listen)?;
             (clients, settings.admin.as_deref().map(|address| listener::bind("admin", address)).transpose()?)
         };
+        let mut open = Vec::new();
+        for (key, port) in [("listen", Some(&clients)), ("admin", probes.as_ref())] {
+            if let Some(port) = port {
+                open.extend(settings.check_exposure(key, port.local_addr()?)?);
+            }
+        }
         // Nothing else runs here yet, and a signal still ends the process by itself.
         let engine = build_engine(settings)?;
         let io_threads = Arc::new(IoThreads::new(settings.threads, runtime)?);
         let signals = Signals::new(Some(stop_times(settings)))?;
-        Ok(Self { clients, probes, engine, signals, io_threads })
+        Ok(Self { clients, probes, engine, signals, io_threads, open })
     }
 }
 
 async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()> {
-    let Parts { clients, probes, engine, mut signals, io_threads } = parts;
+    let Parts { clients, probes, engine, mut signals, io_threads, open } = parts;
     let places = Places {
         listen: clients.local_addr()?,
         admin: probes.as_ref().map(TcpListener::local_addr).transpose()?,
@@ -103,8 +111,11 @@ async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()
         tokio::spawn(admin::run(probes, Arc::clone(&server), allowed.probes));
     }
     tokio::spawn(tell_stalls(Arc::clone(&server)));
-    banner::print(&server, settings);
+    banner::print(&server, settings, &open);
     say(&server, settings);
+    for sentence in open {
+        warn!("{sentence}");
+    }
     let manager = ServiceManager::of_environment();
     manager.ready(&server);
     tokio::spawn(manager.clone().feed_watchdog(Arc::clone(&server)));

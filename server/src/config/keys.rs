@@ -19,6 +19,9 @@ pub(crate) struct Key {
     pub(crate) help: &'static str,
 }
 
+/// The shape of a setting that is on or off: its flag may stand alone, which is on.
+pub(crate) const SWITCH: &str = "BOOL";
+
 /// All of them, in the order of the help.
 pub(crate) const KEYS: &[Key] = &[
     Key {
@@ -237,6 +240,14 @@ pub(crate) const KEYS: &[Key] = &[
         allowed: "a file of tables [token.NAME] with secrets = [\"..\"] and, if there is a limit, ids_per_second = N",
         help: "A TOML file of named tokens, of which clients must say one in HELLO: [token.NAME] with secrets = \
                [\"..\", \"..\"] and, if there is a limit, ids_per_second = N",
+    },
+    Key {
+        name: "insecure_listen",
+        flag: Some("insecure-listen"),
+        shape: SWITCH,
+        default: Some("false"),
+        allowed: "true or false",
+        help: "Listen also where other machines reach it without TLS and a token: everybody who gets there gets ids",
     },
     Key {
         name: "log",

@@ -6,6 +6,7 @@
 //! - I3 nothing is created on disk before every key was checked.
 
 mod access;
+mod exposure;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod keys;

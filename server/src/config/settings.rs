@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) max_connections: Option<usize>,
     pub(crate) threads: usize,
     pub(crate) tokens: Tokens,
+    pub(crate) insecure_listen: bool,
     pub(crate) log: String,
     /// What is allowed, and not as it should be.
     pub(crate) warnings: Vec<String>,
@@ -105,6 +106,7 @@ impl Settings {
                 .optional("threads", |text| small(text, 1, 256))?
                 .map_or_else(cores, |count| count as usize),
             tokens: Tokens::from_merged(from)?,
+            insecure_listen: from.required("insecure_listen", |text| text.parse().ok())?,
             log: from
                 .optional("log", log_filter)?
                 .unwrap_or_else(|| log_of_environment("info,zookeeper_client=warn")),

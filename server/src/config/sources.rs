@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command};
 
-use super::keys::{KEYS, Key};
+use super::keys::{KEYS, Key, SWITCH};
 use super::secrets::open_to_all;
 use crate::text::exit::usage;
 
@@ -48,8 +48,13 @@ impl clap::Args for Flags {
 
 fn flag(key: &'static Key, long: &'static str) -> Arg {
     let default = key.default.map(|value| format!(" [default: {value}]")).unwrap_or_default();
-    Arg::new(key.name)
-        .long(long)
+    let arg = Arg::new(key.name);
+    let arg = if key.shape == SWITCH {
+        arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        arg
+    };
+    arg.long(long)
         .value_name(key.shape)
         // `--floor -3h`, and a negative time anywhere else gets our error instead of one about an unknown flag.
         .allow_hyphen_values(key.shape == "TIME")
@@ -251,6 +256,7 @@ fn entry(path: &Path, name: String, value: &toml::Value) -> Result<(String, Stri
     let text = match value {
         toml::Value::String(text) => text.clone(),
         toml::Value::Integer(number) => number.to_string(),
+        toml::Value::Boolean(is_on) => is_on.to_string(),
         other => {
             let (kind, allowed) = (other.type_str(), key.allowed);
             let text = format!("{name} is a {kind} (file {}); allowed is {allowed}", path.display());

@@ -1,9 +1,10 @@
 //! Who is let in, and what becomes of the others.
 
 use std::fs::{self, File};
-use std::io::Read;
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use xuid_protocol::{Reply, Status};
@@ -95,4 +96,37 @@ fn a_file_of_tokens_that_is_wrong_keeps_the_server_from_starting_and_is_not_show
         "{said}"
     );
     assert!(!said.contains("hunter2") && !data.exists(), "{said}");
+}
+
+#[test]
+fn an_address_that_others_reach_is_refused_unless_it_is_meant_and_then_banner_and_log_say_so() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let serve = |ports: [&str; 4], more: &[&str]| {
+        let mut command = xuid(&["serve", "--data-dir", data.to_str().unwrap()]);
+        command.args(ports).args(more).output().unwrap()
+    };
+    for (ports, key) in [
+        (["--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0"], "listen is bound to 0.0.0.0:"),
+        (["--listen", "127.0.0.1:0", "--admin", "[::]:0"], "admin is bound to [::]:"),
+    ] {
+        for more in [&[][..], &["--insecure-listen=false"]] {
+            let (code, said) = failure(&serve(ports, more));
+            assert!(code == Some(2) && said.contains(key) && said.contains("--insecure-listen"), "{said}");
+        }
+    }
+    assert!(!data.exists(), "nothing was made for that");
+    let log = home.path().join("log");
+    let ports = ["--listen", "0.0.0.0:0", "--admin", "off", "--insecure-listen"];
+    let mut command = xuid(&["serve", "--data-dir", data.to_str().unwrap()]);
+    command.args(ports).stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
+    let mut child = command.spawn().unwrap();
+    let lines: Vec<_> =
+        BufReader::new(child.stdout.take().unwrap()).lines().take(4).map(Result::unwrap).collect();
+    let addr: SocketAddr = lines[0].split([' ', ',']).find_map(|word| word.parse().ok()).unwrap();
+    let server = Server::of(child, (Ipv4Addr::LOCALHOST, addr.port()).into(), addr);
+    let said = "listen is bound to 0.0.0.0:";
+    assert!(lines.iter().any(|line| line.contains("insecure: ") && line.contains(said)), "{lines:?}");
+    until("the log says so", || fs::read_to_string(&log).unwrap().lines().any(|line| line.contains(said)));
+    assert_eq!(status(&mut greet(server.addr, "")), None, "and it serves");
 }

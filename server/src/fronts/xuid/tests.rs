@@ -318,7 +318,7 @@ fn a_warm_session_allocates_nothing_for_a_request() {
 
 #[test]
 fn a_request_that_gets_no_ids_keeps_no_room_for_runs() {
-    let home = Home::new(None);
+    let home = Home::new(Tokens::default());
     let mut talk = Talk::greeted(Arc::clone(&home.server));
     // From now on each request is refused, or waits for its refusal.
     home.server.engine.shutdown();
