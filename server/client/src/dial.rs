@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use xuid_protocol::{
@@ -13,6 +13,7 @@ use xuid_protocol::{
 use crate::error::{Breach, ClientError};
 use crate::options::Options;
 use crate::served::Served;
+use crate::stream::Stream;
 
 /// The request id of HELLO; those of `Pending` are above.
 const HELLO_ID: u64 = 1;
@@ -23,7 +24,7 @@ const GREETING_MAX: u32 = 128 * 1_024;
 /// A connection that said HELLO and was answered.
 #[derive(Debug)]
 pub(crate) struct Greeted {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     pub(crate) served: Served,
     /// What was received behind the answer.
     pub(crate) inbox: Vec<u8>,
@@ -37,7 +38,16 @@ pub(crate) async fn dial(server: &Arc<str>, options: &Options) -> Result<Greeted
         let stream = TcpStream::connect(&**server).await.map_err(unreachable)?;
         // Without it a small request waits for the acknowledgement of the one before, 40 ms and more.
         stream.set_nodelay(true).map_err(unreachable)?;
-        greet(server, stream, options).await
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &options.tls {
+            let mut stream = shake_hands(server, stream, tls).await?;
+            let greeted = greet(server, &mut stream, options).await;
+            let (about, inbox) = greeted.map_err(|error| behind_handshake(server, error))?;
+            return Ok(Greeted { stream: Stream::Tls(Box::new(stream)), served: about, inbox });
+        }
+        let mut stream = stream;
+        let (about, inbox) = greet(server, &mut stream, options).await?;
+        Ok::<_, ClientError>(Greeted { stream: Stream::Plain(stream), served: about, inbox })
     };
     match timeout(options.connect_timeout, connect).await {
         Ok(greeted) => greeted,
@@ -45,7 +55,44 @@ pub(crate) async fn dial(server: &Arc<str>, options: &Options) -> Result<Greeted
     }
 }
 
-async fn greet(server: &Arc<str>, mut stream: TcpStream, options: &Options) -> Result<Greeted, ClientError> {
+#[cfg(feature = "tls")]
+async fn shake_hands(
+    server: &Arc<str>,
+    stream: TcpStream,
+    tls: &crate::tls::Tls,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, ClientError> {
+    let failed = |source: io::Error| {
+        let (server, source) = (Arc::clone(server), Arc::new(source));
+        // What was said in the handshake stays so; else the server went.
+        if source.kind() == io::ErrorKind::InvalidData {
+            ClientError::Tls { server, source }
+        } else {
+            ClientError::Unreachable { server, source }
+        }
+    };
+    let host = server.rsplit_once(':').map_or(&**server, |(host, _)| host);
+    let name =
+        tokio_rustls::rustls::pki_types::ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
+            .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+    tokio_rustls::TlsConnector::from(Arc::clone(&tls.config)).connect(name, stream).await.map_err(failed)
+}
+
+/// A server that refuses the client's certificate says so behind the handshake.
+#[cfg(feature = "tls")]
+fn behind_handshake(server: &Arc<str>, error: ClientError) -> ClientError {
+    match error {
+        ClientError::Lost { source: Some(source), .. } if source.kind() == io::ErrorKind::InvalidData => {
+            ClientError::Tls { server: Arc::clone(server), source }
+        }
+        other => other,
+    }
+}
+
+async fn greet(
+    server: &Arc<str>,
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    options: &Options,
+) -> Result<(Served, Vec<u8>), ClientError> {
     let lost = |source| ClientError::lost(server, source);
     let mut hello = PREFACE.to_vec();
     if let Err(long) = request_hello(&mut hello, HELLO_ID, &options.hello()) {
@@ -53,13 +100,14 @@ async fn greet(server: &Arc<str>, mut stream: TcpStream, options: &Options) -> R
         return Err(ClientError::Invalid { name: long.field, found: long.len as u64, allowed });
     }
     stream.write_all(&hello).await.map_err(|error| lost(Some(error)))?;
+    stream.flush().await.map_err(|error| lost(Some(error)))?;
     let mut inbox = Vec::with_capacity(HEADER_LEN + 512);
     loop {
         match read_greeting(server, &inbox)? {
             Some((answer, consumed)) => {
                 inbox.drain(..consumed);
                 expect_cluster(&answer, options.cluster)?;
-                return Ok(Greeted { stream, served: answer, inbox });
+                return Ok((answer, inbox));
             }
             None if stream.read_buf(&mut inbox).await.map_err(|error| lost(Some(error)))? == 0 => {
                 return Err(lost(None));

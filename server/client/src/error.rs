@@ -49,6 +49,16 @@ pub enum ClientError {
         /// Why not.
         source: Arc<io::Error>,
     },
+    /// A server with which there is no TLS ([`Options::tls`](crate::Options)).
+    #[error(
+        "no TLS with {server}: check that it speaks TLS, who vouches for it under that name, and what it asks of clients"
+    )]
+    Tls {
+        /// Which one.
+        server: Arc<str>,
+        /// Why not.
+        source: Arc<io::Error>,
+    },
     /// Servers of different clusters, which could issue the same ids.
     #[error(
         "{server} is of cluster {found}, and {other} of {expected}: two clusters can issue the same id, so give only \
@@ -162,6 +172,7 @@ impl ClientError {
             Self::Lost { .. } | Self::Timeout { .. } | Self::Unreachable { .. } | Self::NotYet { .. } => true,
             Self::ClustersDiffer { .. }
             | Self::WrongCluster { .. }
+            | Self::Tls { .. }
             | Self::Protocol { .. }
             | Self::Invalid { .. }
             | Self::Closed

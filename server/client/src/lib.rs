@@ -82,10 +82,15 @@ mod prefetch;
 mod process;
 mod retries;
 mod served;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use client::Client;
 pub use error::{Breach, ClientError};
 pub use options::Options;
 pub use prefetch::{Ids, Prefetch, PrefetchOptions, PrefetchStats};
 pub use served::Served;
+#[cfg(feature = "tls")]
+pub use tls::{Tls, TlsError};
 pub use xuid_protocol::{ClusterId, Decoded, Limits, Order, Run, RunIds, Status};

@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::consume_budget;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -32,6 +31,7 @@ use crate::error::{Breach, ClientError};
 use crate::options::{Options, later};
 use crate::pending::{Pending, Waiter};
 use crate::served::Served;
+use crate::stream::{Reading, Stream};
 
 /// Room made for each read: a few hundred replies to NEXT, and few reads for a large ARRAY.
 const READ_ROOM: usize = 64 * 1_024;
@@ -136,8 +136,18 @@ impl Link {
             sent_away: AtomicBool::new(false),
             timeout: options.timeout,
         });
-        let (read, write) = stream.into_split();
-        tokio::spawn(drive(Ending(Arc::clone(&link)), read, write, inbox));
+        let ending = Ending(Arc::clone(&link));
+        match stream {
+            Stream::Plain(stream) => {
+                let (read, write) = stream.into_split();
+                tokio::spawn(drive(ending, read, write, inbox));
+            }
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => {
+                let (read, write) = tokio::io::split(*stream);
+                tokio::spawn(drive(ending, read, write, inbox));
+            }
+        }
         link
     }
 
@@ -293,7 +303,7 @@ impl Link {
     }
 
     /// Writes the outbox whenever there is something in it; `Ok` when the link was ended.
-    async fn write_loop(&self, mut write: OwnedWriteHalf) -> io::Result<()> {
+    async fn write_loop(&self, mut write: impl AsyncWrite + Unpin) -> io::Result<()> {
         let mut batch = Vec::new();
         loop {
             self.wake.notified().await;
@@ -311,13 +321,15 @@ impl Link {
                     break;
                 }
                 write.write_all(&batch).await?;
+                // Of TCP it is nothing; TLS may hold something back.
+                write.flush().await?;
                 batch.clear();
             }
         }
     }
 
     /// Reads and delivers until the connection ends, or nothing is left to wait for after GOAWAY.
-    async fn read_loop(&self, mut read: OwnedReadHalf, mut inbox: Vec<u8>) -> ClientError {
+    async fn read_loop(&self, mut read: impl Reading, mut inbox: Vec<u8>) -> ClientError {
         let server = &self.served.server;
         let mut looks = Vec::new();
         loop {
@@ -345,7 +357,7 @@ impl Link {
                 }
             } else {
                 consume_budget().await;
-                let Some(read) = read_now(&read, &mut inbox) else {
+                let Some(read) = read.read_now(&mut inbox) else {
                     looks.clear();
                     continue;
                 };
@@ -443,27 +455,8 @@ impl Link {
     }
 }
 
-/// Reads what lies in the socket, without asking the runtime whether something does: it may not have looked yet, and on
-/// several threads no turn of one of them says that it has. `None`: nothing.
-#[cfg(unix)]
-fn read_now(read: &OwnedReadHalf, inbox: &mut Vec<u8>) -> Option<io::Result<usize>> {
-    loop {
-        match rustix::io::read(read.as_ref(), rustix::buffer::spare_capacity(inbox)) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => return None,
-            read => return Some(read.map_err(io::Error::from)),
-        }
-    }
-}
-
-/// What the runtime did not find is not found.
-#[cfg(not(unix))]
-fn read_now(_: &OwnedReadHalf, _: &mut Vec<u8>) -> Option<io::Result<usize>> {
-    None
-}
-
 /// The life of a connection: reads and writes until either ends.
-async fn drive(ending: Ending, read: OwnedReadHalf, write: OwnedWriteHalf, inbox: Vec<u8>) {
+async fn drive(ending: Ending, read: impl Reading, write: impl AsyncWrite + Unpin, inbox: Vec<u8>) {
     let link = &*ending.0;
     let server = &link.served.server;
     let mut reading = pin!(link.read_loop(read, inbox));

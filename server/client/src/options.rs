@@ -6,6 +6,8 @@ use tokio::time::Instant;
 use xuid_protocol::{ClusterId, Hello, request_hello};
 
 use crate::error::ClientError;
+#[cfg(feature = "tls")]
+use crate::tls::Tls;
 
 /// How a client connects, waits and tries again. Checked by [`Client::connect`](crate::Client::connect).
 ///
@@ -20,6 +22,8 @@ pub struct Options {
     pub(crate) client_name: String,
     pub(crate) token: Vec<u8>,
     pub(crate) cluster: ClusterId,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Tls>,
     pub(crate) max_in_flight: u32,
     pub(crate) connect_timeout: Duration,
     pub(crate) timeout: Duration,
@@ -35,6 +39,8 @@ impl Default for Options {
             client_name: concat!("xuid-client/", env!("CARGO_PKG_VERSION")).to_owned(),
             token: Vec::new(),
             cluster: ClusterId::ANY,
+            #[cfg(feature = "tls")]
+            tls: None,
             max_in_flight: 1_024,
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(10),
@@ -64,6 +70,14 @@ impl Options {
     #[must_use]
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.token = token.into();
+        self
+    }
+
+    /// Talks TLS to all servers. Defaults to plain TCP.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 

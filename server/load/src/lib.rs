@@ -24,6 +24,7 @@ mod progress;
 mod results;
 mod schedule;
 mod turn;
+mod wire;
 
 pub use dialect::{Answer, Ask, Dialect, Shape};
 pub use duplicates::{DuplicateCheck, Recorder, Tail, Verdict};
@@ -33,3 +34,4 @@ pub use progress::{LoadThread, Progress};
 pub use results::{Open, Results};
 pub use schedule::Schedule;
 pub use turn::Turns;
+pub use wire::Wire;

@@ -4,8 +4,6 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
 use xuid_protocol::{LAST_ID, Reply, Run, printable};
 
 use crate::dialect::Dialect;
@@ -13,6 +11,7 @@ use crate::duplicates::{Recorder, Tail};
 use crate::flight::{Flight, Sent};
 use crate::progress::LoadThread;
 use crate::schedule::Schedule;
+use crate::wire::Wire;
 
 /// The memory that is read into: a thread has one, and a connection keeps it only while it holds half a large reply.
 const PIECE: usize = 256 * 1024;
@@ -47,7 +46,7 @@ enum Stand {
 /// One connection.
 #[derive(Debug)]
 pub struct Link<D> {
-    pub(crate) stream: TcpStream,
+    wire: Wire,
     server: String,
     dialect: D,
     /// What was read and not yet understood.
@@ -81,7 +80,7 @@ impl<D: Dialect> Link<D> {
     /// A connection that does not block, to a server that is called so and has greeted already; `inbox` is what it said
     /// behind that. At most `depth` requests are in flight.
     pub fn new(
-        stream: TcpStream,
+        wire: impl Into<Wire>,
         server: &str,
         inbox: Vec<u8>,
         dialect: D,
@@ -89,7 +88,7 @@ impl<D: Dialect> Link<D> {
         share: Option<Share>,
     ) -> Self {
         Self {
-            stream,
+            wire: wire.into(),
             server: server.to_owned(),
             dialect,
             inbox,
@@ -125,9 +124,14 @@ impl<D: Dialect> Link<D> {
         self.stand == Stand::Open
     }
 
+    /// What to wait for.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        self.wire.socket()
+    }
+
     /// Whether bytes wait for room in the socket.
     pub(crate) fn has_output(&self) -> bool {
-        self.written < self.outbox.len()
+        self.written < self.outbox.len() || self.wire.has_output()
     }
 
     /// When it may send again, if a refusal keeps it from that.
@@ -159,14 +163,14 @@ impl<D: Dialect> Link<D> {
     pub(crate) fn write(&mut self) -> Result<usize, Broken> {
         let mut all = 0;
         while self.has_output() {
-            match rustix::io::write(&self.stream, &self.outbox[self.written..]) {
+            match self.wire.write(&self.outbox[self.written..]) {
                 Ok(count) => {
                     self.written += count;
                     all += count;
                 }
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(self.broke(error)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.broke(&error)),
             }
         }
         if !self.has_output() {
@@ -181,23 +185,23 @@ impl<D: Dialect> Link<D> {
         self.exchange(piece);
         // A larger reply is read in few pieces all the same.
         self.inbox.reserve(PIECE.max(self.inbox.len()));
-        match rustix::io::read(&self.stream, spare_capacity(&mut self.inbox)) {
+        match self.wire.read(&mut self.inbox) {
             Ok(0) if self.stand == Stand::Leaving && self.flight.len() == 0 => {
                 self.stand = Stand::Closed;
                 Ok(Read::End)
             }
             Ok(0) => Err(format!("{} closed the connection", self.server)),
             Ok(count) => Ok(Read::Bytes(count)),
-            Err(Errno::AGAIN | Errno::INTR) => {
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 self.exchange(piece);
                 Ok(Read::Nothing)
             }
-            Err(error) => Err(self.broke(error)),
+            Err(error) => Err(self.broke(&error)),
         }
     }
 
-    fn broke(&self, error: Errno) -> Broken {
-        format!("the connection to {} broke: {}", self.server, io::Error::from(error))
+    fn broke(&self, error: &io::Error) -> Broken {
+        format!("the connection to {} broke: {error}", self.server)
     }
 
     /// Moves what is there, if that is little, from the thread's memory into the connection's own or back.

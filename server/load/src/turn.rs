@@ -64,7 +64,7 @@ impl<'t, D: Dialect> Turns<'t, D> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("failed to make an epoll")?;
         for (index, link) in links.iter().enumerate() {
             let data = epoll::EventData::new_u64(index as u64);
-            epoll::add(&epoll, &link.stream, data, epoll::EventFlags::IN)
+            epoll::add(&epoll, link.socket(), data, epoll::EventFlags::IN)
                 .context("failed to watch a connection")?;
         }
         let count = links.len();
@@ -229,7 +229,7 @@ impl<'t, D: Dialect> Turns<'t, D> {
             Ok(Read::Bytes(count)) => self.take(index, count),
             Ok(Read::Nothing) => self.touch(index),
             // It fails only for one that is not watched.
-            Ok(Read::End) => _ = epoll::delete(&self.epoll, &self.links[index].stream),
+            Ok(Read::End) => _ = epoll::delete(&self.epoll, self.links[index].socket()),
             Err(why) => self.fail(index, why),
         }
     }
@@ -250,7 +250,7 @@ impl<'t, D: Dialect> Turns<'t, D> {
         self.links[index].close();
         self.thread.results.failed(why);
         // It fails only for one that is not watched.
-        let _ = epoll::delete(&self.epoll, &self.links[index].stream);
+        let _ = epoll::delete(&self.epoll, self.links[index].socket());
     }
 
     /// Watches for room to write exactly as long as something waits for it.
@@ -263,7 +263,7 @@ impl<'t, D: Dialect> Turns<'t, D> {
         let flags =
             if wants { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
         let data = epoll::EventData::new_u64(index as u64);
-        if let Err(error) = epoll::modify(&self.epoll, &self.links[index].stream, data, flags) {
+        if let Err(error) = epoll::modify(&self.epoll, self.links[index].socket(), data, flags) {
             self.fail(index, format!("failed to watch a connection: {error}"));
         }
     }

@@ -28,8 +28,9 @@ pub(crate) fn print(server: &Server, settings: &Settings, open: &[String]) {
 
 fn text(server: &Server, settings: &Settings, open: &[String], program: &str) -> String {
     let listen = server.places.listen;
+    let http = if server.access.has_tls() { "https" } else { "http" };
     let admin =
-        server.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on http://{admin}"));
+        server.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on {http}://{admin}"));
     let layout = server.genesis.layout;
     let bits = format!("{}/{}/{}", layout.time_bits(), layout.worker_bits(), layout.sequence_bits());
     let workers = match &server.engine.workers()[..] {
@@ -49,7 +50,7 @@ fn text(server: &Server, settings: &Settings, open: &[String], program: &str) ->
     let open = open.iter().map(|sentence| format!("  insecure: {sentence}"));
     let commands = [
         "  try:".to_owned(),
-        format!("    {program} next -n 5{flag}"),
+        format!("    {program} next -n 5{flag}{}", tls_flags(settings)),
         format!("    {program} decode {example}{}", layout_flags(layout)),
         format!("    {program} {}", look(settings)),
     ];
@@ -117,6 +118,15 @@ fn server_flag(listen: SocketAddr) -> String {
     };
     let text = reachable.to_string();
     if text == DEFAULT_LISTEN { String::new() } else { format!(" --server {text}") }
+}
+
+/// What a client needs where the server speaks TLS.
+fn tls_flags(settings: &Settings) -> &'static str {
+    match &settings.tls {
+        None => "",
+        Some(tls) if tls.asks_for_certificate => " --tls --ca CA.pem --cert CERT.pem --key KEY.pem",
+        Some(_) => " --tls --ca CA.pem",
+    }
 }
 
 /// How this program is called from here: by its name where the shell finds it by that, else by its path, which is what

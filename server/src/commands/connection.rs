@@ -12,13 +12,19 @@ use std::env::VarError;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 use xuid_engine::registry::printable;
+use xuid_load::Wire;
 use xuid_protocol::{
     Bulk, ClusterId, Hello, LAST_ID, Limits, Order, PREFACE, ParsedReply, REPLY_ROOM, Reply, VERSION,
     parse_reply, request_array, request_hello,
@@ -35,10 +41,54 @@ const GREETING: Duration = Duration::from_secs(5);
 /// How long ids may take that a person waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What carries the bytes.
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    async fn connect(address: &str, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
+        let connecting = timeout(CONNECT, TcpStream::connect(address)).await;
+        let connected = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let stream = connected.with_context(|| {
+            format!("failed to connect to {address} (is a server there? start one with `xuid serve`)")
+        })?;
+        stream.set_nodelay(true).context("failed to set up the connection")?;
+        let Some(config) = tls else { return Ok(Self::Plain(stream)) };
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
+            .with_context(|| format!("{host} is no name that a certificate can have"))?;
+        let shaking = timeout(GREETING, TlsConnector::from(Arc::clone(config)).connect(name, stream)).await;
+        let shaken = shaking.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).with_context(|| {
+            format!("no TLS with {address} (does it speak TLS, and does --ca vouch for it under that name?)")
+        })?;
+        Ok(Self::Tls(Box::new(shaken)))
+    }
+
+    async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.write_all(bytes).await,
+            Self::Tls(stream) => {
+                stream.write_all(bytes).await?;
+                stream.flush().await
+            }
+        }
+    }
+
+    async fn read_buf(&mut self, room: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read_buf(room).await,
+            Self::Tls(stream) => stream.read_buf(room).await,
+        }
+    }
+}
+
 /// A connection that said HELLO.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     inbox: Inbox,
     outbox: Vec<u8>,
     last_request: u64,
@@ -51,7 +101,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Greeted {
     /// Does not block.
-    pub(crate) stream: std::net::TcpStream,
+    pub(crate) wire: Wire,
     /// What was read behind the reply to HELLO.
     pub(crate) inbox: Inbox,
     pub(crate) limits: Limits,
@@ -81,14 +131,9 @@ impl Error for Ended {
 }
 
 impl Connection {
-    /// Connects and greets, with the token in `XUID_TOKEN` if there is one.
-    pub(crate) async fn connect(address: &str) -> Result<Self> {
-        let connecting = timeout(CONNECT, TcpStream::connect(address)).await;
-        let connected = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        let stream = connected.with_context(|| {
-            format!("failed to connect to {address} (is a server there? start one with `xuid serve`)")
-        })?;
-        stream.set_nodelay(true).context("failed to set up the connection")?;
+    /// Connects and greets, with the token in `XUID_TOKEN` if there is one; within TLS, if that is given.
+    pub(crate) async fn connect(address: &str, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
+        let stream = Stream::connect(address, tls).await?;
         let (inbox, outbox) = (Inbox::default(), PREFACE.to_vec());
         let address = address.to_owned();
         let (limits, cluster) = (Limits::default(), ClusterId::ANY);
@@ -136,8 +181,15 @@ impl Connection {
 
     /// Takes the connection out of this runtime.
     pub(crate) fn into_greeted(self) -> Result<Greeted> {
-        let stream = self.stream.into_std().context("failed to set up the connection")?;
-        Ok(Greeted { stream, inbox: self.inbox, limits: self.limits, cluster: self.cluster })
+        let detached = |stream: TcpStream| stream.into_std().context("failed to set up the connection");
+        let wire = match self.stream {
+            Stream::Plain(stream) => Wire::Plain(detached(stream)?),
+            Stream::Tls(stream) => {
+                let (stream, session) = stream.into_inner();
+                Wire::Tls { socket: detached(stream)?, session: Box::new(session) }
+            }
+        };
+        Ok(Greeted { wire, inbox: self.inbox, limits: self.limits, cluster: self.cluster })
     }
 
     /// A number for the next request.

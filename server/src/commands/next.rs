@@ -1,10 +1,14 @@
 //! `xuid next`.
 
+use std::sync::Arc;
+
 use anyhow::{Result, bail};
+use tokio_rustls::rustls::ClientConfig;
 use xuid_protocol::Order;
 
 use super::{OrderArg, servers};
 use crate::commands::connection::{Connection, Ended};
+use crate::config::TlsArgs;
 use crate::net::runtime;
 use crate::text::stdout::Printer;
 
@@ -26,17 +30,25 @@ pub(crate) struct Args {
     /// A JSON array of strings: a number of 64 bits does not survive JavaScript
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 /// Gets the ids and prints them as they come.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let servers = servers(&args.server)?;
+    let tls = args.tls.load()?;
     let out = Printer::new()?;
-    runtime::run(next(args, servers, out))?
+    runtime::run(next(args, servers, tls, out))?
 }
 
-async fn next(args: &Args, servers: Vec<String>, mut out: Printer) -> Result<()> {
-    let mut source = Source::connect(servers).await?;
+async fn next(
+    args: &Args,
+    servers: Vec<String>,
+    tls: Option<Arc<ClientConfig>>,
+    mut out: Printer,
+) -> Result<()> {
+    let mut source = Source::connect(servers, tls).await?;
     let (mut left, mut last) = (args.count, None);
     if args.json {
         out.part("[")?;
@@ -73,6 +85,7 @@ async fn next(args: &Args, servers: Vec<String>, mut out: Printer) -> Result<()>
 /// one that is idle, as it is while a slow reader of standard output takes its time.
 struct Source {
     servers: Vec<String>,
+    tls: Option<Arc<ClientConfig>>,
     /// The server of the connection.
     at: usize,
     connection: Connection,
@@ -81,9 +94,9 @@ struct Source {
 }
 
 impl Source {
-    async fn connect(servers: Vec<String>) -> Result<Self> {
-        let (at, connection) = reach(&servers, 0).await?;
-        Ok(Self { servers, at, connection, answered: false })
+    async fn connect(servers: Vec<String>, tls: Option<Arc<ClientConfig>>) -> Result<Self> {
+        let (at, connection) = reach(&servers, 0, tls.as_ref()).await?;
+        Ok(Self { servers, tls, at, connection, answered: false })
     }
 
     /// The one that the last ids came from.
@@ -106,7 +119,7 @@ impl Source {
     }
 
     async fn reconnect(&mut self) -> Result<()> {
-        let (at, connection) = reach(&self.servers, self.at).await?;
+        let (at, connection) = reach(&self.servers, self.at, self.tls.as_ref()).await?;
         let (before, now) = (self.connection.cluster(), connection.cluster());
         if before != now {
             let (old, new) = (&self.servers[self.at], &self.servers[at]);
@@ -120,12 +133,16 @@ impl Source {
 }
 
 /// A connection to the first server from `from` on that can be reached, each tried once; else why none can.
-async fn reach(servers: &[String], from: usize) -> Result<(usize, Connection)> {
+async fn reach(
+    servers: &[String],
+    from: usize,
+    tls: Option<&Arc<ClientConfig>>,
+) -> Result<(usize, Connection)> {
     let mut tries = (from..from + servers.len()).map(|at| at % servers.len());
     let mut before = Vec::new();
     loop {
         let Some(at) = tries.next() else { bail!("no server is named") };
-        match Connection::connect(&servers[at]).await {
+        match Connection::connect(&servers[at], tls).await {
             Ok(connection) => return Ok((at, connection)),
             Err(error) if tries.len() == 0 && before.is_empty() => return Err(error),
             Err(error) if tries.len() == 0 => bail!("{error:#}; before that: {}", before.join("; ")),

@@ -24,6 +24,7 @@ use crate::net::shutdown;
 use crate::net::shutdown::{Signals, StopTimes};
 use crate::registries::ensemble::Ensemble;
 use crate::registries::target::is_of_ensemble;
+use crate::state::access::AccessRules;
 use crate::state::server::{Limits, Places, Server};
 use crate::text::exit::usage;
 use crate::text::logs;
@@ -101,7 +102,12 @@ async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()
         ..ProtocolLimits::default()
     };
     let limits = Limits { wait: settings.wait, protocol };
-    let server = Arc::new(Server::new(engine, limits, settings.tokens.clone(), places));
+    let server = Arc::new(Server::new(
+        engine,
+        limits,
+        AccessRules::new(settings.tokens.clone(), settings.tls.clone()),
+        places,
+    ));
 
     let permits = Arc::new(Semaphore::new(allowed.connections));
     let (of_server, of_permits, threads) =

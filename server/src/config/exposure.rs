@@ -9,7 +9,7 @@ use crate::text::exit::{Usage, usage};
 const FLAG: &str = "--insecure-listen";
 
 /// Whether other machines reach this address. What counts is the address that was bound, not the one that was asked for.
-fn is_exposed(bound: SocketAddr) -> bool {
+pub(crate) fn is_exposed(bound: SocketAddr) -> bool {
     !bound.ip().to_canonical().is_loopback()
 }
 
@@ -28,13 +28,13 @@ impl Settings {
             return Ok(Some(format!("{found} ({FLAG})")));
         }
         Err(usage(format!(
-            "{found}; allowed are a loopback address, a token (XUID_TOKEN, --tokens) and TLS, or {FLAG} where only friends \
+            "{found}; allowed are a loopback address, a token (XUID_TOKEN, --tokens) and TLS (--tls-cert, --tls-key), or {FLAG} where only friends \
              reach it"
         )))
     }
 
     fn lacking(&self) -> String {
-        let lacking = [("TLS", true), ("a token", self.tokens.is_empty())];
+        let lacking = [("TLS", self.tls.is_none()), ("a token", self.tokens.is_empty())];
         lacking.iter().filter(|(_, lacks)| *lacks).map(|(what, _)| *what).collect::<Vec<_>>().join(" and ")
     }
 }

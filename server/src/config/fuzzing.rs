@@ -11,7 +11,7 @@ use crate::text::exit::Usage;
 pub(crate) fn file(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     // Those files would be read, wherever they are.
-    if ["auth_file", "tokens"].iter().any(|key| text.contains(key)) {
+    if ["auth_file", "tokens", "tls_"].iter().any(|key| text.contains(key)) {
         return;
     }
     let loaded = Merged::of_file(text).and_then(|merged| {

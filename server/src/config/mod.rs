@@ -13,12 +13,15 @@ mod keys;
 mod secrets;
 mod settings;
 mod sources;
+mod tls;
 mod tokens;
 mod values;
 
 pub(crate) use access::{Access, AccessArgs};
+pub(crate) use exposure::is_exposed;
 pub(crate) use settings::{RegistrySetting, Settings, log_of_environment};
 pub(crate) use sources::Flags;
+pub(crate) use tls::{ServerTls, TlsArgs};
 pub(crate) use tokens::Tokens;
 pub(crate) use values::{cores, floor, layout};
 pub(crate) use xuid_engine::registry::zookeeper::ZooKeeperUrl as Url;

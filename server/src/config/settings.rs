@@ -12,6 +12,7 @@ use xuid_engine::{Floor, Layout};
 use super::access::Access;
 use super::keys::Key;
 use super::sources::{Flags, Merged, strangers, variables};
+use super::tls::ServerTls;
 use super::tokens::Tokens;
 use super::values::{self, address, between, cores, duration, number};
 use crate::text::exit::usage;
@@ -46,6 +47,7 @@ pub(crate) struct Settings {
     pub(crate) max_connections: Option<usize>,
     pub(crate) threads: usize,
     pub(crate) tokens: Tokens,
+    pub(crate) tls: Option<ServerTls>,
     pub(crate) insecure_listen: bool,
     pub(crate) log: String,
     /// What is allowed, and not as it should be.
@@ -106,6 +108,7 @@ impl Settings {
                 .optional("threads", |text| small(text, 1, 256))?
                 .map_or_else(cores, |count| count as usize),
             tokens: Tokens::from_merged(from)?,
+            tls: ServerTls::from_merged(from)?,
             insecure_listen: from.required("insecure_listen", |text| text.parse().ok())?,
             log: from
                 .optional("log", log_filter)?
@@ -125,7 +128,8 @@ impl Settings {
             )),
             _ => None,
         };
-        let open = [self.access.warning(), self.tokens.warning(), merged.warning()];
+        let key = self.tls.as_ref().and_then(ServerTls::warning);
+        let open = [self.access.warning(), self.tokens.warning(), key, merged.warning()];
         unknown.into_iter().chain(open.into_iter().flatten()).chain(idle_floor).collect()
     }
 

@@ -1,28 +1,34 @@
 //! HTTP for probes, Prometheus and people.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::Listener;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, spawn_blocking, yield_now};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::rustls::ServerConfig;
 use xuid_engine::Order;
 use xuid_engine::stats::Status;
 
+use crate::config::is_exposed;
+use crate::fronts::handshake::{self, NoTls};
+use crate::state::access::REJECTION_PAUSE;
 use crate::state::metrics::Page;
 use crate::state::server::{Server, VERSION};
 use crate::text::human_time::grouped;
@@ -43,6 +49,13 @@ const LIMITS: Limits =
 /// How long a producer that seems to stand still has to turn after all, before a probe is told.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 
+/// How long a client that spoke plain HTTP to a port of HTTPS may take to read that.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What is told to it.
+const PLAIN: &str = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port speaks HTTPS \
+                     only: ask for https://\r\n";
+
 /// What is told instead.
 const NO_ANSWER: &str =
     "the engine has not answered for 3 s: one of its threads holds a lock and stands still";
@@ -52,6 +65,16 @@ struct AdminState {
     server: Arc<Server>,
     page: Arc<Page>,
     asking: Arc<Semaphore>,
+    /// Whether other machines reach it.
+    is_exposed: bool,
+}
+
+/// Whose connection it is.
+#[derive(Clone, Copy)]
+struct Peer {
+    addr: SocketAddr,
+    /// It showed a certificate of a CA that we trust.
+    has_certificate: bool,
 }
 
 impl AdminState {
@@ -60,7 +83,7 @@ impl AdminState {
         &self,
         question: impl FnOnce(&Server, &Page) -> T + Send + 'static,
     ) -> Result<T, (StatusCode, String)> {
-        let Self { server, page, asking } = self.clone();
+        let Self { server, page, asking, .. } = self.clone();
         let answer = async {
             // The permit goes with the question: one that is not answered keeps it.
             let permit = asking.acquire_owned().await.ok()?;
@@ -78,13 +101,39 @@ impl AdminState {
 /// Serves until the process ends, so that a probe can see a server that drains.
 pub(crate) async fn run(listener: TcpListener, server: Arc<Server>, connections: usize) {
     let page = Arc::new(Page::new(Arc::clone(&server)));
+    let is_exposed = server.places.admin.is_some_and(is_exposed);
+    let asking = Arc::new(Semaphore::new(ASKING));
+    let state = AdminState { server: Arc::clone(&server), page, asking, is_exposed };
     let router = Router::new()
         .route("/", get(people))
+        .route("/metrics", get(metrics))
+        .route_layer(from_fn_with_state(state.clone(), guard))
+        // Probes have no secrets.
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
-        .with_state(AdminState { server, page, asking: Arc::new(Semaphore::new(ASKING)) });
-    serve(listener, router, Limits { connections, ..LIMITS }).await;
+        .with_state(state);
+    serve(listener, router, Limits { connections, ..LIMITS }, Some(server)).await;
+}
+
+/// Lets those through who may see more than a probe: all where only this machine gets to, else those with a token or a
+/// certificate, if the server can ask for one.
+async fn guard(
+    State(AdminState { server, is_exposed, .. }): State<AdminState>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let access = &server.access;
+    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let knows =
+        |given: &str| given.strip_prefix("Bearer ").is_some_and(|token| access.knows(token.as_bytes()));
+    if !is_exposed || peer.has_certificate || !access.can_ask() || given.is_some_and(knows) {
+        return next.run(request).await;
+    }
+    server.reject(|| Some(peer.addr));
+    sleep(REJECTION_PAUSE).await;
+    let text = "this page is for those with a token of this server (Authorization: Bearer TOKEN) or a client certificate\n";
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response()
 }
 
 #[derive(Clone, Copy)]
@@ -127,15 +176,56 @@ async fn note(State(doing): State<Arc<AtomicU8>>, request: Request, next: Next) 
     reply
 }
 
-/// Serves `router` to so many at a time, and ends those that say nothing.
-async fn serve(mut listener: TcpListener, router: Router, limits: Limits) {
+/// One connection's pages, over TCP or TLS.
+struct Pages {
+    router: Router,
+    http: auto::Builder<TokioExecutor>,
+    doing: Arc<AtomicU8>,
+    addr: SocketAddr,
+}
+
+impl Pages {
+    async fn serve(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        has_certificate: bool,
+    ) {
+        let peer = Extension(Peer { addr: self.addr, has_certificate });
+        let router = self.router.layer(from_fn_with_state(self.doing, note)).layer(peer);
+        // A connection that fails is its client's affair.
+        let _ = self.http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+    }
+
+    async fn serve_tls(self, stream: TcpStream, config: Arc<ServerConfig>, server: &Server) {
+        match handshake::accept(stream, config, |_| PLAIN.as_bytes().to_vec()).await {
+            Ok(tls) => {
+                let has_certificate = tls.get_ref().1.peer_certificates().is_some();
+                self.serve(tls, has_certificate).await;
+            }
+            Err(NoTls::Plain(stream)) => farewell(stream).await,
+            Err(NoTls::Failed(error, stream)) => {
+                server.handshake_failed(Some(self.addr), &error);
+                farewell(stream).await;
+            }
+        }
+    }
+}
+
+/// Reads on for a moment: what is left unread would make the kernel reset the connection, and the last words with it.
+async fn farewell(mut stream: TcpStream) {
+    let _ = stream.shutdown().await;
+    let _ = timeout(LAST_WORDS, stream.read(&mut [0; 4096])).await;
+}
+
+/// Serves `router` to so many at a time, and ends those that say nothing. Within TLS, if `server` speaks it.
+async fn serve(mut listener: TcpListener, router: Router, limits: Limits, server: Option<Arc<Server>>) {
     // Not `axum::serve`, which gives up a client that has said all it will (`nc -N`) while its page is asked for.
     let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
     http.http1().half_close(true).timer(TokioTimer::new()).header_read_timeout(limits.idle);
     let mut open: Vec<Open> = Vec::with_capacity(limits.connections);
     loop {
         // It waits by itself where no descriptor is left.
-        let (stream, _) = Listener::accept(&mut listener).await;
+        let (stream, addr) = Listener::accept(&mut listener).await;
         open.retain(|connection| !connection.task.is_finished());
         if open.len() >= limits.connections {
             let oldest = |doing| open.iter().position(|open| open.is(doing));
@@ -144,15 +234,19 @@ async fn serve(mut listener: TcpListener, router: Router, limits: Limits) {
             open.remove(spare).task.abort();
         }
         let doing = Arc::new(AtomicU8::new(Doing::Silent as u8));
-        let pages = TowerToHyperService::new(router.clone().layer(from_fn_with_state(doing.clone(), note)));
-        let (http, asked) = (http.clone(), doing.clone());
+        let pages = Pages { router: router.clone(), http: http.clone(), doing: doing.clone(), addr };
+        let (server, asked) = (server.clone(), doing.clone());
         let connection = tokio::spawn(async move {
-            let mut serving = pin!(http.serve_connection(TokioIo::new(stream), pages));
-            // A connection that fails is its client's affair.
+            let mut serving = pin!(async {
+                match server.as_ref().and_then(|server| Some((server, server.access.tls_for_admin()?))) {
+                    Some((server, config)) => pages.serve_tls(stream, config, server).await,
+                    None => pages.serve(stream, false).await,
+                }
+            });
             if timeout(limits.first, &mut serving).await.is_err()
                 && asked.load(Ordering::Relaxed) != Doing::Silent as u8
             {
-                let _ = serving.await;
+                serving.await;
             }
         });
         open.push(Open { task: connection.abort_handle(), doing });
@@ -286,7 +380,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(async || "page"));
-        (addr, tokio::spawn(serve(listener, router, limits)))
+        (addr, tokio::spawn(serve(listener, router, limits, None)))
     }
 
     async fn said(addr: SocketAddr, words: &str) -> TcpStream {

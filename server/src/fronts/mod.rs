@@ -3,4 +3,5 @@
 
 pub(crate) mod admin;
 pub(crate) mod buffers;
+pub(crate) mod handshake;
 pub(crate) mod xuid;

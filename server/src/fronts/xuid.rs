@@ -26,7 +26,7 @@ use xuid_protocol::{
     check_preface, foreign_line, goaway, id_reply, parse_request, plain_next, reply_bye, reply_error,
 };
 
-pub(crate) use answer::refuse_connection;
+pub(crate) use answer::{refuse_connection, refuse_plain};
 use waiting::{Done, Shape, Waiting};
 
 use crate::crash_points;

@@ -13,24 +13,24 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::task::yield_now;
-use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
-use tracing::warn;
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout, timeout_at};
 use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, WAIT_CAP};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
-use crate::fronts::xuid::{Need, OUTBOX_HIGH, Session};
+use crate::fronts::handshake::{self, NoTls};
+use crate::fronts::xuid::{Need, OUTBOX_HIGH, Session, refuse_plain};
 use crate::net::busy_poll::BusyPoll;
 use crate::net::newcomers::Newcomer;
+use crate::net::stream::{Reading, TlsHalf, Writing};
+use crate::state::access::REJECTION_PAUSE;
 use crate::state::server::Server;
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
@@ -49,9 +49,6 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 /// Requests that were sent before the client can have read GOAWAY are answered: so much is allowed for the way.
 const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
 
-/// How long a client waits for the answer to a wrong token: guessing is slow that way, and costs us a timer.
-const REJECTION_PAUSE: Duration = Duration::from_millis(300);
-
 /// Serves a connection to its end.
 pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>, newcomer: Arc<Newcomer>) {
     let _open = server.traffic.connection_accepted();
@@ -59,12 +56,52 @@ pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>, newcomer: 
     if stream.set_nodelay(true).is_err() {
         return;
     }
+    let opened = Instant::now();
+    if server.access.has_tls() {
+        // On the heap: TLS is large, and a plain connection must not pay for the room.
+        return Box::pin(serve_tls(stream, &server, newcomer, opened)).await;
+    }
     let ended = {
         let (reader, writer) = stream.split();
-        Connection::new(reader, writer, &server, &newcomer).run(&server).await
+        Connection::new(reader, writer, &server, newcomer, opened).run(&server).await
     };
     if ended == Ended::Orderly {
         farewell(stream).await;
+    }
+}
+
+/// The same within TLS. The handshake is a part of the greeting, and has no more time than that.
+async fn serve_tls(stream: TcpStream, server: &Arc<Server>, newcomer: Arc<Newcomer>, opened: Instant) {
+    let Some(config) = server.access.tls_for_clients() else { return };
+    let peer = stream.peer_addr().ok();
+    let mut draining = server.draining();
+    let stop = async {
+        let _ = draining.wait_for(|draining| *draining).await;
+        sleep(GO_AWAY_GRACE).await;
+    };
+    let shaken = tokio::select! {
+        shaken = timeout_at(opened + GREETING_DEADLINE, handshake::accept(stream, config, refuse_plain)) => shaken,
+        () = stop => return,
+        () = newcomer.ended() => return,
+    };
+    let tls = match shaken {
+        Ok(Ok(tls)) => Mutex::new(tls),
+        Ok(Err(NoTls::Plain(stream))) => {
+            server.traffic.foreign();
+            return farewell(stream).await;
+        }
+        Ok(Err(NoTls::Failed(error, stream))) => {
+            server.handshake_failed(peer, &error);
+            return farewell(stream).await;
+        }
+        Err(_) => return,
+    };
+    let ended = Connection::new(TlsHalf(&tls), TlsHalf(&tls), server, newcomer, opened).run(server).await;
+    if ended == Ended::Orderly {
+        let mut tls = tls.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // TLS's own goodbye: else the client could not tell an end from a cut.
+        let _ = timeout(LINGER_TIME, tls.shutdown()).await;
+        farewell(tls.into_inner().0).await;
     }
 }
 
@@ -76,11 +113,11 @@ enum Ended {
     Broken,
 }
 
-struct Connection<'s> {
-    reader: ReadHalf<'s>,
-    writer: WriteHalf<'s>,
+struct Connection<R, W> {
+    reader: R,
+    writer: W,
     session: Session,
-    newcomer: &'s Newcomer,
+    newcomer: Arc<Newcomer>,
     inbox: Inbox,
     outbox: Outbox,
     need: Need,
@@ -100,14 +137,8 @@ struct Connection<'s> {
     was_rejected: bool,
 }
 
-impl<'s> Connection<'s> {
-    fn new(
-        reader: ReadHalf<'s>,
-        writer: WriteHalf<'s>,
-        server: &Arc<Server>,
-        newcomer: &'s Newcomer,
-    ) -> Self {
-        let now = Instant::now();
+impl<R: Reading, W: Writing> Connection<R, W> {
+    fn new(reader: R, writer: W, server: &Arc<Server>, newcomer: Arc<Newcomer>, opened: Instant) -> Self {
         Self {
             reader,
             writer,
@@ -117,8 +148,8 @@ impl<'s> Connection<'s> {
             outbox: Outbox::default(),
             need: Need::Input,
             busy_poll: BusyPoll::new(),
-            opened: now,
-            active: now,
+            opened,
+            active: opened,
             begun: None,
             sent_away: None,
             looked: None,
@@ -144,7 +175,7 @@ impl<'s> Connection<'s> {
             if self.write_now().is_err() {
                 return Ended::Broken;
             }
-            if self.need == Need::End && self.outbox.is_empty() {
+            if self.need == Need::End && self.is_written() {
                 return Ended::Orderly;
             }
             self.wind(timer.as_mut());
@@ -156,9 +187,9 @@ impl<'s> Connection<'s> {
                 // In this order, reading last: a client that never stops asking must starve neither its own requests
                 // that wait, nor the stop, nor its deadlines.
                 biased;
-                written = self.writer.write(self.outbox.rest()), if !self.outbox.is_empty() => match written {
-                    Ok(count @ 1..) => self.was_written(count),
-                    _ => return Ended::Broken,
+                written = write(&mut self.writer, self.outbox.rest()), if !self.is_written() => match written {
+                    Ok(count) => self.was_written(count),
+                    Err(_) => return Ended::Broken,
                 },
                 done = self.session.waited(), if may_finish => self.session.finish(done, &mut self.outbox),
                 _ = stop.as_mut(), if self.sent_away.is_none() => self.send_away(),
@@ -183,14 +214,13 @@ impl<'s> Connection<'s> {
     /// Counts and logs a wrong token, and waits for a moment before that is answered.
     #[cold]
     async fn hold_back(&self, server: &Server) {
-        let rejected = server.traffic.token_rejected();
-        // The first, and then ever fewer: somebody who guesses must not fill the disk.
-        if rejected.is_power_of_two()
-            && let Ok(peer) = self.reader.peer_addr()
-        {
-            warn!(%peer, rejected, "a token is missing or wrong: refused");
-        }
+        server.reject(|| self.reader.peer().ok());
         sleep(REJECTION_PAUSE).await;
+    }
+
+    /// Whether the socket has everything that was answered.
+    fn is_written(&self) -> bool {
+        self.outbox.is_empty() && self.writer.is_flushed()
     }
 
     /// Writes what the socket takes at once, which is nearly always everything.
@@ -258,7 +288,7 @@ impl<'s> Connection<'s> {
         let due = if self.need == Need::End {
             self.active + LAST_WRITE
         } else if self.session.is_leaving() {
-            let waits = if self.outbox.is_empty() { WAIT_CAP } else { Duration::ZERO };
+            let waits = if self.is_written() { WAIT_CAP } else { Duration::ZERO };
             self.active + waits + LAST_WRITE
         } else if let Some(sent) = self.sent_away {
             sent + GO_AWAY_GRACE
@@ -283,10 +313,10 @@ impl<'s> Connection<'s> {
         if now < due {
             return false;
         }
-        if !self.outbox.is_empty() && self.pushed.replace(due) != Some(due) {
+        if !self.is_written() && self.pushed.replace(due) != Some(due) {
             match self.push() {
-                Ok(0) => {}
-                Ok(_) => return false,
+                Ok(false) => {}
+                Ok(true) => return false,
                 Err(_) => return true,
             }
         }
@@ -312,7 +342,7 @@ impl<'s> Connection<'s> {
             }
             return false;
         }
-        if self.begun.is_none() && !self.outbox.is_empty() {
+        if self.begun.is_none() && !self.is_written() {
             // It has read nothing of its replies for so long.
             return true;
         }
@@ -326,15 +356,15 @@ impl<'s> Connection<'s> {
     }
 
     /// Writes what the socket takes, without asking the runtime whether it takes anything: it may not have looked yet.
-    fn push(&mut self) -> io::Result<usize> {
-        match rustix::io::write(self.writer.as_ref(), crash_points::portion(self.outbox.rest())) {
-            Ok(count) => {
-                self.was_written(count);
-                Ok(count)
-            }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
-            Err(error) => Err(error.into()),
+    /// Whether it took something.
+    fn push(&mut self) -> io::Result<bool> {
+        let pushed = self.writer.push(crash_points::portion(self.outbox.rest()))?;
+        if pushed.moved {
+            self.was_written(pushed.taken);
+        } else if pushed.taken > 0 {
+            self.outbox.consume(pushed.taken);
         }
+        Ok(pushed.moved)
     }
 
     /// Reads what lies in the socket, without asking the runtime whether something does: it may not have looked yet. A
@@ -342,32 +372,36 @@ impl<'s> Connection<'s> {
     fn look(&mut self) -> io::Result<usize> {
         let least = if self.sent_away.is_some() { INBOX_MOST } else { self.session.longest_frame() };
         let room = self.inbox.room(least);
-        let read = rustix::io::read(self.reader.as_ref(), spare_capacity(room));
-        match read {
+        match self.reader.look(room) {
             Ok(count) => {
                 self.was_read(count);
                 // The end of the input is something, too.
                 Ok(count.max(1))
             }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 self.inbox.park();
                 Ok(0)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 }
 
 /// Reads into memory that the inbox has only while something comes, or is in it.
-async fn read(reader: &mut ReadHalf<'_>, inbox: &mut Inbox, least: usize) -> io::Result<usize> {
+async fn read(reader: &mut impl Reading, inbox: &mut Inbox, least: usize) -> io::Result<usize> {
     poll_fn(|context| {
-        let read = pin!(reader.read_buf(inbox.room(least))).poll(context);
+        let read = reader.poll_read(context, inbox.room(least));
         if read.is_pending() {
             inbox.park();
         }
         read
     })
     .await
+}
+
+/// Writes as soon as something is taken.
+async fn write(writer: &mut impl Writing, bytes: &[u8]) -> io::Result<usize> {
+    poll_fn(|context| writer.poll_write(context, bytes)).await
 }
 
 /// Closes so that the last words arrive: bytes left unread would make the kernel reset the connection, and a reset may

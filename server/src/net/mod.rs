@@ -9,3 +9,4 @@ pub(crate) mod newcomers;
 pub(crate) mod runtime;
 pub(crate) mod service_manager;
 pub(crate) mod shutdown;
+pub(crate) mod stream;

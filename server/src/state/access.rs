@@ -1,19 +1,27 @@
-//! Who is let in: the tokens that count now, and their limits. Every front asks here.
+//! Who is let in: the tokens that count now, their limits, and TLS. Every front asks here.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use crate::config::Tokens;
+use tokio_rustls::rustls::ServerConfig;
+
+use crate::config::{ServerTls, Tokens};
 use crate::state::id_limit::IdLimit;
 
-/// The rules of one server, which may be changed while it runs.
+/// How long a client waits for the answer to a wrong token: guessing is slow that way, and costs us a timer.
+pub(crate) const REJECTION_PAUSE: Duration = Duration::from_millis(300);
+
+/// The rules of one server, which may be changed while it runs; but for whether there is TLS.
 #[derive(Debug)]
 pub(crate) struct AccessRules {
+    has_tls: bool,
     current: RwLock<Arc<Current>>,
 }
 
 #[derive(Debug)]
 struct Current {
     tokens: Tokens,
+    tls: Option<ServerTls>,
     /// One for each token, in their order.
     limits: Vec<Arc<IdLimit>>,
 }
@@ -26,8 +34,34 @@ pub(crate) struct Admitted {
 }
 
 impl AccessRules {
-    pub(crate) fn new(tokens: Tokens) -> Self {
-        Self { current: RwLock::new(Arc::new(Current::new(tokens, None))) }
+    pub(crate) fn new(tokens: Tokens, tls: Option<ServerTls>) -> Self {
+        Self { has_tls: tls.is_some(), current: RwLock::new(Arc::new(Current::new(tokens, tls, None))) }
+    }
+
+    /// Whether both ports speak TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.has_tls
+    }
+
+    /// TLS with a new client of XUID/1.
+    pub(crate) fn tls_for_clients(&self) -> Option<Arc<ServerConfig>> {
+        Some(Arc::clone(&self.current().tls.as_ref()?.clients))
+    }
+
+    /// TLS with a new client of the admin port.
+    pub(crate) fn tls_for_admin(&self) -> Option<Arc<ServerConfig>> {
+        Some(Arc::clone(&self.current().tls.as_ref()?.admin))
+    }
+
+    /// Whether the server can tell who a client is: by a token, or by a certificate.
+    pub(crate) fn can_ask(&self) -> bool {
+        let current = self.current();
+        !current.tokens.is_empty() || current.tls.as_ref().is_some_and(|tls| tls.asks_for_certificate)
+    }
+
+    /// Whether `secret` is one of a token.
+    pub(crate) fn knows(&self, secret: &[u8]) -> bool {
+        self.current().tokens.find(secret).is_some()
     }
 
     /// Whether whoever has `secret` may use the server.
@@ -49,7 +83,7 @@ impl AccessRules {
 
 impl Current {
     /// A token that keeps its name keeps its bucket, so that connections of before and after share one.
-    fn new(tokens: Tokens, before: Option<&Self>) -> Self {
+    fn new(tokens: Tokens, tls: Option<ServerTls>, before: Option<&Self>) -> Self {
         let limit = |name: &str, ids_per_second: u64| {
             let known = before.and_then(|before| {
                 let place = before.tokens.each().iter().position(|token| token.name == name)?;
@@ -64,7 +98,7 @@ impl Current {
             }
         };
         let limits = tokens.each().iter().map(|token| limit(&token.name, token.ids_per_second)).collect();
-        Self { tokens, limits }
+        Self { tokens, tls, limits }
     }
 }
 
@@ -78,9 +112,9 @@ mod tests {
 
     #[test]
     fn without_a_token_everybody_is_let_in_and_with_one_only_those_who_have_it() {
-        let open = AccessRules::new(Tokens::default());
+        let open = AccessRules::new(Tokens::default(), None);
         assert!(open.admit(b"anything").is_some());
-        let closed = AccessRules::new(Tokens::of("sesame"));
+        let closed = AccessRules::new(Tokens::of("sesame"), None);
         assert!(closed.admit(b"").is_none() && closed.admit(b"anything").is_none());
         assert_eq!(limit(&closed, "sesame").map(|limit| limit.ids_per_second()), Some(0));
     }

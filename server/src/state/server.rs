@@ -1,5 +1,6 @@
 //! What every connection and every page of one server shares.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,11 +8,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tracing::warn;
 use xuid_engine::Engine;
 use xuid_engine::registry::Genesis;
 use xuid_engine::stats::Status;
 
-use crate::config::Tokens;
 use crate::state::access::AccessRules;
 use crate::state::traffic::Traffic;
 
@@ -62,12 +63,12 @@ pub(crate) struct Places {
 
 impl Server {
     /// A server on this engine.
-    pub(crate) fn new(engine: Engine, limits: Limits, tokens: Tokens, places: Places) -> Self {
+    pub(crate) fn new(engine: Engine, limits: Limits, access: AccessRules, places: Places) -> Self {
         Self {
             genesis: engine.genesis(),
             engine,
             limits,
-            access: AccessRules::new(tokens),
+            access,
             places,
             traffic: Traffic::default(),
             started: Instant::now(),
@@ -94,6 +95,31 @@ impl Server {
     /// From now on no connection is accepted, and every one is told to leave.
     pub(crate) fn begin_draining(&self) {
         self.draining.send_replace(true);
+    }
+
+    /// Counts a token that is none of ours, and logs whose it was: the first, and then ever fewer, so that somebody who
+    /// guesses does not fill the disk.
+    pub(crate) fn reject(&self, peer: impl FnOnce() -> Option<SocketAddr>) {
+        let rejected = self.traffic.token_rejected();
+        if rejected.is_power_of_two()
+            && let Some(peer) = peer()
+        {
+            warn!(%peer, rejected, "a token is missing or wrong: refused");
+        }
+    }
+
+    /// The same of a handshake that failed for what one side said.
+    pub(crate) fn handshake_failed(&self, peer: Option<SocketAddr>, error: &io::Error) {
+        if error.kind() != io::ErrorKind::InvalidData {
+            // It is gone: a probe that only connects, mostly.
+            return;
+        }
+        let failed = self.traffic.handshake_failed();
+        if failed.is_power_of_two()
+            && let Some(peer) = peer
+        {
+            warn!(%peer, failed, %error, "no TLS with a client");
+        }
     }
 
     /// How long it has been serving.

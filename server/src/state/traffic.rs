@@ -23,6 +23,7 @@ pub(crate) struct Traffic {
     refused: AtomicU64,
     foreign: AtomicU64,
     rejected_tokens: AtomicU64,
+    failed_handshakes: AtomicU64,
     panics: AtomicU64,
 }
 
@@ -119,6 +120,16 @@ impl Traffic {
     /// A token that is none of ours; returns how many there were so far.
     pub(crate) fn token_rejected(&self) -> u64 {
         self.rejected_tokens.fetch_add(1, Relaxed) + 1
+    }
+
+    /// A TLS handshake that failed; returns how many there were so far.
+    pub(crate) fn handshake_failed(&self) -> u64 {
+        self.failed_handshakes.fetch_add(1, Relaxed) + 1
+    }
+
+    /// TLS handshakes that failed.
+    pub(crate) fn failed_handshakes(&self) -> u64 {
+        self.failed_handshakes.load(Relaxed)
     }
 
     /// Tokens that were none of ours.

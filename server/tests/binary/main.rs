@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "all of this is tests, the helpers too")]
 
 mod access;
+mod certificates;
 mod commands;
 mod ensemble;
 mod fail_over;
@@ -11,3 +12,4 @@ mod figures;
 mod service_manager;
 mod serving;
 mod support;
+mod tls;

@@ -124,7 +124,7 @@ async fn an_error_about_the_whole_connection_reaches_everybody_in_flight() {
         peer.expect_end().await;
     };
     let calls = async { tokio::join!(client.next(Order::Any), client.next(Order::Any)) };
-    let ((a, b), ()) = soon(async { tokio::join!(calls, script) }).await;
+    let ((a, b), ()) = Box::pin(soon(async { tokio::join!(calls, script) })).await;
     for outcome in [a, b] {
         let error = outcome.unwrap_err();
         assert!(matches!(error, ClientError::Refused { status: Status::BAD_REQUEST, .. }), "{error:?}");

@@ -18,3 +18,5 @@ mod pipeline;
 mod prefetch;
 mod prefetch_failover;
 mod several;
+#[cfg(feature = "tls")]
+mod tls;

@@ -1,6 +1,7 @@
 //! The command line of `xuid bench`.
 
 use crate::commands::OrderArg;
+use crate::config::TlsArgs;
 
 /// `xuid bench`.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -54,4 +55,6 @@ pub(crate) struct Args {
     /// One JSON object
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) tls: TlsArgs,
 }

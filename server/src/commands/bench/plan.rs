@@ -1,9 +1,11 @@
 //! What was asked for, checked and with its defaults.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use tokio_rustls::rustls::ClientConfig;
 use xuid_load::{Ask, Shape};
 use xuid_protocol::Order;
 
@@ -40,6 +42,8 @@ pub(super) struct Net {
     pub(super) servers: Vec<String>,
     pub(super) connections: u32,
     pub(super) pipeline: u32,
+    /// `None`: plain TCP.
+    pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
 impl Plan {
@@ -88,6 +92,7 @@ impl Plan {
             "server": net.map(|net| net.servers.join(",")),
             "connections": net.map(|net| net.connections),
             "pipeline": net.map(|net| net.pipeline),
+            "tls": net.map(|net| net.tls.is_some()),
             "threads": self.threads,
             "request": request_name(&self.ask, net.is_none()),
             "count": self.ask.count,
@@ -108,7 +113,7 @@ impl Net {
             let text = format!("--connections is {connections}, too few for {} servers", servers.len());
             return Err(usage(text).into());
         }
-        Ok(Self { servers, connections, pipeline: args.pipeline.unwrap_or(16) })
+        Ok(Self { servers, connections, pipeline: args.pipeline.unwrap_or(16), tls: args.tls.load()? })
     }
 }
 

@@ -43,7 +43,7 @@ fn asked_of(version: u16, max_count: u32, frame: Vec<u8>) -> (Result<Vec<u64>>, 
             while stream.read(&mut seen).await? > 0 {}
             io::Result::Ok(())
         });
-        let mut connection = match Connection::connect(&address).await {
+        let mut connection = match Connection::connect(&address, None).await {
             Ok(connection) => connection,
             Err(error) => return (Err(error), 0),
         };

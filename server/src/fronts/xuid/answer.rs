@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 use xuid_engine::{Id, IdError, IdErrorKind};
 use xuid_protocol::{
-    Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, Refusal, Request, Status, reply_decode, reply_error,
-    reply_hello, reply_info, reply_ping, reply_stats,
+    Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, PREFACE, Refusal, Request, Status, reply_decode,
+    reply_error, reply_hello, reply_info, reply_ping, reply_stats,
 };
 
 use crate::state::access::Admitted;
@@ -130,4 +130,15 @@ pub(crate) fn refuse_connection(out: &mut Vec<u8>) {
     let text =
         "this server has as many connections as it may (max_connections): close some, or come back later";
     reply_error(out, 0, Op::Hello.code(), &Refusal::new(Status::OVERLOADED, text).retry_after(SOON));
+}
+
+/// What a client is told that speaks anything but TLS to a port of TLS, by its first byte.
+pub(crate) fn refuse_plain(first: u8) -> Vec<u8> {
+    if first != PREFACE[0] {
+        return b"This port speaks XUID/1, a binary protocol, within TLS, and this is not TLS.\r\n".to_vec();
+    }
+    let text = "this port speaks TLS only, and this is plain XUID/1: give the client a CA and TLS (--tls --ca FILE for xuid)";
+    let mut out = Vec::new();
+    reply_error(&mut out, 0, Op::Hello.code(), &Refusal::new(Status::BAD_REQUEST, text).closing());
+    out
 }

@@ -13,6 +13,7 @@ use xuid_protocol::{
 
 use super::*;
 use crate::config::Tokens;
+use crate::state::access::AccessRules;
 use crate::state::server::{Limits, Places};
 
 /// So long may ids take that must come: the machine may be busy.
@@ -33,7 +34,7 @@ impl Home {
         let limits = Limits { wait: PATIENCE, protocol: ProtocolLimits::default() };
         let address = "127.0.0.1:7654".parse().unwrap();
         let places = Places { listen: address, admin: Some("127.0.0.1:7655".parse().unwrap()) };
-        let server = Server::new(engine.build().unwrap(), limits, tokens, places);
+        let server = Server::new(engine.build().unwrap(), limits, AccessRules::new(tokens, None), places);
         Self { server: Arc::new(server), _folder: folder }
     }
 
@@ -259,7 +260,8 @@ fn a_flood_of_nexts_is_answered_one_by_one_and_no_id_comes_twice() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
     let (limits, places) = (Home::shared().limits, Home::shared().places);
-    let by_the_clock = Arc::new(Server::new(engine, limits, Tokens::default(), places));
+    let by_the_clock =
+        Arc::new(Server::new(engine, limits, AccessRules::new(Tokens::default(), None), places));
     for server in [Home::shared(), by_the_clock] {
         let mut talk = Talk::greeted(server);
         // Runs of one form between the others, and far more replies than the output holds.

@@ -292,6 +292,12 @@ fn traffic(traffic: &Traffic) -> Vec<Family> {
             "Tokens that are none of this server's, missing ones included: of HELLO, and of requests to the admin port",
             traffic.rejected_tokens(),
         ),
+        counter(
+            "xuid_failed_handshakes",
+            "TLS handshakes that failed for what was said, as by a client whose certificate is missing, expired or of another CA, \
+             or that trusts another CA than ours",
+            traffic.failed_handshakes(),
+        ),
         family("xuid_requests", "Requests that could be read", Kind::Counter, Samples::By("op", requests)),
         family(
             "xuid_replied_ids",

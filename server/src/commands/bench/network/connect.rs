@@ -21,7 +21,7 @@ pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link
     let servers = net.servers.iter().cycle();
     runtime::run(async {
         for (number, server) in (0..net.connections).zip(servers) {
-            let greeted = greet(server).await?;
+            let greeted = greet(server, net).await?;
             let (cluster, of) = *first.get_or_insert((greeted.cluster, server));
             if cluster != greeted.cluster {
                 bail!(
@@ -33,9 +33,9 @@ pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link
             check_count(plan, server, &greeted)?;
             let (number, of) = (u64::from(number), u64::from(net.connections));
             let share = plan.rate.map(|rate| Share { rate, number, of });
-            let Greeted { stream, inbox, limits, .. } = greeted;
+            let Greeted { wire, inbox, limits, .. } = greeted;
             let depth = net.pipeline.min(limits.max_in_flight);
-            let link = Link::new(stream, server, inbox.rest().to_vec(), plan.ask, depth, share);
+            let link = Link::new(wire, server, inbox.rest().to_vec(), plan.ask, depth, share);
             dealt[number as usize % plan.threads].push(link);
         }
         Ok(())
@@ -43,8 +43,11 @@ pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link
     Ok((first.map_or(ClusterId::ANY, |(cluster, _)| cluster), dealt))
 }
 
-async fn greet(server: &str) -> Result<Greeted> {
-    Connection::connect(server).await.with_context(|| format!("no load on {server}"))?.into_greeted()
+async fn greet(server: &str, net: &Net) -> Result<Greeted> {
+    Connection::connect(server, net.tls.as_ref())
+        .await
+        .with_context(|| format!("no load on {server}"))?
+        .into_greeted()
 }
 
 fn check_count(plan: &Plan, server: &str, greeted: &Greeted) -> Result<()> {

@@ -1,0 +1,219 @@
+//! What carries the bytes of a connection: TCP itself, or TLS on it.
+//!
+//! A connection is made for one or the other ([`Reading`], [`Writing`]), so that plain TCP pays nothing for the choice.
+//!
+//! # Invariants
+//! - I1 `look` and `push` ask the socket and not the runtime, which may not have looked yet;
+//! - I2 what TLS took and the socket did not is not written yet ([`Writing::is_flushed`]). It is 64 KiB at most, and their
+//!   records' heads.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio_rustls::server::TlsStream;
+
+/// Records that are looked into at once: what a socket's default buffer holds.
+const RECORDS: usize = 16;
+
+/// The half that is read.
+pub(crate) trait Reading {
+    /// Reads into what `room` has to spare; 0 is the end.
+    fn poll_read(&mut self, context: &mut Context<'_>, room: &mut Vec<u8>) -> Poll<io::Result<usize>>;
+
+    /// Reads what lies in the socket. `WouldBlock`: nothing.
+    fn look(&mut self, room: &mut Vec<u8>) -> io::Result<usize>;
+
+    /// Whose bytes they are.
+    fn peer(&self) -> io::Result<SocketAddr>;
+}
+
+/// The half that is written.
+pub(crate) trait Writing {
+    /// Whether the socket has everything that was taken.
+    fn is_flushed(&self) -> bool;
+
+    /// Takes some of `bytes`; where there are none, gives the socket what it lacks and takes 0.
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+
+    /// Takes what fits at once. `WouldBlock`: nothing.
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Gives the socket what it has room for.
+    fn push(&mut self, bytes: &[u8]) -> io::Result<Pushed>;
+}
+
+/// What a push did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pushed {
+    /// So many bytes were taken.
+    pub(crate) taken: usize,
+    /// The socket had room.
+    pub(crate) moved: bool,
+}
+
+impl Reading for ReadHalf<'_> {
+    fn poll_read(&mut self, context: &mut Context<'_>, room: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        pin!(self.read_buf(room)).poll(context)
+    }
+
+    fn look(&mut self, room: &mut Vec<u8>) -> io::Result<usize> {
+        Ok(rustix::io::read(self.as_ref(), spare_capacity(room))?)
+    }
+
+    fn peer(&self) -> io::Result<SocketAddr> {
+        self.peer_addr()
+    }
+}
+
+impl Writing for WriteHalf<'_> {
+    fn is_flushed(&self) -> bool {
+        true
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match Pin::new(self).poll_write(context, bytes) {
+            Poll::Ready(Ok(0)) if !bytes.is_empty() => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            written => written,
+        }
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        WriteHalf::try_write(self, bytes)
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> io::Result<Pushed> {
+        match rustix::io::write(self.as_ref(), bytes) {
+            Ok(taken) => Ok(Pushed { taken, moved: taken > 0 }),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Pushed::default()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Either half of TLS: both read and write one state, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TlsHalf<'s>(pub(crate) &'s Mutex<TlsStream<TcpStream>>);
+
+impl TlsHalf<'_> {
+    fn lock(&self) -> MutexGuard<'_, TlsStream<TcpStream>> {
+        // Both halves are of one task, and nothing is awaited under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reading for TlsHalf<'_> {
+    fn poll_read(&mut self, context: &mut Context<'_>, room: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        let mut tls = self.lock();
+        let read = pin!(tls.read_buf(room)).poll(context);
+        read.map(|read| read.or_else(ended))
+    }
+
+    fn look(&mut self, room: &mut Vec<u8>) -> io::Result<usize> {
+        let mut tls = self.lock();
+        let (socket, session) = tls.get_mut();
+        let (begin, most) = (room.len(), room.capacity());
+        room.resize(most, 0);
+        let mut end = begin;
+        // Where nothing comes of it, there was nothing.
+        let mut outcome = Err(io::ErrorKind::WouldBlock.into());
+        for _ in 0..RECORDS {
+            match session.reader().read(&mut room[end..]) {
+                // The end, or no room.
+                Ok(0) => {
+                    outcome = Ok(0);
+                    break;
+                }
+                Ok(count) => {
+                    end += count;
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    outcome = ended(error);
+                    break;
+                }
+            }
+            let read = session.read_tls(&mut Socket(socket)).and_then(|count| {
+                session.process_new_packets().map_err(io::Error::other)?;
+                Ok(count)
+            });
+            if let Err(error) = read {
+                outcome = ended(error);
+                break;
+            }
+        }
+        room.truncate(end);
+        if end > begin { Ok(end - begin) } else { outcome }
+    }
+
+    fn peer(&self) -> io::Result<SocketAddr> {
+        self.lock().get_ref().0.peer_addr()
+    }
+}
+
+/// Frames carry their lengths, so an end without TLS's own goodbye cuts nothing off unseen.
+fn ended(error: io::Error) -> io::Result<usize> {
+    if error.kind() == io::ErrorKind::UnexpectedEof { Ok(0) } else { Err(error) }
+}
+
+impl Writing for TlsHalf<'_> {
+    fn is_flushed(&self) -> bool {
+        !self.lock().get_ref().1.wants_write()
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut tls = self.lock();
+        let tls = Pin::new(&mut *tls);
+        if bytes.is_empty() { tls.poll_flush(context).map_ok(|()| 0) } else { tls.poll_write(context, bytes) }
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Whoever then waits for room asks again, with a waker.
+        match self.poll_write(&mut Context::from_waker(Waker::noop()), bytes) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> io::Result<Pushed> {
+        let mut tls = self.lock();
+        let (socket, session) = tls.get_mut();
+        let mut pushed = Pushed { taken: session.writer().write(bytes)?, moved: false };
+        while session.wants_write() {
+            match session.write_tls(&mut Socket(socket)) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => pushed.moved = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pushed)
+    }
+}
+
+/// The socket itself, past the runtime.
+struct Socket<'s>(&'s TcpStream);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(self.0, bytes)?)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(self.0, bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! TLS on both ports, and in the commands.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Output;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto};
+use xuid_protocol::{
+    Bulk, Hello, Order, PREFACE, ParsedReply, Reply, parse_reply, request_hello, request_runs,
+};
+
+use crate::certificates::{Authority, Identity};
+use crate::support::{Server, failure, get, greet, reply, run, stdout, until, xuid};
+
+const PORTS: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+/// A connection that trusts `ca`, and shows a certificate if it has one.
+fn shake_hands(addr: SocketAddr, ca: &str, identity: Option<&Identity>) -> Stream {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(Identity { cert, key }) => {
+            let chain = vec![CertificateDer::from_pem_file(cert).unwrap()];
+            builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key).unwrap()).unwrap()
+        }
+    };
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    StreamOwned::new(
+        ClientConnection::new(Arc::new(config), name).unwrap(),
+        TcpStream::connect(addr).unwrap(),
+    )
+}
+
+/// `GET path` over HTTPS: status and body.
+fn https(mut stream: Stream, path: &str, more: &str) -> (u16, String) {
+    write!(stream, "GET {path} HTTP/1.0\r\n{more}\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+fn serve(home: &Path, own: &Identity, more: &[&str]) -> Server {
+    serve_at(&PORTS, home, own, more, &[])
+}
+
+fn serve_at(
+    ports: &[&str],
+    home: &Path,
+    own: &Identity,
+    more: &[&str],
+    variables: &[(&str, &str)],
+) -> Server {
+    let more = [&["--tls-cert", &*own.cert, "--tls-key", &*own.key], more].concat();
+    let log = File::create(home.join("log")).unwrap();
+    Server::start_at(ports, &home.join("data"), &more, variables, log)
+}
+
+fn next(server: &Server, more: &[&str]) -> Output {
+    run(&[&["next", "--server", &server.addr.to_string()], more].concat())
+}
+
+#[test]
+fn commands_talk_tls_by_flags_and_by_variables() {
+    let home = tempfile::tempdir().unwrap();
+    let ours = Authority::new(home.path(), "ours");
+    let mut server = serve(home.path(), &ours.issue("server", &["127.0.0.1"]), &[]);
+    let ids = stdout(&next(&server, &["--tls", "--ca", &ours.ca, "-n", "200000", "--order", "ordered"]));
+    let ids: Vec<u64> = ids.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(ids.len() == 200_000 && ids.is_sorted_by(|left, right| left < right));
+    let address = server.addr.to_string();
+    let mut by_variables = xuid(&["next", "--server", &address]);
+    stdout(&by_variables.env("XUID_TLS", "true").env("XUID_CA", &ours.ca).output().unwrap());
+    for load in [&["--runs", "--count", "100000"][..], &["--count", "5000"], &["--pipeline", "100"]] {
+        let bench =
+            ["bench", "--server", &address, "--tls", "--ca", &ours.ca, "--seconds", "1", "--warmup", "0"];
+        let report = stdout(&run(&[&bench, load, &["--verify", "--json"]].concat()));
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["settings"]["tls"], true, "{report}");
+    }
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(0));
+}
+
+#[test]
+fn a_server_without_the_right_certificate_gets_no_client() {
+    let home = tempfile::tempdir().unwrap();
+    let (ours, other) = (Authority::new(home.path(), "ours"), Authority::new(home.path(), "other"));
+    for (own, words) in [
+        (other.issue("foreign", &["127.0.0.1"]), "UnknownIssuer"),
+        (ours.issue_expired("expired", &["127.0.0.1"]), "expired"),
+        (ours.issue("elsewhere", &["example.org"]), "not valid for"),
+    ] {
+        let server = serve(home.path(), &own, &[]);
+        let (code, said) = failure(&next(&server, &["--tls", "--ca", &ours.ca]));
+        assert!(code == Some(1) && said.contains("no TLS with") && said.contains(words), "{words}: {said}");
+        let log = || fs::read_to_string(home.path().join("log")).unwrap();
+        until("the server says who did not like it", || {
+            log().lines().any(|line| line.contains("no TLS with a client") && line.contains("127.0.0.1"))
+        });
+    }
+}
+
+#[test]
+fn a_client_needs_a_certificate_where_the_server_asks_for_one() {
+    let home = tempfile::tempdir().unwrap();
+    let (ours, other) = (Authority::new(home.path(), "ours"), Authority::new(home.path(), "other"));
+    let own = ours.issue("server", &["127.0.0.1"]);
+    let server = serve(home.path(), &own, &["--tls-client-ca", &ours.ca]);
+    let asked = |identity: Option<&Identity>| {
+        let mut more = vec!["--tls", "--ca", &*ours.ca];
+        if let Some(Identity { cert, key }) = identity {
+            more.extend(["--cert", cert, "--key", key]);
+        }
+        next(&server, &more)
+    };
+    stdout(&asked(Some(&ours.issue("client", &["client"]))));
+    let (expired, foreign) = (ours.issue_expired("old", &["old"]), other.issue("foreign", &["foreign"]));
+    for identity in [None, Some(&expired), Some(&foreign)] {
+        let (code, said) = failure(&asked(identity));
+        assert!(code == Some(1) && said.contains("alert"), "{said}");
+    }
+    let log = || fs::read_to_string(home.path().join("log")).unwrap();
+    until("it is logged by address", || log().lines().any(|line| line.contains("no TLS with a client")));
+    let page = https(shake_hands(server.admin, &ours.ca, None), "/metrics", "").1;
+    assert!(page.contains("\nxuid_failed_handshakes_total 3\n"), "{page}");
+}
+
+#[test]
+fn plain_clients_on_a_tls_port_are_told_so_and_the_other_way_round() {
+    let home = tempfile::tempdir().unwrap();
+    let ours = Authority::new(home.path(), "ours");
+    let server = serve(home.path(), &ours.issue("server", &["127.0.0.1"]), &[]);
+    let (code, said) = failure(&next(&server, &[]));
+    assert!(code == Some(1) && said.contains("speaks TLS only") && said.contains("--tls"), "{said}");
+    let (status, text) = get(server.admin, "/readyz");
+    assert!(status == 400 && text.contains("HTTPS"), "{text}");
+    let mut http = TcpStream::connect(server.addr).unwrap();
+    http.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut line = String::new();
+    http.read_to_string(&mut line).unwrap();
+    assert!(line.contains("within TLS"), "{line}");
+    let plain = Server::start(&home.path().join("plain"), &[], &[]);
+    let (code, said) = failure(&next(&plain, &["--tls", "--ca", &ours.ca]));
+    assert!(code == Some(1) && said.contains("does it speak TLS"), "{said}");
+    assert!(reply(&mut greet(plain.addr, ""), |reply| matches!(reply, Reply::Hello(_))));
+}
+
+#[test]
+fn files_that_do_not_fit_together_keep_server_and_commands_from_starting() {
+    let home = tempfile::tempdir().unwrap();
+    let ours = Authority::new(home.path(), "ours");
+    let (one, two) = (ours.issue("one", &["127.0.0.1"]), ours.issue("two", &["127.0.0.1"]));
+    let data = home.path().join("data");
+    let serve = ["serve", "--data-dir", data.to_str().unwrap()];
+    for (more, words) in [
+        (&["--tls-cert", &*one.cert][..], "tls_key is not given"),
+        (&["--tls-key", &*one.key], "tls_cert is not given"),
+        (&["--tls-client-ca", &*ours.ca], "tls_cert is not given"),
+        (&["--tls-cert", &*one.cert, "--tls-key", &*two.key], "cannot be used with the key"),
+        (&["--tls-cert", &*one.key, "--tls-key", &*one.key], "no certificate"),
+        (&["--tls-cert", &*one.cert, "--tls-key", &*one.cert], "no private key"),
+        (&["--tls-cert", "/nowhere", "--tls-key", &*one.key], "/nowhere"),
+    ] {
+        let (code, said) = failure(&run(&[&serve, more].concat()));
+        assert!(code == Some(2) && said.contains(words), "{words}: {said}");
+        assert!(!said.contains("PRIVATE KEY") && !data.exists(), "{said}");
+    }
+    for (more, words) in [
+        (&["--ca", &*ours.ca][..], "without --tls"),
+        (&["--tls"], "needs --ca"),
+        (&["--tls", "--ca", &*ours.ca, "--cert", &*one.cert], "go together"),
+        (&["--tls", "--ca", &*ours.ca, "--cert", &*one.cert, "--key", &*two.key], "cannot be used"),
+    ] {
+        let (code, said) = failure(&run(&[&["next"], more].concat()));
+        assert!(code == Some(2) && said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn off_loopback_pages_but_those_for_probes_are_for_a_token_or_a_certificate() {
+    let home = tempfile::tempdir().unwrap();
+    let ours = Authority::new(home.path(), "ours");
+    let own = ours.issue("server", &["127.0.0.1"]);
+    let ports = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--tls-client-ca", &*ours.ca];
+    let server = serve_at(&ports, home.path(), &own, &[], &[("XUID_TOKEN", "open sesame")]);
+    let admin = SocketAddr::from(([127, 0, 0, 1], server.admin.port()));
+    let asked = |path: &str, more: &str| https(shake_hands(admin, &ours.ca, None), path, more).0;
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(asked(path, ""), 200, "{path}");
+    }
+    let client = ours.issue("client", &["client"]);
+    for path in ["/", "/metrics"] {
+        assert_eq!(asked(path, ""), 401, "{path}");
+        assert_eq!(asked(path, "Authorization: Bearer open\r\n"), 401, "{path}");
+        assert_eq!(asked(path, "Authorization: Bearer open sesame\r\n"), 200, "{path}");
+        assert_eq!(https(shake_hands(admin, &ours.ca, Some(&client)), path, "").0, 200, "{path}");
+    }
+    let page = https(shake_hands(admin, &ours.ca, Some(&client)), "/metrics", "").1;
+    assert!(page.contains("\nxuid_rejected_tokens_total 4\n"), "{page}");
+}
+
+#[test]
+fn a_stop_answers_what_waits_and_says_tls_s_goodbye() {
+    let home = tempfile::tempdir().unwrap();
+    let ours = Authority::new(home.path(), "ours");
+    let mut server = serve(home.path(), &ours.issue("server", &["127.0.0.1"]), &["--threads", "1"]);
+    let mut client = shake_hands(server.addr, &ours.ca, None);
+    let mut bytes = PREFACE.to_vec();
+    request_hello(&mut bytes, 1, &Hello::new("test")).unwrap();
+    client.write_all(&bytes).unwrap();
+    let mut inbox = vec![0; 1];
+    client.read_exact(&mut inbox).unwrap();
+    bytes.clear();
+    for request_id in 0..20 {
+        request_runs(
+            &mut bytes,
+            request_id,
+            Bulk::new(100_000, Order::Any, std::time::Duration::from_secs(20)),
+        );
+    }
+    client.write_all(&bytes).unwrap();
+    server.signal("TERM");
+    // An end without goodbye would be an error.
+    client.read_to_end(&mut inbox).unwrap();
+    let (mut at, mut runs, mut goaway) = (0, 0, false);
+    while let ParsedReply::Frame { consumed, reply, .. } = parse_reply(&inbox[at..], 1 << 24).unwrap() {
+        at += consumed;
+        runs += u32::from(matches!(reply, Reply::Runs(_)));
+        goaway |= reply == Reply::GoAway;
+    }
+    assert!(at == inbox.len() && runs == 20 && goaway, "{runs} answers, {goaway}, {at} of {}", inbox.len());
+    assert_eq!(server.exit_code(), Some(0));
+}
