@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::api::build_error::BuildError;
-use crate::registry::{ClusterId, NODE_MOST_BYTES};
+use crate::registry::{ClusterId, NODE_MOST_BYTES, NODE_VERSION};
 use crate::sys::draft;
 use crate::sys::guards::Guard;
 
@@ -17,6 +17,12 @@ const NAME: &str = "node.json";
 struct Node {
     version: u32,
     cluster: String,
+}
+
+/// What every version of the file says.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
 }
 
 /// Compares the folder's cluster with the registry's, or writes it down where the folder has none yet.
@@ -49,8 +55,12 @@ pub(crate) fn remembered(folder: &Path) -> Result<Option<ClusterId>, BuildError>
                             been, remove this file: the next start writes it again";
                 io::Error::new(io::ErrorKind::InvalidData, format!("{why} ({todo})"))
             };
-            let node: Node = serde_json::from_slice(&bytes)
-                .map_err(|error| fail("understand")(damaged(error.to_string())))?;
+            let not_json = |error: serde_json::Error| fail("understand")(damaged(error.to_string()));
+            let Versioned { version } = serde_json::from_slice(&bytes).map_err(not_json)?;
+            if version != NODE_VERSION {
+                return Err(fail("understand")(other_version(version)));
+            }
+            let node: Node = serde_json::from_slice(&bytes).map_err(not_json)?;
             let found = node.cluster.parse::<ClusterId>();
             Ok(Some(found.map_err(|error| fail("understand the cluster in")(damaged(error.to_string())))?))
         }
@@ -59,9 +69,20 @@ pub(crate) fn remembered(folder: &Path) -> Result<Option<ClusterId>, BuildError>
     }
 }
 
+/// The file is of another program's format, and nothing else in it can be believed.
+fn other_version(found: u32) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!(
+            "its version is {found}, and this program knows version {NODE_VERSION}: another version of xuid used this \
+             folder, so use that one, or an empty folder, which is another cluster"
+        ),
+    )
+}
+
 /// Whole or not at all: written beside, synced, and named. False if there is one by now.
 fn write(folder: &Path, path: &Path, cluster: ClusterId) -> io::Result<bool> {
-    let node = Node { version: 1, cluster: cluster.to_string() };
+    let node = Node { version: NODE_VERSION, cluster: cluster.to_string() };
     let (mut file, beside) = draft::make(folder, NAME)?;
     let mut name = || {
         file.write_all(&serde_json::to_vec(&node)?)?;
@@ -93,6 +114,20 @@ mod tests {
         let error = check(folder.path(), ours).unwrap_err();
         assert!(matches!(error, BuildError::Folder { action: "understand", .. }), "{error}");
         assert!(format!("{:?}", std::error::Error::source(&error)).contains("remove this file"), "{error:?}");
+    }
+
+    #[test]
+    fn a_folder_of_another_version_is_refused_whatever_else_it_says_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = ClusterId::from_bytes([1; 16]);
+        for text in [format!("{{\"version\":2,\"cluster\":\"{ours}\"}}"), "{\"version\":7}".to_owned()] {
+            fs::write(folder.path().join(NAME), &text).unwrap();
+            let error = check(folder.path(), ours).unwrap_err();
+            let why = std::error::Error::source(&error).unwrap().to_string();
+            assert!(why.contains("knows version 1") && why.contains("use that one"), "{why}");
+            assert!(!why.contains("remove"), "it is not damaged: {why}");
+            assert_eq!(fs::read_to_string(folder.path().join(NAME)).unwrap(), text);
+        }
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub use crate::stats::ConnectionState;
 /// What is longer is no `node.json`, in which a data folder remembers its cluster: that has a line.
 pub(crate) const NODE_MOST_BYTES: usize = 64 * 1024;
 
+/// The version of `node.json` that this crate writes, and the only one that it reads.
+pub const NODE_VERSION: u32 = 1;
+
 /// What a registry was created with; it never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Genesis {

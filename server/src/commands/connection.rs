@@ -24,10 +24,11 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use xuid_engine::registry::printable;
+use xuid_engine::{Layout, LayoutError};
 use xuid_load::Wire;
 use xuid_protocol::{
-    Bulk, ClusterId, Hello, LAST_ID, Limits, Order, PREFACE, ParsedReply, REPLY_ROOM, Reply, VERSION,
-    parse_reply, request_array, request_hello,
+    Bulk, ClusterId, Hello, HelloReply, LAST_ID, Limits, Op, Order, PREFACE, ParsedReply, REPLY_ROOM, Reply,
+    VERSION, parse_reply, reply_max, request_array, request_hello, request_info,
 };
 
 use crate::fronts::buffers::Inbox;
@@ -95,6 +96,7 @@ pub(crate) struct Connection {
     address: String,
     limits: Limits,
     cluster: ClusterId,
+    layout: Result<Layout, LayoutError>,
 }
 
 /// A connection that said HELLO, without what drives it: a load generator has its own loop.
@@ -136,8 +138,9 @@ impl Connection {
         let stream = Stream::connect(address, tls).await?;
         let (inbox, outbox) = (Inbox::default(), PREFACE.to_vec());
         let address = address.to_owned();
-        let (limits, cluster) = (Limits::default(), ClusterId::ANY);
-        let mut connection = Self { stream, inbox, outbox, last_request: 0, address, limits, cluster };
+        let (limits, cluster, layout) = (Limits::default(), ClusterId::ANY, Ok(Layout::default()));
+        let mut connection =
+            Self { stream, inbox, outbox, last_request: 0, address, limits, cluster, layout };
         let greeted = timeout(GREETING, connection.greet()).await;
         greeted.with_context(|| {
             let address = &connection.address;
@@ -160,9 +163,9 @@ impl Connection {
         let request_id = self.next_request();
         request_hello(&mut self.outbox, request_id, &hello)?;
         self.flush().await?;
-        (self.limits, self.cluster) = self
+        (self.limits, self.cluster, self.layout) = self
             .receive(REPLY_ROOM, |_, reply| match reply {
-                Reply::Hello(hello) if hello.version == VERSION => Ok((hello.limits, hello.cluster)),
+                Reply::Hello(hello) if hello.version == VERSION => Ok((hello.limits, hello.cluster, layout_of(&hello))),
                 Reply::Hello(hello) => Err(anyhow::anyhow!(
                     "the server picked version {} of the protocol, and only version {VERSION} was offered: it is no server of \
                      XUID/1",
@@ -177,6 +180,11 @@ impl Connection {
     /// Whose ids come from it.
     pub(crate) fn cluster(&self) -> ClusterId {
         self.cluster
+    }
+
+    /// How its ids are split, or why what it says is no layout.
+    pub(crate) fn layout(&self) -> Result<Layout, LayoutError> {
+        self.layout.clone()
     }
 
     /// Takes the connection out of this runtime.
@@ -246,21 +254,43 @@ impl Connection {
         request_array(&mut self.outbox, request_id, Bulk::new(count, order, PATIENCE));
         self.flush().await?;
         let most = count.saturating_mul(8).saturating_add(REPLY_ROOM);
+        let ids = self.answered(most, |id, reply| match reply {
+            Reply::Array(ids) if id == request_id => Ok(ids.iter().collect()),
+            other => Err(unexpected(other)),
+        });
+        let ids = ids.await?;
+        self.checked(count, ids)
+    }
+
+    /// What the server says of itself.
+    pub(crate) async fn info(&mut self) -> Result<serde_json::Value> {
+        let request_id = self.next_request();
+        request_info(&mut self.outbox, request_id);
+        self.flush().await?;
+        let info = self.answered(reply_max(Op::Info, 0), |id, reply| match reply {
+            Reply::Info(json) if id == request_id => {
+                serde_json::from_str(json).context("what INFO says is no JSON")
+            }
+            other => Err(unexpected(other)),
+        });
+        info.await
+    }
+
+    /// What `take` makes of the first reply that is no GOAWAY.
+    async fn answered<T>(&mut self, most: u32, take: impl Fn(u64, &Reply<'_>) -> Result<T>) -> Result<T> {
         // One limit, however many frames come instead.
         let answered = timeout(PATIENCE * 2, async {
             loop {
                 let reply = self.receive(most, |id, reply| match reply {
                     Reply::GoAway => None,
-                    Reply::Array(ids) if id == request_id => Some(Ok(ids.iter().collect())),
-                    other => Some(Err(unexpected(&other))),
+                    reply => Some(take(id, &reply)),
                 });
-                if let Some(ids) = reply.await? {
-                    return ids;
+                if let Some(taken) = reply.await? {
+                    return taken;
                 }
             }
         });
-        let ids = answered.await.with_context(|| format!("{} does not answer", self.address))??;
-        self.checked(count, ids)
+        answered.await.with_context(|| format!("{} does not answer", self.address))?
     }
 
     /// The ids of a reply, if they are what was asked for.
@@ -274,6 +304,11 @@ impl Connection {
         }
         Ok(ids)
     }
+}
+
+fn layout_of(hello: &HelloReply<'_>) -> Result<Layout, LayoutError> {
+    let HelloReply { time_bits, worker_bits, sequence_bits, tick_us, epoch_ms, .. } = *hello;
+    Layout::new(time_bits, worker_bits, sequence_bits, tick_us, epoch_ms)
 }
 
 /// A reply that was not hoped for, as an error: mostly it is one.

@@ -133,7 +133,7 @@ impl Source {
 }
 
 /// A connection to the first server from `from` on that can be reached, each tried once; else why none can.
-async fn reach(
+pub(super) async fn reach(
     servers: &[String],
     from: usize,
     tls: Option<&Arc<ClientConfig>>,

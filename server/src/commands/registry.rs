@@ -1,6 +1,7 @@
 //! `xuid registry`: creating one, and the two steps after a copy or a restore.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::fmt::Write as _;
+use std::io::{self, BufRead, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -66,8 +67,8 @@ struct Fence {
 struct Init {
     #[command(flatten)]
     which: Which,
-    /// now, epoch, or a time ago, as in -3h: asserts that this namespace issued nothing since [default: now; in an
-    /// ensemble that seems to have had a registry at that path before, in 125 s]
+    /// now, epoch, or a time ago, as in -3h or -400d: asserts that this namespace issued nothing since [default: now;
+    /// in an ensemble that seems to have had a registry at that path before, in 125 s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     floor: Option<String>,
     /// Bits of time, worker and sequence [default: 41/10/12]
@@ -79,6 +80,9 @@ struct Init {
     /// How many workers it has [default: all of the layout, at most 1024]
     #[arg(long, value_name = "N")]
     workers: Option<u32>,
+    /// Do not ask, where the epoch lies before the year 2000
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Does what was asked.
@@ -105,13 +109,52 @@ fn create(init: &Init) -> Result<()> {
     let target = init.which.target()?;
     let asserted = init.floor.as_deref().map(|text| {
         config::floor(text).ok_or_else(|| {
-            usage(format!("--floor is {text:?}; allowed is now, epoch, or a time ago, as in -3h"))
+            usage(format!("--floor is {text:?}; allowed is now, epoch, or a time ago, as in -3h or -400d"))
         })
     });
     let layout = config::layout(init.layout, init.epoch).unwrap_or_default();
+    let asserted = asserted.transpose()?;
     let mut out = Printer::new()?;
-    let created = target.create(layout, asserted.transpose()?, init.workers)?;
+    check_epoch(&layout, now_ns() / 1_000_000, init.yes)?;
+    let created = target.create(layout, asserted, init.workers)?;
     tell_created(&mut out, &target, &created).with_context(|| format!("{target} has a new registry"))
+}
+
+/// 2000-01-01 00:00 UTC. Unix seconds of this century, taken for milliseconds, lie before it.
+const YEAR_2000_MS: u64 = 946_684_800_000;
+
+/// Refuses an epoch that is yet to come, and asks about one that was hardly meant.
+fn check_epoch(layout: &Layout, now_ms: u64, yes: bool) -> Result<()> {
+    let epoch_ms = layout.epoch_ms();
+    let begins = rfc3339_ms(epoch_ms);
+    if epoch_ms > now_ms {
+        let now = rfc3339_ms(now_ms);
+        return Err(usage(format!(
+            "--epoch is {epoch_ms}, which is {begins}; allowed are Unix milliseconds up to now, {now} by this host's clock: \
+             before its epoch a layout has no ids"
+        ))
+        .into());
+    }
+    if epoch_ms >= YEAR_2000_MS {
+        return Ok(());
+    }
+    let (ends, left) = end_of(layout, now_ms);
+    let mut plan = format!(
+        "The epoch {epoch_ms} is {begins}, before the year 2000: ids of the layout {layout} end at {ends} ({left})."
+    );
+    let as_seconds = epoch_ms.saturating_mul(1_000);
+    if (YEAR_2000_MS..=now_ms).contains(&as_seconds) {
+        let meant = rfc3339_ms(as_seconds);
+        // Writing into a string does not fail.
+        let _ = write!(plan, "\nIf Unix seconds were meant: {meant} is --epoch {as_seconds}.");
+    }
+    confirm(&plan, yes)
+}
+
+/// Until when a layout has ids, and how long that is from now.
+fn end_of(layout: &Layout, now_ms: u64) -> (String, String) {
+    let last_ms = layout.tick_to_ms(layout.last_tick());
+    (rfc3339_ms(last_ms), distance(last_ms, now_ms))
 }
 
 fn tell_created(out: &mut Printer, target: &Target, created: &Created) -> Result<()> {
@@ -143,13 +186,12 @@ fn show(which: &Which) -> Result<()> {
 
 fn tell(out: &mut Printer, genesis: &Genesis) -> Result<()> {
     let floor_ms = genesis.layout.tick_to_ms(genesis.floor);
+    let now_ms = now_ns() / 1_000_000;
+    let (ends, left) = end_of(&genesis.layout, now_ms);
     out.line(format_args!("  cluster   {}", genesis.cluster))?;
     out.line(format_args!("  layout    {}", genesis.layout))?;
-    out.line(format_args!(
-        "  floor     {} ({})",
-        rfc3339_ms(floor_ms),
-        distance(floor_ms, now_ns() / 1_000_000)
-    ))?;
+    out.line(format_args!("  lasts     until {ends} ({left})"))?;
+    out.line(format_args!("  floor     {} ({})", rfc3339_ms(floor_ms), distance(floor_ms, now_ms)))?;
     out.line(format_args!("  workers   {}", genesis.workers))
 }
 
@@ -276,4 +318,29 @@ fn confirm(plan: &str, yes: bool) -> Result<()> {
         bail!("nothing was changed");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::exit::Usage;
+
+    /// 2026-11-21.
+    const NOW_MS: u64 = 1_795_219_200_000;
+
+    #[test]
+    fn an_epoch_in_the_future_is_wrong_usage_whatever_is_confirmed() {
+        let at = |epoch_ms| Layout::default().with_epoch_ms(epoch_ms);
+        assert!(check_epoch(&at(NOW_MS), NOW_MS, false).is_ok());
+        for yes in [false, true] {
+            let error = check_epoch(&at(NOW_MS + 1), NOW_MS, yes).unwrap_err();
+            assert!(error.is::<Usage>() && error.to_string().contains("2026-11-21T00:00:00.001Z"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_layout_ends_with_its_last_tick() {
+        let (ends, left) = end_of(&Layout::default(), NOW_MS);
+        assert_eq!((ends.as_str(), left.as_str()), ("2087-12-25T07:47:35.551Z", "in 22314 days"));
+    }
 }

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
+use xuid_engine::registry::local::{self, LocalError};
 use xuid_engine::stats::Status;
 use xuid_engine::{BuildError, Engine};
 use xuid_protocol::Limits as ProtocolLimits;
@@ -23,7 +24,7 @@ use crate::net::service_manager::ServiceManager;
 use crate::net::shutdown;
 use crate::net::shutdown::{Signals, StopTimes};
 use crate::registries::ensemble::Ensemble;
-use crate::registries::target::is_of_ensemble;
+use crate::registries::target::{is_of_ensemble, workers_of_new};
 use crate::state::access::AccessRules;
 use crate::state::server::{Limits, Places, Server};
 use crate::text::exit::usage;
@@ -39,6 +40,7 @@ pub(crate) struct Args {
 /// Serves until a signal.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let settings = Settings::load(&args.flags)?;
+    check_worker(&settings)?;
     let _flush = logs::init_for_server(&settings.log)?;
     for warning in &settings.warnings {
         warn!("{warning}");
@@ -53,6 +55,33 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // Whatever is left is the admin port: it has nothing to save.
     runtime.shutdown_timeout(Duration::from_millis(100));
     served
+}
+
+/// Refuses a worker that the registry will not have, before anything is made. How many a registry in an ensemble has is
+/// known only there; then the start says it.
+fn check_worker(settings: &Settings) -> Result<()> {
+    let Some(worker) = settings.worker else { return Ok(()) };
+    let folder = settings.data_dir.display();
+    let (workers, why) = match (&settings.registry, settings.layout) {
+        (RegistrySetting::ZooKeeper(_), None) => return Ok(()),
+        (RegistrySetting::ZooKeeper(_), Some(layout)) => {
+            (layout.workers(), format!("the layout {layout} tells no more apart"))
+        }
+        (RegistrySetting::Local, layout) => match local::inspect(&settings.data_dir) {
+            Ok(found) => (found.genesis.workers, format!("the registry in {folder} has no more")),
+            Err(LocalError::Absent { .. }) => {
+                let layout = layout.unwrap_or_default();
+                (workers_of_new(layout), format!("a new registry of the layout {layout} has no more"))
+            }
+            // The start says what is wrong with it.
+            Err(_) => return Ok(()),
+        },
+    };
+    if worker < workers {
+        return Ok(());
+    }
+    let last = workers.saturating_sub(1);
+    Err(usage(format!("worker is {worker}; allowed is a number from 0 to {last}: {why}")).into())
 }
 
 /// What a server needs before it serves.

@@ -40,7 +40,7 @@ impl AccessArgs {
     /// What the flag says, else what a server would be told by its variables and its file of settings. Warns of a
     /// secret that others may read.
     pub(crate) fn load(&self) -> Result<Access> {
-        let flags = Flags::only(AUTH_FILE, self.registry_auth_file.as_deref());
+        let flags = Flags::of(&[(AUTH_FILE, self.registry_auth_file.as_deref())]);
         let access = Access::from_merged(&Merged::new(&flags, &variables()?)?)?;
         if let Some(warning) = access.warning() {
             warn!("{warning}");

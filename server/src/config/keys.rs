@@ -54,8 +54,7 @@ pub(crate) const KEYS: &[Key] = &[
         shape: "URL",
         default: Some("local"),
         allowed: "local, or zookeeper://host:port,host:port/path, as in zookeeper://zk1:2181,zk2:2181/xuid",
-        help: "Who grants the time windows: the data folder, or a ZooKeeper ensemble that many hosts share, as in \
-               zookeeper://zk1:2181,zk2:2181/xuid",
+        help: "Who grants the time windows: the data folder, or a ZooKeeper ensemble that many hosts share",
     },
     Key {
         name: "registry_auth",
@@ -94,7 +93,7 @@ pub(crate) const KEYS: &[Key] = &[
         flag: Some("max-age"),
         shape: "TIME",
         default: Some("1h"),
-        allowed: "a time from 2s to 100 years, as in 1h",
+        allowed: "a time from 2s to 36600d, as in 1h or 7d",
         help: "No id is handed out with a timestamp older than this",
     },
     Key {
@@ -118,7 +117,7 @@ pub(crate) const KEYS: &[Key] = &[
         flag: Some("floor"),
         shape: "TIME",
         default: Some("now"),
-        allowed: "now, epoch, or a time ago, as in -3h",
+        allowed: "now, epoch, or a time ago, as in -3h or -400d",
         help: "Only where it creates the local registry: asserts that this namespace issued nothing since",
     },
     Key {
@@ -278,7 +277,7 @@ pub(crate) const KEYS: &[Key] = &[
         flag: Some("log"),
         shape: "FILTER",
         default: None,
-        allowed: "error, warn, info, debug, trace, or module=level pairs, as in info,xuid_engine=debug",
+        allowed: "off, error, warn, info, debug, trace, or module=level pairs, as in info,xuid_engine=debug",
         help: "What is logged to stderr [default: RUST_LOG, or info,zookeeper_client=warn]",
     },
 ];
@@ -287,6 +286,11 @@ impl Key {
     /// The name of its environment variable.
     pub(crate) fn variable(&self) -> String {
         format!("XUID_{}", self.name.to_ascii_uppercase())
+    }
+
+    /// Whether its value is shown to nobody.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.flag.is_none()
     }
 
     /// The key of that name.

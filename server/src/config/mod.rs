@@ -10,6 +10,8 @@ mod exposure;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod keys;
+mod log_filter;
+mod nearest;
 mod secrets;
 mod settings;
 mod sources;
@@ -19,7 +21,8 @@ mod values;
 
 pub(crate) use access::{Access, AccessArgs};
 pub(crate) use exposure::is_exposed;
-pub(crate) use settings::{RegistrySetting, Settings, log_of_environment};
+pub(crate) use log_filter::log_of_environment;
+pub(crate) use settings::{RegistrySetting, Settings, layout_said};
 pub(crate) use sources::Flags;
 pub(crate) use tls::{ServerTls, TlsArgs};
 pub(crate) use tokens::Tokens;

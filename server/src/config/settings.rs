@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use tracing_subscriber::EnvFilter;
 use xuid_engine::registry::zookeeper::ZooKeeperUrl as Url;
 use xuid_engine::{Floor, Layout};
 
 use super::access::Access;
 use super::keys::Key;
+use super::log_filter::{log_filter, log_of_environment};
 use super::sources::{Flags, Merged, strangers, variables};
 use super::tls::ServerTls;
 use super::tokens::Tokens;
@@ -77,8 +77,6 @@ impl Settings {
     pub(super) fn from_merged(from: &Merged) -> Result<Self> {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
         let small = |text: &str, least, most| Some(number(text, least, most)? as u32);
-        let widths = from.optional("layout", |text| text.parse::<Layout>().ok())?;
-        let epoch = from.optional("epoch", |text| number(text, 0, u64::MAX >> 20))?;
         Ok(Self {
             listen: from.required("listen", address)?,
             admin: from
@@ -92,7 +90,7 @@ impl Settings {
             wait: from.required("wait", between(Duration::ZERO, minute))?,
             backfill: from.required("backfill", duration)?,
             floor: from.required("floor", values::floor)?,
-            layout: values::layout(widths, epoch),
+            layout: layout_from(from)?,
             window_max: from.required("window_max", between(second, Duration::from_secs(100)))?,
             rollback_wait: from.required("rollback_wait", between(Duration::ZERO, minute))?,
             drift: from.required("drift", between(Duration::ZERO, minute))?,
@@ -111,7 +109,7 @@ impl Settings {
             tls: ServerTls::from_merged(from)?,
             insecure_listen: from.required("insecure_listen", |text| text.parse().ok())?,
             log: from
-                .optional("log", log_filter)?
+                .checked("log", log_filter)?
                 .unwrap_or_else(|| log_of_environment("info,zookeeper_client=warn")),
             warnings: Vec::new(),
         })
@@ -159,6 +157,20 @@ impl Settings {
     }
 }
 
+/// The layout of two keys; `None` if neither was given.
+fn layout_from(from: &Merged) -> Result<Option<Layout>> {
+    let widths = from.optional("layout", |text| text.parse::<Layout>().ok())?;
+    let epoch = from.optional("epoch", |text| number(text, 0, u64::MAX >> 20))?;
+    Ok(values::layout(widths, epoch))
+}
+
+/// The layout that two flags of a command say, else the variables of those settings, else the default one. The file of
+/// settings is a server's.
+pub(crate) fn layout_said(layout: Option<&str>, epoch: Option<&str>) -> Result<Layout> {
+    let flags = Flags::of(&[("layout", layout), ("epoch", epoch)]);
+    Ok(layout_from(&Merged::without_file(&flags, &variables()?))?.unwrap_or_default())
+}
+
 impl RegistrySetting {
     /// `local`, or the URL of an ensemble; else a sentence that begins with what was found.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -173,14 +185,4 @@ impl RegistrySetting {
             }
         }
     }
-}
-
-fn log_filter(text: &str) -> Option<String> {
-    EnvFilter::try_new(text).is_ok().then(|| text.to_owned())
-}
-
-/// `RUST_LOG` where it says something that can be understood, else `default`.
-pub(crate) fn log_of_environment(default: &str) -> String {
-    let asked = std::env::var("RUST_LOG").ok();
-    asked.as_deref().and_then(log_filter).unwrap_or_else(|| default.to_owned())
 }

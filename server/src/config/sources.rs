@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command};
 
 use super::keys::{KEYS, Key, SWITCH};
+use super::nearest::nearest;
 use super::secrets::open_to_all;
 use crate::text::exit::usage;
 
@@ -23,9 +24,9 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// One flag and no more.
-    pub(super) fn only(name: &'static str, value: Option<&str>) -> Self {
-        let given = value.map(|value| (name, value.to_owned())).into_iter().collect();
+    /// These flags and no more, those that were given.
+    pub(super) fn of(flags: &[(&'static str, Option<&str>)]) -> Self {
+        let given = flags.iter().filter_map(|(name, value)| Some((*name, (*value)?.to_owned()))).collect();
         Self { config: None, given }
     }
 }
@@ -58,7 +59,7 @@ fn flag(key: &'static Key, long: &'static str) -> Arg {
         .value_name(key.shape)
         // `--floor -3h`, and a negative time anywhere else gets our error instead of one about an unknown flag.
         .allow_hyphen_values(key.shape == "TIME")
-        .help(format!("{}{default} [env: {}]", key.help, key.variable()))
+        .help(format!("{}{default} [allowed: {}] [env: {}]", key.help, key.allowed, key.variable()))
 }
 
 impl clap::FromArgMatches for Flags {
@@ -113,6 +114,11 @@ impl Merged {
         Ok(Self::of(flags, variables, config.as_ref(), file))
     }
 
+    /// What flags and variables say, and defaults.
+    pub(super) fn without_file(flags: &Flags, variables: &BTreeMap<String, String>) -> Self {
+        Self::of(flags, variables, None, BTreeMap::new())
+    }
+
     /// What was found, the values of a file among it.
     fn of(
         flags: &Flags,
@@ -146,14 +152,24 @@ impl Merged {
 
     /// The value of `name`, parsed; `None` if nobody gave one.
     pub(super) fn optional<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>> {
+        self.checked(name, |text| parse(text).ok_or_else(String::new))
+    }
+
+    /// The same, of a parser that may have more to say than what is allowed.
+    pub(super) fn checked<T>(
+        &self,
+        name: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<T>> {
         let Some((text, origin)) = self.values.get(name) else { return Ok(None) };
-        let refused = || {
+        let refused = |why: String| {
             let key = Key::find(name);
-            let shown = if key.is_some_and(|key| key.flag.is_none()) { "(a secret)" } else { text };
+            let shown = if key.is_some_and(Key::is_secret) { "(a secret)" } else { text };
             let allowed = key.map_or("", |key| key.allowed);
-            usage(format!("{name} is {shown:?} ({origin}); allowed is {allowed}"))
+            let why = if why.is_empty() { why } else { format!(": {why}") };
+            usage(format!("{name} is {shown:?} ({origin}){why}; allowed is {allowed}"))
         };
-        Ok(Some(parse(text).ok_or_else(refused)?))
+        Ok(Some(parse(text).map_err(refused)?))
     }
 
     /// Where the value of `name` was found; `None` if nobody gave one.
@@ -213,10 +229,22 @@ fn is_setting(name: &str) -> bool {
     name == "XUID_CONFIG" || KEYS.iter().any(|key| key.variable() == name)
 }
 
-/// Variables that look like settings and are none. They are told and not refused: other software sets such names too
-/// (a Kubernetes service called `xuid` puts `XUID_PORT` into every container).
+/// Variables that only commands read, and the one that names the file.
+const OTHERS: [&str; 6] = ["XUID_CONFIG", "XUID_SERVER", "XUID_TLS", "XUID_CA", "XUID_CERT", "XUID_KEY"];
+
+/// Variables that look like settings and are none, each with the nearest that is one. They are told and not refused:
+/// other software sets such names too (a Kubernetes service called `xuid` puts `XUID_PORT` into every container).
 pub(super) fn strangers(variables: &BTreeMap<String, String>) -> Vec<String> {
-    variables.keys().filter(|name| !is_setting(name)).cloned().collect()
+    let known: Vec<String> = KEYS.iter().map(Key::variable).chain(OTHERS.map(str::to_owned)).collect();
+    let strangers = variables.keys().filter(|name| !known.contains(name));
+    strangers
+        .map(|name| {
+            // What all of them begin with makes none of them alike.
+            let words = known.iter().filter_map(|known| known.strip_prefix("XUID_"));
+            let near = nearest(name.strip_prefix("XUID_").unwrap_or(name), words);
+            near.map_or_else(|| name.clone(), |near| format!("{name} (the nearest is XUID_{near})"))
+        })
+        .collect()
 }
 
 /// What is longer is neither settings nor a secret. A device has no end.
@@ -250,8 +278,10 @@ fn parse_file(path: &Path, text: &str) -> Result<BTreeMap<String, String>> {
 fn entry(path: &Path, name: String, value: &toml::Value) -> Result<(String, String)> {
     let Some(key) = Key::find(&name) else {
         let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-        let known = known.join(", ");
-        return Err(usage(format!("{} has the unknown key {name}; known are {known}", path.display())).into());
+        let near = nearest(&name, known.iter().copied());
+        let near = near.map(|near| format!("; the nearest is {near}")).unwrap_or_default();
+        let (path, known) = (path.display(), known.join(", "));
+        return Err(usage(format!("{path} has the unknown key {name}{near}; known are {known}")).into());
     };
     let text = match value {
         toml::Value::String(text) => text.clone(),
@@ -300,7 +330,8 @@ mod tests {
     #[test]
     fn an_unknown_key_or_a_wrong_type_is_wrong_usage_that_names_it() {
         for (file, words) in [
-            ("lisen = 1", &["lisen", "listen"][..]),
+            ("lisen = 1", &["lisen", "the nearest is listen"][..]),
+            ("xyzzy = 1", &["xyzzy", "known are listen, "]),
             ("wait = [1]", &["wait", "array", "50ms"]),
             ("=", &["TOML"]),
         ] {
@@ -321,9 +352,9 @@ mod tests {
 
     #[test]
     fn variables_that_are_no_settings_are_told_apart() {
-        let names = ["XUID_PORT", "XUID_WAIT", "XUID_CONFIG"];
+        let names = ["XUID_PORT", "XUID_WAIT", "XUID_CONFIG", "XUID_SERVER", "XUID_LISEN"];
         let variables = names.map(|name| (name.to_owned(), String::new())).into();
-        assert_eq!(strangers(&variables), ["XUID_PORT"]);
+        assert_eq!(strangers(&variables), ["XUID_LISEN (the nearest is XUID_LISTEN)", "XUID_PORT"]);
     }
 
     #[test]

@@ -3,18 +3,19 @@
 use std::num::NonZero;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 use xuid_engine::{Floor, Layout};
 
-/// `50ms`, `1h`, `6s`, `2m 30s`, and `0`; not negative.
+/// `50ms`, `1h`, `6s`, `2m 30s`, `400d`, and `0`; not negative.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     signed(text).and_then(|duration| duration.try_into().ok())
 }
 
+/// A day is 24 hours. Months and years are no times: they have no length of their own.
 fn signed(text: &str) -> Option<SignedDuration> {
     match text.trim() {
         "0" => Some(SignedDuration::ZERO),
-        text => text.parse().ok(),
+        text => text.parse::<Span>().ok()?.to_duration(SpanRelativeTo::days_are_24_hours()).ok(),
     }
 }
 
@@ -68,11 +69,20 @@ mod tests {
     #[test]
     fn durations_are_written_as_people_write_them() {
         let ms = Duration::from_millis;
-        for (text, wanted) in [("50ms", ms(50)), ("1h", ms(3_600_000)), ("0", ms(0)), ("1m 30s", ms(90_000))]
-        {
+        let hours = Duration::from_hours;
+        for (text, wanted) in [
+            ("50ms", ms(50)),
+            ("1h", hours(1)),
+            ("0", ms(0)),
+            ("1m 30s", ms(90_000)),
+            ("400d", hours(9_600)),
+            ("1 day 2h", hours(26)),
+            ("2w", hours(336)),
+            ("36600d", hours(878_400)),
+        ] {
             assert_eq!(duration(text), Some(wanted), "{text}");
         }
-        for text in ["-3s", "yesterday", "", "5", "5 parsecs"] {
+        for text in ["-3s", "-400d", "yesterday", "", "5", "5 parsecs", "3 months", "1y"] {
             assert_eq!(duration(text), None, "{text}");
         }
     }
@@ -82,6 +92,7 @@ mod tests {
         assert_eq!(floor("now"), Some(Floor::Now));
         assert_eq!(floor("epoch"), Some(Floor::Epoch));
         assert_eq!(floor("-3h"), Some(Floor::Before(Duration::from_hours(3))));
+        assert_eq!(floor("-400d"), Some(Floor::Before(Duration::from_hours(9_600))));
         assert_eq!(floor("3h"), None, "a floor in the future would forbid every id until then");
         assert_eq!(floor("--3h"), None);
     }

@@ -50,7 +50,7 @@ impl Target {
         floor: Option<Floor>,
         workers: Option<u32>,
     ) -> Result<Created> {
-        let workers = workers.unwrap_or_else(|| layout.workers().min(WORKERS));
+        let workers = workers.unwrap_or_else(|| workers_of_new(layout));
         match self {
             Self::Folder(folder) => create_local(folder, layout, floor.unwrap_or_default(), workers),
             Self::Ensemble(ensemble) => ensemble.create(layout, floor, workers),
@@ -92,8 +92,10 @@ impl Target {
     }
 }
 
-/// Workers of a registry that nobody said more about: what the default layout tells apart.
-const WORKERS: u32 = 1024;
+/// Workers of a registry that is created and that nobody said more about: at most what the default layout tells apart.
+pub(crate) fn workers_of_new(layout: Layout) -> u32 {
+    layout.workers().min(1024)
+}
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,6 +15,7 @@ use xuid_engine::stats::Status;
 
 use crate::state::access::AccessRules;
 use crate::state::traffic::Traffic;
+use crate::text;
 
 /// The version this binary tells to clients and people.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -151,13 +152,9 @@ impl Server {
         json!({
             "version": VERSION,
             "cluster": self.genesis.cluster.to_string(),
-            "layout": {
-                "time_bits": layout.time_bits(),
-                "worker_bits": layout.worker_bits(),
-                "sequence_bits": layout.sequence_bits(),
-                "tick_us": layout.tick_us(),
-                "epoch_ms": layout.epoch_ms(),
-            },
+            "layout": text::json::layout(&layout),
+            "floor_ms": layout.tick_to_ms(self.genesis.floor),
+            "registry_workers": self.genesis.workers,
             "workers": self.engine.workers(),
             "registry": self.engine.registry(),
             "max_age_ms": self.engine.max_age().as_millis() as u64,

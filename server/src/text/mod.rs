@@ -2,6 +2,7 @@
 
 pub(crate) mod exit;
 pub(crate) mod human_time;
+pub(crate) mod json;
 pub(crate) mod logs;
 mod patient;
 pub(crate) mod stdout;

@@ -9,6 +9,7 @@ mod commands;
 mod ensemble;
 mod fail_over;
 mod figures;
+mod mistakes;
 mod service_manager;
 mod serving;
 mod support;

@@ -6,21 +6,22 @@ mod text {
     pub(crate) mod exit;
 }
 
-/// As `server/src/config/mod.rs`, with the names of ensembles whatever the features are.
+/// As `server/src/config/mod.rs`.
 #[path = "../../../server/src/config"]
 mod config {
     mod access;
     pub(crate) mod fuzzing;
     mod keys;
+    mod log_filter;
+    mod nearest;
     mod settings;
     mod sources;
-    mod url;
     mod values;
 
     pub(crate) use access::{Access, AccessArgs};
     pub(crate) use settings::{RegistrySetting, Settings, Token};
     pub(crate) use sources::Flags;
-    pub(crate) use url::Url;
+    pub(crate) use xuid_engine::registry::zookeeper::ZooKeeperUrl as Url;
 
     pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7654";
     pub(crate) const DEFAULT_DATA_DIR: &str = "./xuid-data";

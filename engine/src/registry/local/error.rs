@@ -83,6 +83,16 @@ pub enum LocalError {
         /// The one that can be read.
         known: u32,
     },
+    /// The folder's `node.json` is of another version of the format.
+    #[error("{} is of version {found}, and this program knows version {known}: use the program that wrote it", path.display())]
+    NodeVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The one that can be read.
+        known: u32,
+    },
     /// The file lost its end.
     #[error(
         "{} has {found} bytes and should have {expected}: put it back from a backup and run `xuid registry fence --restored` \

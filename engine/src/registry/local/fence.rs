@@ -24,7 +24,7 @@ use super::hints::{self, FolderHints, Hints};
 use super::records::{all_pairs, read_header};
 use super::{OPENING_TRIES, genesis, seat};
 use crate::registry::limits::beyond;
-use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, Token};
+use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, NODE_VERSION, Token};
 
 /// Added to every version: more changes than were made between the backup and the restore (at ten a second it
 /// takes 13 years), and room for four thousand million fences.
@@ -67,6 +67,7 @@ pub fn fence_restored(folder: &Path, now_ns: u64) -> Result<Fenced, LocalError> 
 /// As [`fence_restored`].
 pub fn adopt(folder: &Path, now_ns: u64) -> Result<Adopted, LocalError> {
     let held = Held::take(folder)?;
+    check_node(folder)?;
     let before = held.header.genesis.cluster;
     let ours = held.header.identity.same_file(&held.identity()?);
     let (cluster, fenced) = if ours {
@@ -238,6 +239,19 @@ fn cluster_of_node(folder: &Path) -> Option<ClusterId> {
     node.get("cluster")?.as_str()?.parse().ok()
 }
 
+/// Refuses a `node.json` of another version before anything is changed. A damaged one is made good.
+fn check_node(folder: &Path) -> Result<(), LocalError> {
+    let path = folder.join("node.json");
+    let node = xuid_spill::read_regular(&path, NODE_MOST_BYTES).ok();
+    let node: Option<serde_json::Value> = node.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    match node.as_ref().and_then(|node| node.get("version")?.as_u64()) {
+        Some(found) if found != u64::from(NODE_VERSION) => {
+            Err(LocalError::NodeVersion { path, found, known: NODE_VERSION })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Writes the cluster into the folder's `node.json`, if there is one, and keeps what else it says.
 fn tell_node(folder: &Path, cluster: ClusterId) -> Result<(), LocalError> {
     let path = folder.join("node.json");
@@ -248,7 +262,7 @@ fn tell_node(folder: &Path, cluster: ClusterId) -> Result<(), LocalError> {
     };
     let mut node = match serde_json::from_slice(&old) {
         Ok(serde_json::Value::Object(node)) => node,
-        _ => serde_json::Map::from_iter([("version".to_owned(), 1.into())]),
+        _ => serde_json::Map::from_iter([("version".to_owned(), NODE_VERSION.into())]),
     };
     node.insert("cluster".to_owned(), cluster.to_string().into());
     let text = format!("{}\n", serde_json::Value::Object(node));

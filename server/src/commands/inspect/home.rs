@@ -3,10 +3,10 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use serde_json::{Value, json};
 use xuid_engine::registry::local::{self, LocalError};
-use xuid_engine::registry::printable;
+use xuid_engine::registry::{NODE_VERSION, printable};
 
 use super::args::Args;
 use crate::registries::target::{Target, is_of_ensemble};
@@ -127,6 +127,12 @@ fn cluster_in(path: &Path) -> Result<Option<String>> {
         read => read.context("node.json could not be read")?,
     };
     let node: Value = serde_json::from_slice(&bytes).context("node.json is damaged")?;
+    let version = node.get("version").and_then(Value::as_u64).context("node.json names no version")?;
+    if version != u64::from(NODE_VERSION) {
+        bail!(
+            "node.json is of version {version}, and this program knows version {NODE_VERSION}: use the program that wrote it"
+        );
+    }
     let cluster = node.get("cluster").and_then(Value::as_str).context("node.json names no cluster")?;
     Ok(Some(printable(cluster)))
 }

@@ -225,6 +225,20 @@ fn adopting_again_changes_nothing_but_mends_node_json() {
 }
 
 #[test]
+fn a_copy_beside_a_node_json_of_another_version_is_left_alone() {
+    let (original, copy) = (folder(), folder());
+    drop(made_in(original.path(), 4));
+    std::fs::copy(registry_of(original.path()), registry_of(copy.path())).unwrap();
+    let node = copy.path().join("node.json");
+    std::fs::write(&node, "{\"version\":2}").unwrap();
+    let before = std::fs::read(registry_of(copy.path())).unwrap();
+    let error = adopt(copy.path(), NOW_NS).unwrap_err();
+    assert!(matches!(error, LocalError::NodeVersion { found: 2, known: 1, .. }), "{error}");
+    assert_eq!(std::fs::read(registry_of(copy.path())).unwrap(), before);
+    assert_eq!(std::fs::read_to_string(node).unwrap(), "{\"version\":2}");
+}
+
+#[test]
 fn an_inspection_says_what_is_there_and_what_is_wrong_and_writes_nothing() {
     let folder = folder();
     let mut registry = made_in(folder.path(), 4);

@@ -31,8 +31,11 @@ thread_local! {
     /// How many moments of a fence pass before this thread's is cut off.
     static MOMENTS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     /// What is done at a moment of a fence of this thread, and how many moments pass before that.
-    static AT_MOMENT: Cell<Option<(u32, Box<dyn FnOnce()>)>> = const { Cell::new(None) };
+    static AT_MOMENT: Cell<Option<Interruption>> = const { Cell::new(None) };
 }
+
+/// How many moments pass before something, and what.
+type Interruption = (u32, Box<dyn FnOnce()>);
 
 /// A moment at which a fence may be cut off, as a kill cuts it off: by a panic that nothing cleans up after.
 pub(super) fn cut_here() {
