@@ -35,7 +35,7 @@ pub use limits::{
     PING_MAX, REPLY_ROOM, WAIT_CAP, reply_max,
 };
 pub use op::Op;
-pub use preface::{Foreign, PREFACE, Preface, check_preface, foreign_line};
+pub use preface::{Foreign, PREFACE, Preface, check_preface, foreign_answer};
 pub use refusal::Refusal;
 pub use reply::encode::{
     ID_REPLY_LEN, goaway, id_reply, reply_bye, reply_decode, reply_error, reply_hello, reply_id, reply_info,

@@ -16,7 +16,7 @@ pub enum Preface {
     },
     /// XUID/1: take [`PREFACE`]'s 8 bytes off, frames follow.
     Whole,
-    /// Something else: write [`foreign_line`] and close.
+    /// Something else: write [`foreign_answer`] and close.
     Foreign(Foreign),
 }
 
@@ -89,10 +89,31 @@ impl Display for Foreign {
     }
 }
 
-/// Appends the one ASCII line that answers a foreign protocol. `admin` is where HTTP is served, if anywhere; it must
-/// be ASCII without line ends, as any socket address is.
-pub fn foreign_line(out: &mut Vec<u8>, foreign: Foreign, admin: Option<&dyn Display>) {
-    let line = match admin {
+/// A fatal TLS alert `handshake_failure`, in a record of its own (RFC 8446, 5.1 and 6.2).
+const TLS_ALERT: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x28];
+
+/// Appends what answers a foreign protocol, in words that it understands: an alert to TLS, a response of HTTP/1.0 to
+/// HTTP, and to anything else one line of ASCII, which is the body of that response, too. `admin` is where HTTP is
+/// served, if anywhere; it must be ASCII without line ends, as any socket address is.
+pub fn foreign_answer(out: &mut Vec<u8>, foreign: Foreign, admin: Option<&dyn Display>) {
+    let line = foreign_line(foreign, admin);
+    match foreign {
+        Foreign::Tls => out.extend(TLS_ALERT),
+        Foreign::Http => {
+            let head = format!(
+                "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=us-ascii\r\nContent-Length: {}\r\n\
+                 Connection: close\r\n\r\n",
+                line.len()
+            );
+            out.extend_from_slice(head.as_bytes());
+            out.extend_from_slice(line.as_bytes());
+        }
+        Foreign::Damaged | Foreign::Other => out.extend_from_slice(line.as_bytes()),
+    }
+}
+
+fn foreign_line(foreign: Foreign, admin: Option<&dyn Display>) -> String {
+    match admin {
         Some(admin) => format!(
             "This port speaks XUID/1, a binary protocol, and {foreign}. HTTP (/readyz, /metrics) is at http://{admin}/\r\n"
         ),
@@ -101,8 +122,7 @@ pub fn foreign_line(out: &mut Vec<u8>, foreign: Foreign, admin: Option<&dyn Disp
                 "This port speaks XUID/1, a binary protocol, and {foreign}. This server serves no HTTP.\r\n"
             )
         }
-    };
-    out.extend_from_slice(line.as_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told_apart_and_get_one_ascii_line() {
+    fn others_are_told_apart_and_each_gets_words_it_understands() {
         let cases: [(&[u8], Foreign); 6] = [
             (b"G", Foreign::Http),
             (b"POST / HTTP/1.1\r\n", Foreign::Http),
@@ -137,8 +157,21 @@ mod tests {
             assert_eq!(check_preface(bytes), Preface::Foreign(kind), "{bytes:?}");
             for admin in [Some(&"127.0.0.1:7655" as &dyn Display), None] {
                 let mut out = Vec::new();
-                foreign_line(&mut out, kind, admin);
-                let line = String::from_utf8(out).unwrap();
+                foreign_answer(&mut out, kind, admin);
+                if kind == Foreign::Tls {
+                    assert_eq!(out, TLS_ALERT);
+                    continue;
+                }
+                let said = String::from_utf8(out).unwrap();
+                let line = match said.split_once("\r\n\r\n") {
+                    Some((head, body)) if kind == Foreign::Http => {
+                        assert!(head.starts_with("HTTP/1.0 400 "), "{said}");
+                        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{said}");
+                        body
+                    }
+                    _ => &said,
+                };
+                assert_eq!(line.len() < said.len(), kind == Foreign::Http, "{said}");
                 assert!(line.is_ascii() && line.contains("XUID/1"), "{line}");
                 assert_eq!(line.contains("127.0.0.1:7655"), admin.is_some(), "{line}");
                 assert_eq!(line.find('\n'), Some(line.len() - 1), "{line:?}");

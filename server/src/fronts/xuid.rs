@@ -23,7 +23,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use xuid_engine::{Caller, Run};
 use xuid_protocol::{
     HEADER_LEN, ID_REPLY_LEN, Limits, Op, Order, ParsedRequest, Phase, Preface, Refusal, Request, Status,
-    check_preface, foreign_line, goaway, id_reply, parse_request, plain_next, reply_bye, reply_error,
+    check_preface, foreign_answer, goaway, id_reply, parse_request, plain_next, reply_bye, reply_error,
 };
 
 pub(crate) use answer::{refuse_connection, refuse_plain};
@@ -209,7 +209,7 @@ impl Session {
             Preface::Foreign(foreign) => {
                 let admin = self.server.places.admin;
                 let admin = admin.as_ref().map(|admin| admin as &dyn std::fmt::Display);
-                outbox.append(|out| foreign_line(out, foreign, admin));
+                outbox.append(|out| foreign_answer(out, foreign, admin));
                 self.server.traffic.foreign();
                 self.stage = Stage::Leaving { bye: None };
             }

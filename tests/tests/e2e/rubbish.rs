@@ -3,11 +3,15 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use xuid_tests::{
     Client, ClientError, Job, Ledger, Load, Order, PREFACE, Rng, Serve, Server, Work, clock, encode,
     hello_body, op, process, status,
 };
+
+/// The first byte of a TLS handshake, and what answers it: fatal, `handshake_failure`.
+const ALERTED: u8 = 0x16;
+const ALERT: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x28];
 
 /// The most anonymous memory a server may use, whatever is thrown at it.
 const MEMORY: u64 = 96 << 20;
@@ -52,8 +56,23 @@ fn another_protocol_gets_a_sentence_that_helps() -> Result<()> {
         [&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03][..], &rng.bytes(500)].concat();
     let http = b"GET / HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n".to_vec();
     let long = [b"POST / HTTP/1.1\r\n\r\n".to_vec(), vec![b'x'; 40_000]].concat();
-    for rubbish in [http, tls, long, b"PING\r\n".to_vec(), b"\n".to_vec(), vec![0; 64]] {
-        let said = answer(&server, &rubbish)?;
+    for tls in [&tls[..], &tls[..1]] {
+        let said = answer(&server, tls)?;
+        ensure!(said.as_bytes() == ALERT, "a fatal alert in a record of its own, not {said:?}");
+    }
+    for (rubbish, is_http) in [
+        (http, true),
+        (long, true),
+        (b"PING\r\n".to_vec(), false),
+        (b"\n".to_vec(), false),
+        (vec![0; 64], false),
+    ] {
+        let mut said = answer(&server, &rubbish)?;
+        if is_http {
+            let (head, body) = said.split_once("\r\n\r\n").context("a head")?;
+            ensure!(head.starts_with("HTTP/1.0 400 "), "{said:?}");
+            said = body.to_owned();
+        }
         ensure!(said.is_ascii() && said.trim_end().lines().count() == 1, "one ASCII line, not {said:?}");
         let admin = server.admin.port().to_string();
         ensure!(
@@ -62,16 +81,23 @@ fn another_protocol_gets_a_sentence_that_helps() -> Result<()> {
         );
     }
     let mut curl = Command::new("curl");
-    curl.args(["-sS", "--max-time", "5", "--http0.9", &format!("http://{}/", server.addr)]);
+    curl.args(["-sS", "--max-time", "5", &format!("http://{}/", server.addr)]);
     let (code, stdout, stderr) = process::run(curl, Duration::from_secs(10))?;
     println!("rubbish: curl ({code:?}) reads: {}", stdout.trim());
-    ensure!(code == Some(0) && stdout.contains("XUID"), "{stdout} {stderr}");
+    ensure!(code == Some(0) && stdout.starts_with("This port speaks XUID/1"), "{stdout} {stderr}");
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "--max-time", "5", &format!("https://{}/", server.addr)]);
+    let (code, _, stderr) = process::run(curl, Duration::from_secs(10))?;
+    println!("rubbish: curl ({code:?}) of TLS says: {}", stderr.trim());
+    // 35: the handshake failed. An alert is why, and not a record that is none.
+    ensure!(code == Some(35) && stderr.contains("alert"), "{code:?}: {stderr}");
     for _ in 0..200 {
         let len = 1 + rng.below(3_000) as usize;
         let mut bytes = rng.bytes(len);
         bytes[0] |= u8::from(bytes[0] == PREFACE[0]);
         bytes[0] ^= u8::from(bytes[0] == PREFACE[0]);
-        ensure!(answer(&server, &bytes)?.contains("XUID"));
+        let said = answer(&server, &bytes)?;
+        ensure!(said.contains("XUID") || bytes[0] == ALERTED && said.as_bytes() == ALERT, "{said:?}");
     }
     let mut torn = PREFACE;
     torn[7] = 0;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use xuid_protocol::{
-    Bulk, Decoded, Hello, Limits, Op, Order, ParsedReply, ParsedRequest, Phase, Refusal, Reply, Request, Run,
-    Status, check_preface, parse_reply, parse_request, request_next,
+    Bulk, Decoded, Hello, Limits, Op, Order, ParsedReply, ParsedRequest, Phase, Preface, Refusal, Reply,
+    Request, Run, Status, check_preface, foreign_answer, parse_reply, parse_request, request_next,
 };
 
 use crate::values::{Answer, encode_request, hello_reply};
@@ -183,6 +183,27 @@ fn refused_requests_get_the_status_and_the_end_that_their_vectors_name() {
 }
 
 #[test]
+fn another_protocol_is_answered_with_its_golden_bytes() {
+    let mut golden = vectors("foreign.hex");
+    let admin = &"127.0.0.1:7655" as &dyn std::fmt::Display;
+    for (name, first, admin) in [
+        ("HTTP, admin port on 127.0.0.1:7655", &b"GET / HTTP/1.1\r\n"[..], Some(admin)),
+        ("HTTP, no admin port", b"POST ", None),
+        ("TLS", &[0x16, 0x03, 0x01, 0x02, 0x00], Some(admin)),
+        ("a damaged preface, admin port on 127.0.0.1:7655", b"\x89XUID\n", Some(admin)),
+        ("anything else, admin port on 127.0.0.1:7655", b"EHLO x\r\n", Some(admin)),
+        ("anything else, no admin port", &[0], None),
+    ] {
+        let Preface::Foreign(foreign) = check_preface(first) else { panic!("{name}: taken for XUID/1") };
+        let mut out = Vec::new();
+        foreign_answer(&mut out, foreign, admin);
+        let bytes = golden.remove(name).unwrap_or_else(|| panic!("no vector {name:?}"));
+        assert_eq!(out, bytes, "{name}: {}", String::from_utf8_lossy(&out));
+    }
+    assert!(golden.is_empty(), "vectors without a test: {:?}", golden.keys());
+}
+
+#[test]
 fn every_op_and_every_status_has_a_vector() {
     let ops = |file| vectors(file).values().map(|bytes| bytes[4] & 0x7f).collect::<BTreeSet<_>>();
     for op in Op::ALL {
@@ -193,7 +214,7 @@ fn every_op_and_every_status_has_a_vector() {
     let statuses: BTreeSet<_> =
         vectors("replies.hex").values().map(|bytes| u16::from_le_bytes([bytes[6], bytes[7]])).collect();
     assert_eq!(statuses, Status::NAMED.map(Status::code).into_iter().collect());
-    assert_eq!(check_preface(b"\x89XUID\r\n\x1a"), xuid_protocol::Preface::Whole);
+    assert_eq!(check_preface(b"\x89XUID\r\n\x1a"), Preface::Whole);
 }
 
 /// The hexadecimal of the worked example: indented, and a comment behind three spaces.

@@ -396,11 +396,19 @@ fn more_than_max_in_flight_wait_in_the_input_and_none_is_refused_for_that() {
 
 #[test]
 fn another_protocol_is_told_where_it_is() {
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16, 3, 1, 2], b"\x89XUID\n"] {
+    for (bytes, begin) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "HTTP/1.0 400 "),
+        (b"\x89XUID\n", "This port"),
+        (&[0x16, 3, 1, 2], "\x15\x03\x03\0\x02\x02\x28"),
+    ] {
         let mut talk = Talk::new(Home::shared());
         assert_eq!(talk.say(bytes), Need::End);
         let line = String::from_utf8(talk.outbox.rest().to_vec()).unwrap();
-        assert!(line.contains("XUID/1") && line.contains("http://127.0.0.1:7655"), "{line}");
+        assert!(line.starts_with(begin), "{line:?}");
+        assert!(
+            bytes[0] == 0x16 || line.contains("XUID/1") && line.contains("http://127.0.0.1:7655"),
+            "{line}"
+        );
         assert_eq!(talk.say(b"more"), Need::End, "nothing else is answered");
         assert_eq!(talk.outbox.rest(), line.as_bytes());
     }
