@@ -3,16 +3,19 @@
 use std::io::{self, IsTerminal};
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::commands::about::{completions, config, man};
 use crate::commands::{bench, decode, inspect, next, registry, serve, workers};
 use crate::config::log_of_environment;
 use crate::text::logs;
 use crate::text::stdout::Printer;
+use crate::text::version;
 
 /// Unique 64-bit ids, ordered by time, over TCP.
 #[derive(Debug, Parser)]
-#[command(name = "xuid", version, arg_required_else_help = true, propagate_version = true)]
+#[command(name = "xuid", version = version::short(), long_version = version::long())]
+#[command(arg_required_else_help = true, propagate_version = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -34,6 +37,12 @@ enum Command {
     Registry(registry::Args),
     /// Put load on a server, or on an engine in this process, and measure
     Bench(bench::Args),
+    /// Print the settings of a server, and where each was found
+    Config(config::Args),
+    /// Print what a shell completes the words of this program by
+    Completions(completions::Args),
+    /// Write the manual pages into a folder
+    Man(man::Args),
 }
 
 impl Cli {
@@ -51,6 +60,9 @@ impl Cli {
             Command::Workers(args) => workers::run(&args),
             Command::Registry(args) => registry::run(&args),
             Command::Bench(args) => bench::run(&args),
+            Command::Config(args) => config::run(&args),
+            Command::Completions(args) => completions::run(&args, Self::command()),
+            Command::Man(args) => man::run(&args, Self::command()),
         }
     }
 }
@@ -68,8 +80,6 @@ pub(crate) fn answer(said: &clap::Error) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

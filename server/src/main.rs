@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   cli.rs         the command line
-//!   commands/      a file each: serve, next, decode, inspect, workers, registry, bench
+//!   commands/      a file each: serve, next, decode, inspect, workers, registry, bench, about
 //!   net/           sockets: listener, io threads, connections, shutdown
 //!   fronts/        bytes in, bytes out: XUID/1, and the admin port's HTTP
 //!   registries/    a registry in a folder or in an ensemble, behind one face

@@ -13,7 +13,8 @@ pub const MIN_BYTES: u64 = RECORDS_AT + RECORD_BYTES as u64;
 /// while it is opened.
 pub const MAX_BYTES: u64 = 256 << 20;
 
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 128;
 
 pub(crate) const PAGE: u64 = 4096;

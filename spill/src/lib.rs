@@ -37,7 +37,7 @@ mod storage;
 
 pub use error::{AppendError, CreateError, HeaderError, InspectError, OpenError, ReadError, SyncError};
 pub use extent::{Extent, LAST_ID, Stock};
-pub use format::{DEFAULT_BYTES, MAX_BYTES, MIN_BYTES};
+pub use format::{DEFAULT_BYTES, MAX_BYTES, MIN_BYTES, VERSION as FORMAT_VERSION};
 pub use identity::{Expected, Identity, ParseSpillIdError, SpillId};
 pub use inspect::{Holdings, Inspection, inspect};
 pub use log::{Appended, Damage, Log, Report};

@@ -1,5 +1,6 @@
 //! The subcommands, one a file. Each has its `Args` and a `run`.
 
+pub(crate) mod about;
 mod banner;
 pub(crate) mod bench;
 mod connection;

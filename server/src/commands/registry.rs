@@ -10,6 +10,7 @@ use xuid_engine::Layout;
 use xuid_engine::registry::{Fenced, Genesis};
 
 use crate::config::{self, AccessArgs, DEFAULT_DATA_DIR};
+use crate::registries::json as as_json;
 use crate::registries::target::Target;
 use crate::registries::view::Created;
 use crate::text::exit::usage;
@@ -43,6 +44,9 @@ struct Which {
     target: PathBuf,
     #[command(flatten)]
     access: AccessArgs,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -117,7 +121,8 @@ fn create(init: &Init) -> Result<()> {
     let mut out = Printer::new()?;
     check_epoch(&layout, now_ns() / 1_000_000, init.yes)?;
     let created = target.create(layout, asserted, init.workers)?;
-    tell_created(&mut out, &target, &created).with_context(|| format!("{target} has a new registry"))
+    tell_created(&mut out, &target, &created, init.which.json)
+        .with_context(|| format!("{target} has a new registry"))
 }
 
 /// 2000-01-01 00:00 UTC. Unix seconds of this century, taken for milliseconds, lie before it.
@@ -157,7 +162,11 @@ fn end_of(layout: &Layout, now_ms: u64) -> (String, String) {
     (rfc3339_ms(last_ms), distance(last_ms, now_ms))
 }
 
-fn tell_created(out: &mut Printer, target: &Target, created: &Created) -> Result<()> {
+fn tell_created(out: &mut Printer, target: &Target, created: &Created, json: bool) -> Result<()> {
+    if json {
+        out.line(as_json::created(&target.to_string(), created))?;
+        return out.flush();
+    }
     out.line(format_args!("created a registry in {target}"))?;
     tell(out, &created.genesis)?;
     if created.again {
@@ -173,6 +182,10 @@ fn show(which: &Which) -> Result<()> {
     let target = which.target()?;
     let mut out = Printer::new()?;
     let found = target.look()?;
+    if which.json {
+        out.line(as_json::view(&found))?;
+        return out.flush();
+    }
     out.line(&found.place)?;
     tell(&mut out, &found.genesis)?;
     let live = found.live();
@@ -217,7 +230,11 @@ fn fence(Fence { dangerous: Dangerous { which, yes }, restored }: &Fence) -> Res
     let mut out = Printer::new()?;
     confirm(&plan, *yes)?;
     let fenced = target.fence()?;
-    let told = tell_fenced(&mut out, &fenced);
+    let told = if which.json {
+        out.line(as_json::fenced(&target.to_string(), &fenced)).and_then(|()| out.flush())
+    } else {
+        tell_fenced(&mut out, &fenced)
+    };
     told.with_context(|| format!("{target} is fenced"))
 }
 
@@ -294,6 +311,7 @@ fn adopt(Dangerous { which, yes }: &Dangerous) -> Result<()> {
     let adopted = target.adopt()?;
     let (before, cluster) = (adopted.before, adopted.cluster);
     let line = match &adopted.fenced {
+        _ if which.json => as_json::adopted(&target.to_string(), &adopted).to_string(),
         None => format!("nothing to adopt: this is the registry that was created, {cluster}"),
         Some(fenced) => format!("adopted: cluster {cluster}, before {before}; {}", told(fenced)),
     };

@@ -67,9 +67,13 @@ impl Settings {
     /// Reads and checks every key.
     pub(crate) fn load(flags: &Flags) -> Result<Self> {
         let variables = variables()?;
-        let merged = Merged::new(flags, &variables)?;
-        let mut settings = Self::from_merged(&merged)?;
-        settings.warnings = settings.doubts(&merged, &variables);
+        Self::of(&Merged::new(flags, &variables)?, &variables)
+    }
+
+    /// The same, of what was read.
+    pub(super) fn of(merged: &Merged, variables: &BTreeMap<String, String>) -> Result<Self> {
+        let mut settings = Self::from_merged(merged)?;
+        settings.warnings = settings.doubts(merged, variables);
         settings.check_together()?;
         Ok(settings)
     }

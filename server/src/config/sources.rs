@@ -172,9 +172,14 @@ impl Merged {
         Ok(Some(parse(text).map_err(refused)?))
     }
 
+    /// The value of `name` as it was written, and where; `None` if nobody gave one.
+    pub(super) fn given(&self, name: &str) -> Option<(&str, &Origin)> {
+        self.values.get(name).map(|(text, origin)| (text.as_str(), origin))
+    }
+
     /// Where the value of `name` was found; `None` if nobody gave one.
     pub(super) fn origin(&self, name: &str) -> Option<&Origin> {
-        self.values.get(name).map(|(_, origin)| origin)
+        self.given(name).map(|(_, origin)| origin)
     }
 
     /// What is wrong with the file of settings, if it holds a secret that everybody may read.

@@ -1,5 +1,6 @@
 //! The registry that a command works on, in a folder or in an ensemble.
 
 pub(crate) mod ensemble;
+pub(crate) mod json;
 pub(crate) mod target;
 pub(crate) mod view;

@@ -16,9 +16,7 @@ use xuid_engine::stats::Status;
 use crate::state::access::AccessRules;
 use crate::state::traffic::Traffic;
 use crate::text;
-
-/// The version this binary tells to clients and people.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) use crate::text::version::VERSION;
 
 /// A producer that has not turned for so long will not turn by itself: what it waits for never takes that long.
 const STALLED: Duration = Duration::from_secs(5);

@@ -6,6 +6,8 @@
 mod spool;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::env;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::panic;
@@ -52,9 +54,14 @@ fn init(filter: &str, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'stati
         // Else a line that cannot be written is told to standard error in a way that panics where that cannot be
         // written.
         .log_internal_errors(false)
-        .with_ansi(io::stderr().is_terminal());
+        .with_ansi(has_colours(io::stderr().is_terminal(), env::var_os("NO_COLOR").as_deref()));
     // Fails only if there is a subscriber already, which is as good.
     let _ = subscriber.try_init();
+}
+
+/// Colours are for terminals, and not where `NO_COLOR` says something, whatever it says (no-color.org).
+fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 /// The last line of a process that failed, behind what it logged.
@@ -116,5 +123,17 @@ impl Write for Stderr {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_and_not_where_no_color_says_something() {
+        let says = |text: &'static str| Some(OsStr::new(text));
+        assert!(has_colours(true, None) && has_colours(true, says("")));
+        assert!(!has_colours(true, says("1")) && !has_colours(true, says("0")) && !has_colours(false, None));
     }
 }

@@ -6,3 +6,4 @@ pub(crate) mod json;
 pub(crate) mod logs;
 mod patient;
 pub(crate) mod stdout;
+pub(crate) mod version;

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "all of this is tests, the helpers too")]
 
+mod about;
 mod access;
 mod certificates;
 mod commands;

@@ -18,7 +18,8 @@ use crate::sys::guards::Guard;
 
 /// The first byte is not ASCII, and a transfer that changes line ends breaks it.
 const MAGIC: [u8; 8] = *b"\x89XREG\r\n\x1a";
-const VERSION: u32 = 1;
+/// The version of the file that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {

@@ -44,6 +44,7 @@ pub use disk::MemoryDisk;
 pub use disk::{Disk, FileDisk, FileIdentity};
 pub use error::LocalError;
 pub use fence::{adopt, fence_restored};
+pub use header::VERSION as FORMAT_VERSION;
 pub use inspect::{Finding, Inspection, inspect};
 
 use self::format::{Kind, NO_SPILL, Pair, Place, Row, short_owner};

@@ -50,6 +50,7 @@ pub use fence::{adopt, fence};
 pub use genesis::{Created, Plan, init};
 pub use inspect::{Inspection, inspect};
 pub use target::{Credentials, ParseUrlError, ZooKeeperOptions, ZooKeeperUrl};
+pub use znode::VERSION as FORMAT_VERSION;
 
 use self::inspect::Listing;
 use self::link::{Failure, Link};

@@ -97,7 +97,8 @@ pub(super) const MARK: u32 = 0;
 
 /// The first byte is not ASCII, and a transfer that changes line ends breaks it.
 const MAGIC: [u8; 8] = *b"\x89XZKR\r\n\x1a";
-const VERSION: u32 = 1;
+/// The version of the records that are written, and the only one that is read.
+pub const VERSION: u32 = 1;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
