@@ -41,7 +41,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let settings = Settings::load(&args.flags)?;
     check_worker(&settings)?;
-    let _flush = logs::init_for_server(&settings.log)?;
+    let _flush = logs::init_for_server(&settings.log, settings.log_format)?;
     for warning in &settings.warnings {
         warn!("{warning}");
     }

@@ -280,6 +280,14 @@ pub(crate) const KEYS: &[Key] = &[
         allowed: "off, error, warn, info, debug, trace, or module=level pairs, as in info,xuid_engine=debug",
         help: "What is logged to stderr [default: RUST_LOG, or info,zookeeper_client=warn]",
     },
+    Key {
+        name: "log_format",
+        flag: Some("log-format"),
+        shape: "FORM",
+        default: Some("text"),
+        allowed: "text or json",
+        help: "How the log is written: lines for people, or one JSON object a line",
+    },
 ];
 
 impl Key {

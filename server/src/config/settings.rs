@@ -16,6 +16,7 @@ use super::tls::ServerTls;
 use super::tokens::Tokens;
 use super::values::{self, address, between, cores, duration, number};
 use crate::text::exit::usage;
+use crate::text::logs::LogFormat;
 
 /// A hundred years: more than a layout's 41 bits of milliseconds hold.
 const CENTURY: Duration = Duration::from_hours(100 * 366 * 24);
@@ -50,6 +51,7 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<ServerTls>,
     pub(crate) insecure_listen: bool,
     pub(crate) log: String,
+    pub(crate) log_format: LogFormat,
     /// What is allowed, and not as it should be.
     pub(crate) warnings: Vec<String>,
 }
@@ -115,6 +117,7 @@ impl Settings {
             log: from
                 .checked("log", log_filter)?
                 .unwrap_or_else(|| log_of_environment("info,zookeeper_client=warn")),
+            log_format: from.required("log_format", LogFormat::parse)?,
             warnings: Vec::new(),
         })
     }

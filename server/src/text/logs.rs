@@ -3,6 +3,7 @@
 //! A command writes its lines itself. A server gives them to a [`Spool`]: what reads standard error may stop to read,
 //! and a thread that serves must not wait for it.
 
+mod format;
 mod spool;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -19,44 +20,58 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::text::patient;
+pub(crate) use format::LogFormat;
 use spool::Spool;
 
 /// How long the end of a process waits for its last lines to be written.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
+/// As whom a line speaks that no module logged.
+const NAME: &str = "xuid";
+
 /// The lines of a server.
 static SPOOL: OnceLock<Arc<Spool>> = OnceLock::new();
 
-/// For a server: logs what `filter` lets through, and what a panic says. No thread waits for standard error, but the
-/// one that writes there. What waits is written when the guard is dropped, as far as that takes no time.
+/// For a server: logs what `filter` lets through, and what a panic says, in that form. No thread waits for standard
+/// error, but the one that writes there. What waits is written when the guard is dropped, as far as that takes no time.
 ///
 /// # Errors
 /// That thread can't be had.
-pub(crate) fn init_for_server(filter: &str) -> Result<Flush> {
-    let spool = Spool::start(Stderr).context("failed to start a thread")?;
+pub(crate) fn init_for_server(filter: &str, format: LogFormat) -> Result<Flush> {
+    let spool = Spool::start(Stderr, format).context("failed to start a thread")?;
     let spool = Arc::clone(SPOOL.get_or_init(|| spool));
-    init(filter, Arc::clone(&spool));
-    panic::set_hook(Box::new(move |panic| spool.push(told(panic).as_bytes())));
+    init(filter, format, Arc::clone(&spool));
+    panic::set_hook(Box::new(move |panic| spool.push(format.words(NAME, &told(panic)).as_bytes())));
     Ok(Flush)
 }
 
 /// For commands that end by themselves: what they say is their output, so `filter` lets little more than warnings
 /// through.
 pub(crate) fn init_for_commands(filter: &str) {
-    init(filter, io::stderr);
+    init(filter, LogFormat::Text, io::stderr);
 }
 
 /// Logs what `filter` lets through; it was checked when the settings were read.
-fn init(filter: &str, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) {
+fn init(filter: &str, format: LogFormat, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_writer(writer)
         // Else a line that cannot be written is told to standard error in a way that panics where that cannot be
         // written.
-        .log_internal_errors(false)
-        .with_ansi(has_colours(io::stderr().is_terminal(), env::var_os("NO_COLOR").as_deref()));
+        .log_internal_errors(false);
+    let has_colours = has_colours(io::stderr().is_terminal(), env::var_os("NO_COLOR").as_deref());
     // Fails only if there is a subscriber already, which is as good.
-    let _ = subscriber.try_init();
+    let _ = match format {
+        LogFormat::Text => subscriber.with_ansi(has_colours).try_init(),
+        // Fields beside `message`, and not an object deeper, because programs that collect logs look there.
+        LogFormat::Json => subscriber
+            .with_ansi(false)
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .try_init(),
+    };
 }
 
 /// Colours are for terminals, and not where `NO_COLOR` says something, whatever it says (no-color.org).
@@ -71,14 +86,13 @@ pub(crate) fn last_line(line: &str) {
 
 /// The same for a process whose time is over: a server waits no longer than `limit` for the line to be written.
 pub(crate) fn last_line_within(line: &str, limit: Duration) {
-    let line = format!("{line}\n");
     match SPOOL.get() {
         Some(spool) => {
-            spool.push(line.as_bytes());
+            spool.push(spool.format().words(NAME, line).as_bytes());
             spool.flush(limit);
         }
         // If standard error is gone too, the exit code has to say it alone.
-        None => _ = io::stderr().write_all(line.as_bytes()),
+        None => _ = io::stderr().write_all(LogFormat::Text.words(NAME, line).as_bytes()),
     }
 }
 
@@ -102,10 +116,10 @@ impl Drop for Flush {
 /// What a panic says, as the standard library says it.
 fn told(panic: &panic::PanicHookInfo<'_>) -> String {
     let thread = std::thread::current();
-    let mut text = format!("\nthread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
+    let mut text = format!("\nthread '{}' {panic}", thread.name().unwrap_or("<unnamed>"));
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
-        let _ = writeln!(text, "{backtrace}");
+        let _ = write!(text, "\n{backtrace}");
     }
     text
 }

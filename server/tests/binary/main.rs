@@ -10,6 +10,7 @@ mod commands;
 mod ensemble;
 mod fail_over;
 mod figures;
+mod logs;
 mod mistakes;
 mod service_manager;
 mod serving;

@@ -13,17 +13,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::text::human_time::{now_ns, rfc3339_ms};
+use tracing::Level;
+
+use super::format::LogFormat;
 
 /// The most bytes that wait. Two thousand lines: what a busy server says in a minute.
 const MOST: usize = 256 * 1024;
 
-/// The end of a line that was cut.
-const CUT: &[u8] = b" ... (this line was longer, and was cut)\n";
-
 /// Lines that wait, and how many could not.
 #[derive(Debug, Default)]
 pub(super) struct Spool {
+    /// The form of the lines that the spool makes itself.
+    format: LogFormat,
     state: Mutex<State>,
     /// Something waits.
     filled: Condvar,
@@ -42,8 +43,8 @@ struct State {
 
 impl Spool {
     /// A spool, and its thread, which writes to `out` as long as the process lives.
-    pub(super) fn start(mut out: impl Write + Send + 'static) -> io::Result<Arc<Self>> {
-        let spool = Arc::new(Self::default());
+    pub(super) fn start(mut out: impl Write + Send + 'static, format: LogFormat) -> io::Result<Arc<Self>> {
+        let spool = Arc::new(Self { format, ..Self::default() });
         let own = Arc::clone(&spool);
         thread::Builder::new().name("xuid-log".to_owned()).spawn(move || {
             loop {
@@ -53,19 +54,29 @@ impl Spool {
         Ok(spool)
     }
 
+    /// The form of its lines.
+    pub(super) fn format(&self) -> LogFormat {
+        self.format
+    }
+
     /// Adds a line, or counts it as dropped.
     pub(super) fn push(&self, line: &[u8]) {
         // Cut, if it is longer than all room: it would never find any, and what comes behind it waits for the gap.
-        let (line, end): (_, &[u8]) =
-            if line.len() > MOST { (&line[..MOST - CUT.len()], CUT) } else { (line, b"") };
+        if line.len() > MOST {
+            self.add(&self.format.cut(line, MOST));
+        } else {
+            self.add(line);
+        }
+    }
+
+    fn add(&self, line: &[u8]) {
         let mut state = self.lock();
-        if state.missing > 0 || line.len() + end.len() > MOST - state.waiting.len() {
+        if state.missing > 0 || line.len() > MOST - state.waiting.len() {
             state.missing += 1;
             self.dropped.fetch_add(1, Relaxed);
             return;
         }
         state.waiting.extend_from_slice(line);
-        state.waiting.extend_from_slice(end);
         drop(state);
         self.filled.notify_one();
     }
@@ -96,7 +107,7 @@ impl Spool {
         }
         if missing > 0 {
             // It was counted as so many already.
-            let _ = out.write_all(gap(missing).as_bytes());
+            let _ = out.write_all(gap(self.format, missing).as_bytes());
         }
         drop(lines);
         let mut state = self.lock();
@@ -124,12 +135,9 @@ impl Write for &Spool {
 }
 
 /// What stands where lines are missing.
-fn gap(missing: u64) -> String {
-    let now = rfc3339_ms(now_ns() / 1_000_000);
-    format!(
-        "{now}  WARN {}: {missing} lines are missing here: what reads standard error was too slow\n",
-        module_path!()
-    )
+fn gap(format: LogFormat, missing: u64) -> String {
+    let message = format!("{missing} lines are missing here: what reads standard error was too slow");
+    format.line(Level::WARN, module_path!(), &message)
 }
 
 #[cfg(test)]
@@ -156,8 +164,12 @@ mod tests {
     }
 
     fn pipe() -> (Arc<Spool>, Receiver<String>) {
+        pipe_of(LogFormat::Text)
+    }
+
+    fn pipe_of(format: LogFormat) -> (Arc<Spool>, Receiver<String>) {
         let (into, from) = sync_channel(0);
-        (Spool::start(Pipe(into)).unwrap(), from)
+        (Spool::start(Pipe(into), format).unwrap(), from)
     }
 
     #[test]
@@ -228,5 +240,21 @@ mod tests {
         spool.push(b"and on\n");
         assert_eq!(reader.recv_timeout(PATIENCE).expect("the log goes on"), "and on\n");
         assert_eq!(spool.dropped(), 0);
+    }
+
+    #[test]
+    fn a_gap_in_a_log_of_json_is_told_in_json() {
+        let (spool, reader) = pipe_of(LogFormat::Json);
+        spool.push(b"{}\n");
+        while !spool.lock().is_writing {
+            thread::yield_now();
+        }
+        let long = vec![b'x'; MOST];
+        spool.push(&long);
+        spool.push(&long);
+        let said: Vec<String> = reader.iter().take(3).collect();
+        let told: serde_json::Value = serde_json::from_str(&said[2]).unwrap();
+        assert!(told["message"].as_str().unwrap().contains("1 lines are missing here"), "{told}");
+        assert_eq!(told["level"], "WARN");
     }
 }
