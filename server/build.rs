@@ -1,4 +1,4 @@
-//! Tells the binary what it is built from: the commit, where this is a checkout of git, and its date.
+//! Tells the binary what it is built from: the commit, where this is a checkout of git, its date, and the compiler.
 //!
 //! `SOURCE_DATE_EPOCH`, where it is set, is the date instead. Without git there is no commit, and the build goes on.
 
@@ -34,6 +34,10 @@ fn main() {
         let seconds: u64 = seconds;
         println!("cargo::rustc-env=XUID_DATE={seconds}");
     }
+    let compiler = env::var("RUSTC").ok().and_then(|rustc| said(Command::new(rustc).arg("--version")));
+    if let Some(version) = compiler.as_deref().and_then(|line| line.split_whitespace().nth(1)) {
+        println!("cargo::rustc-env=XUID_RUSTC={version}");
+    }
 }
 
 /// The commit of this checkout, and whether it was changed since.
@@ -59,7 +63,12 @@ fn git(args: &[&str]) -> Option<String> {
     // In a hook they name another folder.
     git.args(args).env_remove("GIT_DIR").env_remove("GIT_WORK_TREE").env_remove("GIT_INDEX_FILE");
     // It writes nothing: a build may run where it must not.
-    let output = git.env("GIT_OPTIONAL_LOCKS", "0").output().ok()?;
+    said(git.env("GIT_OPTIONAL_LOCKS", "0"))
+}
+
+/// What a program prints.
+fn said(program: &mut Command) -> Option<String> {
+    let output = program.output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| said.trim().to_owned())
 }

@@ -26,6 +26,7 @@ pub(super) fn stats(shared: &EngineState) -> Stats {
     let gauges = lock(&shared.gauges).clone();
     let at_gate = AtGate::of(shared);
     let AtGate { minted, expired, aside, waiting, .. } = at_gate;
+    let oldest = gauges.oldest.map_or(0, |tick| at_gate.ns.saturating_sub(shared.layout.tick_to_ns(tick)));
     let (reserved, registry_panics, registry) = {
         let tally = lock(&shared.tally);
         (tally.reserved, tally.panics, tally.stats(at_gate.boot))
@@ -54,6 +55,7 @@ pub(super) fn stats(shared: &EngineState) -> Stats {
         registry,
         refills: shared.refills.value(),
         waiting,
+        oldest: Duration::from_nanos(oldest),
         panics: shared.panics.value() + registry_panics,
     }
 }
@@ -100,6 +102,8 @@ struct AtGate {
     aside: u64,
     waiting: u64,
     boot: u64,
+    /// Engine time.
+    ns: u64,
     clock: ClockStats,
     /// Workers, and ticks to the ends of their windows in milliseconds.
     held: Vec<(u32, u64)>,
@@ -124,6 +128,7 @@ impl AtGate {
             aside: gate.minter.aside_ids(),
             waiting: gate.waiting() as u64,
             boot: now.reading.boot,
+            ns: now.ns,
             clock,
             held: windows_left(shared, &gate, &now),
         }

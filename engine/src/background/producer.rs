@@ -209,6 +209,7 @@ impl Producer {
         if turnover {
             self.next_turnover = now.reading.boot + SECOND;
             self.turn_over(fresh, tick, burst || landless);
+            self.reserve.look_for_oldest(tick);
         } else {
             for extent in fresh {
                 self.reserve.fresh.push(extent);
@@ -449,6 +450,7 @@ impl Producer {
         let mut gauges = lock(&self.shared.gauges);
         gauges.reserve.clone_from(&self.reserve.tally);
         gauges.held = self.reserve.held();
+        gauges.oldest = self.reserve.oldest_tick;
         gauges.stock = self.reserve.stock();
         gauges.spill_active = self.reserve.has_spill();
         gauges.why_not.clone_from(&self.reserve.why_not);

@@ -37,21 +37,21 @@ impl EngineState {
         if self.cut(&mut gate, &now, order, count, out) < count {
             let error = gate.refusal(&now, order, Duration::ZERO);
             drop(gate);
-            self.count_direct(out[before..].iter(), true);
+            self.count_direct(out[before..].iter(), order, true);
             self.returns.give(out.drain(before..));
             return Err(error);
         }
         drop(gate);
-        self.count_direct(out[before..].iter(), false);
+        self.count_direct(out[before..].iter(), order, false);
         Ok(())
     }
 
-    fn count_direct<'a>(&self, runs: impl Iterator<Item = &'a Run>, returned: bool) {
+    fn count_direct<'a>(&self, runs: impl Iterator<Item = &'a Run>, order: Order, returned: bool) {
         let ids = runs.map(|run| u64::from(run.len())).sum();
         self.with_thread_state(|_, thread_state| {
             let counters = &thread_state.counters;
             counters.taken.add(ids);
-            if returned { counters.returned.add(ids) } else { counters.issue(Tier::Minter, ids) }
+            if returned { counters.returned.add(ids) } else { counters.issue_cut(order, ids) }
         });
     }
 
@@ -76,7 +76,7 @@ impl EngineState {
         if order != Order::Any {
             let got = self.cut(&mut gate, &now, order, count, &mut runs);
             sources = Sources::of(Tier::Minter, u64::from(got));
-            self.count_direct(runs.iter(), got < count);
+            self.count_direct(runs.iter(), order, got < count);
             if got == count {
                 return Ok(Ok(runs));
             }

@@ -194,7 +194,7 @@ impl EngineState {
             Ok(_) => {
                 let sources = ticket.sources();
                 self.counters.tickets_out.add(sources.total());
-                self.counters.issue_of_ticket(&sources);
+                self.counters.issue_of_ticket(ticket.order, &sources);
             }
             Err(error) => self.counters.refuse(*error),
         }

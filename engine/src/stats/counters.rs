@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
+use xuid_id::Order;
 
 use crate::id::error::{IdError, IdErrorKind};
 use crate::stats::{Refused, Served};
@@ -54,6 +55,18 @@ pub(crate) enum Tier {
     Queue,
     Minter,
     Reserve,
+}
+
+/// Where issued ids are counted: those of any age by [`Tier`], then fresh ones and ordered ones, which only the minter
+/// has.
+const ISSUED: usize = 6;
+
+fn place_of(order: Order, tier: Tier) -> usize {
+    match order {
+        Order::Any => tier as usize,
+        Order::Fresh => ISSUED - 2,
+        Order::Ordered => ISSUED - 1,
+    }
 }
 
 /// Ids by the tier that had them.
@@ -103,8 +116,8 @@ impl Gauge {
 #[derive(Debug, Default)]
 pub(crate) struct ThreadCounters {
     pub(crate) taken: Count,
-    /// By [`Tier`].
-    issued: [Count; 4],
+    /// By [`place_of`].
+    issued: [Count; ISSUED],
     pub(crate) wasted: Count,
     pub(crate) returned: Count,
     /// Of `taken`, out of the queue.
@@ -112,9 +125,14 @@ pub(crate) struct ThreadCounters {
 }
 
 impl ThreadCounters {
-    /// Ids of one tier became a caller's.
+    /// Ids of any age and of one tier became a caller's.
     pub(crate) fn issue(&self, tier: Tier, ids: u64) {
         self.issued[tier as usize].add(ids);
+    }
+
+    /// Ids that were cut for a call of that order became its caller's.
+    pub(crate) fn issue_cut(&self, order: Order, ids: u64) {
+        self.issued[place_of(order, Tier::Minter)].add(ids);
     }
 
     /// Ids of several tiers became a caller's.
@@ -133,7 +151,8 @@ impl ThreadCounters {
 /// Sums over threads.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct ThreadTotals {
-    pub(crate) issued: [u64; 4],
+    /// By [`place_of`].
+    pub(crate) issued: [u64; ISSUED],
     pub(crate) taken: u64,
     pub(crate) wasted: u64,
     pub(crate) returned: u64,
@@ -173,8 +192,8 @@ pub(crate) struct Counters {
     /// Ids given to tickets, and out of them again.
     pub(crate) tickets_in: AtomicCount,
     pub(crate) tickets_out: AtomicCount,
-    /// Ids issued through tickets, by [`Tier`].
-    tickets_issued: [AtomicCount; 4],
+    /// Ids issued through tickets, by [`place_of`].
+    tickets_issued: [AtomicCount; ISSUED],
     /// Blocks' ids pushed into the queue, and popped by the producer.
     pub(crate) queue_in: AtomicCount,
     pub(crate) queue_out: AtomicCount,
@@ -210,7 +229,10 @@ impl Counters {
     }
 
     /// Ids became the caller's who waited for them.
-    pub(crate) fn issue_of_ticket(&self, sources: &Sources) {
+    pub(crate) fn issue_of_ticket(&self, order: Order, sources: &Sources) {
+        if order != Order::Any {
+            return self.tickets_issued[place_of(order, sources.last())].add(sources.total());
+        }
         for (count, ids) in self.tickets_issued.iter().zip(sources.ids).filter(|(_, ids)| *ids > 0) {
             count.add(ids);
         }
@@ -218,9 +240,9 @@ impl Counters {
 
     /// Ids issued so far: what is issued is somebody's, so this is read before all that it came from.
     pub(crate) fn served(&self, threads: &ThreadTotals) -> Served {
-        let [ring, queue, minter, reserve] =
-            std::array::from_fn(|tier| threads.issued[tier] + self.tickets_issued[tier].value());
-        Served { ring, queue, minter, reserve }
+        let [ring, queue, minter, reserve, fresh, ordered] =
+            std::array::from_fn(|place| threads.issued[place] + self.tickets_issued[place].value());
+        Served { ring, queue, minter: minter + fresh + ordered, reserve, fresh, ordered }
     }
 
     /// Counts a refusal.
@@ -253,12 +275,26 @@ mod tests {
         let (first, place) = counters.join();
         first.taken.add(10);
         first.issue(Tier::Ring, 7);
+        first.issue_cut(Order::Ordered, 2);
         assert_eq!(place, 0);
         drop(first);
         let (second, place) = counters.join();
         second.taken.add(1);
         assert_eq!(place, 1);
         let totals = counters.totals();
-        assert_eq!((totals.taken, totals.issued, totals.in_hand()), (11, [7, 0, 0, 0], 4));
+        assert_eq!((totals.taken, totals.issued, totals.in_hand()), (11, [7, 0, 0, 0, 0, 2], 2));
+    }
+
+    #[test]
+    fn fresh_and_ordered_ids_are_the_minters_and_are_counted_apart() {
+        let counters = Counters::default();
+        let mut sources = Sources::of(Tier::Minter, 3);
+        sources.add(Tier::Ring, 4);
+        counters.issue_of_ticket(Order::Any, &sources);
+        counters.issue_of_ticket(Order::Fresh, &Sources::of(Tier::Minter, 20));
+        counters.issue_of_ticket(Order::Ordered, &Sources::of(Tier::Minter, 100));
+        let served = counters.served(&ThreadTotals::default());
+        assert_eq!((served.ring, served.minter, served.fresh, served.ordered), (4, 123, 20, 100));
+        assert_eq!(served.total(), 127);
     }
 }

@@ -58,6 +58,8 @@ pub struct Stats {
     pub refills: u64,
     /// Callers that are waiting for ids now.
     pub waiting: u64,
+    /// How old the oldest id of the reserve is, in memory or in the spill, as of the last second; zero without one.
+    pub oldest: Duration,
     /// Panics of the engine's own threads, which went on: each is a bug, of the engine or of a registry's adaptor.
     pub panics: u64,
 }
@@ -132,10 +134,14 @@ pub struct Served {
     pub ring: u64,
     /// Out of the queue, or on their way there when a caller waited for them.
     pub queue: u64,
-    /// Straight from the minter.
+    /// Straight from the minter, `fresh` and `ordered` among them.
     pub minter: u64,
     /// Straight from the reserve, by a caller that waited.
     pub reserve: u64,
+    /// Of `minter`: to calls for [`Order::Fresh`](crate::Order::Fresh).
+    pub fresh: u64,
+    /// Of `minter`: to calls for [`Order::Ordered`](crate::Order::Ordered).
+    pub ordered: u64,
 }
 
 impl Served {

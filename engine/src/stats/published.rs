@@ -37,6 +37,8 @@ pub(crate) struct WindowTally {
 pub(crate) struct Gauges {
     pub(crate) reserve: ReserveTally,
     pub(crate) held: u64,
+    /// The tick of the oldest id of the reserve.
+    pub(crate) oldest: Option<u64>,
     pub(crate) stock: xuid_spill::Stock,
     pub(crate) spill_active: bool,
     pub(crate) why_not: Option<String>,

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::Instant;
 use xuid_engine::{Caller, Run};
 use xuid_protocol::{
     HEADER_LEN, ID_REPLY_LEN, Limits, Op, Order, ParsedRequest, Phase, Preface, Refusal, Request, Status,
@@ -85,6 +86,8 @@ pub(crate) struct Session {
     share: Option<Caller>,
     scratch: Vec<Run>,
     tally: Tally,
+    /// When the input was read, as far as it was told: for how long requests take.
+    came: Option<Instant>,
 }
 
 impl Session {
@@ -105,6 +108,7 @@ impl Session {
             share: None,
             scratch,
             tally: Tally::default(),
+            came: None,
         }
     }
 
@@ -131,6 +135,21 @@ impl Session {
     /// Requests that wait.
     pub(crate) fn in_flight(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// What comes into the inbox now was read at this time.
+    pub(crate) fn read_at(&mut self, now: Instant) {
+        self.came = Some(now);
+    }
+
+    /// Whether there are replies that [`written_at`](Self::written_at) was not told of.
+    pub(crate) fn has_replied(&self) -> bool {
+        self.tally.is_untimed()
+    }
+
+    /// The replies so far were written at this time.
+    pub(crate) fn written_at(&mut self, now: Instant) {
+        self.server.traffic.time(&mut self.tally, self.came.unwrap_or(now), now);
     }
 
     /// Answers what is in the inbox, as far as it may.
@@ -253,6 +272,7 @@ impl Session {
         }
         self.tally.requests(Op::Next, answered as u32);
         self.tally.ids(Op::Next, answered as u64);
+        self.tally.answered(Op::Next, answered as u32);
         inbox.consume(answered * HEADER_LEN);
         answered > 0
     }
@@ -272,9 +292,14 @@ impl Session {
             Err(refusal)
         });
         let result = request.and_then(|request| {
-            self.tally.request(request.op());
+            let (op, waiting) = (request.op(), self.waiting.len());
+            self.tally.request(op);
             let answer = || self.answer(request_id, request, outbox);
-            catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| Err(self.panicked()))
+            let result = catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| Err(self.panicked()));
+            if self.waiting.len() == waiting {
+                self.tally.answered(op, 1);
+            }
+            result
         });
         if let Err(refusal) = result {
             outbox.truncate(before);
@@ -343,7 +368,7 @@ impl Session {
             Err(error) if error.is_retryable() && !wait.is_zero() => {
                 let caller = self.share.get_or_insert_default();
                 let pending = self.server.engine.request(count, order, wait).on_behalf_of(caller);
-                self.waiting.push(Waiting::new(shape, pending));
+                self.waiting.push(Waiting::new(shape, pending, self.came));
                 Ok(())
             }
             Err(error) => {
@@ -370,7 +395,10 @@ impl Session {
     }
 
     fn finish_one(&mut self, done: Done, outbox: &mut Outbox) {
-        let Done { shape, result } = done;
+        let Done { shape, came, result } = done;
+        if let Some(came) = came {
+            self.tally.waited(shape.op(), came);
+        }
         match result {
             Some(Ok(runs)) => {
                 shape.write(runs.into_iter(), outbox);

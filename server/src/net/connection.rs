@@ -175,6 +175,7 @@ impl<R: Reading, W: Writing> Connection<R, W> {
             if self.write_now().is_err() {
                 return Ended::Broken;
             }
+            self.time_replies();
             if self.need == Need::End && self.is_written() {
                 return Ended::Orderly;
             }
@@ -239,6 +240,15 @@ impl<R: Reading, W: Writing> Connection<R, W> {
         Ok(())
     }
 
+    /// Tells how long the last replies took: until they were written, or found no room in the socket.
+    fn time_replies(&mut self) {
+        if self.session.has_replied() {
+            // Written now: that clock was read already.
+            let now = if self.outbox.is_empty() { self.active } else { Instant::now() };
+            self.session.written_at(now);
+        }
+    }
+
     /// Answers what can be answered now.
     fn advance(&mut self) {
         let before = self.inbox.rest().len();
@@ -273,6 +283,7 @@ impl<R: Reading, W: Writing> Connection<R, W> {
             return;
         }
         self.active = Instant::now();
+        self.session.read_at(self.active);
         self.busy_poll.asked(self.active);
         self.inbox.widen(INBOX_MOST);
     }

@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use xuid_engine::stats::{Latency, whole_ms};
 
+use crate::state::latency::Times;
 use crate::state::server::Server;
 
 mod families;
 mod family;
+mod process;
 
 use families::families;
 use family::{Family, Kind, Samples};
@@ -62,6 +64,16 @@ fn encode(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fm
             let labels = [(*label, of.as_str())];
             encode_one(family.kind, *value, metric.encode_family(&labels)?)
         }),
+        Samples::Fraction(None) => Ok(()),
+        Samples::Fraction(Some(value)) => match family.kind {
+            Kind::Counter => ConstCounter::new(*value).encode(metric),
+            _ => ConstGauge::new(*value).encode(metric),
+        },
+        Samples::ByTwo([one, two], samples) => samples.iter().try_for_each(|(of, value)| {
+            let labels = [(*one, of[0]), (*two, of[1])];
+            encode_one(family.kind, *value, metric.encode_family(&labels)?)
+        }),
+        Samples::Info(labels) => encode_one(family.kind, 1, metric.encode_family(labels)?),
         Samples::SignedBy(label, samples) => samples.iter().try_for_each(|(of, value)| {
             ConstGauge::new(*value).encode(metric.encode_family(&[(*label, *of)])?)
         }),
@@ -69,6 +81,10 @@ fn encode(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fm
         Samples::TimesBy(label, samples) => samples.iter().try_for_each(|(of, times)| {
             let labels = [(*label, *of)];
             encode_times(times, metric.encode_family(&labels)?)
+        }),
+        Samples::RequestTimes(label, samples) => samples.iter().try_for_each(|(of, times)| {
+            let labels = [(*label, of.as_str())];
+            encode_request_times(times, metric.encode_family(&labels)?)
         }),
     }
 }
@@ -82,11 +98,17 @@ fn encode_one(kind: Kind, value: u64, metric: MetricEncoder<'_>) -> Result<(), f
 }
 
 fn encode_times(times: &Latency, mut metric: MetricEncoder<'_>) -> Result<(), fmt::Error> {
-    let bound = |(bound, count): (Option<Duration>, u64)| {
-        (bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64()), count)
-    };
-    let buckets: Vec<(f64, u64)> = times.buckets().map(bound).collect();
+    let buckets: Vec<(f64, u64)> = times.buckets().map(in_seconds).collect();
     metric.encode_histogram::<NoLabelSet>(times.sum().as_secs_f64(), times.count(), &buckets, None)
+}
+
+fn encode_request_times(times: &Times, mut metric: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+    let buckets: Vec<(f64, u64)> = times.buckets().map(in_seconds).collect();
+    metric.encode_histogram::<NoLabelSet>(times.sum().as_secs_f64(), times.count(), &buckets, None)
+}
+
+fn in_seconds((bound, count): (Option<Duration>, u64)) -> (f64, u64) {
+    (bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64()), count)
 }
 
 /// The same numbers under the same names; of times, how many there were and what they add up to.
@@ -99,11 +121,17 @@ pub(crate) fn as_json(server: &Server) -> Map<String, Value> {
             "longest_ms": whole_ms(times.longest()),
         })
     };
+    let request_times = |times: &Times| json!({"count": times.count(), "sum_ms": whole_ms(times.sum())});
     let named = families(server).into_iter().map(|family| {
         let suffix = if family.kind == Kind::Counter { "_total" } else { "" };
         let value = match family.samples {
             Samples::One(value) => json!(value),
             Samples::By(_, samples) => samples.into_iter().map(|(of, value)| (of, json!(value))).collect(),
+            Samples::Fraction(value) => json!(value),
+            Samples::ByTwo(_, samples) => by_two(samples),
+            Samples::Info(labels) => {
+                labels.into_iter().map(|(of, value)| (of.to_owned(), json!(value))).collect()
+            }
             Samples::SignedBy(_, samples) => {
                 samples.into_iter().map(|(of, value)| (of.to_owned(), json!(value))).collect()
             }
@@ -111,8 +139,21 @@ pub(crate) fn as_json(server: &Server) -> Map<String, Value> {
             Samples::TimesBy(_, samples) => {
                 samples.into_iter().map(|(of, each)| (of.to_owned(), times(&each))).collect()
             }
+            Samples::RequestTimes(_, samples) => {
+                samples.into_iter().map(|(of, each)| (of, request_times(&each))).collect()
+            }
         };
         (format!("{}{suffix}", family.name), value)
     });
     named.collect()
+}
+
+/// An object of objects: by the first label, and in there by the second.
+fn by_two(samples: Vec<([&'static str; 2], u64)>) -> Value {
+    let mut outer = Map::new();
+    for ([one, two], value) in samples {
+        let inner = outer.entry(one).or_insert_with(|| json!({}));
+        inner[two] = json!(value);
+    }
+    Value::Object(outer)
 }

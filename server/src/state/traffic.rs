@@ -4,7 +4,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tokio::time::Instant;
 use xuid_protocol::{Op, Status};
+
+use crate::state::latency::{Latencies, TIMED, Times, timed};
 
 const OPS: usize = Op::ALL.len();
 const STATUSES: usize = Status::NAMED.len();
@@ -25,6 +28,7 @@ pub(crate) struct Traffic {
     rejected_tokens: AtomicU64,
     failed_handshakes: AtomicU64,
     panics: AtomicU64,
+    latencies: Latencies,
 }
 
 /// What one connection did since it last added up.
@@ -34,6 +38,11 @@ pub(crate) struct Tally {
     ids: [u64; OPS],
     errors: [u32; STATUSES],
     dirty: bool,
+    /// Requests answered as soon as they were read, of those that are timed, and not timed yet.
+    at_once: [u32; TIMED.len()],
+    /// The same of those that waited, each with the time when it was read.
+    waited: Vec<(usize, Instant)>,
+    untimed: bool,
 }
 
 impl Tally {
@@ -52,6 +61,27 @@ impl Tally {
     pub(crate) fn ids(&mut self, op: Op, count: u64) {
         self.ids[index_of(op)] += count;
         self.dirty = true;
+    }
+
+    /// Requests that were answered as soon as they were read.
+    pub(crate) fn answered(&mut self, op: Op, count: u32) {
+        if let Some(place) = timed(op) {
+            self.at_once[place] += count;
+            self.untimed = true;
+        }
+    }
+
+    /// A request that was read then, and waited.
+    pub(crate) fn waited(&mut self, op: Op, came: Instant) {
+        if let Some(place) = timed(op) {
+            self.waited.push((place, came));
+            self.untimed = true;
+        }
+    }
+
+    /// Whether something was answered and is not timed yet.
+    pub(crate) fn is_untimed(&self) -> bool {
+        self.untimed
     }
 
     /// A request that was refused.
@@ -98,6 +128,23 @@ impl Traffic {
         for (total, part) in self.ids.iter().zip(&mut tally.ids).filter(|(_, part)| **part > 0) {
             total.fetch_add(std::mem::take(part), Relaxed);
         }
+    }
+
+    /// Times what a connection answered: it is written now, and what did not wait was read at `came`.
+    pub(crate) fn time(&self, tally: &mut Tally, came: Instant, now: Instant) {
+        tally.untimed = false;
+        let took = now.saturating_duration_since(came);
+        for (place, count) in tally.at_once.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
+            self.latencies.record(place, std::mem::take(count), took);
+        }
+        for (place, came) in tally.waited.drain(..) {
+            self.latencies.record(place, 1, now.saturating_duration_since(came));
+        }
+    }
+
+    /// How long requests took so far, by op.
+    pub(crate) fn times(&self) -> impl Iterator<Item = (Op, Times)> + '_ {
+        self.latencies.times()
     }
 
     /// A connection begins; it ends when the guard is dropped.

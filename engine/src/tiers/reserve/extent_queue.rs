@@ -36,6 +36,11 @@ impl ExtentQueue {
         self.line.is_empty()
     }
 
+    /// The first id of the front extent: the oldest, where extents came in the order of time.
+    pub(crate) fn front(&self) -> Option<u64> {
+        self.line.front().map(|extent| extent.first)
+    }
+
     pub(crate) fn extents(&self) -> usize {
         self.line.len()
     }

@@ -65,6 +65,9 @@ pub(crate) struct Reserve {
     void_grant: bool,
     /// Everything below this index was too old when it was last looked at.
     alive_from: u64,
+    /// Where the oldest extent of the file was found last, and the tick of the oldest id of all: for the figures only.
+    oldest_from: u64,
+    pub(crate) oldest_tick: Option<u64>,
     /// No grant is asked for before this instant of boot time.
     grant_after: u64,
     /// Fresh ids on their way into queue and ring.
@@ -92,6 +95,8 @@ impl Reserve {
             granting: false,
             void_grant: false,
             alive_from: 0,
+            oldest_from: 0,
+            oldest_tick: None,
             grant_after: 0,
             fresh: ExtentQueue::default(),
             granted: ExtentQueue::default(),
@@ -108,6 +113,24 @@ impl Reserve {
     fn oldest(&self, tick: u64) -> u64 {
         let max_age = if Guard::AgeOfSpill.holds() { self.max_age } else { u64::MAX };
         tick.saturating_sub(max_age) * self.stride()
+    }
+
+    /// Finds the tick of the oldest id, in memory or in the file, that may still be used at `tick`. Extents lie in the
+    /// order of time, nearly, so the first one of each place is looked at, and what was too old is not read again.
+    pub(crate) fn look_for_oldest(&mut self, tick: u64) {
+        let oldest = self.oldest(tick);
+        let mut found: Option<u64> =
+            [&self.granted, &self.backlog].iter().filter_map(|queue| queue.front()).min();
+        if let Some(log) = &self.log {
+            let begin = self.mark.max(self.alive_from).max(self.oldest_from).max(log.tail());
+            let alive = log.first_alive(begin, oldest, log.head());
+            self.oldest_from = alive.unwrap_or(log.head());
+            let mut extents = Vec::new();
+            // A record that cannot be read is counted where it is granted.
+            let _ = alive.map(|index| log.read(index..index + 1, &mut extents));
+            found = extents.iter().map(|(_, extent)| extent.first).chain(found).min();
+        }
+        self.oldest_tick = found.map(|first| first.max(oldest) / self.stride());
     }
 
     /// Ids in memory: what is at hand for a burst.

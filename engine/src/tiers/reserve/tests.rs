@@ -102,3 +102,24 @@ fn a_page_that_cannot_be_read_costs_its_records_and_not_the_spill() {
     assert!(reserve.has_spill(), "{:?}", reserve.why_not);
     assert_eq!((seconds / second(0).ids(), seconds % second(0).ids()), (LAST - 128, 0));
 }
+
+#[test]
+fn the_oldest_id_is_that_of_the_spill_or_of_memory_and_never_too_old() {
+    let (mut reserve, _disk) = spilled();
+    reserve.look_for_oldest(FLOOR + 9_000);
+    assert_eq!(reserve.oldest_tick, Some(FLOOR));
+    let Some(GrantRequest { from, .. }) = reserve.plan_grant(FLOOR + 9_000, 0, true) else {
+        panic!("no grant is wanted")
+    };
+    reserve.granted(from, Ok(2), 0);
+    reserve.look_for_oldest(FLOOR + 9_000);
+    assert_eq!(reserve.oldest_tick, Some(FLOOR), "the first second is in memory now");
+    reserve.granted.drain();
+    reserve.look_for_oldest(FLOOR + 9_000);
+    assert_eq!(reserve.oldest_tick, Some(FLOOR + 2_000), "two seconds were granted and are spent");
+    let max_age = 3_600_000;
+    reserve.look_for_oldest(FLOOR + 3_500 + max_age);
+    assert_eq!(reserve.oldest_tick, Some(FLOOR + 3_500), "what is before that in its second is too old");
+    reserve.look_for_oldest(FLOOR + 9_000 + max_age);
+    assert_eq!(reserve.oldest_tick, None);
+}

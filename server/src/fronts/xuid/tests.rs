@@ -77,6 +77,14 @@ impl Talk {
         talk
     }
 
+    /// How long requests of each op took that were written `took` after they were read, and those that waited.
+    fn timed(&mut self, took: Duration) -> Vec<(Op, u64, Duration)> {
+        let now = self.session.came.unwrap() + took;
+        self.session.written_at(now);
+        let times = self.session.server.traffic.times();
+        times.map(|(op, times)| (op, times.count(), times.sum())).filter(|(_, count, _)| *count > 0).collect()
+    }
+
     fn say(&mut self, bytes: &[u8]) -> Need {
         self.inbox.room(bytes.len()).extend_from_slice(bytes);
         self.session.receive(&mut self.inbox, &mut self.outbox)
@@ -583,4 +591,32 @@ fn a_client_that_comes_while_the_server_goes_is_told_so_behind_its_greeting() {
     talk.session.go_away(&mut talk.outbox);
     assert_eq!(talk.say(&greeting(&Hello::new("test"))), Need::Input);
     assert_eq!(talk.replies(), [(1, Said::Hello), (0, Said::GoAway)]);
+}
+
+#[test]
+fn a_request_is_timed_from_its_read_to_its_write_and_a_wait_to_its_end() {
+    let home = Home::new(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let ms = Duration::from_millis;
+    talk.session.read_at(Instant::now());
+    talk.say(&frame(|out| request_next(out, 1, Order::Any)).repeat(3));
+    assert_eq!(talk.timed(ms(2)), [(Op::Next, 3, ms(6))]);
+    assert!(!talk.session.has_replied());
+    let mut input = frame(|out| request_ping(out, 2, b""));
+    // Far more than a worker mints until the last one is read: some have to wait.
+    for request_id in 10..90 {
+        request_runs(&mut input, request_id, Bulk::new(131_072, Order::Fresh, ms(100)));
+    }
+    assert_eq!(talk.say(&input), Need::Input);
+    let waiting = talk.session.in_flight() as u64;
+    let at_once = 80 - waiting;
+    assert!(waiting > 0);
+    let mut wanted = vec![(Op::Next, 3, ms(6)), (Op::Ping, 1, ms(1))];
+    if at_once > 0 {
+        wanted.insert(1, (Op::Runs, at_once, ms(at_once)));
+    }
+    assert_eq!(talk.timed(ms(1)), wanted);
+    talk.settle();
+    let runs = (Op::Runs, 80, ms(at_once + 50 * waiting));
+    assert_eq!(talk.timed(ms(50)), [(Op::Next, 3, ms(6)), runs, (Op::Ping, 1, ms(1))]);
 }

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use tokio::time::Instant;
 use xuid_engine::{IdError, Pending, Run};
 use xuid_protocol::{ArraySlots, Op, RunsWriter, reply_id};
 
@@ -78,6 +79,8 @@ impl Shape {
 #[derive(Debug)]
 pub(super) struct Waiting {
     shape: Shape,
+    /// When it was read.
+    came: Option<Instant>,
     pending: Pending,
 }
 
@@ -85,13 +88,15 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(super) shape: Shape,
+    /// When it was read.
+    pub(super) came: Option<Instant>,
     /// `None`: the engine panicked.
     pub(super) result: Option<Result<Vec<Run>, IdError>>,
 }
 
 impl Waiting {
-    pub(super) fn new(shape: Shape, pending: Pending) -> Self {
-        Self { shape, pending }
+    pub(super) fn new(shape: Shape, pending: Pending, came: Option<Instant>) -> Self {
+        Self { shape, came, pending }
     }
 }
 
@@ -99,12 +104,12 @@ impl Future for Waiting {
     type Output = Done;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
-        let shape = self.shape;
+        let (shape, came) = (self.shape, self.came);
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.pending).poll(context)));
         match polled {
             Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(result)) => Poll::Ready(Done { shape, result: Some(result) }),
-            Err(_) => Poll::Ready(Done { shape, result: None }),
+            Ok(Poll::Ready(result)) => Poll::Ready(Done { shape, came, result: Some(result) }),
+            Err(_) => Poll::Ready(Done { shape, came, result: None }),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Which numbers there are.
 
 use xuid_engine::Order;
-use xuid_engine::stats::{ClockStats, ConnectionState, Latency, RegistryStats, Stats, Windows, whole_ms};
+use xuid_engine::stats::{ClockStats, ConnectionState, RegistryStats, Stats, Windows, whole_ms};
 
-use super::family::{Family, Kind, Samples};
+use super::family::{Family, Kind, Samples, counter, counter_by, family, gauge, gauge_by, times_by};
+use super::process;
 use crate::state::server::Server;
 use crate::state::traffic::Traffic;
 use crate::text::logs;
@@ -41,6 +42,12 @@ pub(super) fn families(server: &Server) -> Vec<Family> {
         &Order::ALL.map(|order| (order.name(), u64::from(now.serves(order)))),
     ));
     all.push(gauge("xuid_uptime_seconds", "Seconds since it began to serve", server.uptime().as_secs()));
+    all.push(gauge(
+        "xuid_producer_silent_seconds",
+        "Seconds since the engine's producer began its last turn: at most one while all is well",
+        server.engine.producer_silent().as_secs(),
+    ));
+    all.extend(process::families());
     all
 }
 
@@ -107,6 +114,22 @@ fn ids(stats: &Stats) -> Vec<Family> {
                 ("reserve", served.reserve),
             ],
         ),
+        family(
+            "xuid_order_ids",
+            "Ids issued, by the order that was asked for and the tier that had them: the sum is xuid_issued_ids_total",
+            Kind::Counter,
+            Samples::ByTwo(
+                ["order", "tier"],
+                vec![
+                    (["any", "ring"], served.ring),
+                    (["any", "queue"], served.queue),
+                    (["any", "minter"], served.minter - served.fresh - served.ordered),
+                    (["any", "reserve"], served.reserve),
+                    (["fresh", "minter"], served.fresh),
+                    (["ordered", "minter"], served.ordered),
+                ],
+            ),
+        ),
         counter_by(
             "xuid_refused_calls",
             "Calls that could wait for ids and got none; xuid_errors_total counts what clients were told, tries included",
@@ -122,6 +145,11 @@ fn ids(stats: &Stats) -> Vec<Family> {
         ),
         counter("xuid_ring_refills", "Partitions of the ring refilled", stats.refills),
         gauge("xuid_waiting_calls", "Calls that wait for ids now", stats.waiting),
+        gauge(
+            "xuid_reserve_oldest_seconds",
+            "Age of the oldest id of the reserve, in memory or in the spill; 0 without one",
+            stats.oldest.as_secs(),
+        ),
     ]
 }
 
@@ -276,6 +304,7 @@ fn traffic(traffic: &Traffic) -> Vec<Family> {
     let requests = traffic.requests().filter(|(op, _)| *op != xuid_protocol::Op::GoAway);
     let requests = requests.map(|(op, count)| (op.name().to_ascii_lowercase(), count)).collect();
     let ids = traffic.ids().map(|(op, count)| (op.name().to_ascii_lowercase(), count)).collect();
+    let times = traffic.times().map(|(op, times)| (op.name().to_ascii_lowercase(), times)).collect();
     let errors = traffic.errors();
     let errors = errors.map(|(status, count)| (status.to_string().to_ascii_lowercase(), count)).collect();
     vec![
@@ -300,6 +329,13 @@ fn traffic(traffic: &Traffic) -> Vec<Family> {
         ),
         family("xuid_requests", "Requests that could be read", Kind::Counter, Samples::By("op", requests)),
         family(
+            "xuid_request_seconds",
+            "From the read of a request to the write of its reply, waits included; a batch of NEXT counts once for each \
+             request in it",
+            Kind::Histogram,
+            Samples::RequestTimes("op", times),
+        ),
+        family(
             "xuid_replied_ids",
             "Ids copied into replies, by what they were asked by",
             Kind::Counter,
@@ -312,47 +348,4 @@ fn traffic(traffic: &Traffic) -> Vec<Family> {
             Samples::By("status", errors),
         ),
     ]
-}
-
-fn family(name: &'static str, help: &'static str, kind: Kind, samples: Samples) -> Family {
-    Family { name, help, kind, samples }
-}
-
-fn counter(name: &'static str, help: &'static str, value: u64) -> Family {
-    family(name, help, Kind::Counter, Samples::One(value))
-}
-
-fn gauge(name: &'static str, help: &'static str, value: u64) -> Family {
-    family(name, help, Kind::Gauge, Samples::One(value))
-}
-
-fn by(label: &'static str, samples: &[(&'static str, u64)]) -> Samples {
-    Samples::By(label, samples.iter().map(|(of, value)| ((*of).to_owned(), *value)).collect())
-}
-
-fn counter_by(
-    name: &'static str,
-    help: &'static str,
-    label: &'static str,
-    samples: &[(&'static str, u64)],
-) -> Family {
-    family(name, help, Kind::Counter, by(label, samples))
-}
-
-fn gauge_by(
-    name: &'static str,
-    help: &'static str,
-    label: &'static str,
-    samples: &[(&'static str, u64)],
-) -> Family {
-    family(name, help, Kind::Gauge, by(label, samples))
-}
-
-fn times_by(
-    name: &'static str,
-    help: &'static str,
-    label: &'static str,
-    samples: &[(&'static str, Latency)],
-) -> Family {
-    family(name, help, Kind::Histogram, Samples::TimesBy(label, samples.to_vec()))
 }
