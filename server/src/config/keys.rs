@@ -306,3 +306,41 @@ impl Key {
         KEYS.iter().find(|key| key.name == name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const DOCS: &str = include_str!("../../../docs/settings.md");
+
+    /// Rows `| flag | variable | key | default | allowed | effect |`, by their keys.
+    fn documented() -> BTreeMap<&'static str, Vec<&'static str>> {
+        let table = DOCS.lines().filter(|line| line.starts_with("| ") && line.contains("`XUID_"));
+        let cells = |row: &'static str| -> Vec<_> {
+            row.split('|').skip(1).map(|cell| cell.trim().trim_matches('`')).collect()
+        };
+        let mut rows = BTreeMap::new();
+        for cells in table.map(cells) {
+            let before = rows.insert(cells[2], cells.clone());
+            assert!(before.is_none(), "{} has two rows", cells[2]);
+        }
+        rows
+    }
+
+    #[test]
+    fn every_setting_is_documented_as_it_is_and_nothing_else_is() {
+        let mut documented = documented();
+        for key in KEYS {
+            let row = documented.remove(key.name);
+            let row = row.unwrap_or_else(|| panic!("docs/settings.md has no row for {}", key.name));
+            let flag = key.flag.map(|flag| format!("--{flag}")).unwrap_or_default();
+            let wanted = [&flag, &key.variable(), key.name, key.default.unwrap_or_default(), key.allowed];
+            assert_eq!(row[..5], wanted, "flag, variable, key, default, allowed in docs/settings.md");
+            assert!(!row[5].is_empty(), "docs/settings.md does not say what {} does", key.name);
+        }
+        let unknown: Vec<_> = documented.keys().collect();
+        assert!(unknown.is_empty(), "docs/settings.md has rows for what is no setting: {unknown:?}");
+    }
+}

@@ -15,6 +15,8 @@ use xuid_engine::stats::{Latency, whole_ms};
 use crate::state::latency::Times;
 use crate::state::server::Server;
 
+#[cfg(test)]
+mod documented;
 mod families;
 mod family;
 mod process;
