@@ -29,6 +29,7 @@ package() {
         pacman:java) echo jre-openjdk-headless ;;
         apt-get:zookeeper) echo zookeeper ;;
         *:zookeeper) ;;
+        dnf:prometheus) echo golang-github-prometheus ;;
         apk:setpriv) echo setpriv ;;
         *:setpriv | *:prlimit) echo util-linux ;;
         *) echo "$1" ;;

@@ -10,6 +10,7 @@
 # suite NAME waits|measures|works QUICK SECONDS WHAT -- THING...
 # QUICK is yes or no; SECONDS is its time on two cores once it is built; the THINGs are installed first.
 suite e2e waits yes 200 "the real binary, attacked from outside" -- python3 curl prlimit libfaketime
+suite monitoring waits yes 60 "alert rules and dashboard by a real Prometheus" -- prometheus
 suite campaigns waits no 190 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime
 suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
 suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
@@ -24,6 +25,7 @@ server_binary() {
 
 # The test executables of tests/, by the suite that runs them.
 of_e2e=(xuid_tests campaign idle e2e)
+of_monitoring=(monitoring)
 of_zookeeper=(zookeeper packaging)
 of_unit=(imports)
 
@@ -34,7 +36,7 @@ test_executables() {
     sed -n 's/.*"target":{[^}]*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' <<<"$messages" \
         >"$logs/executables"
     while read -r name _; do
-        case " ${of_e2e[*]} ${of_zookeeper[*]} ${of_unit[*]} " in
+        case " ${of_e2e[*]} ${of_monitoring[*]} ${of_zookeeper[*]} ${of_unit[*]} " in
             *" $name "*) ;;
             *) echo "no suite in tests/suites.sh runs the tests of '$name'"; return 1 ;;
         esac
@@ -58,6 +60,9 @@ build_e2e() { server_binary; test_executables; }
 # Most of these tests wait for something most of the time (an idle minute, a deadline). What has to be measured alone is
 # in an executable of its own.
 run_e2e() { executables 10 "${of_e2e[@]}"; }
+
+build_monitoring() { server_binary; test_executables; }
+run_monitoring() { executables 4 "${of_monitoring[@]}"; }
 
 build_zookeeper() { server_binary; test_executables; }
 # Few at once: each starts up to three servers of Java, and measures fail-over.
