@@ -271,6 +271,12 @@ impl Engine {
         self.shared.settings.max_age
     }
 
+    /// How far ahead windows are reserved at most.
+    #[must_use]
+    pub fn window_max(&self) -> Duration {
+        self.shared.settings.window_max
+    }
+
     /// Workers held now; none in a forked child.
     #[must_use]
     pub fn workers(&self) -> Vec<u32> {

@@ -1,5 +1,7 @@
 //! HTTP for probes, Prometheus and people.
 
+mod status;
+
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::Listener;
 use axum::{Extension, Router};
@@ -30,8 +32,7 @@ use crate::config::is_exposed;
 use crate::fronts::handshake::{self, NoTls};
 use crate::state::access::REJECTION_PAUSE;
 use crate::state::metrics::Page;
-use crate::state::server::{Server, VERSION};
-use crate::text::human_time::grouped;
+use crate::state::server::Server;
 
 /// The media type of the OpenMetrics text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -106,6 +107,7 @@ pub(crate) async fn run(listener: TcpListener, server: Arc<Server>, connections:
     let state = AdminState { server: Arc::clone(&server), page, asking, is_exposed };
     let router = Router::new()
         .route("/", get(people))
+        .route("/status.json", get(figures))
         .route("/metrics", get(metrics))
         .route_layer(from_fn_with_state(state.clone(), guard))
         // Probes have no secrets.
@@ -319,48 +321,12 @@ async fn metrics(State(state): State<AdminState>) -> Result<impl IntoResponse, (
     rendered.map(|text| ([(header::CONTENT_TYPE, OPEN_METRICS)], text)).map_err(failed)
 }
 
-async fn people(State(state): State<AdminState>) -> Result<Html<String>, (StatusCode, String)> {
-    state.ask(|server, _| Html(overview(server))).await
+async fn people(State(state): State<AdminState>) -> Result<Response, (StatusCode, String)> {
+    state.ask(|server, _| status::page(server)).await
 }
 
-/// What a person wants to know first, without a script or a style from anywhere else.
-fn overview(server: &Server) -> String {
-    let Status { ready, notes, .. } = server.readiness();
-    let stats = server.engine.stats();
-    let mut rows = vec![
-        ("listening on", server.places.listen.to_string()),
-        ("ready", if ready { "yes".to_owned() } else { "no".to_owned() }),
-        ("cluster", server.genesis.cluster.to_string()),
-        ("layout", server.genesis.layout.to_string()),
-        ("registry", server.engine.registry().to_owned()),
-        ("workers held", workers_held(&stats.windows.held)),
-        ("clock", stats.clock.verdict.name().to_owned()),
-        ("ids issued", grouped(stats.issued)),
-        ("ids in the spill", grouped(stats.spill.ids)),
-        ("connections open", grouped(server.traffic.open())),
-        ("up for", format!("{} s", grouped(server.uptime().as_secs()))),
-    ];
-    rows.extend(notes.into_iter().map(|note| ("note", note)));
-    let mut table = String::new();
-    for (name, value) in rows {
-        let _ = writeln!(table, "<tr><th align=left>{name}</th><td>{}</td></tr>", escaped(&value));
-    }
-    format!(
-        "<!doctype html><meta charset=utf-8><title>xuid</title>\n<h1>xuid {VERSION}</h1>\n<table>\n{table}</table>\n\
-         <p><a href=/readyz>/readyz</a> <a href=/livez>/livez</a> <a href=/metrics>/metrics</a></p>\n"
-    )
-}
-
-/// Each worker, and how long its window lasts.
-fn workers_held(held: &[(u32, u64)]) -> String {
-    let each = held.iter().map(|(worker, left)| format!("{worker} (window: {} ms left)", grouped(*left)));
-    let all = each.collect::<Vec<_>>().join(", ");
-    if all.is_empty() { "none".to_owned() } else { all }
-}
-
-/// Text that HTML shows as it is.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+async fn figures(State(state): State<AdminState>) -> Result<Response, (StatusCode, String)> {
+    state.ask(|server, _| status::figures(server)).await
 }
 
 #[cfg(test)]

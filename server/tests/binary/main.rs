@@ -12,6 +12,7 @@ mod fail_over;
 mod figures;
 mod logs;
 mod mistakes;
+mod pages;
 mod service_manager;
 mod serving;
 mod support;

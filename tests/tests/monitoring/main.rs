@@ -1,9 +1,11 @@
-//! What an operator sees, seen by the programs that operators use: alert rules and dashboard by a real Prometheus. Where
-//! it is not installed, its trials are not tried.
+//! What an operator sees, seen by the programs that operators use: alert rules and dashboard by a real Prometheus, the
+//! status page by a real browser. Where one of them is not installed, its trials are not tried.
 
+mod browser;
 mod dashboard;
 mod prometheus;
 mod rules;
+mod status_page;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

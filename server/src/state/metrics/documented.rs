@@ -7,6 +7,8 @@ use std::time::Duration;
 use xuid_engine::Engine;
 
 use super::Page;
+use crate::config::Tokens;
+use crate::state::access::AccessRules;
 use crate::state::server::{Limits, Places, Server};
 
 const DOCS: &str = include_str!("../../../../docs/metrics.md");
@@ -66,7 +68,9 @@ fn page() -> String {
     let engine = Engine::builder().data_dir(home.path()).build().unwrap();
     let limits = Limits { wait: Duration::from_millis(50), protocol: xuid_protocol::Limits::default() };
     let places = Places { listen: "127.0.0.1:7654".parse().unwrap(), admin: None };
-    Page::new(Arc::new(Server::new(engine, limits, None, places))).render().unwrap()
+    Page::new(Arc::new(Server::new(engine, limits, AccessRules::new(Tokens::default(), None), places)))
+        .render()
+        .unwrap()
 }
 
 #[test]
