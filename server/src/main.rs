@@ -8,7 +8,7 @@
 //!   net/           sockets: listener, io threads, connections, shutdown
 //!   fronts/        bytes in, bytes out: XUID/1, and the admin port's HTTP
 //!   registries/    a registry in a folder or in an ensemble, behind one face
-//!   state/         what a server knows of itself: its engine, traffic, metrics
+//!   state/         what a server knows of itself: its engine, traffic, metrics, who is let in
 //!   config/        flag > variable > file > default
 //!   crash_points.rs  where crash campaigns kill the process
 //!   text/          standard output, the log, times, exit codes

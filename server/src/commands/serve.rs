@@ -19,6 +19,7 @@ use crate::fronts::admin;
 use crate::net::allowed::Allowed;
 use crate::net::io_threads::IoThreads;
 use crate::net::listener;
+use crate::net::reload::Reloads;
 use crate::net::runtime::runtime;
 use crate::net::service_manager::ServiceManager;
 use crate::net::shutdown;
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // What is made here is made outside of the runtime: where a thread or memory can't be had, this says so and ends,
     // while a runtime that is dropped within another one panics.
     let parts = Parts::make(&settings, &runtime)?;
-    let served = runtime.block_on(serve(&settings, parts, allowed));
+    let served = runtime.block_on(serve(&settings, &args.flags, parts, allowed));
     // Whatever is left is the admin port: it has nothing to save.
     runtime.shutdown_timeout(Duration::from_millis(100));
     served
@@ -91,6 +92,7 @@ struct Parts {
     probes: Option<TcpListener>,
     engine: Engine,
     signals: Signals,
+    reloads: Reloads,
     /// Outlives the listener, which ends when the server begins to drain: connections go on until they are drained.
     io_threads: Arc<IoThreads>,
     /// What is open to everybody.
@@ -100,11 +102,14 @@ struct Parts {
 impl Parts {
     fn make(settings: &Settings, runtime: &Runtime) -> Result<Self> {
         // The ports first: a second server started by mistake ends here, before it has taken a worker.
-        let (clients, probes) = {
+        let (clients, probes, reloads) = {
             let _in = runtime.enter();
             shutdown::outlive_long_files()?;
+            let reloads = Reloads::new()?;
             let clients = listener::bind("listen", &settings.listen)?;
-            (clients, settings.admin.as_deref().map(|address| listener::bind("admin", address)).transpose()?)
+            let probes =
+                settings.admin.as_deref().map(|address| listener::bind("admin", address)).transpose()?;
+            (clients, probes, reloads)
         };
         let mut open = Vec::new();
         for (key, port) in [("listen", Some(&clients)), ("admin", probes.as_ref())] {
@@ -116,12 +121,12 @@ impl Parts {
         let engine = build_engine(settings)?;
         let io_threads = Arc::new(IoThreads::new(settings.threads, runtime)?);
         let signals = Signals::new(Some(stop_times(settings)))?;
-        Ok(Self { clients, probes, engine, signals, io_threads, open })
+        Ok(Self { clients, probes, engine, signals, reloads, io_threads, open })
     }
 }
 
-async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()> {
-    let Parts { clients, probes, engine, mut signals, io_threads, open } = parts;
+async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowed) -> Result<()> {
+    let Parts { clients, probes, engine, mut signals, reloads, io_threads, open } = parts;
     let places = Places {
         listen: clients.local_addr()?,
         admin: probes.as_ref().map(TcpListener::local_addr).transpose()?,
@@ -146,12 +151,13 @@ async fn serve(settings: &Settings, parts: Parts, allowed: Allowed) -> Result<()
         tokio::spawn(admin::run(probes, Arc::clone(&server), allowed.probes));
     }
     tokio::spawn(tell_stalls(Arc::clone(&server)));
+    let manager = ServiceManager::of_environment();
+    tokio::spawn(reloads.run(flags.clone(), Arc::clone(&server), manager.clone()));
     banner::print(&server, settings, &open);
     say(&server, settings);
     for sentence in open {
         warn!("{sentence}");
     }
-    let manager = ServiceManager::of_environment();
     manager.ready(&server);
     tokio::spawn(manager.clone().feed_watchdog(Arc::clone(&server)));
 

@@ -56,7 +56,6 @@ impl ServiceManager {
     }
 
     /// The server begins to read its settings again; [`ready`](Self::ready) says that it has.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the reload by SIGHUP"))]
     pub(crate) fn reloading(&self) {
         // With the time, by which the manager tells this reload from one before.
         let now = clock_gettime(ClockId::Monotonic);

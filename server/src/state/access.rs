@@ -75,6 +75,12 @@ impl AccessRules {
         Some(Admitted { token: Some((token.name.clone(), Arc::clone(limit))) })
     }
 
+    /// From now on these count, for clients that come; a token that keeps its name keeps its bucket.
+    pub(crate) fn replace(&self, tokens: Tokens, tls: Option<ServerTls>) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(Current::new(tokens, tls, Some(&current)));
+    }
+
     fn current(&self) -> Arc<Current> {
         // Nothing in the locked sections panics half way.
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
@@ -105,6 +111,21 @@ impl Current {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_that_keeps_its_name_keeps_its_bucket_and_gets_its_new_limit_at_once() {
+        let file = |secret: &str, most: u32| {
+            Tokens::parse(&format!("[token.a]\nsecrets = [{secret:?}]\nids_per_second = {most}")).unwrap()
+        };
+        let rules = AccessRules::new(file("old", 10), None);
+        let before = limit(&rules, "old").unwrap();
+        rules.replace(file("new", 20), None);
+        let after = limit(&rules, "new").unwrap();
+        assert!(limit(&rules, "old").is_none(), "it was taken out");
+        assert!(Arc::ptr_eq(&before, &after) && before.ids_per_second() == 20);
+        rules.replace(Tokens::of("other"), None);
+        assert!(limit(&rules, "new").is_none() && limit(&rules, "other").is_some());
+    }
 
     fn limit(rules: &AccessRules, secret: &str) -> Option<Arc<IdLimit>> {
         rules.admit(secret.as_bytes())?.token.map(|(_, limit)| limit)

@@ -29,6 +29,10 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 /// As whom a line speaks that no module logged.
 const NAME: &str = "xuid";
 
+/// What changes the filter of the log.
+type SetFilter = Box<dyn Fn(EnvFilter) -> Result<()> + Send + Sync>;
+static FILTER: OnceLock<SetFilter> = OnceLock::new();
+
 /// The lines of a server.
 static SPOOL: OnceLock<Arc<Spool>> = OnceLock::new();
 
@@ -60,18 +64,34 @@ fn init(filter: &str, format: LogFormat, writer: impl for<'a> MakeWriter<'a> + S
         // written.
         .log_internal_errors(false);
     let has_colours = has_colours(io::stderr().is_terminal(), env::var_os("NO_COLOR").as_deref());
-    // Fails only if there is a subscriber already, which is as good.
-    let _ = match format {
-        LogFormat::Text => subscriber.with_ansi(has_colours).try_init(),
-        // Fields beside `message`, and not an object deeper, because programs that collect logs look there.
-        LogFormat::Json => subscriber
-            .with_ansi(false)
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false)
-            .try_init(),
-    };
+    match format {
+        LogFormat::Text => {
+            let text = subscriber.with_ansi(has_colours).with_filter_reloading();
+            let handle = text.reload_handle();
+            begun(text.try_init().is_ok(), move |filter| Ok(handle.reload(filter)?));
+        }
+        LogFormat::Json => {
+            // Fields beside `message`, and not an object deeper, because programs that collect logs look there.
+            let json = subscriber.with_ansi(false).json().flatten_event(true);
+            let json = json.with_current_span(false).with_span_list(false).with_filter_reloading();
+            let handle = json.reload_handle();
+            begun(json.try_init().is_ok(), move |filter| Ok(handle.reload(filter)?));
+        }
+    }
+}
+
+/// Keeps what changes the filter. Neither this nor the beginning fails but where there is a subscriber already, which is as
+/// good.
+fn begun(is_ours: bool, set: impl Fn(EnvFilter) -> Result<()> + Send + Sync + 'static) {
+    if is_ours {
+        let _ = FILTER.set(Box::new(set));
+    }
+}
+
+/// From now on this is let through.
+pub(crate) fn set_filter(filter: &str) -> Result<()> {
+    let Some(set) = FILTER.get() else { return Ok(()) };
+    set(EnvFilter::try_new(filter).context("failed to read the filter of the log")?)
 }
 
 /// Colours are for terminals, and not where `NO_COLOR` says something, whatever it says (no-color.org).

@@ -1,13 +1,13 @@
 //! Who is let in, and what becomes of the others.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use xuid_protocol::{Reply, Status};
+use xuid_protocol::{Order, Reply, Status, request_next};
 
 use crate::support::{Server, failure, get, greet, now, reply, run, stdout, until, xuid};
 
@@ -129,4 +129,48 @@ fn an_address_that_others_reach_is_refused_unless_it_is_meant_and_then_banner_an
     assert!(lines.iter().any(|line| line.contains("insecure: ") && line.contains(said)), "{lines:?}");
     until("the log says so", || fs::read_to_string(&log).unwrap().lines().any(|line| line.contains(said)));
     assert_eq!(status(&mut greet(server.addr, "")), None, "and it serves");
+}
+
+/// Signals until it is so: a signal says nothing of when it was heard.
+fn hup(server: &Server, what: &str, mut condition: impl FnMut() -> bool) {
+    server.signal("HUP");
+    until(what, || condition());
+}
+
+#[test]
+fn sighup_takes_new_tokens_and_a_new_log_filter_and_ends_no_connection() {
+    let home = tempfile::tempdir().unwrap();
+    let tokens = file(home.path(), "tokens.toml", "[token.a]\nsecrets = [\"old\"]\n");
+    let settings = |level: &str| format!("tokens = {:?}\nlog = {level:?}\n", tokens.to_str().unwrap());
+    let config = file(home.path(), "xuid.toml", &settings("info"));
+    let log = home.path().join("log");
+    let data = home.path().join("data");
+    let more = ["--config", config.to_str().unwrap()];
+    let mut server = Server::start_at(&PORTS, &data, &more, &[], File::create(&log).unwrap());
+    let logged = |text: &str| fs::read_to_string(&log).unwrap().contains(text);
+    let mut standing = greet(server.addr, "old");
+    assert_eq!(status(&mut standing), None);
+    assert!(!logged("greeted"), "that is for debug");
+
+    file(home.path(), "tokens.toml", "[token.a]\nsecrets = [\"new\"]\n");
+    file(home.path(), "xuid.toml", &settings("debug"));
+    hup(&server, "it is reloaded", || logged("SIGHUP: reloaded"));
+    assert_eq!(status(&mut greet(server.addr, "new")), None);
+    assert_eq!(status(&mut greet(server.addr, "old")), Some(Status::UNAUTHENTICATED));
+    until("the log says more", || logged("greeted"));
+    let mut ping = Vec::new();
+    request_next(&mut ping, 7, Order::Any);
+    standing.write_all(&ping).unwrap();
+    assert!(reply(&mut standing, |reply| matches!(reply, Reply::Next(_))), "who was let in stays in");
+
+    for broken in ["[token.a]\nsecrets = []\n", "[token", ""] {
+        file(home.path(), "tokens.toml", broken);
+        let before = fs::read_to_string(&log).unwrap().matches("nothing was reloaded").count();
+        hup(&server, "it says that nothing was reloaded", || {
+            fs::read_to_string(&log).unwrap().matches("nothing was reloaded").count() > before
+        });
+        assert_eq!(status(&mut greet(server.addr, "new")), None, "what was there counts on");
+    }
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(0));
 }

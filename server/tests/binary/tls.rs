@@ -244,3 +244,39 @@ fn a_stop_answers_what_waits_and_says_tls_s_goodbye() {
     assert!(at == inbox.len() && runs == 20 && goaway, "{runs} answers, {goaway}, {at} of {}", inbox.len());
     assert_eq!(server.exit_code(), Some(0));
 }
+
+#[test]
+fn certificates_are_replaced_while_clients_ask_and_no_request_fails() {
+    let home = tempfile::tempdir().unwrap();
+    let (old, new) = (Authority::new(home.path(), "old"), Authority::new(home.path(), "new"));
+    let own = old.issue("server", &["127.0.0.1"]);
+    let mut server = serve(home.path(), &own, &[]);
+    let address = server.addr.to_string();
+    let both = home.path().join("both.pem");
+    fs::write(&both, [fs::read(&old.ca).unwrap(), fs::read(&new.ca).unwrap()].concat()).unwrap();
+    let both = both.to_str().unwrap();
+    let asking = std::thread::spawn({
+        let (address, both) = (address.clone(), both.to_owned());
+        move || {
+            for _ in 0..60 {
+                stdout(&run(&["next", "-n", "10", "--server", &address, "--tls", "--ca", &both]));
+            }
+        }
+    });
+    stdout(&next(&server, &["--tls", "--ca", &old.ca]));
+    // A certificate without its key is no reason to stop, or to change anything.
+    let replaced = new.issue("replaced", &["127.0.0.1"]);
+    fs::copy(&replaced.cert, &own.cert).unwrap();
+    server.signal("HUP");
+    let log = || fs::read_to_string(home.path().join("log")).unwrap();
+    until("it says why not", || log().contains("nothing was reloaded") && log().contains("tls_key"));
+    stdout(&next(&server, &["--tls", "--ca", &old.ca]));
+    fs::copy(&replaced.key, &own.key).unwrap();
+    server.signal("HUP");
+    until("it is reloaded", || log().contains("SIGHUP: reloaded"));
+    stdout(&next(&server, &["--tls", "--ca", &new.ca]));
+    assert_eq!(next(&server, &["--tls", "--ca", &old.ca]).status.code(), Some(1));
+    asking.join().unwrap();
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(0));
+}

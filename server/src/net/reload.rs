@@ -1,0 +1,63 @@
+//! SIGHUP: certificates, tokens and the log's filter are read again.
+//!
+//! # Invariants
+//! - I1 all of it counts, or nothing: what was read before counts on until everything new was read and checked;
+//! - I2 no connection ends for it. A client that was let in stays in, and its token's limit counts at once.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
+use tracing::{error, info, warn};
+
+use crate::config::{Flags, Settings};
+use crate::net::service_manager::ServiceManager;
+use crate::state::server::Server;
+use crate::text::exit::usage;
+use crate::text::logs;
+
+/// SIGHUP, from the moment it is made on: before, it ends the process.
+#[derive(Debug)]
+pub(crate) struct Reloads(Signal);
+
+impl Reloads {
+    /// Listens, in the runtime that is entered.
+    pub(crate) fn new() -> Result<Self> {
+        signal(SignalKind::hangup()).map(Self).context("failed to listen to signals")
+    }
+
+    /// Reads everything again at each signal, as at the start: from the same flags and variables, and from files as they
+    /// are then.
+    pub(crate) async fn run(mut self, flags: Flags, server: Arc<Server>, manager: ServiceManager) {
+        while self.0.recv().await.is_some() {
+            manager.reloading();
+            let (flags, of_server) = (flags.clone(), Arc::clone(&server));
+            // Beside this thread, which accepts connections: a file may be a pipe.
+            let reloading = spawn_blocking(move || reload(&flags, &of_server));
+            if let Err(error) = reloading.await.map_err(anyhow::Error::from).flatten() {
+                error!("SIGHUP: nothing was reloaded, and what was read before counts: {error:#}");
+            }
+            manager.ready(&server);
+        }
+    }
+}
+
+fn reload(flags: &Flags, server: &Server) -> Result<()> {
+    let settings = Settings::load(flags)?;
+    if settings.tls.is_some() != server.access.has_tls() {
+        return Err(usage("TLS is on or off for the life of a server: start it again to change that").into());
+    }
+    settings.check_exposure("listen", server.places.listen)?;
+    if let Some(admin) = server.places.admin {
+        settings.check_exposure("admin", admin)?;
+    }
+    logs::set_filter(&settings.log)?;
+    let (tokens, has_tls) = (settings.tokens.each().len(), settings.tls.is_some());
+    server.access.replace(settings.tokens, settings.tls);
+    for warning in &settings.warnings {
+        warn!("{warning}");
+    }
+    info!(tokens, certificates = has_tls, log = %settings.log, "SIGHUP: reloaded");
+    Ok(())
+}
