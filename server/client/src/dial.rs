@@ -40,10 +40,8 @@ pub(crate) async fn dial(server: &Arc<str>, options: &Options) -> Result<Greeted
         stream.set_nodelay(true).map_err(unreachable)?;
         #[cfg(feature = "tls")]
         if let Some(tls) = &options.tls {
-            let mut stream = shake_hands(server, stream, tls).await?;
-            let greeted = greet(server, &mut stream, options).await;
-            let (about, inbox) = greeted.map_err(|error| behind_handshake(server, error))?;
-            return Ok(Greeted { stream: Stream::Tls(Box::new(stream)), served: about, inbox });
+            // On the heap: a handshake is large, and a plain connection must not pay for the room.
+            return Box::pin(greet_in_tls(server, stream, tls, options)).await;
         }
         let mut stream = stream;
         let (about, inbox) = greet(server, &mut stream, options).await?;
@@ -53,6 +51,19 @@ pub(crate) async fn dial(server: &Arc<str>, options: &Options) -> Result<Greeted
         Ok(greeted) => greeted,
         Err(_) => Err(unreachable(io::ErrorKind::TimedOut.into())),
     }
+}
+
+#[cfg(feature = "tls")]
+async fn greet_in_tls(
+    server: &Arc<str>,
+    stream: TcpStream,
+    tls: &crate::tls::Tls,
+    options: &Options,
+) -> Result<Greeted, ClientError> {
+    let mut stream = shake_hands(server, stream, tls).await?;
+    let greeted = greet(server, &mut stream, options).await;
+    let (about, inbox) = greeted.map_err(|error| behind_handshake(server, error))?;
+    Ok(Greeted { stream: Stream::Tls(Box::new(stream)), served: about, inbox })
 }
 
 #[cfg(feature = "tls")]
