@@ -132,9 +132,9 @@ fn an_address_that_others_reach_is_refused_unless_it_is_meant_and_then_banner_an
 }
 
 /// Signals until it is so: a signal says nothing of when it was heard.
-fn hup(server: &Server, what: &str, mut condition: impl FnMut() -> bool) {
+fn hup(server: &Server, what: &str, condition: impl FnMut() -> bool) {
     server.signal("HUP");
-    until(what, || condition());
+    until(what, condition);
 }
 
 #[test]
