@@ -94,7 +94,7 @@ fn follow_the_runbook(data: &Path, past: Past) -> Result<()> {
     server.wait_ready(Duration::from_secs(10))?;
     // A client that was told to use that cluster goes on.
     let mut client = Client::preface(server.addr)?;
-    client.call(op::HELLO, &hello_body(1, 1, cluster)).map_err(|error| anyhow::anyhow!("{error}"))?;
+    client.call(op::HELLO, &hello_body(1, 1, cluster))?;
     let address = server.addr.to_string();
     let next = Xuid::new(["next", "-n", "1000", "--server", &address])?.run()?;
     for id in next.ok()?.lines() {
@@ -184,7 +184,7 @@ fn a_fence_that_is_killed_at_any_moment_leaves_a_registry_that_is_refused_or_fen
     for (n, moment) in (0..10).chain([12, 15, 20, 30, 40, 60, 80]).enumerate() {
         // In turn written over and put back as another file; the first fence makes another file of it anyway.
         fs::copy(backup.join("registry"), data.join("back"))?;
-        if n % 2 == 0 {
+        if n.is_multiple_of(2) {
             fs::copy(data.join("back"), data.join("registry"))?;
             fs::remove_file(data.join("back"))?;
         } else {

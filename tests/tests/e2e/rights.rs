@@ -44,13 +44,8 @@ fn a_folder_is_made_for_its_user_alone_whatever_the_umask_and_stays_so_through_a
     set(home.path(), 0o755)?;
     let mut stranger = Command::new("setpriv");
     stranger.args(["--reuid=65534", "--clear-groups", "--regid=65534", "flock", "-n"]);
-    let (code, _, said) = process::run(
-        {
-            stranger.arg(data.join("registry")).arg("true");
-            stranger
-        },
-        Duration::from_secs(5),
-    )?;
+    stranger.arg(data.join("registry")).arg("true");
+    let (code, _, said) = process::run(stranger, Duration::from_secs(5))?;
     if code == Some(127) || said.contains("setpriv: ") {
         return not_tried("another user's lock", "this user may not become another one").map(drop);
     }

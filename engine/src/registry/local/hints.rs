@@ -139,11 +139,10 @@ impl FolderHints {
     pub(super) fn readable(&self) -> Result<Vec<PathBuf>, LocalError> {
         let paths = self.paths();
         for path in &paths {
-            match File::open(path) {
-                Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(LocalError::Io { action: "read", path: path.clone(), source });
-                }
-                _ => {}
+            if let Err(source) = File::open(path)
+                && source.kind() != io::ErrorKind::NotFound
+            {
+                return Err(LocalError::Io { action: "read", path: path.clone(), source });
             }
         }
         Ok(paths)
