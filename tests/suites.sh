@@ -9,7 +9,7 @@
 
 # suite NAME waits|measures|works QUICK SECONDS WHAT -- THING...
 # QUICK is yes or no; SECONDS is its time on two cores once it is built; the THINGs are installed first.
-suite e2e waits yes 200 "the real binary, attacked from outside" -- python3 curl prlimit libfaketime
+suite e2e waits yes 200 "the real binary, attacked from outside" -- python3 curl prlimit setpriv libfaketime
 suite monitoring waits yes 60 "alerts, dashboard and status page by a real Prometheus and browser" -- prometheus chromium
 suite campaigns waits no 190 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime
 suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
