@@ -22,7 +22,7 @@ mod tests {
         assert_eq!(key("data-dir"), Some("data_dir"));
         assert_eq!(key("maxage"), Some("max_age"));
         assert_eq!(key("max_connection"), Some("max_connections"));
-        for word in ["port", "service_host", "xyzzy", ""] {
+        for word in ["port", "kubernetes", "xyzzy", ""] {
             assert_eq!(key(word), None, "{word}");
         }
     }

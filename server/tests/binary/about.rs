@@ -100,7 +100,7 @@ fn a_registry_is_told_as_json_too() {
         (&shown["open"], &shown["live"], &shown["findings"]),
         (&true.into(), &0.into(), &Value::Array(vec![]))
     );
-    let fenced = json(&["registry", "fence", folder, "--yes", "--json"]);
+    let fenced = json(&["registry", "fence", "--restored", folder, "--yes", "--json"]);
     let ms = |object: &Value, name: &str| object[name].as_u64().unwrap();
     assert!(ms(&fenced, "reserved_until_ms") >= ms(&made, "floor_ms") + 125_000, "{fenced}");
     let nothing = json(&["registry", "adopt", folder, "--yes", "--json"]);
