@@ -387,7 +387,8 @@ fn what_a_client_has_was_counted_before_it_could_ask() -> Result<()> {
 }
 
 #[test]
-fn ids_for_a_client_that_does_not_take_them_are_held_by_nothing_after_the_stop() -> Result<()> {
+fn a_client_that_does_not_take_its_ids_keeps_none_from_others_and_nothing_is_held_after_the_stop()
+-> Result<()> {
     let mut server = Serve::fresh()?.arg("--threads").arg("1").start()?;
     let mut client = server.client()?;
     // 4,096 fresh ids within a minute, 32 KiB: so many times more than the buffers of two sockets hold.
@@ -396,9 +397,18 @@ fn ids_for_a_client_that_does_not_take_them_are_held_by_nothing_after_the_stop()
         client.push(op::ARRAY, &body);
     }
     client.flush()?;
-    clock::wait_until("ids are there, and not taken", Duration::from_secs(20), || {
-        Ok(sum_of(&server.metrics()?, &["xuid_held_ids", "threads"]) > 1_000_000)
+    clock::wait_until("its calls wait", Duration::from_secs(20), || {
+        Ok(sum_of(&server.metrics()?, &["xuid_waiting_calls"]) > 500)
     })?;
+    // A second's ids are enough for all of them.
+    clock::idle(Duration::from_secs(2));
+    let metrics = server.metrics()?;
+    let (waiting, held) =
+        (sum_of(&metrics, &["xuid_waiting_calls"]), sum_of(&metrics, &["xuid_held_ids", "threads"]));
+    ensure!(
+        waiting > 500 && held < 500_000,
+        "{held} ids are gathered for {waiting} calls of a client that reads nothing"
+    );
     process::terminate(server.child())?;
     clock::wait_until("it ends", Duration::from_secs(20), || Ok(server.ended()?.is_some()))?;
     ensure!(server.ended()?.is_some_and(|status| status.success()), "no clean stop\n{server}");
