@@ -175,8 +175,9 @@ impl RegistryThread {
     pub(crate) fn run(&mut self, job: Job) -> Done {
         let begun = self.clock.read();
         let done = self.work(job);
-        let took = Duration::from_nanos(self.clock.read().boot.saturating_sub(begun.boot));
-        let time = self.sample();
+        let ended = self.clock.read().boot;
+        let took = Duration::from_nanos(ended.saturating_sub(begun.boot));
+        let time = self.sample(ended);
         let tally = &mut *lock(&self.tally);
         if let Some(latency) = latency(tally, &done) {
             latency.record(took);
@@ -223,9 +224,9 @@ impl RegistryThread {
     }
 
     /// What the registry's clock shows now, if that is news: what is reckoned on while the registry is away is none.
-    fn sample(&mut self) -> Option<(u64, Reading)> {
+    fn sample(&mut self, boot: u64) -> Option<(u64, Reading)> {
         let time = self.ownership.time();
-        let away = lock(&self.tally).health.outage(self.boot()).is_some();
+        let away = lock(&self.tally).health.is_silent(boot);
         let news = time.filter(|_| time != self.time && !away);
         self.time = time;
         news.map(|time| (time, self.clock.read()))

@@ -184,18 +184,19 @@ impl WindowKeeper {
     fn look_at_registry(&mut self, boot: u64) -> bool {
         let tally = lock(&self.registry_thread);
         let outage = tally.health.outage(boot);
+        let silent = tally.health.is_silent(boot);
         let disconnected = tally.health.is_disconnected();
         drop(tally);
         if self.standing == Standing::Disconnected && !disconnected {
             self.retries.reset();
         }
-        self.standing = match outage {
+        self.standing = match silent {
             _ if disconnected => Standing::Disconnected,
-            Some(_) => Standing::Silent,
-            None => Standing::Answers,
+            true => Standing::Silent,
+            false => Standing::Answers,
         };
         self.log_once.registry(outage.as_ref(), boot);
-        outage.is_some()
+        silent
     }
 
     /// The clock went back once more while a worker was being taken: a held worker whose ticks begin beyond the clock

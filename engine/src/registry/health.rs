@@ -31,10 +31,10 @@ const FORGIVEN: u64 = 10 * SECOND;
 /// What was seen of the registry.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    /// Calls that only read, since one of them brought nothing.
-    reads: Option<Silence>,
-    /// Changes, since one of them brought nothing. A registry may be readable while nothing in it can be changed, and
-    /// then calls that only read say nothing about it.
+    /// Calls of any kind, since one of them brought nothing, until one is answered.
+    calls: Option<Silence>,
+    /// The same of changes alone. A registry may be readable while nothing in it can be changed: then calls that only
+    /// read are answered, and people are to know all the same.
     changes: Option<Silence>,
     /// When the call began that is under way, in boot time.
     calling: Option<u64>,
@@ -81,7 +81,7 @@ impl Health {
 
     /// The call that was under way was answered.
     pub(crate) fn answered(&mut self, call: Call, boot: u64) {
-        (self.calling, self.reads) = (None, None);
+        (self.calling, self.calls) = (None, None);
         let forgiven = |changes: &mut Silence| call == Call::Change || changes.last + FORGIVEN <= boot;
         self.changes.take_if(forgiven);
     }
@@ -89,12 +89,14 @@ impl Health {
     /// A call brought nothing, for this reason.
     pub(crate) fn brought_nothing(&mut self, call: Call, boot: u64, why: &str) {
         let begun = self.calling.take().unwrap_or(boot);
-        let silence = match call {
-            Call::Read => &mut self.reads,
-            Call::Change => &mut self.changes,
+        let more = |before: &Option<Silence>| {
+            let since = before.as_ref().map_or(begun, |silence| silence.since);
+            Some(Silence { since, last: boot, why: why.to_owned() })
         };
-        let since = silence.as_ref().map_or(begun, |silence| silence.since);
-        *silence = Some(Silence { since, last: boot, why: why.to_owned() });
+        self.calls = more(&self.calls);
+        if call == Call::Change {
+            self.changes = more(&self.changes);
+        }
     }
 
     /// Whether the registry has a connection of which its adaptor knows more.
@@ -112,7 +114,16 @@ impl Health {
         self.connection.as_ref().is_some_and(|connection| connection.away_since().is_some())
     }
 
-    /// Whether and since when the registry is away, at a boot time: as its adaptor says, or as the last calls went.
+    /// Whether the registry answers nothing, at a boot time: as its adaptor says, or as the last call went. One in which
+    /// nothing can be changed answers: what is to be changed is tried as ever.
+    pub(crate) fn is_silent(&self, boot: u64) -> bool {
+        self.calls.is_some()
+            || self.is_disconnected()
+            || self.calling.is_some_and(|begun| begun + SLOW <= boot)
+    }
+
+    /// Whether and since when the registry is away for those who watch over it, at a boot time: it is silent, or the
+    /// last changes brought nothing.
     pub(crate) fn outage(&self, boot: u64) -> Option<Outage> {
         let told = self.connection.as_ref().and_then(|connection| {
             let since = connection.away_since()?;
@@ -125,7 +136,7 @@ impl Health {
         let hangs = self.calling.filter(|begun| begun + SLOW <= boot);
         let hangs = hangs.map(|since| Outage { since, why: "a call has not come back yet".to_owned() });
         // What is known of the reason is told by whichever knows most; the outage began with the first of them.
-        let all = [told, self.changes.as_ref().map(silent), self.reads.as_ref().map(silent), hangs];
+        let all = [told, self.changes.as_ref().map(silent), self.calls.as_ref().map(silent), hangs];
         let since = all.iter().flatten().map(|outage| outage.since).min()?;
         all.into_iter().flatten().next().map(|outage| Outage { since, ..outage })
     }
