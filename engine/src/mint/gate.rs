@@ -111,10 +111,7 @@ impl Gate {
         if is_small {
             self.small_call = now.tick;
         }
-        if self.closed
-            || self.ordered_first(now)
-            || (0..ORDERED).any(|queue| self.goes_first(queue, is_small))
-        {
+        if self.closed || self.ordered_first(now) || self.unordered_first(count) {
             return None;
         }
         let part = match is_small {
@@ -125,10 +122,10 @@ impl Gate {
         self.cut_in_line(order, least_tick, now, part, most)
     }
 
-    /// Whether tickets wait in this queue of unordered ones behind which such a call belongs (I1).
-    fn goes_first(&self, queue: usize, is_small: bool) -> bool {
-        let passes = is_small && is_large(queue);
-        !passes && !self.queues[queue].is_empty()
+    /// Whether a call waits that asked for no order, and behind which one for `count` ids belongs (I1).
+    pub(crate) fn unordered_first(&self, count: u32) -> bool {
+        let passes = |queue| count <= SMALL && is_large(queue);
+        (0..ORDERED).any(|queue| !passes(queue) && !self.queues[queue].is_empty())
     }
 
     /// Whether somebody waits for ordered ids who can be served. Ordered calls that wait for the clock to pass their

@@ -99,6 +99,9 @@ impl EngineState {
     /// A run straight from the minter: a sixty-fourth of the ids there are, so that many threads share a tick.
     fn cut_direct(&self, count: u32) -> Option<Run> {
         let mut gate = lock(&self.gate);
+        if gate.unordered_first(count) {
+            return None;
+        }
         let now = self.instant(&mut gate);
         let share = (gate.minter.available(&now) / 64)
             .clamp(u64::from(EXTRA_IDS), u64::from(LONGEST_BLOCK))

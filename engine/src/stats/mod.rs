@@ -138,9 +138,9 @@ pub struct Served {
     pub minter: u64,
     /// Straight from the reserve, by a caller that waited.
     pub reserve: u64,
-    /// Of `minter`: to calls for [`Order::Fresh`](crate::Order::Fresh).
+    /// Of `minter`: to calls for [`Order::Fresh`].
     pub fresh: u64,
-    /// Of `minter`: to calls for [`Order::Ordered`](crate::Order::Ordered).
+    /// Of `minter`: to calls for [`Order::Ordered`].
     pub ordered: u64,
 }
 
