@@ -216,7 +216,16 @@ impl Pages {
 /// Reads on for a moment: what is left unread would make the kernel reset the connection, and the last words with it.
 async fn farewell(mut stream: TcpStream) {
     let _ = stream.shutdown().await;
-    let _ = timeout(LAST_WORDS, stream.read(&mut [0; 4096])).await;
+    let mut piece = [0; 4096];
+    let rest = async {
+        // 64 KiB at most: who says more than that does not listen.
+        for _ in 0..16 {
+            if !matches!(stream.read(&mut piece).await, Ok(1..)) {
+                break;
+            }
+        }
+    };
+    let _ = timeout(LAST_WORDS, rest).await;
 }
 
 /// Serves `router` to so many at a time, and ends those that say nothing. Within TLS, if `server` speaks it.

@@ -148,7 +148,8 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
 /// `GET path` of the admin port: status and body.
 pub(crate) fn get(addr: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(addr).unwrap();
-    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    // In one piece: a port that speaks TLS answers the first byte.
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
