@@ -19,7 +19,7 @@ use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, spawn_blocking, yield_now};
@@ -29,6 +29,7 @@ use xuid_engine::Order;
 use xuid_engine::stats::Status;
 
 use crate::config::is_exposed;
+use crate::fronts::farewell::farewell;
 use crate::fronts::handshake::{self, NoTls};
 use crate::state::access::REJECTION_PAUSE;
 use crate::state::metrics::Page;
@@ -50,14 +51,11 @@ const LIMITS: Limits =
 /// How long a producer that seems to stand still has to turn after all, before a probe is told.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 
-/// How long a client that spoke plain HTTP to a port of HTTPS may take to read that.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// What is told to it.
+/// What a client that speaks plain HTTP to a port of HTTPS is told.
 const PLAIN: &str = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port speaks HTTPS \
                      only: ask for https://\r\n";
 
-/// What is told instead.
+/// What is told in place of a page that waited too long.
 const NO_ANSWER: &str =
     "the engine has not answered for 3 s: one of its threads holds a lock and stands still";
 
@@ -211,21 +209,6 @@ impl Pages {
             }
         }
     }
-}
-
-/// Reads on for a moment: what is left unread would make the kernel reset the connection, and the last words with it.
-async fn farewell(mut stream: TcpStream) {
-    let _ = stream.shutdown().await;
-    let mut piece = [0; 4096];
-    let rest = async {
-        // 64 KiB at most: who says more than that does not listen.
-        for _ in 0..16 {
-            if !matches!(stream.read(&mut piece).await, Ok(1..)) {
-                break;
-            }
-        }
-    };
-    let _ = timeout(LAST_WORDS, rest).await;
 }
 
 /// Serves `router` to so many at a time, and ends those that say nothing. Within TLS, if `server` speaks it.

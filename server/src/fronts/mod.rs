@@ -3,5 +3,6 @@
 
 pub(crate) mod admin;
 pub(crate) mod buffers;
+pub(crate) mod farewell;
 pub(crate) mod handshake;
 pub(crate) mod xuid;

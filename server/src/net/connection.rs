@@ -17,14 +17,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout, timeout_at};
-use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, WAIT_CAP};
+use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_TIME, WAIT_CAP};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
+use crate::fronts::farewell::farewell;
 use crate::fronts::handshake::{self, NoTls};
 use crate::fronts::xuid::{Need, OUTBOX_HIGH, Session, refuse_plain};
 use crate::net::busy_poll::BusyPoll;
@@ -39,9 +40,6 @@ const INBOX_MOST: usize = 64 * 1024;
 /// With so much read and not answered yet, which is a thousand requests, other connections have their turn first. One
 /// that sends without waiting would keep its thread from them as long as the runtime lets it.
 const LARGE_BATCH: usize = 16 * 1024;
-
-/// What is read and dropped at once while a client is being closed.
-const FAREWELL_PIECE: usize = 1024;
 
 /// A client that is being closed and takes nothing of its last replies for so long is given up.
 const LAST_WRITE: Duration = Duration::from_secs(5);
@@ -413,21 +411,4 @@ async fn read(reader: &mut impl Reading, inbox: &mut Inbox, least: usize) -> io:
 /// Writes as soon as something is taken.
 async fn write(writer: &mut impl Writing, bytes: &[u8]) -> io::Result<usize> {
     poll_fn(|context| writer.poll_write(context, bytes)).await
-}
-
-/// Closes so that the last words arrive: bytes left unread would make the kernel reset the connection, and a reset may
-/// overtake them.
-pub(crate) async fn farewell(mut stream: TcpStream) {
-    let last_words = async {
-        let mut left = LINGER_BYTES;
-        let mut open = stream.shutdown().await.is_ok();
-        let mut piece = [0; FAREWELL_PIECE];
-        while open && left > 0 {
-            let read = stream.read(&mut piece).await.unwrap_or(0);
-            left = left.saturating_sub(read);
-            open = read > 0;
-        }
-    };
-    // Whoever still sends after that is cut off.
-    let _ = timeout(LINGER_TIME, last_words).await;
 }

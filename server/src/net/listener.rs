@@ -11,8 +11,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
+use crate::fronts::farewell::farewell;
 use crate::fronts::xuid;
-use crate::net::connection::farewell;
 use crate::net::io_threads::IoThreads;
 use crate::net::newcomers::Newcomers;
 use crate::state::server::Server;
