@@ -79,7 +79,7 @@ pub(crate) struct Session {
     early_pings: u32,
     /// The limit of its token.
     limit: Option<Arc<IdLimit>>,
-    /// Its token is none of ours.
+    /// Its token is none of ours, which [`take_rejection`](Self::take_rejection) has not said yet.
     was_rejected: bool,
     waiting: FuturesUnordered<Waiting>,
     /// Its share in the ids there are, once a request had to wait.
@@ -122,9 +122,9 @@ impl Session {
         self.was_greeted
     }
 
-    /// Whether its token was refused: the answer to that is not to come at once.
-    pub(crate) fn was_rejected(&self) -> bool {
-        self.was_rejected
+    /// Whether its token was refused, said once: the answer to that is not to come at once.
+    pub(crate) fn take_rejection(&mut self) -> bool {
+        std::mem::take(&mut self.was_rejected)
     }
 
     /// Whether nothing is read any more: what waits is answered, and then it ends.

@@ -131,8 +131,6 @@ struct Connection<R, W> {
     looked: Option<Instant>,
     pushed: Option<Instant>,
     idle: Duration,
-    /// Its token was refused, which is told after a pause.
-    was_rejected: bool,
 }
 
 impl<R: Reading, W: Writing> Connection<R, W> {
@@ -153,7 +151,6 @@ impl<R: Reading, W: Writing> Connection<R, W> {
             looked: None,
             pushed: None,
             idle: server.limits.idle(),
-            was_rejected: false,
         }
     }
 
@@ -166,7 +163,7 @@ impl<R: Reading, W: Writing> Connection<R, W> {
                 yield_now().await;
             }
             self.advance();
-            if self.session.was_rejected() && !std::mem::replace(&mut self.was_rejected, true) {
+            if self.session.take_rejection() {
                 self.hold_back(server).await;
             }
             let was_full = self.outbox.len() >= OUTBOX_HIGH;
