@@ -296,8 +296,7 @@ fn ready(status: &Status, order: Order) -> (StatusCode, String) {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready")
     };
     let mut text = format!("{word}\n");
-    let refused = Order::ALL.into_iter().filter(|order| !status.serves(*order));
-    let refused = refused.map(Order::name).collect::<Vec<_>>().join(", ");
+    let refused = status::refused(status).join(", ");
     if !refused.is_empty() {
         let _ = writeln!(text, "not served now: {refused}");
     }

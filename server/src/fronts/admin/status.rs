@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use serde_json::{Value, json};
 use xuid_engine::Order;
-use xuid_engine::stats::Stats;
+use xuid_engine::stats::{Stats, Status};
 use xuid_protocol::Op;
 
 use crate::state::server::{Server, VERSION};
@@ -85,8 +85,7 @@ fn status(server: &Server) -> Value {
 /// What a person wants to know first.
 fn rows(server: &Server, stats: &Stats) -> Vec<(&'static str, String)> {
     let now = server.readiness();
-    let refused =
-        Order::ALL.into_iter().filter(|order| !now.serves(*order)).map(Order::name).collect::<Vec<_>>();
+    let refused = refused(&now);
     let ready = match (now.ready, refused.is_empty()) {
         (true, true) => "yes".to_owned(),
         (true, false) => format!("yes, but for {}", refused.join(" and ")),
@@ -116,6 +115,11 @@ fn rows(server: &Server, stats: &Stats) -> Vec<(&'static str, String)> {
     ];
     rows.extend(now.notes.into_iter().map(|note| ("note", note)));
     rows
+}
+
+/// The names of the orders that are not served.
+pub(super) fn refused(status: &Status) -> Vec<&'static str> {
+    Order::ALL.into_iter().filter(|order| !status.serves(*order)).map(Order::name).collect()
 }
 
 /// Each worker, and how long its window lasts.
