@@ -33,6 +33,17 @@ fn engine() -> (Assembly, Arc<Faults>, Arc<Time>) {
     assembled(|_, _, _| open::none("there is none"))
 }
 
+/// With a spill on an empty disk of its own.
+fn with_spill() -> (Assembly, Arc<Faults>, Arc<Time>) {
+    assembled(|faults, genesis, ownership| {
+        let wire = |storage: &MemoryStorage| -> Box<dyn Storage> {
+            Box::new(FaultyStorage { storage: storage.clone(), faults: faults.clone() })
+        };
+        let disk = &mut Some(MemoryStorage::new());
+        open_spill(disk, wire, SpillId::from_bytes([2; 16]), genesis, ownership)
+    })
+}
+
 /// An engine of one worker with this spill, its faults, and its time.
 pub(super) fn assembled(
     spill: impl FnOnce(&Arc<Faults>, &Genesis, &mut Ownership) -> OpenedSpill,
@@ -217,13 +228,7 @@ fn a_panic_in_a_handles_miss_costs_the_rest_of_its_run_and_no_more() {
 /// A turn that appends to the spill has the land of a second in its hands.
 #[test]
 fn what_a_turn_had_in_its_hands_when_it_panicked_is_waste_and_is_counted() {
-    let (assembly, faults, time) = assembled(|faults, genesis, ownership| {
-        let wire = |storage: &MemoryStorage| -> Box<dyn Storage> {
-            Box::new(FaultyStorage { storage: storage.clone(), faults: faults.clone() })
-        };
-        let disk = &mut Some(MemoryStorage::new());
-        open_spill(disk, wire, SpillId::from_bytes([2; 16]), genesis, ownership)
-    });
+    let (assembly, faults, time) = with_spill();
     let Assembly { shared, mut producer, jobs: _jobs, .. } = assembly;
     let engine = Engine::new(shared.clone(), Vec::new());
     let figures = |what: &str| {
@@ -260,13 +265,7 @@ impl Wake for Woken {
 /// A disk that stands still, or a panic over it, must not keep callers waiting that the stop has refused.
 #[test]
 fn a_stop_wakes_those_who_wait_before_it_writes_to_the_spill() {
-    let (assembly, faults, time) = assembled(|faults, genesis, ownership| {
-        let wire = |storage: &MemoryStorage| -> Box<dyn Storage> {
-            Box::new(FaultyStorage { storage: storage.clone(), faults: faults.clone() })
-        };
-        let disk = &mut Some(MemoryStorage::new());
-        open_spill(disk, wire, SpillId::from_bytes([2; 16]), genesis, ownership)
-    });
+    let (assembly, faults, time) = with_spill();
     let Assembly { shared, mut producer, jobs: _jobs, .. } = assembly;
     let engine = Engine::new(shared.clone(), Vec::new());
     let mut call = Box::pin(engine.request(5_000_000, Order::Any, Duration::from_mins(1)));
