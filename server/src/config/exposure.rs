@@ -28,8 +28,8 @@ impl Settings {
             return Ok(Some(format!("{found} ({FLAG})")));
         }
         Err(usage(format!(
-            "{found}; allowed are a loopback address, a token (XUID_TOKEN, --tokens) and TLS (--tls-cert, --tls-key), or {FLAG} where only friends \
-             reach it"
+            "{found}; allowed are a loopback address, a token (XUID_TOKEN, --tokens) and TLS (--tls-cert, \
+             --tls-key), or {FLAG} where only friends reach it"
         )))
     }
 
