@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use xuid_client::{Breach, Client, ClientError, Options, Order, PrefetchOptions, Status};
-use xuid_protocol::{ArrayWriter, Refusal, reply_error, reply_id, reply_ping};
+use xuid_protocol::{ArrayWriter, HelloReply, Refusal, reply_error, reply_hello, reply_id, reply_ping};
 
-use crate::fake::{Asked, Fake, cluster_id, quick, soon};
+use crate::fake::{Asked, Fake, cluster_id, hello_reply, quick, soon};
 
 #[tokio::test]
 async fn a_refusal_carries_status_pause_and_text_and_keeps_the_connection() {
@@ -158,19 +158,8 @@ async fn a_server_of_a_version_that_was_not_offered_is_refused() {
         let mut peer = fake.accept().await;
         let (request_id, _) = peer.hello().await;
         let mut reply = Vec::new();
-        let hello = xuid_protocol::HelloReply {
-            version: 2,
-            features: 0,
-            cluster: cluster_id(1),
-            epoch_ms: 0,
-            tick_us: 1_000,
-            time_bits: 41,
-            worker_bits: 10,
-            sequence_bits: 12,
-            limits: fake.limits,
-            server: "2.0",
-        };
-        xuid_protocol::reply_hello(&mut reply, request_id, &hello);
+        let hello = HelloReply { version: 2, server: "2.0", ..hello_reply(cluster_id(1), fake.limits) };
+        reply_hello(&mut reply, request_id, &hello);
         peer.stream.write_all(&reply).await.unwrap();
         peer.expect_end().await;
     };

@@ -97,6 +97,22 @@ pub(crate) fn cluster_id(byte: u8) -> ClusterId {
     ClusterId::from_bytes([byte; 16])
 }
 
+/// What a server of this cluster says to HELLO.
+pub(crate) fn hello_reply(cluster: ClusterId, limits: Limits) -> HelloReply<'static> {
+    HelloReply {
+        version: 1,
+        features: 0,
+        cluster,
+        epoch_ms: 1_524_153_600_000,
+        tick_us: 1_000,
+        time_bits: 41,
+        worker_bits: 10,
+        sequence_bits: 12,
+        limits,
+        server: "fake",
+    }
+}
+
 /// Options that do not pause for long.
 pub(crate) fn quick() -> Options {
     Options::new().backoff(Duration::from_millis(1), Duration::from_millis(20))
@@ -155,18 +171,7 @@ impl Peer {
         limits: Limits,
     ) -> std::io::Result<()> {
         self.phase = Some(Phase::Serving);
-        let reply = HelloReply {
-            version: 1,
-            features: 0,
-            cluster,
-            epoch_ms: 1_524_153_600_000,
-            tick_us: 1_000,
-            time_bits: 41,
-            worker_bits: 10,
-            sequence_bits: 12,
-            limits,
-            server: "fake",
-        };
+        let reply = hello_reply(cluster, limits);
         self.try_send(|out| reply_hello(out, request_id, &reply)).await
     }
 

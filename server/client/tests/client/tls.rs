@@ -14,9 +14,11 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 use xuid_client::{Client, ClientError, Options, Order, Tls, TlsError};
 use xuid_protocol::{
-    ArrayWriter, ClusterId, HelloReply, Limits, PREFACE, ParsedRequest, Phase, Request, parse_request,
-    reply_hello, reply_id,
+    ArrayWriter, ClusterId, Limits, PREFACE, ParsedRequest, Phase, Request, parse_request, reply_hello,
+    reply_id,
 };
+
+use crate::fake::hello_reply;
 
 /// A CA's file, and a server's certificate by it for 127.0.0.1, as files of that name.
 fn certificates(folder: &Path, name: &str) -> (String, ServerConfig) {
@@ -56,7 +58,10 @@ async fn serving(config: ServerConfig) -> String {
                     parse_request(&input, phase, 4_096)
                 {
                     match request.unwrap() {
-                        Request::Hello(_) => hello(&mut output, request_id),
+                        Request::Hello(_) => {
+                            let reply = hello_reply(ClusterId::ANY, Limits::default());
+                            reply_hello(&mut output, request_id, &reply);
+                        }
                         Request::Array(bulk) => {
                             let mut writer = ArrayWriter::begin(&mut output, request_id, bulk.count);
                             writer.run(1, bulk.count);
@@ -74,22 +79,6 @@ async fn serving(config: ServerConfig) -> String {
         }
     });
     address
-}
-
-fn hello(out: &mut Vec<u8>, request_id: u64) {
-    let reply = HelloReply {
-        version: 1,
-        features: 0,
-        cluster: ClusterId::ANY,
-        epoch_ms: 0,
-        tick_us: 1_000,
-        time_bits: 41,
-        worker_bits: 10,
-        sequence_bits: 12,
-        limits: Limits::default(),
-        server: "fake",
-    };
-    reply_hello(out, request_id, &reply);
 }
 
 #[tokio::test]
