@@ -73,10 +73,13 @@ fn held(shared: &EngineState, threads: &ThreadTotals) -> Held {
     }
 }
 
-/// Ids in memory for calls of any age: all but those in threads' hands, as far as that is known without the producer.
-pub(super) fn in_memory(shared: &EngineState) -> u64 {
-    let held = held(shared, &shared.counters.totals());
-    held.ring + held.queue + held.reserve + lock(&shared.gauges).held
+/// Whether there are ids in memory for calls of any age: any but those in threads' hands, as far as that is known
+/// without the producer. What costs least is asked first, and the ring, which is read slot by slot, last.
+pub(super) fn is_anything_held(shared: &EngineState) -> bool {
+    shared.returns.held() > 0
+        || lock(&shared.gauges).held > 0
+        || shared.queue.len() > 0
+        || shared.ring.is_anything_held()
 }
 
 fn spill(gauges: &Gauges, shared: &EngineState) -> SpillStats {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::api::report::in_memory;
+use crate::api::report::is_anything_held;
 use crate::background::log_once::{FEW_DAYS, days_left};
 use crate::clock::engine_clock::Now;
 use crate::clock::{Verdict, nanos, utc};
@@ -22,31 +22,46 @@ struct View {
     end: Option<u64>,
     /// Nanoseconds until engine time has passed the last ordered id; mostly 0.
     ordered_waits: u64,
-    /// Ids that calls of any age can have without a window.
-    in_memory: u64,
+    /// Whether calls of any age can have ids although nothing is minted. Each refusal asks for a status, and ids are
+    /// looked for slot by slot: while something is minted this is not asked, and false.
+    in_memory: bool,
 }
 
 impl View {
     fn of(shared: &EngineState) -> Self {
-        let in_memory = in_memory(shared);
+        let (mut view, aside) = Self::at_gate(shared);
+        view.in_memory = !view.is_minting() && (aside > 0 || is_anything_held(shared));
+        view
+    }
+
+    /// What is known under the gate's lock, and how many ids are set aside there.
+    fn at_gate(shared: &EngineState) -> (Self, u64) {
         let mut gate = lock(&shared.gate);
         let now = shared.instant(&mut gate);
         let end = gate.minter.workers.iter().filter_map(crate::mint::worker::HeldWorker::end).max();
-        let end = end.filter(|end| now.tick.is_some_and(|tick| *end > tick));
-        let ordered_waits = gate.minter.ordered_waits(&now);
-        Self {
+        let view = Self {
             now,
             closed: gate.closed || shared.is_closed(),
             trouble: gate.trouble.clone(),
-            end,
-            ordered_waits,
-            in_memory: in_memory + gate.minter.aside_ids(),
-        }
+            end: end.filter(|end| now.tick.is_some_and(|tick| *end > tick)),
+            ordered_waits: gate.minter.ordered_waits(&now),
+            in_memory: false,
+        };
+        (view, gate.minter.aside_ids())
+    }
+
+    /// Whether a window is held that ids are minted from now.
+    fn is_minting(&self) -> bool {
+        self.end.is_some() && !self.is_behind()
+    }
+
+    fn is_behind(&self) -> bool {
+        matches!(self.now.seen.verdict, Verdict::Behind { .. })
     }
 
     /// What becomes of calls while nothing is minted.
     fn meaning(&self) -> &'static str {
-        if self.in_memory > 0 {
+        if self.in_memory {
             "calls of any age are served from what is in memory, all others are refused with the time to come back"
         } else {
             "nothing is left in memory, and every call is refused with the time to come back"
@@ -75,17 +90,15 @@ pub(crate) fn status(shared: &EngineState) -> Status {
 
 /// Which orders are served.
 fn served(shared: &EngineState, view: &View) -> Status {
-    let is_behind = is_behind(view);
     // A call that waits no longer than calls may is served.
     let waits = match view.now.seen.verdict {
         Verdict::Stand { lead } => lead,
         _ => 0,
     };
     let most = nanos(shared.settings.wait);
-    let fresh = view.end.is_some() && !is_behind && waits <= most;
+    let fresh = view.is_minting() && waits <= most;
     // Out of the layout's time everything is refused, unless the clock is only on its way back.
-    let any =
-        (view.now.tick.is_some() || is_behind) && (view.end.is_some() && !is_behind || view.in_memory > 0);
+    let any = (view.now.tick.is_some() || view.is_behind()) && (view.is_minting() || view.in_memory);
     Status { ready: any, fresh, ordered: fresh && view.ordered_waits <= most, notes: Vec::new() }
 }
 
@@ -170,7 +183,7 @@ fn windows(shared: &EngineState, view: &View, registry: &RegistryStats, notes: &
              another one is being taken; {meaning}; where it happens often, look for processes that stand still for \
              long, or for one --worker given twice"
         )),
-        (None, _) if unready && view.now.tick.is_some() && !is_behind(view) => Some(meaning),
+        (None, _) if unready && view.now.tick.is_some() && !view.is_behind() => Some(meaning),
         (None, _) => None,
     };
     notes.extend(note);
@@ -181,10 +194,6 @@ fn windows(shared: &EngineState, view: &View, registry: &RegistryStats, notes: &
             for_people(view.ordered_waits)
         ));
     }
-}
-
-fn is_behind(view: &View) -> bool {
-    matches!(view.now.seen.verdict, Verdict::Behind { .. })
 }
 
 /// What is wrong for longer, and keeps nobody from being served.

@@ -175,6 +175,11 @@ impl Ring {
         (begin..begin + self.partition_len()).filter_map(|at| self.swap_out(at)).for_each(&mut sink);
     }
 
+    /// Whether any slot has ids. It reads no further than the first that has.
+    pub(crate) fn is_anything_held(&self) -> bool {
+        self.slots.iter().any(|slot| slot.load(Ordering::Relaxed) != 0)
+    }
+
     /// Ids in all slots, read one by one.
     pub(crate) fn ids(&self) -> u64 {
         let word = |slot: &CachePadded<AtomicU64>| slot.load(Ordering::Relaxed);

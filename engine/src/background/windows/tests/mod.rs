@@ -21,6 +21,7 @@ use crate::tiers::reserve::open;
 
 mod away;
 mod ordered;
+mod readiness;
 mod sharing;
 mod switches;
 mod verdicts;
