@@ -30,7 +30,7 @@ pub(crate) const CALM_BLOCK: u64 = 512;
 pub struct Tiers {
     /// Callers look into the ring.
     pub ring: bool,
-    /// Callers who found nothing in the ring look into the queue.
+    /// Callers that found nothing in the ring look into the queue.
     pub queue: bool,
     /// Ids in a slot at most, a power of two. At 1 a thread has no run in hand: each call takes a slot.
     pub longest_run: u32,

@@ -7,8 +7,8 @@
 //! # Invariants
 //! - P1 an id that was copied into a reply is in the log before a byte of that reply is given to the socket:
 //!   [`settle`] stands at the end of everything that fills an outbox;
-//! - P2 one thread at a time is in the log's `write`: whoever is killed in there leaves whole records and perhaps one
-//!   that is cut off, and nobody writes behind that;
+//! - P2 one thread at a time is in the log's `write`: a thread that is killed in there leaves whole records and perhaps
+//!   one that is cut off, and no thread writes behind that;
 //! - P3 a log that cannot be written ends the process, since nothing it issued afterwards would be known.
 
 use std::cell::RefCell;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use xuid_id::hex16::{self, Hex};
 
-/// The uuid of one spill file, drawn at random by whoever creates it.
+/// The uuid of one spill file, drawn at random by the process that creates it.
 ///
 /// It is part of every record's checksum, and the name under which the mark of this file is kept.
 ///
@@ -75,7 +75,7 @@ pub struct Identity {
     pub layout: [u8; 16],
 }
 
-/// What whoever opens a file requires it to say.
+/// What a process that opens a file requires it to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// The cluster whose ids they must be.

@@ -140,7 +140,7 @@ impl Log {
 
     /// Returns when all appends so far would survive a power cut.
     ///
-    /// After a sync that failed nobody can know what reached the disk (the kernel reports a lost page once and then
+    /// After a sync that failed it is not known what reached the disk (the kernel reports a lost page once and then
     /// takes it for clean), so the log refuses all further writes.
     pub fn sync(&mut self) -> Result<(), SyncError> {
         if self.poisoned {

@@ -39,7 +39,7 @@ pub struct MappedFile {
     file: File,
     path: PathBuf,
     map: Option<MmapRaw>,
-    /// Created by us and never synced: nobody can have counted on it yet.
+    /// Created by us and never synced: no process can have counted on it yet.
     unfinished: bool,
 }
 
@@ -100,8 +100,8 @@ impl MappedFile {
         Ok(Some(opened))
     }
 
-    /// Another handle of the same lock: the file stays locked until both are dropped. For whoever has to rename a file
-    /// that a log refused, before another process decides over it.
+    /// Another handle of the same lock: the file stays locked until both are dropped. For a process that has to
+    /// rename a file that a log refused, before another process decides over it.
     pub fn lock_holder(&self) -> io::Result<File> {
         self.file.try_clone()
     }

@@ -44,7 +44,7 @@ impl<'s> Reader<'s> {
             self.buffer.resize(count as usize * RECORD_BYTES, 0);
             match (self.read)(Header::offset(slot), &mut self.buffer) {
                 Ok(()) => return Ok((count, Some(&self.buffer))),
-                // Somebody has shortened the file.
+                // The file was shortened.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(error),
                 Err(_) if count > left_of_page => self.by_pages = slot..slot + count,
                 Err(error) if self.unreadable == MOST_UNREADABLE => return Err(error),

@@ -247,7 +247,7 @@ fn owner() -> String {
     format!("{host} pid {}", std::process::id())
 }
 
-/// An engine whose threads do not run: whoever has it turns the producer and does the registry thread's jobs.
+/// An engine whose threads do not run: its owner turns the producer and does the registry thread's jobs.
 pub(crate) struct Assembly {
     pub(crate) shared: Arc<EngineState>,
     pub(crate) producer: Producer,

@@ -65,7 +65,7 @@ impl Inner {
         {
             return;
         }
-        // Whoever comes second waits for the stop, too.
+        // The thread that comes second waits for the stop, too.
         let mut threads = lock(&self.threads);
         let panicked = threads.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
         drop(threads);

@@ -196,7 +196,7 @@ fn windows(shared: &EngineState, view: &View, registry: &RegistryStats, notes: &
     }
 }
 
-/// What is wrong for longer, and keeps nobody from being served.
+/// What is wrong for longer, while calls are served as ever.
 fn standing(shared: &EngineState, view: &View, notes: &mut Vec<String>) {
     let gauges = lock(&shared.gauges);
     let behind = gauges.windows.behind_registry_ns;

@@ -42,7 +42,7 @@ impl Ledger {
         runs
     }
 
-    /// A run on its way to one who waits.
+    /// A run on its way to a call that waits.
     pub(crate) fn to_ticket(&self, run: Run) -> Run {
         self.to_tickets.add(u64::from(run.len()));
         run

@@ -1,6 +1,6 @@
-//! The background producer: one thread that serves who waits, refills, tops up, turns over, spills, and asks the
-//! registry thread for windows and grants. [`Producer::turn`] does one round without a thread, for whoever drives the
-//! engine by hand.
+//! The background producer: one thread that serves calls that wait, refills, tops up, turns over, spills, and asks the
+//! registry thread for windows and grants. [`Producer::turn`] does one round without a thread, for a test that drives
+//! the engine by hand.
 //!
 //! # Invariants
 //! - I1 everything it sweeps, cuts or is given back is in exactly one of: ring, queue, a ticket, the reserve (U3);
@@ -31,7 +31,7 @@ use crate::sys::guards::Guard;
 use crate::tiers::reserve::Reserve;
 use crate::tiers::ring::PARTITIONS;
 
-/// A burst counts as one for this long after somebody last had to wait.
+/// A burst counts as one for this long after a call last had to wait.
 const BURST: u64 = 50_000_000;
 
 /// So long a stop waits for a grant that is under way: ten times what a registry takes that is well, and a fifth of
@@ -96,8 +96,9 @@ impl Producer {
         // A panic over an answer costs what that brought, and not the stop.
         for step in [Self::await_grant, Self::collect] {
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| step(self))).is_err();
-            // Who was woken in the wait may have forked. A child takes no lock: one that another thread held at the fork is
-            // never given back in it, and it would keep what it has of its parent's files locked for ever.
+            // The wait runs wakers, and one of them may have forked. A child takes no lock: one that another thread
+            // held at the fork is never given back in it, and it would keep what it has of its parent's files locked
+            // for ever.
             if self.shared.generation.forked() {
                 return;
             }
@@ -114,14 +115,14 @@ impl Producer {
         self.finish();
     }
 
-    /// A grant that is under way moves the spill's mark whether anybody waits for it or not: nobody else would ever
-    /// find what lies below.
+    /// A grant that is under way moves the spill's mark whether the engine waits for it or not, and no process reads
+    /// what lies below the mark.
     fn await_grant(&mut self) {
         self.await_grant_by(|done, left| done.recv_timeout(left).ok());
     }
 
-    /// Whoever drives the engine by hand says how the registry thread's next answer comes within what is left of the
-    /// wait: no other thread sends it.
+    /// `next` gives the registry thread's next answer within what is left of the wait. A test that drives the engine by
+    /// hand does the job there: no other thread does.
     pub(crate) fn await_grant_by(&mut self, mut next: impl FnMut(&Receiver<Done>, Duration) -> Option<Done>) {
         let until = self.shared.clock.read().boot + GRANT_WAIT;
         if self.reserve.is_granting() {
@@ -155,8 +156,8 @@ impl Producer {
         })
     }
 
-    /// After a panic in a turn: who had asked may ask again, and what the turn counted, and lost, is told. Returns when
-    /// to go on.
+    /// After a panic in a turn: callers that had asked may ask again, and what the turn counted, and lost, is told.
+    /// Returns when to go on.
     pub(crate) fn after_panic(&mut self) -> Duration {
         self.count_lost();
         self.publish();
@@ -197,8 +198,8 @@ impl Producer {
         let asked = (0..PARTITIONS).any(|partition| shared.ring.is_asked(partition));
         let fresh = if turnover || (asked && !waiting) { gate.minter.elapsed(&now) } else { Vec::new() };
         drop(gate);
-        // Not under the lock: whoever is woken may call the engine at once, or fork. A child goes no further: what is left
-        // takes locks, and those that other threads hold are never given back in it.
+        // Not under the lock: a waker may call the engine at once, or fork. A child goes no further: what is left takes
+        // locks, and those that other threads hold are never given back in it.
         wake(woken);
         if shared.generation.forked() {
             return Duration::ZERO;
@@ -262,7 +263,7 @@ impl Producer {
             }
         }
         if self.reserve.tally.replayed > replayed {
-            // Before anybody can have them: what is issued was seen to come.
+            // Before a caller can have them: what is issued was seen to come.
             self.publish();
         }
         let mut gate = lock(&self.shared.gate);
@@ -272,7 +273,7 @@ impl Producer {
         }
     }
 
-    /// Gives ids to those who wait: fresh ids first, then the reserve.
+    /// Gives ids to calls that wait: fresh ids first, then the reserve.
     fn serve(&mut self, gate: &mut Gate, now: &Now) -> Service {
         let (shared, reserve, ledger) = (&self.shared, &mut self.reserve, &self.ledger);
         let stride = shared.layout.stride();
@@ -288,7 +289,7 @@ impl Producer {
                 } else if let Some(run) = minter.any(now, part, most) {
                     return Some((run, Tier::Minter));
                 } else if let Some(partition) = unswept.next() {
-                    // Blocks may lie where the walks of those who wait do not lead.
+                    // Blocks may lie where the walks of the waiting threads do not lead.
                     ledger.sweep(&shared.ring, partition, |run| reserve.fresh.push_run(run));
                 } else {
                     return Some((ledger.to_ticket(reserve.run(tick, most)?), Tier::Reserve));
@@ -297,7 +298,7 @@ impl Producer {
         })
     }
 
-    /// Counts what a service did and takes back what came of it. Returns who is to be woken.
+    /// Counts what a service did and takes back what came of it. Returns the wakers to call.
     fn account(&mut self, service: Service) -> Vec<Waker> {
         self.shared.counters.tickets_out.add(service.out);
         self.ledger.from_tickets.add(service.out);
@@ -364,8 +365,8 @@ impl Producer {
                 shared.ring.answer(partition);
             }
             let (reserve, ledger) = (&mut self.reserve, &self.ledger);
-            // In a burst past the queue, which then is there for those who find the ring empty: going through it, each
-            // block would meet them at both its ends.
+            // In a burst past the queue, which then is there for callers that find the ring empty: going through it,
+            // each block would meet them at both its ends.
             let refilled = shared.ring.refill(partition, || {
                 let direct = if burst { reserve.block(tick, burst, longest) } else { None };
                 direct.or_else(|| shared.pop_queue()).map(|block| ledger.to_ring(block))
@@ -380,7 +381,7 @@ impl Producer {
             if refilled.blocks > 0 {
                 shared.count_refill();
             } else if refilled.dry {
-                // Nothing to give: stays asked for, so that nobody wakes this thread for it again.
+                // Nothing to give: stays asked for, so that no caller wakes this thread for it again.
                 shared.ring.ask_again(partition);
             }
             self.top_up(tick, burst, longest);
@@ -460,7 +461,7 @@ impl Producer {
     /// The clean stop, after the last turn: refuse, seal, sweep, append and sync, and only then hand back.
     pub(crate) fn finish(&mut self) {
         let shared = self.shared.clone();
-        // Who was woken in the wait for a grant may have forked.
+        // The wait for a grant runs wakers, and one of them may have forked.
         if self.is_left_to_the_parent() {
             return;
         }
@@ -492,7 +493,7 @@ impl Producer {
         for partition in 0..PARTITIONS {
             self.ledger.sweep(&shared.ring, partition, &mut keep);
         }
-        // After the sweeps: whoever was quick enough to take a block since the close has one id of it.
+        // After the sweeps: a thread that took a block since the close has one id of it.
         if Guard::StopVoidsAgain.holds() {
             shared.void_runs();
         }
@@ -512,7 +513,7 @@ impl Producer {
     }
 }
 
-/// Wakes everybody. A waker is anybody's code: one that panics must not keep the others asleep, or end this thread.
+/// What a panic costs.
 impl Producer {
     /// Ids that came into this thread's hands, did not go out of them, and are not there: 0, except after a panic.
     fn missing(&self) -> u64 {
@@ -549,6 +550,7 @@ impl Producer {
     }
 }
 
+/// Calls all wakers. A waker is foreign code: one that panics must not keep the others asleep, or end this thread.
 fn wake(wakers: Vec<Waker>) {
     for waker in wakers {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake())).is_err() {

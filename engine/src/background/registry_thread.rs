@@ -1,14 +1,14 @@
-//! The thread that talks to the registry, so that a slow one delays nobody else.
+//! The thread that talks to the registry, so that a slow one delays no other thread.
 //!
 //! The producer sends jobs and collects what was done at its next turn; [`RegistryThread::run`] does one job without
-//! a thread, for whoever drives the engine by hand.
+//! a thread, for a test that drives the engine by hand.
 //!
 //! # Invariants
 //! - I1 the registry's time is handed on as of now, with a reading of ours from just after: an adaptor carries its last
 //!   sample on by boot time. While the registry does not answer it is not handed on;
 //! - I2 every job is answered, whatever becomes of it: a panic over one is a defect, of an adaptor or of ours, and must
-//!   not end the renewals of everybody. It costs what the job was to bring, which may have been stored: nobody is told,
-//!   so nobody issues from it, and what comes next reads the record again;
+//!   not end the renewals of all workers. It costs what the job was to bring, which may have been stored: the producer
+//!   is not told, so no id is issued from it, and what comes next reads the record again;
 //! - I3 a child that was forked on this thread uses nothing here: the registry, its locks and its seat are its
 //!   parent's.
 
@@ -52,7 +52,8 @@ pub(crate) enum Job {
     Release { worker: u32, from: u64 },
     /// Leave a worker.
     Forget { worker: u32 },
-    /// Leave every worker and be somebody else from now on: another copy of this process may go on as the one it was.
+    /// Leave every worker and have another identity from now on: another copy of this process may go on as the one it
+    /// was.
     ResetIdentity,
     /// See whether the registry answers and what its clock shows, as every job does that asks it something.
     Look,
@@ -271,7 +272,8 @@ impl RegistryThread {
             match job {
                 Ok(job) => {
                     let (answer, unsaid) = deferred_log::collect(|| self.run_whatever_happens(job));
-                    // In a clean stop nobody waits for the answers any more, and every release is done all the same.
+                    // In a clean stop the producer waits for no answer any more, and every release is done all the
+                    // same.
                     let _ = done.send(answer);
                     producer.wake();
                     unsaid.say();

@@ -88,7 +88,7 @@ impl Retries {
         self.probe = Retry::default();
     }
 
-    /// The connection is back: nobody waits any more.
+    /// The connection is back: no job waits any more.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }

@@ -53,7 +53,7 @@ pub(crate) struct WindowKeeper {
     log_once: LogOnce,
     /// How it stood with the registry at the last look.
     standing: Standing,
-    /// The first tick at which a worker is free, as the registry said last; for those who are told to wait.
+    /// The first tick at which a worker is free, as the registry said last; for callers that are told to wait.
     earliest: Option<u64>,
     pub(crate) tally: WindowTally,
     /// Boot time at which something is to be done, as `watch` found it.
@@ -454,7 +454,7 @@ fn held(gate: &Gate) -> Vec<u32> {
     gate.minter.workers.iter().map(|held| held.worker).collect()
 }
 
-/// While the clock is behind: a held worker without ids serves nobody, and its worker may be the only one whose mark
+/// While the clock is behind: a held worker without ids serves no call, and its worker may be the only one whose mark
 /// the clock has passed. Beyond the last tick nothing is cut, so there a held worker may end with ticks that are past.
 fn leave_spent(gate: &mut Gate, now: &Now, believed: Option<u64>, jobs: &Sender<Job>) {
     gate.minter.workers.retain(|held| {

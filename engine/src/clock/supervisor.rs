@@ -1,7 +1,7 @@
 //! From readings of two clocks to engine time.
 //!
-//! Pure: it reads no clock, waits for nothing and knows no worker. Whoever mints calls it, under one lock, with
-//! each [`Reading`] in the order in which they were taken.
+//! Pure: it reads no clock, waits for nothing and knows no worker. The thread that mints calls it, under one lock,
+//! with each [`Reading`] in the order in which they were taken.
 //!
 //! Three lines run through the readings. The *believed* time is the wall, except while a leap forward is held: then it
 //! goes on from where it was by boot time. The *ceiling* is the latest time it can be if the boot clock is right; a
@@ -84,7 +84,7 @@ pub struct Observation {
 
 /// Engine time and what it is made of. Pure: readings go in, verdicts come out.
 ///
-/// Whoever mints calls it, under one lock, with each [`Reading`] in the order in which they were taken.
+/// The thread that mints calls it, under one lock, with each [`Reading`] in the order in which they were taken.
 ///
 /// ```
 /// use xuid_engine::clock::{Reading, Supervisor, Thresholds, Verdict};
@@ -109,7 +109,7 @@ pub struct Supervisor {
     leap: Option<Leap>,
     /// Engine time has been running slowly since the last reading.
     catching_up: bool,
-    /// There is a second clock; then time alone makes nobody believe a leap.
+    /// There is a second clock; then time alone is no reason to believe a leap.
     seconded: bool,
     course: Course,
 }
@@ -231,7 +231,7 @@ impl Supervisor {
     /// Moves engine time towards the believed time. `lead` is what engine time was ahead by at the last reading.
     fn advance(&mut self, lead: u64, elapsed: u64) -> Verdict {
         let Thresholds { rollback_wait, drift, .. } = self.thresholds;
-        // The lead if engine time stood since the last reading. Nobody has seen a later engine time, so a step back
+        // The lead if engine time stood since the last reading. No caller has seen a later engine time, so a step back
         // that fell into the time between costs no more than this.
         let stood = self.now.saturating_sub(self.believed);
         let catches_up = stood > 0 && stood <= drift && (self.catching_up || stood > rollback_wait);

@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //! - I1 a [`Run`] lies within one tick of one worker: `first` and `first + len - 1` differ in sequence bits only;
-//! - I2 it is move-only: whoever has it owns every id in it, and nobody else has any;
+//! - I2 it is move-only: the code that has it owns every id in it, and no other code has any;
 //! - I3 a [`Block`] is aligned to its length, a power of two.
 
 use xuid_id::Id;
 use xuid_spill::Extent;
 
-/// Consecutive ids, owned by whoever holds this value. Dropping it wastes them.
+/// Consecutive ids, owned by the holder of this value. Dropping it wastes them.
 ///
 /// ```
 /// # use xuid_engine::{Engine, Order};

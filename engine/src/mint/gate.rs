@@ -52,7 +52,7 @@ const MOST_WAITING: usize = 100_000;
 pub(crate) enum Trouble {
     /// No window was granted yet, or the registry is away.
     NoWindow { why: String },
-    /// Somebody else got the worker.
+    /// Another process got the worker.
     WindowLost,
     /// The clock went back; so many nanoseconds until it has caught up, or a worker is free at its time.
     Behind { wait: u64 },
@@ -128,8 +128,8 @@ impl Gate {
         (0..ORDERED).any(|queue| !passes(queue) && !self.queues[queue].is_empty())
     }
 
-    /// Whether somebody waits for ordered ids who can be served. Ordered calls that wait for the clock to pass their
-    /// last id cannot, and hold up nobody.
+    /// Whether a call for ordered ids waits that can be served. Ordered calls that wait for the clock to pass the last
+    /// ordered id cannot, and hold up no other call.
     fn ordered_first(&self, now: &Now) -> bool {
         !self.queues[ORDERED].is_empty() && self.minter.ordered_waits(now) == 0
     }
@@ -187,8 +187,8 @@ impl Gate {
         now.tick.is_some_and(beyond)
     }
 
-    /// Whether whoever waits for ids of now may get some: a window is held or on its way, or the clocks changed and
-    /// nobody has looked at the windows since.
+    /// Whether a call that waits for ids of now may get some: a window is held or on its way, or the clocks changed and
+    /// the producer has not looked at the windows since.
     pub(crate) fn has_prospects(&self, now: &Now) -> bool {
         self.holds_window(now) || self.coming || self.clock.is_unsettled()
     }
@@ -260,7 +260,7 @@ impl Gate {
         };
         let mut progress = false;
         if missing > 0 {
-            // A thread is given more than it asked for only while nobody stands behind it.
+            // A thread is given more than it asked for only while no other call waits behind it.
             let alone = self.waiting() == 1;
             let most = if alone { ticket.wants() } else { missing.max(ticket.wants().min(16)) }.min(QUANTUM);
             let part = if is_large(queue) { self.part_for_large(now) } else { Part::Whole };
@@ -296,7 +296,7 @@ impl Gate {
         }
     }
 
-    /// Refuses everybody who waits, and everybody who comes.
+    /// Refuses every call that waits, and every one that comes.
     pub(crate) fn close(&mut self) -> Service {
         self.closed = Guard::SealFirst.holds();
         let mut service = Service::default();
@@ -314,7 +314,7 @@ pub(crate) struct Service {
     pub(crate) out: u64,
     /// Runs that belong to the producer again.
     pub(crate) back: Vec<Run>,
-    /// Who is to be woken, once the gate is open again: a waker is anybody's code.
+    /// Wakers to call once the gate is open again: a waker is foreign code.
     pub(crate) woken: Vec<Waker>,
 }
 

@@ -95,8 +95,8 @@ impl Ticket {
         }
     }
 
-    /// Ends it: with its ids if it has enough, else with `error`, and what was gathered is returned. Whoever waits
-    /// is still to be woken.
+    /// Ends it: with its ids if it has enough, else with `error`, and what was gathered is returned. The thread
+    /// that waits is still to be woken.
     pub(crate) fn finish(&self, error: impl FnOnce() -> IdError) -> (Vec<Run>, Option<Waker>) {
         let mut state = lock(&self.state);
         let State::Waiting { runs, got, waker } = &mut *state else { return (Vec::new(), None) };

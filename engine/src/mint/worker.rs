@@ -33,7 +33,7 @@ pub(crate) struct HeldWorker {
     spans: VecDeque<Range<u64>>,
     tick: u64,
     sequence: u32,
-    /// Somebody else moved this worker's record, or it cannot be read: no more windows are reserved, and the
+    /// Another process moved this worker's record, or it cannot be read: no more windows are reserved, and the
     /// held worker ends with the last one.
     pub(crate) contested: bool,
     /// A renewal is under way.

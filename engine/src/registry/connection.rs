@@ -72,7 +72,7 @@ impl Connection {
         lock(&self.0).threads.retain(|known| *known != thread);
     }
 
-    /// A new session was made. Returns its number: whoever watches an older one says nothing any more.
+    /// A new session was made. Returns its number: a task that watches an older one says nothing any more.
     #[cfg(any(test, feature = "zookeeper"))]
     pub(crate) fn begun(&self) -> u64 {
         let mut inner = lock(&self.0);

@@ -2,7 +2,7 @@
 //!
 //! A [`Monitored`] registry is one that writes down, on the registry thread, whether each call of
 //! [`Ownership`](crate::registry::ownership::Ownership) was answered; it changes nothing. What its own adaptor knows of
-//! a connection comes first, since that is noticed before anybody calls.
+//! a connection comes first, since that is noticed before a call meets it.
 //!
 //! # Invariants
 //! - I1 every method of the port is passed on, those with a default too.
@@ -122,7 +122,7 @@ impl Health {
             || self.calling.is_some_and(|begun| begun + SLOW <= boot)
     }
 
-    /// Whether and since when the registry is away for those who watch over it, at a boot time: it is silent, or the
+    /// Whether and since when the registry is away, for figures and readiness, at a boot time: it is silent, or the
     /// last changes brought nothing.
     pub(crate) fn outage(&self, boot: u64) -> Option<Outage> {
         let told = self.connection.as_ref().and_then(|connection| {

@@ -1,4 +1,4 @@
-//! How far windows reach, for those who must stay clear of all of them.
+//! How far windows reach, for code that must stay clear of all of them.
 
 use std::time::Duration;
 

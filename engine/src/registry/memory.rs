@@ -39,7 +39,7 @@ pub struct Backup {
 /// Added to every version by a fence: more changes than were made between a backup and its restore.
 const LEAP: u64 = 1 << 32;
 
-/// A write that is under way, though nobody waits for it any more.
+/// A write that is under way, though no call waits for it any more.
 type Ghost = Box<dyn FnOnce(&mut Store) -> Result<(), SwapError> + Send>;
 
 #[derive(Default)]

@@ -1,8 +1,9 @@
 //! The port through which the engine owns ticks: versioned records that only move by compare-and-set.
 //!
-//! A registry keeps, per worker, `reserved_until`: the first tick nobody has been granted. Per spill it keeps
-//! `granted_upto`: the first extent nobody may issue from. The engine does all the reasoning; an adaptor only stores.
-//! [`local`] is a folder shared by the processes of one host; `zookeeper`, a feature, an ensemble shared by many.
+//! A registry keeps, per worker, `reserved_until`: the first tick that no process was granted. Per spill it keeps
+//! `granted_upto`: the first extent that no process was granted. The engine does all the reasoning; an adaptor only
+//! stores. [`local`] is a folder shared by the processes of one host; `zookeeper`, a feature, an ensemble shared by
+//! many.
 //!
 //! # Invariants an adaptor must keep
 //! - I1 `swap_*` stores the new record if, and only if, the record still has the expected version; each
@@ -57,14 +58,14 @@ pub struct Genesis {
     pub workers: u32,
 }
 
-/// A random number drawn by each process (and each engine in it): it tells our writes from anybody else's.
+/// A random number drawn by each process (and each engine in it): it tells our writes from those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Token(pub [u8; 16]);
 
 /// The record of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerRecord {
-    /// The first tick that nobody has been granted.
+    /// The first tick that no process was granted.
     pub reserved_until: u64,
     /// Who wrote it.
     pub token: Token,
@@ -78,7 +79,7 @@ pub struct WorkerRecord {
 /// The record of a spill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkRecord {
-    /// The first absolute index that nobody has been granted.
+    /// The first absolute index that no process was granted.
     pub granted_upto: u64,
     /// Who wrote it.
     pub token: Token,
@@ -142,10 +143,10 @@ pub enum ReadError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SwapError {
-    /// Somebody else moved the record: nothing was stored.
+    /// Another process moved the record: nothing was stored.
     #[error("somebody else moved the record")]
     Conflict,
-    /// Nobody knows whether it was stored. Read it again and compare token and operation.
+    /// Whether it was stored is not known. Read it again and compare token and operation.
     #[error("nobody knows whether the record was stored: {why}")]
     Unknown {
         /// What happened.

@@ -53,7 +53,7 @@ pub(crate) struct EngineState {
     pub(crate) inherited: u64,
     pub(crate) refused_spills: u64,
     closed: AtomicBool,
-    /// Somebody tried and got nothing.
+    /// A call tried and got nothing.
     starved: AtomicBool,
     pub(crate) refills: crate::stats::counters::AtomicCount,
     /// Panics of the producer.
@@ -132,7 +132,8 @@ impl EngineState {
         self.producer.wake();
     }
 
-    /// The instant of a call. A step of the clock shows in one reading only: whoever meets it tells the producer.
+    /// The instant of a call. A step of the clock shows in one reading only: the thread that reads it tells the
+    /// producer.
     pub(crate) fn instant(&self, gate: &mut Gate) -> Now {
         let now = gate.clock.now();
         if now.stepped() {
@@ -164,7 +165,7 @@ impl EngineState {
         self.producer.wake();
     }
 
-    /// Whether anybody starved since it was asked last.
+    /// Whether a call starved since this was asked last.
     pub(crate) fn take_starved(&self) -> bool {
         self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::Relaxed)
     }

@@ -47,7 +47,7 @@ impl EngineState {
     }
 
     /// Waits for a ticket. Its deadline is kept by the producer; the margin is for a producer that is gone. On the
-    /// producer's own thread, in a waker's code or a log's, there is nobody to wait for.
+    /// producer's own thread, in a waker's code or a log's, there is no other thread to wait for.
     pub(crate) fn block_on(&self, ticket: &Ticket) -> Result<Vec<Run>, IdError> {
         let waker = unpark_current();
         loop {

@@ -228,7 +228,7 @@ impl Counters {
         totals
     }
 
-    /// Ids became the caller's who waited for them.
+    /// Ids became those of the caller that waited for them.
     pub(crate) fn issue_of_ticket(&self, order: Order, sources: &Sources) {
         if order != Order::Any {
             return self.tickets_issued[place_of(order, sources.last())].add(sources.total());
@@ -238,7 +238,7 @@ impl Counters {
         }
     }
 
-    /// Ids issued so far: what is issued is somebody's, so this is read before all that it came from.
+    /// Ids issued so far: what is issued is a caller's, so this is read before all that it came from.
     pub(crate) fn served(&self, threads: &ThreadTotals) -> Served {
         let [ring, queue, minter, reserve, fresh, ordered] =
             std::array::from_fn(|place| threads.issued[place] + self.tickets_issued[place].value());

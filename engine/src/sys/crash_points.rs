@@ -45,7 +45,7 @@ points! {
     GenesisAllocated = "genesis-allocated",
     /// Header and records are written, and not synced.
     GenesisWritten = "genesis-written",
-    /// All of it is synced, under a name that nobody looks for.
+    /// All of it is synced, under a name that no process looks for.
     GenesisSynced = "genesis-synced",
     /// The registry has its name, which the folder may forget.
     GenesisNamed = "genesis-named",
@@ -57,7 +57,7 @@ points! {
     CopyOneSynced = "copy-one-synced",
     /// The second copy is written.
     CopyTwoWritten = "copy-two-written",
-    /// The second copy is synced, and nobody was told.
+    /// The second copy is synced, and the call has not returned.
     CopyTwoSynced = "copy-two-synced",
     /// A session with the ensemble was begun.
     SessionNew = "session-new",
@@ -65,9 +65,9 @@ points! {
     MultiUnsent = "multi-unsent",
     /// A transaction was answered, and the answer not looked at.
     MultiAnswered = "multi-answered",
-    /// The connection or the session with the ensemble was lost, and nobody knows yet.
+    /// The connection or the session with the ensemble was lost, and no call has met that yet.
     SessionLost = "session-lost",
-    /// A spill's file is there, empty and locked, under a name that nobody looks for.
+    /// A spill's file is there, empty and locked, under a name that no process looks for.
     SpillCreated = "spill-created",
     /// Its header is written, and the registry knows nothing of it.
     SpillLaidOut = "spill-laid-out",

@@ -66,7 +66,7 @@ pub(crate) fn publish(draft: &Path, path: &Path) -> io::Result<bool> {
     match renameat_with(CWD, draft, CWD, path, RenameFlags::NOREPLACE) {
         Ok(()) => return Ok(true),
         Err(Errno::EXIST) => return Ok(false),
-        // Swept away by somebody who opened the winner's.
+        // Swept away by another process, which opened the winner's.
         Err(Errno::NOENT) if path.exists() => return Ok(false),
         // A filesystem that cannot do it.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
@@ -79,7 +79,7 @@ pub(crate) fn publish(draft: &Path, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Removes the drafts whose makers died: those that nobody has locked.
+/// Removes the drafts whose makers died: those that no process has locked.
 pub(crate) fn sweep(folder: &Path, stem: &str) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let prefix = prefix(stem);

@@ -240,7 +240,7 @@ impl<T> WithWord<T> {
 impl<T> Drop for WithWord<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: this is the only place that takes it, and nobody uses `self` after it.
+        // SAFETY: this is the only place that takes it, and `self` is not used after it.
         discard(unsafe { ManuallyDrop::take(&mut self.value) });
     }
 }

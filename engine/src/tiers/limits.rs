@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! - I1 a limit is the end of its handle's run, or zero: only the handle's thread sets it to the former,
-//!   anybody to the latter;
-//! - I2 a limit that was set for a run of a generation that is over is zero soon after: whoever ends a generation
-//!   stores the new generation and then zero here; the handle stores the limit and then looks at the generation again.
-//!   In the one order of these four, either the handle sees the new generation, and takes its limit back, or the zero
-//!   comes last;
+//!   any thread to the latter;
+//! - I2 a limit that was set for a run of a generation that is over is zero soon after: the thread that ends a
+//!   generation stores the new generation and then zero here; the handle stores the limit and then looks at the
+//!   generation again. In the one order of these four, either the handle sees the new generation, and takes its limit
+//!   back, or the zero comes last;
 //! - I3 in a forked child a limit is zero: its page was wiped.
 
 use crate::sys::atomics::{Mutex, Ordering, lock, store_in_order};
@@ -43,7 +43,7 @@ impl Limit {
 pub(crate) struct Limits(Mutex<Vec<ForkWord>>);
 
 impl Limits {
-    /// A limit that nobody voids: a forked child's, in which there is never a run.
+    /// A limit that no thread voids: a forked child's, in which there is never a run.
     pub(crate) fn alone() -> std::io::Result<Limit> {
         ForkWord::new().map(Limit)
     }

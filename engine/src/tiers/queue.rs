@@ -5,7 +5,7 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::id::run::Block;
 
-/// The queue of blocks. A block is in it once, and whoever pops it owns it (U3).
+/// The queue of blocks. A block is in it once, and the thread that pops it owns it (U3).
 pub(crate) struct Queue(ArrayQueue<Block>);
 
 impl Queue {

@@ -4,15 +4,16 @@
 //! its own, so threads seldom meet on a slot's line.
 //!
 //! # Invariants
-//! - I1 a slot's word is zero or a whole [`Block`]; whoever swaps a non-zero word out owns all of it (U5);
+//! - I1 a slot's word is zero or a whole [`Block`]; the thread that swaps a non-zero word out owns all of it (U5);
 //! - I2 a refill stores only where it finds zero, by compare-exchange, so that it overwrites nothing;
 //! - I3 no decision rests on two words read together.
 //!
 //! A slot's word carries its meaning in itself, and the atomicity of swap and compare-exchange is all that I1 and I2
 //! need: there every access could be Relaxed. But a request that is answered is taken down before the refill
-//! ([`Ring::answer`]), and whoever takes what a refill put in must see that, or it takes its own request for one that
-//! stands and nobody asks. So a refill releases, and a take acquires: through those who took from the slot in between,
-//! too, since a swap goes on with the release sequence. On x86-64 both are the instructions that they were.
+//! ([`Ring::answer`]), and a thread that takes what a refill put in must see that. Otherwise it believes that a request
+//! stands, asks for none, and the partition stays empty. So a refill releases, and a take acquires: through threads
+//! that took from the slot in between, too, since a swap goes on with the release sequence. On x86-64 both are the
+//! instructions that they were.
 
 use crossbeam_utils::CachePadded;
 
@@ -45,7 +46,7 @@ pub(crate) struct Ring {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) block: Option<Block>,
-    /// A refill was asked for that nobody had asked for yet: wake the producer.
+    /// A refill was asked for that no thread had asked for yet: wake the producer.
     pub(crate) asked: bool,
 }
 
@@ -68,10 +69,10 @@ impl Ring {
         Cursor { at, vain: 0 }
     }
 
-    /// Takes the next block on the way. Who comes to the end of a partition asks for it, and who finds nothing: another
-    /// walks just ahead, or the ring runs dry. Slots found empty before a full one are no reason to ask: two threads
-    /// that walk side by side find every second slot empty, and each request would have the producer look at a whole
-    /// partition for it.
+    /// Takes the next block on the way. A thread that comes to the end of a partition asks for it, and so does one that
+    /// finds nothing: another walks just ahead, or the ring runs dry. Slots found empty before a full one are no reason
+    /// to ask: two threads that walk side by side find every second slot empty, and each request would have the
+    /// producer look at a whole partition for it.
     pub(crate) fn take(&self, cursor: &mut Cursor) -> Found {
         let (mut asked, mut partition) = (false, 0);
         for _ in 0..LOOK.min(self.slots.len()) {
@@ -93,14 +94,14 @@ impl Ring {
     }
 
     /// Goes on in the next partition: at its beginning, where a refill begins, and after a round of all partitions a
-    /// look further in each, so that no block lies for ever where nobody comes.
+    /// look further in each, so that no block lies for ever where no thread comes.
     fn pass_on(&self, cursor: &mut Cursor, partition: usize) {
         let place = cursor.vain / PARTITIONS * LOOK % self.partition_len();
         cursor.at = (partition + 1) % PARTITIONS * self.partition_len() + place;
         cursor.vain += 1;
     }
 
-    /// What a caller does who is to live without the ring: it only asks for the queue behind it to be topped up.
+    /// What a caller does that is to live without the ring: it only asks for the queue behind it to be topped up.
     pub(crate) fn skip(&self) -> Found {
         Found { block: None, asked: self.ask(0) }
     }
@@ -123,7 +124,7 @@ impl Ring {
         Block::from_word(slot.swap(0, order))
     }
 
-    /// Asks for a partition to be refilled; true if nobody had.
+    /// Asks for a partition to be refilled; true if no thread had.
     fn ask(&self, partition: usize) -> bool {
         let flag = &self.asked[partition];
         !flag.load(Ordering::Relaxed) && !flag.swap(true, Ordering::Relaxed)
@@ -134,12 +135,12 @@ impl Ring {
         self.asked[partition].load(Ordering::Relaxed)
     }
 
-    /// The asked-for refill begins now; whoever asks from here on asks anew.
+    /// The asked-for refill begins now; a thread that asks from here on asks anew.
     pub(crate) fn answer(&self, partition: usize) {
         self.asked[partition].store(false, Ordering::Relaxed);
     }
 
-    /// Leaves a partition asked for, without waking anybody.
+    /// Leaves a partition asked for, without waking the producer.
     pub(crate) fn ask_again(&self, partition: usize) {
         self.asked[partition].store(true, Ordering::Relaxed);
     }

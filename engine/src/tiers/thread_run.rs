@@ -121,7 +121,7 @@ impl ThreadRun {
         self.base.get().wrapping_add(u64::from(LONGEST))
     }
 
-    /// The ids before `next` were used, by somebody who keeps count of them himself. Never goes back, nor beyond the
+    /// The ids before `next` were used, by code that counts them itself. Never goes back, nor beyond the
     /// end: one of a run before this is none of its ids.
     pub(crate) fn catch_up(&self, next: u64) {
         if (self.next()..=self.end()).contains(&next) {

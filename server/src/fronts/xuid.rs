@@ -73,7 +73,7 @@ pub(crate) struct Session {
     limits: Limits,
     stage: Stage,
     was_greeted: bool,
-    /// The client is to leave. Who has not said HELLO is told behind its answer.
+    /// The client is to leave. One that has not said HELLO is told behind its answer.
     sent_away: bool,
     /// PINGs that came before HELLO.
     early_pings: u32,
@@ -210,7 +210,7 @@ impl Session {
         }
     }
 
-    /// Tells the client to leave; before HELLO there is nobody to tell, so it is told with the answer to that.
+    /// Tells the client to leave; before HELLO it is told with the answer to that.
     pub(crate) fn go_away(&mut self, outbox: &mut Outbox) {
         self.sent_away = true;
         if self.stage == Stage::Serving {

@@ -374,7 +374,7 @@ impl<R: Reading, W: Writing> Connection<R, W> {
     }
 
     /// Reads what lies in the socket, without asking the runtime whether something does: it may not have looked yet. A
-    /// deadline gets one look, which has room for all of a frame, so that nobody lives on by a byte at a time.
+    /// deadline gets one look, which has room for all of a frame, so that no client lives on by a byte at a time.
     fn look(&mut self) -> io::Result<usize> {
         let least = if self.sent_away.is_some() { INBOX_MOST } else { self.session.longest_frame() };
         let room = self.inbox.room(least);

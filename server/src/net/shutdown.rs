@@ -79,7 +79,7 @@ impl fmt::Display for Stop {
 /// default the kernel's signal ends the process without a word.
 pub(crate) fn outlive_long_files() -> Result<()> {
     let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
-    // Nobody waits for it: what counts is that somebody listens, from now on and for good.
+    // No task waits for it: what counts is that the process listens, from now on and for good.
     signal(kind).map(drop).context("failed to listen to signals")
 }
 

@@ -176,7 +176,7 @@ impl Writing for TlsHalf<'_> {
     }
 
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Whoever then waits for room asks again, with a waker.
+        // The task that then waits for room asks again, with a waker.
         match self.poll_write(&mut Context::from_waker(Waker::noop()), bytes) {
             Poll::Ready(written) => written,
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),

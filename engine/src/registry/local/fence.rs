@@ -4,8 +4,8 @@
 //! Both write a whole new file and put it in the place of the old one, so a crash leaves the one or the other.
 //!
 //! # Invariants
-//! - I1 nobody uses the folder meanwhile: the registry's lock and every seat's are held;
-//! - I2 afterwards no record's version is one that anybody saw before, so no compare-and-set begun before succeeds;
+//! - I1 no process uses the folder meanwhile: the registry's lock and every seat's are held;
+//! - I2 afterwards no record's version is one that a process saw before, so no compare-and-set begun before succeeds;
 //! - I3 every mark that there was is at its maximum: no extent of any spill can be granted again;
 //! - I4 what the fence makes of the records is durable among what the folder knows before it is in the registry's place,
 //!   and what the folder knew before is removed after that: cut off anywhere, a fence leaves its own records, or an old
@@ -83,7 +83,7 @@ pub fn adopt(folder: &Path, now_ns: u64) -> Result<Adopted, LocalError> {
     Ok(Adopted { before, cluster, fenced })
 }
 
-/// A registry that nobody else can use meanwhile.
+/// A registry that no other process can use meanwhile.
 struct Held {
     disk: FileDisk,
     path: PathBuf,
@@ -140,7 +140,7 @@ impl Held {
         moment();
         genesis::sync_folder(folder)?;
         moment();
-        // By name: whoever opens the new file from now on has hints of its own, which this lock does not guard.
+        // By name: a process that opens the new file from now on has hints of its own, which this lock does not guard.
         for known in before {
             let _ = std::fs::remove_file(known);
         }

@@ -51,7 +51,7 @@ pub(super) fn sweep(folder: &Path) {
     draft::sweep(folder, NAME);
 }
 
-/// A whole registry, synced, under a name that nobody looks for. Locked, so that it is not swept away.
+/// A whole registry, synced, under a name that no process looks for. Locked, so that it is not swept away.
 pub(super) struct Draft {
     at: PathBuf,
     _lock: File,

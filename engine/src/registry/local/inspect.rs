@@ -1,4 +1,4 @@
-//! Looking at a registry without using it: nothing is written, and nobody waits for it.
+//! Looking at a registry without using it: nothing is written, and no process waits for it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,7 +3,7 @@
 //! ```text
 //!   LocalRegistry   the port's adaptor: one opening of the file, and a seat in the folder
 //!     |       \
-//!   Records   Seat        registry.seat-K: locked while its process lives; a hint of who holds which worker
+//!   Records   Seat        registry.seat-K: locked while its process lives; a hint of which process holds which worker
 //!     |
 //!   Disk                  registry: each record a sector, twice | MemoryDisk for simulations
 //!   Hints                 registry.known-...: what a process knew, so that an old content put back is refused
@@ -144,7 +144,7 @@ impl LocalRegistry {
             records.keep_hints(Box::new(FolderHints::of(folder)), &path)?;
             genesis::sweep(folder);
             let seat = Some(Seat::take(folder)?);
-            // The name may not be durable yet, if whoever made the file was killed just then.
+            // The name may not be durable yet, if the process that made the file was killed just then.
             genesis::sync_folder(folder)?;
             records.unlock();
             return Ok(Self { seat, records, folder: folder.to_owned(), created: false });
@@ -154,7 +154,7 @@ impl LocalRegistry {
 }
 
 impl<D: Disk> LocalRegistry<D> {
-    /// The registry on any storage, without a folder and hence without hints of who is alive.
+    /// The registry on any storage, without a folder and hence without hints of which process is alive.
     ///
     /// # Errors
     /// See [`LocalError`].
@@ -186,7 +186,7 @@ impl<D: Disk> LocalRegistry<D> {
     }
 
     /// Reads without the lock, as nothing is changed. What looks wrong may have been read in the middle of
-    /// somebody's change, so it is read again under the lock.
+    /// another's change, so it is read again under the lock.
     fn read(&mut self, look: impl Fn(&mut Records<D>) -> Result<Pair, ReadError>) -> Result<Pair, ReadError> {
         self.records.recover();
         match self.records.verify().and_then(|()| look(&mut self.records)) {

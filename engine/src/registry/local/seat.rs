@@ -32,12 +32,12 @@ pub(in crate::registry) struct Seat {
     file: File,
     number: u32,
     line: Line,
-    /// Who sits in it.
+    /// The process that sits in it.
     maker: Maker,
 }
 
 impl Seat {
-    /// Takes the lowest seat that nobody sits in, or makes the next one. Called under the folder's lock.
+    /// Takes the lowest seat that no process sits in, or makes the next one. Called under the folder's lock.
     pub(in crate::registry) fn take(folder: &Path) -> Result<Self, LocalError> {
         let maker = Maker::this_process().map_err(LocalError::io("map a page for", folder))?;
         let numbers = numbers(folder)?;
@@ -99,7 +99,7 @@ impl Seat {
         self.write();
     }
 
-    /// Who holds which worker, this seat included.
+    /// Which process holds which worker, this seat included.
     pub(super) fn live(&self, folder: &Path) -> HashMap<u32, String> {
         let mut live = live(folder, Some(self.number));
         live.extend(self.line.workers.iter().map(|worker| (*worker, self.line.holder())));
@@ -175,7 +175,7 @@ pub(super) fn live(folder: &Path, except: Option<u32>) -> HashMap<u32, String> {
     live
 }
 
-/// Locks every seat, so that nobody is at work and nobody begins. Called under the folder's lock.
+/// Locks every seat, so that no process is at work and none begins. Called under the folder's lock.
 pub(super) fn lock_all(folder: &Path) -> Result<Vec<File>, LocalError> {
     let mut files = Vec::new();
     for number in numbers(folder)? {

@@ -16,7 +16,7 @@ pub(super) fn check_pinned(entries: &[WorkerEntry], pinned: u32, now: u64) -> Re
         };
         return Err(TakeError::Held { worker, until, owner });
     }
-    // Whoever is announced has no window of it any more: being alive is no bar.
+    // The process that is announced has no window of it any more: being alive is no bar.
     Ok(())
 }
 

@@ -15,7 +15,7 @@ pub(super) enum Stored {
     },
     /// Certainly not.
     No,
-    /// Nobody knew, and it was not there when it was looked for; it may land still.
+    /// The answer was lost, and it was not there when it was looked for; it may land still.
     Unseen,
     /// Nothing was sent.
     Unsent {
@@ -27,7 +27,7 @@ pub(super) enum Stored {
 }
 
 impl Ownership {
-    /// Writes that are remembered since nobody knows whether they were stored.
+    /// Writes that are remembered since it is not known whether they were stored.
     pub(super) fn doubts(&self) -> u64 {
         let renewals: usize = self.holds.values().map(|hold| hold.in_doubt.len()).sum();
         (renewals + self.grants.len()) as u64 + u64::from(self.claim.is_some())
@@ -66,7 +66,7 @@ impl Ownership {
         match outcome {
             Ok(()) => match self.registry.worker(worker) {
                 Ok(found) if is_ours(&found.record) => Stored::Yes { version: found.version },
-                // Stored, and moved on since: whoever did it began at our end, so the window is ours all the
+                // Stored, and moved on since: the process that did it began at our end, so the window is ours all the
                 // same, but it is the last one.
                 _ => Stored::Yes { version: expected },
             },

@@ -28,7 +28,7 @@ pub(crate) enum TakeError {
 /// Why a held worker's window could not be extended.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum ExtendError {
-    /// Somebody else moved the record, or it cannot be read: leave this worker.
+    /// Another process moved the record, or it cannot be read: leave this worker.
     #[error("worker {worker} is left: {why}")]
     Lost {
         worker: u32,
@@ -44,7 +44,7 @@ pub(crate) enum ExtendError {
 /// Why extents were not granted.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum GrantError {
-    /// The mark is gone, unreadable, or in somebody else's hands for good: the spill must not be used again.
+    /// The mark is gone, unreadable, or another process's for good: the spill must not be used again.
     #[error("the spill's mark cannot be trusted any more: {why}")]
     Refused { why: String },
     /// The mark stands elsewhere than this process thought; nothing was granted.

@@ -14,7 +14,7 @@ pub(crate) struct GrantRequest {
     pub(crate) upto: u64,
 }
 
-/// A grant of which nobody knows whether it was stored.
+/// A grant of which it is not known whether it was stored.
 pub(super) struct Grant {
     pub(super) spill: SpillId,
     pub(super) extents: Range<u64>,

@@ -69,11 +69,11 @@ impl Identity {
 struct Hold {
     version: u64,
     reserved_until: u64,
-    /// Renewals at this version of which nobody knows whether they were stored, by their operation.
+    /// Renewals at this version of which it is not known whether they were stored, by their operation.
     in_doubt: Vec<(u64, Range<u64>)>,
 }
 
-/// A claim of which nobody knows whether it was stored.
+/// A claim of which it is not known whether it was stored.
 struct Claim {
     worker: u32,
     operation: u64,
@@ -91,7 +91,7 @@ pub(crate) struct Ownership {
     left: HashMap<u32, u64>,
     marks: HashMap<SpillId, u64>,
     claim: Option<Claim>,
-    /// Grants of which nobody knows whether they were stored.
+    /// Grants of which it is not known whether they were stored.
     grants: Vec<Grant>,
     /// Writes whose outcome was unknown; of those, the ones that a re-read showed to have been stored, and not to.
     pub(crate) unknown: u64,

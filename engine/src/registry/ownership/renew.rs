@@ -6,7 +6,7 @@ use crate::registry::ReadError;
 use crate::sys::guards::Guard;
 
 /// How often a conflict with our own earlier write is looked at again. One ghost of ours can meet us a call; a
-/// second try settles it, and a third means that somebody else is at work.
+/// second try settles it, and a third means that another process is at work.
 const TRIES: u32 = 3;
 
 impl Ownership {
@@ -63,7 +63,7 @@ impl Ownership {
     }
 
     /// After a conflict: a record that carries our token is an earlier write of ours that landed late. Its window is
-    /// ours if it is a renewal that was in doubt; anything else means that the worker is somebody else's now.
+    /// ours if it is a renewal that was in doubt; anything else means that the worker is another process's now.
     /// `refused`: the last write was certainly not stored.
     pub(super) fn look_again(
         &mut self,

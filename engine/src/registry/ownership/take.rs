@@ -7,7 +7,7 @@ use crate::registry::{ReadError, WorkerEntry};
 use crate::sys::guards::Guard;
 
 impl Ownership {
-    /// Takes a worker that nobody seems to use, and its first window.
+    /// Takes a worker that no process seems to use, and its first window.
     pub(crate) fn take(&mut self, request: &WorkerRequest) -> Result<Window, TakeError> {
         if let Some(window) = self.settle_claim(request)? {
             return Ok(window);

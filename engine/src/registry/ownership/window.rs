@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Ticks of one worker, owned by whoever holds this value.
+/// Ticks of one worker, owned by the holder of this value.
 #[derive(Debug)]
 #[must_use = "a window that is dropped is wasted"]
 pub(crate) struct Window {

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - I1 the era's node is deleted before anything is read, and another one is made when all is raised: in between
-//!   nobody else can write, and a fence that is cut off leaves the registry closed;
+//!   no other process can write, and a fence that is cut off leaves the registry closed;
 //! - I2 the new era's name was never used, so no write begun before the fence can succeed after it;
 //! - I3 every mark that there was is at its maximum: no extent of any spill can be granted again.
 
@@ -78,7 +78,8 @@ impl Fence {
         // Only now: after our own write the server that we ask cannot lag behind.
         let (genesis, genesis_stat) = read_genesis(&link, &client)?;
         for era in children(&link, &client, ERA).map_err(fail)? {
-            // Its name goes first: whoever begins the next era, this fence or one after it, says that this one is over.
+            // Its name goes first: the fence that begins the next era, this one or a later one, says that this era is
+            // over.
             let persistent = CreateMode::Persistent.with_acls(link.acls());
             make(&link, &client, &known_path(&era), &[], &persistent).map_err(fail)?;
             remove(&link, &client, &era_path(&era)).map_err(fail)?;

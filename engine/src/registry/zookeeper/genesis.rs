@@ -15,7 +15,7 @@ use crate::registry::limits::beyond;
 use crate::registry::record::{Place, Row};
 use crate::registry::{ClusterId, Genesis};
 
-/// A node takes half a kilobyte, and everybody who looks for a worker reads all of them.
+/// A node takes half a kilobyte, and each process that looks for a worker reads all of them.
 const MOST_WORKERS: u32 = 1 << 14;
 
 /// Where registries leave a trace of themselves, which outlives them.
@@ -107,7 +107,7 @@ fn floor(plan: &Plan, now_ns: u64, before: bool) -> u64 {
 }
 
 /// Leaves a trace of this registry outside of it, and says whether one was there already: then a registry was at this
-/// path before and was deleted, and who held windows of it may hold them still, for two minutes at most.
+/// path before and was deleted, and processes that held windows of it may hold them still, for two minutes at most.
 fn leaves_a_trace(link: &Link, root: &Client) -> Result<bool, ZooKeeperError> {
     let path = link.url().path();
     let fail = |failure: Failure| broken(link, "look at the path", &failure);
@@ -124,7 +124,7 @@ fn leaves_a_trace(link: &Link, root: &Client) -> Result<bool, ZooKeeperError> {
             let found = link.ask(root.check_stat(path)).map_err(fail)?;
             Ok(found.is_some_and(|found| found.cversion > 0))
         }
-        // Who may not leave a trace may not have left one before either, so nobody knows.
+        // A user that may not leave a trace may not have left one before either, so it is not known.
         Err(Failure::Said(Error::NodeExists | Error::NoAuth)) => Ok(true),
         Err(failure) => Err(fail(failure)),
     }
@@ -203,7 +203,7 @@ pub(super) fn draw_cluster() -> Result<ClusterId, ZooKeeperError> {
     random().map(ClusterId::from_bytes)
 }
 
-/// The name of an era's node, which nobody used before.
+/// The name of an era's node, which was never used before.
 pub(super) fn draw_era() -> Result<String, ZooKeeperError> {
     Ok(ClusterId::from_bytes(random()?).to_string())
 }

@@ -1,17 +1,17 @@
 //! One session after another with an ensemble, used from one thread that waits for each answer.
 //!
 //! The client is asynchronous and keeps its session alive by itself, on the one thread of a runtime that belongs to
-//! this link; whoever asks blocks until there is an answer, or until too long. The client says lines on that thread,
-//! and a subscriber of the log may stand still there. So the thread that asks polls the request itself, and keeps the
-//! time.
+//! this link; the thread that asks blocks until there is an answer, or until too long. The client says lines on that
+//! thread, and a subscriber of the log may stand still there. So the thread that asks polls the request itself, and
+//! keeps the time.
 //!
 //! # Invariants
 //! - I1 nothing is asked while the session is known to be disconnected: what the client queues then lands seconds
-//!   later, though nobody waits for it any more;
+//!   later, though no call waits for it any more;
 //! - I2 an answer that is certain (`Said`) is told from silence (`Lost`), after which the request may have been done
 //!   or may still be;
 //! - I3 every wait ends, whatever the client's thread does: a request's after [`Link::limit`], a leave-taking's after
-//!   [`LEAVE`]. An answer that comes later meets nobody, as the request is gone;
+//!   [`LEAVE`]. An answer that comes later is dropped, as the request is gone;
 //! - I4 a session whose client ended without a word, or does not understand its server, is followed by another, like
 //!   one that expired.
 
@@ -52,7 +52,7 @@ const DISCONNECTED: News<'static> = News::Lost("the connection to ZooKeeper was 
 pub(super) enum Failure {
     /// Nothing was sent.
     Away(String),
-    /// It was sent and nobody knows what became of it.
+    /// It was sent, and what became of it is not known.
     Lost(String),
     /// The ensemble said no, and did nothing.
     Said(Error),
@@ -155,7 +155,7 @@ impl Link {
         if self.options.credentials.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
     }
 
-    /// How long an answer may take. Within its session a client finds out by itself that nobody is there; the bounds
+    /// How long an answer may take. Within its session a client finds out by itself that no server is there; the bounds
     /// are for sessions that are very short or very long.
     fn limit(&self) -> Duration {
         self.options.session.clamp(Duration::from_secs(1), Duration::from_secs(10))
@@ -259,7 +259,7 @@ impl Link {
         }
     }
 
-    /// What an answer that is an error means, for whoever asked and for the session.
+    /// What an answer that is an error means, for the thread that asked and for the session.
     pub(super) fn failure(&self, error: Error) -> Failure {
         // What the client answers in the name of a task that is gone, and to what it cannot read (I4).
         if let (Error::UnexpectedError(why), Some(session)) = (&error, &self.session) {
@@ -390,7 +390,7 @@ mod tests {
         assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
         let spare = Link::new(link.url(), &link.options).unwrap().runtime.take();
         drop(std::mem::replace(&mut link.runtime, spare));
-        // It looks connected, so nobody knows before a request is lost.
+        // It looks connected until a request is lost.
         assert_eq!(link.session.as_ref().unwrap().client.state(), SessionState::SyncConnected);
         assert!(matches!(look(&mut link), Failure::Lost(_)));
         assert!(link.connected().is_none());

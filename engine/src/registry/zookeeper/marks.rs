@@ -15,8 +15,8 @@ const MOST: usize = 4_096;
 /// How many are looked at to find an old one.
 const SAMPLE: usize = 32;
 
-/// A mark changes when ids are taken back from its spill. A spill whose ids nobody took back for so long, where there
-/// are very many, may find no mark: it is refused and its ids are wasted; none is repeated.
+/// A mark changes when ids are taken back from its spill. A spill whose ids no process took back for so long, where
+/// there are very many, may find no mark: it is refused and its ids are wasted; none is repeated.
 const OLD_MS: i64 = 7 * 24 * 3_600_000;
 
 /// The record of a mark, as it is when its node is made.

@@ -8,8 +8,8 @@
 //!   Link  SeenNodes     a session after another | what nodes looked like before
 //! ```
 //!
-//! ZooKeeper is trusted for the order of writes and for nothing else: not for time, not for telling who is alive, and
-//! not for telling what became of a request. The nodes, their bytes and the protocol are specified in
+//! ZooKeeper is trusted for the order of writes and for nothing else: not for time, not for telling which process is
+//! alive, and not for telling what became of a request. The nodes, their bytes and the protocol are specified in
 //! `docs/registry.md`.
 //!
 //! Everything here blocks, on a runtime of its own: it panics on a thread that belongs to another asynchronous runtime,
@@ -169,7 +169,8 @@ impl ZooKeeperRegistry {
             match found {
                 Ok(Some(stat)) if stat.ephemeral_owner == session => continue,
                 Ok(None) => {}
-                // Of our last session, or of whoever took the worker since: the one ends soon, the other is right.
+                // Of our last session, or of a process that took the worker since: the one ends soon, the other is
+                // right.
                 Ok(Some(_)) => {
                     all = false;
                     continue;

@@ -256,8 +256,8 @@ impl SeenFile {
 
     /// The era that was found, or one after it that one of these knew; when that was learnt of first.
     pub(super) fn latest(known: &[Self], found: Era) -> Learnt {
-        // What one of them saw end is not the present because another one, of a seat that nobody took since, knew it
-        // last.
+        // What one of them saw end is not the present because another one, of a seat that no process took since, knew
+        // it last.
         let ended = Self::all_ended(known);
         let is_over = |era: &Era| ended.contains(&era.name);
         let none_is_left = known.iter().all(|seen_file| is_over(&seen_file.known.era));
@@ -497,7 +497,7 @@ mod tests {
             |found: &Era| SeenFile::latest(&SeenFile::of_folder(folder.path(), OURS), found.clone()).era;
         assert_eq!(latest(&first), second, "at once, and in the file");
 
-        // Fenced while nobody ran: the next process learns it from the file of the one before.
+        // Fenced while no process ran: the next process learns it from the file of the one before.
         let third = era("c", 11, 100, 100);
         drop(SeenFile::of_seat(folder.path(), 0, OURS, &learnt(&third, 110), Vec::new()));
         for ended in [&first, &second] {
@@ -512,7 +512,7 @@ mod tests {
         assert_eq!(latest(&era("d", 13, 150, 50)).name, "d", "fenced once more");
     }
 
-    /// A seat that nobody took since has an era in its file that a fence ended.
+    /// A seat that no process took since has an era in its file that a fence ended.
     fn a_stale_seat_refuses_nothing_and_allows_nothing(first: &Era, second: &Era) {
         let folder = tempfile::tempdir().unwrap();
         let stale = SeenFile::of_seat(folder.path(), 1, OURS, &learnt(first, first.begun_ms + 1), Vec::new());

@@ -44,7 +44,7 @@ pub(super) fn wall_ms() -> u64 {
     SystemClock.read().wall / 1_000_000
 }
 
-/// Held by whoever fences.
+/// Held by the process that fences.
 pub(super) const FENCE: &str = "/fencing";
 
 /// All that have children, or are written later.

@@ -327,7 +327,7 @@ impl Reserve {
                         unread
                     }
                 };
-                // Granted and not to be read: nobody else gets them either.
+                // Granted and not to be read: no other process gets them either.
                 self.tally.replayed += lost;
                 self.tally.wasted_grant += lost;
                 for (_, extent) in found {

@@ -1,10 +1,10 @@
-//! Opens this process's spill file: the first of `spill-0`, `spill-1`, ... that nobody else has, and that the
+//! Opens this process's spill file: the first of `spill-0`, `spill-1`, ... that no other process has, and that the
 //! registry has a mark for. A file that cannot be trusted is set aside as `spill-N.K.refused`.
 //!
 //! # Invariants
 //! - I1 a file gets the name of a spill when it is whole, locked and has a mark, and replaces none;
 //! - I2 a file is renamed only by a process that has it locked, and had made sure after locking it that it had its
-//!   name: so whoever was stopped in between finds out, and no process loses a spill that it goes on with.
+//!   name: so a process that was stopped in between finds out, and no process loses a spill that it goes on with.
 
 use std::io;
 use std::path::{Path, PathBuf};

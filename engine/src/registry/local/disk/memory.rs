@@ -94,7 +94,7 @@ impl MemoryDisk {
     }
 
     /// After `operations` more writes and syncs, all of them fail; `None`: never. The first write that fails is
-    /// made all the same, unsynced: whoever was interrupted does not know.
+    /// made all the same, unsynced: the call that was interrupted does not know.
     pub fn stop_after(&self, operations: Option<u32>) {
         self.shared().countdown = operations;
     }
