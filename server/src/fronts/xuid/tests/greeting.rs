@@ -1,0 +1,123 @@
+//! Preface, HELLO and tokens, and what comes before them.
+
+use super::*;
+
+#[test]
+fn another_protocol_is_told_where_it_is() {
+    for (bytes, begin) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "HTTP/1.0 400 "),
+        (b"\x89XUID\n", "This port"),
+        (&[0x16, 3, 1, 2], "\x15\x03\x03\0\x02\x02\x28"),
+    ] {
+        let mut talk = Talk::new(Home::shared());
+        assert_eq!(talk.say(bytes), Need::End);
+        let line = String::from_utf8(talk.outbox.rest().to_vec()).unwrap();
+        assert!(line.starts_with(begin), "{line:?}");
+        assert!(
+            bytes[0] == 0x16 || line.contains("XUID/1") && line.contains("http://127.0.0.1:7655"),
+            "{line}"
+        );
+        assert_eq!(talk.say(b"more"), Need::End, "nothing else is answered");
+        assert_eq!(talk.outbox.rest(), line.as_bytes());
+    }
+}
+
+#[test]
+fn a_token_is_asked_for_and_compared_whole() {
+    let home = Home::new(Tokens::of("open sesame"));
+    for (token, wanted) in [
+        (&b""[..], Said::Error(Status::UNAUTHENTICATED)),
+        (b"open", Said::Error(Status::UNAUTHENTICATED)),
+        (b"open sesamf", Said::Error(Status::UNAUTHENTICATED)),
+        (b"open sesame", Said::Hello),
+    ] {
+        let mut talk = Talk::new(Arc::clone(&home.server));
+        let need = talk.say(&greeting(&Hello { token, ..Hello::new("test") }));
+        assert_eq!(talk.replies(), [(1, wanted.clone())]);
+        assert_eq!(need == Need::End, wanted != Said::Hello, "HELLO's errors close");
+        assert_eq!(talk.session.take_rejection(), wanted != Said::Hello);
+        assert!(!talk.session.take_rejection(), "it is said once");
+    }
+}
+
+#[test]
+fn the_clients_of_a_token_share_its_limit_and_those_of_another_do_not() {
+    let file = "[token.few]\nsecrets = [\"a\"]\nids_per_second = 1000\n[token.many]\nsecrets = [\"b\"]\n";
+    let home = Home::new(Tokens::parse(file).unwrap());
+    let greeted = |token: &str| {
+        let mut talk = Talk::new(Arc::clone(&home.server));
+        talk.say(&greeting(&Hello { token: token.as_bytes(), ..Hello::new("test") }));
+        assert_eq!(talk.replies(), [(1, Said::Hello)]);
+        talk
+    };
+    let asked = |talk: &mut Talk, count: u32| {
+        talk.say(&frame(|out| match count {
+            1 => request_next(out, 7, Order::Any),
+            _ => request_runs(out, 7, Bulk::new(count, Order::Any, PATIENCE)),
+        }));
+        talk.settle();
+        talk.replies().remove(0).1
+    };
+    let [mut first, mut second, mut other] = ["a", "a", "b"].map(greeted);
+    assert!(matches!(asked(&mut first, 100_000), Said::Ids(ids) if ids.len() == 100_000), "a full bucket");
+    // The bucket is empty for a hundred seconds, which no machine is busy for.
+    for count in [1, 2, 1_000] {
+        assert_eq!(asked(&mut first, count), Said::Error(Status::RATE));
+        assert_eq!(asked(&mut second, count), Said::Error(Status::RATE));
+        assert!(matches!(asked(&mut other, count), Said::Ids(ids) if ids.len() == count as usize));
+    }
+    second.say(&frame(|out| request_next(out, 8, Order::Any)));
+    let ParsedReply::Frame { reply: Reply::Error(error), .. } =
+        parse_reply(second.outbox.rest(), u32::MAX).unwrap()
+    else {
+        panic!("no error")
+    };
+    assert!((60_000..=100_000).contains(&error.retry_after_ms), "{error:?}");
+}
+
+#[test]
+fn a_client_is_told_to_go_only_once_it_was_greeted() {
+    let mut talk = Talk::new(Home::shared());
+    talk.session.go_away(&mut talk.outbox);
+    assert!(talk.outbox.is_empty());
+    let mut talk = Talk::greeted(Home::shared());
+    talk.session.go_away(&mut talk.outbox);
+    assert_eq!(talk.replies(), [(0, Said::GoAway)]);
+    talk.say(&frame(|out| request_next(out, 5, Order::Any)));
+    assert!(matches!(talk.replies()[..], [(5, Said::Ids(_))]), "what was on its way is still answered");
+}
+
+#[test]
+fn a_few_pings_may_come_before_hello_and_no_more() {
+    let mut talk = Talk::new(Home::shared());
+    assert_eq!(talk.say(&PREFACE), Need::Input);
+    for request_id in 0..u64::from(EARLY_PINGS) {
+        assert_eq!(talk.say(&frame(|out| request_ping(out, request_id, b"here?"))), Need::Input);
+        assert_eq!(talk.replies(), [(request_id, Said::Ping(b"here?".to_vec()))]);
+    }
+    assert_eq!(talk.say(&frame(|out| request_ping(out, 99, b"here?"))), Need::End);
+    assert_eq!(talk.replies(), [(99, Said::Error(Status::BAD_REQUEST))]);
+    assert!(!talk.session.was_greeted());
+}
+
+#[test]
+fn a_ping_that_is_refused_before_hello_is_one_of_the_few() {
+    let mut talk = Talk::new(Home::shared());
+    talk.say(&PREFACE);
+    let mut odd = frame(|out| request_ping(out, 7, b""));
+    odd[5] = 1; // A flag, and version 1 has none.
+    for _ in 0..EARLY_PINGS {
+        assert_eq!(talk.say(&odd), Need::Input);
+        assert_eq!(talk.replies(), [(7, Said::Error(Status::BAD_REQUEST))]);
+    }
+    assert_eq!(talk.say(&odd), Need::End);
+    assert_eq!(talk.replies(), [(7, Said::Error(Status::BAD_REQUEST))]);
+}
+
+#[test]
+fn a_client_that_comes_while_the_server_goes_is_told_so_behind_its_greeting() {
+    let mut talk = Talk::new(Home::shared());
+    talk.session.go_away(&mut talk.outbox);
+    assert_eq!(talk.say(&greeting(&Hello::new("test"))), Need::Input);
+    assert_eq!(talk.replies(), [(1, Said::Hello), (0, Said::GoAway)]);
+}
