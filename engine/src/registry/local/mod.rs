@@ -11,7 +11,6 @@
 //!
 //! The bytes, and what a change, a crash, a copy and a restore do to them, are described in `docs/registry.md`.
 
-mod copies;
 mod disk;
 mod error;
 mod fence;

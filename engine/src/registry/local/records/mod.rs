@@ -13,12 +13,14 @@
 //!   hints note what was in doubt: a reader would see what the disk may not hold;
 //! - I5 a version that was seen is never followed by a lower one.
 
+mod copies;
+
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::copies::Copies;
+use self::copies::Copies;
 use super::disk::{Disk, FileIdentity, LOCK_WAIT, lock};
 use super::error::LocalError;
 use super::format::{Flaw, Geometry, Kind, Pair, PairFlaw, Place, Row, SECTOR, Side};

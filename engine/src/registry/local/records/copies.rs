@@ -9,9 +9,9 @@
 
 use std::io;
 
-use super::disk::Disk;
-use super::format::{Flaw, Geometry, PAGE, Pair, Place, Row, SECTOR, Side};
 use crate::registry::ClusterId;
+use crate::registry::local::disk::Disk;
+use crate::registry::local::format::{Flaw, Geometry, PAGE, Pair, Place, Row, SECTOR, Side};
 
 /// Records on a page.
 const ROWS: u32 = PAGE as u32 / SECTOR as u32;
