@@ -8,11 +8,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use xuid_protocol::{Bulk, Decoded, Order, PING_MAX, Request, Run};
 
-use crate::answer::{Answer, Outcome};
 use crate::backoff::Backoff;
 use crate::error::{Breach, ClientError};
 use crate::fleet::Fleet;
 use crate::link::Link;
+use crate::link::answer::{Answer, Outcome};
 use crate::moment::Moment;
 use crate::options::{Options, later};
 use crate::retries::Retries;

@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::backoff::Backoff;
-use crate::dial::{Greeted, dial};
 use crate::error::ClientError;
 use crate::link::Link;
+use crate::link::dial::{Greeted, dial};
 use crate::options::{Options, later};
 use crate::process::Process;
 use crate::served::Served;

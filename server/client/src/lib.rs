@@ -66,23 +66,17 @@
 //! In each case ids may be wasted, and none comes twice. A call that gives up, or a future that is dropped, ends alone:
 //! its request keeps its place among those in flight until its reply comes, and the reply goes to nobody.
 
-mod answer;
 mod backoff;
 mod client;
-mod dial;
 mod error;
 mod fleet;
-#[cfg(target_os = "linux")]
-mod fork_mark;
 mod link;
 mod moment;
 mod options;
-mod pending;
 mod prefetch;
 mod process;
 mod retries;
 mod served;
-mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 

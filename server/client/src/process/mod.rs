@@ -6,6 +6,9 @@
 //! process id tells: a child that has its parent's id is taken for the parent there. Children that share their parent's
 //! memory (`vfork`) share the page as well.
 
+#[cfg(target_os = "linux")]
+mod fork_mark;
+
 use crate::error::ClientError;
 
 /// Remembered by what belongs to a process, and asked before it is used.
@@ -13,7 +16,7 @@ use crate::error::ClientError;
 pub(crate) struct Process {
     id: u32,
     #[cfg(target_os = "linux")]
-    mark: Option<crate::fork_mark::ForkMark>,
+    mark: Option<fork_mark::ForkMark>,
 }
 
 impl Process {
@@ -22,7 +25,7 @@ impl Process {
         Self {
             id: std::process::id(),
             #[cfg(target_os = "linux")]
-            mark: crate::fork_mark::ForkMark::new().ok(),
+            mark: fork_mark::ForkMark::new().ok(),
         }
     }
 

@@ -9,6 +9,11 @@
 //!   beyond the time at which a reply was due, and a PING of the link's own was not answered in the second half of
 //!   that.
 
+pub(crate) mod answer;
+pub(crate) mod dial;
+mod pending;
+mod stream;
+
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,14 +29,13 @@ use xuid_protocol::{
     request_bye, request_decode, request_info, request_next, request_ping, request_runs, request_stats,
 };
 
-use crate::answer;
-use crate::answer::{Expected, Outcome};
-use crate::dial::Greeted;
 use crate::error::{Breach, ClientError};
+use crate::link::answer::{Expected, Outcome};
+use crate::link::dial::Greeted;
+use crate::link::pending::{Pending, Waiter};
+use crate::link::stream::{Reading, Stream};
 use crate::options::{Options, later};
-use crate::pending::{Pending, Waiter};
 use crate::served::Served;
-use crate::stream::{Reading, Stream};
 
 /// Room made for each read: a few hundred replies to NEXT, and few reads for a large ARRAY.
 const READ_ROOM: usize = 64 * 1_024;

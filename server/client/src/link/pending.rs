@@ -7,7 +7,7 @@
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::answer::{Expected, Outcome};
+use crate::link::answer::{Expected, Outcome};
 
 /// Who waits for a reply.
 #[derive(Debug)]

@@ -11,9 +11,9 @@ use xuid_protocol::{
 };
 
 use crate::error::{Breach, ClientError};
+use crate::link::stream::Stream;
 use crate::options::Options;
 use crate::served::Served;
-use crate::stream::Stream;
 
 /// The request id of HELLO; those of `Pending` are above.
 const HELLO_ID: u64 = 1;
