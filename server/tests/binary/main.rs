@@ -5,7 +5,6 @@
 
 mod about;
 mod access;
-mod certificates;
 mod commands;
 mod ensemble;
 mod fail_over;

@@ -1,5 +1,7 @@
 //! TLS on both ports, and in the commands.
 
+mod certificates;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,8 +16,8 @@ use xuid_protocol::{
     Bulk, Hello, Order, PREFACE, ParsedReply, Reply, parse_reply, request_hello, request_runs,
 };
 
-use crate::certificates::{Authority, Identity};
 use crate::support::{Server, failure, get, greet, reply, run, stdout, until, xuid};
+use crate::tls::certificates::{Authority, Identity};
 
 const PORTS: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
