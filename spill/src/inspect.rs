@@ -128,8 +128,8 @@ mod tests {
     use super::*;
     use crate::identity::SpillId;
     use crate::log::Log;
-    use crate::memory::MemoryStorage;
     use crate::storage::Storage;
+    use crate::storage::memory::MemoryStorage;
 
     #[test]
     fn slots_that_the_disk_does_not_give_are_told_apart_from_damaged_ones() {

@@ -26,9 +26,6 @@ mod identity;
 mod inspect;
 mod le;
 mod log;
-mod mapped;
-#[cfg(any(test, feature = "test-util"))]
-mod memory;
 mod record;
 mod regular;
 mod rights;
@@ -41,9 +38,9 @@ pub use format::{DEFAULT_BYTES, MAX_BYTES, MIN_BYTES, VERSION as FORMAT_VERSION}
 pub use identity::{Expected, Identity, ParseSpillIdError, SpillId};
 pub use inspect::{Holdings, Inspection, inspect};
 pub use log::{Appended, Damage, Log, Report};
-pub use mapped::MappedFile;
-#[cfg(any(test, feature = "test-util"))]
-pub use memory::MemoryStorage;
 pub use regular::{open_regular, read_regular};
 pub use rights::{file_options, give_to_owner_of, is_shared, make_folder};
+pub use storage::mapped::MappedFile;
+#[cfg(any(test, feature = "test-util"))]
+pub use storage::memory::MemoryStorage;
 pub use storage::{Shortened, Storage};

@@ -1,5 +1,9 @@
 //! What a log is kept in: the port that a file, or a simulator, is plugged into.
 
+pub(crate) mod mapped;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) mod memory;
+
 use std::io;
 
 /// Bytes that can be read and written at offsets.
