@@ -8,22 +8,21 @@
 //!   is closed.
 //! - **M2** No full disk is met through the map: all blocks are set aside when the file is created, and the map is
 //!   never written.
-//! - **M3** No byte is read through the map that was not within the file's length a moment before, and on a page that
-//!   the system had read into memory since. What the disk cannot read is an error of the read, and no SIGBUS. (Two
-//!   races are left, and both end the process with SIGBUS: between that and the copy the file is shortened, or the page
-//!   is dropped from memory and cannot be read again.)
+//! - **M3** The kernel copies out of the map, and not this process: where a page is not to be had, because the file was
+//!   shortened or the disk cannot read it, the copy fails. A load by this process would end it with SIGBUS, and no
+//!   check beforehand is in time for that.
 //! - **M4** A file that was locked still had its name then. One that was renamed or removed between its opening and its
 //!   lock is let go: another process has decided over it.
 
-#![expect(unsafe_code, reason = "reading a memory map is a copy from a raw pointer")]
+#![expect(unsafe_code, reason = "the kernel is told an address of the map to copy from")]
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use memmap2::{Advice, MmapOptions, MmapRaw};
-use rustix::fs::{Advice as FileAdvice, FallocateFlags};
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
 
 use crate::rights::{file_options, folder_of, give_to_owner_of};
@@ -137,33 +136,27 @@ impl MappedFile {
         Ok(())
     }
 
-    /// Copies a range of the file that lies within the map. Where the system cannot bring its pages into memory (a
-    /// block that the disk cannot read, or a kernel before 5.14, which knows no such advice), a plain read tells why.
+    /// Copies a range of the file that lies within the map. Where that fails (a page that is not to be had, or a kernel
+    /// that lets no process do this), a plain read tells why, or does it.
     fn copy(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let Some(map) = &self.map else { return self.file.read_exact_at(buf, offset) };
         let start = offset as usize;
         assert!(start.checked_add(buf.len()).is_some_and(|end| end <= map.len()), "M3: a range of the map");
-        if let Err(error) = map.advise_range(Advice::PopulateRead, start, buf.len()) {
-            if error.raw_os_error() == Some(Errno::FAULT.raw_os_error()) {
-                self.read_nothing_ahead();
-            }
-            return self.file.read_exact_at(buf, offset);
-        }
         let from = map.as_ptr().wrapping_add(start);
-        // SAFETY: `start + buf.len()` is at most the map's length (asserted above), so the bytes are memory of this
-        // map, which lives as long as `self`, and readable (M3); `buf` is ours alone and cannot overlap a map that is
-        // never handed out. Nobody writes meanwhile: this process writes only through `&mut self`, others are kept out
-        // by the lock (M1), and one that ignores it gives bytes that fail their checksum, as the copy is made before
-        // anything is believed.
-        unsafe { std::ptr::copy_nonoverlapping(from, buf.as_mut_ptr(), buf.len()) };
-        Ok(())
+        match copy_by_kernel(from, buf) {
+            Ok(copied) if copied == buf.len() => return Ok(()),
+            // The first page that is not to be had ends the copy.
+            Ok(_) | Err(Errno::FAULT) => self.read_nothing_ahead(),
+            Err(_) => {}
+        }
+        self.file.read_exact_at(buf, offset)
     }
 
     /// From now on the system brings no more of the file into memory than is read. One bad block spoils all that it
     /// brings in together, megabytes where it reads ahead, and what it keeps so is forgotten here, to be read page by
     /// page.
     fn read_nothing_ahead(&self) {
-        for advice in [FileAdvice::Random, FileAdvice::DontNeed] {
+        for advice in [Advice::Random, Advice::DontNeed] {
             // Without it the read fails that follows, and tells why.
             let _ = rustix::fs::fadvise(&self.file, 0, None, advice);
         }
@@ -181,6 +174,20 @@ impl MappedFile {
         }
         Ok(())
     }
+}
+
+/// Copies from an address of this process, by the kernel. Returns how many bytes could be read there.
+fn copy_by_kernel(from: *const u8, buf: &mut [u8]) -> Result<usize, Errno> {
+    let to = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let from = libc::iovec { iov_base: from.cast_mut().cast(), iov_len: buf.len() };
+    let this_process = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: the kernel writes to `to` alone, which is `buf`, borrowed for this call. It checks the addresses of `from`
+    // itself, and fails where nothing can be read.
+    let copied = unsafe { libc::process_vm_readv(this_process, &raw const to, 1, &raw const from, 1, 0) };
+    usize::try_from(copied).map_err(|_| {
+        let error = io::Error::last_os_error();
+        Errno::from_io_error(&error).unwrap_or(Errno::FAULT)
+    })
 }
 
 impl Storage for MappedFile {
@@ -234,6 +241,8 @@ impl Drop for MappedFile {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     fn make(path: &Path) -> File {
@@ -280,19 +289,49 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"another process made it");
     }
 
-    /// The end of a file that is shortened after its length was checked: to the map a page that cannot be read, like
-    /// one that the disk has lost.
+    /// Were the bytes loaded from the map by this process, it would end here.
     #[test]
-    fn a_page_that_cannot_be_read_is_an_error_and_does_not_end_the_process() {
+    fn a_file_that_another_shortens_meanwhile_is_an_error_of_the_read_and_no_more() {
+        const LONG: u64 = 1 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let mut made = MappedFile::create(&folder.path().join("spill-0")).unwrap();
+        made.allocate(LONG).unwrap();
+        made.write_at(0, &[7; 64]).unwrap();
+        let (file, done) = (made.lock_holder().unwrap(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    file.set_len(4_096).unwrap();
+                    file.set_len(LONG).unwrap();
+                }
+            });
+            let mut bytes = [0; 4_096];
+            let reads = (0..5_000).map(|_| made.read_at(LONG - 4_096, &mut bytes));
+            let wrong =
+                reads.filter_map(Result::err).find(|error| error.kind() != io::ErrorKind::UnexpectedEof);
+            done.store(true, Ordering::Relaxed);
+            assert!(wrong.is_none(), "{wrong:?}");
+        });
+        let mut bytes = [0; 64];
+        made.read_at(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [7; 64], "what was not cut off is read as ever");
+    }
+
+    /// What is not there for the map, like a page that the disk has lost.
+    #[test]
+    fn a_page_that_cannot_be_read_ends_the_copy_there_and_a_plain_read_tells_why() {
         let folder = tempfile::tempdir().unwrap();
         let mut made = MappedFile::create(&folder.path().join("spill-0")).unwrap();
         made.allocate(1 << 20).unwrap();
         made.write_at(0, &[7; 64]).unwrap();
         made.file.set_len(4096).unwrap();
-        let mut bytes = [0; 64];
-        assert_eq!(made.copy(1 << 19, &mut bytes).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        made.copy(0, &mut bytes).unwrap();
-        assert_eq!(bytes, [7; 64]);
+        let start = made.map.as_ref().unwrap().as_ptr();
+        let mut bytes = [0; 8192];
+        assert_eq!(copy_by_kernel(start, &mut bytes), Ok(4096));
+        assert_eq!(copy_by_kernel(start.wrapping_add(4096), &mut bytes), Err(Errno::FAULT));
+        assert_eq!(made.copy(0, &mut bytes).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        made.copy(0, &mut bytes[..64]).unwrap();
+        assert_eq!(bytes[..64], [7; 64]);
     }
 
     #[test]
