@@ -69,11 +69,12 @@ struct AdminState {
 }
 
 /// Whose connection it is.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Peer {
     addr: SocketAddr,
     /// It showed a certificate of a CA that we trust.
     has_certificate: bool,
+    doing: Arc<AtomicU8>,
 }
 
 impl AdminState {
@@ -131,9 +132,12 @@ async fn guard(
         return next.run(request).await;
     }
     server.reject(|| Some(peer.addr));
+    // A stranger's wait keeps no newcomer off, and its next request needs a connection of its own.
+    peer.doing.store(Doing::Silent as u8, Ordering::Relaxed);
     sleep(REJECTION_PAUSE).await;
     let text = "this page is for those with a token of this server (Authorization: Bearer TOKEN) or a client certificate\n";
-    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response()
+    let head = [(header::WWW_AUTHENTICATE, "Bearer"), (header::CONNECTION, "close")];
+    (StatusCode::UNAUTHORIZED, head, text).into_response()
 }
 
 #[derive(Clone, Copy)]
@@ -141,7 +145,7 @@ struct Limits {
     first: Duration,
     idle: Duration,
     /// At a time: each takes a descriptor that a client could have. One more ends the oldest that has not asked for
-    /// anything, else the oldest that waits for nothing.
+    /// anything, else the oldest that waits for nothing, else the oldest: strangers can keep all of them busy.
     connections: usize,
 }
 
@@ -149,7 +153,7 @@ struct Limits {
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Doing {
-    /// It has asked for nothing yet.
+    /// It has asked for nothing yet, or for what it may not see.
     Silent,
     Asking,
     /// It had a reply.
@@ -190,7 +194,7 @@ impl Pages {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         has_certificate: bool,
     ) {
-        let peer = Extension(Peer { addr: self.addr, has_certificate });
+        let peer = Extension(Peer { addr: self.addr, has_certificate, doing: self.doing.clone() });
         let router = self.router.layer(from_fn_with_state(self.doing, note)).layer(peer);
         // A connection that fails is its client's affair.
         let _ = self.http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
@@ -223,8 +227,7 @@ async fn serve(mut listener: TcpListener, router: Router, limits: Limits, server
         open.retain(|connection| !connection.task.is_finished());
         if open.len() >= limits.connections {
             let oldest = |doing| open.iter().position(|open| open.is(doing));
-            // Where all have a page under way, it is this one that is ended.
-            let Some(spare) = oldest(Doing::Silent).or_else(|| oldest(Doing::Idle)) else { continue };
+            let spare = oldest(Doing::Silent).or_else(|| oldest(Doing::Idle)).unwrap_or_default();
             open.remove(spare).task.abort();
         }
         let doing = Arc::new(AtomicU8::new(Doing::Silent as u8));
@@ -322,10 +325,12 @@ async fn figures(State(state): State<AdminState>) -> Result<Response, (StatusCod
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::net::SocketAddr;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
+    use tokio::sync::Barrier;
     use tokio::task::JoinHandle;
 
     use super::*;
@@ -334,9 +339,14 @@ mod tests {
 
     /// A server of one page.
     async fn serving(limits: Limits) -> (SocketAddr, JoinHandle<()>) {
+        serving_also(Router::new(), limits).await
+    }
+
+    /// The same with other pages beside it.
+    async fn serving_also(others: Router, limits: Limits) -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let router = Router::new().route("/", get(async || "page"));
+        let router = others.route("/", get(async || "page"));
         (addr, tokio::spawn(serve(listener, router, limits, None)))
     }
 
@@ -382,6 +392,26 @@ mod tests {
         assert!(page(&mut silent[0]).await.is_empty(), "the oldest of the silent ones is ended for it");
         probe.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
         assert!(page(&mut probe).await.ends_with(b"page"), "the probe keeps its connection");
+        serving.abort();
+    }
+
+    #[tokio::test]
+    async fn one_connection_too_many_is_served_where_all_others_have_a_page_under_way() {
+        let all = Arc::new(Barrier::new(LIMITS.connections + 1));
+        let of_page = all.clone();
+        let never = async move || {
+            of_page.wait().await;
+            pending::<&str>().await
+        };
+        let (addr, serving) = serving_also(Router::new().route("/never", get(never)), LIMITS).await;
+        let mut busy = Vec::new();
+        for _ in 0..LIMITS.connections {
+            busy.push(said(addr, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await);
+        }
+        all.wait().await;
+        let mut late = said(addr, "GET / HTTP/1.0\r\n\r\n").await;
+        assert!(page(&mut late).await.ends_with(b"page"), "a new client is served");
+        assert!(page(&mut busy[0]).await.is_empty(), "the oldest is ended for it");
         serving.abort();
     }
 

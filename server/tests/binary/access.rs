@@ -131,6 +131,36 @@ fn an_address_that_others_reach_is_refused_unless_it_is_meant_and_then_banner_an
     assert_eq!(status(&mut greet(server.addr, "")), None, "and it serves");
 }
 
+#[test]
+fn strangers_that_ask_the_admin_port_without_end_keep_no_probe_off() {
+    let home = tempfile::tempdir().unwrap();
+    let log = home.path().join("log");
+    let ports = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--insecure-listen"];
+    let variables = [("XUID_TOKEN", "sesame")];
+    let data = home.path().join("data");
+    let server = Server::start_at(&ports, &data, &[], &variables, File::create(&log).unwrap());
+    let flood = |path: &str| -> Vec<_> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").repeat(200);
+        let connect = |_| {
+            let mut stranger = TcpStream::connect(server.admin).unwrap();
+            stranger.write_all(request.as_bytes()).unwrap();
+            stranger
+        };
+        (0..64).map(connect).collect()
+    };
+    let strangers = flood("/");
+    until("each of them was refused once", || fs::read_to_string(&log).unwrap().contains("rejected=64"));
+    for _ in 0..20 {
+        assert_eq!(get(server.admin, "/livez").0, 200);
+    }
+    drop(strangers);
+    let strangers = flood("/readyz");
+    for path in ["/livez", "/readyz"].repeat(20) {
+        assert_eq!(get(server.admin, path).0, 200);
+    }
+    drop(strangers);
+}
+
 /// Signals until it is so: a signal says nothing of when it was heard.
 fn hup(server: &Server, what: &str, condition: impl FnMut() -> bool) {
     server.signal("HUP");
