@@ -14,7 +14,7 @@ use clap::{Arg, ArgMatches, Command};
 use super::keys::{KEYS, Key, SWITCH};
 use super::nearest::nearest;
 use super::secrets::open_to_all;
-use crate::text::exit::usage;
+use crate::text::exit::{Usage, usage};
 
 /// The settings given as flags, as text: the table of keys, made known to clap.
 #[derive(Debug, Clone, Default)]
@@ -274,9 +274,18 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, String>> {
     parse_file(path, &text)
 }
 
+/// The text of a file as TOML.
+pub(super) fn parse_toml(path: &Path, text: &str) -> Result<toml::Table, Usage> {
+    text.parse().map_err(|error: toml::de::Error| {
+        // Its own text shows the line, and so the secret that may be in it.
+        let before = error.span().map_or(0, |span| span.start);
+        let line = text.get(..before).map_or(1, |before| before.matches('\n').count() + 1);
+        usage(format!("{} is not TOML, in line {line}: {}", path.display(), error.message()))
+    })
+}
+
 fn parse_file(path: &Path, text: &str) -> Result<BTreeMap<String, String>> {
-    let table: toml::Table =
-        text.parse().map_err(|error| usage(format!("{} is not TOML: {error}", path.display())))?;
+    let table = parse_toml(path, text)?;
     table.into_iter().map(|(name, value)| entry(path, name, &value)).collect()
 }
 
@@ -341,8 +350,27 @@ mod tests {
             ("=", &["TOML"]),
         ] {
             let error = merged(&[], &[], file).unwrap_err();
-            assert!(error.is::<crate::text::exit::Usage>());
+            assert!(error.is::<Usage>());
             assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_toml_is_wrong_usage_that_shows_no_secret() {
+        for slip in [
+            "token = hunter2",
+            "token = \"hunter2",
+            "token = \"hunter2'",
+            "token = \"\\hunter2\"",
+            "token = \"hunter2\" wait = \"1s\"",
+            "token = \"hunter2\"\ntoken = \"hunter2\"",
+            "[token = \"hunter2\"",
+            "token: hunter2",
+        ] {
+            let error = merged(&[], &[], &format!("wait = \"1s\"\n{slip}\n")).unwrap_err();
+            let said = format!("{error:?}");
+            assert!(error.is::<Usage>() && said.contains("not TOML, in line "), "{slip}: {said}");
+            assert!(!said.contains("hunter2"), "{slip}: {said}");
         }
     }
 
@@ -370,7 +398,7 @@ mod tests {
         };
         for name in ["XUID_DATA_DIR", "XUID_TOKEN", "XUID_CONFIG"] {
             let error = read(name).unwrap_err();
-            assert!(error.is::<crate::text::exit::Usage>() && error.to_string().contains(name), "{error}");
+            assert!(error.is::<Usage>() && error.to_string().contains(name), "{error}");
             assert!(!error.to_string().contains("data-"), "it may be a secret: {error}");
         }
         assert_eq!(read("XUID_PORT").unwrap().len(), 2);

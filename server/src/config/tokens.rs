@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
-use toml::{Table, Value};
+use toml::Value;
 
 use super::secrets::{Secret, open_to_all};
-use super::sources::{Merged, read_text};
+use super::sources::{Merged, parse_toml, read_text};
 use crate::text::exit::{Usage, usage};
 
 /// The key of the file.
@@ -135,14 +135,8 @@ fn read(path: &Path) -> Result<Vec<NamedToken>, Usage> {
 
 fn parse(path: &Path, text: &str) -> Result<Vec<NamedToken>, Usage> {
     let file = path.display();
-    let table: Table = text.parse().map_err(|error: toml::de::Error| {
-        // Its own text shows the line, and so the secret that may be in it.
-        let before = error.span().map_or(0, |span| span.start);
-        let line = text.get(..before).map_or(1, |before| before.matches('\n').count() + 1);
-        usage(format!("{file} is not TOML, in line {line}: {}", error.message()))
-    })?;
     let mut named = Vec::new();
-    for (key, value) in table {
+    for (key, value) in parse_toml(path, text)? {
         let ("token", Value::Table(tokens)) = (&*key, value) else {
             return Err(usage(format!(
                 "{file} has {key:?}; allowed are tables [token.NAME] with {}",
