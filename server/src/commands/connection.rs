@@ -63,7 +63,10 @@ impl Stream {
             .with_context(|| format!("{host} is no name that a certificate can have"))?;
         let shaking = timeout(GREETING, TlsConnector::from(Arc::clone(config)).connect(name, stream)).await;
         let shaken = shaking.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).with_context(|| {
-            format!("no TLS with {address} (does it speak TLS, and does --ca vouch for it under that name?)")
+            format!(
+                "no TLS with {address} (does it speak TLS, does --ca vouch for it under that name, and may it have one more \
+                 connection?)"
+            )
         })?;
         Ok(Self::Tls(Box::new(shaken)))
     }

@@ -89,17 +89,20 @@ async fn room(permits: &Arc<Semaphore>, newcomers: &mut Newcomers) -> Option<Own
 }
 
 /// One connection too many: it is told so in one write, which a new socket has room for. Whatever the client has sent
-/// is still read for a moment, or a reset would overtake the text.
+/// is still read for a moment, or a reset would overtake the text. Within TLS it is closed without a word: to tell it
+/// would take a handshake, and a flood would cost many.
 fn refuse(stream: TcpStream, peer: SocketAddr, server: &Server, farewells: &Arc<Semaphore>) {
     let refused = server.traffic.connection_refused();
     // The first, and then ever fewer: somebody who opens connections in a loop must not fill the disk.
     if refused.is_power_of_two() {
         warn!(%peer, refused, "too many connections (max_connections): refused");
     }
-    let mut text = Vec::new();
-    xuid::refuse_connection(&mut text);
-    // The runtime's own write would not try before the runtime has looked at the socket.
-    let _ = rustix::io::write(&stream, &text);
+    if !server.access.has_tls() {
+        let mut text = Vec::new();
+        xuid::refuse_connection(&mut text);
+        // The runtime's own write would not try before the runtime has looked at the socket.
+        let _ = rustix::io::write(&stream, &text);
+    }
     if let Ok(permit) = Arc::clone(farewells).try_acquire_owned() {
         tokio::spawn(async move {
             farewell(stream).await;

@@ -8,12 +8,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Output;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::runtime::Builder;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto};
+use xuid_client::{Client, ClientError, Options, Tls};
 use xuid_protocol::{
-    Bulk, Hello, Order, PREFACE, ParsedReply, Reply, parse_reply, request_hello, request_runs,
+    Bulk, Hello, Order, PREFACE, ParsedReply, Reply, parse_reply, request_hello, request_ping, request_runs,
 };
 
 use crate::support::{Server, failure, get, greet, reply, run, stdout, until, xuid};
@@ -161,6 +164,37 @@ fn plain_clients_on_a_tls_port_are_told_so_and_the_other_way_round() {
 }
 
 #[test]
+fn one_connection_too_many_within_tls_is_an_error_that_waiting_helps() {
+    let home = tempfile::tempdir().unwrap();
+    let ours = Authority::new(home.path(), "ours");
+    let own = ours.issue("server", &["127.0.0.1"]);
+    let server = serve(home.path(), &own, &["--max-connections", "1", "--idle", "3s"]);
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let connect = |options: Options| {
+        runtime.block_on(Client::connect(server.addr, options.tls(Tls::with_ca(&ours.ca).unwrap())))
+    };
+    let patient = connect(Options::new().retry_for(Duration::from_secs(30))).unwrap();
+    let page = || https(shake_hands(server.admin, &ours.ca, None), "/metrics", "").1;
+    until("it was idle for too long", || page().contains("\nxuid_connections_open 0\n"));
+    let mut first = shake_hands(server.addr, &ours.ca, None);
+    let mut hello = PREFACE.to_vec();
+    request_hello(&mut hello, 1, &Hello::new("test")).unwrap();
+    first.write_all(&hello).unwrap();
+    first.read_exact(&mut [0]).unwrap();
+    let error = connect(Options::new()).unwrap_err();
+    assert!(matches!(error, ClientError::Unreachable { .. }) && error.is_retryable(), "{error:?}");
+    let waiting = runtime.spawn(async move { patient.next(Order::Any).await });
+    let mut ping = Vec::new();
+    request_ping(&mut ping, 2, b"");
+    until("that one was refused as well", || {
+        first.write_all(&ping).unwrap();
+        !page().contains("xuid_connections_total{kind=\"refused\"} 1\n")
+    });
+    drop(first);
+    runtime.block_on(waiting).unwrap().unwrap();
+}
+
+#[test]
 fn files_that_do_not_fit_together_keep_server_and_commands_from_starting() {
     let home = tempfile::tempdir().unwrap();
     let ours = Authority::new(home.path(), "ours");
@@ -227,11 +261,7 @@ fn a_stop_answers_what_waits_and_says_tls_s_goodbye() {
     client.read_exact(&mut inbox).unwrap();
     bytes.clear();
     for request_id in 0..20 {
-        request_runs(
-            &mut bytes,
-            request_id,
-            Bulk::new(100_000, Order::Any, std::time::Duration::from_secs(20)),
-        );
+        request_runs(&mut bytes, request_id, Bulk::new(100_000, Order::Any, Duration::from_secs(20)));
     }
     client.write_all(&bytes).unwrap();
     server.signal("TERM");
