@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -109,7 +109,7 @@ pub(super) struct Merged {
 impl Merged {
     /// Looks everywhere; the variables are `variables`, so that a test brings its own.
     pub(super) fn new(flags: &Flags, variables: &BTreeMap<String, String>) -> Result<Self> {
-        let config = flags.config.clone().or_else(|| variables.get("XUID_CONFIG").map(PathBuf::from));
+        let config = config(flags, variables);
         let file = config.as_deref().map(read_file).transpose()?.unwrap_or_default();
         Ok(Self::of(flags, variables, config.as_ref(), file))
     }
@@ -201,6 +201,25 @@ impl Merged {
     pub(super) fn required<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
         self.optional(name, parse)?.with_context(|| format!("the setting {name} has no default"))
     }
+}
+
+/// The file of settings, if one is named.
+fn config(flags: &Flags, variables: &BTreeMap<String, String>) -> Option<PathBuf> {
+    flags.config.clone().or_else(|| variables.get("XUID_CONFIG").map(PathBuf::from))
+}
+
+/// Refuses a file of settings that cannot be read a second time: a pipe is empty then, or never ends.
+pub(super) fn check_readable_again(flags: &Flags, variables: &BTreeMap<String, String>) -> Result<(), Usage> {
+    let Some(path) = config(flags, variables) else { return Ok(()) };
+    // What is wrong with one that is absent is said where it is read.
+    if fs::metadata(&path).map_or(true, |found| found.is_file()) {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "the settings in {} were read at the start, and that is no regular file (a pipe can be read once); allowed for a \
+         reload is a file: start the server again",
+        path.display()
+    )))
 }
 
 /// All environment variables that begin with `XUID_`.
@@ -319,7 +338,7 @@ mod tests {
     fn merged(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) -> Result<Merged> {
         let folder = tempfile::tempdir()?;
         let config = folder.path().join("xuid.toml");
-        std::fs::write(&config, file)?;
+        fs::write(&config, file)?;
         let given = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let variables =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - I1 all of it counts, or nothing: what was read before counts on until everything new was read and checked;
-//! - I2 no connection ends for it. A client that was let in stays in, and its token's limit counts at once.
+//! - I2 no connection ends for it. A client that was let in stays in, and its token's limit counts at once;
+//! - I3 it opens a server to no stranger: a file that is empty because it is being written takes no token away.
 
 use std::sync::Arc;
 
@@ -13,8 +14,9 @@ use tracing::{error, info, warn};
 
 use crate::config::{Flags, Settings};
 use crate::net::service_manager::ServiceManager;
+use crate::state::access::AccessRules;
 use crate::state::server::Server;
-use crate::text::exit::usage;
+use crate::text::exit::{Usage, usage};
 use crate::text::logs;
 
 /// SIGHUP, from the moment it is made on: before, it ends the process.
@@ -44,20 +46,39 @@ impl Reloads {
 }
 
 fn reload(flags: &Flags, server: &Server) -> Result<()> {
-    let settings = Settings::load(flags)?;
-    if settings.tls.is_some() != server.access.has_tls() {
-        return Err(usage("TLS is on or off for the life of a server: start it again to change that").into());
-    }
-    settings.check_exposure("listen", server.places.listen)?;
-    if let Some(admin) = server.places.admin {
-        settings.check_exposure("admin", admin)?;
+    let settings = Settings::load_again(flags)?;
+    check_asking(&settings, &server.access)?;
+    let mut open = Vec::new();
+    for (key, bound) in [("listen", Some(server.places.listen)), ("admin", server.places.admin)] {
+        if let Some(bound) = bound {
+            open.extend(settings.check_exposure(key, bound)?);
+        }
     }
     logs::set_filter(&settings.log)?;
     let (tokens, has_tls) = (settings.tokens.each().len(), settings.tls.is_some());
     server.access.replace(settings.tokens, settings.tls);
-    for warning in &settings.warnings {
+    for warning in settings.warnings.iter().chain(&open) {
         warn!("{warning}");
     }
     info!(tokens, certificates = has_tls, log = %settings.log, "SIGHUP: reloaded");
     Ok(())
+}
+
+/// Refuses what would change whether clients have to prove who they are.
+fn check_asking(settings: &Settings, access: &AccessRules) -> Result<(), Usage> {
+    if settings.tls.is_some() != access.has_tls() {
+        return Err(usage("TLS is on or off for the life of a server: start it again to change that"));
+    }
+    let asks_for_certificate = settings.tls.as_ref().is_some_and(|tls| tls.asks_for_certificate);
+    let lost = [
+        ("token", access.asks_for_token() && settings.tokens.is_empty()),
+        ("tls_client_ca", access.asks_for_certificate() && !asks_for_certificate),
+    ];
+    match lost.into_iter().find(|(_, is_lost)| *is_lost) {
+        None => Ok(()),
+        Some((what, _)) => Err(usage(format!(
+            "the settings have no {what} any more, and this server lets nobody in without; allowed is one: start the server \
+             again if everybody is to be let in"
+        ))),
+    }
 }

@@ -55,8 +55,17 @@ impl AccessRules {
 
     /// Whether the server can tell who a client is: by a token, or by a certificate.
     pub(crate) fn can_ask(&self) -> bool {
-        let current = self.current();
-        !current.tokens.is_empty() || current.tls.as_ref().is_some_and(|tls| tls.asks_for_certificate)
+        self.asks_for_token() || self.asks_for_certificate()
+    }
+
+    /// Whether clients must say a token.
+    pub(crate) fn asks_for_token(&self) -> bool {
+        !self.current().tokens.is_empty()
+    }
+
+    /// Whether clients must show a certificate.
+    pub(crate) fn asks_for_certificate(&self) -> bool {
+        self.current().tls.as_ref().is_some_and(|tls| tls.asks_for_certificate)
     }
 
     /// Whether `secret` is one of a token.

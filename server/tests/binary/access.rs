@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use xuid_protocol::{Order, Reply, Status, request_next};
@@ -203,4 +203,32 @@ fn sighup_takes_new_tokens_and_a_new_log_filter_and_ends_no_connection() {
     }
     server.signal("TERM");
     assert_eq!(server.exit_code(), Some(0));
+}
+
+#[test]
+fn sighup_takes_no_token_away_reads_no_pipe_again_and_says_what_is_open() {
+    let home = tempfile::tempdir().unwrap();
+    let (config, pipe) = (file(home.path(), "xuid.toml", "token = \"sesame\"\n"), home.path().join("pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let into_pipe = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::write(pipe, "token = \"sesame\"\n").unwrap()
+    });
+    for (config, refused) in [(config, "no token any more"), (pipe, "no regular file")] {
+        let log = home.path().join("log");
+        let data = tempfile::tempdir().unwrap();
+        let ports = ["--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0", "--insecure-listen"];
+        let more = ["--config", config.to_str().unwrap()];
+        let server = Server::start_at(&ports, data.path(), &more, &[], File::create(&log).unwrap());
+        let logged = |text: &str| fs::read_to_string(&log).unwrap().matches(text).count();
+        if refused == "no token any more" {
+            hup(&server, "it says again what is open", || logged("listen is bound to 0.0.0.0:") > 1);
+            file(home.path(), "xuid.toml", "");
+        }
+        hup(&server, "it refuses", || logged(refused) > 0);
+        assert!(logged("nothing was reloaded") > 0);
+        assert_eq!(status(&mut greet(server.addr, "")), Some(Status::UNAUTHENTICATED), "{refused}");
+        assert_eq!(status(&mut greet(server.addr, "sesame")), None, "{refused}");
+    }
+    into_pipe.join().unwrap();
 }

@@ -312,3 +312,21 @@ fn certificates_are_replaced_while_clients_ask_and_no_request_fails() {
     server.signal("TERM");
     assert_eq!(server.exit_code(), Some(0));
 }
+
+#[test]
+fn sighup_lets_no_client_in_without_a_certificate_where_one_was_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let ours = Authority::new(home.path(), "ours");
+    let own = ours.issue("server", &["127.0.0.1"]);
+    let config = home.path().join("xuid.toml");
+    fs::write(&config, format!("tls_client_ca = {:?}\n", ours.ca)).unwrap();
+    let server = serve(home.path(), &own, &["--config", config.to_str().unwrap()]);
+    fs::write(&config, "").unwrap();
+    server.signal("HUP");
+    let log = || fs::read_to_string(home.path().join("log")).unwrap();
+    until("it refuses", || {
+        log().contains("nothing was reloaded") && log().contains("no tls_client_ca any more")
+    });
+    let (code, said) = failure(&next(&server, &["--tls", "--ca", &ours.ca]));
+    assert!(code == Some(1) && said.contains("alert"), "{said}");
+}
