@@ -36,9 +36,24 @@ impl IdLimit {
         }
     }
 
-    /// From now on it is this; 0 is none.
+    /// From now on it is this; 0 is none. A higher one counts at once, for what was taken too much before as well. Under a
+    /// lower one that takes as long as a client was told. What is taken in that very moment may be counted as before.
     pub(crate) fn set(&self, ids_per_second: u64) {
-        self.ids_per_second.store(ids_per_second, Relaxed);
+        self.set_at(ids_per_second, self.begun.elapsed().as_nanos() as u64);
+    }
+
+    fn set_at(&self, ids_per_second: u64, now: u64) {
+        let before = self.ids_per_second.swap(ids_per_second, Relaxed);
+        let scaled = |lacks: u64| match ids_per_second {
+            0 => 0,
+            // Not above `lacks`, which fits.
+            higher if higher > before => {
+                (u128::from(lacks) * u128::from(before)).div_ceil(higher.into()) as u64
+            }
+            _ => lacks,
+        };
+        // Always some: the closure is total.
+        let _ = self.full.fetch_update(Relaxed, Relaxed, |full| Some(now + scaled(full.saturating_sub(now))));
     }
 
     /// Ids a second; 0: no limit.
@@ -118,6 +133,21 @@ mod tests {
         assert_eq!(limit.take_at(10, 0), Ok(()));
         limit.set(0);
         assert!((0..100).all(|_| limit.take(1_000_000).is_ok()));
+    }
+
+    #[test]
+    fn a_raised_limit_counts_at_once_and_a_lowered_one_makes_no_pause_longer() {
+        let limit = IdLimit::new(10);
+        assert_eq!(limit.take_at(100_000, 0), Ok(()), "ten thousand seconds are to be paid off");
+        limit.set_at(100_000, 0);
+        assert_eq!(limit.take_at(1, 0), Err(Duration::from_micros(10)), "it is one second now");
+        assert_eq!(limit.take_at(100_000, 1_000 * MS), Ok(()));
+        limit.set_at(1_000, 1_000 * MS);
+        assert_eq!(limit.take_at(1_000, 1_500 * MS), Err(Duration::from_millis(500)));
+        assert_eq!(limit.take_at(1_000, 2_000 * MS), Ok(()));
+        limit.set_at(0, 2_000 * MS);
+        limit.set_at(1, 2_000 * MS);
+        assert_eq!(limit.take_at(1, 2_000 * MS), Ok(()), "without a limit nothing is to be paid off");
     }
 
     proptest! {
