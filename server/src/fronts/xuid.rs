@@ -79,6 +79,8 @@ pub(crate) struct Session {
     early_pings: u32,
     /// The limit of its token.
     limit: Option<Arc<IdLimit>>,
+    /// Ids of the request in hand that were counted against it, and are given back if that panics.
+    charged: u32,
     /// Its token is none of ours, which [`take_rejection`](Self::take_rejection) has not said yet.
     was_rejected: bool,
     waiting: FuturesUnordered<Waiting>,
@@ -103,6 +105,7 @@ impl Session {
             sent_away: false,
             early_pings: 0,
             limit: None,
+            charged: 0,
             was_rejected: false,
             waiting,
             share: None,
@@ -359,7 +362,10 @@ impl Session {
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
         self.charge(count)?;
-        let taken = match self.server.engine.try_runs(count, order, &mut self.scratch) {
+        self.charged = count;
+        let tried = self.server.engine.try_runs(count, order, &mut self.scratch);
+        self.charged = 0;
+        let taken = match tried {
             Ok(()) => {
                 shape.write(self.scratch.drain(..), outbox);
                 self.tally.ids(shape.op(), shape.ids());
@@ -410,6 +416,7 @@ impl Session {
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
             }
             None => {
+                self.give_back(shape.ids());
                 let refusal = self.panicked();
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
             }
@@ -428,15 +435,18 @@ impl Session {
     #[cold]
     fn panicked(&mut self) -> Refusal {
         self.scratch.clear();
+        let charged = std::mem::take(&mut self.charged);
+        self.give_back(u64::from(charged));
         self.server.traffic.panicked();
         let text = "the server failed on this request, and said why in its log: try again, and report it if it stays";
         Refusal::new(Status::INTERNAL, text)
     }
 }
 
-/// What was counted last is not lost with the connection.
+/// What was counted last is not lost with the connection, and what still waits was not issued.
 impl Drop for Session {
     fn drop(&mut self) {
+        self.waiting.iter().for_each(|waiting| self.give_back(waiting.shape().ids()));
         self.server.traffic.add(&mut self.tally);
     }
 }

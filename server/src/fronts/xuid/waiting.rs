@@ -98,6 +98,11 @@ impl Waiting {
     pub(super) fn new(shape: Shape, pending: Pending, came: Option<Instant>) -> Self {
         Self { shape, came, pending }
     }
+
+    /// Which reply it waits for.
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
 }
 
 impl Future for Waiting {

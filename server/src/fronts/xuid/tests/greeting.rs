@@ -76,6 +76,38 @@ fn the_clients_of_a_token_share_its_limit_and_those_of_another_do_not() {
 }
 
 #[test]
+fn what_was_not_issued_costs_a_token_nothing_if_the_engine_fails_or_the_connection_ends() {
+    let home = Home::new(Tokens::parse("[token.few]\nsecrets = [\"a\"]\nids_per_second = 1000\n").unwrap());
+    let greeted = || {
+        let mut talk = Talk::new(Arc::clone(&home.server));
+        talk.say(&greeting(&Hello { token: b"a", ..Hello::new("test") }));
+        assert_eq!(talk.replies(), [(1, Said::Hello)]);
+        talk
+    };
+    // As much as the bucket is empty for a hundred seconds of.
+    let shape = Shape::Runs { request_id: 7, count: 100_000 };
+    let charge = |talk: &Talk| talk.session.charge(100_000).map_err(|refusal| refusal.status);
+    for _ in 0..3 {
+        let talk = greeted();
+        assert_eq!(charge(&talk), Ok(()));
+        let pending = home.server.engine.request(100_000, Order::Any, PATIENCE);
+        talk.session.waiting.push(Waiting::new(shape, pending, None));
+        drop(talk);
+    }
+    let mut talk = greeted();
+    for _ in 0..3 {
+        assert_eq!(charge(&talk), Ok(()));
+        talk.session.finish(Done { shape, came: None, result: None }, &mut talk.outbox);
+        assert_eq!(talk.replies(), [(7, Said::Error(Status::INTERNAL))]);
+    }
+    assert_eq!(charge(&talk), Ok(()));
+    talk.session.charged = 100_000;
+    assert_eq!(talk.session.panicked().status, Status::INTERNAL);
+    assert_eq!(charge(&talk), Ok(()));
+    assert_eq!(charge(&talk), Err(Status::RATE), "these were not given back");
+}
+
+#[test]
 fn a_client_is_told_to_go_only_once_it_was_greeted() {
     let mut talk = Talk::new(Home::shared());
     talk.session.go_away(&mut talk.outbox);
