@@ -33,6 +33,17 @@ impl Settings {
         )))
     }
 
+    /// The same of the addresses that are asked for, as far as they are no names.
+    pub(crate) fn check_addresses(&self) -> Result<Vec<String>, Usage> {
+        let mut open = Vec::new();
+        for (key, address) in [("listen", Some(&self.listen)), ("admin", self.admin.as_ref())] {
+            if let Some(literal) = address.and_then(|address| address.parse().ok()) {
+                open.extend(self.check_exposure(key, literal)?);
+            }
+        }
+        Ok(open)
+    }
+
     fn lacking(&self) -> String {
         let lacking = [("TLS", self.tls.is_none()), ("a token", self.tokens.is_empty())];
         lacking.iter().filter(|(_, lacks)| *lacks).map(|(what, _)| *what).collect::<Vec<_>>().join(" and ")

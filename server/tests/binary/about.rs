@@ -48,6 +48,22 @@ fn settings_that_no_server_would_take_are_printed_and_refused() {
 }
 
 #[test]
+fn addresses_that_no_server_would_take_without_a_token_and_tls_are_refused_and_told_where_they_are_meant() {
+    for (key, address) in [("listen", "0.0.0.0:7654"), ("admin", "[::]:7655"), ("listen", "192.0.2.7:1")] {
+        let flag = format!("--{key}");
+        let output = run(&["config", "print", &flag, address]);
+        let (code, said) = failure(&output);
+        let words = format!("{key} is bound to {address}");
+        assert!(code == Some(2) && said.contains(&words) && said.contains("--insecure-listen"), "{said}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains(address), "it is printed, too: {output:?}");
+        let meant = run(&["config", "print", &flag, address, "--insecure-listen"]);
+        stdout(&meant);
+        assert!(failure(&meant).1.contains(&words), "{meant:?}");
+    }
+    stdout(&run(&["config", "print", "--listen", "[::1]:7654", "--admin", "off"]));
+}
+
+#[test]
 fn the_version_says_commit_date_and_formats() {
     let long = stdout(&run(&["--version"]));
     let lines: Vec<&str> = long.lines().collect();

@@ -46,7 +46,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
     }
     out.flush()?;
-    for warning in checked?.warnings {
+    let settings = checked?;
+    for warning in settings.warnings.iter().chain(&settings.check_addresses()?) {
         warn!("{warning}");
     }
     Ok(())
