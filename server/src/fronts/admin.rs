@@ -125,10 +125,14 @@ async fn guard(
     next: Next,
 ) -> Response {
     let access = &server.access;
-    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let knows =
-        |given: &str| given.strip_prefix("Bearer ").is_some_and(|token| access.knows(token.as_bytes()));
-    if !is_exposed || peer.has_certificate || !access.can_ask() || given.is_some_and(knows) {
+    // As bytes: a token may be any text.
+    let given = request.headers().get(header::AUTHORIZATION);
+    let token = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    if !is_exposed
+        || peer.has_certificate
+        || !access.can_ask()
+        || token.is_some_and(|token| access.knows(token))
+    {
         return next.run(request).await;
     }
     server.reject(|| Some(peer.addr));

@@ -132,6 +132,23 @@ fn an_address_that_others_reach_is_refused_unless_it_is_meant_and_then_banner_an
 }
 
 #[test]
+fn a_token_that_is_not_ascii_is_known_on_both_ports() {
+    let home = tempfile::tempdir().unwrap();
+    let ports = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--insecure-listen"];
+    let variables = [("XUID_TOKEN", "geheimniß")];
+    let server = Server::start_at(&ports, home.path(), &[], &variables, Stdio::null());
+    let page = |token: &str| {
+        let mut stream = TcpStream::connect(server.admin).unwrap();
+        write!(stream, "GET / HTTP/1.0\r\nAuthorization: Bearer {token}\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(["geheimniß", "geheimniss", "geheimni\u{df}\u{df}"].map(page), ["200", "401", "401"]);
+    assert_eq!(status(&mut greet(server.addr, "geheimniß")), None);
+}
+
+#[test]
 fn strangers_that_ask_the_admin_port_without_end_keep_no_probe_off() {
     let home = tempfile::tempdir().unwrap();
     let log = home.path().join("log");
