@@ -33,14 +33,19 @@ impl Reloads {
     /// are then.
     pub(crate) async fn run(mut self, flags: Flags, server: Arc<Server>, manager: ServiceManager) {
         while self.0.recv().await.is_some() {
-            manager.reloading();
+            // Behind STOPPING=1 the manager is told nothing of reloads: READY=1 would take the stop back.
+            if !server.is_stopping() {
+                manager.reloading();
+            }
             let (flags, of_server) = (flags.clone(), Arc::clone(&server));
             // Beside this thread, which accepts connections: a file may be a pipe.
             let reloading = spawn_blocking(move || reload(&flags, &of_server));
             if let Err(error) = reloading.await.map_err(anyhow::Error::from).flatten() {
                 error!("SIGHUP: nothing was reloaded, and what was read before counts: {error:#}");
             }
-            manager.ready(&server);
+            if !server.is_stopping() {
+                manager.ready(&server);
+            }
         }
     }
 }

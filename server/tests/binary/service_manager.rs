@@ -1,10 +1,12 @@
 //! What the binary tells a service manager, read by one.
 
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use crate::support::{Server, greet, reply};
+use crate::support::{Server, greet, reply, until};
 
 use xuid_protocol::Reply;
 
@@ -44,6 +46,37 @@ fn a_manager_is_told_by_an_abstract_name_as_well() {
     let name = format!("xuid-binary-{}", std::process::id());
     let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     a_life_is_told(&manager, &format!("@{name}"));
+}
+
+#[test]
+fn a_reload_in_a_stop_is_not_told_to_the_manager() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, log) = (home.path().join("notify"), home.path().join("log"));
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let ports = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--lame-duck", "60s"];
+    let variables = [("NOTIFY_SOCKET", path.to_str().unwrap())];
+    let data = home.path().join("data");
+    let mut server = Server::start_at(&ports, &data, &[], &variables, File::create(&log).unwrap());
+    let reload = |count: usize| {
+        server.signal("HUP");
+        until("it is reloaded", || {
+            fs::read_to_string(&log).unwrap().matches("SIGHUP: reloaded").count() == count
+        });
+    };
+    assert!(message(&manager).starts_with("READY=1\n"));
+    reload(1);
+    assert!(message(&manager).starts_with("RELOADING=1\n"));
+    assert!(message(&manager).starts_with("READY=1\n"));
+    server.signal("TERM");
+    assert!(message(&manager).starts_with("STOPPING=1\n"));
+    reload(2);
+    // The third is read once the second is over, with all that it told.
+    reload(3);
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(1), "the second signal ends it at once");
+    manager.set_nonblocking(true).unwrap();
+    assert_eq!(manager.recv(&mut [0; 512]).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
 #[test]
