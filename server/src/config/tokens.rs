@@ -13,7 +13,7 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 use toml::Value;
 
 use super::secrets::{Secret, open_to_all};
-use super::sources::{Merged, parse_toml, read_text};
+use super::sources::{Merged, Origin, parse_toml, read_text};
 use crate::text::exit::{Usage, usage};
 
 /// The key of the file.
@@ -36,6 +36,8 @@ const LONGEST_NAME: usize = 64;
 pub(crate) struct Tokens {
     named: Vec<NamedToken>,
     file: Option<PathBuf>,
+    /// The variable that one of them was in.
+    variable: Option<String>,
 }
 
 /// One token: any of its secrets proves it, so that a secret can be replaced while clients still use the one before.
@@ -66,7 +68,11 @@ impl Tokens {
             let name = DEFAULT_NAME.to_owned();
             named.push(NamedToken { name, secrets: vec![secret], ids_per_second: 0 });
         }
-        let tokens = Self { named, file };
+        let variable = match from.origin("token") {
+            Some(Origin::Variable(name)) => Some(name.clone()),
+            _ => None,
+        };
+        let tokens = Self { named, file, variable };
         tokens.check_secrets()?;
         Ok(tokens)
     }
@@ -80,7 +86,7 @@ impl Tokens {
     /// Those of a file with this text.
     #[cfg(test)]
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let tokens = Self { named: parse(Path::new("tokens.toml"), text)?, file: None };
+        let tokens = Self { named: parse(Path::new("tokens.toml"), text)?, ..Self::default() };
         tokens.check_secrets()?;
         Ok(tokens)
     }
@@ -93,6 +99,11 @@ impl Tokens {
     /// All of them.
     pub(crate) fn each(&self) -> &[NamedToken] {
         &self.named
+    }
+
+    /// The variable that one of them is in, which is the same for the life of a process.
+    pub(crate) fn variable(&self) -> Option<&str> {
+        self.variable.as_deref()
     }
 
     /// Which one a client has proved: its place in [`each`](Self::each).

@@ -61,11 +61,18 @@ fn reload(flags: &Flags, server: &Server) -> Result<()> {
     }
     logs::set_filter(&settings.log)?;
     let (tokens, has_tls) = (settings.tokens.each().len(), settings.tls.is_some());
+    let kept = settings.tokens.variable().map(str::to_owned);
     server.access.replace(settings.tokens, settings.tls);
     for warning in settings.warnings.iter().chain(&open) {
         warn!("{warning}");
     }
     info!(tokens, certificates = has_tls, log = %settings.log, "SIGHUP: reloaded");
+    if let Some(variable) = kept {
+        info!(
+            "the token of {variable} is the one of the start: a process keeps its variables. To replace it, start the \
+             server again, or have it in a file (--tokens), which is read at each SIGHUP"
+        );
+    }
     Ok(())
 }
 

@@ -193,7 +193,8 @@ fn sighup_takes_new_tokens_and_a_new_log_filter_and_ends_no_connection() {
     let log = home.path().join("log");
     let data = home.path().join("data");
     let more = ["--config", config.to_str().unwrap()];
-    let mut server = Server::start_at(&PORTS, &data, &more, &[], File::create(&log).unwrap());
+    let variables = [("XUID_TOKEN", "kept")];
+    let mut server = Server::start_at(&PORTS, &data, &more, &variables, File::create(&log).unwrap());
     let logged = |text: &str| fs::read_to_string(&log).unwrap().contains(text);
     let mut standing = greet(server.addr, "old");
     assert_eq!(status(&mut standing), None);
@@ -201,7 +202,10 @@ fn sighup_takes_new_tokens_and_a_new_log_filter_and_ends_no_connection() {
 
     file(home.path(), "tokens.toml", "[token.a]\nsecrets = [\"new\"]\n");
     file(home.path(), "xuid.toml", &settings("debug"));
-    hup(&server, "it is reloaded", || logged("SIGHUP: reloaded"));
+    hup(&server, "it is reloaded, and says what is not", || {
+        logged("the token of XUID_TOKEN is the one of the start")
+    });
+    assert!(logged("SIGHUP: reloaded"));
     assert_eq!(status(&mut greet(server.addr, "new")), None);
     assert_eq!(status(&mut greet(server.addr, "old")), Some(Status::UNAUTHENTICATED));
     until("the log says more", || logged("greeted"));

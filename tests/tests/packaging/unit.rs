@@ -68,7 +68,7 @@ fn the_units_command_line_serves_as_its_user_and_tells_its_manager_so() -> Resul
     for (name, value) in variables(&example) {
         serve = match name {
             "XUID_LISTEN" | "XUID_ADMIN" => serve.env(name, "127.0.0.1:0"),
-            "XUID_REGISTRY" | "XUID_REGISTRY_AUTH" | "XUID_TOKEN" => serve,
+            "XUID_REGISTRY" | "XUID_REGISTRY_AUTH" | "XUID_TOKEN" | "XUID_TOKENS" => serve,
             _ => serve.env(name, value),
         };
     }
