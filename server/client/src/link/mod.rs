@@ -33,6 +33,8 @@ use crate::error::{Breach, ClientError};
 use crate::link::answer::{Expected, Outcome};
 use crate::link::dial::Greeted;
 use crate::link::pending::{Pending, Waiter};
+#[cfg(feature = "tls")]
+use crate::link::stream::TlsRead;
 use crate::link::stream::{Reading, Stream};
 use crate::options::{Options, later};
 use crate::served::Served;
@@ -148,7 +150,7 @@ impl Link {
             }
             #[cfg(feature = "tls")]
             Stream::Tls(stream) => {
-                let (read, write) = tokio::io::split(*stream);
+                let (read, write) = TlsRead::split(*stream);
                 tokio::spawn(drive(ending, read, write, inbox));
             }
         }
@@ -361,7 +363,7 @@ impl Link {
                 }
             } else {
                 consume_budget().await;
-                let Some(read) = read.read_now(&mut inbox) else {
+                let Some(read) = read.read_now(&mut inbox).await else {
                     looks.clear();
                     continue;
                 };

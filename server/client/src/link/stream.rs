@@ -16,15 +16,15 @@ pub(crate) enum Stream {
 
 /// The half that is read.
 pub(crate) trait Reading: AsyncRead + Unpin + Send + 'static {
-    /// Reads what lies there, without waiting. `None`: nothing.
-    fn read_now(&mut self, inbox: &mut Vec<u8>) -> Option<io::Result<usize>>;
+    /// Reads what lies there, and waits for nothing else. `None`: nothing.
+    fn read_now(&mut self, inbox: &mut Vec<u8>) -> impl Future<Output = Option<io::Result<usize>>> + Send;
 }
 
 impl Reading for OwnedReadHalf {
     /// Without asking the runtime whether something lies there: it may not have looked yet, and on several threads no
     /// turn of one of them says that it has.
     #[cfg(unix)]
-    fn read_now(&mut self, inbox: &mut Vec<u8>) -> Option<io::Result<usize>> {
+    async fn read_now(&mut self, inbox: &mut Vec<u8>) -> Option<io::Result<usize>> {
         loop {
             match rustix::io::read(self.as_ref(), rustix::buffer::spare_capacity(inbox)) {
                 Err(rustix::io::Errno::INTR) => {}
@@ -36,23 +36,85 @@ impl Reading for OwnedReadHalf {
 
     /// What the runtime did not find is not found.
     #[cfg(not(unix))]
-    fn read_now(&mut self, _: &mut Vec<u8>) -> Option<io::Result<usize>> {
+    async fn read_now(&mut self, _: &mut Vec<u8>) -> Option<io::Result<usize>> {
         None
     }
 }
 
 #[cfg(feature = "tls")]
-impl Reading for tokio::io::ReadHalf<tokio_rustls::client::TlsStream<TcpStream>> {
-    /// What the runtime did not find is not found.
-    fn read_now(&mut self, inbox: &mut Vec<u8>) -> Option<io::Result<usize>> {
-        use std::pin::pin;
-        use std::task::{Context, Poll, Waker};
+pub(crate) use within_tls::TlsRead;
 
-        use tokio::io::AsyncReadExt;
+#[cfg(feature = "tls")]
+mod within_tls {
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
 
-        match pin!(self.read_buf(inbox)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(read) => Some(read),
-            Poll::Pending => None,
+    use tokio::io::{AsyncReadExt, ReadBuf, ReadHalf, WriteHalf, split};
+    use tokio::time::timeout;
+    use tokio_rustls::client::TlsStream;
+
+    use super::{AsyncRead, Reading, TcpStream, io};
+
+    /// How long the runtime may take to find what lies in the socket: as long as a call waits for a last look.
+    const LAST_LOOK: Duration = Duration::from_secs(1);
+
+    /// The half of TLS that is read.
+    #[derive(Debug)]
+    pub(crate) struct TlsRead {
+        half: ReadHalf<TlsStream<TcpStream>>,
+        /// The socket once more, to look whether something lies there. `None`: it could not be had.
+        #[cfg(unix)]
+        socket: Option<std::net::TcpStream>,
+    }
+
+    impl TlsRead {
+        /// Both halves of a connection.
+        pub(crate) fn split(stream: TlsStream<TcpStream>) -> (Self, WriteHalf<TlsStream<TcpStream>>) {
+            #[cfg(unix)]
+            let socket = {
+                use std::os::fd::AsFd;
+                stream.get_ref().0.as_fd().try_clone_to_owned().ok().map(std::net::TcpStream::from)
+            };
+            let (half, write) = split(stream);
+            let read = Self {
+                half,
+                #[cfg(unix)]
+                socket,
+            };
+            (read, write)
+        }
+
+        /// Whether bytes, the end or an error lie in the socket. The runtime may not have looked yet.
+        fn has_more(&self) -> bool {
+            #[cfg(unix)]
+            return self.socket.as_ref().is_some_and(
+                |socket| !matches!(socket.peek(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock),
+            );
+            #[cfg(not(unix))]
+            false
+        }
+    }
+
+    impl AsyncRead for TlsRead {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            room: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.half).poll_read(context, room)
+        }
+    }
+
+    impl Reading for TlsRead {
+        /// TLS reads through the runtime, which is waited for if something lies in the socket.
+        async fn read_now(&mut self, inbox: &mut Vec<u8>) -> Option<io::Result<usize>> {
+            match pin!(self.half.read_buf(inbox)).poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(read) => return Some(read),
+                Poll::Pending if self.has_more() => {}
+                Poll::Pending => return None,
+            }
+            timeout(LAST_LOOK, self.half.read_buf(inbox)).await.ok()
         }
     }
 }
