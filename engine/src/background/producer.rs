@@ -127,8 +127,10 @@ impl Producer {
         let until = self.shared.clock.read().boot + GRANT_WAIT;
         if self.reserve.is_granting() {
             // Callers need not wait for it.
-            let service = lock(&self.shared.gate).close();
-            let woken = self.account(service);
+            let mut gate = lock(&self.shared.gate);
+            let (now, service) = (gate.clock.now(), gate.close());
+            drop(gate);
+            let woken = self.account(service, &now);
             wake(woken);
         }
         while self.reserve.is_granting() && !self.shared.generation.forked() {
@@ -180,7 +182,7 @@ impl Producer {
         self.windows.watch(&mut gate, &now, steps, &self.jobs);
         gate.coming = self.windows.is_asking(&gate);
         for run in self.ledger.returned(shared.returns.take()) {
-            self.reserve.fresh.push_run(run);
+            self.reserve.take_back(run, now.tick);
         }
         let mut woken = Vec::new();
         if shared.take_starved() || gate.waiting() > 0 {
@@ -188,7 +190,7 @@ impl Producer {
         }
         if gate.waiting() > 0 {
             let service = self.serve(&mut gate, &now);
-            woken = self.account(service);
+            woken = self.account(service, &now);
         }
         let waiting = gate.waiting() > 0;
         let turnover = now.reading.boot >= self.next_turnover;
@@ -299,11 +301,11 @@ impl Producer {
     }
 
     /// Counts what a service did and takes back what came of it. Returns the wakers to call.
-    fn account(&mut self, service: Service) -> Vec<Waker> {
+    fn account(&mut self, service: Service, now: &Now) -> Vec<Waker> {
         self.shared.counters.tickets_out.add(service.out);
         self.ledger.from_tickets.add(service.out);
         for run in service.back {
-            self.reserve.fresh.push_run(run);
+            self.reserve.take_back(run, now.tick);
         }
         service.woken
     }
@@ -478,7 +480,7 @@ impl Producer {
         let sealed = gate.minter.seal(&now);
         crash_point!(StopSealed);
         drop(gate);
-        let woken = self.account(service);
+        let woken = self.account(service, &now);
         // Before the disk, which may stand still: callers need not wait for it.
         wake(woken);
         if self.is_left_to_the_parent() {

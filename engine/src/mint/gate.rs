@@ -279,9 +279,14 @@ impl Gate {
             }
         }
         if ticket.missing() == Some(0) {
-            service.end(&ticket, || IdError::SHUTTING_DOWN);
-            self.queues[queue].pop();
             progress = true;
+            // What it had gathered before it began to wait may be too old by now.
+            let too_old = ticket.take_older(self.minter.oldest(now));
+            if too_old.is_empty() {
+                service.end(&ticket, || IdError::SHUTTING_DOWN);
+                self.queues[queue].pop();
+            }
+            service.give_back(too_old);
         }
         progress
     }

@@ -270,6 +270,12 @@ impl Minter {
         }
     }
 
+    /// The first raw id that is not too old for a call that is done now, for which it may have waited long (U7).
+    pub(crate) fn oldest(&self, now: &Now) -> u64 {
+        let max_age = if Guard::AgeOfTicket.holds() { self.ages.max } else { u64::MAX };
+        now.tick.map_or(0, |tick| tick.saturating_sub(max_age) * self.layout.stride())
+    }
+
     /// All that elapsed (every tick before now) and all that was set aside. For the producer.
     pub(crate) fn elapsed(&mut self, now: &Now) -> Vec<Extent> {
         let mut out = std::mem::take(&mut self.aside);

@@ -3,7 +3,8 @@
 //! # Invariants
 //! - I1 ids gathered for a ticket belong to it alone; when it fails, is cancelled or dropped unread, they go
 //!   back to the producer through [`Returns`] (U3);
-//! - I2 a ticket ends once: done, failed or cancelled.
+//! - I2 a ticket ends once: done, failed or cancelled;
+//! - I3 no id is too old when its ticket is done, however long the ticket waited for the others (U7).
 
 // What is read for figures only is no part of loom's models.
 use std::sync::Mutex as PlainMutex;
@@ -93,6 +94,17 @@ impl Ticket {
             _ if !Guard::TicketReturns.holds() => Ok(()),
             _ => Err(run),
         }
+    }
+
+    /// Takes out the runs that begin before `oldest`, a raw id: it needs others for them.
+    pub(crate) fn take_older(&self, oldest: u64) -> Vec<Run> {
+        let mut state = lock(&self.state);
+        let State::Waiting { runs, got, .. } = &mut *state else { return Vec::new() };
+        let older: Vec<Run> = runs.extract_if(.., |run| run.raw() < oldest).collect();
+        let len = older.iter().map(Run::len).sum::<u32>();
+        *got -= len;
+        lock(&self.sources).remove(u64::from(len));
+        older
     }
 
     /// Ends it: with its ids if it has enough, else with `error`, and what was gathered is returned. The thread

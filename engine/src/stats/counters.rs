@@ -88,6 +88,14 @@ impl Sources {
         self.last = tier;
     }
 
+    /// So many were taken out again. Of which tier each was is not kept: what a call gathered first was in the ring.
+    pub(crate) fn remove(&mut self, mut ids: u64) {
+        for had in &mut self.ids {
+            let removed = ids.min(*had);
+            (*had, ids) = (*had - removed, ids - removed);
+        }
+    }
+
     /// The tier of those that came last.
     pub(crate) fn last(&self) -> Tier {
         self.last

@@ -180,6 +180,10 @@ guards! {
     AgeOfWindow,
     /// What is too old when it leaves the spill is wasted (U7).
     AgeOfSpill,
+    /// What is too old when the call is done that waited with it goes back (U7).
+    AgeOfTicket,
+    /// What a call gives back after more than a second is not fresh any more (U7).
+    AgeOfReturns,
 
     /// A leap of the clock voids what threads and handles hold.
     LeapDropsRuns,

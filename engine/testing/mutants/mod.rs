@@ -197,6 +197,10 @@ mutants! {
         Test("testing::mutants::threads::land_that_is_too_old_is_not_cut");
     "old-land-of-the-spill", [G::AgeOfSpill], "U7",
         Test("testing::mutants::records::land_that_is_too_old_does_not_leave_the_reserve");
+    "old-land-of-a-ticket", [G::AgeOfTicket], "U7",
+        Test("background::windows::tests::ages::what_a_call_gathered_before_it_waited_long_is_not_among_what_it_gets");
+    "old-land-of-returns", [G::AgeOfReturns], "U7",
+        Test("background::windows::tests::ages::what_a_call_gathered_and_gave_back_late_is_not_handed_out_when_it_is_too_old");
 
     "leap-keeps-runs", [G::LeapDropsRuns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_threads_their_runs_is_found_out");
     "leap-keeps-queue", [G::LeapDropsQueue], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_queue_is_found_out");

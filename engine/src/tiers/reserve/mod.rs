@@ -158,6 +158,17 @@ impl Reserve {
         }
     }
 
+    /// Takes back what a call did not get. What lay with it for longer than a second is not fresh, and its age is looked
+    /// at when it leaves (I3).
+    pub(crate) fn take_back(&mut self, run: Run, tick: Option<u64>) {
+        let youngest = tick.unwrap_or(0).saturating_sub(self.ticks_a_second) * self.stride();
+        if run.raw() >= youngest || !Guard::AgeOfReturns.holds() {
+            self.fresh.push_run(run);
+        } else {
+            self.keep([run.into_extent()]);
+        }
+    }
+
     /// Old ids, for a burst.
     fn old(&mut self, tick: u64) -> Option<&mut ExtentQueue> {
         let (oldest, stride) = (self.oldest(tick), self.stride());

@@ -46,6 +46,19 @@ fn granted_over(spoil: impl FnOnce(&mut Vec<u8>)) -> (Reserve, u64) {
     (reserve, ids)
 }
 
+/// At light load, that is: a burst gets both.
+#[test]
+fn what_a_call_gives_back_after_more_than_a_second_is_not_fresh() {
+    let (mut reserve, _) = spilled();
+    let (now, stride) = (FLOOR + 5_000, Layout::default().stride());
+    for age in [999, 1_000, 1_001] {
+        reserve.take_back(Run::new((now - age) * stride, 8), Some(now));
+    }
+    let fresh: Vec<_> = std::iter::from_fn(|| reserve.block(now, false, 8)).collect();
+    assert_eq!((fresh.len(), reserve.held()), (2, 8));
+    assert_eq!(reserve.block(now, true, 8).map(Block::into_run).unwrap().raw(), (now - 1_001) * stride);
+}
+
 #[test]
 fn what_was_granted_is_held() {
     let (reserve, ids) = granted_over(|_| {});

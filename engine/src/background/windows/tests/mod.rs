@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::tiers::reserve::open;
 
+mod ages;
 mod away;
 mod ordered;
 mod readiness;
