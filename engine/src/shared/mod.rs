@@ -132,10 +132,14 @@ impl EngineState {
         self.producer.wake();
     }
 
-    /// The instant of a call. A step of the clock shows in one reading only: the thread that reads it tells the
-    /// producer.
+    /// The instant of a call. A step of the clock shows in one reading only: the call that meets it tells the producer.
+    /// After a leap, what threads and handles hold is void at once, and the gate cuts nothing until the producer has
+    /// dropped the rest.
     pub(crate) fn instant(&self, gate: &mut Gate) -> Now {
         let now = gate.clock.now();
+        if now.seen.jump && Guard::LeapVoidsAtOnce.holds() {
+            self.void_runs();
+        }
         if now.stepped() {
             self.producer.wake();
         }

@@ -187,6 +187,10 @@ guards! {
 
     /// A leap of the clock voids what threads and handles hold.
     LeapDropsRuns,
+    /// It does so at the reading that sees it, be it a caller's.
+    LeapVoidsAtOnce,
+    /// No call cuts from a window between that reading and the turn that drops it.
+    LeapStopsCuts,
     /// It drops the queue.
     LeapDropsQueue,
     /// It drops the ring.

@@ -203,6 +203,10 @@ mutants! {
         Test("background::windows::tests::ages::what_a_call_gathered_and_gave_back_late_is_not_handed_out_when_it_is_too_old");
 
     "leap-keeps-runs", [G::LeapDropsRuns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_threads_their_runs_is_found_out");
+    "leap-keeps-runs-until-a-turn", [G::LeapVoidsAtOnce], "copies",
+        Test("testing::simulation::twins::from_the_reading_on_that_sees_a_leap_no_thread_goes_on_with_its_run");
+    "leap-cuts-until-a-turn", [G::LeapStopsCuts], "copies",
+        Test("testing::simulation::twins::the_call_that_meets_a_leap_cuts_nothing_that_the_other_copy_has");
     "leap-keeps-queue", [G::LeapDropsQueue], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_queue_is_found_out");
     "leap-keeps-ring", [G::LeapDropsRing], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_ring_is_found_out");
     "leap-keeps-returns", [G::LeapDropsReturns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_calls_gave_back_is_found_out");

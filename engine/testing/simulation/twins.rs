@@ -9,7 +9,8 @@
 //! # What is checked
 //! - T1 until the copy both got the same ids, or it is none;
 //! - T2 from its first turn on, or a stop before that, the one whose clock leapt issues no id that the other one had or
-//!   gets, and hands back none; a third process, which may open its disk and take its workers, shows what it left;
+//!   gets, and hands back none; a third process, which may open its disk and take its workers, shows what it left. For
+//!   fresh and ordered ids that holds from the first reading of the clock on;
 //! - T3 after a clean stop the accounts of each add up.
 //!
 //! Calls that wait are left out: what was gathered for them may come twice (docs/uniqueness.md).
@@ -233,6 +234,13 @@ impl World {
         }
     }
 
+    /// Asks for ids that only a window has.
+    fn cut(&mut self, order: Order) {
+        let mut runs = Vec::new();
+        let _ = self.engine.try_runs(1, order, &mut runs);
+        self.got.extend(runs.into_iter().flatten().map(crate::Id::raw));
+    }
+
     /// Something happens to it.
     fn act(&mut self, faults: bool) {
         match self.rng.below(28) {
@@ -363,6 +371,10 @@ pub(crate) fn resumed_twice(seed: u64) -> Result<(), String> {
         let _ = two.engine.stats();
     }
     if rng.chance(30) {
+        // Somebody calls first.
+        two.cut(rng.pick(&[Order::Fresh, Order::Ordered]));
+    }
+    if rng.chance(30) {
         two.stop()?;
     } else {
         two.turn();
@@ -416,6 +428,62 @@ fn found_by_twins(out: &[Guard]) {
     println!("without {out:?}, twins {n}: {why}");
     assert!(why.contains("an id came twice"), "{why}");
     assert_eq!(resumed_twice(seed(n)), Ok(()), "with every guard in place");
+}
+
+/// Two that are the same up to the copy, and do the same before it. The clock of the second one has leapt.
+fn copied(before: impl Fn(&mut World)) -> (World, World) {
+    let begin = || {
+        seed_draws(1);
+        let mut world = World::begin(Rng::new(1), &registry(), BEGIN, None, 1);
+        world.time.pass(20 * MS);
+        before(&mut world);
+        world
+    };
+    let (one, two) = (begin(), begin());
+    two.link.put_to(&lock(&one.link.to));
+    two.clock.change(Change::Step((3_600 * SECOND).cast_signed()));
+    (one, two)
+}
+
+/// Something is wrong without this guard, and nothing with it.
+fn found_without(guard: Guard, wrong: impl Fn() -> Option<String>) {
+    assert_eq!(wrong(), None, "with every guard in place");
+    let Some(why) = Guard::without(&[guard], wrong) else { panic!("without {guard:?} nothing is wrong") };
+    println!("without {guard:?}: {why}");
+}
+
+#[test]
+fn the_call_that_meets_a_leap_cuts_nothing_that_the_other_copy_has() {
+    found_without(Guard::LeapStopsCuts, || {
+        let found = [Order::Fresh, Order::Ordered].map(|order| {
+            let (mut one, mut two) = copied(|_| ());
+            one.cut(order);
+            assert_eq!(one.got.len(), 1, "its clock is right");
+            two.cut(order);
+            let found = twice(&[("the first", &one.got), ("the second", &two.got)]);
+            // A turn, and what is asked of the registry: then it serves again, of another window.
+            two.live(2);
+            two.got.clear();
+            two.cut(order);
+            assert_eq!(two.got.len(), 1, "{order:?}: it does not recover");
+            found.or_else(|| twice(&[("the first", &one.got), ("the second", &two.got)]))
+        });
+        found.into_iter().flatten().next()
+    });
+}
+
+#[test]
+fn from_the_reading_on_that_sees_a_leap_no_thread_goes_on_with_its_run() {
+    found_without(Guard::LeapVoidsAtOnce, || {
+        let (_, mut two) = copied(|_| ());
+        let engine = two.engine.clone();
+        let mut call = || [engine.try_next_id(), two.handles[0].next_id()].map(|id| id.map_or(0, crate::Id::raw));
+        let (before, next) = (call(), call());
+        assert_eq!(before.map(|id| id + 1), next, "each goes on with its run");
+        let _ = engine.stats();
+        let kept = next.into_iter().zip(call()).find(|(id, after)| id + 1 == *after);
+        kept.map(|(id, _)| format!("the run of {id} is in use after the leap was seen"))
+    });
 }
 
 #[test]
