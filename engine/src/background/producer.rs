@@ -177,7 +177,7 @@ impl Producer {
         let now = gate.clock.now();
         let steps = gate.clock.take_steps();
         if steps.jumps > 0 {
-            self.void(&mut gate);
+            self.void(&mut gate, &now);
         }
         self.windows.watch(&mut gate, &now, steps, &self.jobs);
         gate.coming = self.windows.is_asking(&gate);
@@ -402,7 +402,7 @@ impl Producer {
     }
 
     /// Everything granted may be in use in another copy of this machine: it is dropped, and a new window is taken.
-    fn void(&mut self, gate: &mut Gate) {
+    fn void(&mut self, gate: &mut Gate, now: &Now) {
         deferred_log::log(|| {
             tracing::warn!(
                 "the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from a \
@@ -411,6 +411,10 @@ impl Producer {
         });
         if Guard::LeapDropsRuns.holds() {
             self.shared.void_runs();
+        }
+        if Guard::LeapDropsGathered.holds() {
+            // They go on waiting: none is woken.
+            drop(self.account(gate.take_gathered(), now));
         }
         let (reserve, ledger) = (&mut self.reserve, &self.ledger);
         while Guard::LeapDropsQueue.holds()
@@ -473,7 +477,7 @@ impl Producer {
         let now = gate.clock.now();
         // As in a turn: what is held may be held by another copy of this machine too, so nothing of it is handed back.
         if gate.clock.take_steps().jumps > 0 && Guard::LeapAtStop.holds() {
-            self.void(&mut gate);
+            self.void(&mut gate, &now);
         }
         let service = gate.close();
         crash_point!(StopRefused);

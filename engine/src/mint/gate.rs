@@ -302,6 +302,15 @@ impl Gate {
         }
     }
 
+    /// Takes from all calls that wait what they have gathered.
+    pub(crate) fn take_gathered(&mut self) -> Service {
+        let mut service = Service::default();
+        for ticket in self.queues.iter().flat_map(WaitQueue::tickets) {
+            service.give_back(ticket.take_older(u64::MAX));
+        }
+        service
+    }
+
     /// Refuses every call that waits, and every one that comes.
     pub(crate) fn close(&mut self) -> Service {
         self.closed = Guard::SealFirst.holds();

@@ -113,6 +113,10 @@ impl WaitQueue {
         self.entries.is_empty()
     }
 
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
+        self.entries.iter().chain(&self.paused).map(|entry| &*entry.ticket)
+    }
+
     /// Puts a ticket where its caller's share says.
     pub(crate) fn push(&mut self, ticket: Arc<Ticket>, caller: Option<&Caller>) {
         let caller = caller.unwrap_or(&self.others).clone();

@@ -197,6 +197,8 @@ guards! {
     LeapDropsRing,
     /// It drops what calls gave back.
     LeapDropsReturns,
+    /// It drops what calls that wait have gathered.
+    LeapDropsGathered,
     /// It drops what the minter set aside.
     LeapDropsAside,
     /// It drops what the producer has in its hands, grants included.

@@ -210,6 +210,7 @@ mutants! {
     "leap-keeps-queue", [G::LeapDropsQueue], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_queue_is_found_out");
     "leap-keeps-ring", [G::LeapDropsRing], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_ring_is_found_out");
     "leap-keeps-returns", [G::LeapDropsReturns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_calls_gave_back_is_found_out");
+    "leap-keeps-what-was-gathered", [G::LeapDropsGathered], "copies", Test("testing::simulation::twins::a_call_that_waits_over_a_leap_gets_nothing_of_what_it_had_gathered_before");
     "leap-keeps-what-is-aside", [G::LeapDropsAside], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_was_set_aside_is_found_out");
     "leap-keeps-reserve", [G::LeapDropsReserve], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_the_producer_holds_is_found_out");
     "leap-keeps-windows", [G::LeapDropsWindows], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_windows_is_found_out");

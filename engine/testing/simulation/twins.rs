@@ -13,13 +13,15 @@
 //!   fresh and ordered ids that holds from the first reading of the clock on;
 //! - T3 after a clean stop the accounts of each add up.
 //!
-//! Calls that wait are left out: what was gathered for them may come twice (docs/uniqueness.md).
+//! Calls that wait are left out of what chance does, and have a test of their own.
 //!
 //! `XUID_TWINS=100000 cargo test --release -p xuid-engine --lib twins` tries so many; a failure prints its seed, and
 //! `XUID_TWIN=seed` tries that one alone.
 
 use std::collections::{HashMap, VecDeque};
+use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use xuid_id::DEFAULT_EPOCH_MS;
@@ -469,6 +471,45 @@ fn the_call_that_meets_a_leap_cuts_nothing_that_the_other_copy_has() {
             found.or_else(|| twice(&[("the first", &one.got), ("the second", &two.got)]))
         });
         found.into_iter().flatten().next()
+    });
+}
+
+#[test]
+fn a_call_that_waits_over_a_leap_gets_nothing_of_what_it_had_gathered_before() {
+    found_without(Guard::LeapDropsGathered, || {
+        let calls = [Order::Any, Order::Fresh].map(|order| {
+            // More than there is before the copy, and less than comes soon after it.
+            let call = |world: &World| Box::pin(world.engine.request(400, order, Duration::from_mins(1)));
+            let poll = |call: &mut std::pin::Pin<Box<crate::Pending>>| {
+                call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            };
+            let calls = std::cell::RefCell::new(Vec::new());
+            let (mut one, mut two) = copied(|world| {
+                let mut call = call(world);
+                assert!(poll(&mut call).is_pending(), "{order:?}");
+                calls.borrow_mut().push(call);
+            });
+            for (world, call) in [&mut one, &mut two].into_iter().zip(calls.into_inner().iter_mut()) {
+                let got = (0..500).find_map(|_| {
+                    world.turn();
+                    (0..9).for_each(|_| world.job());
+                    (0..9).for_each(|_| world.deliver());
+                    world.time.pass(MS);
+                    match poll(call) {
+                        Poll::Ready(runs) => Some(runs.unwrap()),
+                        Poll::Pending => None,
+                    }
+                });
+                let got = got.unwrap_or_else(|| panic!("{order:?}: the call is not served"));
+                world.got.extend(got.into_iter().flatten().map(crate::Id::raw));
+                assert_eq!(world.got.len(), 400);
+            }
+            let found = twice(&[("the first", &one.got), ("the second", &two.got)]);
+            one.stop().unwrap();
+            two.stop().unwrap();
+            found
+        });
+        calls.into_iter().flatten().next()
     });
 }
 
