@@ -256,7 +256,8 @@ impl Gate {
     ) -> bool {
         let Some(ticket) = self.queues[queue].front() else { return false };
         let Some(missing) = ticket.missing() else {
-            self.queues[queue].pop();
+            // Its caller went away a moment ago: it got nothing, and is not served.
+            self.queues[queue].take_if(|ticket| ticket.missing().is_none());
             return true;
         };
         let mut progress = false;

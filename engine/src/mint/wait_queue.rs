@@ -4,7 +4,7 @@
 //! has a virtual time, in ids. A ticket starts at the virtual time, or where its caller's ticket before it ended,
 //! whichever is later; it ends `count` ids after that. The ticket with the earliest start is served, whole, and the
 //! virtual time is its start. Serving parts of several tickets in turn would finish all of them late, and tickets are
-//! all or nothing.
+//! all or nothing. A ticket that ends without ids was none: its caller's later ones start where it did.
 //!
 //! Called under the gate's lock.
 //!
@@ -12,9 +12,10 @@
 //! - I1 tickets of one caller are served first come, first served, and so are those without a caller;
 //! - I2 of two callers with tickets waiting, neither is ahead of its share by more than its longest ticket;
 //! - I3 a ticket that is being served stays first until it ends, or its caller pauses;
-//! - I4 tickets of a caller that pauses are neither served nor waited for: nothing is gathered for it.
+//! - I4 tickets of a caller that pauses are neither served nor waited for: nothing is gathered for it;
+//! - I5 the virtual time never goes back, and no ticket that is to be served starts before it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -75,6 +76,12 @@ struct Entry {
     caller: Caller,
 }
 
+impl Entry {
+    fn end(&self) -> u64 {
+        self.start + u64::from(self.ticket.count)
+    }
+}
+
 /// The queue.
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
@@ -130,12 +137,33 @@ impl WaitQueue {
         self.entries.insert(at, entry);
     }
 
-    /// Takes back those whose callers do not pause any more.
+    /// Takes back those whose callers do not pause any more. What others got meanwhile is not owed to them: all tickets
+    /// of such a caller start later by what the virtual time has passed the first one by (I5).
     pub(crate) fn resume(&mut self) {
-        let resumed: Vec<Entry> = self.paused.extract_if(.., |entry| !entry.caller.pauses()).collect();
-        for entry in resumed {
-            self.insert(entry);
+        let mut resumed: Vec<Entry> = self.paused.extract_if(.., |entry| !entry.caller.pauses()).collect();
+        if resumed.is_empty() {
+            return;
         }
+        let mut late = HashMap::new();
+        for Entry { start, caller, .. } in &resumed {
+            late.entry(Arc::as_ptr(&caller.0)).or_insert_with(|| {
+                let by = self.now.saturating_sub(*start);
+                caller.set_end(self.index, caller.end(self.index) + by);
+                by
+            });
+        }
+        let mut entries = Vec::from(std::mem::take(&mut self.entries));
+        entries.append(&mut resumed);
+        for entry in &mut entries {
+            entry.start += late.get(&Arc::as_ptr(&entry.caller.0)).unwrap_or(&0);
+        }
+        self.set_entries(entries);
+    }
+
+    /// Stable, so that what is being served stays first (I3), and quick, since nearly all is in order.
+    fn set_entries(&mut self, mut entries: Vec<Entry>) {
+        entries.sort_by_key(|entry| entry.start);
+        self.entries = entries.into();
     }
 
     /// The ticket to serve. From here on it stays the first (I3).
@@ -145,14 +173,14 @@ impl WaitQueue {
         }
         let entry = self.entries.front()?;
         // Those that come now start no earlier.
-        self.now = entry.start;
+        self.now = self.now.max(entry.start);
         Some(entry.ticket.clone())
     }
 
     /// The first ticket was served, or is over.
     pub(crate) fn pop(&mut self) {
         let Some(entry) = self.entries.pop_front() else { return };
-        self.served = self.served.max(entry.start + u64::from(entry.ticket.count));
+        self.served = self.served.max(entry.end());
         self.rest();
     }
 
@@ -163,19 +191,30 @@ impl WaitQueue {
         }
     }
 
-    /// Takes out the tickets that are to go. The last one of a caller leaves no debt: it got nothing.
-    pub(crate) fn take_if(&mut self, mut goes: impl FnMut(&Ticket) -> bool) -> Vec<Arc<Ticket>> {
-        let mut over: Vec<Entry> = self.paused.extract_if(.., |entry| goes(&entry.ticket)).collect();
-        if self.entries.iter().any(|entry| goes(&entry.ticket)) {
-            let (gone, kept): (VecDeque<_>, VecDeque<_>) =
-                std::mem::take(&mut self.entries).into_iter().partition(|entry| goes(&entry.ticket));
-            (self.entries, over) = (kept, over.into_iter().chain(gone).collect());
-            self.rest();
-        }
-        for Entry { start, ticket, caller } in over.iter().rev() {
-            if caller.end(self.index) == start + u64::from(ticket.count) {
-                caller.set_end(self.index, *start);
+    /// Takes out the tickets that are to go. They got nothing, and leave no debt: the later ones of their callers start
+    /// where the first of them did, or at the virtual time.
+    pub(crate) fn take_if(&mut self, goes: impl Fn(&Ticket) -> bool) -> Vec<Arc<Ticket>> {
+        let (now, index) = (self.now, self.index);
+        let takes = |entry: &mut Entry| {
+            let (goes, end) = (goes(&entry.ticket), entry.caller.end(index));
+            if goes {
+                entry.caller.set_end(index, end.min(entry.start));
+            } else if end <= entry.start {
+                // It ends no later than this one starts: one before this went.
+                entry.start = entry.start.min(now.max(end));
+                entry.caller.set_end(index, entry.end());
             }
+            goes
+        };
+        // Of one caller, those that pause are before those that do not.
+        let mut over: Vec<Entry> = self.paused.extract_if(.., takes).collect();
+        let mut entries = Vec::from(std::mem::take(&mut self.entries));
+        over.extend(entries.extract_if(.., takes));
+        if over.is_empty() {
+            self.entries = entries.into();
+        } else {
+            self.set_entries(entries);
+            self.rest();
         }
         over.into_iter().map(|entry| entry.ticket).collect()
     }
@@ -266,6 +305,44 @@ mod tests {
     }
 
     #[test]
+    fn a_caller_whose_calls_keep_running_out_of_time_owes_nothing_for_them() {
+        let (hasty, patient) = (Caller::default(), Caller::default());
+        let mut queue = WaitQueue::new(1);
+        (0..64).for_each(|_| queue.push(ticket(131_072, 0), Some(&patient)));
+        queue.front().expect("it is being served");
+        queue.push(ticket(1_000, 1), Some(&hasty));
+        for round in 1..=1_000 {
+            queue.push(ticket(1_000, round + 1), Some(&hasty));
+            assert_eq!(queue.take_if(|ticket| ticket.deadline == round).len(), 1);
+            assert_eq!(queue.front().map(|ticket| ticket.deadline), Some(0), "it stays the first");
+            let ahead = hasty.end(1) - queue.now;
+            assert_eq!(ahead, 1_000, "round {round}: only the call that waits");
+        }
+        let last = 1_001;
+        assert_eq!(served(&mut queue, 3), [0, last, 0]);
+    }
+
+    #[test]
+    fn of_several_calls_that_end_without_ids_each_moves_those_behind_it() {
+        let (one, other) = (Caller::default(), Caller::default());
+        let mut queue = WaitQueue::new(1);
+        for name in 0..6 {
+            queue.push(ticket(10 + name as u32, name), Some(&one));
+            queue.push(ticket(20, 10 + name), Some(&other));
+        }
+        assert_eq!(served(&mut queue, 1), [0]);
+        assert_eq!(queue.take_if(|ticket| [1, 3, 10].contains(&ticket.deadline)).len(), 3);
+        let starts = |caller: &Caller| -> Vec<_> {
+            let of = queue.entries.iter().filter(|entry| Arc::ptr_eq(&entry.caller.0, &caller.0));
+            of.map(|entry| (entry.ticket.deadline, entry.start)).collect()
+        };
+        assert_eq!(starts(&one), [(2, 10), (4, 22), (5, 36)]);
+        assert_eq!(starts(&other), [(11, 0), (12, 20), (13, 40), (14, 60), (15, 80)]);
+        assert_eq!((one.end(1), other.end(1)), (51, 100));
+        assert!(queue.entries.is_sorted_by_key(|entry| entry.start));
+    }
+
+    #[test]
     fn a_caller_that_was_served_much_starts_with_everybody_else_once_none_waits() {
         let (before, after) = (Caller::default(), Caller::default());
         let mut queue = WaitQueue::new(1);
@@ -277,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_pauses_is_passed_over_and_goes_on_where_it_was() {
+    fn a_caller_that_pauses_is_passed_over_and_goes_on_in_its_turn() {
         let (stalled, other) = (Caller::default(), Caller::default());
         let mut queue = WaitQueue::new(1);
         for name in 0..3 {
@@ -294,6 +371,34 @@ mod tests {
         queue.push(ticket(10, 3), Some(&stalled));
         stalled.set_pause(true);
         assert_eq!((served(&mut queue, 1).len(), queue.is_empty(), queue.len()), (0, true, 1));
+    }
+
+    #[test]
+    fn a_caller_that_paused_for_long_shares_with_the_others_and_does_not_catch_up() {
+        let (stalled, other) = (Caller::default(), Caller::default());
+        let mut queue = WaitQueue::new(1);
+        for name in 0..20 {
+            queue.push(ticket(100, name), Some(&stalled));
+            queue.push(ticket(100, 100), Some(&other));
+        }
+        stalled.set_pause(true);
+        for _ in 0..1_000 {
+            queue.push(ticket(100, 100), Some(&other));
+            assert_eq!(served(&mut queue, 1), [100]);
+        }
+        queue.front().expect("it is being served");
+        let before = queue.now;
+        stalled.set_pause(false);
+        queue.resume();
+        assert_eq!(queue.front().map(|ticket| ticket.deadline), Some(100), "it stays the first");
+        queue.push(ticket(100, 20), Some(&stalled));
+        for round in 0..10 {
+            let mut two = served(&mut queue, 2);
+            two.sort_unstable();
+            assert_eq!(two, [round, 100], "round {round}");
+            assert!(queue.now >= before, "the virtual time went back");
+        }
+        assert_eq!(served(&mut queue, 99).into_iter().filter(|name| *name < 100).collect::<Vec<_>>(), (10..=20).collect::<Vec<_>>());
     }
 
     #[test]

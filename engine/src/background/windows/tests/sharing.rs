@@ -22,15 +22,16 @@ fn spent() -> Driven {
     driven
 }
 
-/// Calls that wait.
+/// Calls that wait for a minute.
 fn ask(driven: &Driven, calls: usize, order: Order, caller: &Caller) -> Vec<Pending> {
-    let ask = |_| {
-        let wait = Duration::from_mins(1);
-        let mut pending = driven.engine.request(LARGE, order, wait).on_behalf_of(caller);
-        assert!(poll(&mut pending).is_pending());
-        pending
-    };
-    (0..calls).map(ask).collect()
+    (0..calls).map(|_| ask_for(driven, Duration::from_mins(1), order, caller)).collect()
+}
+
+/// A call that waits.
+fn ask_for(driven: &Driven, wait: Duration, order: Order, caller: &Caller) -> Pending {
+    let mut pending = driven.engine.request(LARGE, order, wait).on_behalf_of(caller);
+    assert!(poll(&mut pending).is_pending());
+    pending
 }
 
 #[test]
@@ -52,6 +53,34 @@ fn one_that_asks_for_everything_beforehand_is_served_in_turn_with_one_that_asks_
         all.retain_mut(|pending| poll(pending).is_pending());
         assert!((90..98).contains(&all.len()), "{order:?}: {} left", all.len());
     }
+}
+
+/// Its calls end one after the other while later ones wait.
+#[test]
+fn one_whose_waits_are_short_gets_its_share_beside_one_whose_waits_are_long() {
+    let mut driven = spent();
+    let (hasty, patient) = (Caller::default(), Caller::default());
+    let mut all = ask(&driven, 64, Order::Any, &patient);
+    let (mut calls, mut got, mut ended) = (Vec::new(), 0, 0);
+    for ms in 0..2_000 {
+        calls.retain_mut(|call| match poll(call) {
+            Poll::Pending => true,
+            Poll::Ready(result) => {
+                (got, ended) = (got + u32::from(result.is_ok()), ended + 1);
+                false
+            }
+        });
+        // The first four come apart.
+        while calls.len() < (1 + ms / 12).min(4) {
+            calls.push(ask_for(&driven, Duration::from_millis(50), Order::Any, &hasty));
+        }
+        driven.run(MS);
+    }
+    all.retain_mut(|pending| poll(pending).is_pending());
+    let others = 64 - all.len();
+    assert!(ended > 100, "most of them run out of time");
+    // 62 in all.
+    assert!((20..=40).contains(&got) && (20..=40).contains(&others), "{got}, others {others}");
 }
 
 #[test]
