@@ -8,6 +8,7 @@ use xuid_id::{Id, Layout, Order};
 
 use crate::api::pending::Pending;
 use crate::api::{report, status};
+use crate::background::log_once;
 use crate::id::error::{IdError, Outcome};
 use crate::id::run::Run;
 use crate::registry::Genesis;
@@ -310,6 +311,17 @@ impl Engine {
     #[must_use]
     pub fn status(&self) -> Status {
         status::status(&self.shared)
+    }
+
+    /// Says in the log that the registry went away or came back, if it was not said yet. The engine's producer says it at
+    /// each of its turns; a program calls this a few times a second so that it is said also while the producer stands
+    /// still, as it does on a disk that hangs. It takes some nanoseconds while there is nothing to say.
+    pub fn tell_registry(&self) {
+        let shared = &self.shared;
+        if shared.generation.forked() {
+            return;
+        }
+        log_once::tell_registry(&shared.tally, shared.clock.read().boot);
     }
 
     /// How long ago the background producer began its last turn. It turns once a second at least: several seconds mean

@@ -1,9 +1,13 @@
-//! What the log is told of clock and registry: each change once, however many turns it lasts.
+//! What the log is told of clock and registry: each change once, however many turns it lasts. What was told of the
+//! registry is kept by its health, since others than the producer tell it, too.
+
+use std::sync::Mutex;
 
 use xuid_id::Layout;
 
 use crate::clock::{Course, SECOND, Verdict};
-use crate::registry::health::Outage;
+use crate::registry::health::{News, Tally};
+use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
 
 /// Between two lines about the clock at least. One that swings would fill the log; the next line counts what it did.
@@ -26,7 +30,6 @@ pub(crate) struct LogOnce {
     /// When the last line about the clock was written, and how many verdicts had been entered then.
     clock_said: Option<u64>,
     verdicts: u64,
-    absent: Option<u64>,
     behind_registry: bool,
     days_said: Option<u64>,
 }
@@ -78,25 +81,6 @@ impl LogOnce {
         Some(changes)
     }
 
-    /// The registry went, or came back.
-    pub(crate) fn registry(&mut self, outage: Option<&Outage>, boot: u64) {
-        match (outage, self.absent) {
-            (Some(outage), None) => {
-                let why = outage.why.clone();
-                deferred_log::log(move || {
-                    tracing::warn!(why, "the registry is away: windows that are held go on to their ends");
-                });
-                self.absent = Some(outage.since);
-            }
-            (None, Some(since)) => {
-                let after_ms = boot.saturating_sub(since) / 1_000_000;
-                deferred_log::log(move || tracing::info!(after_ms, "the registry is back"));
-                self.absent = None;
-            }
-            _ => {}
-        }
-    }
-
     /// How far the wall clock is behind the registry's, in nanoseconds, and how much of that is nothing to speak of.
     pub(crate) fn behind_registry(&mut self, ns: u64, most: u64) {
         if (ns > most) != self.behind_registry {
@@ -124,6 +108,23 @@ impl LogOnce {
             tracing::warn!(days, %layout, "the layout's time bits run out; plan for another layout, or a later epoch");
         });
     }
+}
+
+/// The registry went, or came back, if that was not told yet.
+pub(crate) fn tell_registry(tally: &Mutex<Tally>, boot: u64) {
+    let Some(news) = lock(tally).health.untold(boot) else { return };
+    deferred_log::log(move || match news {
+        News::Away { why } => {
+            tracing::warn!(why, "the registry is away: windows that are held go on to their ends");
+        }
+        News::Refused { why } => tracing::error!(
+            why,
+            "the registry may not be used any more: windows that are held go on to their ends, and none is reserved"
+        ),
+        News::Back { after } => {
+            tracing::info!(after_ms = after / 1_000_000, "the registry is back");
+        }
+    });
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::time::Duration;
 use xuid_spill::Extent;
 
 use crate::background::ledger::Ledger;
+use crate::background::log_once;
 use crate::background::registry_thread::{Done, Job};
 use crate::background::windows::WindowKeeper;
 use crate::clock::engine_clock::Now;
@@ -67,6 +68,11 @@ impl Producer {
     pub(crate) fn run(&mut self) {
         self.shared.producer.adopt_current();
         while !self.shared.is_closed() {
+            // Before the turn, which may stand still on the disk that the registry is on.
+            let ((), unsaid) = deferred_log::collect(|| self.tell_registry());
+            if !self.say(unsaid) {
+                return;
+            }
             // A line may take as long as its subscriber likes: the pause is of before it.
             let (pause, unsaid) = deferred_log::collect(|| self.turn_whatever_happens());
             if !self.say(unsaid) {
@@ -80,6 +86,10 @@ impl Producer {
         if self.say(unsaid) {
             self.shared.turned.set(u64::MAX);
         }
+    }
+
+    fn tell_registry(&self) {
+        log_once::tell_registry(&self.shared.tally, self.shared.clock.read().boot);
     }
 
     /// Says the lines of a turn or of the stop. False in a child: a waker, or the line itself, is a stranger's code that

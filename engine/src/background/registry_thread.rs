@@ -36,6 +36,10 @@ mod tests;
 /// A registry with a connection is looked after so often.
 const MAINTAIN: Duration = Duration::from_secs(1);
 
+/// One without is tried so often, so that people hear within two seconds that it is away: this, the second after which a
+/// call that hangs is an outage, and what a busy machine takes. It costs some microseconds and writes nothing.
+const PROBE: Duration = Duration::from_millis(400);
+
 /// What a job is answered with that had no end.
 const PANICKED: &str = "the thread that asks the registry panicked";
 
@@ -249,6 +253,31 @@ impl RegistryThread {
         }
     }
 
+    /// Tries whether a change could be made. Whether there is anything to try.
+    fn probe(&mut self, producer: &Wake) -> bool {
+        let is_out =
+            |tally: &Mutex<Tally>, boot| lock(tally).health.outage(boot).map(|outage| outage.refused);
+        let before = is_out(&self.tally, self.boot());
+        let is_tried = self.ownership.probe();
+        // The producer tells what became of it.
+        if is_out(&self.tally, self.boot()) != before {
+            producer.wake();
+        }
+        is_tried
+    }
+
+    fn probe_whatever_happens(&mut self, producer: &Wake) -> bool {
+        let tried = catch_unwind(AssertUnwindSafe(|| self.probe(producer)));
+        tried.unwrap_or_else(|_| {
+            let boot = self.boot();
+            let tally = &mut *lock(&self.tally);
+            tally.panics += 1;
+            tally.health.brought_nothing(Call::Read, boot, PANICKED);
+            deferred_log::log(|| tracing::error!("{PANICKED} over a trial, and goes on"));
+            true
+        })
+    }
+
     /// Does jobs until the sender is gone, then leaves the registry. A line is a stranger's code, which may fork: the
     /// child goes on here, and ends (I3).
     pub(crate) fn serve(
@@ -259,12 +288,13 @@ impl RegistryThread {
         generation: &GenerationWord,
     ) {
         let maintained = lock(&self.tally).health.has_connection();
+        let mut every = Some(if maintained { MAINTAIN } else { PROBE });
         let mut looked = self.boot();
         loop {
-            let job = if maintained {
+            let job = if let Some(every) = every {
                 // Jobs that come faster than that must not keep it from being looked after.
                 let since = Duration::from_nanos(self.boot().saturating_sub(looked));
-                jobs.recv_timeout(MAINTAIN.saturating_sub(since))
+                jobs.recv_timeout(every.saturating_sub(since))
             } else {
                 // Nothing to look after: an idle engine costs this thread nothing.
                 jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -279,7 +309,13 @@ impl RegistryThread {
                     unsaid.say();
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    deferred_log::collected(|| self.maintain_whatever_happens(producer));
+                    deferred_log::collected(|| {
+                        if maintained {
+                            self.maintain_whatever_happens(producer);
+                        } else if !self.probe_whatever_happens(producer) {
+                            every = None;
+                        }
+                    });
                     looked = self.boot();
                 }
                 Err(RecvTimeoutError::Disconnected) => break,

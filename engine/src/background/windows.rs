@@ -183,7 +183,9 @@ impl WindowKeeper {
     /// Whether the registry is away. When its adaptor says that it is back, what failed is tried at once.
     fn look_at_registry(&mut self, boot: u64) -> bool {
         let tally = lock(&self.registry_thread);
-        let outage = tally.health.outage(boot);
+        // A call that hangs is told of in time, although nothing else is due.
+        let suspect_at = tally.health.suspect_at().filter(|at| *at > boot);
+        self.due = self.due.min(suspect_at.unwrap_or(u64::MAX));
         let silent = tally.health.is_silent(boot);
         let disconnected = tally.health.is_disconnected();
         drop(tally);
@@ -195,7 +197,6 @@ impl WindowKeeper {
             true => Standing::Silent,
             false => Standing::Answers,
         };
-        self.log_once.registry(outage.as_ref(), boot);
         silent
     }
 

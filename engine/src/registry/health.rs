@@ -36,9 +36,31 @@ pub(crate) struct Health {
     /// The same of changes alone. A registry may be readable while nothing in it can be changed: then calls that only
     /// read are answered, and people are to know all the same.
     changes: Option<Silence>,
+    /// Since when it answers that it is not the one that was opened. Of a registry with a connection its adaptor knows that.
+    refused: Option<Silence>,
     /// When the call began that is under way, in boot time.
     calling: Option<u64>,
     connection: Option<Arc<Connection>>,
+    /// What the log was told last.
+    told: Option<Told>,
+}
+
+/// What the log was told of an outage.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    since: u64,
+    refused: bool,
+}
+
+/// What the log is to be told.
+#[derive(Debug, Clone)]
+pub(crate) enum News {
+    /// The registry is away.
+    Away { why: String },
+    /// It answers, and must not be used.
+    Refused { why: String },
+    /// It is back, after so many nanoseconds.
+    Back { after: u64 },
 }
 
 /// Calls that bring nothing.
@@ -65,6 +87,8 @@ pub(crate) struct Outage {
     /// Boot time.
     pub(crate) since: u64,
     pub(crate) why: String,
+    /// The registry answers, and must not be used.
+    pub(crate) refused: bool,
 }
 
 impl Health {
@@ -81,7 +105,7 @@ impl Health {
 
     /// The call that was under way was answered.
     pub(crate) fn answered(&mut self, call: Call, boot: u64) {
-        (self.calling, self.calls) = (None, None);
+        (self.calling, self.calls, self.refused) = (None, None, None);
         let forgiven = |changes: &mut Silence| call == Call::Change || changes.last + FORGIVEN <= boot;
         self.changes.take_if(forgiven);
     }
@@ -96,6 +120,41 @@ impl Health {
         self.calls = more(&self.calls);
         if call == Call::Change {
             self.changes = more(&self.changes);
+        }
+    }
+
+    /// A call was answered with this reason why the registry must not be used.
+    pub(crate) fn refuses(&mut self, boot: u64, why: &str) {
+        let since = self.refused.take().map_or(boot, |silence| silence.since);
+        (self.calling, self.calls, self.changes) = (None, None, None);
+        if self.connection.is_none() {
+            self.refused = Some(Silence { since, last: boot, why: why.to_owned() });
+        }
+    }
+
+    /// The call that was under way asked for nothing.
+    pub(crate) fn asked_nothing(&mut self) {
+        self.calling = None;
+    }
+
+    /// When the call that is under way becomes an outage, if it brings nothing until then.
+    pub(crate) fn suspect_at(&self) -> Option<u64> {
+        self.calling.map(|begun| begun + SLOW)
+    }
+
+    /// What the log was not told yet. Whoever asks tells it.
+    pub(crate) fn untold(&mut self, boot: u64) -> Option<News> {
+        match (self.outage(boot), self.told) {
+            (Some(outage), told) if told.is_none_or(|told| told.refused != outage.refused) => {
+                let Outage { since, why, refused } = outage;
+                self.told = Some(Told { since: told.map_or(since, |told| told.since), refused });
+                Some(if refused { News::Refused { why } } else { News::Away { why } })
+            }
+            (None, Some(told)) => {
+                self.told = None;
+                Some(News::Back { after: boot.saturating_sub(told.since) })
+            }
+            _ => None,
         }
     }
 
@@ -118,6 +177,7 @@ impl Health {
     /// nothing can be changed answers: what is to be changed is tried as ever.
     pub(crate) fn is_silent(&self, boot: u64) -> bool {
         self.calls.is_some()
+            || self.refused.is_some()
             || self.is_disconnected()
             || self.calling.is_some_and(|begun| begun + SLOW <= boot)
     }
@@ -130,13 +190,20 @@ impl Health {
             Some(Outage {
                 since,
                 why: connection.problem().unwrap_or_else(|| "it does not answer".to_owned()),
+                refused: connection.state() == ConnectionState::Refused,
             })
         });
-        let silent = |silence: &Silence| Outage { since: silence.since, why: silence.why.clone() };
+        let silent =
+            |silence: &Silence| Outage { since: silence.since, why: silence.why.clone(), refused: false };
+        let refused = self.refused.as_ref().map(|silence| Outage { refused: true, ..silent(silence) });
         let hangs = self.calling.filter(|begun| begun + SLOW <= boot);
-        let hangs = hangs.map(|since| Outage { since, why: "a call has not come back yet".to_owned() });
+        let hangs = hangs.map(|since| Outage {
+            since,
+            why: "a call has not come back yet".to_owned(),
+            refused: false,
+        });
         // What is known of the reason is told by whichever knows most; the outage began with the first of them.
-        let all = [told, self.changes.as_ref().map(silent), self.calls.as_ref().map(silent), hangs];
+        let all = [told, refused, self.changes.as_ref().map(silent), self.calls.as_ref().map(silent), hangs];
         let since = all.iter().flatten().map(|outage| outage.since).min()?;
         all.into_iter().flatten().next().map(|outage| Outage { since, ..outage })
     }
@@ -148,10 +215,12 @@ impl Health {
         let told = connection.map(Connection::state).unwrap_or_default();
         let away = outage.as_ref().map(|outage| Duration::from_nanos(boot.saturating_sub(outage.since)));
         RegistryStats {
-            state: if outage.is_some() && told == ConnectionState::Connected {
-                ConnectionState::Away
-            } else {
-                told
+            state: match &outage {
+                Some(outage) if told == ConnectionState::Connected && outage.refused => {
+                    ConnectionState::Refused
+                }
+                Some(_) if told == ConnectionState::Connected => ConnectionState::Away,
+                _ => told,
             },
             away: away.unwrap_or_default(),
             problem: outage.map(|outage| outage.why),
@@ -188,6 +257,38 @@ impl Tally {
     }
 }
 
+/// What a call brought.
+enum Answer<'a> {
+    /// What was asked for, or the reason why that is not to be had.
+    Some,
+    /// Nothing, for this reason.
+    Nothing(&'a str),
+    /// That the registry must not be used, for this reason.
+    Refusal(&'a str),
+}
+
+impl<'a> Answer<'a> {
+    fn of_read<T>(result: &'a Result<T, ReadError>) -> Self {
+        result.as_ref().err().map_or(Self::Some, Self::of_error)
+    }
+
+    fn of_error(error: &'a ReadError) -> Self {
+        match error {
+            ReadError::Unavailable { why } => Self::Nothing(why),
+            ReadError::Foreign { why } => Self::Refusal(why),
+            ReadError::Absent { .. } | ReadError::Damaged { .. } => Self::Some,
+        }
+    }
+
+    fn of_change(result: &'a Result<(), SwapError>) -> Self {
+        match result {
+            Err(SwapError::Unknown { why } | SwapError::Unavailable { why }) => Self::Nothing(why),
+            Err(SwapError::Read(error)) => Self::of_error(error),
+            Ok(()) | Err(SwapError::Conflict) => Self::Some,
+        }
+    }
+}
+
 /// A registry under observation.
 pub(crate) struct Monitored {
     inner: Box<dyn Registry>,
@@ -201,21 +302,23 @@ impl Monitored {
         Self { inner, tally, clock }
     }
 
-    /// Makes a call, and notes how it went: `silence` is the reason why it brought nothing.
+    /// Makes a call, and notes how it went: what it brought, if it asked for anything.
     fn call<T>(
         &mut self,
         call: Call,
         make: impl FnOnce(&mut dyn Registry) -> T,
-        silence: impl FnOnce(&T) -> Option<&String>,
+        answer: impl FnOnce(&T) -> Option<Answer<'_>>,
     ) -> T {
         let begun = self.clock.read().boot;
         lock(&self.tally).health.begins(begun);
         let result = make(&mut *self.inner);
         let ended = self.clock.read().boot;
         let health = &mut lock(&self.tally).health;
-        match silence(&result) {
-            None => health.answered(call, ended),
-            Some(why) => health.brought_nothing(call, ended, why),
+        match answer(&result) {
+            None => health.asked_nothing(),
+            Some(Answer::Some) => health.answered(call, ended),
+            Some(Answer::Nothing(why)) => health.brought_nothing(call, ended, why),
+            Some(Answer::Refusal(why)) => health.refuses(ended, why),
         }
         result
     }
@@ -224,24 +327,14 @@ impl Monitored {
         &mut self,
         make: impl FnOnce(&mut dyn Registry) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        self.call(Call::Read, make, |result| match result {
-            Err(ReadError::Unavailable { why }) => Some(why),
-            _ => None,
-        })
+        self.call(Call::Read, make, |result| Some(Answer::of_read(result)))
     }
 
     fn change(
         &mut self,
         make: impl FnOnce(&mut dyn Registry) -> Result<(), SwapError>,
     ) -> Result<(), SwapError> {
-        self.call(Call::Change, make, |result| match result {
-            Err(
-                SwapError::Unknown { why }
-                | SwapError::Unavailable { why }
-                | SwapError::Read(ReadError::Unavailable { why }),
-            ) => Some(why),
-            _ => None,
-        })
+        self.call(Call::Change, make, |result| Some(Answer::of_change(result)))
     }
 }
 
@@ -272,6 +365,10 @@ impl Registry for Monitored {
 
     fn maintain(&mut self) {
         self.inner.maintain();
+    }
+
+    fn probe(&mut self) -> Option<Result<(), SwapError>> {
+        self.call(Call::Change, |registry| registry.probe(), |tried| tried.as_ref().map(Answer::of_change))
     }
 
     fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
@@ -394,5 +491,45 @@ mod tests {
         health.begins(32 * SECOND);
         health.answered(Call::Change, 32 * SECOND);
         assert_eq!(away_since(&health, 40), None);
+    }
+
+    #[test]
+    fn a_registry_that_is_not_the_one_that_was_opened_is_refused_until_it_is() {
+        let mut health = Health::default();
+        health.begins(10 * SECOND);
+        health.refuses(10 * SECOND, "it is not a registry");
+        health.begins(12 * SECOND);
+        health.refuses(12 * SECOND, "it is not a registry");
+        let stats = health.stats(13 * SECOND);
+        assert_eq!((stats.state, stats.away), (ConnectionState::Refused, Duration::from_secs(3)));
+        assert!(
+            health.is_silent(13 * SECOND) && stats.problem.is_some_and(|why| why.contains("not a registry"))
+        );
+        health.answered(Call::Read, 14 * SECOND);
+        assert_eq!(health.stats(14 * SECOND).state, ConnectionState::Connected);
+    }
+
+    #[test]
+    fn each_turn_of_an_outage_is_told_once_by_whoever_asks_first() {
+        let mut health = Health::default();
+        let told = |health: &mut Health, second: u64| {
+            let both = [health.untold(second * SECOND), health.untold(second * SECOND)];
+            assert!(both[1].is_none(), "told twice: {both:?}");
+            both.into_iter().flatten().next().map(|news| match news {
+                News::Away { why } => format!("away: {why}"),
+                News::Refused { why } => format!("refused: {why}"),
+                News::Back { after } => format!("back after {}", after / SECOND),
+            })
+        };
+        assert_eq!(told(&mut health, 1), None);
+        health.begins(10 * SECOND);
+        assert_eq!(health.suspect_at(), Some(11 * SECOND));
+        assert_eq!(told(&mut health, 11).as_deref(), Some("away: a call has not come back yet"));
+        health.brought_nothing(Call::Change, 12 * SECOND, "it is locked");
+        assert_eq!(told(&mut health, 12), None, "the same outage");
+        health.refuses(14 * SECOND, "it is not a registry");
+        assert_eq!(told(&mut health, 14).as_deref(), Some("refused: it is not a registry"));
+        health.answered(Call::Change, 15 * SECOND);
+        assert_eq!(told(&mut health, 15).as_deref(), Some("back after 5"));
     }
 }

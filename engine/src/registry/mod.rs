@@ -197,6 +197,13 @@ pub trait Registry: Send {
     /// makes a lost session anew, announces what is held, and looks whether the registry is still the one it was.
     fn maintain(&mut self) {}
 
+    /// Tries whether a change could be made now, as far as that shows without one. Called a few times a second while there
+    /// is nothing else to do, if there is no [`connection`](Self::connection), so that people hear of a registry that is
+    /// away before a window has to be renewed. `None` where nothing can be tried: then it is not called again.
+    fn probe(&mut self) -> Option<Result<(), SwapError>> {
+        None
+    }
+
     /// All workers, in order.
     ///
     /// # Errors

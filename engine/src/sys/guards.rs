@@ -91,6 +91,9 @@ guards! {
     DoubtNoted,
     /// A registry that says less than its folder knew is refused (U2, U4).
     HintCompared,
+    /// A registry that is written over under a process is refused as a whole, and one that another process knows more of
+    /// when a worker is taken (U2, U4).
+    PutBackRefused,
     /// A hint says nothing that the registry did not: it is written after the record.
     HintLast,
     /// What opening believes is durable by then.

@@ -99,6 +99,8 @@ mutants! {
         Test("registry::local::tests::folder::a_registry_that_is_there_is_not_replaced_by_one_that_was_begun_before");
     "restored-registry-opened", [G::HintCompared], "U2",
         Test("registry::local::tests::restored::without_the_hints_what_was_granted_is_granted_again");
+    "written-over-and-used", [G::PutBackRefused], "U2",
+        Test("registry::local::tests::overwritten::without_the_comparison_a_worker_of_another_process_is_granted_again");
     "hint-before-its-record", [G::HintLast], "liveness",
         Test("registry::local::tests::power::a_hint_that_is_written_before_its_record_refuses_a_registry_that_only_met_a_power_cut");
     "write-without-its-era", [G::EraNamed], "U2",

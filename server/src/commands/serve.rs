@@ -183,12 +183,17 @@ async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowe
     Ok(())
 }
 
-/// Says in the log that the engine's producer stands still, and that it goes on: the producer itself cannot.
+/// So often it is seen whether there is something to say that the engine's producer cannot say.
+const TELL: Duration = Duration::from_millis(250);
+
+/// Says in the log that the registry is away, that the engine's producer stands still, and that both go on: the producer
+/// itself cannot while a disk keeps it.
 async fn tell_stalls(server: Arc<Server>) {
-    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    let mut looks = tokio::time::interval(TELL);
     let mut stalled = false;
     loop {
-        seconds.tick().await;
+        looks.tick().await;
+        server.engine.tell_registry();
         match server.stalled() {
             Some(why) if !stalled => warn!("{why}"),
             None if stalled => info!("the engine's producer goes on"),

@@ -12,6 +12,7 @@ mod last_words;
 mod lives;
 mod memory;
 mod other_language;
+mod overwritten;
 mod quick_start;
 mod registry_damage;
 mod restore_runbook;

@@ -41,8 +41,13 @@ struct Seen {
     value: u64,
     token: [u8; 16],
     operation: u64,
-    /// This version was read whole and made durable, or stored, by this opening.
-    settled: bool,
+    /// The newest version that was durable when this opening read or stored it; 0 if none was.
+    settled: u64,
+}
+
+/// Whether a record that was found says less than one that was known before.
+pub(super) fn compare(found: &Row, known: &Row) -> Result<(), Back> {
+    Seen::of(found).compare(known)
 }
 
 /// The newest of each record that was seen.
@@ -72,21 +77,22 @@ impl HighWater {
             }
             *granted = row.value;
         }
-        self.seen.insert(row.place, Seen::of(row, false));
+        let settled = self.seen.get(&row.place).map_or(0, |seen| seen.settled);
+        self.seen.insert(row.place, Seen { settled, ..Seen::of(row) });
         Ok(())
+    }
+
+    /// Whether a record says less than what was durable once. Then the file was written over or edited, or the disk loses
+    /// what it confirmed: no crash takes it back.
+    pub(super) fn was_put_back(&self, row: &Row) -> bool {
+        let is_less =
+            |seen: &Seen| row.version < seen.settled || (row.version == seen.settled && !seen.may_be(row));
+        self.seen.get(&row.place).is_some_and(is_less)
     }
 
     /// Whether what was seen says less than a record that was known before. Of a record that could not be read: no.
     pub(super) fn compare(&self, known: &Row) -> Result<(), Back> {
-        match self.seen.get(&known.place) {
-            Some(seen) if seen.version < known.version => {
-                Err(Back::Version { from: known.version, to: seen.version })
-            }
-            Some(seen) if seen.version == known.version && !seen.is(known) => {
-                Err(Back::Content { version: known.version })
-            }
-            _ => Ok(()),
-        }
+        self.seen.get(&known.place).map_or(Ok(()), |seen| seen.compare(known))
     }
 
     /// Takes note of a record of which both copies are durable.
@@ -95,19 +101,35 @@ impl HighWater {
             let granted = self.granted.entry(row.spill).or_default();
             *granted = row.value.max(*granted);
         }
-        self.seen.insert(row.place, Seen::of(row, true));
+        self.seen.insert(row.place, Seen { settled: row.version, ..Seen::of(row) });
     }
 
     /// Whether both copies of this very version are durable.
     pub(super) fn is_settled(&self, row: &Row) -> bool {
-        self.seen.get(&row.place).is_some_and(|seen| seen.settled && seen.version == row.version)
+        let is_durable = |seen: &Seen| seen.settled == row.version && seen.version == row.version;
+        self.seen.get(&row.place).is_some_and(is_durable)
     }
 }
 
 impl Seen {
-    fn of(row: &Row, settled: bool) -> Self {
+    fn of(row: &Row) -> Self {
         let Row { version, value, token, operation, .. } = *row;
-        Self { version, value, token: token.0, operation, settled }
+        Self { version, value, token: token.0, operation, settled: 0 }
+    }
+
+    /// Whether this row may be what was seen of its version: nothing is known of an earlier one.
+    fn may_be(&self, row: &Row) -> bool {
+        row.version != self.version || self.is(row)
+    }
+
+    fn compare(&self, known: &Row) -> Result<(), Back> {
+        if self.version < known.version {
+            return Err(Back::Version { from: known.version, to: self.version });
+        }
+        if self.version == known.version && !self.is(known) {
+            return Err(Back::Content { version: known.version });
+        }
+        Ok(())
     }
 
     /// Whether this row of the same version is what was seen.

@@ -232,6 +232,7 @@ impl<D: Disk> Registry for LocalRegistry<D> {
         let (folder, seat) = (&self.folder, &self.seat);
         self.records.recover();
         self.records.locked(|records| {
+            records.compare_with_folder()?;
             let mut live = seat.as_ref().map(|seat| seat.live(folder)).unwrap_or_default();
             let pairs = records.believed(Kind::Worker);
             let entry = |(worker, pair): (u32, Result<Pair, ReadError>)| WorkerEntry {
@@ -295,6 +296,20 @@ impl<D: Disk> Registry for LocalRegistry<D> {
 
     fn swap_mark(&mut self, spill: SpillId, expected: u64, record: &MarkRecord) -> Result<(), SwapError> {
         self.records.change(|records| records.swap_mark(spill, expected, record))
+    }
+
+    fn probe(&mut self) -> Option<Result<(), SwapError>> {
+        let mut tried = self.records.probe();
+        for place in self.records.changed() {
+            // A single record that is damaged is for those to tell who need it.
+            if tried.is_ok()
+                && let Err(error @ (ReadError::Foreign { .. } | ReadError::Unavailable { .. })) =
+                    self.read(|records| records.pair(place))
+            {
+                tried = Err(error.into());
+            }
+        }
+        Some(tried)
     }
 
     fn close(&mut self) {

@@ -153,6 +153,11 @@ impl Ownership {
         self.registry.maintain();
     }
 
+    /// Tries whether a change could be made. Whether there is anything to try.
+    pub(crate) fn probe(&mut self) -> bool {
+        self.registry.probe().is_some()
+    }
+
     /// The registry's own wall clock in Unix nanoseconds, where it has one.
     pub(crate) fn time(&mut self) -> Option<u64> {
         self.registry.time()

@@ -6,8 +6,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use rustix::fs::fremovexattr;
+use rustix::io::Errno;
+
 use super::{Disk, FileIdentity};
 use crate::sys::fork_word::Maker;
+
+/// An attribute that no file has.
+const NO_ATTRIBUTE: &str = "user.xuid.none";
 
 /// A registry's file, opened for reading and writing.
 ///
@@ -102,6 +108,16 @@ impl Disk for FileDisk {
             Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// By removing an attribute that is not there. The kernel first asks the file system for leave to write, as for any
+    /// change: a frozen one keeps the call, one that is read-only refuses it. Then nothing is found, and nothing is written.
+    fn would_write(&mut self) -> io::Result<()> {
+        match fremovexattr(self.own()?, NO_ATTRIBUTE) {
+            Err(error @ (Errno::ROFS | Errno::IO)) => Err(error.into()),
+            // Whether the file system knows attributes does not matter.
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 

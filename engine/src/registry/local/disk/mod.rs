@@ -80,6 +80,15 @@ pub trait Disk: Send {
     /// Whether the path that was opened still leads to the open file.
     fn in_place(&self) -> io::Result<bool>;
 
+    /// Whether the storage takes writes now, without one: an error where it does not. Where it stands still, so does this
+    /// call.
+    ///
+    /// # Errors
+    /// Where a write would fail for all that is known.
+    fn would_write(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Takes the lock that all users of the storage share; `false` if another one has it.
     fn try_lock(&mut self) -> io::Result<bool>;
 

@@ -11,7 +11,9 @@
 //! - I4 after a failed write or sync, or a panic in the middle of a change, this opening changes nothing, and does not
 //!   tell what the record is that was being changed, until all that can be read was written once more and synced, and
 //!   hints note what was in doubt: a reader would see what the disk may not hold;
-//! - I5 a version that was seen is never followed by a lower one.
+//! - I5 a version that was seen is never followed by a lower one;
+//! - I6 when a record says less than what was durable, or than what another process of the folder knows, the file was
+//!   written over: this opening believes and changes nothing of it any more.
 
 mod copies;
 
@@ -25,7 +27,7 @@ use super::disk::{Disk, FileIdentity, LOCK_WAIT, lock};
 use super::error::LocalError;
 use super::format::{Flaw, Geometry, Kind, Pair, PairFlaw, Place, Row, SECTOR, Side};
 use super::header::{Header, HeaderPair};
-use super::high_water::HighWater;
+use super::high_water::{self, Back, HighWater};
 use super::hints::{self, Hints};
 use crate::clock::Clock;
 use crate::registry::{Genesis, ReadError, SwapError};
@@ -44,7 +46,16 @@ pub(super) struct Records<D: Disk> {
     poison: Option<Poison>,
     /// Records of which a change was begun and never confirmed.
     doubtful: HashSet<Place>,
+    /// Why nothing is believed any more (I6).
+    put_back: Option<String>,
+    /// Whether this opening holds the lock: without it a change may be read half-way.
+    is_locked: bool,
+    /// The records that this opening changed last.
+    changed: Vec<Place>,
 }
+
+/// What a process holds: a few workers at most, and the mark of its spill.
+const CHANGED: usize = 8;
 
 /// A failure of the disk.
 struct Poison {
@@ -86,6 +97,9 @@ impl<D: Disk> Records<D> {
             hints: None,
             poison: None,
             doubtful: HashSet::new(),
+            put_back: None,
+            is_locked: true,
+            changed: Vec::new(),
         };
         records.renew_header(&found, now, path)?;
         let healed = records.heal().map_err(LocalError::repairing(path))?;
@@ -175,6 +189,7 @@ impl<D: Disk> Records<D> {
     }
 
     pub(super) fn unlock(&mut self) {
+        self.is_locked = false;
         self.disk.unlock();
     }
 
@@ -239,10 +254,11 @@ impl<D: Disk> Records<D> {
             }
             Err(error) => return Err(unavailable("lock", &error).into()),
         }
+        self.is_locked = true;
         // A panic must not keep others out: they wait for this lock, and the next one to take it here may come late.
         let work = AssertUnwindSafe(|| self.verify().map_err(E::from).and_then(|()| work(self)));
         let result = catch_unwind(work);
-        self.disk.unlock();
+        self.unlock();
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
@@ -280,7 +296,10 @@ impl<D: Disk> Records<D> {
     /// Whether the open file is still the registry that was opened: a file that was replaced, shortened or written
     /// over while we run is noticed before anything is believed or written.
     pub(super) fn verify(&self) -> Result<(), ReadError> {
-        let foreign = |why: String| Err(ReadError::Foreign { why });
+        if let Some(why) = &self.put_back {
+            return Err(ReadError::Foreign { why: why.clone() });
+        }
+        let foreign = |what: String| Err(ReadError::Foreign { why: format!("{what}; {REMEDY}") });
         if !self.disk.in_place().map_err(|error| unavailable("look at", &error))? {
             return foreign("its file was removed or replaced".into());
         }
@@ -320,8 +339,55 @@ impl<D: Disk> Records<D> {
         }
         let damaged = |why: String| ReadError::Damaged { what: place.to_string(), why };
         let pair = pair.map_err(|flaw| damaged(flaw.to_string()))?;
-        self.high_water.see(&pair.row).map_err(|back| damaged(back.to_string()))?;
-        Ok(pair)
+        let Err(back) = self.high_water.see(&pair.row) else { return Ok(pair) };
+        if self.is_locked && self.high_water.was_put_back(&pair.row) && Guard::PutBackRefused.holds() {
+            return Err(self.refuse(place, back));
+        }
+        Err(damaged(back.to_string()))
+    }
+
+    /// The file was written over under this process: nothing of it is believed any more (I6).
+    fn refuse(&mut self, place: Place, back: Back) -> ReadError {
+        let why = format!(
+            "{place} {}: an old content was put back into its file, or it was edited; {REMEDY}",
+            back.found()
+        );
+        self.put_back = Some(why.clone());
+        ReadError::Foreign { why }
+    }
+
+    /// Refuses a registry that says less than the processes of its folder know by now (I6). For whoever is about to take
+    /// a worker, which another process may hold. Called under the lock.
+    pub(super) fn compare_with_folder(&mut self) -> Result<(), ReadError> {
+        let Some(hints) = &mut self.hints else { return Ok(()) };
+        let known = hints::known(hints.as_mut(), &self.header.genesis);
+        let geometry = self.geometry();
+        let found = [Kind::Worker, Kind::Mark].map(|kind| self.pairs(kind));
+        for row in known {
+            let slot = (row.place.slot < geometry.slots(row.place.kind)).then_some(row.place.slot as usize);
+            let [workers, marks] = &found;
+            let of_kind = if row.place.kind == Kind::Worker { workers } else { marks };
+            let Some(Ok(pair)) = slot.and_then(|slot| of_kind.get(slot)) else { continue };
+            if let Err(back) = high_water::compare(&pair.row, &row)
+                && Guard::PutBackRefused.holds()
+            {
+                return Err(self.refuse(row.place, back));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a change could be made now, as far as that shows without one: the file is the one that was opened, its lock
+    /// is to be had, and the disk takes writes.
+    pub(super) fn probe(&mut self) -> Result<(), SwapError> {
+        self.change(|_| Ok(()))?;
+        // Without the lock: a disk that stands still must not keep others from it.
+        self.disk.would_write().map_err(|error| SwapError::Unavailable { why: refused_write(&error) })
+    }
+
+    /// The records that this opening changed last.
+    pub(super) fn changed(&self) -> Vec<Place> {
+        self.changed.clone()
     }
 
     /// After a failure of the disk, or a panic in the middle of a change: makes it hold what can be read, or tells that
@@ -408,6 +474,9 @@ impl<D: Disk> Records<D> {
         self.doubtful.remove(&place);
         self.high_water.settle(row);
         self.note(row);
+        self.changed.retain(|changed| *changed != place);
+        self.changed.insert(0, place);
+        self.changed.truncate(CHANGED);
         Ok(())
     }
 
@@ -444,6 +513,14 @@ impl<D: Disk> Records<D> {
         });
         self.poison.get_or_insert(Poison { why, retry, pause: 2 * DISK_PAUSES.0 }).why.clone()
     }
+}
+
+/// What helps where the file is not what this process opened.
+const REMEDY: &str = "stop the servers of its folder, look at what was done to the file, and run `xuid registry fence --restored` \
+     on the folder";
+
+fn refused_write(error: &std::io::Error) -> String {
+    format!("its disk takes no writes ({error}): check the disk, and whether it is mounted read-only")
 }
 
 fn unavailable(action: &str, error: &std::io::Error) -> ReadError {

@@ -94,9 +94,10 @@ fn a_record_that_went_back_under_a_running_process_is_refused() {
         }
     }
     let error = registry.worker(0).unwrap_err();
-    assert!(matches!(&error, ReadError::Damaged { why, .. } if why.contains("from 2 to 1")), "{error}");
+    let told = "worker 0 was at version 2 and is at 1";
+    assert!(matches!(&error, ReadError::Foreign { why } if why.contains(told)), "{error}");
     assert!(registry.swap_worker(0, 1, &claim_of(6_000, 4)).is_err());
-    assert!(matches!(registry.mark(spill(1)), Err(ReadError::Damaged { .. })));
+    assert!(matches!(registry.mark(spill(1)), Err(ReadError::Foreign { .. })));
 }
 
 #[test]
@@ -212,5 +213,5 @@ fn a_version_that_comes_again_with_another_content_is_not_written_over() {
     on(&disk).claim(1, 1, &WorkerRecord { token: Token([9; 16]), ..claim_of(6_000, 1) }).unwrap();
     // It would mint from 5000 on, which the other one does, too.
     let renewed = registry.swap_worker(1, 2, &claim_of(7_000, 2));
-    assert!(matches!(renewed, Err(SwapError::Read(ReadError::Damaged { .. }))), "{renewed:?}");
+    assert!(matches!(renewed, Err(SwapError::Read(ReadError::Foreign { .. }))), "{renewed:?}");
 }

@@ -8,6 +8,7 @@ mod folder;
 mod golden;
 #[cfg(not(loom))]
 mod header;
+mod overwritten;
 #[cfg(not(loom))]
 mod panics;
 #[cfg(not(loom))]

@@ -1,0 +1,166 @@
+//! A registry that is written over, locked or kept from writing under a process that uses it: what its next trial or
+//! change finds, a few tenths of a second later.
+
+use std::fs;
+
+use super::restored::{copied, put_registry_back};
+use super::*;
+use crate::registry::local::format::Side;
+use crate::sys::guards::Guard;
+
+/// What a trial is refused with, which must be as a whole.
+fn refusal(registry: &mut LocalRegistry) -> String {
+    match registry.probe().expect("there is something to try") {
+        Err(SwapError::Read(ReadError::Foreign { why })) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_old_content_under_a_running_process_is_refused_as_a_whole_by_its_next_trial() {
+    let folder = folder();
+    let path = folder.path();
+    let mut registry = made_in(path, 4);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    let backup = copied(path);
+    registry.swap_worker(1, 2, &claim_of(6_000, 2)).unwrap();
+    assert!(matches!(registry.probe(), Some(Ok(()))));
+    put_registry_back(&backup);
+    let why = refusal(&mut registry);
+    assert!(why.contains("worker 1 was at version 3 and is at 2"), "{why}");
+    assert!(why.contains("xuid registry fence --restored"), "{why}");
+    // Records that did not go back are no better.
+    assert!(matches!(registry.worker(2), Err(ReadError::Foreign { .. })));
+    assert!(matches!(registry.workers(), Err(ReadError::Foreign { .. })));
+    let claimed = registry.claim(2, 1, &claim_of(5_000, 3));
+    assert!(matches!(claimed, Err(SwapError::Read(ReadError::Foreign { .. }))), "{claimed:?}");
+    let marked = registry.create_mark(spill(1), &mark_of(0, 4));
+    assert!(matches!(marked, Err(SwapError::Read(ReadError::Foreign { .. }))), "{marked:?}");
+    // And so it stays, whatever is put there next: a start compares again.
+    fs::write(registry_of(path), fs::read(registry_of(path)).unwrap()).unwrap();
+    refusal(&mut registry);
+    drop(registry);
+    assert!(matches!(LocalRegistry::open(path).err(), Some(LocalError::Restored { .. })));
+}
+
+#[test]
+fn zeros_over_the_file_are_refused_and_the_file_put_back_as_it_was_is_used_again() {
+    let folder = folder();
+    let path = folder.path();
+    let mut registry = made_in(path, 4);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    let now = copied(path);
+    let length = fs::metadata(registry_of(path)).unwrap().len();
+    for image in [vec![0; length as usize], Vec::new(), vec![0; 100]] {
+        fs::write(registry_of(path), image).unwrap();
+        let why = refusal(&mut registry);
+        assert!(why.contains("xuid registry fence --restored"), "{why}");
+    }
+    put_registry_back(&now);
+    assert!(matches!(registry.probe(), Some(Ok(()))));
+    registry.swap_worker(1, 2, &claim_of(6_000, 2)).unwrap();
+}
+
+/// Two processes of a folder. The first holds a worker when an old content is put back, and the second, which knows
+/// nothing of that, takes one. Whether it gets the first one's.
+fn grants_again() -> bool {
+    let folder = folder();
+    let path = folder.path();
+    let (mut one, mut two) = (made_in(path, 2), made_in(path, 2));
+    let backup = copied(path);
+    one.claim(0, 1, &claim_of(5_000, 1)).unwrap();
+    put_registry_back(&backup);
+    let Ok(workers) = two.workers() else { return false };
+    let found = workers[0].record.as_ref().unwrap();
+    two.claim(0, found.version, &claim_of(5_000, 1)).is_ok()
+}
+
+#[test]
+fn without_the_comparison_a_worker_of_another_process_is_granted_again() {
+    assert!(!grants_again());
+    assert!(Guard::without(&[Guard::PutBackRefused], grants_again), "ticks 1000 to 5000 of worker 0");
+}
+
+#[test]
+fn what_another_process_knows_refuses_a_registry_only_where_it_says_less() {
+    let folder = folder();
+    let path = folder.path();
+    let (mut one, mut two) = (made_in(path, 4), made_in(path, 4));
+    for round in 0..20 {
+        let (mine, other) = if round % 2 == 0 { (&mut one, &mut two) } else { (&mut two, &mut one) };
+        let found = mine.worker(1).unwrap();
+        mine.swap_worker(1, found.version, &claim_of(5_000 + round, round)).unwrap();
+        mine.create_mark(spill(round as u8 + 1), &mark_of(round, round)).unwrap();
+        assert_eq!(other.workers().unwrap().len(), 4);
+        assert!(matches!(other.probe(), Some(Ok(()))));
+    }
+}
+
+#[test]
+fn a_record_that_nobody_knows_to_have_been_durable_takes_no_other_with_it() {
+    let disk = memory(2);
+    let (mut one, mut two) = (on(&disk), on(&disk));
+    let before = disk.bytes();
+    one.swap_worker(0, 1, &claim_of(5_000, 1)).unwrap();
+    // Seen by a process that did not sync it: a disk that fails may take it back.
+    assert_eq!(two.worker(0).unwrap().version, 2);
+    for copy in Side::BOTH {
+        let at = offset_of(2, Place::worker(0), copy);
+        disk.tamper(at, |sector| sector.copy_from_slice(&before[at..at + 512]));
+    }
+    assert!(matches!(two.worker(0), Err(ReadError::Damaged { .. })));
+    assert_eq!(two.worker(1).unwrap().version, 1);
+    assert!(matches!(one.worker(0), Err(ReadError::Foreign { .. })), "it was durable when this one wrote it");
+}
+
+#[test]
+fn a_lock_that_another_process_keeps_fails_a_trial_until_it_is_let_go() {
+    let folder = folder();
+    let mut registry = made_in(folder.path(), 4);
+    let stranger = fs::File::open(registry_of(folder.path())).unwrap();
+    stranger.lock().unwrap();
+    let tried = registry.probe();
+    assert!(
+        matches!(&tried, Some(Err(SwapError::Unavailable { why })) if why.contains("locked")),
+        "{tried:?}"
+    );
+    stranger.unlock().unwrap();
+    assert!(matches!(registry.probe(), Some(Ok(()))));
+}
+
+#[test]
+fn a_trial_writes_nothing() {
+    let folder = folder();
+    let mut registry = made_in(folder.path(), 4);
+    registry.claim(1, 1, &claim_of(5_000, 1)).unwrap();
+    let seen = || {
+        let metadata = fs::metadata(registry_of(folder.path())).unwrap();
+        (metadata.modified().unwrap(), copied(folder.path()))
+    };
+    let before = seen();
+    assert!(matches!(registry.probe(), Some(Ok(()))));
+    assert_eq!(seen(), before);
+}
+
+/// A clock that stands where it is set.
+struct Set(Arc<AtomicU64>);
+
+impl Clock for Set {
+    fn read(&self) -> Reading {
+        let ns = self.0.load(Ordering::Relaxed);
+        Reading { wall: 1_700_000_000_000_000_000 + ns, boot: ns }
+    }
+}
+
+#[test]
+fn a_disk_that_failed_fails_trials_until_it_is_written_again() {
+    let disk = memory(2);
+    let time = Arc::new(AtomicU64::new(0));
+    let mut registry = LocalRegistry::on(disk.open_again(), Arc::new(Set(time.clone()))).unwrap();
+    disk.fail_syncs(1);
+    assert!(registry.claim(0, 1, &claim_of(5_000, 1)).is_err());
+    let tried = registry.probe();
+    assert!(matches!(&tried, Some(Err(SwapError::Unavailable { why })) if why.contains("disk")), "{tried:?}");
+    time.store(2_000_000_000, Ordering::Relaxed);
+    assert!(matches!(registry.probe(), Some(Ok(()))));
+}
