@@ -7,10 +7,11 @@
 //! - [`SchedulerDelay`]: how late this machine runs a thread, for what a test demands of time
 //! - [`Timeline`], [`Told`]: connections that remember when each answer came
 //! - [`LogPipe`]: a log that is not read for a while
-//! - [`LoopDisk`]: a disk of its own, which can be frozen
+//! - [`LoopDisk`]: a disk of its own, which can be frozen, filled and made read-only
 //! - [`FakeClock`]: the wall clock of one server, stepped at will
 //! - [`Received`], [`Ledger`]: what was received, and the oracle that finds any id that came twice
 //! - [`IssuedVsReceived`]: the same, held against what servers logged before they sent it
+//! - [`Prometheus`]: one that scrapes servers and fires alerts
 //! - [`zookeeper`], [`proxy`]: private ZooKeeper servers, a hand inside their tree, and faults on the way to them
 //! - [`campaigns`]: attacks repeated many thousand times, in parts that are recorded and joined
 //! - [`not_tried`]: what is said of a trial that this machine does not allow
@@ -38,6 +39,7 @@ mod log_pipe;
 mod loop_disk;
 mod not_tried;
 mod oracle;
+mod prometheus;
 mod rng;
 mod scheduler_delay;
 mod server;
@@ -52,6 +54,7 @@ pub use log_pipe::LogPipe;
 pub use loop_disk::{Frozen, LoopDisk};
 pub use not_tried::not_tried;
 pub use oracle::{Balance, IssuedVsReceived, Ledger, Received, Report, Run, read_issued};
+pub use prometheus::Prometheus;
 pub use rng::Rng;
 pub use scheduler_delay::SchedulerDelay;
 pub use server::{Serve, Server};

@@ -1,5 +1,7 @@
-//! A disk that hangs: an ext4 on a loop device, frozen as `fsfreeze` does it.
+//! A disk that hangs, is full or takes no more writes: an ext4 on a loop device.
 
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -49,9 +51,44 @@ impl LoopDisk {
     /// Freezes it until that is dropped: what is written to it waits in the kernel, where no signal ends the wait.
     ///
     /// Drop it before anything that waits for the end of a process that writes there.
-    pub fn freeze(&self) -> Result<Frozen<'_>> {
-        let frozen = shell(r#"fsfreeze -f "$1""#, &[&self.place.to_string_lossy()])?;
-        frozen.map(|_| Frozen(self)).map_err(|why| anyhow!(why)).context("fsfreeze")
+    pub fn freeze(&self) -> Result<Frozen> {
+        self.told(r#"fsfreeze -f "$1""#).context("fsfreeze")?;
+        Ok(Frozen(self.place.clone()))
+    }
+
+    /// Writes zeros into the file `name` until the disk is full; returns how many bytes fitted.
+    pub fn fill(&self, name: &str) -> Result<u64> {
+        let mut file = fs::File::create(self.place.join(name))?;
+        let mut written = 0;
+        for block in [64 * 1024_usize, 4_096, 1] {
+            let zeros = vec![0; block];
+            while let Ok(len) = file.write(&zeros)
+                && len > 0
+            {
+                written += len as u64;
+            }
+        }
+        // What was only promised may not fit.
+        let _ = file.sync_all();
+        Ok(written)
+    }
+
+    /// Makes it read-only as an error of its own does (`errors=remount-ro`), files that are open for writing or not. An
+    /// ordinary remount is refused while there are such files.
+    pub fn fail(&self) -> Result<()> {
+        self.told(r#"mount -o remount,abort "$1"; ! touch "$1/probe" 2>/dev/null"#).context("remount,abort")
+    }
+
+    /// Mounts it anew, sound and writable. No file of it may be open.
+    pub fn mount_again(&self) -> Result<()> {
+        let script =
+            r#"umount "$1"; e2fsck -fy "$2" >/dev/null || [ $? -lt 4 ]; mount "$2" "$1"; touch "$1/probe""#;
+        self.told(script).context("mounting again")
+    }
+
+    fn told(&self, script: &str) -> Result<()> {
+        let said = shell(script, &[&self.place.to_string_lossy(), &self.device])?;
+        said.map(drop).map_err(|why| anyhow!(why))
     }
 }
 
@@ -65,15 +102,15 @@ impl Drop for LoopDisk {
     }
 }
 
-/// A disk that is frozen until this is dropped.
+/// A disk that is frozen until this is dropped, which has to be before the disk is.
 #[derive(Debug)]
 #[must_use = "it is thawed when this is dropped"]
-pub struct Frozen<'d>(&'d LoopDisk);
+pub struct Frozen(PathBuf);
 
-impl Drop for Frozen<'_> {
+impl Drop for Frozen {
     fn drop(&mut self) {
-        if let Ok(Err(why)) = shell(r#"fsfreeze -u "$1""#, &[&self.0.place.to_string_lossy()]) {
-            println!("{} stays frozen: {why}", self.0.place.display());
+        if let Ok(Err(why)) = shell(r#"fsfreeze -u "$1""#, &[&self.0.to_string_lossy()]) {
+            println!("{} stays frozen: {why}", self.0.display());
         }
     }
 }

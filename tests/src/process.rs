@@ -32,6 +32,14 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks / TICKS_PER_SECOND)
 }
 
+/// Whether a process of which nobody has heard the end yet has called exit. It has no sockets any more then, although a
+/// thread of it may still be inside the kernel.
+pub fn has_called_exit(pid: u32) -> Result<bool> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, rest) = stat.rsplit_once(')').context("no command in stat")?;
+    Ok(rest.trim_start().starts_with('Z'))
+}
+
 /// Sends SIGTERM.
 pub fn terminate(child: &Child) -> Result<()> {
     signal(child, Signal::TERM)

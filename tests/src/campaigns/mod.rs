@@ -26,6 +26,7 @@ mod files;
 mod kills;
 mod limits;
 mod mutants;
+mod outages;
 mod parts;
 mod progress;
 mod record;
@@ -44,6 +45,7 @@ pub use files::Files;
 pub use kills::Kills;
 pub use limits::Limits;
 pub use mutants::Mutants;
+pub use outages::Outages;
 pub use parts::{Ending, Runner, attempt};
 pub use progress::{Progress, grouped};
 pub use record::{Line, Machine, Record};
@@ -191,6 +193,7 @@ pub fn all() -> Vec<Box<dyn Campaign>> {
         Box::new(Kills::zookeeper()),
         Box::new(Files),
         Box::new(Limits),
+        Box::new(Outages),
         Box::new(Soak),
     ]
 }

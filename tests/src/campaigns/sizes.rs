@@ -18,7 +18,7 @@ const fn of(trials: u64, part: u64, seconds: u64) -> Plan {
 }
 
 /// Name, quick, night. One life of `kills` in twelve ends by a clean stop: 1,100 of them are a thousand kills. A part
-/// of a night takes 1 to 32 minutes, so that little is lost when it is cut off; all of quick takes five minutes.
+/// of a night takes 1 to 32 minutes, so that little is lost when it is cut off; all of quick takes some five minutes.
 pub const SIZES: &[(&str, Plan, Plan)] = &[
     ("simulation", of(6_000, 6_000, 60), of(1_000_000, 50_000, 400)),
     ("mutants", of(88, 88, 40), of(88, 88, 300)),
@@ -27,6 +27,7 @@ pub const SIZES: &[(&str, Plan, Plan)] = &[
     ("kills-zookeeper", of(20, 20, 50), of(1_100, 100, 300)),
     ("files", of(60, 60, 15), of(110_344, 1_505, 300)),
     ("limits", of(6, 6, 15), of(300, 60, 200)),
+    ("outages", of(5, 5, 15), of(10, 10, 240)),
     ("soak", of(5, 5, 40), of(120, 60, 1_900)),
 ];
 

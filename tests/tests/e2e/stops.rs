@@ -1,6 +1,5 @@
 //! From SIGTERM to the exit: a lame duck serves on, a drain ends, and a stop calls exit in time on a disk that hangs.
 
-use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -139,13 +138,6 @@ fn a_drain_ends_after_its_time_and_the_stop_is_a_clean_one() -> Result<()> {
     Ok(())
 }
 
-/// What the kernel says of the process's first thread: `Z` when it has called exit.
-fn state(pid: u32) -> Result<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let (_, rest) = stat.rsplit_once(')').context("no command in stat")?;
-    rest.trim().chars().next().context("no state in stat")
-}
-
 #[test]
 fn a_stop_on_a_frozen_disk_closes_every_socket_says_what_may_be_lost_and_calls_exit_in_time() -> Result<()> {
     let home = TempDir::new()?;
@@ -163,7 +155,7 @@ fn a_stop_on_a_frozen_disk_closes_every_socket_says_what_may_be_lost_and_calls_e
         let frozen = disk.freeze()?;
         let begin = clock::now();
         process::terminate(server.child())?;
-        let has_exited = || Ok(state(server.pid())? == 'Z');
+        let has_exited = || process::has_called_exit(server.pid());
         clock::wait_until("it has called exit", drain + LAST_SECOND + SLACK, has_exited)?;
         let took = begin.elapsed();
         println!("frozen disk, {threads} threads: exit after {took:?}");

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
-use xuid_tests::{Order, Serve, clock, op};
+use xuid_tests::{Order, Prometheus, Serve, clock, op};
 
-use crate::prometheus::Prometheus;
 use crate::{installed, packaging};
 
 /// Rates need some scrapes, on a machine that may be busy.

@@ -3,7 +3,6 @@
 
 mod browser;
 mod dashboard;
-mod prometheus;
 mod rules;
 mod status_page;
 

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
-use xuid_tests::{Client, Serve, Server, clock, process};
+use xuid_tests::{Client, Prometheus, Serve, Server, clock, process};
 
-use crate::prometheus::Prometheus;
 use crate::{installed, packaging};
 
 /// The longest rule that is tried waits for half a minute; the machine may be busy.
@@ -76,7 +75,7 @@ fn rules_fire_for_servers_in_trouble_and_for_no_other() -> Result<()> {
     let (healthy_at, dead, full, put_back) = (healthy.admin, dies.admin, guarded.admin, restored.admin);
 
     dies.kill()?;
-    // A mark that goes back is not believed, and the spill is given up for it.
+    // A registry that says less than it did is not believed, and the spill is given up for it.
     let granted = || Ok(restored.metrics()?.sum(&["xuid_spill_granted_extents_total"]) > 0.0);
     clock::wait_until("the registry has moved the mark", PATIENCE, granted)?;
     fs::write(data.join("registry"), &past)?;
@@ -92,6 +91,7 @@ fn rules_fire_for_servers_in_trouble_and_for_no_other() -> Result<()> {
     })?;
 
     for (alert, server) in [
+        ("XuidRegistryRefused", put_back),
         ("XuidSpillOff", put_back),
         ("XuidTokenRejected", full),
         ("XuidConnectionsRefused", full),

@@ -1,5 +1,6 @@
 //! A Prometheus of the test's own, which scrapes some servers each second.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -7,24 +8,31 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::{Server, clock, http};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
-use xuid_tests::{Server, clock, http};
 
 /// A start, and a scrape, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The process; killed when dropped.
-pub(crate) struct Prometheus {
+#[derive(Debug)]
+pub struct Prometheus {
     child: Child,
     addr: SocketAddr,
     home: TempDir,
 }
 
 impl Prometheus {
+    /// Whether there is one on this machine.
+    pub fn is_installed() -> bool {
+        let asked = Command::new("prometheus").arg("--version").output();
+        asked.is_ok_and(|output| output.status.success())
+    }
+
     /// Starts one with these rules, and waits until it has seen each server once.
-    pub(crate) fn start(servers: &[&Server], rules: &Path) -> Result<Self> {
+    pub fn start(servers: &[&Server], rules: &Path) -> Result<Self> {
         let home = TempDir::new()?;
         let targets: Vec<String> = servers.iter().map(|server| format!("\"{}\"", server.admin)).collect();
         let config = format!(
@@ -58,7 +66,7 @@ impl Prometheus {
     }
 
     /// What a query of this instant returns: its samples.
-    pub(crate) fn query(&self, query: &str) -> Result<Vec<Value>> {
+    pub fn query(&self, query: &str) -> Result<Vec<Value>> {
         let mut escaped = String::new();
         for byte in query.bytes() {
             if byte.is_ascii_alphanumeric() {
@@ -74,13 +82,22 @@ impl Prometheus {
     }
 
     /// Whether this alert fires for this server.
-    pub(crate) fn fires(&self, alert: &str, server: SocketAddr) -> Result<bool> {
+    pub fn fires(&self, alert: &str, server: SocketAddr) -> Result<bool> {
         let query = format!("ALERTS{{alertname=\"{alert}\", alertstate=\"firing\", instance=\"{server}\"}}");
         Ok(!self.query(&query)?.is_empty())
     }
 
+    /// The alerts that fire for this server.
+    pub fn firing(&self, server: SocketAddr) -> Result<BTreeSet<String>> {
+        let found = self.query(&format!("ALERTS{{alertstate=\"firing\", instance=\"{server}\"}}"))?;
+        Ok(found
+            .iter()
+            .filter_map(|alert| alert["metric"]["alertname"].as_str().map(str::to_owned))
+            .collect())
+    }
+
     /// What it logged.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
     }
 }
