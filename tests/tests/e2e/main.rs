@@ -6,6 +6,7 @@ mod bad_blocks;
 mod bench;
 mod burst_after_idle;
 mod disk;
+mod documented;
 mod figures;
 mod foreign_folders;
 mod last_words;
