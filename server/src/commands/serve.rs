@@ -136,12 +136,9 @@ async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowe
         ..ProtocolLimits::default()
     };
     let limits = Limits { wait: settings.wait, protocol };
-    let server = Arc::new(Server::new(
-        engine,
-        limits,
-        AccessRules::new(settings.tokens.clone(), settings.tls.clone()),
-        places,
-    ));
+    let access = AccessRules::new(settings.tokens.clone(), settings.tls.clone());
+    access.limit_addresses(settings.address_ids_per_second);
+    let server = Arc::new(Server::new(engine, limits, access, places));
 
     let permits = Arc::new(Semaphore::new(allowed.connections));
     let (of_server, of_permits, threads) =

@@ -241,6 +241,15 @@ pub(crate) const KEYS: &[Key] = &[
                [\"..\", \"..\"] and, if there is a limit, ids_per_second = N",
     },
     Key {
+        name: "address_ids_per_second",
+        flag: Some("address-ids-per-second"),
+        shape: "N",
+        default: Some("0"),
+        allowed: "a number from 0 to 1000000000; 0 is no limit",
+        help: "Ids a second that all clients of one address (of IPv6: a /64) may take together, a proxy's or a NAT's too; \
+               more are refused with RATE",
+    },
+    Key {
         name: "tls_cert",
         flag: Some("tls-cert"),
         shape: "FILE",

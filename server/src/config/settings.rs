@@ -13,7 +13,7 @@ use super::keys::Key;
 use super::log_filter::{log_filter, log_of_environment};
 use super::sources::{Flags, Merged, check_readable_again, strangers, variables};
 use super::tls::ServerTls;
-use super::tokens::Tokens;
+use super::tokens::{MOST_IDS, Tokens};
 use super::values::{self, address, between, cores, duration, number};
 use crate::text::exit::usage;
 use crate::text::logs::LogFormat;
@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) max_connections: Option<usize>,
     pub(crate) threads: usize,
     pub(crate) tokens: Tokens,
+    /// What all clients of one address may take a second; 0: no limit.
+    pub(crate) address_ids_per_second: u64,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) insecure_listen: bool,
     pub(crate) log: String,
@@ -119,6 +121,8 @@ impl Settings {
                 .optional("threads", |text| small(text, 1, 256))?
                 .map_or_else(cores, |count| count as usize),
             tokens: Tokens::from_merged(from)?,
+            address_ids_per_second: from
+                .required("address_ids_per_second", |text| number(text, 0, MOST_IDS.cast_unsigned()))?,
             tls: ServerTls::from_merged(from)?,
             insecure_listen: from.required("insecure_listen", |text| text.parse().ok())?,
             log: from

@@ -26,7 +26,7 @@ const DEFAULT_NAME: &str = "default";
 const FIELDS: [&str; 2] = ["secrets", "ids_per_second"];
 
 /// No server issues more.
-const MOST_IDS: i64 = 1_000_000_000;
+pub(super) const MOST_IDS: i64 = 1_000_000_000;
 
 /// The longest name: it stands in lines of the log.
 const LONGEST_NAME: usize = 64;

@@ -14,6 +14,7 @@ mod answer;
 mod tests;
 mod waiting;
 
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ use waiting::{Done, Shape, Waiting};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
-use crate::state::id_limit::IdLimit;
+use crate::state::id_limit::Allowance;
 use crate::state::server::Server;
 use crate::state::traffic::Tally;
 
@@ -77,8 +78,10 @@ pub(crate) struct Session {
     sent_away: bool,
     /// PINGs that came before HELLO.
     early_pings: u32,
-    /// The limit of its token.
-    limit: Option<Arc<IdLimit>>,
+    /// Where it comes from, if that is known.
+    address: Option<IpAddr>,
+    /// What its token and its address may take.
+    allowance: Allowance,
     /// Ids of the request in hand that were counted against it, and are given back if that panics.
     charged: u32,
     /// Its token is none of ours, which [`take_rejection`](Self::take_rejection) has not said yet.
@@ -93,8 +96,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A client that has not said anything yet.
-    pub(crate) fn new(server: Arc<Server>) -> Self {
+    /// A client that has not said anything yet, from this address.
+    pub(crate) fn new(server: Arc<Server>, address: Option<IpAddr>) -> Self {
         let limits = server.limits.protocol;
         let (waiting, scratch) = (FuturesUnordered::new(), Vec::new());
         Self {
@@ -104,7 +107,8 @@ impl Session {
             was_greeted: false,
             sent_away: false,
             early_pings: 0,
-            limit: None,
+            address,
+            allowance: Allowance::default(),
             charged: 0,
             was_rejected: false,
             waiting,
@@ -242,7 +246,7 @@ impl Session {
     /// Answers the frames at the front that are nothing but NEXT, as far as ids are at hand; false if there was none.
     /// What is told here in a few comparisons a frame, [`frame`](Self::frame) tells as well.
     fn nexts(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> bool {
-        if self.limit.as_ref().is_some_and(|limit| limit.ids_per_second() > 0) {
+        if self.allowance.is_limited() {
             return false;
         }
         let (heads, _) = inbox.rest().as_chunks::<HEADER_LEN>();
@@ -330,7 +334,8 @@ impl Session {
             }
             Request::Hello(hello) => {
                 let greet = |out: &mut _| answer::hello(&self.server, &self.limits, request_id, &hello, out);
-                self.limit = outbox.append(greet)?;
+                let of_token = outbox.append(greet)?;
+                self.allowance = self.server.access.allowance(of_token, self.address);
                 (self.stage, self.was_greeted) = (Stage::Serving, true);
                 if self.sent_away {
                     outbox.append(goaway);
@@ -378,7 +383,7 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
-                self.give_back(u64::from(count));
+                self.allowance.give_back(u64::from(count));
                 Err(answer::refusal(&self.server, error))
             }
         };
@@ -387,17 +392,12 @@ impl Session {
         taken
     }
 
-    /// Counts ids against the limit of the client's token, if it has one.
-    fn charge(&self, count: u32) -> Result<(), Refusal> {
-        let Some(limit) = &self.limit else { return Ok(()) };
-        limit.take(count).map_err(|pause| answer::above_limit(limit, count, pause))
-    }
-
-    /// The ids of a request that was refused after all count against no limit.
-    fn give_back(&self, ids: u64) {
-        if let Some(limit) = &self.limit {
-            limit.give_back(ids);
-        }
+    /// Counts ids against the limits of the client's token and address, as far as there are any.
+    fn charge(&mut self, count: u32) -> Result<(), Refusal> {
+        self.allowance.take(count).map_err(|above| {
+            self.tally.limited(above.by);
+            answer::above_limit(above, count)
+        })
     }
 
     fn finish_one(&mut self, done: Done, outbox: &mut Outbox) {
@@ -411,12 +411,12 @@ impl Session {
                 self.tally.ids(shape.op(), shape.ids());
             }
             Some(Err(error)) => {
-                self.give_back(shape.ids());
+                self.allowance.give_back(shape.ids());
                 let refusal = answer::refusal(&self.server, error);
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
             }
             None => {
-                self.give_back(shape.ids());
+                self.allowance.give_back(shape.ids());
                 let refusal = self.panicked();
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
             }
@@ -436,7 +436,7 @@ impl Session {
     fn panicked(&mut self) -> Refusal {
         self.scratch.clear();
         let charged = std::mem::take(&mut self.charged);
-        self.give_back(u64::from(charged));
+        self.allowance.give_back(u64::from(charged));
         self.server.traffic.panicked();
         let text = "the server failed on this request, and said why in its log: try again, and report it if it stays";
         Refusal::new(Status::INTERNAL, text)
@@ -446,7 +446,7 @@ impl Session {
 /// What was counted last is not lost with the connection, and what still waits was not issued.
 impl Drop for Session {
     fn drop(&mut self) {
-        self.waiting.iter().for_each(|waiting| self.give_back(waiting.shape().ids()));
+        self.waiting.iter().for_each(|waiting| self.allowance.give_back(waiting.shape().ids()));
         self.server.traffic.add(&mut self.tally);
     }
 }

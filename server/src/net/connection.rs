@@ -138,7 +138,7 @@ impl<R: Reading, W: Writing> Connection<R, W> {
         Self {
             reader,
             writer,
-            session: Session::new(Arc::clone(server)),
+            session: Session::new(Arc::clone(server), Some(newcomer.address())),
             newcomer,
             inbox: Inbox::default(),
             outbox: Outbox::default(),

@@ -46,6 +46,11 @@ impl Newcomer {
         })
     }
 
+    /// Where it comes from.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// It said HELLO, and may stay.
     pub(crate) fn greeted(&self) {
         self.greeted.store(true, Relaxed);

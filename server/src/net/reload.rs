@@ -1,4 +1,4 @@
-//! SIGHUP: certificates, tokens and the log's filter are read again.
+//! SIGHUP: certificates, tokens, the limit of addresses and the log's filter are read again.
 //!
 //! # Invariants
 //! - I1 all of it counts, or nothing: what was read before counts on until everything new was read and checked;
@@ -63,6 +63,7 @@ fn reload(flags: &Flags, server: &Server) -> Result<()> {
     let (tokens, has_tls) = (settings.tokens.each().len(), settings.tls.is_some());
     let kept = settings.tokens.variable().map(str::to_owned);
     server.access.replace(settings.tokens, settings.tls);
+    server.access.limit_addresses(settings.address_ids_per_second);
     for warning in settings.warnings.iter().chain(&open) {
         warn!("{warning}");
     }

@@ -1,12 +1,14 @@
 //! Who is let in: the tokens that count now, their limits, and TLS. Every front asks here.
 
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::config::{ServerTls, Tokens};
-use crate::state::id_limit::IdLimit;
+use crate::state::address_limits::AddressLimits;
+use crate::state::id_limit::{Allowance, IdLimit};
 
 /// How long a client waits for the answer to a wrong token: guessing is slow that way, and costs us a timer.
 pub(crate) const REJECTION_PAUSE: Duration = Duration::from_millis(300);
@@ -16,6 +18,7 @@ pub(crate) const REJECTION_PAUSE: Duration = Duration::from_millis(300);
 pub(crate) struct AccessRules {
     has_tls: bool,
     current: RwLock<Arc<Current>>,
+    addresses: AddressLimits,
 }
 
 #[derive(Debug)]
@@ -35,7 +38,21 @@ pub(crate) struct Admitted {
 
 impl AccessRules {
     pub(crate) fn new(tokens: Tokens, tls: Option<ServerTls>) -> Self {
-        Self { has_tls: tls.is_some(), current: RwLock::new(Arc::new(Current::new(tokens, tls, None))) }
+        Self {
+            has_tls: tls.is_some(),
+            current: RwLock::new(Arc::new(Current::new(tokens, tls, None))),
+            addresses: AddressLimits::none(),
+        }
+    }
+
+    /// What all clients of one address may take a second from now on; 0: no limit.
+    pub(crate) fn limit_addresses(&self, ids_per_second: u64) {
+        self.addresses.set(ids_per_second);
+    }
+
+    /// Addresses whose ids are counted.
+    pub(crate) fn limited_addresses(&self) -> usize {
+        self.addresses.addresses()
     }
 
     /// Whether both ports speak TLS.
@@ -82,6 +99,11 @@ impl AccessRules {
         let place = current.tokens.find(secret)?;
         let (token, limit) = (current.tokens.each().get(place)?, current.limits.get(place)?);
         Some(Admitted { token: Some((token.name.clone(), Arc::clone(limit))) })
+    }
+
+    /// What a client that was let in may take. Of one whose address is not known, only its token counts.
+    pub(crate) fn allowance(&self, admitted: Option<Arc<IdLimit>>, address: Option<IpAddr>) -> Allowance {
+        Allowance { token: admitted, address: address.and_then(|address| self.addresses.bucket(address)) }
     }
 
     /// From now on these count, for clients that come; a token that keeps its name keeps its bucket.

@@ -1,4 +1,4 @@
-//! A limit in ids a second, shared by all connections of one token.
+//! A limit in ids a second, shared by all connections of one token, or of one address.
 //!
 //! A bucket that holds the ids of one second and fills up steadily, kept as one number: the time at which it is full
 //! again. Whoever takes ids moves that time on. (Generic cell rate algorithm, ITU-T I.371.)
@@ -8,6 +8,7 @@
 //! - I2 a request for more than a second's ids is let through when the bucket is full, and is paid off afterwards: else
 //!   it would be refused for ever.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -16,7 +17,73 @@ use tokio::time::Instant;
 /// Nanoseconds of a second, which is the burst.
 const SECOND: u64 = 1_000_000_000;
 
-/// The bucket of one token.
+/// What the limits go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LimitBy {
+    Token,
+    Address,
+}
+
+impl LimitBy {
+    /// Both, in the order of their numbers.
+    pub(crate) const ALL: [Self; 2] = [Self::Token, Self::Address];
+
+    /// As a metric's label says it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Address => "address",
+        }
+    }
+}
+
+/// What a connection may take: what its token and its address may, as far as these have limits.
+#[derive(Debug, Default)]
+pub(crate) struct Allowance {
+    pub(crate) token: Option<Arc<IdLimit>>,
+    pub(crate) address: Option<Arc<IdLimit>>,
+}
+
+/// A request that is above a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AboveLimit {
+    pub(crate) by: LimitBy,
+    pub(crate) ids_per_second: u64,
+    /// After that it is not above it, if nothing else is asked for meanwhile.
+    pub(crate) pause: Duration,
+}
+
+impl Allowance {
+    /// Whether there is a limit at all.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.each().any(|(_, limit)| limit.ids_per_second() > 0)
+    }
+
+    /// Takes so many ids of each limit, or of none.
+    pub(crate) fn take(&self, ids: u32) -> Result<(), AboveLimit> {
+        for (number, (by, limit)) in self.each().enumerate() {
+            if let Err(pause) = limit.take(ids) {
+                for (_, before) in self.each().take(number) {
+                    before.give_back(u64::from(ids));
+                }
+                return Err(AboveLimit { by, ids_per_second: limit.ids_per_second(), pause });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts ids back that were taken and not issued.
+    pub(crate) fn give_back(&self, ids: u64) {
+        self.each().for_each(|(_, limit)| limit.give_back(ids));
+    }
+
+    fn each(&self) -> impl Iterator<Item = (LimitBy, &IdLimit)> {
+        let both = [(LimitBy::Token, &self.token), (LimitBy::Address, &self.address)];
+        both.into_iter().filter_map(|(by, limit)| Some((by, limit.as_deref()?)))
+    }
+}
+
+/// The bucket of one token or address.
 #[derive(Debug)]
 pub(crate) struct IdLimit {
     /// 0: no limit.
@@ -88,6 +155,11 @@ impl IdLimit {
         let _ = self.full.fetch_update(Relaxed, Relaxed, |full| Some(full.saturating_sub(cost)));
     }
 
+    /// How long until the bucket is full, if nothing is taken meanwhile.
+    pub(crate) fn until_full(&self) -> Duration {
+        Duration::from_nanos(self.full.load(Relaxed)).saturating_sub(self.begun.elapsed())
+    }
+
     /// How long the bucket takes to get so many ids, rounded up.
     fn cost(&self, ids: u32) -> u64 {
         // Below 2^32 x 10^9, which fits.
@@ -148,6 +220,21 @@ mod tests {
         limit.set_at(0, 2_000 * MS);
         limit.set_at(1, 2_000 * MS);
         assert_eq!(limit.take_at(1, 2_000 * MS), Ok(()), "without a limit nothing is to be paid off");
+    }
+
+    #[test]
+    fn what_one_limit_refuses_costs_the_other_nothing() {
+        let [token, address] = [100, 10].map(|most| Some(Arc::new(IdLimit::new(most))));
+        let both = Allowance { token: token.clone(), address };
+        assert_eq!(both.take(20), Ok(()), "a full bucket lets one large request through");
+        let above = both.take(50).unwrap_err();
+        assert_eq!((above.by, above.ids_per_second), (LimitBy::Address, 10));
+        assert!(above.pause > Duration::from_millis(500), "{above:?}");
+        let token_alone = Allowance { token, address: None };
+        assert_eq!(token_alone.take(80), Ok(()), "only 20 were taken of it");
+        assert_eq!(token_alone.take(80).map_err(|above| above.by), Err(LimitBy::Token));
+        assert!(token_alone.is_limited() && !Allowance::default().is_limited());
+        assert_eq!(Allowance::default().take(u32::MAX), Ok(()));
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! What a server knows of itself: its engine, its traffic, its figures.
 
 pub(crate) mod access;
+pub(crate) mod address_limits;
 pub(crate) mod id_limit;
 pub(crate) mod latency;
 pub(crate) mod metrics;

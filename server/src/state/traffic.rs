@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::time::Instant;
 use xuid_protocol::{Op, Status};
 
+use crate::state::id_limit::LimitBy;
 use crate::state::latency::{Latencies, TIMED, Times, timed};
 
 const OPS: usize = Op::ALL.len();
@@ -21,6 +22,7 @@ pub(crate) struct Traffic {
     requests: [AtomicU64; OPS],
     ids: [AtomicU64; OPS],
     errors: [AtomicU64; STATUSES],
+    limited: [AtomicU64; LimitBy::ALL.len()],
     accepted: AtomicU64,
     closed: AtomicU64,
     refused: AtomicU64,
@@ -37,6 +39,7 @@ pub(crate) struct Tally {
     requests: [u32; OPS],
     ids: [u64; OPS],
     errors: [u32; STATUSES],
+    limited: [u32; LimitBy::ALL.len()],
     dirty: bool,
     /// Requests answered as soon as they were read, of those that are timed, and not timed yet.
     at_once: [u32; TIMED.len()],
@@ -89,6 +92,12 @@ impl Tally {
         self.errors[index_of_status(status)] += 1;
         self.dirty = true;
     }
+
+    /// A request above a limit in ids a second; the refusal itself counts besides.
+    pub(crate) fn limited(&mut self, by: LimitBy) {
+        self.limited[by as usize] += 1;
+        self.dirty = true;
+    }
 }
 
 /// Where [`Op::ALL`] has it; spelled out, since it is asked for each request.
@@ -120,7 +129,8 @@ impl Traffic {
             return;
         }
         let requests = self.requests.iter().zip(&mut tally.requests);
-        for (total, part) in requests.chain(self.errors.iter().zip(&mut tally.errors)) {
+        let refused = self.errors.iter().zip(&mut tally.errors);
+        for (total, part) in requests.chain(refused).chain(self.limited.iter().zip(&mut tally.limited)) {
             if *part > 0 {
                 total.fetch_add(u64::from(std::mem::take(part)), Relaxed);
             }
@@ -204,6 +214,11 @@ impl Traffic {
     pub(crate) fn errors(&self) -> impl Iterator<Item = (Status, u64)> + '_ {
         let all = Status::NAMED.into_iter().zip(self.errors.iter().map(|count| count.load(Relaxed)));
         all.filter(|(status, _)| *status != Status::OK)
+    }
+
+    /// Requests above a limit in ids a second so far, by what the limit goes by.
+    pub(crate) fn limited(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        LimitBy::ALL.into_iter().map(|by| (by.name(), self.limited[by as usize].load(Relaxed)))
     }
 
     /// Connections so far: accepted, refused, of another protocol.

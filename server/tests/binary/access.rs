@@ -85,6 +85,24 @@ fn a_token_s_limit_is_told_to_a_client_that_asks_for_more() {
 }
 
 #[test]
+fn an_address_s_limit_counts_for_all_its_connections_and_is_read_again_at_sighup() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = |most: u32| format!("address_ids_per_second = {most}\n");
+    let config = file(home.path(), "xuid.toml", &settings(10));
+    let server = Server::start(home.path(), &["--config", config.to_str().unwrap()], &[]);
+    let address = server.addr.to_string();
+    let next = |count: &str| xuid(&["next", "-n", count, "--server", &address]).output().unwrap();
+    assert_eq!(stdout(&next("1000")).lines().count(), 1_000, "a full bucket lets one large request through");
+    let (code, said) = failure(&next("1"));
+    assert!(code == Some(1) && said.contains("RATE") && said.contains("address (of IPv6"), "{said}");
+    let page = get(server.admin, "/metrics").1;
+    assert!(page.contains("xuid_limited_requests_total{by=\"address\"} 1\n"), "{page}");
+    assert!(page.contains("\nxuid_limited_addresses 1\n"), "{page}");
+    file(home.path(), "xuid.toml", &settings(0));
+    hup(&server, "the limit is gone", || next("1").status.success());
+}
+
+#[test]
 fn a_file_of_tokens_that_is_wrong_keeps_the_server_from_starting_and_is_not_shown() {
     let home = tempfile::tempdir().unwrap();
     let tokens = file(home.path(), "tokens.toml", "[token.a]\nsecret = [\"hunter2\"]\n");

@@ -241,8 +241,6 @@ impl Drop for MappedFile {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use super::*;
 
     fn make(path: &Path) -> File {
@@ -289,35 +287,8 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"another process made it");
     }
 
-    /// Were the bytes loaded from the map by this process, it would end here.
-    #[test]
-    fn a_file_that_another_shortens_meanwhile_is_an_error_of_the_read_and_no_more() {
-        const LONG: u64 = 1 << 20;
-        let folder = tempfile::tempdir().unwrap();
-        let mut made = MappedFile::create(&folder.path().join("spill-0")).unwrap();
-        made.allocate(LONG).unwrap();
-        made.write_at(0, &[7; 64]).unwrap();
-        let (file, done) = (made.lock_holder().unwrap(), AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    file.set_len(4_096).unwrap();
-                    file.set_len(LONG).unwrap();
-                }
-            });
-            let mut bytes = [0; 4_096];
-            let reads = (0..5_000).map(|_| made.read_at(LONG - 4_096, &mut bytes));
-            let wrong =
-                reads.filter_map(Result::err).find(|error| error.kind() != io::ErrorKind::UnexpectedEof);
-            done.store(true, Ordering::Relaxed);
-            assert!(wrong.is_none(), "{wrong:?}");
-        });
-        let mut bytes = [0; 64];
-        made.read_at(0, &mut bytes).unwrap();
-        assert_eq!(bytes, [7; 64], "what was not cut off is read as ever");
-    }
-
-    /// What is not there for the map, like a page that the disk has lost.
+    /// Behind the end of a file that was shortened, as where the disk has lost a page. Were the bytes loaded by this
+    /// process, it would end here.
     #[test]
     fn a_page_that_cannot_be_read_ends_the_copy_there_and_a_plain_read_tells_why() {
         let folder = tempfile::tempdir().unwrap();

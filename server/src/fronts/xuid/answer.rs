@@ -11,7 +11,7 @@ use xuid_protocol::{
 };
 
 use crate::state::access::Admitted;
-use crate::state::id_limit::IdLimit;
+use crate::state::id_limit::{AboveLimit, IdLimit, LimitBy};
 use crate::state::metrics;
 use crate::state::server::{Server, VERSION};
 
@@ -60,12 +60,16 @@ fn unauthenticated(given: &[u8]) -> Refusal {
     Refusal::new(Status::UNAUTHENTICATED, text)
 }
 
-/// More ids a second than the client's token allows.
+/// More ids a second than the client's token or address may take.
 #[cold]
-pub(super) fn above_limit(limit: &IdLimit, count: u32, pause: Duration) -> Refusal {
-    let most = limit.ids_per_second();
+pub(super) fn above_limit(above: AboveLimit, count: u32) -> Refusal {
+    let AboveLimit { by, ids_per_second, pause } = above;
+    let whose = match by {
+        LimitBy::Token => "token may take",
+        LimitBy::Address => "address (of IPv6: its /64) may take",
+    };
     let text = format!(
-        "this client's token may take {most} ids a second here, with all that use it, and {count} more are above that: try \
+        "this client's {whose} {ids_per_second} ids a second here, with all that use it, and {count} more are above that: try \
          again after the pause, or ask for fewer"
     );
     // Not 0, which would say that there is no point.

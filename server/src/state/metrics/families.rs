@@ -18,6 +18,18 @@ pub(super) fn families(server: &Server) -> Vec<Family> {
     all.extend(spill(&stats));
     all.extend(clock(&stats.clock));
     all.extend(traffic(&server.traffic));
+    let limited: Vec<_> = server.traffic.limited().collect();
+    all.push(counter_by(
+        "xuid_limited_requests",
+        "Requests refused because their token or their address took more ids a second than it may",
+        "by",
+        &limited,
+    ));
+    all.push(gauge(
+        "xuid_limited_addresses",
+        "Addresses whose ids are counted now, where address_ids_per_second is set",
+        server.access.limited_addresses() as u64,
+    ));
     all.push(counter_by(
         "xuid_panics",
         "Panics that the server survived, by where: each is a bug",

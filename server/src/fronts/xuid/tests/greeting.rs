@@ -76,6 +76,46 @@ fn the_clients_of_a_token_share_its_limit_and_those_of_another_do_not() {
 }
 
 #[test]
+fn the_clients_of_an_address_share_its_limit_and_those_of_another_do_not() {
+    let home = Home::new(Tokens::default());
+    home.server.access.limit_addresses(1_000);
+    let greeted = |address: &str| {
+        let mut talk = Talk::from(Arc::clone(&home.server), Some(address.parse().unwrap()));
+        talk.say(&greeting(&Hello::new("test")));
+        assert_eq!(talk.replies(), [(1, Said::Hello)]);
+        talk
+    };
+    let asked = |talk: &mut Talk, count: u32| {
+        talk.say(&frame(|out| match count {
+            1 => request_next(out, 7, Order::Any),
+            _ => request_runs(out, 7, Bulk::new(count, Order::Any, PATIENCE)),
+        }));
+        talk.settle();
+        talk.replies().remove(0).1
+    };
+    let [mut first, mut second, mut other] = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(greeted);
+    assert!(matches!(asked(&mut first, 100_000), Said::Ids(ids) if ids.len() == 100_000), "a full bucket");
+    // The bucket is empty for a hundred seconds, which no machine is busy for.
+    for count in [1, 2, 900] {
+        assert_eq!(asked(&mut first, count), Said::Error(Status::RATE));
+        assert_eq!(asked(&mut second, count), Said::Error(Status::RATE));
+        assert!(matches!(asked(&mut other, count), Said::Ids(ids) if ids.len() == count as usize));
+    }
+    let limited: Vec<_> = home.server.traffic.limited().collect();
+    assert_eq!(limited, [("token", 0), ("address", 6)]);
+    second.say(&frame(|out| request_next(out, 8, Order::Any)));
+    let ParsedReply::Frame { reply: Reply::Error(error), .. } =
+        parse_reply(second.outbox.rest(), u32::MAX).unwrap()
+    else {
+        panic!("no error")
+    };
+    assert!((60_000..=100_000).contains(&error.retry_after_ms), "{error:?}");
+    assert!(error.text.contains("address") && error.text.contains("1000 ids a second"), "{error:?}");
+    home.server.access.limit_addresses(0);
+    assert!(matches!(asked(&mut first, 1_000), Said::Ids(_)), "it was taken away");
+}
+
+#[test]
 fn what_was_not_issued_costs_a_token_nothing_if_the_engine_fails_or_the_connection_ends() {
     let home = Home::new(Tokens::parse("[token.few]\nsecrets = [\"a\"]\nids_per_second = 1000\n").unwrap());
     let greeted = || {
@@ -86,25 +126,25 @@ fn what_was_not_issued_costs_a_token_nothing_if_the_engine_fails_or_the_connecti
     };
     // As much as the bucket is empty for a hundred seconds of.
     let shape = Shape::Runs { request_id: 7, count: 100_000 };
-    let charge = |talk: &Talk| talk.session.charge(100_000).map_err(|refusal| refusal.status);
+    let charge = |talk: &mut Talk| talk.session.charge(100_000).map_err(|refusal| refusal.status);
     for _ in 0..3 {
-        let talk = greeted();
-        assert_eq!(charge(&talk), Ok(()));
+        let mut talk = greeted();
+        assert_eq!(charge(&mut talk), Ok(()));
         let pending = home.server.engine.request(100_000, Order::Any, PATIENCE);
         talk.session.waiting.push(Waiting::new(shape, pending, None));
         drop(talk);
     }
     let mut talk = greeted();
     for _ in 0..3 {
-        assert_eq!(charge(&talk), Ok(()));
+        assert_eq!(charge(&mut talk), Ok(()));
         talk.session.finish(Done { shape, came: None, result: None }, &mut talk.outbox);
         assert_eq!(talk.replies(), [(7, Said::Error(Status::INTERNAL))]);
     }
-    assert_eq!(charge(&talk), Ok(()));
+    assert_eq!(charge(&mut talk), Ok(()));
     talk.session.charged = 100_000;
     assert_eq!(talk.session.panicked().status, Status::INTERNAL);
-    assert_eq!(charge(&talk), Ok(()));
-    assert_eq!(charge(&talk), Err(Status::RATE), "these were not given back");
+    assert_eq!(charge(&mut talk), Ok(()));
+    assert_eq!(charge(&mut talk), Err(Status::RATE), "these were not given back");
 }
 
 #[test]

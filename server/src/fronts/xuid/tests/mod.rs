@@ -71,7 +71,11 @@ enum Said {
 
 impl Talk {
     fn new(server: Arc<Server>) -> Self {
-        Self { session: Session::new(server), inbox: Inbox::default(), outbox: Outbox::default() }
+        Self::from(server, None)
+    }
+
+    fn from(server: Arc<Server>, address: Option<IpAddr>) -> Self {
+        Self { session: Session::new(server, address), inbox: Inbox::default(), outbox: Outbox::default() }
     }
 
     fn greeted(server: Arc<Server>) -> Self {
