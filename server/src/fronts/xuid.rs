@@ -51,6 +51,8 @@ pub(crate) enum Need {
     Input,
     /// Room in the output, or the end of a request that waits.
     Room,
+    /// Another turn, after those of other connections.
+    Turn,
     /// Nothing: write the output, and close.
     End,
 }
@@ -159,16 +161,20 @@ impl Session {
         self.server.traffic.time(&mut self.tally, self.came.unwrap_or(now), now);
     }
 
-    /// Answers what is in the inbox, as far as it may.
-    pub(crate) fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> Need {
+    /// Answers what is in the inbox, as far as it may, and no frame that begins behind the first `turn` bytes.
+    pub(crate) fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, turn: usize) -> Need {
+        let left = inbox.rest().len().saturating_sub(turn);
         let need = loop {
             if outbox.len() >= OUTBOX_HIGH || self.waiting.len() >= self.limits.max_in_flight as usize {
                 break Need::Room;
             }
+            if (1..=left).contains(&inbox.rest().len()) {
+                break Need::Turn;
+            }
             let stepped = match self.stage {
                 Stage::Preface => self.preface(inbox, outbox),
                 Stage::Greeting => self.frame(inbox, outbox),
-                Stage::Serving => self.nexts(inbox, outbox) || self.frame(inbox, outbox),
+                Stage::Serving => self.nexts(inbox, outbox, left) || self.frame(inbox, outbox),
                 Stage::Leaving { .. } if !self.waiting.is_empty() => break Need::Room,
                 Stage::Leaving { bye } => {
                     if let Some(request_id) = bye {
@@ -243,15 +249,16 @@ impl Session {
         true
     }
 
-    /// Answers the frames at the front that are nothing but NEXT, as far as ids are at hand; false if there was none.
-    /// What is told here in a few comparisons a frame, [`frame`](Self::frame) tells as well.
-    fn nexts(&mut self, inbox: &mut Inbox, outbox: &mut Outbox) -> bool {
+    /// Answers the frames at the front that are nothing but NEXT, as far as ids are at hand, and none of the last `left`
+    /// bytes; false if there was none. What is told here in a few comparisons a frame, [`frame`](Self::frame) tells as well.
+    fn nexts(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, left: usize) -> bool {
         if self.allowance.is_limited() {
             return false;
         }
         let (heads, _) = inbox.rest().as_chunks::<HEADER_LEN>();
         let room = OUTBOX_HIGH.saturating_sub(outbox.len()).div_ceil(ID_REPLY_LEN);
-        let heads = &heads[..heads.len().min(room)];
+        let turn = inbox.rest().len().saturating_sub(left).div_ceil(HEADER_LEN);
+        let heads = &heads[..heads.len().min(room).min(turn)];
         if heads.first().is_none_or(|head| plain_next(head).is_none()) {
             return false;
         }

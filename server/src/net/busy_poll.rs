@@ -38,6 +38,8 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct BusyPoll {
     number: u64,
+    /// No other connection of the thread was asked between the last two times.
+    is_alone: bool,
     /// When the last reply was written.
     answered: Option<Instant>,
     quick: u32,
@@ -50,17 +52,22 @@ impl BusyPoll {
     pub(crate) fn new() -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Relaxed);
-        Self { number, answered: None, quick: 0, keep_off: 0, last_keep_off: 0, until: None }
+        Self { number, is_alone: true, answered: None, quick: 0, keep_off: 0, last_keep_off: 0, until: None }
     }
 
     /// Bytes of a request came.
     pub(crate) fn asked(&mut self, now: Instant) {
-        let alone = ASKED_LAST.replace(self.number) == self.number;
+        self.is_alone = ASKED_LAST.replace(self.number) == self.number;
         let soon = self.answered.take().is_some_and(|answered| now - answered < QUICK);
         if self.until.take().is_some() {
             self.last_keep_off = 0;
         }
-        self.quick = if alone && soon { self.quick.saturating_add(1) } else { 0 };
+        self.quick = if self.is_alone && soon { self.quick.saturating_add(1) } else { 0 };
+    }
+
+    /// Whether no other connection of the thread asks for anything.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     /// Everything that was asked is answered and written.

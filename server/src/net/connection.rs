@@ -9,7 +9,8 @@
 //! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this
 //!   process may have been stopped, and not the client;
 //! - I5 before HELLO was accepted one deadline holds, whatever is sent, and whether its replies are read or not;
-//! - I6 a thousand requests in one piece wait for one turn of the other connections of the thread.
+//! - I6 a thousand requests in one piece wait for one turn of the other connections of the thread, and a thousand behind
+//!   them for another, if others ask.
 
 use std::future::poll_fn;
 use std::io;
@@ -37,8 +38,9 @@ use crate::state::server::Server;
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
 const INBOX_MOST: usize = 64 * 1024;
 
-/// With so much read and not answered yet, which is a thousand requests, other connections have their turn first. One
-/// that sends without waiting would keep its thread from them as long as the runtime lets it.
+/// With so much read and not answered yet, which is a thousand requests, other connections have their turn first, and if
+/// there are any, no more is answered in a turn. One that sends without waiting would keep its thread from them as long
+/// as the runtime lets it, and would get most of its time.
 const LARGE_BATCH: usize = 16 * 1024;
 
 /// A client that is being closed and takes nothing of its last replies for so long is given up.
@@ -159,7 +161,7 @@ impl<R: Reading, W: Writing> Connection<R, W> {
         let mut stop = std::pin::pin!(draining.wait_for(|draining| *draining));
         let mut timer = std::pin::pin!(sleep_until(self.due()));
         loop {
-            if self.inbox.rest().len() >= LARGE_BATCH {
+            if self.need == Need::Input && self.inbox.rest().len() >= LARGE_BATCH {
                 yield_now().await;
             }
             self.advance();
@@ -200,8 +202,9 @@ impl<R: Reading, W: Writing> Connection<R, W> {
                     Ok(count) => self.was_read(count),
                     Err(_) => return Ended::Broken,
                 },
-                // The output was full and is not any more. Others have their turn first.
-                () = yield_now(), if was_full && has_room => {}
+                // More was read than is answered in a turn, or the output was full and is not any more. Others have their
+                // turn first.
+                () = yield_now(), if self.need == Need::Turn || was_full && has_room => {}
                 () = yield_now(), if self.busy_poll.looks_on() => self.busy_poll.saw_nothing(Instant::now()),
             }
         }
@@ -248,7 +251,8 @@ impl<R: Reading, W: Writing> Connection<R, W> {
     fn advance(&mut self) {
         let before = self.inbox.rest().len();
         let was_greeted = self.session.was_greeted();
-        self.need = self.session.receive(&mut self.inbox, &mut self.outbox);
+        let turn = if self.busy_poll.is_alone() { usize::MAX } else { LARGE_BATCH };
+        self.need = self.session.receive(&mut self.inbox, &mut self.outbox, turn);
         if !was_greeted && self.session.was_greeted() {
             self.newcomer.greeted();
             // GOAWAY went behind the reply to HELLO.

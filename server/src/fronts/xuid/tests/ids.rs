@@ -44,7 +44,7 @@ fn converse(talk: &mut Talk, input: &[u8]) -> Vec<(u64, Said)> {
         if need != Need::Room {
             return replies;
         }
-        need = talk.session.receive(&mut talk.inbox, &mut talk.outbox);
+        need = talk.session.receive(&mut talk.inbox, &mut talk.outbox, usize::MAX);
     }
 }
 

@@ -95,7 +95,7 @@ impl Talk {
 
     fn say(&mut self, bytes: &[u8]) -> Need {
         self.inbox.room(bytes.len()).extend_from_slice(bytes);
-        self.session.receive(&mut self.inbox, &mut self.outbox)
+        self.session.receive(&mut self.inbox, &mut self.outbox, usize::MAX)
     }
 
     /// What was answered since the last look.

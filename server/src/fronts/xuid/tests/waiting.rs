@@ -33,7 +33,7 @@ fn a_full_output_stops_the_answers_until_it_is_written() {
     let answered = talk.outbox.len();
     assert!((OUTBOX_HIGH..OUTBOX_HIGH + ping.len()).contains(&answered), "{answered} bytes");
     let mut replies = talk.replies().len();
-    assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox), Need::Input);
+    assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox, usize::MAX), Need::Input);
     replies += talk.replies().len();
     assert_eq!(replies, 500);
 }
@@ -49,7 +49,7 @@ fn more_than_max_in_flight_wait_in_the_input_and_none_is_refused_for_that() {
     while need == Need::Room {
         assert!(talk.session.in_flight() <= 3);
         talk.settle();
-        need = talk.session.receive(&mut talk.inbox, &mut talk.outbox);
+        need = talk.session.receive(&mut talk.inbox, &mut talk.outbox, usize::MAX);
     }
     talk.settle();
     let replies = talk.replies();
@@ -57,6 +57,35 @@ fn more_than_max_in_flight_wait_in_the_input_and_none_is_refused_for_that() {
         replies.len() == 8 && replies.iter().all(|(_, said)| matches!(said, Said::Ids(_))),
         "{replies:?}"
     );
+}
+
+#[test]
+fn a_turn_answers_so_many_bytes_and_the_next_one_goes_on_behind_them() {
+    let mut talk = Talk::greeted(Home::shared());
+    let mut input = Vec::new();
+    for request_id in 0..10 {
+        request_next(&mut input, request_id, Order::Any);
+        request_ping(&mut input, 100 + request_id, b"twenty bytes of ping");
+    }
+    talk.inbox.room(input.len()).extend_from_slice(&input);
+    let mut answered = Vec::new();
+    // A pair has 52 bytes: a turn of 80 ends within the second one, whose PING begins before its end.
+    for turn in 0..5 {
+        let wanted = if turn < 4 { Need::Turn } else { Need::Input };
+        assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox, 80), wanted, "turn {turn}");
+        let replies = talk.replies();
+        assert_eq!(replies.len(), 4, "turn {turn}");
+        answered.extend(replies.into_iter().map(|(request_id, _)| request_id));
+    }
+    assert_eq!(answered, (0..10).flat_map(|request_id| [request_id, 100 + request_id]).collect::<Vec<_>>());
+    // Bare NEXT frames are answered in one loop, which keeps to it, too.
+    let mut nexts = Vec::new();
+    (0..10).for_each(|request_id| request_next(&mut nexts, request_id, Order::Any));
+    talk.inbox.room(nexts.len()).extend_from_slice(&nexts);
+    for (wanted, count) in [(Need::Turn, 4), (Need::Turn, 4), (Need::Input, 2)] {
+        assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox, 64), wanted);
+        assert_eq!(talk.replies().len(), count);
+    }
 }
 
 #[test]
@@ -70,7 +99,7 @@ fn bye_is_answered_after_everything_else_and_ends_the_talk() {
     request_ping(&mut input, 100, b"too late");
     assert_eq!(talk.say(&input), Need::Room, "something waits");
     talk.settle();
-    assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox), Need::End);
+    assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox, usize::MAX), Need::End);
     let replies = talk.replies();
     assert_eq!(replies.len(), 81);
     assert_eq!(replies.last(), Some(&(99, Said::Bye)));
@@ -100,7 +129,7 @@ fn a_frame_that_closes_takes_no_answer_from_the_requests_before_it() {
             "the error is told at once: {replies:?}"
         );
         talk.settle();
-        assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox), Need::End);
+        assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox, usize::MAX), Need::End);
         replies.extend(talk.replies());
         let mut answered: Vec<u64> = replies.iter().map(|(request_id, _)| *request_id).collect();
         answered.sort_unstable();
