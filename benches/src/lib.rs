@@ -8,5 +8,6 @@ pub mod measure;
 pub mod peers;
 pub mod rows;
 pub mod subject;
+pub mod table;
 pub mod targets;
 mod timing;

@@ -4,6 +4,8 @@
 //!   compare ── driver ── dialect      XUID, Redis and an echo are asked by the very same loop, that of xuid_load
 //!      │
 //!      └────── process ── child       servers, each pinned to the core that the driver is not on
+//!
+//!   neighbours ── driver, process     several loads on one server at once, and what they cost each other
 //! ```
 //!
 //! A program that measures with this must begin with [`serve_if_asked`]: the echo and the raw stream run in a child
@@ -13,8 +15,10 @@ mod child;
 mod compare;
 mod dialect;
 mod driver;
+mod neighbours;
 mod process;
 
 pub use child::serve_if_asked;
 pub use compare::{Setting, redis_rows, tcp_rows};
+pub use neighbours::NEIGHBOURS;
 pub use process::Server;

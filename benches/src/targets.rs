@@ -12,12 +12,7 @@ mod served;
 mod spill;
 mod steady;
 
-use anyhow::Result;
-
-use crate::rows::Row;
-
-/// A group of rows by name, and what measures it.
-pub type Group = (&'static str, fn() -> Result<Vec<Row>>);
+use crate::table::Group;
 
 /// All groups, in the order of the table.
 pub const GROUPS: [Group; 9] = [

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use xuid_load::{Answer, Dialect};
-use xuid_protocol::{Bulk, HEADER_LEN, Header, Order, Reply, request_array};
+use xuid_protocol::{Bulk, HEADER_LEN, Header, Order, Reply, request_array, request_ping};
 
 /// Bytes of NEXT and of its reply, which the echo uses as well.
 pub(super) const NEXT_REQUEST: usize = HEADER_LEN;
@@ -36,14 +36,18 @@ impl InOrder {
         Self::new(vec![0; NEXT_REQUEST], |bytes| Ok((bytes.len() >= NEXT_REPLY).then_some((NEXT_REPLY, 0))))
     }
 
+    /// PINGs of a server of XUID/1, which answers them in their order.
+    pub(super) fn ping() -> Self {
+        let mut request = Vec::new();
+        request_ping(&mut request, 0, b"");
+        Self::new(request, |bytes| Ok(whole_frame(bytes)))
+    }
+
     /// ARRAY of a bare loop, which writes no numbers of requests into its replies.
     pub(super) fn array() -> Self {
         let mut request = Vec::new();
         request_array(&mut request, 0, Bulk::new(ARRAY_COUNT, Order::Any, Duration::ZERO));
-        Self::new(request, |bytes| {
-            let len = bytes.first_chunk().map(|head| HEADER_LEN + Header::decode(*head).body_len as usize);
-            Ok(len.filter(|len| *len <= bytes.len()).map(|len| (len, 0)))
-        })
+        Self::new(request, |bytes| Ok(whole_frame(bytes)))
     }
 
     fn new(request: Vec<u8>, parse: fn(&[u8]) -> Parsed) -> Self {
@@ -62,6 +66,12 @@ impl Dialect for InOrder {
         let number = self.asked.pop_front().ok_or("answered more than it was asked")?;
         Ok(Some((len, number, Reply::Next(id))))
     }
+}
+
+/// Any reply of XUID/1.
+fn whole_frame(bytes: &[u8]) -> Option<(usize, u64)> {
+    let len = bytes.first_chunk().map(|head| HEADER_LEN + Header::decode(*head).body_len as usize);
+    len.filter(|len| *len <= bytes.len()).map(|len| (len, 0))
 }
 
 /// `:17` and the end of the line.

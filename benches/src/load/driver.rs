@@ -5,13 +5,16 @@
 //! - I2 at the end every request was answered before the connection closes, so that nothing spills into the next run.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use xuid_load::{Ask, Dialect, DuplicateCheck, Link, LoadThread, Progress, Recorder, Results, Shape, Turns};
+use rustix::net::{AddressFamily, SocketType};
+use xuid_load::{
+    Ask, Dialect, DuplicateCheck, Link, LoadThread, Progress, Recorder, Results, Shape, Turns, Wire,
+};
 use xuid_protocol::{HEADER_LEN, Header, Hello, Order, PREFACE, request_hello};
 
 /// How much, and for how long.
@@ -60,16 +63,64 @@ pub(super) fn ask(shape: Shape, count: u32) -> impl Fn(&mut TcpStream) -> Result
 }
 
 /// Preface and HELLO, and the reply to them.
-pub(super) fn greet(stream: &mut TcpStream) -> Result<()> {
-    let mut bytes = PREFACE.to_vec();
-    request_hello(&mut bytes, 0, &Hello::new("load"))?;
-    stream.write_all(&bytes)?;
+pub(super) fn greet(stream: &mut (impl Read + Write)) -> Result<()> {
+    greet_with(stream, b"")
+}
+
+/// The same with a token.
+pub(super) fn greet_with(stream: &mut (impl Read + Write), token: &[u8]) -> Result<()> {
+    stream.write_all(&greeting(token)?)?;
     let mut head = [0; HEADER_LEN];
     stream.read_exact(&mut head)?;
     let header = Header::decode(head);
     let mut body = vec![0; header.body_len as usize];
     stream.read_exact(&mut body)?;
     ensure!(header.status == 0, "HELLO was refused: {}", String::from_utf8_lossy(&body));
+    Ok(())
+}
+
+/// What a client says first.
+pub(super) fn greeting(token: &[u8]) -> Result<Vec<u8>> {
+    let mut bytes = PREFACE.to_vec();
+    request_hello(&mut bytes, 0, &Hello { token, ..Hello::new("load") })?;
+    Ok(bytes)
+}
+
+/// A connection from this address of our own.
+pub(super) fn connect_from(from: Ipv4Addr, address: SocketAddr) -> Result<TcpStream> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    rustix::net::bind(&socket, &SocketAddr::from((from, 0)))?;
+    rustix::net::connect(&socket, &address).with_context(|| format!("connecting to {address}"))?;
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// A connection that has been greeted, with so many requests in flight at most.
+pub(super) fn link<D: Dialect>(stream: TcpStream, dialect: D, in_flight: u32) -> Result<Link<D>> {
+    stream.set_nonblocking(true)?;
+    Ok(Link::new(Wire::from(stream), "the server", Vec::new(), dialect, in_flight, None))
+}
+
+/// Runs connections on this thread to the end of the run, as its thread `seat`.
+pub(super) fn run<D: Dialect>(
+    links: Vec<Link<D>>,
+    progress: &Arc<Progress>,
+    seat: usize,
+    is_open: bool,
+) -> Result<Results> {
+    let mut thread = LoadThread::new(progress, seat, None, is_open)?;
+    Turns::new(links, &mut thread)?.run()?;
+    Ok(thread.results)
+}
+
+/// I1.
+pub(super) fn check(results: &Results) -> Result<()> {
+    let failures = results.failures.keys().chain(&results.refusal);
+    let why =
+        failures.map(String::as_str).chain((results.unanswered > 0).then_some("replies are missing")).next();
+    ensure!(why.is_none(), "the run is void: {}", why.unwrap_or_default());
+    ensure!(results.requests > 0, "no reply came: the run is void");
     Ok(())
 }
 
@@ -101,11 +152,7 @@ fn recorded<D: Dialect>(
     let mut thread = LoadThread::new(&progress, 0, recorder, false)?;
     Turns::new(links, &mut thread)?.run()?;
     let results = thread.results;
-    let failures = results.failures.keys().chain(&results.refusal);
-    let why =
-        failures.map(String::as_str).chain((results.unanswered > 0).then_some("replies are missing")).next();
-    ensure!(why.is_none(), "the run is void: {}", why.unwrap_or_default());
-    ensure!(results.requests > 0, "no reply came: the run is void");
+    check(&results)?;
     Ok(Outcome { results, span: load.span })
 }
 

@@ -24,6 +24,8 @@ const LAND: [&str; 6] = ["--floor", "-3h", "--backfill", "3h", "--max-age", "3h"
 pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it serves HTTP, if it does.
+    pub(super) admin: Option<SocketAddr>,
     child: Child,
     _folder: Option<TempDir>,
 }
@@ -86,14 +88,35 @@ fn binary() -> Result<PathBuf> {
     Ok(target.join("release").join("xuid"))
 }
 
-/// The first address that a server tells on its standard output.
-fn announced(child: &mut Child) -> Result<SocketAddr> {
+/// The addresses that a server tells on its standard output: where it listens, and where it serves HTTP.
+fn announced(child: &mut Child) -> Result<(SocketAddr, Option<SocketAddr>)> {
     let stdout = child.stdout.as_mut().context("its output is not piped")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
-    let mut words = line.split(|char: char| char.is_whitespace() || char == ',');
-    let found = words.find_map(|word| word.parse().ok());
-    found.with_context(|| format!("the server told no address: {line:?}"))
+    let words = line.split(|char: char| char.is_whitespace() || char == ',' || char == '/');
+    let mut found = words.filter_map(|word| word.parse().ok());
+    let address = found.next().with_context(|| format!("the server told no address: {line:?}"))?;
+    Ok((address, found.next()))
+}
+
+/// `xuid serve` on a folder, on ports of its own and without a setting of ours.
+fn serve(folder: &Path) -> Result<Command> {
+    static BINARY: std::sync::OnceLock<std::result::Result<PathBuf, String>> = std::sync::OnceLock::new();
+    let binary = BINARY.get_or_init(|| binary().map_err(|error| format!("{error:#}")));
+    let binary = binary.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("XUID_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log", "error", "--data-dir"]).arg(folder);
+    // For trying settings: words for `xuid serve`.
+    if let Ok(more) = std::env::var("XUID_BENCH_SERVE") {
+        command.args(more.split_whitespace());
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    Ok(command)
 }
 
 impl Server {
@@ -102,26 +125,50 @@ impl Server {
     /// # Errors
     /// It can't be built or started.
     pub fn xuid() -> Result<Self> {
-        static BINARY: std::sync::OnceLock<std::result::Result<PathBuf, String>> = std::sync::OnceLock::new();
-        let binary = BINARY.get_or_init(|| binary().map_err(|error| format!("{error:#}")));
-        let binary = binary.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+        Self::on_land(&[])
+    }
+
+    /// The same with more words for `xuid serve`.
+    pub(super) fn on_land(words: &[&str]) -> Result<Self> {
         let folder = TempDir::new()?;
-        let mut command = Command::new(binary);
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("XUID_") {
-                command.env_remove(name);
-            }
-        }
-        command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--log", "error"]).args(LAND);
-        // For trying settings: words for `xuid serve`.
-        if let Ok(more) = std::env::var("XUID_BENCH_SERVE") {
-            command.args(more.split_whitespace());
-        }
-        command.arg("--data-dir").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut command = serve(&folder.path().join("data"))?;
+        command.args(["--admin", "off"]).args(LAND).args(words);
         let child = spawn(&mut command)?;
-        let mut server = Self { address: ([127, 0, 0, 1], 0).into(), child, _folder: Some(folder) };
-        server.address = announced(&mut server.child)?;
+        Self::of(child, folder)
+    }
+
+    /// `xuid serve` as it is by default, with an admin port and a new folder, on any core: what it can issue is what it
+    /// mints. This thread stays where it is, too.
+    pub(super) fn by_default(words: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let mut command = serve(&folder.path().join("data"))?;
+        command.args(["--admin", "127.0.0.1:0"]).args(words).envs(variables.iter().copied());
+        let child = command.spawn().context("failed to start the server")?;
+        Self::of(child, folder)
+    }
+
+    fn of(child: Child, folder: TempDir) -> Result<Self> {
+        let address = ([127, 0, 0, 1], 0).into();
+        let mut server = Self { address, admin: None, child, _folder: Some(folder) };
+        (server.address, server.admin) = announced(&mut server.child)?;
         Ok(server)
+    }
+
+    /// Bytes of memory that no file backs, as the kernel counts them.
+    pub(super) fn anonymous_memory(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()).context("no RssAnon in its status")?;
+        Ok(kib.parse::<u64>()? << 10)
+    }
+
+    /// What it used of the processors so far, in user and kernel mode.
+    pub(super) fn cpu_time(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let (_, behind_name) = stat.rsplit_once(')').context("no name in its stat")?;
+        let mut words = behind_name.split_whitespace().skip(11).map(str::parse::<u64>);
+        let ticks = words.next().context("no user time")?? + words.next().context("no kernel time")??;
+        Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
     }
 
     /// `redis-server` that keeps nothing, or (`durable`) one that syncs its log before each answer. None if it is not
@@ -147,7 +194,7 @@ impl Server {
         }
         let child = spawn(&mut command)?;
         let address = (Ipv4Addr::LOCALHOST, port).into();
-        let mut server = Self { address, child, _folder: Some(folder) };
+        let mut server = Self { address, admin: None, child, _folder: Some(folder) };
         let begun = now();
         while !answers_ping(address) {
             if let Some(status) = server.child.try_wait()? {
@@ -164,9 +211,9 @@ impl Server {
         let mut command = Command::new(std::env::current_exe()?);
         // Its standard input ends when we do, and it with that.
         command.env(VARIABLE, role.name()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut server =
-            Self { address: ([127, 0, 0, 1], 0).into(), child: spawn(&mut command)?, _folder: None };
-        server.address = announced(&mut server.child)
+        let (address, child) = (([127, 0, 0, 1], 0).into(), spawn(&mut command)?);
+        let mut server = Self { address, admin: None, child, _folder: None };
+        (server.address, _) = announced(&mut server.child)
             .context("does this program begin with xuid_benches::load::serve_if_asked()?")?;
         Ok(server)
     }
