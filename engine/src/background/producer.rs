@@ -195,14 +195,15 @@ impl Producer {
             self.reserve.take_back(run, now.tick);
         }
         let mut woken = Vec::new();
-        if shared.take_starved() || gate.waiting() > 0 {
+        if shared.take_starved() || gate.servable() > 0 {
             self.burst_until = now.reading.boot + BURST;
         }
         if gate.waiting() > 0 {
             let service = self.serve(&mut gate, &now);
             woken = self.account(service, &now);
         }
-        let waiting = gate.waiting() > 0;
+        // A caller that pauses keeps nobody from sleeping, and wakes this thread when it goes on.
+        let (waiting, paused_until) = (gate.servable() > 0, gate.paused_until());
         let turnover = now.reading.boot >= self.next_turnover;
         // Nothing new comes: what is swept into the file now would need a grant to come back, and a registry that is
         // away grants none.
@@ -236,7 +237,7 @@ impl Producer {
         }
         self.publish();
         self.check_ledger();
-        self.pause(&now, waiting)
+        self.pause(&now, waiting, paused_until)
     }
 
     fn send(&self, job: Job) {
@@ -449,9 +450,10 @@ impl Producer {
     }
 
     /// How long nothing is due. A waiting caller is served at the next tick, or as soon as a refill is asked for.
-    fn pause(&self, now: &Now, waiting: bool) -> Duration {
+    /// The calls of a caller that pauses are ended in time.
+    fn pause(&self, now: &Now, waiting: bool, paused_until: Option<u64>) -> Duration {
         let boot = now.reading.boot;
-        let mut due = self.next_turnover.min(self.windows.due(boot));
+        let mut due = self.next_turnover.min(self.windows.due(boot)).min(paused_until.unwrap_or(u64::MAX));
         if waiting {
             let layout = &self.shared.layout;
             let stands = matches!(now.seen.verdict, Verdict::Stand { .. } | Verdict::Behind { .. });

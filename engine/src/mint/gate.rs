@@ -98,6 +98,16 @@ impl Gate {
         self.queues.iter().map(WaitQueue::len).sum()
     }
 
+    /// How many wait for ids: those whose callers pause wait for these.
+    pub(crate) fn servable(&self) -> usize {
+        self.queues.iter().map(WaitQueue::servable).sum()
+    }
+
+    /// When the time of the first one is over whose caller pauses, in boot time.
+    pub(crate) fn paused_until(&self) -> Option<u64> {
+        self.queues.iter().filter_map(WaitQueue::paused_until).min()
+    }
+
     /// Cuts one run of up to `most` ids for a call of `count` that may not wait. `None` where others go first, or nothing
     /// is left, or where a leap of the clock was not dealt with: another copy of this machine may have the same windows.
     pub(crate) fn cut(
@@ -263,7 +273,7 @@ impl Gate {
         let mut progress = false;
         if missing > 0 {
             // A thread is given more than it asked for only while no other call waits behind it.
-            let alone = self.waiting() == 1;
+            let alone = self.servable() == 1;
             let most = if alone { ticket.wants() } else { missing.max(ticket.wants().min(16)) }.min(QUANTUM);
             let part = if is_large(queue) { self.part_for_large(now) } else { Part::Whole };
             let run = match ticket.order {

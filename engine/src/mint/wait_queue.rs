@@ -16,16 +16,17 @@
 //! - I5 the virtual time never goes back, and no ticket that is to be served starts before it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use crate::mint::ticket::Ticket;
+use crate::sys::wake::Wake;
 
 /// How many wait queues a gate has.
 pub(crate) const QUEUES: usize = 5;
 
 /// The owner of a share in the ids there are, when more is asked for than that: a connection of a server, say. All
-/// calls without a caller of their own have one share together.
+/// calls without a caller of their own have one share together. A caller belongs to one engine.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -43,15 +44,26 @@ struct Share {
     /// Where its last ticket in each queue ends.
     ends: [AtomicU64; QUEUES],
     pauses: AtomicBool,
+    /// Who serves its calls that wait, once one did.
+    producer: OnceLock<Arc<Wake>>,
 }
 
 impl Caller {
     /// Whether its calls that wait get nothing for now, be it that it has no room for more. They are refused when their
-    /// time is over, as ever; once it does not pause, they go on within a few milliseconds.
+    /// time is over, as ever; once it does not pause, they go on.
     pub fn set_pause(&self, pauses: bool) {
         if self.pauses() != pauses {
+            // Relaxed: the wake orders it.
             self.0.pauses.store(pauses, Relaxed);
+            if let Some(producer) = self.0.producer.get().filter(|_| !pauses) {
+                producer.wake();
+            }
         }
+    }
+
+    /// Its calls wait for that producer.
+    pub(crate) fn waits_for(&self, producer: &Arc<Wake>) {
+        self.0.producer.get_or_init(|| producer.clone());
     }
 
     fn pauses(&self) -> bool {
@@ -111,8 +123,19 @@ impl WaitQueue {
         }
     }
 
+    /// How many wait, those of callers that pause included.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() + self.paused.len()
+    }
+
+    /// How many are to be served, as far as was looked.
+    pub(crate) fn servable(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// When the time of the first one of a caller that pauses is over.
+    pub(crate) fn paused_until(&self) -> Option<u64> {
+        self.paused.iter().map(|entry| entry.ticket.deadline).min()
     }
 
     /// Whether there is none that is to be served.
@@ -398,7 +421,10 @@ mod tests {
             assert_eq!(two, [round, 100], "round {round}");
             assert!(queue.now >= before, "the virtual time went back");
         }
-        assert_eq!(served(&mut queue, 99).into_iter().filter(|name| *name < 100).collect::<Vec<_>>(), (10..=20).collect::<Vec<_>>());
+        assert_eq!(
+            served(&mut queue, 99).into_iter().filter(|name| *name < 100).collect::<Vec<_>>(),
+            (10..=20).collect::<Vec<_>>()
+        );
     }
 
     #[test]

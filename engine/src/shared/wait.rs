@@ -32,6 +32,9 @@ impl EngineState {
         (wait, caller): (Duration, Option<&Caller>),
         (runs, sources): (Vec<Run>, Sources),
     ) -> Result<Arc<Ticket>, IdError> {
+        if let Some(caller) = caller {
+            caller.waits_for(&self.producer);
+        }
         let deadline = now.reading.boot.saturating_add(nanos(wait));
         let least = gate.minter.least_fresh(now);
         self.counters.tickets_in.add(sources.total());

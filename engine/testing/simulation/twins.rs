@@ -518,7 +518,8 @@ fn from_the_reading_on_that_sees_a_leap_no_thread_goes_on_with_its_run() {
     found_without(Guard::LeapVoidsAtOnce, || {
         let (_, mut two) = copied(|_| ());
         let engine = two.engine.clone();
-        let mut call = || [engine.try_next_id(), two.handles[0].next_id()].map(|id| id.map_or(0, crate::Id::raw));
+        let mut call =
+            || [engine.try_next_id(), two.handles[0].next_id()].map(|id| id.map_or(0, crate::Id::raw));
         let (before, next) = (call(), call());
         assert_eq!(before.map(|id| id + 1), next, "each goes on with its run");
         let _ = engine.stats();

@@ -7,17 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use xuid_id::Layout;
+use xuid_spill::{MemoryStorage, SpillId, Storage};
 
 use crate::api::builder::{Assembly, assemble};
 use crate::api::engine::Engine;
 use crate::background::registry_thread::Job;
 use crate::clock::{Clock, Reading};
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::ownership::Identity;
+use crate::registry::ownership::{Identity, Ownership};
 use crate::registry::{ClusterId, Genesis, Registry, Token, Versioned, WorkerRecord};
 use crate::settings::Settings;
 use crate::stats::Stats;
-use crate::tiers::reserve::open;
+use crate::testing::simulation::process::open_spill;
+use crate::tiers::reserve::open::{self, OpenedSpill};
 
 mod ages;
 mod away;
@@ -50,6 +52,7 @@ struct Driven {
     /// Boot time that each job takes.
     cost: u64,
     jobs: Vec<(u64, Job)>,
+    turns: u64,
 }
 
 impl Driven {
@@ -62,11 +65,26 @@ impl Driven {
     }
 
     /// Over a registry that was prepared.
-    fn over(
+    fn over(wall: u64, layout: Layout, settings: Settings, prepare: impl FnOnce(&MemoryRegistry)) -> Self {
+        Self::made(wall, layout, settings, prepare, |_, _| open::none("a test"))
+    }
+
+    /// With a spill.
+    fn spilling(settings: Settings) -> Self {
+        let open = |genesis: &Genesis, ownership: &mut Ownership| {
+            let wire = |storage: &MemoryStorage| -> Box<dyn Storage> { Box::new(storage.clone()) };
+            let spill = SpillId::from_bytes([2; 16]);
+            open_spill(&mut Some(MemoryStorage::new()), wire, spill, genesis, ownership)
+        };
+        Self::made(START, Layout::default(), settings, |_| (), open)
+    }
+
+    fn made(
         wall: u64,
         layout: Layout,
         mut settings: Settings,
         prepare: impl FnOnce(&MemoryRegistry),
+        open: impl FnOnce(&Genesis, &mut Ownership) -> OpenedSpill,
     ) -> Self {
         settings.slots = 64;
         let clock = Arc::new(Manual(Mutex::new(Reading { wall, boot: 77 * SECOND })));
@@ -78,14 +96,14 @@ impl Driven {
         let assembly = assemble(
             Box::new(registry.clone()),
             Identity::new(Token([5; 16]), "by hand".into()),
-            |_, _| open::none("a test"),
+            open,
             settings,
             clock.clone(),
             |_| (),
         )
         .unwrap();
         let engine = Engine::new(assembly.shared.clone(), Vec::new());
-        Self { clock, registry, assembly, engine, cost: 0, jobs: Vec::new() }
+        Self { clock, registry, assembly, engine, cost: 0, jobs: Vec::new(), turns: 0 }
     }
 
     fn boot(&self) -> u64 {
@@ -106,6 +124,7 @@ impl Driven {
 
     /// One turn of the producer, and everything it asked of the registry thread; returns how long nothing is due then.
     fn turn(&mut self) -> Duration {
+        self.turns += 1;
         let mut pause = self.assembly.producer.turn();
         while let Ok(job) = self.assembly.jobs.try_recv() {
             self.jobs.push((self.boot(), copy(&job)));

@@ -113,3 +113,41 @@ fn small_calls_beside_large_ones_that_wait_get_ids_of_each_tick_and_leave_half_t
     let given = (before - large.len()) as u64 * u64::from(LARGE);
     assert!((1_800_000..2_300_000).contains(&given), "{given} to the large ones");
 }
+
+#[test]
+fn a_client_that_does_not_read_makes_no_burst_for_the_others() {
+    let mut driven = Driven::spilling(Settings::default());
+    driven.run(20 * SECOND);
+    let stalled = Caller::default();
+    driven.spend();
+    let mut long = ask_for(&driven, Duration::from_mins(1), Order::Any, &stalled);
+    let mut short = ask_for(&driven, Duration::from_millis(29_500), Order::Any, &stalled);
+    let begun = driven.boot();
+    stalled.set_pause(true);
+    driven.run(5 * SECOND);
+    let (spilled, turns, layout) = (driven.stats().spilled, driven.turns, driven.engine.layout());
+    for _ in 5..30 {
+        let end = driven.boot() + SECOND;
+        // In the middle of a second, and at its end.
+        for until in [end - 400 * MS, end] {
+            driven.run(until - driven.boot());
+            let id = driven.engine.try_next_id().unwrap();
+            let age = driven.clock.read().wall - layout.tick_to_ns(layout.tick_of(id.raw()));
+            assert!(age <= 2 * SECOND, "an id that is {} ms old", age / MS);
+        }
+        let is_over = driven.boot() - begun >= 29_500 * MS;
+        assert_eq!(poll(&mut short).is_ready(), is_over, "its time is over in time");
+    }
+    // 4,096 each millisecond.
+    let spilled = driven.stats().spilled - spilled;
+    assert!(spilled >= 23 * 4_096_000, "{spilled} ids went to the spill");
+    assert!(driven.turns - turns < 300, "{} turns in 25 s", driven.turns - turns);
+    assert!(poll(&mut long).is_pending() && driven.stats().waiting == 1);
+    // It reads again.
+    let wakes = || driven.assembly.shared.producer.calls.load(std::sync::atomic::Ordering::Relaxed);
+    let before = wakes();
+    stalled.set_pause(false);
+    assert!(wakes() > before, "the producer sleeps on");
+    driven.turn();
+    assert!(matches!(poll(&mut long), Poll::Ready(Ok(_))));
+}
