@@ -72,9 +72,12 @@ impl Engine {
 
 impl EngineBuilder {
     /// The folder of the spill and, where no other is given, of the local registry; made if it is absent. Ids are
-    /// unique within the folder only: hosts that issue into one namespace need one registry. Defaults to none.
+    /// unique within the folder only: hosts that issue into one namespace need one registry. A relative one is of the
+    /// working directory at this call, whatever directory the process works in later; a process that changes its root
+    /// (`chroot`) does so before. Defaults to none.
     pub fn data_dir(self, folder: impl Into<PathBuf>) -> Self {
-        Self { folder: Some(folder.into()), ..self }
+        let folder = folder.into();
+        Self { folder: Some(std::path::absolute(&folder).unwrap_or(folder)), ..self }
     }
 
     /// A registry other than the local one. Defaults to the local one of the data folder.

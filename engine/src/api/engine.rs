@@ -260,7 +260,7 @@ impl Engine {
         self.shared.layout
     }
 
-    /// The registry, for people: `local ./xuid-data`.
+    /// The registry, for people: `local /srv/xuid-data`.
     #[must_use]
     pub fn registry(&self) -> &str {
         &self.shared.registry

@@ -169,7 +169,7 @@ pub trait Registry: Send {
     /// What it was created with.
     fn genesis(&self) -> &Genesis;
 
-    /// For logs and people: `local ./xuid-data`.
+    /// For logs and people: `local /srv/xuid-data`.
     fn describe(&self) -> String;
 
     /// The worker this process (or its predecessor in its place) held last, as a preference.

@@ -135,6 +135,8 @@ impl LocalRegistry {
     }
 
     fn open_now(folder: &Path) -> Result<Self, LocalError> {
+        // The file is looked for by its name before each change, and the process may work in another directory by then.
+        let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let path = genesis::path(folder);
         for _ in 0..OPENING_TRIES {
             let Some(mut records) = Records::open(open_file(&path)?, &path, Arc::new(SystemClock))? else {

@@ -106,8 +106,11 @@ impl ZooKeeperRegistry {
     pub fn open(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Self, ZooKeeperError> {
         let mut link = Link::new(url, options)?;
         let (genesis, found) = inspect::opened(&mut link)?;
-        let seat = options.folder.as_deref().map(take_seat).transpose()?;
-        let mut tree = if let (Some(folder), Some(seat)) = (&options.folder, &seat) {
+        // The process may work in another directory when it writes there.
+        let absolute = |folder: &Path| std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let folder = options.folder.as_deref().map(absolute);
+        let seat = folder.as_deref().map(take_seat).transpose()?;
+        let mut tree = if let (Some(folder), Some(seat)) = (&folder, &seat) {
             let known = SeenFile::of_folder(folder, genesis.cluster);
             let latest = SeenFile::latest(&known, found);
             let ended = SeenFile::all_ended(&known);
