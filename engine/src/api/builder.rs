@@ -210,7 +210,7 @@ impl EngineBuilder {
         if let Some(folder) = &self.folder {
             data_dir::check(folder, genesis.cluster)?;
         }
-        start(registry, self.folder.as_deref(), self.settings, clock)
+        start(registry, self.folder.as_deref(), self.settings, clock, spawn)
     }
 }
 
@@ -261,11 +261,16 @@ pub(crate) struct Assembly {
     pub(crate) done: Sender<Done>,
 }
 
+/// What a thread does.
+type Body = Box<dyn FnOnce() + Send>;
+
+/// Opens everything, and starts the threads by `spawn`. If it fails, nothing of it goes on.
 fn start(
     registry: Box<dyn Registry>,
     folder: Option<&Path>,
     settings: Settings,
     clock: Arc<dyn Clock>,
+    mut spawn: impl FnMut(&str, Body) -> Result<JoinHandle<()>, BuildError>,
 ) -> Result<Engine, BuildError> {
     let spill = settings.spill;
     let open = |genesis: &Genesis, ownership: &mut Ownership| match folder {
@@ -278,11 +283,24 @@ fn start(
         assemble(registry, identity, open, settings, clock, std::thread::sleep)?;
     let (wake, generation) = (shared.producer.clone(), shared.generation.clone());
     // The producer holds the only sender of jobs: when it has done its clean stop, the registry thread ends too.
-    let threads = vec![
-        spawn("xuid-producer", move || producer.run())?,
-        spawn("xuid-registrar", move || registry_thread.serve(&jobs, &done, &wake, &generation))?,
-    ];
-    Ok(Engine::new(shared, threads))
+    let serve = move || registry_thread.serve(&jobs, &done, &wake, &generation);
+    let registrar = spawn("xuid-registrar", Box::new(serve))?;
+    // It gets the producer once it is there: if it cannot be started, the clean stop is done here.
+    let (hand, handed) = channel::<Producer>();
+    let run = move || handed.iter().for_each(|mut producer| producer.run());
+    match spawn("xuid-producer", Box::new(run)) {
+        Ok(thread) => {
+            let _ = hand.send(producer);
+            Ok(Engine::new(shared, vec![thread, registrar]))
+        }
+        Err(error) => {
+            shared.close();
+            producer.run();
+            drop(producer);
+            let _ = registrar.join();
+            Err(error)
+        }
+    }
 }
 
 /// Opens the spill by `open` and takes a first worker, for which it may `sleep` a little.
@@ -331,7 +349,7 @@ pub(crate) fn assemble(
     Ok(Assembly { shared, producer, registry_thread, jobs, done })
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, BuildError> {
+fn spawn(name: &str, body: Body) -> Result<JoinHandle<()>, BuildError> {
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(body)
@@ -381,5 +399,54 @@ fn first_window(
             }
         }
         return Ok(windows.take_in(done, gate, jobs));
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use xuid_id::ClusterId;
+
+    use super::*;
+    use crate::Order;
+    use crate::registry::memory::MemoryRegistry;
+
+    /// The first thread is started, and the second one is not.
+    #[test]
+    fn a_build_that_cannot_start_its_second_thread_leaves_nothing_behind() {
+        let (folder, layout) = (tempfile::tempdir().unwrap(), Layout::default());
+        let cluster = ClusterId::from_bytes([1; 16]);
+        let registry = MemoryRegistry::new(Genesis { cluster, layout, floor: 1_000, workers: 1 });
+        let start = |spawn: &mut dyn FnMut(&str, Body) -> Result<JoinHandle<()>, BuildError>| {
+            let registry = Box::new(registry.clone());
+            super::start(registry, Some(folder.path()), Settings::default(), Arc::new(SystemClock), spawn)
+        };
+        let (begun, ended) = (AtomicU32::new(0), Arc::new(AtomicU32::new(0)));
+        for tries in 1..=3 {
+            let mut one_thread = |name: &str, body: Body| {
+                if begun.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+                    let source = std::io::Error::from(std::io::ErrorKind::WouldBlock);
+                    return Err(BuildError::System { action: "start a thread", source });
+                }
+                let ended = ended.clone();
+                spawn(
+                    name,
+                    Box::new(move || {
+                        body();
+                        ended.fetch_add(1, Ordering::Relaxed);
+                    }),
+                )
+            };
+            assert!(start(&mut one_thread).is_err());
+            assert_eq!(ended.load(Ordering::Relaxed), tries, "the first thread runs on");
+        }
+        // Neither worker nor spill is taken.
+        let engine = start(&mut spawn).unwrap();
+        assert_eq!(engine.runs(1, Order::Fresh).unwrap().len(), 1);
+        let spills = std::fs::read_dir(folder.path()).unwrap().flatten();
+        let spills: Vec<_> = spills.filter(|entry| entry.file_name().to_string_lossy().starts_with("spill")).collect();
+        assert_eq!(spills.len(), 1, "{spills:?}");
     }
 }
