@@ -88,8 +88,10 @@ impl Producer {
         }
     }
 
+    /// Says that the registry went or came back. A clock that panics does so in the turn as well, which counts it.
     fn tell_registry(&self) {
-        log_once::tell_registry(&self.shared.tally, self.shared.clock.read().boot);
+        let tell = || log_once::tell_registry(&self.shared.tally, self.shared.clock.read().boot);
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell));
     }
 
     /// Says the lines of a turn or of the stop. False in a child: a waker, or the line itself, is a stranger's code that

@@ -142,7 +142,7 @@ impl Health {
         self.calling.map(|begun| begun + SLOW)
     }
 
-    /// What the log was not told yet. Whoever asks tells it.
+    /// What the log was not told yet. The caller tells it.
     pub(crate) fn untold(&mut self, boot: u64) -> Option<News> {
         match (self.outage(boot), self.told) {
             (Some(outage), told) if told.is_none_or(|told| told.refused != outage.refused) => {
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn each_turn_of_an_outage_is_told_once_by_whoever_asks_first() {
+    fn each_turn_of_an_outage_is_told_once_by_the_first_that_asks() {
         let mut health = Health::default();
         let told = |health: &mut Health, second: u64| {
             let both = [health.untold(second * SECOND), health.untold(second * SECOND)];

@@ -185,8 +185,8 @@ impl Act<'_> {
         let (seen, lasts) = (server.log().len(), if self.is_long { OUTAGE } else { SHORT_OUTAGE });
         self.scene.strike()?;
         let begin = clock::now();
-        if let Some(truth) = self.kind.truth() {
-            let told = truth.wait_told(server, seen, delay.allow(SOON))?;
+        if self.kind.truth().is_some() {
+            let told = Truth::wait_told(server, seen, delay.allow(SOON))?;
             self.tally.note(&format!("max_told_ms {}", self.kind.name()), told.as_millis() as u64);
         }
         clock::idle(lasts.saturating_sub(begin.elapsed()));
@@ -234,8 +234,8 @@ impl Act<'_> {
         if self.kind != Kind::ReadOnly {
             let seen = server.log().len();
             self.scene.strike()?;
-            if let Some(truth) = self.kind.truth() {
-                truth.wait_told(server, seen, delay.allow(SOON))?;
+            if self.kind.truth().is_some() {
+                Truth::wait_told(server, seen, delay.allow(SOON))?;
             }
         }
         let took = stop::stop(server, self.kind, delay)?;

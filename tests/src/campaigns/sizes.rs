@@ -27,7 +27,7 @@ pub const SIZES: &[(&str, Plan, Plan)] = &[
     ("kills-zookeeper", of(20, 20, 50), of(1_100, 100, 300)),
     ("files", of(60, 60, 15), of(110_344, 1_505, 300)),
     ("limits", of(6, 6, 15), of(300, 60, 200)),
-    ("outages", of(5, 5, 15), of(10, 10, 240)),
+    ("outages", of(5, 5, 15), of(10, 10, 180)),
     ("soak", of(5, 5, 40), of(120, 60, 1_900)),
 ];
 

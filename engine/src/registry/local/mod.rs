@@ -303,7 +303,7 @@ impl<D: Disk> Registry for LocalRegistry<D> {
     fn probe(&mut self) -> Option<Result<(), SwapError>> {
         let mut tried = self.records.probe();
         for place in self.records.changed() {
-            // A single record that is damaged is for those to tell who need it.
+            // A single damaged record is told by the call that needs it.
             if tried.is_ok()
                 && let Err(error @ (ReadError::Foreign { .. } | ReadError::Unavailable { .. })) =
                     self.read(|records| records.pair(place))

@@ -56,7 +56,7 @@ impl Told {
 
 impl Truth {
     /// Waits until all three tell that the registry is away; how long that took.
-    pub(super) fn wait_told(self, server: &Server, seen: usize, limit: Duration) -> Result<Duration> {
+    pub(super) fn wait_told(server: &Server, seen: usize, limit: Duration) -> Result<Duration> {
         wait("the registry is away", server, seen, limit, Told::is_away)
     }
 

@@ -356,8 +356,8 @@ impl<D: Disk> Records<D> {
         ReadError::Foreign { why }
     }
 
-    /// Refuses a registry that says less than the processes of its folder know by now (I6). For whoever is about to take
-    /// a worker, which another process may hold. Called under the lock.
+    /// Refuses a registry that says less than the processes of its folder know by now (I6). For a process that is
+    /// about to take a worker, which another one may hold. Called under the lock.
     pub(super) fn compare_with_folder(&mut self) -> Result<(), ReadError> {
         let Some(hints) = &mut self.hints else { return Ok(()) };
         let known = hints::known(hints.as_mut(), &self.header.genesis);

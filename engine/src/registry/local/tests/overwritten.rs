@@ -97,7 +97,7 @@ fn what_another_process_knows_refuses_a_registry_only_where_it_says_less() {
 }
 
 #[test]
-fn a_record_that_nobody_knows_to_have_been_durable_takes_no_other_with_it() {
+fn a_record_that_was_never_known_to_be_durable_takes_no_other_with_it() {
     let disk = memory(2);
     let (mut one, mut two) = (on(&disk), on(&disk));
     let before = disk.bytes();
