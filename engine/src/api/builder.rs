@@ -446,7 +446,8 @@ mod tests {
         let engine = start(&mut spawn).unwrap();
         assert_eq!(engine.runs(1, Order::Fresh).unwrap().len(), 1);
         let spills = std::fs::read_dir(folder.path()).unwrap().flatten();
-        let spills: Vec<_> = spills.filter(|entry| entry.file_name().to_string_lossy().starts_with("spill")).collect();
+        let spills: Vec<_> =
+            spills.filter(|entry| entry.file_name().to_string_lossy().starts_with("spill")).collect();
         assert_eq!(spills.len(), 1, "{spills:?}");
     }
 }

@@ -86,7 +86,7 @@ mod within_tls {
         }
 
         /// Whether bytes, the end or an error lie in the socket. The runtime may not have looked yet.
-        fn has_more(&self) -> bool {
+        pub(super) fn has_more(&self) -> bool {
             #[cfg(unix)]
             return self.socket.as_ref().is_some_and(
                 |socket| !matches!(socket.peek(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock),
@@ -116,5 +116,77 @@ mod within_tls {
             }
             timeout(LAST_LOOK, self.half.read_buf(inbox)).await.ok()
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(all(feature = "tls", unix))]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+
+    use rcgen::{CertificateParams, KeyPair};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
+    use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+    use super::*;
+
+    /// Both ends of a connection within TLS.
+    async fn pair() -> (client::TlsStream<TcpStream>, server::TlsStream<TcpStream>) {
+        let key = KeyPair::generate().unwrap();
+        let cert = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(cert.der().clone()).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+            .unwrap();
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connect = async {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let name = ServerName::try_from("localhost").unwrap();
+            TlsConnector::from(Arc::new(client)).connect(name, stream).await.unwrap()
+        };
+        let accept = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            TlsAcceptor::from(Arc::new(server)).accept(stream).await.unwrap()
+        };
+        tokio::join!(connect, accept)
+    }
+
+    /// As in a process that was stopped: it wakes with timers that are over, and a socket that nothing has looked into.
+    #[tokio::test]
+    async fn what_lies_in_the_socket_is_found_within_tls_before_the_runtime_has_looked() {
+        let (client, mut server) = pair().await;
+        let (mut read, _write) = TlsRead::split(client);
+        let mut inbox = Vec::with_capacity(16);
+        server.write_all(b"1").await.unwrap();
+        read.read_buf(&mut inbox).await.unwrap();
+        assert!(read.read_now(&mut inbox).await.is_none(), "nothing more was said");
+        // From here on nothing is waited for: the runtime has no turn.
+        let write = pin!(server.write_all(b"2")).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(write, Poll::Ready(Ok(()))), "{write:?}");
+        while !read.has_more() {
+            std::hint::spin_loop();
+        }
+        let found = read.read_now(&mut inbox).await;
+        assert!(matches!(found, Some(Ok(1))) && inbox == b"12", "{found:?}");
+        drop(server);
+        while !read.has_more() {
+            std::hint::spin_loop();
+        }
+        assert!(read.read_now(&mut inbox).await.is_some(), "the end lies there, too");
     }
 }

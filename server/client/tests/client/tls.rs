@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, watch};
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -19,7 +18,7 @@ use xuid_protocol::{
     reply_id,
 };
 
-use crate::fake::{hello_reply, soon};
+use crate::fake::hello_reply;
 
 /// A CA's file, and a server's certificate by it for 127.0.0.1, as files of that name.
 fn certificates(folder: &Path, name: &str) -> (String, ServerConfig) {
@@ -114,65 +113,6 @@ async fn a_server_for_which_nobody_vouches_is_an_error_that_waiting_does_not_hel
     let tls = Tls::with_ca(ours).unwrap();
     let error = Client::connect(&address, Options::new().tls(tls)).await.unwrap_err();
     assert!(matches!(error, ClientError::Tls { .. }) && !error.is_retryable(), "{error:?}");
-}
-
-/// Passes bytes on to `server`, and what it answers while `gate` is not held. Counts the pieces that the client sent.
-async fn relay(server: String, gate: Arc<Mutex<()>>) -> (String, watch::Receiver<u32>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let (count, counted) = watch::channel(0);
-    tokio::spawn(async move {
-        let (mut client, _) = listener.accept().await.unwrap();
-        let mut server = TcpStream::connect(server).await.unwrap();
-        let ((mut asked, mut told), (mut answered, mut ask)) = (client.split(), server.split());
-        let asking = async {
-            let mut piece = [0; 4_096];
-            while let Ok(length @ 1..) = asked.read(&mut piece).await {
-                ask.write_all(&piece[..length]).await.unwrap();
-                count.send_modify(|count| *count += 1);
-            }
-        };
-        let answering = async {
-            let mut piece = [0; 4_096];
-            while let Ok(length @ 1..) = answered.read(&mut piece).await {
-                let _open = gate.lock().await;
-                told.write_all(&piece[..length]).await.unwrap();
-            }
-        };
-        tokio::join!(asking, answering)
-    });
-    (address, counted)
-}
-
-#[test]
-fn a_reply_that_lies_there_at_the_end_of_its_time_counts_within_tls_as_well() {
-    let folder = tempfile::tempdir().unwrap();
-    let (ca, config) = certificates(folder.path(), "ours");
-    let one_thread =
-        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let (servers, clients) = (one_thread(), one_thread());
-    let (gate, timeout) = (Arc::new(Mutex::new(())), Duration::from_millis(100));
-    let (address, mut asked) = servers.block_on(async { relay(serving(config).await, gate.clone()).await });
-    clients.block_on(async {
-        let options = Options::new().timeout(timeout).tls(Tls::with_ca(ca).unwrap());
-        let client = soon(Client::connect(address, options)).await.unwrap();
-        let held = gate.lock_owned().await;
-        asked.mark_unchanged();
-        // The thread that reads stands still beyond the call's time, and then goes on with something else first. The
-        // call is not its task.
-        let hog = tokio::spawn(async move {
-            asked.changed().await.unwrap();
-            drop(held);
-            std::thread::sleep(timeout * 2);
-            for _ in 0..20 {
-                tokio::task::yield_now().await;
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        });
-        assert_eq!(soon(client.next(Order::Any)).await.unwrap(), 7);
-        soon(hog).await.unwrap();
-        assert!(client.is_connected());
-    });
 }
 
 #[test]
