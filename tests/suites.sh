@@ -11,7 +11,7 @@
 # QUICK is yes or no; SECONDS is its time on two cores once it is built; the THINGs are installed first.
 suite e2e waits yes 200 "the real binary, attacked from outside" -- python3 curl prlimit setpriv libfaketime
 suite monitoring waits yes 60 "alerts, dashboard and status page by a real Prometheus and browser" -- prometheus chromium
-suite campaigns waits no 190 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime
+suite campaigns waits no 205 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime prometheus
 suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
 suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
 suite models works yes 20 "models of the ring and the threads' runs, in every interleaving (loom)"
