@@ -66,6 +66,11 @@ impl Caller {
         self.0.producer.get_or_init(|| producer.clone());
     }
 
+    /// Tells callers apart.
+    fn key(&self) -> *const Share {
+        Arc::as_ptr(&self.0)
+    }
+
     fn pauses(&self) -> bool {
         self.0.pauses.load(Relaxed)
     }
@@ -160,26 +165,24 @@ impl WaitQueue {
         self.entries.insert(at, entry);
     }
 
-    /// Takes back those whose callers do not pause any more. What others got meanwhile is not owed to them: all tickets
-    /// of such a caller start later by what the virtual time has passed the first one by (I5).
+    /// Takes back those whose callers do not pause any more. What others got meanwhile is not owed to them: they start at
+    /// the virtual time (I5), one after the other.
     pub(crate) fn resume(&mut self) {
         let mut resumed: Vec<Entry> = self.paused.extract_if(.., |entry| !entry.caller.pauses()).collect();
         if resumed.is_empty() {
             return;
         }
-        let mut late = HashMap::new();
-        for Entry { start, caller, .. } in &resumed {
-            late.entry(Arc::as_ptr(&caller.0)).or_insert_with(|| {
-                let by = self.now.saturating_sub(*start);
-                caller.set_end(self.index, caller.end(self.index) + by);
-                by
-            });
-        }
         let mut entries = Vec::from(std::mem::take(&mut self.entries));
-        entries.append(&mut resumed);
-        for entry in &mut entries {
-            entry.start += late.get(&Arc::as_ptr(&entry.caller.0)).unwrap_or(&0);
+        let mut ends: HashMap<_, _> = resumed.iter().map(|entry| (entry.caller.key(), self.now)).collect();
+        // Of one caller, those that paused come before those that came meanwhile.
+        for entry in resumed.iter_mut().chain(&mut entries) {
+            if let Some(end) = ends.get_mut(&entry.caller.key()) {
+                entry.start = entry.start.max(*end);
+                *end = entry.end();
+                entry.caller.set_end(self.index, entry.caller.end(self.index).max(*end));
+            }
         }
+        entries.append(&mut resumed);
         self.set_entries(entries);
     }
 
@@ -411,10 +414,12 @@ mod tests {
         }
         queue.front().expect("it is being served");
         let before = queue.now;
+        // One comes in the pause, and one after it.
+        queue.push(ticket(100, 20), Some(&stalled));
         stalled.set_pause(false);
         queue.resume();
         assert_eq!(queue.front().map(|ticket| ticket.deadline), Some(100), "it stays the first");
-        queue.push(ticket(100, 20), Some(&stalled));
+        queue.push(ticket(100, 21), Some(&stalled));
         for round in 0..10 {
             let mut two = served(&mut queue, 2);
             two.sort_unstable();
