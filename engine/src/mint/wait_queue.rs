@@ -426,10 +426,8 @@ mod tests {
             assert_eq!(two, [round, 100], "round {round}");
             assert!(queue.now >= before, "the virtual time went back");
         }
-        assert_eq!(
-            served(&mut queue, 99).into_iter().filter(|name| *name < 100).collect::<Vec<_>>(),
-            (10..=20).collect::<Vec<_>>()
-        );
+        let rest = served(&mut queue, 99).into_iter().filter(|name| *name < 100);
+        assert!(rest.eq(10..=21), "in their order, with the one that came in the pause");
     }
 
     #[test]
