@@ -117,7 +117,7 @@ fn small_calls_beside_large_ones_that_wait_get_ids_of_each_tick_and_leave_half_t
 #[test]
 fn a_client_that_does_not_read_makes_no_burst_for_the_others() {
     let mut driven = Driven::spilling(Settings::default());
-    driven.run(20 * SECOND);
+    driven.run(3 * SECOND);
     let stalled = Caller::default();
     driven.spend();
     let mut long = ask_for(&driven, Duration::from_mins(1), Order::Any, &stalled);
