@@ -413,15 +413,17 @@ mod tests {
     use crate::Order;
     use crate::registry::memory::MemoryRegistry;
 
+    type Spawn<'a> = dyn FnMut(&str, Body) -> Result<JoinHandle<()>, BuildError> + 'a;
+
     /// The first thread is started, and the second one is not.
     #[test]
     fn a_build_that_cannot_start_its_second_thread_leaves_nothing_behind() {
         let (folder, layout) = (tempfile::tempdir().unwrap(), Layout::default());
         let cluster = ClusterId::from_bytes([1; 16]);
         let registry = MemoryRegistry::new(Genesis { cluster, layout, floor: 1_000, workers: 1 });
-        let start = |spawn: &mut dyn FnMut(&str, Body) -> Result<JoinHandle<()>, BuildError>| {
+        let start = |spawn: &mut Spawn<'_>| {
             let registry = Box::new(registry.clone());
-            super::start(registry, Some(folder.path()), Settings::default(), Arc::new(SystemClock), spawn)
+            start(registry, Some(folder.path()), Settings::default(), Arc::new(SystemClock), spawn)
         };
         let (begun, ended) = (AtomicU32::new(0), Arc::new(AtomicU32::new(0)));
         for tries in 1..=3 {

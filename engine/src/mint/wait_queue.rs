@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(starts(&one), [(2, 10), (4, 22), (5, 36)]);
         assert_eq!(starts(&other), [(11, 0), (12, 20), (13, 40), (14, 60), (15, 80)]);
         assert_eq!((one.end(1), other.end(1)), (51, 100));
-        assert!(queue.entries.is_sorted_by_key(|entry| entry.start));
+        assert!(queue.entries.iter().is_sorted_by_key(|entry| entry.start));
     }
 
     #[test]
