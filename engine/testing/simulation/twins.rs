@@ -516,7 +516,10 @@ fn a_call_that_waits_over_a_leap_gets_nothing_of_what_it_had_gathered_before() {
 #[test]
 fn from_the_reading_on_that_sees_a_leap_no_thread_goes_on_with_its_run() {
     found_without(Guard::LeapVoidsAtOnce, || {
-        let (_, mut two) = copied(|_| ());
+        // A run in the thread's hand and one in the handle's, from before the copy.
+        let (_, mut two) = copied(|world| {
+            assert!(world.engine.try_next_id().is_ok() && world.handles[0].next_id().is_ok());
+        });
         let engine = two.engine.clone();
         let mut call =
             || [engine.try_next_id(), two.handles[0].next_id()].map(|id| id.map_or(0, crate::Id::raw));
