@@ -24,6 +24,7 @@ use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 /// The longest wait for a worker whose mark is ahead of the clock before looking again.
