@@ -1,4 +1,4 @@
-//! The table of faults in docs/reliability.md: each test and each campaign that it names is there.
+//! The table of faults in docs/reliability.md: each test, each campaign and each bench that it names is there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ fn sources(dir: &Path, module: &str) -> Result<Vec<PathBuf>> {
         if path.is_dir() {
             found.extend(sources(&path, module)?);
         } else if path.file_stem().is_some_and(|stem| stem == module)
-            || (path.file_name().is_some_and(|name| name == "tests.rs") && dir.ends_with(module))
+            || (path.file_name().is_some_and(|name| name == "tests.rs" || name == "mod.rs")
+                && dir.ends_with(module))
         {
             found.push(path);
         }
@@ -71,11 +72,17 @@ fn each_test_that_the_table_of_faults_names_is_there() -> Result<()> {
         for name in last.split('`').skip(1).step_by(2) {
             let parts: Vec<&str> = name.split("::").collect();
             let is_there = match parts[..] {
-                [campaign] => SIZES.iter().any(|(known, ..)| *known == campaign),
+                [name] => {
+                    let bench = root().join("benches/benches").join(name).with_extension("rs");
+                    SIZES.iter().any(|(campaign, ..)| *campaign == name) || bench.exists()
+                }
                 [suite, module, test] => exists(suite, module, test)?,
                 _ => false,
             };
-            ensure!(is_there, "docs/reliability.md names `{name}`, which is no campaign and no test: {row}");
+            ensure!(
+                is_there,
+                "docs/reliability.md names `{name}`, which is no campaign, no bench and no test: {row}"
+            );
             named += 1;
         }
         ensure!(named > 0, "docs/reliability.md names no test of this fault: {row}");
