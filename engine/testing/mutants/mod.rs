@@ -97,7 +97,7 @@ mutants! {
         Test("testing::mutants::refusals::a_copied_registry_is_refused");
     "registry-made-over-another", [G::NamedOnce], "U2",
         Test("registry::local::tests::folder::a_registry_that_is_there_is_not_replaced_by_one_that_was_begun_before");
-    "restored-registry-opened", [G::HintCompared], "U2",
+    "restored-registry-opened", [G::HintCompared, G::PutBackRefused], "U2",
         Test("registry::local::tests::restored::without_the_hints_what_was_granted_is_granted_again");
     "written-over-and-used", [G::PutBackRefused], "U2",
         Test("registry::local::tests::overwritten::without_the_comparison_a_worker_of_another_process_is_granted_again");

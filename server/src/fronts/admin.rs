@@ -137,7 +137,7 @@ async fn guard(
     }
     server.reject(|| Some(peer.addr));
     // A stranger's wait keeps no newcomer off, and its next request needs a connection of its own.
-    peer.doing.store(Doing::Silent as u8, Ordering::Relaxed);
+    peer.doing.store(Doing::Refused as u8, Ordering::Relaxed);
     sleep(REJECTION_PAUSE).await;
     let text = "this page is for those with a token of this server (Authorization: Bearer TOKEN) or a client certificate\n";
     let head = [(header::WWW_AUTHENTICATE, "Bearer"), (header::CONNECTION, "close")];
@@ -149,7 +149,7 @@ struct Limits {
     first: Duration,
     idle: Duration,
     /// At a time: each takes a descriptor that a client could have. One more ends the oldest that has not asked for
-    /// anything, else the oldest that waits for nothing, else the oldest: strangers can keep all of them busy.
+    /// anything that it may see, else the oldest that waits for nothing, else the oldest: strangers can keep all of them busy.
     connections: usize,
 }
 
@@ -157,8 +157,10 @@ struct Limits {
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Doing {
-    /// It has asked for nothing yet, or for what it may not see.
+    /// It has asked for nothing yet.
     Silent,
+    /// It asked for what it may not see, and is about to be told so.
+    Refused,
     Asking,
     /// It had a reply.
     Idle,
@@ -230,8 +232,10 @@ async fn serve(mut listener: TcpListener, router: Router, limits: Limits, server
         let (stream, addr) = Listener::accept(&mut listener).await;
         open.retain(|connection| !connection.task.is_finished());
         if open.len() >= limits.connections {
-            let oldest = |doing| open.iter().position(|open| open.is(doing));
-            let spare = oldest(Doing::Silent).or_else(|| oldest(Doing::Idle)).unwrap_or_default();
+            let oldest =
+                |doing: &[Doing]| open.iter().position(|open| doing.iter().any(|doing| open.is(*doing)));
+            let spare = oldest(&[Doing::Silent, Doing::Refused]).or_else(|| oldest(&[Doing::Idle]));
+            let spare = spare.unwrap_or_default();
             open.remove(spare).task.abort();
         }
         let doing = Arc::new(AtomicU8::new(Doing::Silent as u8));

@@ -88,10 +88,13 @@ async fn serve_tls(stream: TcpStream, server: &Arc<Server>, newcomer: Arc<Newcom
         Ok(Ok(tls)) => Mutex::new(tls),
         Ok(Err(NoTls::Plain(stream))) => {
             server.traffic.foreign();
+            // It listens to no wish for its place any more, so it has none.
+            drop(newcomer);
             return farewell(stream).await;
         }
         Ok(Err(NoTls::Failed(error, stream))) => {
             server.handshake_failed(peer, &error);
+            drop(newcomer);
             return farewell(stream).await;
         }
         Err(_) => return,
@@ -321,6 +324,10 @@ impl<R: Reading, W: Writing> Connection<R, W> {
     fn time_is_over(&mut self) -> bool {
         let (now, due) = (Instant::now(), self.due());
         if now < due {
+            return false;
+        }
+        if self.need == Need::Turn {
+            // Requests that were read in time lie before the rest of its turn.
             return false;
         }
         if !self.is_written() && self.pushed.replace(due) != Some(due) {

@@ -58,6 +58,36 @@ fn what_lies_in_the_socket_of_a_stopped_server_is_answered_when_it_goes_on() -> 
 }
 
 #[test]
+fn many_requests_that_cross_a_goaway_are_all_answered_beside_another_connection() -> Result<()> {
+    const REQUESTS: usize = 3_000;
+    let home = TempDir::new()?;
+    let data = home.path().join("data");
+    let server = Serve::new(&data)?.arg("--idle").arg("1s").arg("--threads").arg("1").start()?;
+    for round in 0..3 {
+        let (mut client, mut other) = (server.client()?, server.client()?);
+        client.next(Order::Any)?;
+        client.goaway()?;
+        process::freeze(server.child())?;
+        // More than one turn of its thread answers where others ask.
+        for _ in 0..REQUESTS {
+            client.push(op::NEXT, &[0]);
+        }
+        client.flush()?;
+        other.push(op::NEXT, &[0]);
+        other.flush()?;
+        // Past the end of the time that is left after a GOAWAY.
+        clock::idle(Duration::from_millis(600));
+        process::thaw(server.child())?;
+        for request in 0..REQUESTS {
+            let reply =
+                client.recv().with_context(|| format!("round {round}, request {request}\n{server}"))?;
+            ensure!(reply.status == 0, "{reply:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_greeting_that_came_in_time_is_answered_by_a_server_that_was_stopped_past_the_deadline() -> Result<()> {
     let server = Serve::fresh()?.start()?;
     let mut client = Client::preface(server.addr)?;

@@ -217,6 +217,30 @@ impl MemoryDisk {
     }
 }
 
+/// Compare-and-set of a worker's record, under the lock.
+fn store_worker<D: Disk>(
+    records: &mut Records<D>,
+    worker: u32,
+    expected: u64,
+    record: &WorkerRecord,
+) -> Result<(), SwapError> {
+    let base = records.pair(Place::worker(worker))?;
+    if base.row.version != expected && Guard::VersionCompared.holds() {
+        return Err(SwapError::Conflict);
+    }
+    let row = Row {
+        place: base.row.place,
+        spill: NO_SPILL,
+        version: base.row.version + 1,
+        value: record.reserved_until,
+        token: record.token,
+        operation: record.operation,
+        updated_ms: records.now_ms(),
+        owner: short_owner(&record.owner).to_owned(),
+    };
+    records.store(&base, &row)
+}
+
 impl<D: Disk> Registry for LocalRegistry<D> {
     fn genesis(&self) -> &Genesis {
         self.records.genesis()
@@ -253,7 +277,12 @@ impl<D: Disk> Registry for LocalRegistry<D> {
     }
 
     fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
-        self.swap_worker(worker, expected, record)?;
+        self.check_worker(worker)?;
+        self.records.change(|records| {
+            // Once more, under the lock: an old content may have been put back since the workers were looked through.
+            records.compare_with_folder()?;
+            store_worker(records, worker, expected, record)
+        })?;
         if let Some(seat) = &mut self.seat {
             seat.hold(worker);
         }
@@ -262,23 +291,7 @@ impl<D: Disk> Registry for LocalRegistry<D> {
 
     fn swap_worker(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
         self.check_worker(worker)?;
-        self.records.change(|records| {
-            let base = records.pair(Place::worker(worker))?;
-            if base.row.version != expected && Guard::VersionCompared.holds() {
-                return Err(SwapError::Conflict);
-            }
-            let row = Row {
-                place: base.row.place,
-                spill: NO_SPILL,
-                version: base.row.version + 1,
-                value: record.reserved_until,
-                token: record.token,
-                operation: record.operation,
-                updated_ms: records.now_ms(),
-                owner: short_owner(&record.owner).to_owned(),
-            };
-            records.store(&base, &row)
-        })
+        self.records.change(|records| store_worker(records, worker, expected, record))
     }
 
     fn leave(&mut self, worker: u32) {

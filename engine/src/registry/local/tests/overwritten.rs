@@ -81,6 +81,24 @@ fn without_the_comparison_a_worker_of_another_process_is_granted_again() {
     assert!(Guard::without(&[Guard::PutBackRefused], grants_again), "ticks 1000 to 5000 of worker 0");
 }
 
+/// The same, where the second process had looked through the workers before the first took one.
+fn grants_what_it_saw_before() -> bool {
+    let folder = folder();
+    let path = folder.path();
+    let (mut one, mut two) = (made_in(path, 2), made_in(path, 2));
+    let backup = copied(path);
+    let seen = two.workers().unwrap()[0].record.as_ref().unwrap().version;
+    one.claim(0, 1, &claim_of(5_000, 1)).unwrap();
+    put_registry_back(&backup);
+    two.claim(0, seen, &claim_of(5_000, 1)).is_ok()
+}
+
+#[test]
+fn a_worker_seen_before_an_old_content_was_put_back_is_not_granted_either() {
+    assert!(!grants_what_it_saw_before());
+    assert!(Guard::without(&[Guard::PutBackRefused], grants_what_it_saw_before));
+}
+
 #[test]
 fn what_another_process_knows_refuses_a_registry_only_where_it_says_less() {
     let folder = folder();

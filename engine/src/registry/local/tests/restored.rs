@@ -219,7 +219,10 @@ fn without_the_hints_what_was_granted_is_granted_again() {
             .is_ok_and(|mut again| again.claim(0, 1, &claim_of(5_000, 2)).is_ok())
     };
     assert!(!granted_twice());
-    assert!(Guard::without(&[Guard::HintCompared], granted_twice), "ticks 1000 to 5000 of worker 0");
+    assert!(
+        Guard::without(&[Guard::HintCompared, Guard::PutBackRefused], granted_twice),
+        "ticks 1000 to 5000 of worker 0"
+    );
 }
 
 /// What is written there later must not meet a full disk: nobody would hear of it.
