@@ -26,6 +26,14 @@ fn wait_told(server: &Server, delay: &SchedulerDelay) -> Result<Duration> {
     })
 }
 
+/// Writes an old content over the file, as `cp` does: the same file. Not in the middle of a change, of which the second
+/// half would land behind it.
+fn write_over(file: &Path, content: &[u8]) -> Result<()> {
+    let between_changes = fs::File::open(file)?;
+    between_changes.lock()?;
+    Ok(fs::write(file, content)?)
+}
+
 /// Waits until the registry's file says something else.
 fn changed(file: &Path, than: &[u8]) -> Result<()> {
     clock::wait_until("a window is renewed", LIMIT, || Ok(fs::read(file)? != than)).map(drop)
@@ -40,8 +48,7 @@ fn an_old_registry_over_that_of_a_running_server_is_refused_as_a_whole_and_told_
     server.drain(1_000, &mut ledger)?;
     let old = fs::read(&file)?;
     changed(&file, &old)?;
-    // As `cp` does: the same file, its old content.
-    fs::write(&file, &old)?;
+    write_over(&file, &old)?;
     println!("written over: told after {:?}", wait_told(&server, &delay)?);
     // What is held is used up, and no other worker is taken.
     let mut client = server.client()?;
@@ -106,7 +113,7 @@ fn a_second_server_of_the_folder_takes_no_worker_of_a_registry_that_was_written_
     let old = fs::read(&file)?;
     first.drain(1_000, &mut ledger)?;
     changed(&file, &old)?;
-    fs::write(&file, &old)?;
+    write_over(&file, &old)?;
     let said = Serve::new(&data)?.run_to_exit()?.refused(1)?;
     ensure!(said.contains("xuid registry fence --restored"), "{said}");
     first.kill()?;
