@@ -19,7 +19,9 @@ fn an_engine_on_a_relative_folder_goes_on_when_the_process_works_elsewhere() {
         // The first window is of two seconds, the next one of four.
         while engine.stats().windows.left_ms <= 2_000 {
             let status = engine.status();
-            assert!(status.fresh && status.notes.is_empty(), "{status:?}");
+            // The second engine has no spill, and says so.
+            let is_troubled = status.notes.iter().any(|note| note.contains("registry"));
+            assert!(status.fresh && !is_troubled, "{status:?}");
             std::thread::park_timeout(Duration::from_millis(10));
         }
         assert_eq!(engine.runs(10, Order::Fresh).unwrap().iter().map(Run::len).sum::<u32>(), 10);
