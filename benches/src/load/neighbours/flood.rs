@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use xuid_load::{Ask, Link, Results, Shape, Share, Wire};
 use xuid_protocol::{Bulk, Order, request_array, request_next};
 
-use super::party::{Guest, asking, guest, party, punctual_guest, quantile_ms, singles};
+use super::party::{Guest, asking, first_of, guest, party, punctual_guest, quantile_ms, singles};
 use crate::load::dialect::InOrder;
 use crate::load::driver::{check, greet};
 use crate::load::process::Server;
@@ -160,10 +160,7 @@ fn pinging(address: SocketAddr) -> Result<Link<InOrder>> {
 
 /// Fresh ids beside a connection that asks for 134 million of them and reads nothing: none is refused.
 fn unread(server: &Server, threads: &str) -> Result<Row> {
-    let fresh = || -> Result<Results> {
-        let results = party(vec![guest(asking(server.address, 1, 1, FRESH)?)], SPAN)?;
-        results.into_iter().next().context("nobody was measured")
-    };
+    let fresh = || first_of(vec![guest(asking(server.address, 1, 1, FRESH)?)], SPAN);
     let alone = fresh()?;
     check(&alone)?;
     let mut stream = TcpStream::connect(server.address)?;

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use xuid_load::{Ask, Results, Shape};
 use xuid_protocol::Order;
 
-use super::party::{Guest, asking, guest, party, party_after, quantile_ms, singles};
+use super::party::{Guest, asking, first_of, guest, party_after, quantile_ms, singles};
 use crate::load::driver::check;
 use crate::load::process::Server;
 use crate::rows::{Row, at_least, at_most, figure, median, spread};
@@ -70,7 +70,7 @@ fn measure(address: SocketAddr, greedy: usize) -> Result<Results> {
     if greedy > 0 {
         guests.push(guest(asking(address, greedy, IN_FLIGHT, largest(Duration::from_secs(1)))?));
     }
-    let results = party(guests, SPAN)?.into_iter().next().context("nobody was measured")?;
+    let results = first_of(guests, SPAN)?;
     check(&results)?;
     Ok(results)
 }

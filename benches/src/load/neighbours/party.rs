@@ -55,7 +55,12 @@ pub(super) fn party(guests: Vec<Guest>, span: Duration) -> Result<Vec<Results>> 
     party_after(WARM_UP, guests, span)
 }
 
-/// The same after another warm-up.
+/// The same; what the first got, to which the others are company.
+pub(super) fn first_of(guests: Vec<Guest>, span: Duration) -> Result<Results> {
+    party(guests, span)?.into_iter().next().context("there was no load to measure")
+}
+
+/// Runs all for `span` after another warm-up.
 pub(super) fn party_after(warm_up: Duration, guests: Vec<Guest>, span: Duration) -> Result<Vec<Results>> {
     let progress = &Arc::new(Progress::new(guests.len(), warm_up, span));
     std::thread::scope(|scope| {

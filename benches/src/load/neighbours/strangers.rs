@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use xuid_load::{Link, Results};
 
 use super::crowd::{Crowd, Manner};
-use super::party::{NEXT, guest, party, quantile_ms};
+use super::party::{NEXT, first_of, guest, quantile_ms};
 use super::watch::{Watch, first_id, readyz};
 use crate::load::driver::{check, connect_from, greet, link};
 use crate::load::process::Server;
@@ -106,7 +106,7 @@ fn working(server: SocketAddr) -> Result<Results> {
         link(stream, NEXT, 1)
     };
     let links = (0..WORKING).map(open).collect::<Result<_>>()?;
-    let results = party(vec![guest(links)], SPAN)?.into_iter().next().context("nobody was measured")?;
+    let results = first_of(vec![guest(links)], SPAN)?;
     check(&results)?;
     Ok(results)
 }

@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, Stream, crypto};
 use tempfile::TempDir;
 use xuid_load::{Link, Wire};
 
-use super::party::{NEXT, asking, guest, party};
+use super::party::{NEXT, asking, first_of, guest};
 use crate::load::driver::{check, greet};
 use crate::load::process::Server;
 use crate::measure::now;
@@ -92,7 +92,7 @@ pub(super) fn rows() -> Result<Vec<Row>> {
 }
 
 fn rate(links: Vec<Link<xuid_load::Ask>>) -> Result<f64> {
-    let results = party(vec![guest(links)], SPAN)?.into_iter().next().context("nobody was measured")?;
+    let results = first_of(vec![guest(links)], SPAN)?;
     check(&results)?;
     Ok(results.requests as f64 / SPAN.as_secs_f64() / 1e6)
 }

@@ -3,11 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use xuid_load::{Ask, Link};
 
 use super::crowd::{Crowd, Manner};
-use super::party::{NEXT, guest, party, quantile_ms};
+use super::party::{NEXT, first_of, guest, quantile_ms};
 use crate::load::driver::{check, greet_with, link};
 use crate::load::process::Server;
 use crate::measure::now;
@@ -67,7 +67,7 @@ fn measure(server: SocketAddr, rates: &mut Vec<f64>, p99s: &mut Vec<f64>) -> Res
         link(stream, NEXT, IN_FLIGHT)
     };
     let links = (0..CLIENTS).map(open).collect::<Result<_>>()?;
-    let results = party(vec![guest(links)], SPAN)?.into_iter().next().context("nobody was measured")?;
+    let results = first_of(vec![guest(links)], SPAN)?;
     check(&results)?;
     rates.push(results.requests as f64 / SPAN.as_secs_f64() / 1e3);
     p99s.push(quantile_ms(&results, 0.99));
