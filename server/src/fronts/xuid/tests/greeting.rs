@@ -40,23 +40,34 @@ fn a_token_is_asked_for_and_compared_whole() {
     }
 }
 
+/// What a request for so many ids is answered with: NEXT for one.
+fn asked(talk: &mut Talk, count: u32) -> Said {
+    talk.say(&frame(|out| match count {
+        1 => request_next(out, 7, Order::Any),
+        _ => request_runs(out, 7, Bulk::new(count, Order::Any, PATIENCE)),
+    }));
+    talk.settle();
+    talk.replies().remove(0).1
+}
+
+/// Asks for one more id than a limit allows, which must be refused for longer than a minute. Returns what is said.
+fn refused_for_a_minute(talk: &mut Talk) -> String {
+    talk.say(&frame(|out| request_next(out, 8, Order::Any)));
+    let ParsedReply::Frame { reply: Reply::Error(error), .. } =
+        parse_reply(talk.outbox.rest(), u32::MAX).unwrap()
+    else {
+        panic!("no error")
+    };
+    assert!((60_000..=100_000).contains(&error.retry_after_ms), "{error:?}");
+    error.text.to_string()
+}
+
 #[test]
 fn the_clients_of_a_token_share_its_limit_and_those_of_another_do_not() {
     let file = "[token.few]\nsecrets = [\"a\"]\nids_per_second = 1000\n[token.many]\nsecrets = [\"b\"]\n";
     let home = Home::new(Tokens::parse(file).unwrap());
     let greeted = |token: &str| {
-        let mut talk = Talk::new(Arc::clone(&home.server));
-        talk.say(&greeting(&Hello { token: token.as_bytes(), ..Hello::new("test") }));
-        assert_eq!(talk.replies(), [(1, Said::Hello)]);
-        talk
-    };
-    let asked = |talk: &mut Talk, count: u32| {
-        talk.say(&frame(|out| match count {
-            1 => request_next(out, 7, Order::Any),
-            _ => request_runs(out, 7, Bulk::new(count, Order::Any, PATIENCE)),
-        }));
-        talk.settle();
-        talk.replies().remove(0).1
+        Talk::new(Arc::clone(&home.server)).greet(&Hello { token: token.as_bytes(), ..Hello::new("test") })
     };
     let [mut first, mut second, mut other] = ["a", "a", "b"].map(greeted);
     assert!(matches!(asked(&mut first, 100_000), Said::Ids(ids) if ids.len() == 100_000), "a full bucket");
@@ -66,13 +77,7 @@ fn the_clients_of_a_token_share_its_limit_and_those_of_another_do_not() {
         assert_eq!(asked(&mut second, count), Said::Error(Status::RATE));
         assert!(matches!(asked(&mut other, count), Said::Ids(ids) if ids.len() == count as usize));
     }
-    second.say(&frame(|out| request_next(out, 8, Order::Any)));
-    let ParsedReply::Frame { reply: Reply::Error(error), .. } =
-        parse_reply(second.outbox.rest(), u32::MAX).unwrap()
-    else {
-        panic!("no error")
-    };
-    assert!((60_000..=100_000).contains(&error.retry_after_ms), "{error:?}");
+    refused_for_a_minute(&mut second);
 }
 
 #[test]
@@ -80,18 +85,8 @@ fn the_clients_of_an_address_share_its_limit_and_those_of_another_do_not() {
     let home = Home::new(Tokens::default());
     home.server.access.limit_addresses(1_000);
     let greeted = |address: &str| {
-        let mut talk = Talk::from(Arc::clone(&home.server), Some(address.parse().unwrap()));
-        talk.say(&greeting(&Hello::new("test")));
-        assert_eq!(talk.replies(), [(1, Said::Hello)]);
-        talk
-    };
-    let asked = |talk: &mut Talk, count: u32| {
-        talk.say(&frame(|out| match count {
-            1 => request_next(out, 7, Order::Any),
-            _ => request_runs(out, 7, Bulk::new(count, Order::Any, PATIENCE)),
-        }));
-        talk.settle();
-        talk.replies().remove(0).1
+        let address = Some(address.parse().unwrap());
+        Talk::from(Arc::clone(&home.server), address).greet(&Hello::new("test"))
     };
     let [mut first, mut second, mut other] = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(greeted);
     assert!(matches!(asked(&mut first, 100_000), Said::Ids(ids) if ids.len() == 100_000), "a full bucket");
@@ -103,14 +98,8 @@ fn the_clients_of_an_address_share_its_limit_and_those_of_another_do_not() {
     }
     let limited: Vec<_> = home.server.traffic.limited().collect();
     assert_eq!(limited, [("token", 0), ("address", 6)]);
-    second.say(&frame(|out| request_next(out, 8, Order::Any)));
-    let ParsedReply::Frame { reply: Reply::Error(error), .. } =
-        parse_reply(second.outbox.rest(), u32::MAX).unwrap()
-    else {
-        panic!("no error")
-    };
-    assert!((60_000..=100_000).contains(&error.retry_after_ms), "{error:?}");
-    assert!(error.text.contains("address") && error.text.contains("1000 ids a second"), "{error:?}");
+    let text = refused_for_a_minute(&mut second);
+    assert!(text.contains("address") && text.contains("1000 ids a second"), "{text}");
     home.server.access.limit_addresses(0);
     assert!(matches!(asked(&mut first, 1_000), Said::Ids(_)), "it was taken away");
 }
@@ -118,12 +107,7 @@ fn the_clients_of_an_address_share_its_limit_and_those_of_another_do_not() {
 #[test]
 fn what_was_not_issued_costs_a_token_nothing_if_the_engine_fails_or_the_connection_ends() {
     let home = Home::new(Tokens::parse("[token.few]\nsecrets = [\"a\"]\nids_per_second = 1000\n").unwrap());
-    let greeted = || {
-        let mut talk = Talk::new(Arc::clone(&home.server));
-        talk.say(&greeting(&Hello { token: b"a", ..Hello::new("test") }));
-        assert_eq!(talk.replies(), [(1, Said::Hello)]);
-        talk
-    };
+    let greeted = || Talk::new(Arc::clone(&home.server)).greet(&Hello { token: b"a", ..Hello::new("test") });
     // As much as the bucket is empty for a hundred seconds of.
     let shape = Shape::Runs { request_id: 7, count: 100_000 };
     let charge = |talk: &mut Talk| talk.session.charge(100_000).map_err(|refusal| refusal.status);

@@ -79,10 +79,13 @@ impl Talk {
     }
 
     fn greeted(server: Arc<Server>) -> Self {
-        let mut talk = Self::new(server);
-        assert_eq!(talk.say(&greeting(&Hello::new("test"))), Need::Input);
-        assert_eq!(talk.replies(), [(1, Said::Hello)]);
-        talk
+        Self::new(server).greet(&Hello::new("test"))
+    }
+
+    fn greet(mut self, hello: &Hello<'_>) -> Self {
+        assert_eq!(self.say(&greeting(hello)), Need::Input);
+        assert_eq!(self.replies(), [(1, Said::Hello)]);
+        self
     }
 
     /// How long requests of each op took that were written `took` after they were read, and those that waited.
