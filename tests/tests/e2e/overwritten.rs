@@ -26,12 +26,21 @@ fn wait_told(server: &Server, delay: &SchedulerDelay) -> Result<Duration> {
     })
 }
 
-/// Writes an old content over the file, as `cp` does: the same file. Not in the middle of a change, of which the second
-/// half would land behind it.
-fn write_over(file: &Path, content: &[u8]) -> Result<()> {
+/// Writes this content over the file, as `cp` does: the same file. Not in the middle of a change, of which the second
+/// half would land behind it. Returns what was there.
+fn write_over(file: &Path, content: &[u8]) -> Result<Vec<u8>> {
     let between_changes = fs::File::open(file)?;
     between_changes.lock()?;
-    Ok(fs::write(file, content)?)
+    let before = fs::read(file)?;
+    fs::write(file, content)?;
+    Ok(before)
+}
+
+/// A start on this folder is refused with the command that helps.
+fn start_is_refused(data: &Path) -> Result<()> {
+    let said = Serve::new(data)?.run_to_exit()?.refused(1)?;
+    ensure!(said.contains("xuid registry fence --restored"), "{said}");
+    Ok(())
 }
 
 /// Waits until the registry's file says something else.
@@ -65,8 +74,7 @@ fn an_old_registry_over_that_of_a_running_server_is_refused_as_a_whole_and_told_
     let log = server.kill()?;
     ensure!(log.matches("worker taken").count() == 1, "another worker was taken:\n{log}");
 
-    let said = Serve::new(&data)?.run_to_exit()?.refused(1)?;
-    ensure!(said.contains("xuid registry fence --restored"), "{said}");
+    start_is_refused(&data)?;
     Xuid::new(["registry", "fence", "--restored", "--yes"])?.arg(&data).run()?.ok()?;
     println!("written over: {}", ledger.check()?);
     Ok(())
@@ -80,10 +88,9 @@ fn zeros_over_the_registry_of_a_running_server_are_told_at_once_and_so_is_the_fi
     let delay = SchedulerDelay::watch();
     server.drain(1_000, &mut ledger)?;
     for image in [vec![0; fs::metadata(&file)?.len() as usize], Vec::new()] {
-        let now = fs::read(&file)?;
-        fs::write(&file, image)?;
+        let now = write_over(&file, &image)?;
         println!("zeros: told after {:?}", wait_told(&server, &delay)?);
-        fs::write(&file, now)?;
+        write_over(&file, &now)?;
         let back = clock::wait_until("its return is told", delay.allow(SOON), || {
             let (_, ready) = http::get(server.admin, "/readyz")?;
             let is_connected = server.metrics()?.sum(&["xuid_registry_state", "\"connected\""]) > 0.5;
@@ -114,8 +121,7 @@ fn a_second_server_of_the_folder_takes_no_worker_of_a_registry_that_was_written_
     first.drain(1_000, &mut ledger)?;
     changed(&file, &old)?;
     write_over(&file, &old)?;
-    let said = Serve::new(&data)?.run_to_exit()?.refused(1)?;
-    ensure!(said.contains("xuid registry fence --restored"), "{said}");
+    start_is_refused(&data)?;
     first.kill()?;
     ledger.check()?;
     Ok(())
