@@ -194,11 +194,11 @@ impl Engine {
     /// [`IdError`]; nothing was issued then.
     pub fn runs(&self, count: u32, order: Order) -> Result<Vec<Run>, IdError> {
         let shared = &self.shared;
-        let ticket = match shared.take_or_wait(count, order, shared.settings.wait, None)? {
+        let mut ticket = match shared.take_or_wait(count, order, shared.settings.wait, None)? {
             Ok(runs) => return Ok(runs),
             Err(ticket) => ticket,
         };
-        let outcome = shared.block_on(&ticket);
+        let outcome = shared.block_on(&mut ticket);
         shared.count_outcome(&ticket, &outcome);
         outcome
     }
@@ -234,14 +234,14 @@ impl Engine {
     #[inline(never)]
     fn fill_from_tiers(&self, ids: &mut [Id]) -> Result<bool, IdError> {
         let shared = &self.shared;
-        shared.check_open_to_wait()?;
+        let since = shared.check_open_to_wait()?;
         Ok(shared.with_thread_state(|thread_run, thread_state| {
             let mut scratch = std::mem::take(&mut thread_state.scratch);
             let whole = shared.gather_whole(ids.len() as u32, &mut scratch, thread_run, thread_state).is_ok();
             if whole {
                 write_runs(ids, scratch.drain(..));
             } else {
-                shared.returns.give(scratch.drain(..));
+                shared.returns.give(scratch.drain(..), since);
             }
             thread_state.scratch = scratch;
             whole

@@ -74,13 +74,14 @@ impl Future for Pending {
                 }
             }
         }
-        let Stage::Waiting(ticket) = &self.stage else {
+        let Self { shared, caller, stage } = &mut *self;
+        let Stage::Waiting(ticket) = stage else {
             return Poll::Ready(Err(IdError::SHUTTING_DOWN));
         };
-        let polled = ticket.poll(context.waker());
+        let polled = shared.poll(ticket, caller.as_ref(), context.waker());
         if let Poll::Ready(result) = &polled {
-            self.shared.count_outcome(ticket, result);
-            self.stage = Stage::Over;
+            shared.count_outcome(ticket, result);
+            *stage = Stage::Over;
             if result.is_ok() {
                 crash_point!(TicketAnswered);
             }
@@ -96,7 +97,7 @@ impl Drop for Pending {
         {
             let back = ticket.cancel();
             if !back.is_empty() {
-                self.shared.give_back(back);
+                self.shared.give_back(back, ticket.since());
             }
         }
     }

@@ -43,7 +43,7 @@ pub(super) fn stats(shared: &EngineState) -> Stats {
             trimmed: reserve.trimmed,
             spill: reserve.wasted_spill + shared.returns.wasted(),
             grant: reserve.wasted_grant,
-            step: reserve.wasted_step,
+            step: reserve.wasted_step + shared.returns.voided(),
             panic: reserve.wasted_panic,
         },
         held: Held { reserve: gauges.held + aside + held.reserve, ..held },

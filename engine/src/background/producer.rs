@@ -23,6 +23,7 @@ use crate::clock::engine_clock::Now;
 use crate::clock::{SECOND, Verdict};
 use crate::id::run::Run;
 use crate::mint::gate::{Gate, Service, Trouble};
+use crate::mint::ticket::Voids;
 use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK, SLOTS};
 use crate::shared::EngineState;
 use crate::stats::counters::Tier;
@@ -422,13 +423,14 @@ impl Producer {
                  snapshot"
             );
         });
-        if Guard::LeapDropsRuns.holds() {
+        if !Guard::LeapVoidsLast.holds() {
             self.shared.void_runs();
         }
-        if Guard::LeapDropsGathered.holds() {
-            // They go on waiting: none is woken.
-            drop(self.account(gate.take_gathered(), now));
-        }
+        let voids = Voids(self.shared.voids().0 + 1);
+        // Before what came back is taken: what comes later, from a call that took it before, is wasted there.
+        self.shared.returns.void(voids);
+        // They go on waiting: none is woken.
+        drop(self.account(gate.void_gathered(voids), now));
         let (reserve, ledger) = (&mut self.reserve, &self.ledger);
         while Guard::LeapDropsQueue.holds()
             && let Some(block) = self.shared.pop_queue()
@@ -449,6 +451,12 @@ impl Producer {
         }
         reserve.void();
         self.windows.abandon(gate, &self.jobs);
+        // After the sweeps: a thread that took a block meanwhile read the generation before.
+        if Guard::LeapDropsRuns.holds() && Guard::LeapVoidsLast.holds() {
+            self.shared.void_runs();
+        }
+        // Last: what a call takes that reads this number is of after the leap.
+        self.shared.count_void();
     }
 
     /// How long nothing is due. A waiting caller is served at the next tick, or as soon as a refill is asked for.

@@ -19,7 +19,7 @@ use crate::clock::engine_clock::{EngineClock, Now};
 use crate::id::error::IdError;
 use crate::id::run::Run;
 use crate::mint::minter::Minter;
-use crate::mint::ticket::Ticket;
+use crate::mint::ticket::{Ticket, Voids};
 use crate::mint::wait_queue::{Caller, QUEUES, WaitQueue};
 use crate::mint::worker::Part;
 use crate::stats::counters::{AtomicCount, Tier};
@@ -313,11 +313,11 @@ impl Gate {
         }
     }
 
-    /// Takes from all calls that wait what they have gathered.
-    pub(crate) fn take_gathered(&mut self) -> Service {
+    /// Takes from all calls that wait what they have gathered: leap number `voids` made it void.
+    pub(crate) fn void_gathered(&mut self, voids: Voids) -> Service {
         let mut service = Service::default();
         for ticket in self.queues.iter().flat_map(WaitQueue::tickets) {
-            service.give_back(ticket.take_older(u64::MAX));
+            service.give_back(ticket.void(voids));
         }
         service
     }

@@ -4,7 +4,10 @@
 //! - I1 ids gathered for a ticket belong to it alone; when it fails, is cancelled or dropped unread, they go
 //!   back to the producer through [`Returns`] (U3);
 //! - I2 a ticket ends once: done, failed or cancelled;
-//! - I3 no id is too old when its ticket is done, however long the ticket waited for the others (U7).
+//! - I3 no id is too old when its ticket is done, however long the ticket waited for the others (U7);
+//! - I4 a leap of the clock voids what is in memory, and no thread but a call's own finds what that call holds: a ticket
+//!   that is done and not read, or ids on their way back. Each knows the number of voids from before it took its ids, and
+//!   with another number they are wasted.
 
 // What is read for figures only is no part of loom's models.
 use std::sync::Mutex as PlainMutex;
@@ -19,6 +22,19 @@ use crate::id::run::Run;
 use crate::stats::counters::{Sources, Tier};
 use crate::sys::atomics::{Mutex, lock};
 use crate::sys::guards::Guard;
+
+/// How often a leap of the clock made void what was in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Voids(pub(crate) u64);
+
+/// What a call took before it began to wait.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    pub(crate) runs: Vec<Run>,
+    pub(crate) sources: Sources,
+    /// From before it took them (I4).
+    pub(crate) since: Voids,
+}
 
 /// One waiting call.
 #[derive(Debug)]
@@ -36,6 +52,9 @@ pub(crate) struct Ticket {
     state: Mutex<State>,
     /// Where all that it has came from.
     sources: PlainMutex<Sources>,
+    /// The number of [`Voids`] from before it got all that it has. Changed under the lock of `state`, and never once the
+    /// ticket is over.
+    since: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -53,12 +72,19 @@ impl Ticket {
         least_tick: u64,
         deadline: u64,
         wait: Duration,
-        (runs, sources): (Vec<Run>, Sources),
+        gathered: Gathered,
     ) -> Self {
+        let Gathered { runs, sources, since } = gathered;
         let got = runs.iter().map(Run::len).sum();
         let state = Mutex::new(State::Waiting { runs, got, waker: None });
-        let sources = PlainMutex::new(sources);
-        Self { order, count, welcome: welcome.max(count), least_tick, deadline, wait, state, sources }
+        let (sources, since) = (PlainMutex::new(sources), AtomicU64::new(since.0));
+        Self { order, count, welcome: welcome.max(count), least_tick, deadline, wait, state, sources, since }
+    }
+
+    /// The number of voids from before it got all that it has, or had when it ended (I4).
+    pub(crate) fn since(&self) -> Voids {
+        // Relaxed: the lock of `state` orders it, which whoever ended or read the ticket had.
+        Voids(self.since.load(Ordering::Relaxed))
     }
 
     /// How many ids it still needs; `None` when it is over.
@@ -107,6 +133,16 @@ impl Ticket {
         older
     }
 
+    /// A leap made void all that it has: takes that out, and it needs others. The leap is number `voids`.
+    pub(crate) fn void(&self, voids: Voids) -> Vec<Run> {
+        let void = if Guard::LeapDropsGathered.holds() { self.take_older(u64::MAX) } else { Vec::new() };
+        // One that is over keeps its number: its caller holds what it had (I4).
+        if let State::Waiting { .. } = &*lock(&self.state) {
+            self.since.store(voids.0, Ordering::Relaxed);
+        }
+        void
+    }
+
     /// Ends it: with its ids if it has enough, else with `error`, and what was gathered is returned. The thread
     /// that waits is still to be woken.
     pub(crate) fn finish(&self, error: impl FnOnce() -> IdError) -> (Vec<Run>, Option<Waker>) {
@@ -147,42 +183,65 @@ impl Ticket {
 /// Ids on their way back to the producer.
 #[derive(Debug, Default)]
 pub(crate) struct Returns {
-    runs: Mutex<(Vec<Run>, bool)>,
+    back: Mutex<Back>,
     wasted: AtomicU64,
+    voided: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Back {
+    runs: Vec<Run>,
+    voids: Voids,
+    closed: bool,
 }
 
 impl Returns {
-    /// Gives runs back. After the close they are wasted, and counted.
-    pub(crate) fn give(&self, back: impl IntoIterator<Item = Run>) {
-        let mut guard = lock(&self.runs);
-        let (runs, closed) = &mut *guard;
-        for run in back {
-            if *closed {
-                self.wasted.fetch_add(u64::from(run.len()), Ordering::Relaxed);
+    /// Gives runs back that were taken `since` so many voids. What is void is wasted (I4), and so is everything after the
+    /// close; both are counted.
+    pub(crate) fn give(&self, runs: impl IntoIterator<Item = Run>, since: Voids) {
+        let mut back = lock(&self.back);
+        let is_void = since != back.voids && Guard::LeapWastesReturns.holds();
+        for run in runs {
+            let len = u64::from(run.len());
+            if is_void {
+                self.voided.fetch_add(len, Ordering::Relaxed);
+            } else if back.closed {
+                self.wasted.fetch_add(len, Ordering::Relaxed);
             } else {
-                runs.push(run);
+                back.runs.push(run);
             }
         }
     }
 
     pub(crate) fn take(&self) -> Vec<Run> {
-        std::mem::take(&mut lock(&self.runs).0)
+        std::mem::take(&mut lock(&self.back).runs)
+    }
+
+    /// From now on what was taken before this number of voids is wasted. What is there already is not: it is to be taken.
+    pub(crate) fn void(&self, voids: Voids) {
+        lock(&self.back).voids = voids;
     }
 
     /// Takes what is there, and nothing comes back from now on.
     pub(crate) fn close(&self) -> Vec<Run> {
-        let mut guard = lock(&self.runs);
-        guard.1 = true;
-        std::mem::take(&mut guard.0)
+        let mut back = lock(&self.back);
+        back.closed = true;
+        std::mem::take(&mut back.runs)
     }
 
     /// Ids on the way now.
     pub(crate) fn held(&self) -> u64 {
-        lock(&self.runs).0.iter().map(|run| u64::from(run.len())).sum()
+        lock(&self.back).runs.iter().map(|run| u64::from(run.len())).sum()
     }
 
+    /// Ids that came back after the close.
     pub(crate) fn wasted(&self) -> u64 {
         self.wasted.load(Ordering::Relaxed)
+    }
+
+    /// Ids that came back void.
+    pub(crate) fn voided(&self) -> u64 {
+        self.voided.load(Ordering::Relaxed)
     }
 }
 
@@ -212,7 +271,7 @@ mod tests {
     fn a_waker_is_dropped_under_no_lock() {
         let (done, ended) = channel();
         std::thread::spawn(move || {
-            let nothing = (Vec::new(), Sources::default());
+            let nothing = Gathered::default();
             let ticket =
                 Arc::new(Ticket::new(Order::Any, 1, 1, 0, u64::MAX, Duration::from_secs(1), nothing));
             for _ in 0..2 {

@@ -250,13 +250,13 @@ impl WaitQueue {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
-    use crate::stats::counters::Sources;
+    use crate::mint::ticket::Gathered;
     use std::time::Duration;
     use xuid_id::Order;
 
     /// A ticket for so many ids, which is known by its deadline.
     fn ticket(count: u32, name: u64) -> Arc<Ticket> {
-        let nothing = (Vec::new(), Sources::default());
+        let nothing = Gathered::default();
         Arc::new(Ticket::new(Order::Any, count, count, 0, name, Duration::ZERO, nothing))
     }
 

@@ -11,7 +11,7 @@ use crate::clock::nanos;
 use crate::id::error::IdError;
 use crate::id::run::Run;
 use crate::mint::gate::Gate;
-use crate::mint::ticket::Ticket;
+use crate::mint::ticket::{Gathered, Ticket};
 use crate::mint::wait_queue::Caller;
 use crate::stats::counters::{Sources, Tier};
 use crate::sys::atomics::lock;
@@ -20,13 +20,13 @@ use crate::tiers::thread_run::{ThreadRun, ThreadState};
 impl EngineState {
     /// Takes `count` ids without waiting, or says why not; nothing is left in `out` then.
     pub(crate) fn try_take(&self, count: u32, order: Order, out: &mut Vec<Run>) -> Result<(), IdError> {
-        self.check_open()?;
+        let since = self.check_open()?;
         let before = out.len();
         if order == Order::Any {
             if self.gather_any(count, out).is_ok() {
                 return Ok(());
             }
-            self.returns.give(out.drain(before..));
+            self.returns.give(out.drain(before..), since);
             self.starve();
             let mut gate = lock(&self.gate);
             let now = self.instant(&mut gate);
@@ -38,7 +38,7 @@ impl EngineState {
             let error = gate.refusal(&now, order, Duration::ZERO);
             drop(gate);
             self.count_direct(out[before..].iter(), order, true);
-            self.returns.give(out.drain(before..));
+            self.returns.give(out.drain(before..), since);
             return Err(error);
         }
         drop(gate);
@@ -63,7 +63,7 @@ impl EngineState {
         wait: Duration,
         caller: Option<&Caller>,
     ) -> Result<Result<Vec<Run>, Arc<Ticket>>, IdError> {
-        self.check_open_to_wait()?;
+        let since = self.check_open_to_wait()?;
         let (mut runs, mut sources) = (Vec::new(), Sources::default());
         if order == Order::Any {
             match self.gather_any(count, &mut runs) {
@@ -85,12 +85,13 @@ impl EngineState {
             if too_long || !gate.has_prospects(&now) {
                 let error = gate.refusal(&now, order, wait);
                 drop(gate);
-                self.returns.give(runs);
+                self.returns.give(runs, since);
                 self.counters.refuse(error);
                 return Err(error);
             }
         }
-        self.enqueue(&mut gate, &now, order, (count, count), (wait, caller), (runs, sources)).map(Err)
+        let gathered = Gathered { runs, sources, since };
+        self.enqueue(&mut gate, &now, order, (count, count), (wait, caller), gathered).map(Err)
     }
 
     /// Gathers up to `count` ids of any age into `out`, through the thread's run.

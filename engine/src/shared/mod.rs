@@ -16,13 +16,13 @@ use crate::clock::engine_clock::Now;
 use crate::id::error::IdError;
 use crate::id::run::{Block, Run};
 use crate::mint::gate::Gate;
-use crate::mint::ticket::{Returns, Ticket};
+use crate::mint::ticket::{Returns, Ticket, Voids};
 use crate::registry::Genesis;
 use crate::registry::health::Tally;
 use crate::settings::Settings;
 use crate::stats::counters::Counters;
 use crate::stats::published::Gauges;
-use crate::sys::atomics::{AtomicBool, Mutex, Ordering};
+use crate::sys::atomics::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::sys::fork_word::GenerationWord;
 use crate::sys::guards::Guard;
 use crate::sys::wake::Wake;
@@ -30,6 +30,9 @@ use crate::tiers::limits::Limits;
 use crate::tiers::queue::Queue;
 use crate::tiers::ring::Ring;
 use crate::tiers::thread_run::{ThreadRun, ThreadState, with_thread_state};
+
+/// The bit of `standing` that tells of the close.
+const CLOSED: u64 = 1;
 
 /// What callers, producer and registry thread share.
 pub(crate) struct EngineState {
@@ -52,7 +55,8 @@ pub(crate) struct EngineState {
     pub(crate) producer: Arc<Wake>,
     pub(crate) inherited: u64,
     pub(crate) refused_spills: u64,
-    closed: AtomicBool,
+    /// Twice the number of voids, and one more once it is closed: a call reads both at once.
+    standing: AtomicU64,
     /// A call tried and got nothing.
     starved: AtomicBool,
     pub(crate) refills: crate::stats::counters::AtomicCount,
@@ -101,7 +105,7 @@ impl EngineState {
             producer: Arc::default(),
             inherited,
             refused_spills,
-            closed: AtomicBool::new(false),
+            standing: AtomicU64::new(0),
             starved: AtomicBool::new(false),
             refills: crate::stats::counters::AtomicCount::default(),
             panics: crate::stats::counters::AtomicCount::default(),
@@ -111,7 +115,19 @@ impl EngineState {
 
     pub(crate) fn is_closed(&self) -> bool {
         // Acquire: pairs with the Release in `close`, so that the producer's clean stop sees what came before.
-        self.closed.load(Ordering::Acquire)
+        self.standing.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// How often a leap made void what was in memory.
+    pub(crate) fn voids(&self) -> Voids {
+        // Acquire: pairs with the Release in `count_void`.
+        Voids(self.standing.load(Ordering::Acquire) / 2)
+    }
+
+    /// A leap made void what was in memory, and no tier has any of it: a call that reads this number gets none.
+    pub(crate) fn count_void(&self) {
+        // Release: pairs with the Acquire in `voids` and `check_open`.
+        self.standing.fetch_add(2, Ordering::Release);
     }
 
     /// Voids the runs of threads and handles; each finds out at its next call.
@@ -127,7 +143,7 @@ impl EngineState {
 
     pub(crate) fn close(&self) {
         // Release: pairs with the Acquire in `is_closed`.
-        self.closed.store(true, Ordering::Release);
+        self.standing.fetch_or(CLOSED, Ordering::Release);
         self.void_runs();
         self.producer.wake();
     }
@@ -146,15 +162,19 @@ impl EngineState {
         now
     }
 
-    pub(crate) fn check_open(&self) -> Result<(), IdError> {
+    /// Says how often a leap made void what was in memory: what the call takes from here on is of after that many, and is
+    /// void after one more.
+    pub(crate) fn check_open(&self) -> Result<Voids, IdError> {
         if self.generation.forked() {
             return Err(IdError::FORKED);
         }
-        if self.is_closed() { Err(IdError::SHUTTING_DOWN) } else { Ok(()) }
+        // Acquire: pairs with the Release in `close` and in `count_void`.
+        let standing = self.standing.load(Ordering::Acquire);
+        if standing & CLOSED == 0 { Ok(Voids(standing / 2)) } else { Err(IdError::SHUTTING_DOWN) }
     }
 
     /// The same for a call that may wait: its refusals are counted, and those of a try are not.
-    pub(crate) fn check_open_to_wait(&self) -> Result<(), IdError> {
+    pub(crate) fn check_open_to_wait(&self) -> Result<Voids, IdError> {
         self.check_open().inspect_err(|error| self.counters.refuse(*error))
     }
 
@@ -188,9 +208,10 @@ impl EngineState {
         Some(block)
     }
 
-    pub(crate) fn give_back(&self, runs: Vec<Run>) {
+    /// Takes back what a ticket had, with the ticket's number of voids.
+    pub(crate) fn give_back(&self, runs: Vec<Run>, since: Voids) {
         self.counters.tickets_out.add(runs.iter().map(|run| u64::from(run.len())).sum());
-        self.returns.give(runs);
+        self.returns.give(runs, since);
     }
 
     /// A ticket's ids became a caller's.

@@ -7,8 +7,9 @@ use xuid_id::{Id, Order};
 use super::EngineState;
 use crate::id::error::IdError;
 use crate::id::run::Run;
+use crate::mint::ticket::Gathered;
 use crate::settings::LONGEST_BLOCK;
-use crate::stats::counters::{Sources, Tier};
+use crate::stats::counters::Tier;
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
 use crate::tiers::thread_run::{ThreadRun, ThreadState};
@@ -26,17 +27,20 @@ impl EngineState {
         thread_state: &mut ThreadState,
         wait: Option<Duration>,
     ) -> Result<Id, IdError> {
-        if let Err(error) = self.check_open() {
-            thread_run.close_run(&thread_state.counters);
-            self.count_refusal(wait, error);
-            return Err(error);
-        }
+        let since = match self.check_open() {
+            Ok(since) => since,
+            Err(error) => {
+                thread_run.close_run(&thread_state.counters);
+                self.count_refusal(wait, error);
+                return Err(error);
+            }
+        };
         // Before the wait: a run that comes after a shutdown, or a turn-over, is good for this one id.
         let generation = self.generation.load();
         if self.restock(thread_run, thread_state, 1) {
             return Ok(thread_run.take_one());
         }
-        let ticket = {
+        let mut ticket = {
             let mut gate = lock(&self.gate);
             let now = self.instant(&mut gate);
             let Some(time) = wait.filter(|wait| !wait.is_zero()) else {
@@ -46,12 +50,12 @@ impl EngineState {
                 self.count_refusal(wait, error);
                 return Err(error);
             };
-            let nothing = (Vec::new(), Sources::default());
+            let nothing = Gathered { since, ..Gathered::default() };
             self.enqueue(&mut gate, &now, Order::Any, (1, EXTRA_IDS), (time, None), nothing)?
         };
-        let mut runs = self.block_on(&ticket).inspect_err(|error| self.counters.refuse(*error))?;
+        let mut runs = self.block_on(&mut ticket).inspect_err(|error| self.counters.refuse(*error))?;
         let last = runs.pop();
-        self.give_back(runs);
+        self.give_back(runs, ticket.since());
         let Some(run) = last else { unreachable!("a ticket is done only with at least what was asked for") };
         self.counters.tickets_out.add(u64::from(run.len()));
         thread_state.counters.taken.add(u64::from(run.len()));

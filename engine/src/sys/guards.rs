@@ -190,6 +190,8 @@ guards! {
 
     /// A leap of the clock voids what threads and handles hold.
     LeapDropsRuns,
+    /// It does so after ring and queue are empty: a thread may take a block until then.
+    LeapVoidsLast,
     /// It does so at the reading that sees it, be it a caller's.
     LeapVoidsAtOnce,
     /// No call cuts from a window between that reading and the turn that drops it.
@@ -202,6 +204,10 @@ guards! {
     LeapDropsReturns,
     /// It drops what calls that wait have gathered.
     LeapDropsGathered,
+    /// What a call took before it, and gives back after it, is wasted.
+    LeapWastesReturns,
+    /// What a call was done with before it, and did not read, is wasted: the call waits on.
+    LeapWastesDone,
     /// It drops what the minter set aside.
     LeapDropsAside,
     /// It drops what the producer has in its hands, grants included.

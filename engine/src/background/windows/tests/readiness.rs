@@ -36,7 +36,7 @@ fn ids_anywhere_in_memory_are_served_without_a_window_and_readiness_says_so() {
     shared.queue.push(block()).unwrap();
     assert!(is_served(), "a block lies in the queue");
     shared.queue.pop();
-    shared.returns.give([block().into_run()]);
+    shared.returns.give([block().into_run()], shared.voids());
     assert!(is_served(), "a run is on its way back");
     drop(shared.returns.take());
     lock(&shared.gauges).held = 8;
