@@ -286,4 +286,35 @@ mod tests {
         });
         assert!(ended.recv_timeout(Duration::from_secs(30)).is_ok(), "it waits for its own lock");
     }
+
+    #[test]
+    fn what_was_taken_before_a_leap_comes_back_as_waste() {
+        let returns = Returns::default();
+        let (before, after) = (Voids(0), Voids(1));
+        returns.give([Run::new(8, 1)], before);
+        returns.void(after);
+        assert_eq!(returns.take(), [Run::new(8, 1)], "the leap takes what is there");
+        // Of a call that was on its way over the leap, and of one that began after it.
+        returns.give([Run::new(16, 2)], before);
+        returns.give([Run::new(32, 4)], after);
+        assert_eq!((returns.held(), returns.voided()), (4, 2));
+        assert_eq!(returns.close(), [Run::new(32, 4)]);
+        returns.give([Run::new(64, 8)], before);
+        returns.give([Run::new(128, 16)], after);
+        assert_eq!((returns.held(), returns.voided(), returns.wasted()), (0, 10, 16));
+    }
+
+    #[test]
+    fn a_ticket_that_is_over_is_of_before_a_leap_and_one_that_waits_is_of_after_it() {
+        let ticket = || {
+            let gathered = Gathered { runs: vec![Run::new(8, 4)], ..Gathered::default() };
+            Ticket::new(Order::Any, 4, 4, 0, u64::MAX, Duration::from_secs(1), gathered)
+        };
+        let (waits, done, left) = (ticket(), ticket(), ticket());
+        assert!(done.finish(|| IdError::SHUTTING_DOWN).0.is_empty());
+        assert_eq!(left.cancel(), [Run::new(8, 4)]);
+        let voided = [&waits, &done, &left].map(|ticket| ticket.void(Voids(1)));
+        assert_eq!(voided, [vec![Run::new(8, 4)], vec![], vec![]]);
+        assert_eq!([waits, done, left].map(|ticket| ticket.since()), [Voids(1), Voids(0), Voids(0)]);
+    }
 }

@@ -29,19 +29,27 @@ pub(crate) const MS: u64 = 1_000_000;
 const BEGIN: u64 = 1_795_219_200_000 * MS;
 
 /// A clock that stands until it is told. Loom does not know it: nobody waits for it.
-#[derive(Debug)]
-pub(crate) struct Time(AtomicU64);
+#[derive(Debug, Default)]
+pub(crate) struct Time {
+    passed: AtomicU64,
+    leapt: AtomicU64,
+}
 
 impl Time {
     pub(crate) fn pass(&self, ns: u64) {
-        self.0.fetch_add(ns, Ordering::Relaxed);
+        self.passed.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// The wall goes forward, and boot time does not.
+    pub(crate) fn leap(&self, ns: u64) {
+        self.leapt.fetch_add(ns, Ordering::Relaxed);
     }
 }
 
 impl Clock for Time {
     fn read(&self) -> Reading {
-        let wall = self.0.load(Ordering::Relaxed);
-        Reading { wall, boot: wall - BEGIN + MS }
+        let passed = self.passed.load(Ordering::Relaxed);
+        Reading { wall: BEGIN + passed + self.leapt.load(Ordering::Relaxed), boot: passed + MS }
     }
 }
 
@@ -64,7 +72,7 @@ impl Bench {
         let cluster = ClusterId::from_bytes([1; 16]);
         // One worker, since a choice is left to chance and a model must not be.
         let registry = MemoryRegistry::new(Genesis { cluster, layout, floor, workers: 1 });
-        let (time, disk) = (Arc::new(Time(AtomicU64::new(BEGIN))), MemoryStorage::new());
+        let (time, disk) = (Arc::new(Time::default()), MemoryStorage::new());
         let storage = Box::new(disk.clone());
         let settings = Settings { slots: PARTITIONS, wait: Duration::ZERO, ..Settings::default() };
         let assembly = assemble(

@@ -123,3 +123,30 @@ fn a_run_used_up_while_the_generation_ends() -> Option<String> {
 fn loom_a_run_is_used_once_whatever_becomes_of_its_generation() {
     every(Some(3), a_run_used_up_while_the_generation_ends);
 }
+
+/// A thread takes a block while the producer deals with a leap of the clock: it goes on with none of it. Nothing else is
+/// left to take after that, until the registry has answered.
+fn a_leap_while_a_thread_takes() -> Option<String> {
+    let mut bench = Bench::new();
+    bench.time.pass(2 * MS);
+    bench.shared.ring.ask_again(0);
+    bench.turn();
+    bench.time.leap(3_600_000 * MS);
+    let shared = bench.shared.clone();
+    let taker = loom::thread::spawn(move || Caller::call(&shared, 1));
+    bench.turn();
+    let mut taker = taker.join().unwrap();
+    let late = taker.hit(&bench.shared);
+    let wrong = bench.stop(|| taker.end());
+    late.map(|id| format!("{id} is of before the leap, and was issued after it")).or(wrong)
+}
+
+#[test]
+fn loom_a_run_taken_before_a_leap_was_dealt_with_is_not_used_after_it() {
+    every(Some(3), a_leap_while_a_thread_takes);
+}
+
+#[test]
+fn loom_a_leap_that_voids_runs_before_its_sweeps_is_found_out() {
+    finds(Guard::LeapVoidsLast, Some(3), a_leap_while_a_thread_takes);
+}

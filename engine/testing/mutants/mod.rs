@@ -207,12 +207,18 @@ mutants! {
     "leap-keeps-runs", [G::LeapDropsRuns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_threads_their_runs_is_found_out");
     "leap-keeps-runs-until-a-turn", [G::LeapVoidsAtOnce], "copies",
         Test("testing::simulation::twins::from_the_reading_on_that_sees_a_leap_no_thread_goes_on_with_its_run");
+    "leap-voids-runs-first", [G::LeapVoidsLast], "copies",
+        Model("loom::thread_runs::loom_a_leap_that_voids_runs_before_its_sweeps_is_found_out");
     "leap-cuts-until-a-turn", [G::LeapStopsCuts], "copies",
         Test("testing::simulation::twins::the_call_that_meets_a_leap_cuts_nothing_that_the_other_copy_has");
     "leap-keeps-queue", [G::LeapDropsQueue], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_queue_is_found_out");
     "leap-keeps-ring", [G::LeapDropsRing], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_ring_is_found_out");
     "leap-keeps-returns", [G::LeapDropsReturns], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_calls_gave_back_is_found_out");
-    "leap-keeps-what-was-gathered", [G::LeapDropsGathered], "copies", Test("testing::simulation::twins::a_call_that_waits_over_a_leap_gets_nothing_of_what_it_had_gathered_before");
+    "leap-keeps-what-was-gathered", [G::LeapDropsGathered], "copies", Test("testing::simulation::twins::waiting::a_call_that_waits_over_a_leap_gets_nothing_of_what_it_had_gathered_before");
+    "leap-keeps-what-comes-back-later", [G::LeapWastesReturns], "copies",
+        Test("testing::simulation::twins::waiting::what_a_call_was_done_with_before_a_leap_is_wasted_when_it_is_left_after_it");
+    "leap-keeps-what-is-done", [G::LeapWastesDone], "copies",
+        Test("testing::simulation::twins::waiting::a_call_that_was_done_before_a_leap_and_is_read_after_it_waits_on_for_other_ids");
     "leap-keeps-what-is-aside", [G::LeapDropsAside], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_was_set_aside_is_found_out");
     "leap-keeps-reserve", [G::LeapDropsReserve], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_the_producer_holds_is_found_out");
     "leap-keeps-windows", [G::LeapDropsWindows], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_windows_is_found_out");

@@ -10,16 +10,17 @@
 //! - T1 until the copy both got the same ids, or it is none;
 //! - T2 from its first turn on, or a stop before that, the one whose clock leapt issues no id that the other one had or
 //!   gets, and hands back none; a third process, which may open its disk and take its workers, shows what it left. For
-//!   fresh and ordered ids that holds from the first reading of the clock on;
+//!   fresh and ordered ids of calls that do not wait that holds from the first reading of the clock on;
 //! - T3 after a clean stop the accounts of each add up.
-//!
-//! Calls that wait are left out of what chance does, and have a test of their own.
 //!
 //! `XUID_TWINS=100000 cargo test --release -p xuid-engine --lib twins` tries so many; a failure prints its seed, and
 //! `XUID_TWIN=seed` tries that one alone.
 
+mod waiting;
+
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -43,7 +44,7 @@ use crate::testing::simulation::process::open_spill;
 use crate::testing::simulation::{number, seed, seed_draws, seeded};
 use crate::testing::support::clock::{Change, SimClock, Time};
 use crate::testing::support::rng::Rng;
-use crate::{Engine, Handle, Layout, Order};
+use crate::{Engine, Handle, IdError, Layout, Order, Pending, Run};
 
 /// Workers of the registry.
 const WORKERS: u32 = 4;
@@ -126,6 +127,8 @@ struct World {
     assembly: Assembly,
     engine: Engine,
     handles: Vec<Handle>,
+    /// Calls that wait, or are done and were not read.
+    waiting: Vec<Pin<Box<Pending>>>,
     todo: VecDeque<Job>,
     answers: VecDeque<Done>,
     got: Vec<u64>,
@@ -190,6 +193,7 @@ impl World {
             assembly,
             engine,
             handles,
+            waiting: Vec::new(),
             todo,
             answers,
             got: Vec::new(),
@@ -236,6 +240,40 @@ impl World {
         }
     }
 
+    /// A call begins to wait.
+    fn wait(&mut self) {
+        let count = self.rng.magnitude(1, 256) as u32;
+        let order = self.rng.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
+        let wait = Duration::from_nanos(self.rng.magnitude(MS, 20 * SECOND));
+        let mut call = Box::pin(self.engine.request(count, order, wait));
+        match poll(&mut call) {
+            Poll::Ready(result) => self.take(result),
+            Poll::Pending => self.waiting.push(call),
+        }
+    }
+
+    /// All calls that wait are asked whether they are done.
+    fn read(&mut self) {
+        for mut call in std::mem::take(&mut self.waiting) {
+            match poll(&mut call) {
+                Poll::Ready(result) => self.take(result),
+                Poll::Pending => self.waiting.push(call),
+            }
+        }
+    }
+
+    fn take(&mut self, result: Result<Vec<Run>, IdError>) {
+        self.got.extend(result.into_iter().flatten().flatten().map(crate::Id::raw));
+    }
+
+    /// The caller of one that waits goes away.
+    fn leave(&mut self) {
+        let waiting = self.waiting.len() as u64;
+        if waiting > 0 {
+            drop(self.waiting.swap_remove(self.rng.below(waiting) as usize));
+        }
+    }
+
     /// Asks for ids that only a window has.
     fn cut(&mut self, order: Order) {
         let mut runs = Vec::new();
@@ -245,7 +283,7 @@ impl World {
 
     /// Something happens to it.
     fn act(&mut self, faults: bool) {
-        match self.rng.below(28) {
+        match self.rng.below(32) {
             0..3 => self.time.pass(self.rng.magnitude(10_000, 30 * MS)),
             3 => self.time.pass(self.rng.magnitude(100 * MS, 3 * SECOND)),
             4..9 => self.turn(),
@@ -262,6 +300,9 @@ impl World {
             }
             // A write that was given up arrives, maybe after the copy.
             21 => lock(&self.link.to).land(),
+            22..24 => self.wait(),
+            24 => self.read(),
+            25 => self.leave(),
             _ => self.call(),
         }
     }
@@ -283,12 +324,19 @@ impl World {
             for _ in 0..4 {
                 self.call();
             }
+            self.read();
             self.time.pass(self.rng.magnitude(MS, 2 * SECOND));
         }
     }
 
     /// A clean stop. Whatever is on its way stays there.
     fn stop(&mut self) -> Result<(), String> {
+        let reads = self.rng.chance(50);
+        self.stop_and(reads)
+    }
+
+    /// The same; calls that are done are read after it, or left.
+    fn stop_and(&mut self, reads: bool) -> Result<(), String> {
         self.engine.shutdown();
         self.assembly.producer.finish();
         self.todo.extend(self.assembly.jobs.try_iter());
@@ -296,6 +344,10 @@ impl World {
             self.job();
         }
         self.stopped = true;
+        if reads {
+            self.read();
+        }
+        self.waiting.clear();
         // What threads and handles have in hand is settled at their next call, or end.
         self.handles.clear();
         if let Ok(id) = self.engine.try_next_id() {
@@ -309,6 +361,10 @@ impl World {
         }
         Err(format!("is {income} ids in and {outgo} out, {came} came: {stats:?}"))
     }
+}
+
+fn poll(call: &mut Pin<Box<Pending>>) -> Poll<Result<Vec<Run>, IdError>> {
+    call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// From the seed up to the copy.
@@ -434,9 +490,14 @@ fn found_by_twins(out: &[Guard]) {
 
 /// Two that are the same up to the copy, and do the same before it. The clock of the second one has leapt.
 fn copied(before: impl Fn(&mut World)) -> (World, World) {
+    copied_with(|| None, before)
+}
+
+/// The same, each with a disk of its own.
+fn copied_with(disk: impl Fn() -> Option<MemoryStorage>, before: impl Fn(&mut World)) -> (World, World) {
     let begin = || {
         seed_draws(1);
-        let mut world = World::begin(Rng::new(1), &registry(), BEGIN, None, 1);
+        let mut world = World::begin(Rng::new(1), &registry(), BEGIN, disk(), 1);
         world.time.pass(20 * MS);
         before(&mut world);
         world
@@ -471,45 +532,6 @@ fn the_call_that_meets_a_leap_cuts_nothing_that_the_other_copy_has() {
             found.or_else(|| twice(&[("the first", &one.got), ("the second", &two.got)]))
         });
         found.into_iter().flatten().next()
-    });
-}
-
-#[test]
-fn a_call_that_waits_over_a_leap_gets_nothing_of_what_it_had_gathered_before() {
-    found_without(Guard::LeapDropsGathered, || {
-        let calls = [Order::Any, Order::Fresh].map(|order| {
-            // More than there is before the copy, and less than comes soon after it.
-            let call = |world: &World| Box::pin(world.engine.request(400, order, Duration::from_mins(1)));
-            let poll = |call: &mut std::pin::Pin<Box<crate::Pending>>| {
-                call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-            };
-            let calls = std::cell::RefCell::new(Vec::new());
-            let (mut one, mut two) = copied(|world| {
-                let mut call = call(world);
-                assert!(poll(&mut call).is_pending(), "{order:?}");
-                calls.borrow_mut().push(call);
-            });
-            for (world, call) in [&mut one, &mut two].into_iter().zip(calls.into_inner().iter_mut()) {
-                let got = (0..500).find_map(|_| {
-                    world.turn();
-                    (0..9).for_each(|_| world.job());
-                    (0..9).for_each(|_| world.deliver());
-                    world.time.pass(MS);
-                    match poll(call) {
-                        Poll::Ready(runs) => Some(runs.unwrap()),
-                        Poll::Pending => None,
-                    }
-                });
-                let got = got.unwrap_or_else(|| panic!("{order:?}: the call is not served"));
-                world.got.extend(got.into_iter().flatten().map(crate::Id::raw));
-                assert_eq!(world.got.len(), 400);
-            }
-            let found = twice(&[("the first", &one.got), ("the second", &two.got)]);
-            one.stop().unwrap();
-            two.stop().unwrap();
-            found
-        });
-        calls.into_iter().flatten().next()
     });
 }
 
@@ -555,6 +577,8 @@ mutants! {
     a_leap_that_leaves_the_queue_is_found_out, LeapDropsQueue;
     a_leap_that_leaves_the_ring_is_found_out, LeapDropsRing;
     a_leap_that_leaves_what_calls_gave_back_is_found_out, LeapDropsReturns;
+    a_leap_that_leaves_what_calls_give_back_later_is_found_out, LeapWastesReturns;
+    a_leap_that_leaves_what_calls_are_done_with_is_found_out, LeapWastesDone;
     a_leap_that_leaves_what_was_set_aside_is_found_out, LeapDropsAside;
     a_leap_that_leaves_what_the_producer_holds_is_found_out, LeapDropsReserve;
     a_leap_that_leaves_the_windows_is_found_out, LeapDropsWindows;
