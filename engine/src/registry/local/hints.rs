@@ -35,7 +35,7 @@ pub(crate) trait Hints: Send {
     /// What each process of the folder knew: images of so many bytes at most, with zeros for what cannot be read.
     fn all(&mut self, most: u64) -> Vec<Vec<u8>>;
 
-    /// Begins those of this process with an image, durably.
+    /// Begins those of this process with an image, durably. Where that fails, noting and syncing do nothing.
     fn begin(&mut self, image: &[u8]) -> io::Result<()>;
 
     /// Removes those of processes that ended.

@@ -40,7 +40,8 @@ pub(super) struct Records<D: Disk> {
     header: Header,
     clock: Arc<dyn Clock>,
     pub(super) high_water: HighWater,
-    /// What this process knows, for those after it.
+    /// What the processes of the folder know, this one for those after it. Its own may be missing: others' are compared with
+    /// all the same.
     hints: Option<Box<dyn Hints>>,
     /// Why nothing can be changed for now (I4).
     poison: Option<Poison>,
@@ -159,19 +160,17 @@ impl<D: Disk> Records<D> {
         let changed = pairs.flatten().map(|pair| pair.row).filter(|row| row.version > 1);
         // Of a record that cannot be read, what was known of it.
         let rows: Vec<Row> = known.into_iter().chain(changed).collect();
-        match hints::begin(hints.as_mut(), &genesis, &rows) {
-            Ok(()) => self.hints = Some(hints),
-            Err(error) => {
-                let path = path.to_owned();
-                deferred_log::log(move || {
-                    tracing::warn!(
-                        path = %path.display(), %error,
-                        "what this process knows of the registry cannot be kept beside it: should an old content be put \
-                         back into the same file, only a person can tell"
-                    );
-                });
-            }
+        if let Err(error) = hints::begin(hints.as_mut(), &genesis, &rows) {
+            let path = path.to_owned();
+            deferred_log::log(move || {
+                tracing::warn!(
+                    path = %path.display(), %error,
+                    "what this process knows of the registry cannot be kept beside it: should an old content be put \
+                     back into the same file, only a person can tell"
+                );
+            });
         }
+        self.hints = Some(hints);
         Ok(())
     }
 

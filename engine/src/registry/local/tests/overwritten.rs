@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::restored::{copied, put_registry_back};
+use super::restored::{copied, hints_in, put_registry_back};
 use super::*;
 use crate::registry::local::format::Side;
 use crate::sys::guards::Guard;
@@ -97,6 +97,58 @@ fn grants_what_it_saw_before() -> bool {
 fn a_worker_seen_before_an_old_content_was_put_back_is_not_granted_either() {
     assert!(!grants_what_it_saw_before());
     assert!(Guard::without(&[Guard::PutBackRefused], grants_what_it_saw_before));
+}
+
+/// What a process has whose folder takes no more files.
+struct Unkept(FolderHints);
+
+impl Hints for Unkept {
+    fn all(&mut self, most: u64) -> Vec<Vec<u8>> {
+        self.0.all(most)
+    }
+
+    fn begin(&mut self, _image: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn sweep(&self) {
+        self.0.sweep();
+    }
+
+    fn note(&mut self, part: &[u8], offset: u64) {
+        self.0.note(part, offset);
+    }
+
+    fn sync(&mut self) {
+        self.0.sync();
+    }
+}
+
+/// Two processes of a folder, of which the second could not keep what it knows. The first holds a worker when an old
+/// content is put back. Whether the second gets that worker: one that looks through the workers, and one that did before.
+fn grants_again_unkept() -> [bool; 2] {
+    [true, false].map(|looks| {
+        let folder = folder();
+        let path = folder.path();
+        let mut one = made_in(path, 2);
+        let disk = FileDisk::open(&registry_of(path)).unwrap();
+        let hints = Box::new(Unkept(FolderHints::of(path)));
+        let mut two = LocalRegistry::on_with(disk, Some(hints), clock()).unwrap();
+        assert_eq!(hints_in(path).len(), 1, "it has none of its own");
+        let backup = copied(path);
+        one.claim(0, 1, &claim_of(5_000, 1)).unwrap();
+        put_registry_back(&backup);
+        if looks && two.workers().is_err() {
+            return false;
+        }
+        two.claim(0, 1, &claim_of(5_000, 1)).is_ok()
+    })
+}
+
+#[test]
+fn a_process_that_cannot_keep_what_it_knows_compares_with_what_others_know() {
+    assert_eq!(grants_again_unkept(), [false, false]);
+    assert_eq!(Guard::without(&[Guard::PutBackRefused], grants_again_unkept), [true, true]);
 }
 
 #[test]
