@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - I1 all of it counts, or nothing: what was read before counts on until everything new was read and checked;
-//! - I2 no connection ends for it. A client that was let in stays in, and its token's limit counts at once;
+//! - I2 no connection ends for it. A client that was let in stays in, and new limits of its token and its address count
+//!   for it at once;
 //! - I3 it opens a server to no stranger: a file that is empty because it is being written takes no token away.
 
 use std::sync::Arc;

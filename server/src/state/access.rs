@@ -45,7 +45,7 @@ impl AccessRules {
         }
     }
 
-    /// What all clients of one address may take a second from now on; 0: no limit.
+    /// What all clients of one address may take a second from now on, those that are connected too; 0: no limit.
     pub(crate) fn limit_addresses(&self, ids_per_second: u64) {
         self.addresses.set(ids_per_second);
     }
@@ -103,10 +103,11 @@ impl AccessRules {
 
     /// What a client that was let in may take. Of one whose address is not known, only its token counts.
     pub(crate) fn allowance(&self, admitted: Option<Arc<IdLimit>>, address: Option<IpAddr>) -> Allowance {
-        Allowance { token: admitted, address: address.and_then(|address| self.addresses.bucket(address)) }
+        Allowance { token: admitted, address: address.map(|address| self.addresses.bucket(address)) }
     }
 
-    /// From now on these count, for clients that come; a token that keeps its name keeps its bucket.
+    /// From now on these count, for clients that come; a token that keeps its name keeps its bucket, and its new limit
+    /// counts for clients that are connected, too.
     pub(crate) fn replace(&self, tokens: Tokens, tls: Option<ServerTls>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(Current::new(tokens, tls, Some(&current)));

@@ -1,17 +1,18 @@
 //! Limits in ids a second by address: all connections that come from one address share a bucket.
 //!
 //! An address is one of IPv4, or a /64 of IPv6, which is what one customer of a network has at least. A connection asks for
-//! its bucket once, behind HELLO, and holds it for life; the lock is never taken for a request.
+//! its bucket once, behind HELLO, and holds it for life; the lock is never taken for a request. It has one where there is
+//! no limit, too, so that a limit that is set later counts for it.
 //!
 //! # Invariants
 //! - I1 a bucket that a connection holds is never forgotten, so that the connections of an address share one;
 //! - I2 a bucket that no connection holds is forgotten once it is full, since a new one is full, too. Of those that are
 //!   not full at most [`MOST_IDLE`] stay, the emptiest: a stranger with many addresses costs little memory;
-//! - I3 the table is looked through when it has doubled, so that a bucket costs the same however many there are.
+//! - I3 the table is looked through when it has doubled, so that a bucket costs the same however many there are; and when
+//!   the limit changes, or addresses are counted: a full bucket that no connection holds is never counted.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::state::id_limit::IdLimit;
 /// Buckets that are not full and that no connection holds. So many take some 2 MiB.
 const MOST_IDLE: usize = 16_384;
 
-/// Below so many the table is not looked through.
+/// Below so many the table is not looked through for a new address.
 const SOME: usize = 64;
 
 /// The bits of an IPv6 address that tell customers apart: its upper half.
@@ -28,14 +29,12 @@ const CUSTOMER: u128 = !(u64::MAX as u128);
 
 /// The limit, and the bucket of each address.
 #[derive(Debug)]
-pub(crate) struct AddressLimits {
-    /// 0: no limit.
-    ids_per_second: AtomicU64,
-    buckets: Mutex<Buckets>,
-}
+pub(crate) struct AddressLimits(Mutex<Buckets>);
 
 #[derive(Debug)]
 struct Buckets {
+    /// 0: no limit.
+    ids_per_second: u64,
     by_address: HashMap<IpAddr, Arc<IdLimit>>,
     /// At this size it is looked through.
     look_at: usize,
@@ -44,49 +43,46 @@ struct Buckets {
 impl AddressLimits {
     /// No limit.
     pub(crate) fn none() -> Self {
-        let buckets = Buckets { by_address: HashMap::new(), look_at: SOME };
-        Self { ids_per_second: AtomicU64::new(0), buckets: Mutex::new(buckets) }
+        Self(Mutex::new(Buckets { ids_per_second: 0, by_address: HashMap::new(), look_at: SOME }))
     }
 
-    /// From now on it is this for each address; 0 is none. A connection that came while there was none has none.
+    /// From now on it is this for each address, also for connections that there are; 0 is none.
     pub(crate) fn set(&self, ids_per_second: u64) {
-        let buckets = self.lock();
-        self.ids_per_second.store(ids_per_second, Relaxed);
+        let mut buckets = self.lock();
+        buckets.ids_per_second = ids_per_second;
         for bucket in buckets.by_address.values() {
             bucket.set(ids_per_second);
         }
-    }
-
-    /// The bucket of an address; `None`: there is no limit.
-    pub(crate) fn bucket(&self, address: IpAddr) -> Option<Arc<IdLimit>> {
-        if self.ids_per_second.load(Relaxed) == 0 {
-            return None;
-        }
-        let mut buckets = self.lock();
-        // Under the lock, which `set` holds when it changes it.
-        let ids_per_second = self.ids_per_second.load(Relaxed);
         buckets.look_through();
-        let bucket = buckets.by_address.entry(customer(address));
-        Some(Arc::clone(bucket.or_insert_with(|| Arc::new(IdLimit::new(ids_per_second)))))
     }
 
-    /// Addresses that have a bucket.
+    /// The bucket of an address.
+    pub(crate) fn bucket(&self, address: IpAddr) -> Arc<IdLimit> {
+        let mut buckets = self.lock();
+        if buckets.by_address.len() >= buckets.look_at {
+            buckets.look_through();
+        }
+        let ids_per_second = buckets.ids_per_second;
+        let bucket = buckets.by_address.entry(customer(address));
+        Arc::clone(bucket.or_insert_with(|| Arc::new(IdLimit::new(ids_per_second))))
+    }
+
+    /// Addresses whose ids are counted: those with a connection or a bucket that is not full. None, if there is no limit.
     pub(crate) fn addresses(&self) -> usize {
-        self.lock().by_address.len()
+        let mut buckets = self.lock();
+        buckets.look_through();
+        if buckets.ids_per_second == 0 { 0 } else { buckets.by_address.len() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Buckets> {
         // Nothing in the locked sections panics half way.
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Buckets {
-    /// Forgets what may be forgotten, if the table has doubled since.
+    /// Forgets what may be forgotten.
     fn look_through(&mut self) {
-        if self.by_address.len() < self.look_at {
-            return;
-        }
         let is_held = |bucket: &Arc<IdLimit>| Arc::strong_count(bucket) > 1;
         self.by_address.retain(|_, bucket| is_held(bucket) || !bucket.until_full().is_zero());
         let idle = self.by_address.values().filter(|bucket| !is_held(bucket));
@@ -124,7 +120,7 @@ mod tests {
     }
 
     fn is_same(limits: &AddressLimits, one: &str, other: &str) -> bool {
-        let bucket = |address: &str| limits.bucket(address.parse().unwrap()).unwrap();
+        let bucket = |address: &str| limits.bucket(address.parse().unwrap());
         Arc::ptr_eq(&bucket(one), &bucket(other))
     }
 
@@ -139,42 +135,58 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_there_are_no_buckets_and_a_new_limit_counts_for_those_there_are() {
+    fn a_new_limit_counts_for_connections_that_came_while_there_was_none_or_another_one() {
         let limits = limits(0);
-        assert!(limits.bucket(nth(1)).is_none() && limits.addresses() == 0);
+        let bucket = limits.bucket(nth(1));
+        assert!(bucket.take(1_000_000).is_ok());
         limits.set(10);
-        let bucket = limits.bucket(nth(1)).unwrap();
-        assert_eq!(bucket.take(20), Ok(()));
-        assert!(bucket.take(1).is_err());
+        assert!(bucket.take(20).is_ok() && bucket.take(1).is_err(), "a full bucket, and what is in it");
+        assert!(limits.bucket(nth(1)).take(1).is_err(), "the next connection shares it");
         limits.set(0);
-        assert_eq!(bucket.take(1_000_000), Ok(()));
-        assert!(limits.bucket(nth(1)).is_none());
+        assert!(bucket.take(1_000_000).is_ok() && limits.bucket(nth(1)).take(1_000_000).is_ok());
+    }
+
+    #[test]
+    fn an_address_is_counted_while_it_has_a_connection_or_a_bucket_that_is_not_full() {
+        let limits = limits(100);
+        drop(limits.bucket(nth(1)));
+        assert_eq!(limits.addresses(), 0, "it has gone, and owes nothing");
+        let held = limits.bucket(nth(2));
+        assert!(limits.bucket(nth(3)).take(100_000).is_ok());
+        assert_eq!(limits.addresses(), 2);
+        limits.set(0);
+        assert_eq!(limits.addresses(), 0, "there is no limit");
+        assert_eq!(limits.lock().by_address.len(), 1, "what is not held is forgotten");
+        limits.set(100);
+        assert_eq!(limits.addresses(), 1);
+        drop(held);
+        assert_eq!(limits.addresses(), 0);
     }
 
     #[test]
     fn a_bucket_that_was_emptied_is_empty_for_the_next_connection_of_its_address() {
         let limits = limits(1);
-        assert_eq!(limits.bucket(nth(7)).unwrap().take(1_000), Ok(()));
+        assert!(limits.bucket(nth(7)).take(1_000).is_ok());
         for other in 100..100 + 4 * SOME as u32 {
             drop(limits.bucket(nth(other)));
         }
-        assert!(limits.bucket(nth(7)).unwrap().take(1).is_err(), "a thousand seconds are to be paid off");
+        assert!(limits.bucket(nth(7)).take(1).is_err(), "a thousand seconds are to be paid off");
         assert!(limits.addresses() <= 2 * SOME, "full ones are forgotten: {}", limits.addresses());
     }
 
     #[test]
     fn a_stranger_with_many_addresses_has_a_bounded_table_and_takes_no_bucket_that_is_held() {
         let limits = limits(1);
-        let held = limits.bucket(nth(0)).unwrap();
-        assert_eq!(held.take(2), Ok(()));
+        let held = limits.bucket(nth(0));
+        assert!(held.take(2).is_ok());
         let many = 200_000;
         for number in 1..=many {
             // Each owes more than the one before, hours at least.
-            assert_eq!(limits.bucket(nth(number)).unwrap().take(10_000 + number), Ok(()));
+            assert!(limits.bucket(nth(number)).take(10_000 + number).is_ok());
         }
         assert!(limits.addresses() <= 2 * (MOST_IDLE + 1), "{} buckets", limits.addresses());
-        assert!(Arc::ptr_eq(&held, &limits.bucket(nth(0)).unwrap()), "it was held all the time");
-        assert!(limits.bucket(nth(many)).unwrap().take(1).is_err(), "those that owe most stay");
-        assert_eq!(limits.bucket(nth(1)).unwrap().take(1), Ok(()), "this one owed least");
+        assert!(Arc::ptr_eq(&held, &limits.bucket(nth(0))), "it was held all the time");
+        assert!(limits.bucket(nth(many)).take(1).is_err(), "those that owe most stay");
+        assert!(limits.bucket(nth(1)).take(1).is_ok(), "this one owed least");
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use xuid_protocol::{Order, Reply, Status, request_next};
+use xuid_protocol::{Bulk, Order, Reply, Status, request_next, request_runs};
 
 use crate::support::{Server, failure, get, greet, now, reply, run, stdout, until, xuid};
 
@@ -100,6 +100,17 @@ fn an_address_s_limit_counts_for_all_its_connections_and_is_read_again_at_sighup
     assert!(page.contains("\nxuid_limited_addresses 1\n"), "{page}");
     file(home.path(), "xuid.toml", &settings(0));
     hup(&server, "the limit is gone", || next("1").status.success());
+    let mut open = greet(server.addr, "");
+    assert_eq!(status(&mut open), None);
+    let page = get(server.admin, "/metrics").1;
+    assert!(page.contains("\nxuid_limited_addresses 0\n"), "{page}");
+    file(home.path(), "xuid.toml", &settings(10));
+    let mut ask = Vec::new();
+    request_runs(&mut ask, 2, Bulk::new(1_000, Order::Any, Duration::from_secs(20)));
+    hup(&server, "the new limit counts for an open connection", || {
+        open.write_all(&ask).unwrap();
+        status(&mut open) == Some(Status::RATE)
+    });
 }
 
 #[test]

@@ -102,6 +102,9 @@ fn the_clients_of_an_address_share_its_limit_and_those_of_another_do_not() {
     assert!(text.contains("address") && text.contains("1000 ids a second"), "{text}");
     home.server.access.limit_addresses(0);
     assert!(matches!(asked(&mut first, 1_000), Said::Ids(_)), "it was taken away");
+    home.server.access.limit_addresses(1_000);
+    assert!(matches!(asked(&mut first, 100_000), Said::Ids(_)), "a full bucket");
+    assert_eq!(asked(&mut second, 1), Said::Error(Status::RATE));
 }
 
 #[test]
