@@ -33,7 +33,7 @@ use waiting::{Done, Shape, Waiting};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
-use crate::state::id_limit::Allowance;
+use crate::state::id_limit::{Allowance, Charged};
 use crate::state::server::Server;
 use crate::state::traffic::Tally;
 
@@ -84,8 +84,8 @@ pub(crate) struct Session {
     address: Option<IpAddr>,
     /// What its token and its address may take.
     allowance: Allowance,
-    /// Ids of the request in hand that were counted against it, and are given back if that panics.
-    charged: u32,
+    /// What the request in hand was charged by it, which is given back if that panics.
+    charged: Charged,
     /// Its token is none of ours, which [`take_rejection`](Self::take_rejection) has not said yet.
     was_rejected: bool,
     waiting: FuturesUnordered<Waiting>,
@@ -111,7 +111,7 @@ impl Session {
             early_pings: 0,
             address,
             allowance: Allowance::default(),
-            charged: 0,
+            charged: Charged::default(),
             was_rejected: false,
             waiting,
             share: None,
@@ -373,10 +373,10 @@ impl Session {
         wait: Duration,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        self.charge(count)?;
-        self.charged = count;
+        let charged = self.charge(count)?;
+        self.charged = charged;
         let tried = self.server.engine.try_runs(count, order, &mut self.scratch);
-        self.charged = 0;
+        self.charged = Charged::default();
         let taken = match tried {
             Ok(()) => {
                 shape.write(self.scratch.drain(..), outbox);
@@ -386,11 +386,11 @@ impl Session {
             Err(error) if error.is_retryable() && !wait.is_zero() => {
                 let caller = self.share.get_or_insert_default();
                 let pending = self.server.engine.request(count, order, wait).on_behalf_of(caller);
-                self.waiting.push(Waiting::new(shape, pending, self.came));
+                self.waiting.push(Waiting::new(shape, charged, pending, self.came));
                 Ok(())
             }
             Err(error) => {
-                self.allowance.give_back(u64::from(count));
+                self.allowance.give_back(charged);
                 Err(answer::refusal(&self.server, error))
             }
         };
@@ -400,7 +400,7 @@ impl Session {
     }
 
     /// Counts ids against the limits of the client's token and address, as far as there are any.
-    fn charge(&mut self, count: u32) -> Result<(), Refusal> {
+    fn charge(&mut self, count: u32) -> Result<Charged, Refusal> {
         self.allowance.take(count).map_err(|above| {
             self.tally.limited(above.by);
             answer::above_limit(above, count)
@@ -408,7 +408,7 @@ impl Session {
     }
 
     fn finish_one(&mut self, done: Done, outbox: &mut Outbox) {
-        let Done { shape, came, result } = done;
+        let Done { shape, charged, came, result } = done;
         if let Some(came) = came {
             self.tally.waited(shape.op(), came);
         }
@@ -418,12 +418,12 @@ impl Session {
                 self.tally.ids(shape.op(), shape.ids());
             }
             Some(Err(error)) => {
-                self.allowance.give_back(shape.ids());
+                self.allowance.give_back(charged);
                 let refusal = answer::refusal(&self.server, error);
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
             }
             None => {
-                self.allowance.give_back(shape.ids());
+                self.allowance.give_back(charged);
                 let refusal = self.panicked();
                 self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
             }
@@ -443,7 +443,7 @@ impl Session {
     fn panicked(&mut self) -> Refusal {
         self.scratch.clear();
         let charged = std::mem::take(&mut self.charged);
-        self.allowance.give_back(u64::from(charged));
+        self.allowance.give_back(charged);
         self.server.traffic.panicked();
         let text = "the server failed on this request, and said why in its log: try again, and report it if it stays";
         Refusal::new(Status::INTERNAL, text)
@@ -453,7 +453,7 @@ impl Session {
 /// What was counted last is not lost with the connection, and what still waits was not issued.
 impl Drop for Session {
     fn drop(&mut self) {
-        self.waiting.iter().for_each(|waiting| self.allowance.give_back(waiting.shape().ids()));
+        self.waiting.iter().for_each(|waiting| self.allowance.give_back(waiting.charged()));
         self.server.traffic.add(&mut self.tally);
     }
 }

@@ -10,6 +10,7 @@ use xuid_protocol::{ArraySlots, Op, RunsWriter, reply_id};
 
 use crate::crash_points;
 use crate::fronts::buffers::Outbox;
+use crate::state::id_limit::Charged;
 
 /// Which reply the ids go into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +80,8 @@ impl Shape {
 #[derive(Debug)]
 pub(super) struct Waiting {
     shape: Shape,
+    /// What it was charged for the ids that it may not get.
+    charged: Charged,
     /// When it was read.
     came: Option<Instant>,
     pending: Pending,
@@ -88,6 +91,7 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(super) shape: Shape,
+    pub(super) charged: Charged,
     /// When it was read.
     pub(super) came: Option<Instant>,
     /// `None`: the engine panicked.
@@ -95,13 +99,13 @@ pub(crate) struct Done {
 }
 
 impl Waiting {
-    pub(super) fn new(shape: Shape, pending: Pending, came: Option<Instant>) -> Self {
-        Self { shape, came, pending }
+    pub(super) fn new(shape: Shape, charged: Charged, pending: Pending, came: Option<Instant>) -> Self {
+        Self { shape, charged, came, pending }
     }
 
-    /// Which reply it waits for.
-    pub(super) fn shape(&self) -> Shape {
-        self.shape
+    /// What it was charged.
+    pub(super) fn charged(&self) -> Charged {
+        self.charged
     }
 }
 
@@ -109,12 +113,12 @@ impl Future for Waiting {
     type Output = Done;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
-        let (shape, came) = (self.shape, self.came);
+        let (shape, charged, came) = (self.shape, self.charged, self.came);
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.pending).poll(context)));
         match polled {
             Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(result)) => Poll::Ready(Done { shape, came, result: Some(result) }),
-            Err(_) => Poll::Ready(Done { shape, came, result: None }),
+            Ok(Poll::Ready(result)) => Poll::Ready(Done { shape, charged, came, result: Some(result) }),
+            Err(_) => Poll::Ready(Done { shape, charged, came, result: None }),
         }
     }
 }
