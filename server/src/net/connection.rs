@@ -3,11 +3,13 @@
 //! # Invariants
 //! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`OUTBOX_HIGH`] and one reply, waiting requests
 //!   by `max_in_flight`;
-//! - I2 it is woken by its socket, its waiting requests, one timer and the stop, and for a moment after a reply by
-//!   itself ([`BusyPoll`]): idle connections cost nothing;
+//! - I2 it is woken by its socket, its waiting requests, one timer and the stop, before HELLO by the listener
+//!   ([`Newcomer`]), and for a moment after a reply by itself ([`BusyPoll`]): idle connections cost nothing;
 //! - I3 what was answered is written before the close, as far as the client reads it;
 //! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this
-//!   process may have been stopped, and not the client;
+//!   process may have been stopped, and not the client. A client that never stops sending must not hold two of them off:
+//!   the one before HELLO is over behind one look, of [`INBOX_MOST`] at most, and the one behind GOAWAY is set anew once,
+//!   for [`GO_AWAY_GRACE`], and is then over behind such a look;
 //! - I5 before HELLO was accepted one deadline holds, whatever is sent, and whether its replies are read or not;
 //! - I6 a thousand requests in one piece wait for one turn of the other connections of the thread, and a thousand behind
 //!   them for another, if others ask.
@@ -135,6 +137,8 @@ struct Connection<R, W> {
     /// The deadline at which the socket was looked into, and the one at which it was written to directly.
     looked: Option<Instant>,
     pushed: Option<Instant>,
+    /// The client got its time behind GOAWAY a second time.
+    was_prolonged: bool,
     idle: Duration,
 }
 
@@ -155,6 +159,7 @@ impl<R: Reading, W: Writing> Connection<R, W> {
             sent_away: None,
             looked: None,
             pushed: None,
+            was_prolonged: false,
             idle: server.limits.idle(),
         }
     }
@@ -340,7 +345,10 @@ impl<R: Reading, W: Writing> Connection<R, W> {
         if self.need == Need::Input && self.looked.replace(due) != Some(due) {
             match self.look() {
                 Ok(0) => {}
-                Ok(_) => return false,
+                Ok(_) => {
+                    self.prolong(now);
+                    return false;
+                }
                 Err(_) => return true,
             }
         }
@@ -372,6 +380,14 @@ impl<R: Reading, W: Writing> Connection<R, W> {
         false
     }
 
+    /// Something lay in the socket when the time behind GOAWAY was over: more may have been sent while this process was
+    /// stopped than the socket holds, and comes as soon as that is read.
+    fn prolong(&mut self, now: Instant) {
+        if self.session.was_greeted() && self.sent_away.is_some() && !self.was_prolonged {
+            (self.sent_away, self.was_prolonged) = (Some(now), true);
+        }
+    }
+
     /// Writes what the socket takes, without asking the runtime whether it takes anything: it may not have looked yet.
     /// Whether it took something.
     fn push(&mut self) -> io::Result<bool> {
@@ -385,9 +401,11 @@ impl<R: Reading, W: Writing> Connection<R, W> {
     }
 
     /// Reads what lies in the socket, without asking the runtime whether something does: it may not have looked yet. A
-    /// deadline gets one look, which has room for all of a frame, so that no client lives on by a byte at a time.
+    /// deadline gets one look, which has room for all of a frame, so that no client lives on by a byte at a time. One that
+    /// does not move with what was read has room for more.
     fn look(&mut self) -> io::Result<usize> {
-        let least = if self.sent_away.is_some() { INBOX_MOST } else { self.session.longest_frame() };
+        let moves = self.session.was_greeted() && self.sent_away.is_none();
+        let least = if moves { self.session.longest_frame() } else { INBOX_MOST };
         let room = self.inbox.room(least);
         match self.reader.look(room) {
             Ok(count) => {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use xuid_protocol::{Bulk, Hello, Order, PREFACE, Reply, Status, request_hello, request_next, request_runs};
 
 use crate::support::{Server, failure, get, greet, reply, run, stdout, until, xuid};
@@ -166,6 +167,67 @@ fn is_answered_behind_a_late_hello() -> bool {
     let mut answers = Vec::new();
     let _ = client.write_all(&bytes).and_then(|()| client.read_to_end(&mut answers));
     greeted.is_ok() && answers.windows(8).any(|bytes| bytes == REQUEST.to_le_bytes())
+}
+
+#[test]
+fn what_was_sent_behind_goaway_while_the_server_stood_still_is_answered() {
+    const REQUESTS: u64 = 300 * 1_024 / 16;
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &["--idle", "1s"], &[]);
+    let mut bytes = Vec::new();
+    (0..REQUESTS).for_each(|request_id| request_next(&mut bytes, request_id, Order::Any));
+    assert_eq!(bytes.len(), 300 * 1_024);
+    // On a loaded machine the server may close before it stands still. It does not do so each time.
+    let mut client =
+        (0..5).find_map(|_| sent_away(&server)).expect("a connection that is open behind GOAWAY");
+    client.write_all(&bytes).unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    server.signal("CONT");
+    let mut seen = HashSet::new();
+    for _ in 0..REQUESTS {
+        let id = reply(&mut client, |reply| if let Reply::Next(id) = reply { Some(*id) } else { None });
+        assert!(seen.insert(id.unwrap()), "{id:?} came twice");
+    }
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "and it is closed");
+}
+
+/// An idle connection that has just got its GOAWAY, at a server that stands still from then on; `None`, and the server goes
+/// on, if it was closed before.
+fn sent_away(server: &Server) -> Option<TcpStream> {
+    let mut client = greet(server.addr, "");
+    // The socket of a server that stands still takes less than this test sends.
+    set_socket_send_buffer_size(&client, 1 << 20).unwrap();
+    client.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert!(reply(&mut client, is_hello) && reply(&mut client, |reply| *reply == Reply::GoAway));
+    server.signal("STOP");
+    client.set_nonblocking(true).unwrap();
+    // A signal takes a moment until every thread of the process stands still.
+    std::thread::sleep(Duration::from_millis(20));
+    let is_open = client.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    client.set_nonblocking(false).unwrap();
+    if !is_open {
+        server.signal("CONT");
+    }
+    is_open.then_some(client)
+}
+
+#[test]
+fn a_client_that_never_stops_asking_is_closed_behind_goaway_all_the_same() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = Server::start(home.path(), &["--drain", "1m"], &[]);
+    let mut client = greet(server.addr, "");
+    assert!(reply(&mut client, is_hello));
+    let mut asking = client.try_clone().unwrap();
+    let asking = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        (0..100).for_each(|request_id| request_next(&mut bytes, request_id, Order::Any));
+        while asking.write_all(&bytes).is_ok() {}
+    });
+    server.signal("TERM");
+    // An end or a reset.
+    while client.read(&mut [0; 4_096]).is_ok_and(|count| count > 0) {}
+    asking.join().unwrap();
+    assert_eq!(server.exit_code(), Some(0));
 }
 
 #[test]
