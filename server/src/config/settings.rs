@@ -11,7 +11,7 @@ use xuid_engine::{Floor, Layout};
 use super::access::Access;
 use super::keys::Key;
 use super::log_filter::{log_filter, log_of_environment};
-use super::sources::{Flags, Merged, check_readable_again, strangers, variables};
+use super::sources::{Flags, Merged, strangers, variables};
 use super::tls::ServerTls;
 use super::tokens::{MOST_IDS, Tokens};
 use super::values::{self, address, between, cores, duration, number};
@@ -77,8 +77,7 @@ impl Settings {
     /// The same once more, while a server runs.
     pub(crate) fn load_again(flags: &Flags) -> Result<Self> {
         let variables = variables()?;
-        check_readable_again(flags, &variables)?;
-        Self::of(&Merged::new(flags, &variables)?, &variables)
+        Self::of(&Merged::again(flags, &variables)?, &variables)
     }
 
     /// The same, of what was read.

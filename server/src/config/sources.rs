@@ -114,6 +114,13 @@ impl Merged {
         Ok(Self::of(flags, variables, config.as_ref(), file))
     }
 
+    /// The same once more while the server runs.
+    pub(super) fn again(flags: &Flags, variables: &BTreeMap<String, String>) -> Result<Self> {
+        let config = config(flags, variables);
+        let file = config.as_deref().map(read_file_again).transpose()?.unwrap_or_default();
+        Ok(Self::of(flags, variables, config.as_ref(), file))
+    }
+
     /// What flags and variables say, and defaults.
     pub(super) fn without_file(flags: &Flags, variables: &BTreeMap<String, String>) -> Self {
         Self::of(flags, variables, None, BTreeMap::new())
@@ -208,20 +215,6 @@ fn config(flags: &Flags, variables: &BTreeMap<String, String>) -> Option<PathBuf
     flags.config.clone().or_else(|| variables.get("XUID_CONFIG").map(PathBuf::from))
 }
 
-/// Refuses a file of settings that cannot be read a second time: a pipe is empty then, or never ends.
-pub(super) fn check_readable_again(flags: &Flags, variables: &BTreeMap<String, String>) -> Result<(), Usage> {
-    let Some(path) = config(flags, variables) else { return Ok(()) };
-    // What is wrong with one that is absent is said where it is read.
-    if fs::metadata(&path).map_or(true, |found| found.is_file()) {
-        return Ok(());
-    }
-    Err(usage(format!(
-        "the settings in {} were read at the start, and that is no regular file (a pipe can be read once); allowed for a \
-         reload is a file: start the server again",
-        path.display()
-    )))
-}
-
 /// All environment variables that begin with `XUID_`.
 ///
 /// # Errors
@@ -288,9 +281,35 @@ pub(super) fn read_text(path: &Path) -> io::Result<String> {
 }
 
 fn read_file(path: &Path) -> Result<BTreeMap<String, String>> {
-    let text = read_text(path)
-        .map_err(|error| usage(format!("failed to read the settings in {}: {error}", path.display())))?;
+    parse_file(path, &read_settings(path)?)
+}
+
+/// Refuses a file of settings that cannot be read a second time, since a pipe is empty then or never ends; and one that is
+/// empty, since it is being written: without its keys others would count.
+fn read_file_again(path: &Path) -> Result<BTreeMap<String, String>> {
+    let shown = path.display();
+    // What is wrong with one that is absent is said where it is read.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        let text = format!(
+            "the settings in {shown} were read at the start, and that is no regular file (a pipe can be read once); allowed \
+             for a reload is a file: start the server again"
+        );
+        return Err(usage(text).into());
+    }
+    let text = read_settings(path)?;
+    if text.trim_ascii().is_empty() {
+        let text = format!(
+            "the file of settings {shown} is empty, as one that is being written; allowed for a reload is a file with a key \
+             or a comment in it"
+        );
+        return Err(usage(text).into());
+    }
     parse_file(path, &text)
+}
+
+fn read_settings(path: &Path) -> Result<String, Usage> {
+    read_text(path)
+        .map_err(|error| usage(format!("failed to read the settings in {}: {error}", path.display())))
 }
 
 /// The text of a file as TOML.

@@ -264,15 +264,17 @@ fn sighup_takes_no_token_away_reads_no_pipe_again_and_says_what_is_open() {
         let pipe = pipe.clone();
         move || fs::write(pipe, "token = \"sesame\"\n").unwrap()
     });
-    for (config, refused) in [(config, "no token any more"), (pipe, "no regular file")] {
+    for (config, refused) in [(config, "is empty"), (pipe, "no regular file")] {
         let log = home.path().join("log");
         let data = tempfile::tempdir().unwrap();
         let ports = ["--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0", "--insecure-listen"];
         let more = ["--config", config.to_str().unwrap()];
         let server = Server::start_at(&ports, data.path(), &more, &[], File::create(&log).unwrap());
         let logged = |text: &str| fs::read_to_string(&log).unwrap().matches(text).count();
-        if refused == "no token any more" {
+        if refused == "is empty" {
             hup(&server, "it says again what is open", || logged("listen is bound to 0.0.0.0:") > 1);
+            file(home.path(), "xuid.toml", "# Its token has gone.\n");
+            hup(&server, "it refuses that", || logged("no token any more") > 0);
             file(home.path(), "xuid.toml", "");
         }
         hup(&server, "it refuses", || logged(refused) > 0);
@@ -281,4 +283,19 @@ fn sighup_takes_no_token_away_reads_no_pipe_again_and_says_what_is_open() {
         assert_eq!(status(&mut greet(server.addr, "sesame")), None, "{refused}");
     }
     into_pipe.join().unwrap();
+}
+
+#[test]
+fn a_file_of_settings_that_is_being_written_takes_no_token_away_that_stands_beside_a_variable_s() {
+    let home = tempfile::tempdir().unwrap();
+    let tokens = file(home.path(), "tokens.toml", "[token.a]\nsecrets = [\"of a file\"]\n");
+    let config = file(home.path(), "xuid.toml", &format!("tokens = {:?}\n", tokens.to_str().unwrap()));
+    let log = home.path().join("log");
+    let data = home.path().join("data");
+    let more = ["--config", config.to_str().unwrap()];
+    let variables = [("XUID_TOKEN", "of a variable")];
+    let server = Server::start_at(&PORTS, &data, &more, &variables, File::create(&log).unwrap());
+    file(home.path(), "xuid.toml", "");
+    hup(&server, "the reload is over", || fs::read_to_string(&log).unwrap().contains("reloaded"));
+    assert_eq!(status(&mut greet(server.addr, "of a file")), None);
 }
