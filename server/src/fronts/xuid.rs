@@ -6,7 +6,7 @@
 //! - I2 nothing is read beyond a whole frame while the output is above [`OUTBOX_HIGH`] or `max_in_flight` requests
 //!   wait: what a client does not read costs it, and not us;
 //! - I3 ids that were copied into the output are spent, whatever becomes of the connection;
-//! - I4 a request that is answered at once never waits behind one that waits;
+//! - I4 within the bounds of I2, a request that is answered at once never waits behind one that waits;
 //! - I5 requests that wait have a share of what there is with all others of their connection, so that connections share it.
 
 mod answer;

@@ -9,7 +9,7 @@
 //! # Invariants
 //! - I1 a connection that said HELLO is never ended here;
 //! - I2 a connection that is younger than [`PATIENCE`] is not ended: a client that is far away is no stranger;
-//! - I3 the list is at most twice as long as there are strangers, and some.
+//! - I3 the list is at most twice as long as there were strangers when it was looked through last, and some.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

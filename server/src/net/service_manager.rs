@@ -5,8 +5,8 @@
 //!
 //! # Invariants
 //! - I1 no message is waited for: where the manager does not read, the message is given up;
-//! - I2 the watchdog is fed by the thread that serves, and only while the engine's producer turns: a server that does
-//!   neither is ended by the manager.
+//! - I2 the watchdog is fed by the thread that accepts connections, and only while the engine's producer turns: where
+//!   either stands still, the manager ends the server.
 
 use std::env;
 use std::ffi::OsStr;
