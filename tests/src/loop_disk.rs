@@ -86,6 +86,27 @@ impl LoopDisk {
         self.told(script).context("mounting again")
     }
 
+    /// Has its journal commit each second if there is anything to commit, and not every five seconds.
+    pub fn commit_each_second(&self) -> Result<()> {
+        self.told(r#"mount -o remount,commit=1 "$1""#).context("remount,commit=1")
+    }
+
+    /// Mounts its file `name` on the new file `place`, until that is dropped.
+    pub fn bind(&self, name: &str, place: &Path) -> Result<Bound> {
+        fs::File::create_new(place)?;
+        let file = self.place.join(name);
+        let bound = shell(r#"mount --bind "$1" "$2""#, &[&file.to_string_lossy(), &place.to_string_lossy()])?;
+        bound.map(|_| Bound(place.to_owned())).map_err(|why| anyhow!(why)).context("mount --bind")
+    }
+
+    /// How many writes its device has had.
+    pub fn writes(&self) -> Result<u64> {
+        let name = self.device.trim_start_matches("/dev/");
+        let figures = fs::read_to_string(format!("/sys/class/block/{name}/stat"))?;
+        let writes = figures.split_whitespace().nth(4).context("a device's figures lack its writes")?;
+        Ok(writes.parse()?)
+    }
+
     fn told(&self, script: &str) -> Result<()> {
         let said = shell(script, &[&self.place.to_string_lossy(), &self.device])?;
         said.map(drop).map_err(|why| anyhow!(why))
@@ -111,6 +132,19 @@ impl Drop for Frozen {
     fn drop(&mut self) {
         if let Ok(Err(why)) = shell(r#"fsfreeze -u "$1""#, &[&self.0.to_string_lossy()]) {
             println!("{} stays frozen: {why}", self.0.display());
+        }
+    }
+}
+
+/// A file that is mounted on another one until this is dropped, which has to be before the disk is.
+#[derive(Debug)]
+#[must_use = "it is unmounted when this is dropped"]
+pub struct Bound(PathBuf);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Ok(Err(why)) = shell(r#"umount -l "$1""#, &[&self.0.to_string_lossy()]) {
+            println!("{} stays mounted: {why}", self.0.display());
         }
     }
 }

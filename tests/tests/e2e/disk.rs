@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
-use xuid_tests::{Ledger, Rng, Serve, Server, Xuid, clock, folder, folder::Mount};
+use xuid_tests::{Ledger, LoopDisk, Rng, Serve, Server, Xuid, clock, folder, folder::Mount};
 
 /// A life that leaves land in the spill.
 fn leave_land(data: &Path, ledger: &mut Ledger) -> Result<()> {
@@ -149,6 +149,35 @@ fn a_disk_that_fills_up_stops_neither_reserving_nor_serving() -> Result<()> {
         println!("full disk, life {life}: {}", ledger.check()?);
         server.end(life != 0)?;
     }
+    Ok(())
+}
+
+#[test]
+fn to_see_whether_the_registry_takes_changes_writes_nothing() -> Result<()> {
+    let home = TempDir::new()?;
+    let Some(disk) = LoopDisk::new("the writes of an idle registry", home.path())? else { return Ok(()) };
+    Server::start(&disk.dir().join("data"))?.stop()?;
+    // The spill, which is written while nobody asks, lies elsewhere.
+    let data = home.path().join("data");
+    folder::copy(&disk.dir().join("data"), &data)?;
+    fs::remove_file(data.join("registry"))?;
+    let registry = disk.bind("data/registry", &data.join("registry"))?;
+    disk.commit_each_second()?;
+    let server = Server::start(&data)?;
+    // Windows are reserved further and further apart. The server looks a few times a second, and if a look began a
+    // transaction, its journal would commit each second.
+    let (mut writes, mut since) = (disk.writes()?, clock::now());
+    let quiet = || {
+        let now = disk.writes()?;
+        if now != writes {
+            (writes, since) = (now, clock::now());
+        }
+        Ok(since.elapsed() >= Duration::from_secs(4))
+    };
+    let took = clock::wait_until("four seconds without a write", Duration::from_secs(90), quiet)?;
+    println!("idle registry: nothing was written for four seconds, {took:?} after the start");
+    server.stop()?;
+    drop(registry);
     Ok(())
 }
 

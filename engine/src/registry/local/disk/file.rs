@@ -6,14 +6,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use rustix::fs::fremovexattr;
+use rustix::fs::{StatVfsMountFlags, fstatvfs};
 use rustix::io::Errno;
 
 use super::{Disk, FileIdentity};
 use crate::sys::fork_word::Maker;
-
-/// An attribute that no file has.
-const NO_ATTRIBUTE: &str = "user.xuid.none";
 
 /// A registry's file, opened for reading and writing.
 ///
@@ -111,14 +108,17 @@ impl Disk for FileDisk {
         }
     }
 
-    /// By removing an attribute that is not there. The kernel first asks the file system for leave to write, as for any
-    /// change: a frozen one keeps the call, one that is read-only refuses it. Then nothing is found, and nothing is written.
+    /// By a write of no bytes. The kernel first asks the file system for leave to write, as for any write: a frozen one
+    /// keeps the call, and one that an error has closed for writing refuses it. Then there is nothing to write, and neither
+    /// the file nor its times change: no journal commits for it. Where a file system was made read-only and says so only
+    /// behind that, its flags show it. A device that fails without a word is seen by the next change only.
     fn would_write(&mut self) -> io::Result<()> {
-        match fremovexattr(self.own()?, NO_ATTRIBUTE) {
-            Err(error @ (Errno::ROFS | Errno::IO)) => Err(error.into()),
-            // Whether the file system knows attributes does not matter.
-            Ok(()) | Err(_) => Ok(()),
+        let file = self.own()?;
+        file.write_at(&[], 0)?;
+        if fstatvfs(file)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            return Err(Errno::ROFS.into());
         }
+        Ok(())
     }
 
     fn try_lock(&mut self) -> io::Result<bool> {
