@@ -14,4 +14,5 @@ mod tamper;
 pub mod wire;
 
 pub use ensemble::{Backup, Ensemble, Mode};
+pub use java::Sasl;
 pub use tamper::{Node, Tamper, Tree};

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use tracing::warn;
+use xuid_engine::registry::zookeeper::AuthScheme;
 use xuid_engine::{Layout, Order};
 
 use crate::config::{DEFAULT_LISTEN, RegistrySetting, Settings};
@@ -81,7 +82,11 @@ fn look(settings: &Settings) -> String {
     };
     let secret = settings.access.auth_file.as_deref();
     let secret = secret.map(|file| format!(" --registry-auth-file {}", quoted(file))).unwrap_or_default();
-    format!("workers --registry {}{secret}", quoted(Path::new(&url.to_string())))
+    let scheme = match settings.access.scheme {
+        AuthScheme::Digest => "",
+        AuthScheme::Sasl => " --registry-auth-scheme sasl",
+    };
+    format!("workers --registry {}{secret}{scheme}", quoted(Path::new(&url.to_string())))
 }
 
 /// An id to decode: one of our own, so that its time is now.

@@ -1,11 +1,12 @@
-//! As whom an ensemble is used: `user:password`, said in a variable, in the file of settings, or in a file of its own.
+//! As whom an ensemble is used: `user:password`, said in a variable, in the file of settings, or in a file of its own,
+//! and the scheme by which the ensemble learns them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use tracing::warn;
-use xuid_engine::registry::zookeeper::Credentials;
+use xuid_engine::registry::zookeeper::{AuthScheme, Credentials};
 
 use super::keys::Key;
 use super::secrets::open_to_all;
@@ -15,6 +16,7 @@ use crate::text::exit::{Usage, usage};
 
 /// The key of a file with credentials.
 const AUTH_FILE: &str = "registry_auth_file";
+const AUTH_SCHEME: &str = "registry_auth_scheme";
 
 /// How an ensemble is used.
 #[derive(Debug, Clone)]
@@ -23,24 +25,30 @@ pub(crate) struct Access {
     pub(crate) credentials: Option<Credentials>,
     /// Where the credentials were read, if it was a file of their own.
     pub(crate) auth_file: Option<PathBuf>,
+    pub(crate) scheme: AuthScheme,
 }
 
-/// The flag with which a command is let into an ensemble.
+/// The flags with which a command is let into an ensemble.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct AccessArgs {
-    #[arg(long, value_name = "FILE", help = auth_file_help())]
+    #[arg(long, value_name = "FILE", help = help_of(AUTH_FILE))]
     registry_auth_file: Option<String>,
+    #[arg(long, value_name = "SCHEME", help = help_of(AUTH_SCHEME))]
+    registry_auth_scheme: Option<String>,
 }
 
-fn auth_file_help() -> String {
-    Key::find(AUTH_FILE).map(|key| format!("{} [env: {}]", key.help, key.variable())).unwrap_or_default()
+fn help_of(name: &str) -> String {
+    Key::find(name).map(|key| format!("{} [env: {}]", key.help, key.variable())).unwrap_or_default()
 }
 
 impl AccessArgs {
-    /// What the flag says, else what a server would be told by its variables and its file of settings. Warns of a
+    /// What the flags say, else what a server would be told by its variables and its file of settings. Warns of a
     /// secret that others may read.
     pub(crate) fn load(&self) -> Result<Access> {
-        let flags = Flags::of(&[(AUTH_FILE, self.registry_auth_file.as_deref())]);
+        let flags = Flags::of(&[
+            (AUTH_FILE, self.registry_auth_file.as_deref()),
+            (AUTH_SCHEME, self.registry_auth_scheme.as_deref()),
+        ]);
         let access = Access::from_merged(&Merged::new(&flags, &variables()?)?)?;
         if let Some(warning) = access.warning() {
             warn!("{warning}");
@@ -58,13 +66,36 @@ impl Access {
             let found = format!("registry_auth ({text}) and registry_auth_file ({file}) are both there");
             return Err(usage(format!("{found}; allowed is one of them")).into());
         }
+        let scheme = from.required(AUTH_SCHEME, scheme)?;
         let read = auth_file.as_deref().map(credentials_in).transpose()?;
-        Ok(Self { session, credentials: said.or(read), auth_file })
+        let refused = |why: &str| {
+            usage(format!(
+                "registry_auth_scheme is sasl, and {why}; allowed is sasl with registry_auth \
+                 (XUID_REGISTRY_AUTH=user:password) or registry_auth_file, in ASCII"
+            ))
+        };
+        let credentials = match said.or(read) {
+            Some(found) => {
+                let found = found.with_scheme(scheme);
+                Some(found.ok_or_else(|| refused("user or password has characters beyond ASCII"))?)
+            }
+            None if scheme == AuthScheme::Sasl => return Err(refused("there is no user to log in as").into()),
+            None => None,
+        };
+        Ok(Self { session, credentials, auth_file, scheme })
     }
 
     /// What is wrong with the file of the credentials, if anything is.
     pub(crate) fn warning(&self) -> Option<String> {
         open_to_all(self.auth_file.as_deref()?, "holds a password")
+    }
+}
+
+fn scheme(text: &str) -> Option<AuthScheme> {
+    match text {
+        "digest" => Some(AuthScheme::Digest),
+        "sasl" => Some(AuthScheme::Sasl),
+        _ => None,
     }
 }
 
@@ -141,6 +172,24 @@ mod tests {
         let said = error.to_string();
         assert!(error.is::<Usage>() && said.contains("one of them"), "{said}");
         assert!(said.contains("XUID_REGISTRY_AUTH)") && said.contains("XUID_REGISTRY_AUTH_FILE"), "{said}");
+    }
+
+    #[test]
+    fn a_login_by_sasl_is_asked_for_and_has_a_user_in_ascii() {
+        let (user, scheme) = (("XUID_REGISTRY_AUTH", "xuid:hunter2"), "XUID_REGISTRY_AUTH_SCHEME");
+        let found = |variables: &[(&str, &str)]| access(variables).unwrap().credentials;
+        let digest = Credentials::new("xuid:hunter2");
+        let sasl = digest.clone().and_then(|found| found.with_scheme(AuthScheme::Sasl));
+        assert!(found(&[user]) == digest && found(&[user, (scheme, "digest")]) == digest && digest != sasl);
+        assert_eq!(found(&[user, (scheme, "sasl")]), sasl);
+        let beyond = ("XUID_REGISTRY_AUTH", "xuid:hunter2\u{e9}");
+        let sasl = (scheme, "sasl");
+        for variables in [&[sasl][..], &[beyond, sasl], &[user, (scheme, "SASL")], &[user, (scheme, "")]] {
+            let error = access(variables).unwrap_err();
+            let said = error.to_string();
+            assert!(error.is::<Usage>() && said.contains("sasl with registry_auth"), "{said}");
+            assert!(said.contains("registry_auth_file") && !said.contains("hunter2"), "{said}");
+        }
     }
 
     #[test]

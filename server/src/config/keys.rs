@@ -62,7 +62,7 @@ pub(crate) const KEYS: &[Key] = &[
         shape: "TEXT",
         default: None,
         allowed: "user:password",
-        help: "As whom the ensemble is used, by ZooKeeper's scheme digest",
+        help: "As whom the ensemble is used",
     },
     Key {
         name: "registry_auth_file",
@@ -71,6 +71,14 @@ pub(crate) const KEYS: &[Key] = &[
         default: None,
         allowed: "a file with one line, user:password",
         help: "A file with user:password for the ensemble, in place of the variable XUID_REGISTRY_AUTH",
+    },
+    Key {
+        name: "registry_auth_scheme",
+        flag: Some("registry-auth-scheme"),
+        shape: "SCHEME",
+        default: Some("digest"),
+        allowed: "digest, or sasl with registry_auth or registry_auth_file in ASCII",
+        help: "How the ensemble learns user and password: by ZooKeeper's scheme digest, or by a login by SASL (DIGEST-MD5)",
     },
     Key {
         name: "worker",

@@ -15,7 +15,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use super::{java, ports, spawner};
+use super::java::{self, Sasl};
+use super::{ports, spawner};
 use crate::{FakeClock, clock, folder, process};
 
 /// A healthy start takes 0.4 s alone and 1.8 s as three; a busy machine takes longer.
@@ -56,6 +57,8 @@ pub struct Ensemble {
     servers: Vec<Server>,
     /// The wall clock of nodes that are started from now on.
     clock: Option<FakeClock>,
+    /// Of nodes that are started from now on.
+    sasl: Option<Sasl>,
     // Last, so that the processes are gone before their folder is.
     home: TempDir,
 }
@@ -63,7 +66,13 @@ pub struct Ensemble {
 impl Ensemble {
     /// Starts `nodes` servers, 1 or 3, and waits until all of them serve.
     pub fn start(nodes: usize) -> Result<Self> {
+        Self::start_with(nodes, None)
+    }
+
+    /// The same, with logins by SASL.
+    pub fn start_with(nodes: usize, sasl: Option<Sasl>) -> Result<Self> {
         let mut ensemble = Self::prepare(nodes)?;
+        ensemble.sasl = sasl;
         ensemble.start_all()?;
         ensemble.wait_serving(START_LIMIT)?;
         Ok(ensemble)
@@ -87,7 +96,7 @@ impl Ensemble {
             java::prepare(&dir, number, port, &members)?;
             servers.push(Server { dir, addr: SocketAddr::from(([127, 0, 0, 1], port)), child: None });
         }
-        Ok(Self { servers, clock: None, home })
+        Ok(Self { servers, clock: None, sasl: None, home })
     }
 
     /// Nodes that are started from now on have a clock of their own, which this returns.
@@ -139,7 +148,7 @@ impl Ensemble {
     pub fn restart(&mut self, node: usize) -> Result<()> {
         let server = &mut self.servers[node];
         ensure!(server.child.is_none(), "node {node} runs already");
-        let mut command = java::command(&server.dir)?;
+        let mut command = java::command(&server.dir, self.sasl.as_ref())?;
         command.envs(self.clock.iter().flat_map(FakeClock::variables));
         server.child = Some(spawner::start(command)?);
         Ok(())
@@ -250,6 +259,14 @@ impl Ensemble {
     pub fn log(&self, node: usize) -> String {
         String::from_utf8_lossy(&fs::read(self.servers[node].dir.join("log")).unwrap_or_default())
             .into_owned()
+    }
+
+    /// Stops all nodes and starts them with other logins, or none; they serve when it returns.
+    pub fn restart_with(&mut self, sasl: Option<Sasl>) -> Result<()> {
+        self.stop_all()?;
+        self.sasl = sasl;
+        self.start_all()?;
+        self.wait_serving(START_LIMIT).map(drop)
     }
 
     /// Copies the data folders of all nodes, which must be down.

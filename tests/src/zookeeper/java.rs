@@ -15,6 +15,39 @@ const JAR_FOLDER: &str = "/usr/share/java";
 /// Names a folder of jars instead: the `lib` of Apache's own archive, where a system has no package.
 const JARS_VARIABLE: &str = "XUID_ZOOKEEPER_JARS";
 
+/// Logins by SASL, by DIGEST-MD5.
+#[derive(Debug, Clone, Copy)]
+pub struct Sasl {
+    /// The user that there is, and the password.
+    pub user: (&'static str, &'static str),
+    /// What becomes of clients that are not logged in: a property of Java, or none for the server's default.
+    pub strictness: &'static str,
+}
+
+impl Sasl {
+    /// Only clients that are logged in are served.
+    pub const REQUIRED: &str = "zookeeper.sessionRequireClientSASLAuth";
+    /// Clients whose login failed are served like those that never tried.
+    pub const LAX: &str = "zookeeper.allowSaslFailedClients";
+
+    /// What tells Java of them; writes the file that it names.
+    fn options(&self, dir: &Path) -> Result<Vec<String>> {
+        let file = dir.join("jaas.conf");
+        let (user, password) = self.user;
+        let module = "org.apache.zookeeper.server.auth.DigestLoginModule required";
+        fs::write(&file, format!("Server {{ {module} user_{user}=\"{password}\"; }};\n"))?;
+        let mut options = vec![
+            format!("-Djava.security.auth.login.config={}", file.display()),
+            "-Dzookeeper.authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+                .to_owned(),
+        ];
+        if !self.strictness.is_empty() {
+            options.push(format!("-D{}=true", self.strictness));
+        }
+        Ok(options)
+    }
+}
+
 /// Writes a node's folder: its number, its configuration with the ensemble's members, and what it logs.
 pub(super) fn prepare(dir: &Path, number: usize, port: u16, members: &str) -> Result<()> {
     fs::create_dir_all(dir.join("data"))?;
@@ -25,12 +58,13 @@ pub(super) fn prepare(dir: &Path, number: usize, port: u16, members: &str) -> Re
 }
 
 /// The command that runs the server of a folder, logging to its file `log`.
-pub(super) fn command(dir: &Path) -> Result<Command> {
+pub(super) fn command(dir: &Path, sasl: Option<&Sasl>) -> Result<Command> {
     let log = File::options().create(true).append(true).open(dir.join("log"))?;
     let mut java = spawner::mortal("java");
     // A heap and compilers for a tree of some thousand nodes; they keep three servers small on two cores.
     java.args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]);
     java.arg(format!("-Dlog4j.configuration=file:{}", dir.join("log4j.properties").display()));
+    java.args(sasl.map(|sasl| sasl.options(dir)).transpose()?.unwrap_or_default());
     java.args(["-cp", &class_path()?, "org.apache.zookeeper.server.quorum.QuorumPeerMain"]);
     java.arg(dir.join("zoo.cfg"));
     java.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use tokio::runtime::{Builder, Runtime};
-use zookeeper_client::{Acl, Acls, Client, CreateMode, Error, SessionState, Stat};
+use zookeeper_client::{Acl, Acls, Client, CreateMode, Error, SaslOptions, SessionState, Stat};
 
 use super::wire;
 use crate::clock;
@@ -54,6 +54,8 @@ impl Tree {
 #[derive(Debug)]
 pub struct Tamper {
     connect_string: String,
+    /// User and password of a login by SASL.
+    login: Option<(&'static str, &'static str)>,
     client: Mutex<Option<Client>>,
     runtime: Runtime,
 }
@@ -61,8 +63,14 @@ pub struct Tamper {
 impl Tamper {
     /// Connects to `host:port,host:port`; paths are absolute.
     pub fn connect(connect_string: &str) -> Result<Self> {
+        Self::connect_as(None, connect_string)
+    }
+
+    /// The same, logged in by SASL as that user with that password.
+    pub fn connect_as(login: Option<(&'static str, &'static str)>, connect_string: &str) -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let tamper = Self { connect_string: connect_string.to_owned(), client: Mutex::new(None), runtime };
+        let connect_string = connect_string.to_owned();
+        let tamper = Self { connect_string, login, client: Mutex::new(None), runtime };
         tamper.call("/", &async |client| client.check_stat("/").await)?;
         Ok(tamper)
     }
@@ -201,7 +209,10 @@ impl Tamper {
         let client = match slot.take() {
             Some(client) if client.state() == SessionState::SyncConnected => client,
             _ => {
-                let connector = Client::connector().with_session_timeout(SESSION).with_fail_eagerly();
+                let mut connector = Client::connector().with_session_timeout(SESSION).with_fail_eagerly();
+                if let Some((user, password)) = self.login {
+                    connector = connector.with_sasl(SaslOptions::digest_md5(user, password));
+                }
                 connector.connect(&self.connect_string).await?
             }
         };

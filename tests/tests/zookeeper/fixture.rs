@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
-use xuid_tests::zookeeper::{Ensemble, Tamper};
+use xuid_tests::zookeeper::{Ensemble, Sasl, Tamper};
 use xuid_tests::{
     ClientError, Job, Load, LoadResults, Order, SchedulerDelay, Serve, Server, Work, Xuid, clock, http,
 };
@@ -57,8 +57,13 @@ impl Fixture {
 
     /// One ZooKeeper server.
     pub(crate) fn without_registry() -> Result<Self> {
-        let ensemble = Ensemble::start(1)?;
-        let tamper = Tamper::connect(&ensemble.connect_string())?;
+        Self::with_logins(None)
+    }
+
+    /// One ZooKeeper server, with logins by SASL; the hand in its tree is logged in.
+    pub(crate) fn with_logins(sasl: Option<Sasl>) -> Result<Self> {
+        let ensemble = Ensemble::start_with(1, sasl)?;
+        let tamper = Tamper::connect_as(sasl.map(|sasl| sasl.user), &ensemble.connect_string())?;
         let url = ensemble.url(PATH);
         Ok(Self { ensemble, tamper, url, home: TempDir::new()?, delay: SchedulerDelay::watch() })
     }

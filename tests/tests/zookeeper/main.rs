@@ -19,4 +19,5 @@ mod pauses;
 mod proxy;
 mod restores;
 mod rights;
+mod sasl;
 mod slow_way;

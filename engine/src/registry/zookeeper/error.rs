@@ -3,6 +3,27 @@
 use super::target::ZooKeeperUrl;
 use crate::registry::ClusterId;
 
+/// Why an ensemble does not let this process in as a user of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoginError {
+    /// It refuses the login by SASL.
+    #[error(
+        "refuses the login by SASL: it does not know the user, or the password is another; give a user and password of its servers' JAAS file, in XUID_REGISTRY_AUTH or a file that registry_auth_file names"
+    )]
+    Rejected,
+    /// The login by SASL was answered, and nobody is logged in.
+    #[error(
+        "let this process in without a login by SASL: its servers have no SASL, and need a JAAS file and authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider, or set registry_auth_scheme to digest here; or they keep clients whose login failed (allowSaslFailedClients), and user or password is wrong"
+    )]
+    Ignored,
+    /// It wants a login, and there was none, or one of another scheme.
+    #[error(
+        "lets in only clients that log in: set registry_auth_scheme to sasl where it wants SASL, and give a user and password of its own, in XUID_REGISTRY_AUTH or a file that registry_auth_file names"
+    )]
+    Wanted,
+}
+
 /// Why a registry in an ensemble cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -14,6 +35,14 @@ pub enum ZooKeeperError {
         hosts: String,
         /// What happened.
         why: String,
+    },
+    /// It answers, and does not let this process in.
+    #[error("the ensemble at {hosts} {why}")]
+    Login {
+        /// The ensemble.
+        hosts: String,
+        /// Why.
+        why: LoginError,
     },
     /// There is no registry.
     #[error("there is no registry at {url}: make it once with `xuid registry init {url}`")]
@@ -55,7 +84,7 @@ pub enum ZooKeeperError {
     },
     /// The ensemble does not allow it.
     #[error(
-        "the ensemble at {hosts} allows no {action} to these credentials: give the user and password that the registry was made with, in XUID_REGISTRY_AUTH or a file that registry_auth_file names"
+        "the ensemble at {hosts} allows no {action} to these credentials: give the user and password that the registry was made with, in XUID_REGISTRY_AUTH or a file that registry_auth_file names, and its registry_auth_scheme"
     )]
     Rights {
         /// The ensemble.

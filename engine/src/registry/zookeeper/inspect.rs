@@ -163,7 +163,10 @@ pub(super) fn children(link: &Link, client: &Client, path: &str) -> Result<Vec<S
 /// A client, or why there is none.
 pub(super) fn connected(link: &mut Link) -> Result<Client, ZooKeeperError> {
     let hosts = link.url().hosts().to_owned();
-    link.client().map_err(|failure| ZooKeeperError::Unreachable { hosts, why: failure.why() })
+    link.client().map_err(|failure| match failure {
+        Failure::Refused(why) => ZooKeeperError::Login { hosts, why },
+        failure => ZooKeeperError::Unreachable { hosts, why: failure.why() },
+    })
 }
 
 /// What the registry was created with, and the birth of that node.

@@ -13,7 +13,8 @@
 //! - I3 every wait ends, whatever the client's thread does: a request's after [`Link::limit`], a leave-taking's after
 //!   [`LEAVE`]. An answer that comes later is dropped, as the request is gone;
 //! - I4 a session whose client ended without a word, or does not understand its server, is followed by another, like
-//!   one that expired.
+//!   one that expired;
+//! - I5 where a login by SASL is wanted, no session is used over a connection on which the ensemble knows nobody.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -24,10 +25,10 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use zookeeper_client::{Acls, Client, Error, SessionState, StateWatcher};
+use zookeeper_client::{Acls, Client, CreateMode, Error, SessionState, StateWatcher};
 
-use super::error::ZooKeeperError;
-use super::target::{ZooKeeperOptions, ZooKeeperUrl};
+use super::error::{LoginError, ZooKeeperError};
+use super::target::{AuthScheme, Credentials, ZooKeeperOptions, ZooKeeperUrl};
 use crate::clock::boot_ns;
 use crate::registry::Connection;
 use crate::registry::connection::News;
@@ -45,6 +46,9 @@ const GIVE_UP_NS: u64 = 2_000_000_000;
 /// something to hand back for each worker, must not take one for each.
 const PATIENCE_NS: u64 = 500_000_000;
 
+/// A node that is in every ensemble.
+const EVER_THERE: &str = "/zookeeper";
+
 const DISCONNECTED: News<'static> = News::Lost("the connection to ZooKeeper was lost");
 
 /// Why there is no answer.
@@ -56,6 +60,8 @@ pub(super) enum Failure {
     Lost(String),
     /// The ensemble said no, and did nothing.
     Said(Error),
+    /// Nothing was sent, as the ensemble does not let this process in.
+    Refused(LoginError),
 }
 
 impl Failure {
@@ -63,6 +69,7 @@ impl Failure {
         match self {
             Self::Away(why) | Self::Lost(why) => why.clone(),
             Self::Said(error) => error.to_string(),
+            Self::Refused(why) => format!("the ensemble {why}"),
         }
     }
 
@@ -93,8 +100,8 @@ pub(super) struct Link {
     url: ZooKeeperUrl,
     options: ZooKeeperOptions,
     connection: Arc<Connection>,
-    /// Boot time of the last failure to connect.
-    failed_at: Option<u64>,
+    /// The last failure to connect, and its boot time.
+    failed: Option<(u64, Failure)>,
 }
 
 struct Session {
@@ -104,6 +111,8 @@ struct Session {
     root: Client,
     /// Of what is below the registry's path.
     client: Client,
+    /// The connection's disconnections when it was seen that the ensemble knows the user (I5).
+    known_at: u64,
     watch: JoinHandle<()>,
 }
 
@@ -138,7 +147,7 @@ impl Link {
             url: url.clone(),
             options: options.clone(),
             connection,
-            failed_at: None,
+            failed: None,
         })
     }
 
@@ -165,7 +174,10 @@ impl Link {
     pub(super) fn client(&mut self) -> Result<Client, Failure> {
         if let Some(session) = self.session.as_ref().filter(|session| !session.is_dead.get()) {
             match session.client.state() {
-                SessionState::SyncConnected => return Ok(session.client.clone()),
+                SessionState::SyncConnected => {
+                    let client = session.client.clone();
+                    return self.still_known().map(|()| client);
+                }
                 SessionState::Disconnected if !self.is_given_up() => {
                     return Err(Failure::Away(
                         self.connection.problem().unwrap_or_else(|| "disconnected".into()),
@@ -193,21 +205,25 @@ impl Link {
     }
 
     fn connect(&mut self) -> Result<Client, Failure> {
-        if self.failed_at.is_some_and(|at| boot_ns().saturating_sub(at) < PATIENCE_NS) {
-            let why = self.connection.problem().unwrap_or_else(|| "it was not reached a moment ago".into());
-            return Err(Failure::Away(why));
+        if let Some((at, failure)) = &self.failed
+            && boot_ns().saturating_sub(*at) < PATIENCE_NS
+        {
+            return Err(failure.clone());
         }
         let mut connector =
             Client::connector().with_session_timeout(self.options.session).with_fail_eagerly();
         if let Some(credentials) = &self.options.credentials {
-            connector = connector.with_auth("digest", credentials.bytes());
+            connector = credentials.add_to(connector);
         }
         let hosts = self.url.hosts().to_owned();
-        let connected = self.ask(async move { connector.connect(&hosts).await }).map_err(|failure| {
-            self.connection.told(&News::Lost(&failure.why()));
-            self.failed_at = Some(boot_ns());
-            Failure::Away(failure.why())
-        })?;
+        let connected = match self.ask(async move { Ok(connector.connect(&hosts).await) }) {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(Error::AuthFailed)) => return Err(self.not_connected(&Failure::Refused(self.denial()))),
+            Ok(Err(error)) => return Err(self.not_connected(&self.failure(error))),
+            Err(failure) => return Err(self.not_connected(&failure)),
+        };
+        let known_at = self.connection.disconnects();
+        self.is_known(&connected).map_err(|failure| self.not_connected(&failure))?;
         let client = connected.clone().chroot(self.url.path().to_owned());
         let Ok(client) = client else { return Err(Failure::Away("the path is impossible".into())) };
         // The old session goes first: its watcher must not speak of this one.
@@ -218,11 +234,70 @@ impl Link {
         if client.state() == SessionState::Disconnected {
             self.connection.told(&DISCONNECTED);
         }
-        let watch = self.runtime().spawn(watch(states, self.connection.clone(), number));
-        self.session =
-            Some(Session { is_dead: Cell::new(false), root: connected, client: client.clone(), watch });
+        let watch = self.runtime().spawn(watch(states, self.connection.clone(), number, self.denial()));
+        let is_dead = Cell::new(false);
+        self.session = Some(Session { is_dead, root: connected, client: client.clone(), known_at, watch });
         crash_point!(SessionNew);
         Ok(client)
+    }
+
+    /// Tells that there is no session, and why.
+    fn not_connected(&mut self, why: &Failure) -> Failure {
+        let failure = match why {
+            Failure::Refused(why) => Failure::Refused(*why),
+            other => Failure::Away(other.why()),
+        };
+        let why = failure.why();
+        let is_refused = matches!(failure, Failure::Refused(_));
+        self.connection.told(&if is_refused { News::Refused(&why) } else { News::Lost(&why) });
+        self.failed = Some((boot_ns(), failure.clone()));
+        failure
+    }
+
+    fn is_sasl(&self) -> bool {
+        self.options.credentials.as_ref().map(Credentials::scheme) == Some(AuthScheme::Sasl)
+    }
+
+    /// What it means that the ensemble ends a session because of who uses it.
+    fn denial(&self) -> LoginError {
+        if self.is_sasl() { LoginError::Rejected } else { LoginError::Wanted }
+    }
+
+    /// The same of the session that there is, after each time that it was disconnected: the server that it has come to
+    /// may have no SASL. Another session is then begun, with another server if there is one.
+    fn still_known(&mut self) -> Result<(), Failure> {
+        let disconnects = self.connection.disconnects();
+        let Some(session) = self.session.as_ref().filter(|session| session.known_at != disconnects) else {
+            return Ok(());
+        };
+        match self.is_known(&session.root) {
+            Ok(()) => {}
+            Err(failure @ Failure::Refused(_)) => {
+                self.session = None;
+                return Err(self.not_connected(&failure));
+            }
+            Err(failure) => return Err(Failure::Away(failure.why())),
+        }
+        if let Some(session) = &mut self.session {
+            session.known_at = disconnects;
+        }
+        Ok(())
+    }
+
+    /// Whether the ensemble knows the user that it was to be logged in to by SASL (I5). A server without SASL says yes
+    /// to every login, and so does one that keeps clients whose login failed.
+    ///
+    /// Asks to make a node that is there, with the rights of the user: whether there is one is looked at first.
+    fn is_known(&self, root: &Client) -> Result<(), Failure> {
+        if !self.is_sasl() {
+            return Ok(());
+        }
+        let options = CreateMode::Persistent.with_acls(Acls::creator_all());
+        match self.ask(root.create(EVER_THERE, b"", &options)) {
+            Err(Failure::Said(Error::InvalidAcl)) => Err(Failure::Refused(LoginError::Ignored)),
+            Ok(_) | Err(Failure::Said(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Keeps the client busy for so long, from now on, so that it notices nothing meanwhile.
@@ -301,7 +376,8 @@ impl Drop for Link {
 }
 
 /// Tells what becomes of a session, until it ends.
-async fn watch(mut states: StateWatcher, connection: Arc<Connection>, session: u64) {
+async fn watch(mut states: StateWatcher, connection: Arc<Connection>, session: u64, denial: LoginError) {
+    let denial = Failure::Refused(denial).why();
     loop {
         let state = states.changed().await;
         let news = match state {
@@ -310,7 +386,7 @@ async fn watch(mut states: StateWatcher, connection: Arc<Connection>, session: u
             SessionState::ConnectedReadOnly => {
                 News::Lost("the ZooKeeper server is read-only: it has no quorum")
             }
-            SessionState::AuthFailed => News::Refused("ZooKeeper does not accept the credentials"),
+            SessionState::AuthFailed => News::Refused(&denial),
             SessionState::Expired => News::Expired,
             SessionState::Closed => return,
         };
@@ -328,11 +404,19 @@ async fn watch(mut states: StateWatcher, connection: Arc<Connection>, session: u
 mod tests {
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::stats::ConnectionState;
 
     const PING: i32 = -2;
+    const SASL: i32 = 102;
+    const CREATE: i32 = 15;
     const NO_NODE: i32 = -101;
+    const NODE_EXISTS: i32 = -110;
+    const INVALID_ACL: i32 = -114;
+    const LONG: Duration = Duration::from_secs(30);
 
     fn receive(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
         let mut len = [0; 4];
@@ -347,30 +431,45 @@ mod tests {
         stream.write_all(&[&(body.len() as u32).to_be_bytes(), &body[..]].concat())
     }
 
-    /// Grants every connection a session of its own; no node is there.
-    fn serve(mut stream: TcpStream, session: i64) -> std::io::Result<()> {
+    /// Grants every connection a session of its own; no node is there. Says yes to every login, and to nodes that are to
+    /// be a user's that there is one, or none.
+    fn serve(mut stream: TcpStream, session: i64, knows: &AtomicBool) -> std::io::Result<()> {
         let (protocol, timeout, password_len, is_read_only) = (0i32, 4_000i32, 16i32, 0);
         receive(&mut stream)?;
         let granted = [&protocol.to_be_bytes()[..], &timeout.to_be_bytes(), &session.to_be_bytes()];
         send(&mut stream, &[&granted.concat(), &password_len.to_be_bytes(), &[0; 16], &[is_read_only]])?;
         loop {
             let request = receive(&mut stream)?;
+            let number = |at: usize| i32::from_be_bytes([0, 1, 2, 3].map(|byte| request[at + byte]));
             let (xid, zxid) = (&request[..4], 1i64.to_be_bytes());
-            let answer = if xid == PING.to_be_bytes() { 0 } else { NO_NODE };
-            send(&mut stream, &[xid, &zxid, &answer.to_be_bytes()])?;
+            let answer = match (number(0), number(4)) {
+                (PING, _) | (_, SASL) => 0,
+                (_, CREATE) if knows.load(Ordering::Relaxed) => NODE_EXISTS,
+                (_, CREATE) => INVALID_ACL,
+                _ => NO_NODE,
+            };
+            let no_challenge: &[u8] = if number(4) == SASL { &(-1i32).to_be_bytes() } else { &[] };
+            send(&mut stream, &[xid, &zxid, &answer.to_be_bytes(), no_challenge])?;
         }
     }
 
     fn ensemble() -> ZooKeeperUrl {
+        ensemble_that(&Arc::default(), &Arc::default())
+    }
+
+    /// `streams` are its connections.
+    fn ensemble_that(knows: &Arc<AtomicBool>, streams: &Arc<Mutex<Vec<TcpStream>>>) -> ZooKeeperUrl {
+        let (knows, streams) = (knows.clone(), streams.clone());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("zookeeper://{}/xuid", listener.local_addr().unwrap());
         thread::spawn(move || {
             for (stream, session) in listener.incoming().zip(1..) {
-                let stream = stream.unwrap();
+                let (stream, knows) = (stream.unwrap(), knows.clone());
                 let other = stream.try_clone().unwrap();
+                streams.lock().unwrap().push(stream.try_clone().unwrap());
                 thread::spawn(move || {
                     // The client went, which is the end of its connection only.
-                    drop(serve(stream, session));
+                    drop(serve(stream, session, &knows));
                     drop(other.shutdown(Shutdown::Both));
                 });
             }
@@ -406,6 +505,39 @@ mod tests {
         link.runtime().spawn(async move { told.send(connection.is_on_own_thread()) });
         assert!(tells.recv().unwrap());
         assert!(!link.connection().is_on_own_thread());
+    }
+
+    #[test]
+    fn a_session_that_comes_back_to_a_server_without_sasl_is_used_no_more() {
+        let (knows, streams) = (Arc::new(AtomicBool::new(true)), Arc::default());
+        let url = ensemble_that(&knows, &streams);
+        let credentials = Credentials::new("a:b").and_then(|found| found.with_scheme(AuthScheme::Sasl));
+        let mut link = Link::new(&url, &ZooKeeperOptions { credentials, ..Default::default() }).unwrap();
+        assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
+
+        knows.store(false, Ordering::Relaxed);
+        streams.lock().unwrap().iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        let begun = boot_ns();
+        while link.connection().disconnects() == 0 || link.connected().is_none() {
+            assert!(boot_ns() - begun < LONG.as_nanos() as u64, "it does not come back");
+            thread::yield_now();
+        }
+        let ignored =
+            |found: Result<Client, Failure>| matches!(found, Err(Failure::Refused(LoginError::Ignored)));
+        assert!(ignored(link.client()) && link.connected().is_none());
+        assert_eq!(link.connection().state(), ConnectionState::Refused);
+        // And so is a new one.
+        link.failed = None;
+        assert!(ignored(link.client()));
+        assert_eq!((link.connection().state(), link.connection().sessions()), (ConnectionState::Refused, 1));
+
+        knows.store(true, Ordering::Relaxed);
+        link.failed = None;
+        assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
+        assert_eq!(
+            (link.connection().state(), link.connection().sessions()),
+            (ConnectionState::Connected, 2)
+        );
     }
 
     /// A subscriber of the log that stands still, say: the client writes lines on its own thread.

@@ -45,11 +45,11 @@ use std::sync::Arc;
 use xuid_spill::SpillId;
 use zookeeper_client::CreateMode;
 
-pub use error::ZooKeeperError;
+pub use error::{LoginError, ZooKeeperError};
 pub use fence::{adopt, fence};
 pub use genesis::{Created, Plan, init};
 pub use inspect::{Inspection, inspect};
-pub use target::{Credentials, ParseUrlError, ZooKeeperOptions, ZooKeeperUrl};
+pub use target::{AuthScheme, Credentials, ParseUrlError, ZooKeeperOptions, ZooKeeperUrl};
 pub use znode::VERSION as FORMAT_VERSION;
 
 use self::inspect::Listing;

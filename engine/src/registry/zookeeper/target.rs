@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use zookeeper_client::{Connector, SaslOptions};
+
 /// The port where none is said: the one ZooKeeper listens on by default.
 const PORT: u16 = 2181;
 
@@ -95,20 +97,56 @@ fn host(text: &str) -> Option<String> {
     (sound && port != 0).then(|| format!("{name}:{port}"))
 }
 
-/// Who uses an ensemble: user and password of ZooKeeper's `digest` scheme. No log shows it.
+/// How a user proves to an ensemble who it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AuthScheme {
+    /// ZooKeeper's `digest`: user and password are sent as they are, and any user that nobody took is accepted.
+    #[default]
+    Digest,
+    /// A login by SASL (DIGEST-MD5), as one of the users that the servers know. The password is not sent.
+    Sasl,
+}
+
+/// Who uses an ensemble: user, password, and how they are shown to it. No log shows them.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials(String);
+pub struct Credentials {
+    user: String,
+    password: String,
+    scheme: AuthScheme,
+}
 
 impl Credentials {
-    /// From `user:password`; `None` if either is missing.
+    /// From `user:password`, of the scheme `digest`; `None` if either is missing.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let (user, password) = text.split_once(':')?;
-        (!user.is_empty() && !password.is_empty()).then(|| Self(text.to_owned()))
+        let (user, password) = (user.to_owned(), password.to_owned());
+        (!user.is_empty() && !password.is_empty()).then(|| Self {
+            user,
+            password,
+            scheme: AuthScheme::default(),
+        })
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.0.as_bytes()
+    /// The same user and password, of another scheme; `None` for a login by SASL with characters beyond ASCII, which the
+    /// client library and ZooKeeper encode in different ways.
+    #[must_use]
+    pub fn with_scheme(self, scheme: AuthScheme) -> Option<Self> {
+        let is_ascii = self.user.is_ascii() && self.password.is_ascii();
+        (scheme != AuthScheme::Sasl || is_ascii).then_some(Self { scheme, ..self })
+    }
+
+    pub(super) fn scheme(&self) -> AuthScheme {
+        self.scheme
+    }
+
+    /// Adds them to each session of a client, and to each of its connections.
+    pub(super) fn add_to(&self, connector: Connector) -> Connector {
+        let (user, password) = (self.user.clone(), self.password.clone());
+        match self.scheme {
+            AuthScheme::Digest => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
+            AuthScheme::Sasl => connector.with_sasl(SaslOptions::digest_md5(user, password)),
+        }
     }
 }
 
@@ -182,5 +220,18 @@ mod tests {
             Credentials::new("xuid:secret").is_some_and(|found| !format!("{found:?}").contains("secret"))
         );
         assert!([":", "a:", ":b", "ab", ""].iter().all(|text| Credentials::new(text).is_none()));
+    }
+
+    #[test]
+    fn a_login_by_sasl_is_of_ascii() {
+        let with = |text: &str, scheme| Credentials::new(text).and_then(|found| found.with_scheme(scheme));
+        for text in ["xuid:s\u{e9}same", "x\u{fc}id:sesame", "xuid:\u{20ac}"] {
+            assert!(with(text, AuthScheme::Sasl).is_none(), "{text}");
+            assert_eq!(with(text, AuthScheme::Digest), Credentials::new(text));
+        }
+        assert!(
+            with("xuid:open sesame", AuthScheme::Sasl)
+                .is_some_and(|found| found != Credentials::new("xuid:open sesame").unwrap())
+        );
     }
 }

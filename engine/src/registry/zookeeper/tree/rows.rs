@@ -199,9 +199,10 @@ impl Tree {
 /// A request that got no answer of its own.
 fn unanswered(failure: Failure) -> SwapError {
     match failure {
-        Failure::Away(why) => SwapError::Unavailable { why },
-        Failure::Said(error) => SwapError::Unavailable { why: error.to_string() },
         Failure::Lost(why) => SwapError::Unknown { why },
+        failure @ (Failure::Away(_) | Failure::Said(_) | Failure::Refused(_)) => {
+            SwapError::Unavailable { why: failure.why() }
+        }
     }
 }
 
