@@ -30,8 +30,14 @@ fn guarded(sasl: Sasl) -> Result<Fixture> {
 }
 
 fn serve(fixture: &Fixture, auth: &str) -> Result<Serve> {
-    let serve = fixture.serve("data")?.env(AUTH, auth).arg("--registry-auth-scheme").arg("sasl");
-    Ok(serve.arg("--log").arg("debug,zookeeper_client=trace"))
+    Ok(fixture.serve("data")?.env(AUTH, auth).arg("--registry-auth-scheme").arg("sasl"))
+}
+
+/// A server of the registry's user, with all that the client has to say in its log.
+fn start(fixture: &Fixture) -> Result<Server> {
+    let server = serve(fixture, OURS)?.arg("--log").arg("debug,zookeeper_client=trace").start()?;
+    serves(&server)?;
+    Ok(server)
 }
 
 fn shows_no_secret(said: &str) -> Result<()> {
@@ -53,8 +59,8 @@ fn is_clear(said: &str, why: &str) -> Result<()> {
 /// It has a window, or gets one soon.
 fn serves(server: &Server) -> Result<()> {
     let mut client = server.client()?;
-    let served = clock::wait_until("a fresh id", SOON, || Ok(client.try_next(Order::Fresh)?.is_some()));
-    served.map(drop).with_context(|| format!("{server}"))
+    let waited = clock::wait_until("a fresh id", SOON, || Ok(client.try_next(Order::Fresh)?.is_some()));
+    waited.map(drop).with_context(|| format!("{server}"))
 }
 
 fn stop(server: Server) -> Result<()> {
@@ -64,8 +70,7 @@ fn stop(server: Server) -> Result<()> {
 #[test]
 fn a_server_that_is_logged_in_goes_on_after_its_session_and_its_connection_were_lost() -> Result<()> {
     let mut fixture = guarded(OPTIONAL)?;
-    let server = serve(&fixture, OURS)?.start()?;
-    serves(&server)?;
+    let server = start(&fixture)?;
     let live = Fixture::node(&format!("live/{}", worker(&server)?));
     let before = fixture.tamper.expect(&live)?.stat.ephemeral_owner;
 
@@ -108,9 +113,7 @@ fn a_login_that_is_refused_ends_a_start_and_every_command_and_says_why() -> Resu
     }
     // Of another scheme: a user, but not that of the registry.
     is_refused(fixture.serve("data")?.env(AUTH, OURS), "registry_auth_scheme")?;
-    let server = serve(&fixture, OURS)?.start()?;
-    serves(&server)?;
-    stop(server)
+    stop(start(&fixture)?)
 }
 
 #[test]
@@ -119,9 +122,7 @@ fn an_ensemble_that_wants_logins_says_so_to_those_who_come_without() -> Result<(
     is_refused(fixture.serve("data")?, WANTED)?;
     is_refused(fixture.serve("data")?.env(AUTH, OURS), WANTED)?;
     is_refused(serve(&fixture, WRONG)?, REJECTED)?;
-    let server = serve(&fixture, OURS)?.start()?;
-    serves(&server)?;
-    stop(server)
+    stop(start(&fixture)?)
 }
 
 #[test]
@@ -142,8 +143,7 @@ fn a_login_that_counts_for_nothing_is_refused_before_anything_is_made() -> Resul
 #[test]
 fn a_server_whose_login_fails_in_use_says_so_and_goes_on_once_it_does_not() -> Result<()> {
     let mut fixture = guarded(OPTIONAL)?;
-    let server = serve(&fixture, OURS)?.start()?;
-    serves(&server)?;
+    let server = start(&fixture)?;
     let other = Sasl { user: ("xuid", "open barley"), ..OPTIONAL };
     for (sasl, why) in [(None, IGNORED), (Some(other), REJECTED)] {
         fixture.ensemble.restart_with(sasl)?;
