@@ -14,7 +14,8 @@
 //!   [`LEAVE`]. An answer that comes later is dropped, as the request is gone;
 //! - I4 a session whose client ended without a word, or does not understand its server, is followed by another, like
 //!   one that expired;
-//! - I5 where a login by SASL is wanted, no session is used over a connection on which the ensemble knows nobody.
+//! - I5 where a login by SASL is wanted, [`Link::client`] looks once at each connection that it knows of, and gives out
+//!   no client of one on which the ensemble knows nobody.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -263,8 +264,8 @@ impl Link {
         if self.is_sasl() { LoginError::Rejected } else { LoginError::Wanted }
     }
 
-    /// The same of the session that there is, after each time that it was disconnected: the server that it has come to
-    /// may have no SASL. Another session is then begun, with another server if there is one.
+    /// Whether the ensemble knows the user of the session that there is, asked after each time that it was disconnected:
+    /// the server that it has come to may have no SASL. Another session is then begun, perhaps with another server.
     fn still_known(&mut self) -> Result<(), Failure> {
         let disconnects = self.connection.disconnects();
         let Some(session) = self.session.as_ref().filter(|session| session.known_at != disconnects) else {
