@@ -63,7 +63,9 @@ fn a_call_that_waits_over_a_leap_gets_nothing_of_what_it_had_gathered_before() {
     found_without(Guard::LeapDropsGathered, || {
         let found = [Order::Any, Order::Fresh].map(|order| {
             let mut both = copied_with_a_call(order, false, || None);
-            both.iter_mut().for_each(|(world, call)| read(world, call));
+            for (world, call) in &mut both {
+                read(world, call);
+            }
             let [(mut one, _), (mut two, _)] = both;
             let found = between(&one, &two);
             one.stop().unwrap();
