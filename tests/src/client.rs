@@ -212,7 +212,9 @@ impl Client {
         let request_id = self.push(op, body);
         self.flush()?;
         let frame = self.recv()?;
-        if frame.request_id != request_id || frame.op != op | 0x80 {
+        // An error that belongs to no request: the server has no room for this connection.
+        let is_of_none = frame.request_id == 0 && frame.status != 0;
+        if !is_of_none && (frame.request_id != request_id || frame.op != op | 0x80) {
             return Err(ClientError::Broken("a reply to another request"));
         }
         accept(frame)

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 
-use crate::client::{Client, ClientError, Order};
+use crate::client::{Client, ClientError, Order, Refusal};
 use crate::clock;
 use crate::oracle::{Ledger, Received};
 
@@ -87,6 +87,12 @@ impl LoadResults {
     /// Fails if it saw what no server may do.
     pub fn check(&self) -> Result<()> {
         self.breach.as_ref().map_or(Ok(()), |breach| Err(anyhow!("{breach}")))
+    }
+
+    fn refuse(&mut self, refusal: &Refusal) {
+        self.refusals += 1;
+        *self.refused.entry(refusal.status).or_default() += 1;
+        self.last_refusal = Some(refusal.to_string());
     }
 }
 
@@ -186,6 +192,11 @@ fn take(
             result.broken = true;
             return Ok(());
         }
+        Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {
+            result.broken = true;
+            result.refuse(&refusal);
+            return Ok(());
+        }
         Err(error) => return Err(error.into()),
     };
     let (mut highest, mut asked) = (0, None);
@@ -210,10 +221,8 @@ fn take(
                 break;
             }
             Err(ClientError::Refused(refusal)) if refusal.is_retryable() => {
-                result.refusals += 1;
-                *result.refused.entry(refusal.status).or_default() += 1;
+                result.refuse(&refusal);
                 thread::sleep(Duration::from_millis(u64::from(refusal.retry_after_ms).clamp(1, 20)));
-                result.last_refusal = Some(refusal.to_string());
             }
             Err(error) => return Err(error.into()),
         }
