@@ -321,7 +321,7 @@ fn sighup_lets_no_client_in_without_a_certificate_where_one_was_asked_for() {
     let config = home.path().join("xuid.toml");
     fs::write(&config, format!("tls_client_ca = {:?}\n", ours.ca)).unwrap();
     let server = serve(home.path(), &own, &["--config", config.to_str().unwrap()]);
-    fs::write(&config, "").unwrap();
+    fs::write(&config, "# Its CA has gone.\n").unwrap();
     server.signal("HUP");
     let log = || fs::read_to_string(home.path().join("log")).unwrap();
     until("it refuses", || {
