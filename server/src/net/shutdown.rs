@@ -8,7 +8,8 @@
 //! - I1 by [`StopTimes::whole`] after the first signal the process has called exit, whatever its threads wait for. The
 //!   thread that serves gives an engine up that does not stop, [`CLOSING`] before that, so that sockets are closed and
 //!   the log is written. If that thread stands still as well, the thread of the signals ends the process;
-//! - I2 exit 0 means that the engine has stopped: what was unused is in the spill, and the window was handed back.
+//! - I2 exit 0 means that the engine has stopped by itself: where there is a spill, what was unused is in it, and where
+//!   the registry answers, it has the window back.
 
 use std::fmt;
 use std::io;
