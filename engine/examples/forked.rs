@@ -120,7 +120,10 @@ impl Takers {
         let file = File::options().create(true).append(true).open(file)?;
         let (one, mut sink, over) = (engine.clone(), file.try_clone()?, Arc::clone(&stop));
         let singles = move || {
-            while !over.load(Ordering::Relaxed) {
+            // Once at least, however late this thread gets a processor.
+            let mut is_over = false;
+            while !is_over {
+                is_over = over.load(Ordering::Relaxed);
                 let mut records = Vec::new();
                 for _ in 0..500 {
                     match one.next_id() {
