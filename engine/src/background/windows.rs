@@ -285,7 +285,7 @@ impl WindowKeeper {
         let now = gate.clock.now();
         // A copy of this machine may have the same answer: nothing of it is used, and nothing is handed back for it.
         // The next turn drops the rest.
-        let leapt = gate.clock.has_leapt() && Guard::LeapBeforeAnswers.holds();
+        let leapt = has_leapt(gate);
         match done {
             Done::Taken { result: Ok(window), .. } if self.void_take || leapt => {
                 self.void_take = false;
@@ -377,10 +377,13 @@ impl WindowKeeper {
     /// The clock went back and another worker was taken: E goes to the wall, and the old workers are left.
     fn switch(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
         self.tally.switches.clock += 1;
-        for (worker, from) in gate.switch() {
+        let left = gate.switch();
+        // After the reading that the switch made.
+        let leapt = has_leapt(gate);
+        for (worker, from) in left {
             // The registry thread works in order, so a renewal still under way ends before this, and its window is
             // dropped when it comes back, because the held worker is gone.
-            let _ = jobs.send(Job::Release { worker, from });
+            let _ = jobs.send(if leapt { Job::Forget { worker } } else { Job::Release { worker, from } });
         }
     }
 
@@ -449,6 +452,11 @@ impl WindowKeeper {
             ExtendError::Later { why } => gate.trouble = Some(Trouble::NoWindow { why: why.clone() }),
         }
     }
+}
+
+/// Whether a leap was seen that no turn has dealt with.
+fn has_leapt(gate: &Gate) -> bool {
+    gate.clock.has_leapt() && Guard::LeapBeforeAnswers.holds()
 }
 
 /// The workers that are held.
