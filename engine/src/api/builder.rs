@@ -287,8 +287,7 @@ fn start(
     let registrar = spawn("xuid-registrar", Box::new(serve))?;
     // It gets the producer once it is there: if it cannot be started, the clean stop is done here.
     let (hand, handed) = channel::<Producer>();
-    let run = move || handed.iter().for_each(|mut producer| producer.run());
-    match spawn("xuid-producer", Box::new(run)) {
+    match spawn("xuid-producer", Box::new(move || run_handed(&handed))) {
         Ok(thread) => {
             let _ = hand.send(producer);
             Ok(Engine::new(shared, vec![thread, registrar]))
@@ -300,6 +299,14 @@ fn start(
             let _ = registrar.join();
             Err(error)
         }
+    }
+}
+
+/// Runs the one producer that is handed over, if one is. No other is waited for: in a child that was forked in its run the
+/// sender may live on.
+fn run_handed(handed: &Receiver<Producer>) {
+    if let Ok(mut producer) = handed.recv() {
+        producer.run();
     }
 }
 
@@ -451,5 +458,27 @@ mod tests {
         let spills: Vec<_> =
             spills.filter(|entry| entry.file_name().to_string_lossy().starts_with("spill")).collect();
         assert_eq!(spills.len(), 1, "{spills:?}");
+    }
+
+    #[test]
+    fn the_producers_thread_ends_with_its_producer_although_the_sender_lives_on() {
+        let cluster = ClusterId::from_bytes([1; 16]);
+        let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 1 };
+        let (registry, identity) = (MemoryRegistry::new(genesis), Identity::new(Token([1; 16]), owner()));
+        let open = |_: &Genesis, _: &mut Ownership| open::none("a test");
+        let clock = Arc::new(SystemClock);
+        let Assembly { shared, producer, registry_thread: _registry, jobs: _jobs, done: _done } =
+            assemble(Box::new(registry), identity, open, Settings::default(), clock, std::thread::sleep)
+                .unwrap();
+        shared.close();
+        let (hand, handed) = channel();
+        hand.send(producer).unwrap();
+        let (end, ended) = channel();
+        std::thread::spawn(move || {
+            run_handed(&handed);
+            end.send(()).unwrap();
+        });
+        assert!(ended.recv_timeout(Duration::from_secs(30)).is_ok(), "it waits for another one");
+        drop(hand);
     }
 }
