@@ -237,7 +237,8 @@ impl Engine {
         let since = shared.check_open_to_wait()?;
         Ok(shared.with_thread_state(|thread_run, thread_state| {
             let mut scratch = std::mem::take(&mut thread_state.scratch);
-            let whole = shared.gather_whole(ids.len() as u32, &mut scratch, thread_run, thread_state).is_ok();
+            let count = ids.len() as u32;
+            let whole = shared.gather_whole(count, since, &mut scratch, thread_run, thread_state).is_ok();
             if whole {
                 write_runs(ids, scratch.drain(..));
             } else {

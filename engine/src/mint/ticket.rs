@@ -5,9 +5,9 @@
 //!   back to the producer through [`Returns`] (U3);
 //! - I2 a ticket ends once: done, failed or cancelled;
 //! - I3 no id is too old when its ticket is done, however long the ticket waited for the others (U7);
-//! - I4 a leap of the clock voids what is in memory, and no thread but a call's own finds what that call holds: a ticket
-//!   that is done and not read, or ids on their way back. Each knows the number of voids from before it took its ids, and
-//!   with another number they are wasted.
+//! - I4 a leap of the clock voids what is in memory, and no thread but a call's own finds what that call holds: what it
+//!   gathers, a ticket that is done and not read, or ids on their way back. Each knows the number of voids from before it
+//!   took its ids, and with another number they are wasted.
 
 // What is read for figures only is no part of loom's models.
 use std::sync::Mutex as PlainMutex;

@@ -11,10 +11,11 @@ use crate::clock::nanos;
 use crate::id::error::IdError;
 use crate::id::run::Run;
 use crate::mint::gate::Gate;
-use crate::mint::ticket::{Gathered, Ticket};
+use crate::mint::ticket::{Gathered, Ticket, Voids};
 use crate::mint::wait_queue::Caller;
 use crate::stats::counters::{Sources, Tier};
 use crate::sys::atomics::lock;
+use crate::sys::guards::Guard;
 use crate::tiers::thread_run::{ThreadRun, ThreadState};
 
 impl EngineState {
@@ -23,7 +24,7 @@ impl EngineState {
         let since = self.check_open()?;
         let before = out.len();
         if order == Order::Any {
-            if self.gather_any(count, out).is_ok() {
+            if self.gather_any(count, since, out).is_ok() {
                 return Ok(());
             }
             self.returns.give(out.drain(before..), since);
@@ -66,7 +67,7 @@ impl EngineState {
         let since = self.check_open_to_wait()?;
         let (mut runs, mut sources) = (Vec::new(), Sources::default());
         if order == Order::Any {
-            match self.gather_any(count, &mut runs) {
+            match self.gather_any(count, since, &mut runs) {
                 Ok(()) => return Ok(Ok(runs)),
                 Err(gathered) => sources = gathered,
             }
@@ -118,22 +119,25 @@ impl EngineState {
         sources
     }
 
-    /// Gathers `count` ids of any age; if there are fewer, what was gathered is counted as returned, and is an error.
-    fn gather_any(&self, count: u32, out: &mut Vec<Run>) -> Result<(), Sources> {
+    /// Gathers `count` ids of any age, for a call that began `since` so many voids. If there are fewer, or a leap was
+    /// dealt with meanwhile, what was gathered is counted as returned, and is an error.
+    fn gather_any(&self, count: u32, since: Voids, out: &mut Vec<Run>) -> Result<(), Sources> {
         self.with_thread_state(|thread_run, thread_state| {
-            self.gather_whole(count, out, thread_run, thread_state)
+            self.gather_whole(count, since, out, thread_run, thread_state)
         })
     }
 
     pub(crate) fn gather_whole(
         &self,
         count: u32,
+        since: Voids,
         out: &mut Vec<Run>,
         thread_run: &ThreadRun,
         thread_state: &mut ThreadState,
     ) -> Result<(), Sources> {
         let sources = self.gather(count, out, thread_run, thread_state);
-        if sources.total() < u64::from(count) {
+        let is_void = self.voids() != since && Guard::LeapWastesInHand.holds();
+        if sources.total() < u64::from(count) || is_void {
             thread_state.counters.returned.add(sources.total());
             return Err(sources);
         }

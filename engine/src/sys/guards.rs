@@ -206,6 +206,8 @@ guards! {
     LeapDropsGathered,
     /// What a call took before it, and gives back after it, is wasted.
     LeapWastesReturns,
+    /// What a call took before it, and has in hand when it has all that it asked for, is wasted.
+    LeapWastesInHand,
     /// What a call was done with before it, and did not read, is wasted: the call waits on.
     LeapWastesDone,
     /// It drops what the minter set aside.

@@ -217,6 +217,8 @@ mutants! {
     "leap-keeps-what-was-gathered", [G::LeapDropsGathered], "copies", Test("testing::simulation::twins::waiting::a_call_that_waits_over_a_leap_gets_nothing_of_what_it_had_gathered_before");
     "leap-keeps-what-comes-back-later", [G::LeapWastesReturns], "copies",
         Test("testing::simulation::twins::waiting::what_a_call_was_done_with_before_a_leap_is_wasted_when_it_is_left_after_it");
+    "leap-keeps-what-is-in-hand", [G::LeapWastesInHand], "copies",
+        Test("testing::simulation::twins::waiting::a_call_that_gathers_over_a_leap_gets_nothing_of_what_it_had_before");
     "leap-keeps-what-is-done", [G::LeapWastesDone], "copies",
         Test("testing::simulation::twins::waiting::a_call_that_was_done_before_a_leap_and_is_read_after_it_waits_on_for_other_ids");
     "leap-keeps-what-is-aside", [G::LeapDropsAside], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_was_set_aside_is_found_out");

@@ -76,6 +76,120 @@ fn a_call_that_waits_over_a_leap_gets_nothing_of_what_it_had_gathered_before() {
     });
 }
 
+/// Three idle seconds, and ids in ring and queue.
+fn filled(world: &mut World) {
+    for _ in 0..3 {
+        serve(world);
+        world.time.pass(SECOND);
+    }
+    world.turn();
+    world.turn();
+}
+
+/// Takes all that calls of any age get now.
+fn drain(world: &mut World) {
+    let mut runs = Vec::new();
+    while world.engine.try_runs(1, Order::Any, &mut runs).is_ok() {}
+    world.take(Ok(runs));
+}
+
+#[test]
+fn a_call_that_gathers_over_a_leap_gets_nothing_of_what_it_had_before() {
+    found_without(Guard::LeapWastesInHand, || {
+        let (mut one, mut two) = copied(filled);
+        drain(&mut one);
+        let shared = two.assembly.shared.clone();
+        let mut runs = Vec::new();
+        let since = shared.check_open().unwrap();
+        let gather = |runs: &mut Vec<Run>| {
+            shared.with_thread_state(|thread_run, thread_state| {
+                shared.gather_whole(9, since, runs, thread_run, thread_state)
+            })
+        };
+        assert!(gather(&mut runs).is_ok());
+        // Its thread stands still until the leap was dealt with, and ids came after it.
+        two.turn();
+        for _ in 0..20 {
+            serve(&mut two);
+        }
+        if gather(&mut runs).is_err() {
+            assert_eq!(runs.iter().map(Run::len).sum::<u32>(), 18, "there are ids to be had");
+            return None;
+        }
+        two.take(Ok(runs));
+        between(&one, &two)
+    });
+}
+
+/// A call of the second one has gathered ids that the first one has, and waits for the gate while the leap is dealt with.
+/// How many of them were wasted, when they came back or were read: none where it came to the gate before that.
+fn wasted_of_a_call_at_the_gate(waits: bool) -> u64 {
+    let (mut one, mut two) = copied(filled);
+    let count = 40 + one.engine.stats().held.total() as u32;
+    drain(&mut one);
+    let (shared, engine) = (two.assembly.shared.clone(), two.engine.clone());
+    let gate = lock(&shared.gate);
+    let call = std::thread::spawn(move || {
+        if waits {
+            let mut call = Box::pin(engine.request(count, Order::Any, Duration::from_mins(1)));
+            assert!(poll(&mut call).is_pending());
+            return Some(call);
+        }
+        let mut runs = Vec::new();
+        assert!(engine.try_runs(count, Order::Any, &mut runs).is_err() && runs.is_empty());
+        None
+    });
+    while shared.ring.ids() > 0 || shared.queue.len() > 0 {
+        std::thread::yield_now();
+    }
+    drop(gate);
+    two.turn();
+    two.waiting.extend(call.join().unwrap());
+    for _ in 0..100 {
+        serve(&mut two);
+        two.time.pass(100 * MS);
+        two.read();
+        if two.waiting.is_empty() {
+            drain(&mut two);
+        }
+    }
+    assert!(two.waiting.is_empty(), "the call waits on in vain");
+    assert_eq!(between(&one, &two), None);
+    one.stop().unwrap();
+    two.stop().unwrap();
+    shared.returns.voided()
+}
+
+#[test]
+fn what_a_call_has_in_hand_while_a_leap_is_dealt_with_goes_to_nobody() {
+    for waits in [false, true] {
+        let found = (0..1_000).find(|_| wasted_of_a_call_at_the_gate(waits) > 0);
+        assert!(found.is_some(), "no call came to the gate behind the turn");
+    }
+}
+
+#[test]
+fn a_call_whose_caller_pauses_over_a_leap_keeps_nothing_of_what_it_had_gathered() {
+    let callers = std::cell::RefCell::new(Vec::new());
+    let (mut one, mut two) = copied(|world| {
+        let caller = crate::Caller::default();
+        let call = world.engine.request(COUNT, Order::Any, Duration::from_mins(1)).on_behalf_of(&caller);
+        let mut call = Box::pin(call);
+        assert!(poll(&mut call).is_pending());
+        caller.set_pause(true);
+        world.turn();
+        callers.borrow_mut().push((caller, call));
+    });
+    let mut callers = callers.into_inner();
+    two.turn();
+    assert_eq!(two.engine.stats().held.total(), 0, "it has what the first one's has");
+    for (world, (caller, call)) in [&mut one, &mut two].into_iter().zip(&mut callers) {
+        caller.set_pause(false);
+        read(world, call);
+    }
+    assert_eq!(between(&one, &two), None);
+}
+
 #[test]
 fn a_call_that_was_done_before_a_leap_and_is_read_after_it_waits_on_for_other_ids() {
     found_without(Guard::LeapWastesDone, || {
