@@ -510,6 +510,22 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_is_an_answer_to_what_brought_nothing_before() {
+        // Whether there is a refusal is for the connection to say, where there is one.
+        for connection in [None, Some(Arc::new(Connection::default()))] {
+            for call in [Call::Read, Call::Change] {
+                let mut health = Health { connection: connection.clone(), ..Health::default() };
+                health.brought_nothing(call, 10 * SECOND, "it is away");
+                assert_eq!(away_since(&health, 11), Some(10));
+                health.refuses(12 * SECOND, "it is not a registry");
+                let refused = connection.is_none().then_some(12);
+                assert_eq!(away_since(&health, 13), refused, "the outage of before is over");
+                assert_eq!(health.is_silent(13 * SECOND), refused.is_some());
+            }
+        }
+    }
+
+    #[test]
     fn each_turn_of_an_outage_is_told_once_by_the_first_that_asks() {
         let mut health = Health::default();
         let told = |health: &mut Health, second: u64| {

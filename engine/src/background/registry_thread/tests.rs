@@ -8,6 +8,7 @@ use xuid_spill::SpillId;
 use super::*;
 use crate::clock::SystemClock;
 use crate::registry::health::Monitored;
+use crate::registry::local::{FileIdentity, LocalRegistry, MemoryDisk};
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::ownership::Identity;
 use crate::registry::{ClusterId, Genesis, Registry, Token};
@@ -140,4 +141,52 @@ fn a_process_that_may_have_a_copy_is_somebody_else_also_after_a_panic() {
     }
     let worker = taken(registry_thread.run_whatever_happens(take())).unwrap().worker();
     assert_ne!(registry.worker(worker).unwrap().record.token, before);
+}
+
+/// Over a registry on a disk, which is tried because it has no connection.
+fn over_a_disk() -> (RegistryThread, MemoryDisk) {
+    let cluster = ClusterId::from_bytes([1; 16]);
+    let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 4 };
+    let disk = MemoryDisk::with_registry(&genesis, FileIdentity::default());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let registry = LocalRegistry::on(disk.open_again(), clock.clone()).unwrap();
+    let tally = Arc::<Mutex<Tally>>::default();
+    let watched = Monitored::new(Box::new(registry), tally.clone(), clock.clone());
+    let ownership = Ownership::new(Box::new(watched), Identity::new(Token([1; 16]), "a test".into()));
+    (RegistryThread::new(ownership, tally, clock), disk)
+}
+
+#[test]
+fn a_registry_is_tried_however_many_jobs_come_that_ask_it_nothing() {
+    let (registry_thread, disk) = over_a_disk();
+    let tally = registry_thread.tally.clone();
+    let (jobs, todo) = channel();
+    let (out, done) = channel();
+    let generation = GenerationWord::new().unwrap();
+    let thread =
+        std::thread::spawn(move || registry_thread.serve(&todo, &out, &Wake::default(), &generation));
+    disk.set_in_place(false);
+    let begun = SystemClock.read().boot;
+    // One job after the other, each long before a trial would come by itself.
+    while lock(&tally).health.outage(SystemClock.read().boot).is_none() {
+        assert!(SystemClock.read().boot - begun < 20_000_000_000, "it was not tried");
+        jobs.send(Job::Forget { worker: 3 }).unwrap();
+        done.recv().unwrap();
+    }
+    drop(jobs);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_trial_wakes_the_producer_when_an_outage_begins_and_when_it_ends() {
+    let (mut registry_thread, disk) = over_a_disk();
+    let wake = Wake::default();
+    let mut wakes_of_a_trial = |in_place: bool| {
+        disk.set_in_place(in_place);
+        let before = wake.calls.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(registry_thread.probe(&wake));
+        wake.calls.load(std::sync::atomic::Ordering::Relaxed) - before
+    };
+    let wakes = [true, false, false, true, true].map(&mut wakes_of_a_trial);
+    assert_eq!(wakes, [0, 1, 0, 1, 0]);
 }

@@ -161,3 +161,17 @@ fn when_the_connection_is_back_nobody_waits() {
     }
     assert!(driven.stats().windows.left_ms > 0, "{:?}", driven.stats().windows.held);
 }
+
+#[test]
+fn a_call_that_hangs_is_looked_at_as_soon_as_it_is_an_outage() {
+    for hangs in [false, true] {
+        let mut driven = Driven::new(Settings::default());
+        driven.run(5 * SECOND);
+        if hangs {
+            let begun = driven.boot() - 900 * MS;
+            lock(&driven.assembly.shared.tally).health.begins(begun);
+        }
+        let pause = driven.assembly.producer.turn();
+        assert_eq!(pause <= Duration::from_millis(100), hangs, "{pause:?}");
+    }
+}

@@ -151,3 +151,18 @@ fn a_client_that_does_not_read_makes_no_burst_for_the_others() {
     driven.turn();
     assert!(matches!(poll(&mut long), Poll::Ready(Ok(_))));
 }
+
+#[test]
+fn a_call_whose_caller_pauses_is_ended_in_time_although_nothing_else_is_due() {
+    for waits in [false, true] {
+        let mut driven = spent();
+        let caller = Caller::default();
+        caller.set_pause(true);
+        let call = driven.engine.request(LARGE, Order::Any, Duration::from_millis(100));
+        let mut call = call.on_behalf_of(&caller);
+        assert!(!waits || poll(&mut call).is_pending());
+        driven.turn();
+        let pause = driven.turn();
+        assert_eq!(pause <= Duration::from_millis(100), waits, "{pause:?}");
+    }
+}

@@ -234,3 +234,61 @@ fn a_disk_that_failed_fails_trials_until_it_is_written_again() {
     time.store(2_000_000_000, Ordering::Relaxed);
     assert!(matches!(registry.probe(), Some(Ok(()))));
 }
+
+/// A disk on which whoever reads without the lock finds an older content.
+struct Stale {
+    disk: MemoryDisk,
+    older: Vec<u8>,
+    is_locked: bool,
+}
+
+impl Disk for Stale {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.is_locked {
+            return self.disk.read_at(buffer, offset);
+        }
+        let begin = offset as usize;
+        buffer.copy_from_slice(&self.older[begin..begin + buffer.len()]);
+        Ok(())
+    }
+
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.disk.write_at(bytes, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.disk.sync()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.disk.size()
+    }
+
+    fn identity(&self) -> io::Result<FileIdentity> {
+        self.disk.identity()
+    }
+
+    fn in_place(&self) -> io::Result<bool> {
+        self.disk.in_place()
+    }
+
+    fn try_lock(&mut self) -> io::Result<bool> {
+        self.is_locked = self.disk.try_lock()?;
+        Ok(self.is_locked)
+    }
+
+    fn unlock(&mut self) {
+        self.is_locked = false;
+        self.disk.unlock();
+    }
+}
+
+#[test]
+fn what_was_read_without_the_lock_refuses_no_registry_before_it_was_read_again_under_it() {
+    let disk = memory(2);
+    let stale = Stale { older: disk.bytes(), disk: disk.open_again(), is_locked: false };
+    let mut registry = LocalRegistry::on(stale, clock()).unwrap();
+    registry.claim(0, 1, &claim_of(5_000, 1)).unwrap();
+    assert_eq!(registry.worker(0).unwrap().version, 2, "as it is under the lock");
+    registry.swap_worker(0, 2, &claim_of(6_000, 2)).unwrap();
+}
