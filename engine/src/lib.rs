@@ -6,6 +6,7 @@
 //! above:
 //!
 //! ```text
+//!   sequence/     named sequences, on stores of their own; the path of snowflake ids knows nothing of them
 //!   api/          Engine, Handle, EngineBuilder: what a caller sees
 //!   background/   two threads: the producer refills and keeps windows; the registry thread asks the registry
 //!   shared/       the state that all threads share, and a call that finds no id in its thread's run
@@ -67,6 +68,7 @@ mod id;
 mod loom;
 mod mint;
 pub mod registry;
+pub mod sequence;
 mod settings;
 mod shared;
 pub mod stats;

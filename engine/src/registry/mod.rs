@@ -24,6 +24,7 @@ pub mod local;
 pub mod memory;
 pub(crate) mod ownership;
 mod record;
+pub mod sequences;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 

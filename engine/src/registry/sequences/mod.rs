@@ -1,0 +1,91 @@
+//! The port to the records of named sequences: one record a name, which only moves by compare-and-set.
+//!
+//! The records serve three purposes, and what each keeps in `value` only rises. Where the registry is the store of the
+//! sequences, `value` is the mark: the first number that no process was granted. Where a database is the store, `value`
+//! and `gaps` say which numbers were seen ([`SequenceRecord::gaps`]). The record of a batch of leftovers has a name that
+//! begins with `@`, which no sequence's does, and `value` is the first serial that was not claimed.
+//!
+//! The port knows nothing of sequences: it only stores. `sequence/` does the reasoning.
+//!
+//! # Invariants an adaptor must keep
+//! - I1 a change is stored if, and only if, the record still has the expected version, or is absent where none is
+//!   expected; each success raises the version;
+//! - I2 when a change is answered with `Ok`, the record is as durable as it will ever be;
+//! - I3 any failure after which the record might have been stored is [`SwapError::Unknown`], never
+//!   [`SwapError::Conflict`];
+//! - I4 a record that is there and cannot be read is [`ReadError::Damaged`], never [`ReadError::Absent`]: absent says for
+//!   certain that the name never had a record;
+//! - I5 answers come in the order of the questions, one each.
+
+#[cfg(any(test, feature = "test-util"))]
+pub mod memory;
+
+use super::{ClusterId, ReadError, SwapError, Versioned};
+
+/// Gaps that a record has room for.
+pub const MOST_GAPS: usize = 8;
+
+/// Changes of one call at most: an adaptor makes all of them durable together.
+pub const MOST_CHANGES: usize = 64;
+
+/// The record of a name.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct SequenceRecord {
+    /// The mark, the first number above all that were seen, or the first serial that was not claimed.
+    pub value: u64,
+    /// Ranges `(first, end)` below `value` of numbers that were not seen, ascending, apart from each other, at most
+    /// [`MOST_GAPS`]. Empty where the registry is the store.
+    pub gaps: Vec<(u64, u64)>,
+    /// The highest number that may be issued. 0 where a database is the store, as in the rest of these.
+    pub last: u64,
+    /// The least that is granted at once.
+    pub step: u64,
+    /// The distance between two numbers.
+    pub increment: u32,
+    /// What every number leaves when it is divided by `increment`.
+    pub remainder: u32,
+    /// Whether each request goes to the store.
+    pub strict: bool,
+}
+
+/// One change.
+#[derive(Clone, Debug)]
+pub struct SequenceChange<'a> {
+    /// Whose record.
+    pub name: &'a str,
+    /// The version that it must have; `None` if there must be no record yet.
+    pub expected: Option<u64>,
+    /// What it is to be.
+    pub record: SequenceRecord,
+}
+
+/// A row of [`SequenceRecords::list`]: a name, and its record or why it cannot be had.
+pub type SequenceEntry = (String, Result<Versioned<SequenceRecord>, ReadError>);
+
+/// The port. One thread calls it at a time; another process may work on the same records at any moment.
+pub trait SequenceRecords: Send {
+    /// For logs and people: `local /srv/xuid-data`.
+    fn describe(&self) -> String;
+
+    /// Whose records they are.
+    fn cluster(&self) -> ClusterId;
+
+    /// Appends the record of each name to `out`.
+    fn read(&mut self, names: &[&str], out: &mut Vec<Result<Versioned<SequenceRecord>, ReadError>>);
+
+    /// Tries each of at most [`MOST_CHANGES`] changes, of different names, and appends what became of it to `out`. They
+    /// stand and fall alone.
+    fn swap(&mut self, changes: &[SequenceChange<'_>], out: &mut Vec<Result<(), SwapError>>);
+
+    /// The first `limit` names after `after`, in the order of their bytes, that begin with `prefix` and not with `@`.
+    ///
+    /// # Errors
+    /// [`ReadError::Unavailable`] or [`ReadError::Foreign`].
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<SequenceEntry>, ReadError>;
+
+    /// Called about once a second while there is nothing else to do.
+    fn maintain(&mut self) {}
+
+    /// Leaves cleanly. Best effort, bounded in time.
+    fn close(&mut self) {}
+}
