@@ -149,7 +149,7 @@ impl fmt::Display for SequenceError {
             }
             SequenceErrorKind::Exhausted => f.write_str("the sequence has issued its last number"),
             SequenceErrorKind::Count => {
-                write!(f, "a call asks for 1 to {} ids", super::MOST_IDS)
+                write!(f, "a call asks for 1 to {} ids", super::numbers::MOST_IDS)
             }
             SequenceErrorKind::ShuttingDown => f.write_str("the sequences are closed"),
             SequenceErrorKind::Forked => f.write_str(

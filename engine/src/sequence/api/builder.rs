@@ -1,0 +1,127 @@
+//! Configures and starts sequences.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::sequences::Sequences;
+use crate::clock::Clock;
+use crate::registry::sequences::SequenceRecords;
+use crate::sequence::pattern::NamePattern;
+use crate::sequence::settings::{BuildSequencesError, SequenceConfig};
+use crate::sequence::store::Store;
+
+/// Configures [`Sequences`].
+#[must_use = "nothing starts before build()"]
+pub struct SequencesBuilder {
+    store: Box<dyn Store>,
+    records: Option<Box<dyn SequenceRecords>>,
+    folder: Option<PathBuf>,
+    clock: Option<Arc<dyn Clock>>,
+    config: SequenceConfig,
+}
+
+impl std::fmt::Debug for SequencesBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SequencesBuilder")
+            .field("store", &self.store.describe())
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sequences {
+    /// Begins to configure sequences on a store. The store is asked by one thread, and for the first time after
+    /// [`build`](SequencesBuilder::build): it may connect then.
+    pub fn builder(store: Box<dyn Store>) -> SequencesBuilder {
+        SequencesBuilder {
+            store,
+            records: None,
+            folder: None,
+            clock: None,
+            config: SequenceConfig::default(),
+        }
+    }
+}
+
+impl SequencesBuilder {
+    /// The records that a registry keeps of names. They are the witness of a store that may go back, and say which
+    /// leftovers were used. Without them leftovers are not saved. Defaults to none.
+    pub fn records(self, records: Box<dyn SequenceRecords>) -> Self {
+        Self { records: Some(records), ..self }
+    }
+
+    /// Whether grants of a store that may go back are shown to the [`records`](Self::records) before they are used.
+    /// Without that, a store that loses commits, or another one in its place, can make ids come twice: all that is
+    /// watched then is the store's identity. Defaults to true.
+    pub fn witness(mut self, witness: bool) -> Self {
+        self.config.witness = witness;
+        self
+    }
+
+    /// Whether a store of another identity is gone on with, without a witness: the operator vouches that it lost
+    /// nothing. Defaults to false.
+    pub fn lossless_failover(mut self, lossless: bool) -> Self {
+        self.config.lossless = lossless;
+        self
+    }
+
+    /// The folder of leftovers, and of the store's identity as this node knows it; made if it is absent. A relative one is
+    /// of the working directory at this call. Defaults to none: ids that are held at a stop are wasted.
+    pub fn data_dir(self, folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        Self { folder: Some(std::path::absolute(&folder).unwrap_or(folder)), ..self }
+    }
+
+    /// How long a call may wait where no id is held. Zero refuses at once; long hides a store that is away. Defaults to
+    /// 50 ms.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.config.wait = wait;
+        self
+    }
+
+    /// How long what is held of a name shall last: as long a store may be away unnoticed, and so much a crash loses.
+    /// Defaults to 10 minutes.
+    pub fn hold(mut self, hold: Duration) -> Self {
+        self.config.hold = hold;
+        self
+    }
+
+    /// The most ids that one grant is asked for, at most 2^32. Too few make a fast name ask often. Defaults to 2^32.
+    pub fn step_max(mut self, step_max: u64) -> Self {
+        self.config.step_max = step_max;
+        self
+    }
+
+    /// Names that are created by their first use. Defaults to none: a mistyped name must not begin a sequence.
+    pub fn create(mut self, patterns: impl IntoIterator<Item = NamePattern>) -> Self {
+        self.config.create = patterns.into_iter().collect();
+        self
+    }
+
+    /// Names that are strict whatever their rows say, for stores that have no column for it. Defaults to none.
+    pub fn strict(mut self, patterns: impl IntoIterator<Item = NamePattern>) -> Self {
+        self.config.strict = patterns.into_iter().collect();
+        self
+    }
+
+    /// How many names are kept in memory. Beyond that the longest unused go, and what was held of them is wasted.
+    /// Defaults to 1,000,000.
+    pub fn limit(mut self, names: usize) -> Self {
+        self.config.limit = names;
+        self
+    }
+
+    /// Another source of time. Defaults to [`SystemClock`](crate::clock::SystemClock).
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// Claims the leftovers of an earlier life, and starts the thread that asks the store.
+    ///
+    /// # Errors
+    /// [`BuildSequencesError`]. A store that does not answer is none.
+    pub fn build(self) -> Result<Sequences, BuildSequencesError> {
+        todo!()
+    }
+}
