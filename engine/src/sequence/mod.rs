@@ -2,7 +2,10 @@
 //!
 //! ```text
 //!   api/                what a caller sees: Sequences, Sequence, SequenceHandle, waiting as a future
-//!   reply               an answer of the store, as a future
+//!   background/         two threads: the teller asks the store and its witness; the keeper keeps time
+//!   names/              a name's state under one lock, what threads hold of names, the table of all names
+//!   leftovers/          what a clean stop leaves for the next life, in a file that is claimed in the registry
+//!   chain/              segments, the line of calls that wait, and how much is asked for
 //!   figures             what was done, counted
 //!   settings, pattern   what can be configured
 //!   store/              the port to what keeps the marks, and its adaptors
@@ -11,14 +14,20 @@
 //! ```
 
 mod api;
+mod background;
+mod chain;
 mod error;
 mod figures;
+mod leftovers;
 mod name;
+mod names;
 mod numbers;
 mod pattern;
-mod reply;
 mod settings;
 pub mod store;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
 
 pub use api::builder::SequencesBuilder;
 pub use api::handle::SequenceHandle;
@@ -31,7 +40,7 @@ pub use figures::{
     StoreStatus, Trouble,
 };
 pub use name::{MOST_NAME_BYTES, NameError, SequenceName};
+pub use names::reply::Reply;
 pub use numbers::{Demand, MOST_IDS, Numbers, NumbersIter};
 pub use pattern::NamePattern;
-pub use reply::Reply;
 pub use settings::BuildSequencesError;

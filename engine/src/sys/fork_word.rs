@@ -23,9 +23,9 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
 #[cfg(loom)]
-pub(crate) use self::modelled::{ForkWord, Maker};
+pub(crate) use self::modelled::{ForkWord, Maker, WordPool};
 #[cfg(not(loom))]
-pub(crate) use self::page::{ForkWord, Maker};
+pub(crate) use self::page::{ForkWord, Maker, WordPool};
 use crate::sys::atomics::{AtomicU64, Ordering, load_in_order, store_in_order};
 
 /// Between two generations. 2^44 of them are 557 years of a thousand engines that renew theirs each second.
@@ -46,6 +46,12 @@ mod page {
     /// Bytes mapped. The kernel rounds up to its page, of at least this size on every 64-bit Linux.
     const PAGE: usize = 4096;
 
+    /// Bytes of a cache line: words of one page lie so far apart, so that a store to one delays no load of another.
+    const LINE: usize = 64;
+
+    /// Words that a page has room for.
+    pub(super) const WORDS: usize = PAGE / LINE;
+
     /// The mapping. Unmapped when the last [`ForkWord`] of it is gone.
     #[derive(Debug)]
     struct Page(NonNull<AtomicU64>);
@@ -63,15 +69,15 @@ mod page {
         }
     }
 
-    /// A word on a page of its own, zero in a forked child; clones share it. The pointer lies beside the owner, so that
-    /// a hit follows one pointer and not two.
+    /// A word on a page of its own, or on one that it shares with words of a [`WordPool`], zero in a forked child; clones
+    /// share it. The pointer lies beside the owner, so that a hit follows one pointer and not two.
     #[derive(Debug, Clone)]
     pub(crate) struct ForkWord {
         word: NonNull<AtomicU64>,
         page: Arc<Page>,
     }
 
-    // SAFETY: `word` is `page`'s pointer, and `page` may be sent and shared.
+    // SAFETY: `word` points into `page`, which may be sent and shared.
     unsafe impl Send for ForkWord {}
     // SAFETY: as above.
     unsafe impl Sync for ForkWord {}
@@ -102,10 +108,19 @@ mod page {
         #[inline(always)]
         #[expect(clippy::inline_always, reason = "part of the hit path")]
         pub(crate) fn word(&self) -> &AtomicU64 {
-            debug_assert_eq!(self.word, self.page.0);
-            // SAFETY: the page is mapped, zeroed by the kernel (a valid AtomicU64), aligned to 4096, and `self.page`
-            // keeps it mapped as long as `self` lives.
+            debug_assert_eq!(self.word.addr().get() / PAGE, self.page.0.addr().get() / PAGE);
+            // SAFETY: the word is one of the first `WORDS` lines of the page (`new`, `beside`), which is mapped, zeroed by
+            // the kernel (a valid AtomicU64) and aligned to 4096, and which `self.page` keeps mapped as long as `self`
+            // lives.
             unsafe { self.word.as_ref() }
+        }
+
+        /// The word in that line of the same page.
+        fn beside(&self, line: usize) -> Self {
+            assert!(line < WORDS, "a page has no line {line}");
+            // SAFETY: the page is `PAGE` bytes long from `self.page.0` on, and the line begins within it.
+            let word = unsafe { self.page.0.byte_add(line * LINE) };
+            Self { word, page: self.page.clone() }
         }
 
         /// Whether this is a child of the process that stored something.
@@ -116,6 +131,26 @@ mod page {
         /// Whether others hold it too.
         pub(crate) fn is_shared(&self) -> bool {
             Arc::strong_count(&self.page) > 1
+        }
+    }
+
+    /// Words by the thousand: each has a line of a page that it shares with others. A page goes when its last word does.
+    #[derive(Debug, Default)]
+    pub(crate) struct WordPool {
+        /// The page in use, and the line of the next word.
+        page: Option<(ForkWord, usize)>,
+    }
+
+    impl WordPool {
+        /// A word that no other code has. It is zero.
+        pub(crate) fn take(&mut self) -> io::Result<ForkWord> {
+            let (page, line) = match self.page.take() {
+                Some(found) => found,
+                None => (ForkWord::new()?, 0),
+            };
+            let word = page.beside(line);
+            self.page = (line + 1 < WORDS).then_some((page, line + 1));
+            Ok(word)
         }
     }
 
@@ -166,6 +201,16 @@ mod modelled {
 
         pub(crate) fn is_shared(&self) -> bool {
             Arc::strong_count(&self.0) > 1
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub(crate) struct WordPool;
+
+    impl WordPool {
+        #[expect(clippy::unused_self, reason = "as the real one")]
+        pub(crate) fn take(&mut self) -> io::Result<ForkWord> {
+            ForkWord::new()
         }
     }
 
@@ -258,9 +303,14 @@ pub(crate) struct GenerationWord(ForkWord);
 impl GenerationWord {
     /// Maps a page and stores a first generation.
     pub(crate) fn new() -> io::Result<Self> {
-        let generation = Self(ForkWord::new()?);
+        Ok(Self::of(ForkWord::new()?))
+    }
+
+    /// Stores a first generation in a word that no other code has.
+    pub(crate) fn of(word: ForkWord) -> Self {
+        let generation = Self(word);
         generation.store_next();
-        Ok(generation)
+        generation
     }
 
     /// The generation now. Relaxed: a thread that sees an old one uses up a run that is its own anyway.
@@ -406,6 +456,22 @@ mod tests {
     #[test]
     fn a_forked_child_finds_the_word_wiped_and_renews_it_in_vain() {
         assert!(is_wiped_in_a_child());
+    }
+
+    #[test]
+    fn words_of_a_pool_share_pages_and_nothing_else() {
+        let mut pool = WordPool::default();
+        let words: Vec<ForkWord> = (0..page::WORDS * 2 + 1).map(|_| pool.take().unwrap()).collect();
+        for (number, word) in words.iter().enumerate() {
+            assert!(word.is_wiped(), "it is zero at first");
+            store_in_order(word.word(), number as u64 + 1);
+        }
+        for (number, word) in words.iter().enumerate() {
+            assert_eq!(load_in_order(word.word()), number as u64 + 1);
+        }
+        let last = words.last().unwrap().clone();
+        drop((words, pool));
+        assert_eq!(load_in_order(last.word()), page::WORDS as u64 * 2 + 1, "a word keeps its page");
     }
 
     #[test]

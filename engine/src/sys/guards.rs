@@ -232,6 +232,39 @@ guards! {
     LeapBeforeAnswers,
     /// A stop looks for a leap that no turn has seen.
     LeapAtStop,
+
+    /// A segment is taken from by one addition (Q4).
+    SegmentTakeIsOne,
+    /// A grant below one that was used is no segment: ordered calls would go back (I1 of `sequence::chain::held`).
+    SegmentsAscend,
+    /// A take of neighbours over a seam joins what touches, and nothing else.
+    ContiguousTouches,
+    /// An unknown outcome is no grant (Q2).
+    UnknownIsNoGrant,
+    /// A grant is used after the witness took it as unseen, and not before (Q5).
+    WitnessFirst,
+    /// The witness compares with what all nodes saw (Q5).
+    WitnessCompared,
+    /// What the witness took out of a gap is no gap any more (Q5).
+    GapCutOut,
+    /// Without a witness a store of another identity closes its names until a fence.
+    IdentityCompared,
+    /// Leftovers are used after their mark in the registry was raised (Q6).
+    LeftoversClaimed,
+    /// The mark is raised above the serial that was claimed (Q6).
+    SerialRaised,
+    /// Leftovers whose mark is absent are not used (Q6).
+    LeftoversAbsentRefused,
+    /// A name refuses what it holds in a forked child (Q7).
+    SequenceForked,
+    /// A leap of the clock voids what names hold (Q7).
+    LeapVoidsSegments,
+    /// It voids leftovers that no name has taken yet (Q7).
+    LeapVoidsLeftovers,
+    /// It drops a grant that is under way (Q7).
+    LeapDropsSegment,
+    /// A strict grant serves the calls that waited when it was asked for, and no later one.
+    StrictServesWhoAsked,
 }
 
 #[cfg(test)]

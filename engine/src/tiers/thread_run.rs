@@ -207,7 +207,8 @@ impl ThreadRun {
         }
     }
 
-    fn swap(&self, other: &Self) {
+    /// Each has what the other had.
+    pub(crate) fn swap(&self, other: &Self) {
         self.place.swap(&other.place);
         self.base.swap(&other.base);
         self.generation.swap(&other.generation);

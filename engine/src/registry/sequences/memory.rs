@@ -22,8 +22,10 @@ pub enum RecordFault {
 #[derive(Default)]
 struct Shared {
     rows: BTreeMap<String, Versioned<SequenceRecord>>,
-    faults: VecDeque<RecordFault>,
+    faults: VecDeque<Option<RecordFault>>,
     away: bool,
+    /// Called once, before the next change.
+    before_swap: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// The records.
@@ -48,12 +50,24 @@ impl MemoryRecords {
 
     /// The next calls meet these faults, one each.
     pub fn fail(&self, faults: impl IntoIterator<Item = RecordFault>) {
-        lock(&self.shared).faults.extend(faults);
+        lock(&self.shared).faults.extend(faults.into_iter().map(Some));
+    }
+
+    /// So many calls go well, and the next one meets this fault.
+    pub fn fail_after(&self, calls: usize, fault: RecordFault) {
+        let faults = &mut lock(&self.shared).faults;
+        faults.extend(std::iter::repeat_n(None, calls));
+        faults.push_back(Some(fault));
     }
 
     /// Whether every call finds them away.
     pub fn set_away(&self, away: bool) {
         lock(&self.shared).away = away;
+    }
+
+    /// Something else happens before the next change.
+    pub fn before_swap(&self, event: impl FnOnce() + Send + 'static) {
+        lock(&self.shared).before_swap = Some(Box::new(event));
     }
 
     /// The record of a name now.
@@ -70,7 +84,7 @@ impl MemoryRecords {
 
 impl Shared {
     fn fault(&mut self) -> Option<RecordFault> {
-        if self.away { Some(RecordFault::Away) } else { self.faults.pop_front() }
+        if self.away { Some(RecordFault::Away) } else { self.faults.pop_front().flatten() }
     }
 
     fn swap(&mut self, change: &SequenceChange<'_>) -> Result<(), SwapError> {
@@ -110,6 +124,9 @@ impl SequenceRecords for MemoryRecords {
     fn swap(&mut self, changes: &[SequenceChange<'_>], out: &mut Vec<Result<(), SwapError>>) {
         assert!(changes.len() <= MOST_CHANGES, "{} changes in one call", changes.len());
         let mut shared = lock(&self.shared);
+        if let Some(event) = shared.before_swap.take() {
+            event();
+        }
         let fault = shared.fault();
         out.extend(changes.iter().map(|change| match fault {
             None => shared.swap(change),

@@ -1,15 +1,23 @@
 //! Configures and starts sequences.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::sequences::Sequences;
-use crate::clock::Clock;
+use crate::clock::{Clock, SystemClock};
 use crate::registry::sequences::SequenceRecords;
+use crate::sequence::background::identity::KnownIdentity;
+use crate::sequence::background::keeper::Keeper;
+use crate::sequence::background::reclaim::Reclaim;
+use crate::sequence::background::teller::Teller;
+use crate::sequence::names::hub::Hub;
 use crate::sequence::pattern::NamePattern;
 use crate::sequence::settings::{BuildSequencesError, SequenceConfig};
 use crate::sequence::store::Store;
+use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
 
 /// Configures [`Sequences`].
 #[must_use = "nothing starts before build()"]
@@ -122,6 +130,58 @@ impl SequencesBuilder {
     /// # Errors
     /// [`BuildSequencesError`]. A store that does not answer is none.
     pub fn build(self) -> Result<Sequences, BuildSequencesError> {
-        todo!()
+        deferred_log::collected(|| self.open())
+    }
+
+    /// Sequences whose threads do not run: their owner turns the teller.
+    #[cfg(test)]
+    pub(crate) fn assemble_for_test(self) -> (Sequences, Teller) {
+        let (hub, teller, _) = self.assemble().unwrap();
+        (Sequences::new(hub, Vec::new()), teller)
+    }
+
+    fn open(self) -> Result<Sequences, BuildSequencesError> {
+        let (hub, teller, keeper) = self.assemble()?;
+        let system = |source| BuildSequencesError::System { action: "start a thread", source };
+        let threads = start(&hub, teller, keeper).map_err(system)?;
+        Ok(Sequences::new(hub, threads))
+    }
+
+    fn assemble(self) -> Result<(Arc<Hub>, Teller, Keeper), BuildSequencesError> {
+        let Self { store, records, folder, clock, config } = self;
+        config.check()?;
+        if let Some(folder) = &folder {
+            let fail = |source| folder_error("make the data folder", folder, source);
+            xuid_spill::make_folder(folder).map_err(fail)?;
+        }
+        let folder = folder.as_deref();
+        let fail = |source| folder_error("read sequences.store in", folder.unwrap_or(Path::new("")), source);
+        let known = KnownIdentity::open(folder).map_err(fail)?;
+        let (reclaim, why) = Reclaim::open(folder.filter(|_| records.is_some()));
+        let clock = clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let system = |source| BuildSequencesError::System { action: "map a page", source };
+        let hub = Hub::new(config, clock).map_err(system)?;
+        lock(&hub.tally).status.leftovers = why;
+        let teller = Teller::new(hub.clone(), store, records, known, reclaim);
+        let keeper = Keeper::new(hub.clone());
+        Ok((hub, teller, keeper))
+    }
+}
+
+fn folder_error(action: &'static str, folder: &Path, source: std::io::Error) -> BuildSequencesError {
+    BuildSequencesError::Folder { action, path: folder.to_owned(), source }
+}
+
+/// Starts the two threads, or none.
+fn start(hub: &Hub, teller: Teller, keeper: Keeper) -> std::io::Result<Vec<JoinHandle<()>>> {
+    let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let first = named("xuid-teller").spawn(move || teller.run())?;
+    match named("xuid-keeper").spawn(move || keeper.run()) {
+        Ok(second) => Ok(vec![first, second]),
+        Err(error) => {
+            hub.close();
+            let _ = first.join();
+            Err(error)
+        }
     }
 }

@@ -1,29 +1,44 @@
 //! One sequence.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::SequenceHandle;
 use super::pending::PendingNumbers;
-use crate::sequence::error::SequenceError;
+use crate::sequence::error::{OutcomeWord, SequenceError};
 use crate::sequence::figures::NameFigures;
 use crate::sequence::name::SequenceName;
+use crate::sequence::names::hub::Hub;
+use crate::sequence::names::named::Named;
+use crate::sequence::names::take::Got;
+use crate::sequence::names::threads::{any_hit, next_any, ordered_hit, remember};
 use crate::sequence::numbers::{Demand, Numbers};
+use crate::sys::fork_word::GenerationWord;
 
 /// The sequence of a name. Cheap to clone; shared by any number of threads.
 #[derive(Clone)]
-pub struct Sequence {}
+pub struct Sequence {
+    /// Here, too, and not only in `named`: a hit follows one pointer.
+    word: GenerationWord,
+    named: Arc<Named>,
+    hub: Arc<Hub>,
+}
 
 impl std::fmt::Debug for Sequence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sequence").finish_non_exhaustive()
+        f.debug_struct("Sequence").field("name", &self.named.name).finish_non_exhaustive()
     }
 }
 
 impl Sequence {
+    pub(crate) fn new(hub: Arc<Hub>, named: Arc<Named>) -> Self {
+        Self { word: named.word.clone(), named, hub }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &SequenceName {
-        todo!()
+        &self.named.name
     }
 
     /// The next id in no promised order: out of a run of the thread's own, which is the fastest. Waits up to the
@@ -32,8 +47,12 @@ impl Sequence {
     ///
     /// # Errors
     /// [`SequenceError`]; nothing was issued then.
+    #[inline]
     pub fn next_id(&self) -> Result<u64, SequenceError> {
-        todo!()
+        match any_hit(&self.word) {
+            Some(id) => Ok(id),
+            None => self.next_or_wait().result(),
+        }
     }
 
     /// The next id, greater than every one that an ordered call of this process got before this call began. Of a strict
@@ -41,16 +60,32 @@ impl Sequence {
     ///
     /// # Errors
     /// [`SequenceError`]; nothing was issued then.
+    #[inline]
     pub fn next_ordered(&self) -> Result<u64, SequenceError> {
-        todo!()
+        match ordered_hit(&self.word) {
+            Some((id, false)) => Ok(id),
+            Some((id, true)) => {
+                self.hub.ask_next(&self.named);
+                Ok(id)
+            }
+            None => self.ordered_or_wait().result(),
+        }
     }
 
     /// As [`next_ordered`](Self::next_ordered), without ever waiting; what is missing is asked for.
     ///
     /// # Errors
     /// [`SequenceError`], with the time to come back.
+    #[inline]
     pub fn try_next_ordered(&self) -> Result<u64, SequenceError> {
-        todo!()
+        match ordered_hit(&self.word) {
+            Some((id, false)) => Ok(id),
+            Some((id, true)) => {
+                self.hub.ask_next(&self.named);
+                Ok(id)
+            }
+            None => self.ordered_or_refuse().result(),
+        }
     }
 
     /// `count` consecutive numbers, ordered: [`Demand::contiguous`].
@@ -58,7 +93,11 @@ impl Sequence {
     /// # Errors
     /// [`SequenceError`]; nothing was issued then.
     pub fn take(&self, count: u32) -> Result<Numbers, SequenceError> {
-        todo!()
+        let runs = self.runs(Demand::ordered(count).contiguous())?;
+        match runs.into_iter().next() {
+            Some(numbers) => Ok(numbers),
+            None => unreachable!("a call gets what it asks for, or an error"),
+        }
     }
 
     /// As many ids as demanded, ascending; waits up to the builder's `wait`.
@@ -66,7 +105,8 @@ impl Sequence {
     /// # Errors
     /// [`SequenceError`]; nothing was issued then.
     pub fn runs(&self, demand: Demand) -> Result<Vec<Numbers>, SequenceError> {
-        todo!()
+        let got = self.hub.take_blocking(&self.named, demand, self.hub.config.wait);
+        self.hub.count_refusal(got).map(|(numbers, _)| numbers)
     }
 
     /// Appends as many ids as demanded to `out`, ascending, or nothing. Never waits; what is missing is asked for.
@@ -74,12 +114,18 @@ impl Sequence {
     /// # Errors
     /// [`SequenceError`], with the time to come back.
     pub fn try_runs(&self, demand: Demand, out: &mut Vec<Numbers>) -> Result<(), SequenceError> {
-        todo!()
+        match self.hub.take(&self.named, demand, None)? {
+            Got::Numbers(numbers, _) => {
+                out.extend(numbers);
+                Ok(())
+            }
+            Got::Place(_) => unreachable!("a try has no place in the line"),
+        }
     }
 
     /// As many ids as demanded within `wait`, or none, as a future that needs no runtime.
     pub fn request(&self, demand: Demand, wait: Duration) -> PendingNumbers {
-        todo!()
+        PendingNumbers::new(self.hub.clone(), self.named.clone(), demand, wait)
     }
 
     /// A generator owned by one thread, of ids in no promised order: faster still, since it has no thread-local to look
@@ -89,12 +135,48 @@ impl Sequence {
     /// If the process may not map another page.
     #[must_use]
     pub fn handle(&self) -> SequenceHandle {
-        todo!()
+        SequenceHandle::new(self.hub.clone(), self.named.clone())
     }
 
     /// Its figures at this process, without asking the store.
     #[must_use]
     pub fn figures(&self) -> NameFigures {
-        todo!()
+        self.hub.figures_of(&self.named)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_or_wait(&self) -> OutcomeWord {
+        let result = next_any(&self.hub, &self.named, self.hub.config.wait);
+        self.hub.count_refusal(result).into()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ordered_or_wait(&self) -> OutcomeWord {
+        self.hub.count_refusal(self.ordered(Some(self.hub.config.wait))).into()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ordered_or_refuse(&self) -> OutcomeWord {
+        self.ordered(None).into()
+    }
+
+    /// An ordered id for a thread that does not know the segment in use.
+    fn ordered(&self, wait: Option<Duration>) -> Result<u64, SequenceError> {
+        // Before the segment is looked up: one that is voided meanwhile is not remembered for long.
+        let generation = self.word.load();
+        let numbers = match self.hub.take(&self.named, Demand::ordered(1), wait)? {
+            Got::Numbers(numbers, head) => {
+                remember(generation, head);
+                numbers
+            }
+            Got::Place(waiter) => self.hub.block_on(&self.named, &waiter)?,
+        };
+        match numbers.first() {
+            Some(numbers) => Ok(numbers.first()),
+            None => unreachable!("a call gets what it asks for, or an error"),
+        }
     }
 }

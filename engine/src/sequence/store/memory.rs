@@ -29,6 +29,7 @@ struct Host {
     rows: BTreeMap<SequenceName, Row>,
     current: String,
     recorded: Option<String>,
+    fences: u64,
     away: bool,
 }
 
@@ -158,6 +159,11 @@ fn first_from(from: u64, increment: u32, remainder: u32) -> Option<u64> {
 }
 
 impl Host {
+    fn identity(&self) -> Identity {
+        let (current, recorded) = (self.current.clone(), self.recorded.clone());
+        Identity { current, recorded, fenced: (self.fences > 0).then(|| self.fences.to_string()) }
+    }
+
     fn grant(&mut self, ask: &Ask) -> Outcome {
         let Some(row) = self.rows.get_mut(&ask.name) else {
             let similar = self.rows.keys().find(|name| name.as_str().eq_ignore_ascii_case(ask.name.as_str()));
@@ -224,7 +230,7 @@ impl Store for MemoryStore {
     }
 
     fn identity(&mut self) -> Result<Identity, StoreError> {
-        self.with_host(|host| Ok(Identity { current: host.current.clone(), recorded: host.recorded.clone() }))
+        self.with_host(|host| Ok(host.identity()))
     }
 
     fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
@@ -250,9 +256,7 @@ impl Store for MemoryStore {
                 out.extend(asks.iter().map(|_| Outcome::Unknown { why: why() }));
             }
         }
-        let host = &hosts.hosts[number];
-        let answered = fault.is_none();
-        answered.then(|| Identity { current: host.current.clone(), recorded: host.recorded.clone() })
+        fault.is_none().then(|| hosts.hosts[number].identity())
     }
 
     fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
@@ -309,7 +313,8 @@ impl Store for MemoryStore {
     fn record_identity(&mut self) -> Result<Identity, StoreError> {
         self.with_host(|host| {
             host.recorded = Some(host.current.clone());
-            Ok(Identity { current: host.current.clone(), recorded: host.recorded.clone() })
+            host.fences += 1;
+            Ok(host.identity())
         })
     }
 }

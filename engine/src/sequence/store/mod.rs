@@ -168,6 +168,8 @@ pub struct Identity {
     /// What is written in the database as its identity, by the command that prepared it or the one that fenced it. It
     /// is copied with the database, so in a copy it differs from `current`. `None` where nothing is written.
     pub recorded: Option<String>,
+    /// When the store was fenced last, in any words that each fence changes. `None` where that is not known.
+    pub fenced: Option<String>,
 }
 
 /// Why a call other than [`Store::grant`] failed.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use super::error::ControlError;
+use crate::sequence::error::ControlError;
 use crate::sys::atomics::lock;
 use crate::sys::wake::unpark_current;
 

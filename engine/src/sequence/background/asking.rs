@@ -1,0 +1,457 @@
+//! Asking for grants: one commit for the names that are due, what the store and the witness said of each, and what
+//! becomes of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::identity::Shows;
+use super::teller::{Behind, Teller};
+use super::witness::{Shown, Thrown, show};
+use crate::clock::SECOND;
+use crate::registry::ReadError;
+use crate::sequence::chain::line::Wakers;
+use crate::sequence::chain::span::Span;
+use crate::sequence::error::SequenceError;
+use crate::sequence::figures::GrantCounts;
+use crate::sequence::names::named::{Named, Queued, Standing};
+use crate::sequence::store::{Ask, Identity, MOST_ASKS, NewSequence, Outcome, SequenceSettings, StoreError};
+use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
+use crate::sys::guards::Guard;
+
+/// How long a refusal of the store is remembered: a name that it does not have is looked up once a second at most.
+const REMEMBERED: u64 = SECOND;
+
+/// Names that the store did not have a second at most. More are not looked up: somebody tries names.
+const MOST_ABSENT: u32 = 100;
+
+/// A name that is asked for.
+struct Asked {
+    named: Arc<Named>,
+    ask: Ask,
+    /// Calls with a number below waited when it was asked.
+    upto: u64,
+}
+
+/// A grant, before the witness has seen it.
+#[derive(Debug, Clone, Copy)]
+struct Grant {
+    first: u64,
+    end: u64,
+    settings: SequenceSettings,
+}
+
+impl Teller {
+    /// Asks for the names that are due, 64 at most.
+    pub(super) fn ask(&mut self) {
+        let boot = self.hub.now();
+        let asked = self.collect(boot);
+        if asked.is_empty() || !self.is_witness_there(&asked, boot) {
+            return;
+        }
+        let asks: Vec<Ask> = asked.iter().map(|asked| asked.ask.clone()).collect();
+        let leaps = self.hub.leaps();
+        let mut outcomes = Vec::with_capacity(asks.len());
+        let identity = self.store.grant(&asks, &mut outcomes);
+        let now = self.hub.now();
+        lock(&self.hub.tally).store.record(Duration::from_nanos(now.saturating_sub(boot)));
+        // An adaptor that answers for fewer has a defect, and what it may have done is not known.
+        outcomes.resize(asks.len(), Outcome::Unknown { why: "the store's adaptor gave no answer".into() });
+        self.judge_store(&outcomes, now);
+        let mut counts = GrantCounts::default();
+        let mut grants = Vec::new();
+        for (asked, outcome) in asked.into_iter().zip(outcomes) {
+            match outcome {
+                Outcome::Granted { first, end, settings } => {
+                    grants.push((asked, Grant { first, end, settings }));
+                }
+                other => self.without_grant(&asked, other, &mut counts, now),
+            }
+        }
+        if self.hub.leaps() != leaps && Guard::LeapDropsSegment.holds() {
+            counts.leapt += grants.len() as u64;
+            grants.into_iter().for_each(|(asked, _)| self.again(&asked.named));
+        } else if let Some(grants) = self.of_the_right_store(identity, grants, &mut counts, now) {
+            self.use_unseen(grants, &mut counts);
+        }
+        add(&mut lock(&self.hub.tally).grants, &counts);
+    }
+
+    /// What is asked for the names that are due. Those that need nothing any more leave the queue.
+    fn collect(&mut self, boot: u64) -> Vec<Asked> {
+        let mut asked = Vec::new();
+        for named in self.hub.take_due(MOST_ASKS) {
+            let mut state = named.lock();
+            let Some(want) = named.want(&mut state, boot, &self.hub.config) else {
+                state.queued = Queued::No;
+                continue;
+            };
+            state.queued = Queued::Asking;
+            let is_new = state.settings.is_none();
+            if state.retry.at > boot || (is_new && self.has_many_absent(boot)) {
+                let at = state.retry.at.max(boot + SECOND / 10);
+                drop(state);
+                self.later.push((at, named));
+                continue;
+            }
+            let ask = Ask { name: named.name.clone(), count: want.count, least: want.least };
+            let upto = state.line.next_number();
+            drop(state);
+            asked.push(Asked { named, ask, upto });
+        }
+        asked
+    }
+
+    fn has_many_absent(&self, boot: u64) -> bool {
+        self.absents.0 == boot / SECOND && self.absents.1 >= MOST_ABSENT
+    }
+
+    /// After the witness failed it is tried with a read first, so that no more grants are thrown away meanwhile.
+    fn is_witness_there(&mut self, asked: &[Asked], boot: u64) -> bool {
+        if !self.witnesses || !self.witness_retry.has_failed() {
+            return true;
+        }
+        let Some(records) = &mut self.records else { return true };
+        let mut found = Vec::new();
+        records.read(&[asked[0].ask.name.as_str()], &mut found);
+        match found.pop() {
+            Some(Err(ReadError::Unavailable { why } | ReadError::Foreign { why })) => {
+                self.witness_failed(&why, boot);
+                asked.iter().for_each(|asked| self.again(&asked.named));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether the store answered at all.
+    fn judge_store(&mut self, outcomes: &[Outcome], boot: u64) {
+        let why = outcomes.iter().map(|outcome| match outcome {
+            Outcome::Away { why } | Outcome::Unknown { why } => Some(why),
+            _ => None,
+        });
+        match why.collect::<Option<Vec<_>>>().as_deref() {
+            Some([why, ..]) => self.store_failed(why, boot),
+            _ => self.store_answered(),
+        }
+    }
+
+    /// A name that was asked for is asked for again.
+    fn again(&self, named: &Arc<Named>) {
+        let mut state = named.lock();
+        state.queued = Queued::No;
+        let urgent = !state.line.is_empty();
+        self.hub.enqueue(named, &mut state, urgent);
+    }
+
+    /// The same after a wait.
+    fn later(&mut self, named: &Arc<Named>, boot: u64, in_doubt: bool) {
+        let jitter = self.jitter();
+        let mut state = named.lock();
+        state.retry.failed(boot, jitter);
+        state.in_doubt |= in_doubt;
+        let at = state.retry.at;
+        drop(state);
+        self.later.push((at, named.clone()));
+    }
+
+    fn without_grant(&mut self, asked: &Asked, outcome: Outcome, counts: &mut GrantCounts, boot: u64) {
+        let named = &asked.named;
+        match outcome {
+            Outcome::Unknown { .. } if !Guard::UnknownIsNoGrant.holds() => {
+                let settings = named.lock().settings.unwrap_or_default();
+                let first = named.lock().mark.max(1);
+                self.apply(asked, Grant { first, end: first + asked.ask.count.max(settings.step), settings });
+            }
+            // Q2.
+            Outcome::Unknown { .. } => {
+                counts.unknown += 1;
+                self.later(named, boot, true);
+            }
+            Outcome::Away { .. } => {
+                counts.away += 1;
+                self.later(named, boot, false);
+            }
+            Outcome::Absent { .. } => {
+                counts.absent += 1;
+                self.absent(named, boot);
+            }
+            Outcome::Exhausted { settings } => {
+                counts.exhausted += 1;
+                let mut state = named.lock();
+                named.learn(&mut state, settings);
+                let wakers = named.serve(&mut state);
+                drop(state);
+                wakers.wake();
+                self.refuse(
+                    named,
+                    Standing::Exhausted { until: boot + REMEMBERED },
+                    SequenceError::EXHAUSTED,
+                );
+            }
+            Outcome::Refused { why } => {
+                counts.refused += 1;
+                let name = named.name.clone();
+                deferred_log::log(move || tracing::error!(%name, why, "the store refuses this sequence"));
+                let error = SequenceError::store_behind(Duration::from_secs(1));
+                self.refuse(named, Standing::Refused { until: boot + REMEMBERED }, error);
+            }
+            Outcome::Granted { .. } => {}
+        }
+    }
+
+    /// The store has no such name: it is created, if that is allowed, or its callers are told so.
+    fn absent(&mut self, named: &Arc<Named>, boot: u64) {
+        let name = &named.name;
+        let was_there = named.lock().settings.is_some();
+        let creates = self.hub.config.create.iter().any(|pattern| pattern.fits(name.as_str()));
+        // A row that vanished is never made again: it would begin at 1.
+        if creates && !was_there {
+            match self.store.create(name, &NewSequence::default()) {
+                Ok(_) | Err(StoreError::Exists(_)) => return self.again(named),
+                Err(StoreError::Away { .. } | StoreError::Unknown { .. }) => {
+                    return self.later(named, boot, false);
+                }
+                Err(error) => {
+                    let name = name.clone();
+                    deferred_log::log(
+                        move || tracing::error!(%name, %error, "the sequence could not be created"),
+                    );
+                }
+            }
+        }
+        if was_there {
+            let name = name.clone();
+            deferred_log::log(
+                move || tracing::error!(%name, "the row of this sequence is gone from the store"),
+            );
+        }
+        if self.absents.0 != boot / SECOND {
+            self.absents = (boot / SECOND, 0);
+        }
+        self.absents.1 += 1;
+        self.refuse(named, Standing::Absent { until: boot + REMEMBERED }, SequenceError::NO_SEQUENCE);
+    }
+
+    /// All who wait for a name are refused, and those who come in the next second.
+    fn refuse(&self, named: &Arc<Named>, standing: Standing, error: SequenceError) {
+        let mut state = named.lock();
+        (state.standing, state.queued) = (standing, Queued::No);
+        state.retry.succeeded();
+        let wakers = named.fail_all(&mut state, error);
+        drop(state);
+        wakers.wake();
+    }
+
+    /// Without a witness the store's identity is watched, and that marks do not go back. Grants of another store are
+    /// thrown away, and nothing is granted until a fence.
+    fn of_the_right_store(
+        &mut self,
+        identity: Option<Identity>,
+        grants: Vec<(Asked, Grant)>,
+        counts: &mut GrantCounts,
+        boot: u64,
+    ) -> Option<Vec<(Asked, Grant)>> {
+        if grants.is_empty() {
+            return Some(grants);
+        }
+        let watched = !self.witnesses && self.store.may_go_back() && !self.hub.config.lossless;
+        let why = match &identity {
+            Some(identity) => self.look_at_identity(identity, watched),
+            None if watched => Some("the store did not say which one it is".to_owned()),
+            None => None,
+        };
+        let by_mark = why.is_none();
+        let went_back = |(asked, grant): &(Asked, Grant)| {
+            let mark = asked.named.lock().mark;
+            (watched && grant.first < mark).then(|| {
+                format!("the mark of '{}' went back from {mark} to {}", asked.named.name, grant.first)
+            })
+        };
+        let Some(why) = why.or_else(|| grants.iter().find_map(went_back)) else { return Some(grants) };
+        counts.behind += grants.len() as u64;
+        let fenced = identity.and_then(|identity| identity.fenced);
+        self.close_names(&why, Behind { fenced, by_mark, look_at: boot + SECOND });
+        grants.into_iter().for_each(|(asked, _)| self.again(&asked.named));
+        None
+    }
+
+    /// Shows grants to the witness, and uses those that it had not seen (Q5).
+    fn use_unseen(&mut self, grants: Vec<(Asked, Grant)>, counts: &mut GrantCounts) {
+        let is_used = !self.witnesses || !Guard::WitnessFirst.holds();
+        if is_used {
+            counts.granted += grants.len() as u64;
+            grants.iter().for_each(|(asked, grant)| self.apply(asked, *grant));
+        }
+        let Some(records) = self.records.as_mut().filter(|_| !is_used && !grants.is_empty()) else { return };
+        let one =
+            |(asked, grant): &(Asked, Grant)| Shown::new(asked.ask.name.clone(), grant.first, grant.end);
+        let mut shown: Vec<Shown> = grants.iter().map(one).collect();
+        let (before, leaps) = (self.hub.now(), self.hub.leaps());
+        show(&mut **records, &mut shown);
+        let now = self.hub.now();
+        lock(&self.hub.tally).witness.record(Duration::from_nanos(now.saturating_sub(before)));
+        let leapt = self.hub.leaps() != leaps && Guard::LeapDropsSegment.holds();
+        let mut failed = None;
+        let verdicts: HashMap<_, _> = shown.into_iter().map(|one| (one.name, one.verdict)).collect();
+        for (asked, grant) in grants {
+            match verdicts.get(&asked.ask.name).cloned().flatten() {
+                Some(Ok(())) if leapt => {
+                    counts.leapt += 1;
+                    self.again(&asked.named);
+                }
+                Some(Ok(())) => {
+                    counts.granted += 1;
+                    self.apply(&asked, grant);
+                }
+                Some(Err(Thrown::Seen { from })) => {
+                    counts.seen += 1;
+                    self.seen_before(&asked.named, grant, from, now);
+                }
+                Some(Err(Thrown::Away(why))) => {
+                    counts.unwitnessed += 1;
+                    failed = Some(why);
+                    self.later(&asked.named, now, true);
+                }
+                None => self.later(&asked.named, now, true),
+            }
+        }
+        match failed {
+            Some(why) => self.witness_failed(&why, now),
+            None => self.witness_answered(),
+        }
+    }
+
+    /// The store went back: its mark is raised to what was seen, and the name asks again.
+    fn seen_before(&mut self, named: &Arc<Named>, grant: Grant, from: u64, boot: u64) {
+        let (name, first, end) = (named.name.clone(), grant.first, grant.end);
+        deferred_log::log(move || {
+            tracing::error!(%name, first, end, from, "the store granted numbers that were granted before; they are not used");
+        });
+        match self.store.raise(&named.name, from) {
+            Ok(_) => self.again(named),
+            Err(_) => self.later(named, boot, true),
+        }
+    }
+
+    /// Uses a grant.
+    fn apply(&mut self, asked: &Asked, grant: Grant) {
+        let Asked { named, upto, .. } = asked;
+        let Grant { first, end, settings } = grant;
+        let span = Span::of_grant(first, end, &settings);
+        let mut state = named.lock();
+        named.learn(&mut state, settings);
+        let mark = state.mark;
+        state.count_grant(end, span.map_or(0, |span| span.count));
+        (state.standing, state.queued, state.in_doubt) = (Standing::Open, Queued::No, false);
+        state.retry.succeeded();
+        let wakers = match span {
+            None => Wakers::default(),
+            Some(span) if named.is_strict(&state) => named.deal(&mut state, span, *upto),
+            Some(span) => named.append(&mut state, span),
+        };
+        self.hub.activate(named, &mut state);
+        let boot = self.hub.clock.read().boot;
+        if named.want(&mut state, boot, &self.hub.config).is_some() {
+            let urgent = !state.line.is_empty();
+            self.hub.enqueue(named, &mut state, urgent);
+        }
+        drop(state);
+        wakers.wake();
+        if first < mark {
+            // Numbers that come late, after a fail-over, are not for ordered calls: the store goes on above the others.
+            let _ = self.store.raise(&named.name, mark);
+        }
+    }
+
+    /// Notes which store answered. Why its grants are not used, if they are not.
+    pub(super) fn look_at_identity(&mut self, found: &Identity, watched: bool) -> Option<String> {
+        let shows = self.known.shows(found);
+        {
+            let tally = &mut *lock(&self.hub.tally);
+            tally.status.identity = Some(found.current.clone());
+            tally.status.is_identity_recorded = found.recorded.is_some();
+            tally.identity_changes += u64::from(matches!(shows, Shows::Fenced))
+                + u64::from(matches!(&shows, Shows::Other(_)) && !watched);
+        }
+        match shows {
+            Shows::Known => return None,
+            Shows::Other(why) if watched => return Some(why),
+            Shows::First | Shows::Fenced | Shows::Other(_) => {}
+        }
+        let learnt = self.known.learn(&found.current);
+        let (store, first) = (found.current.clone(), matches!(shows, Shows::First));
+        deferred_log::log(move || match learnt {
+            Ok(()) if first => tracing::info!(store, "the store of the sequences"),
+            Ok(()) => tracing::warn!(store, "the store of the sequences is another one"),
+            Err(error) => tracing::error!(store, %error, "the store's identity could not be remembered"),
+        });
+        None
+    }
+
+    /// Nothing is granted until a fence; what is held is used up.
+    fn close_names(&mut self, why: &str, behind: Behind) {
+        self.behind = Some(behind);
+        {
+            let tally = &mut *lock(&self.hub.tally);
+            tally.status.behind = Some(why.to_owned());
+            tally.identity_changes += 1;
+        }
+        let told = why.to_owned();
+        deferred_log::log(move || {
+            tracing::error!(
+                why = told,
+                "the store may have gone back: nothing is granted until `xuid sequence fence`"
+            );
+        });
+        let error = SequenceError::store_behind(Duration::from_secs(1));
+        self.hub.names.each(|named| {
+            let wakers = named.fail_all(&mut named.lock(), error);
+            wakers.wake();
+        });
+    }
+
+    /// While the store waits for a fence, it is asked once a second whether there was one.
+    pub(super) fn look_if_behind(&mut self, boot: u64) -> Option<Duration> {
+        let behind = self.behind.as_mut()?;
+        if boot < behind.look_at {
+            return Some(Duration::from_nanos(behind.look_at - boot));
+        }
+        behind.look_at = boot + SECOND;
+        let behind = behind.clone();
+        let Ok(found) = self.store.identity() else { return Some(Duration::from_secs(1)) };
+        let was_fenced = found.fenced != behind.fenced;
+        let is_open = match self.known.shows(&found) {
+            Shows::Fenced => true,
+            Shows::Known | Shows::First => was_fenced || !behind.by_mark,
+            Shows::Other(_) => false,
+        };
+        if !is_open {
+            return Some(Duration::from_secs(1));
+        }
+        let _ = self.look_at_identity(&found, true);
+        self.open_names();
+        None
+    }
+
+    /// The store is gone on with.
+    pub(super) fn open_names(&mut self) {
+        self.behind = None;
+        lock(&self.hub.tally).status.behind = None;
+        deferred_log::log(|| tracing::warn!("the store of the sequences is gone on with"));
+    }
+}
+
+fn add(sum: &mut GrantCounts, more: &GrantCounts) {
+    sum.granted += more.granted;
+    sum.seen += more.seen;
+    sum.unwitnessed += more.unwitnessed;
+    sum.behind += more.behind;
+    sum.leapt += more.leapt;
+    sum.unknown += more.unknown;
+    sum.away += more.away;
+    sum.absent += more.absent;
+    sum.exhausted += more.exhausted;
+    sum.refused += more.refused;
+}

@@ -1,0 +1,153 @@
+//! What people ask of the store: shown, listed, created, altered.
+
+use super::teller::Teller;
+use crate::sequence::error::ControlError;
+use crate::sequence::figures::SequenceInfo;
+use crate::sequence::name::SequenceName;
+use crate::sequence::names::hub::Control;
+use crate::sequence::names::named::Standing;
+use crate::sequence::store::{HIGHEST, MOST_STEP, NewSequence, Row, SequenceSettings, StoreError};
+
+/// Sequences that one question lists at most.
+const MOST_LISTED: usize = 1_000;
+
+/// The longest description, in bytes.
+const MOST_DESCRIPTION: usize = 256;
+
+impl Teller {
+    /// Asks the store, and answers.
+    pub(super) fn answer(&mut self, control: Control) {
+        match control {
+            Control::Info(name, question) => {
+                let row = self.store.read(&name);
+                question.answer(self.told(&name, row));
+            }
+            Control::List { prefix, after, limit, question } => {
+                let rows = self.store.list(&prefix, &after, limit.min(MOST_LISTED));
+                let rows = rows.map_err(|error| unnamed(error, &prefix));
+                question.answer(rows.map(|rows| rows.into_iter().map(|row| self.info(row)).collect()));
+            }
+            Control::Create(name, new, question) => {
+                let made = checked(&new).and_then(|()| match self.store.create(&name, &new) {
+                    Err(StoreError::Exists(row)) if row.settings == new.settings => Ok(*row),
+                    made => made.map_err(|error| named(error, &name)),
+                });
+                question.answer(made.map(|row| {
+                    self.forget(&name);
+                    self.info(row)
+                }));
+            }
+            Control::Alter(name, alteration, question) => {
+                let step = alteration.step.is_none_or(|step| (1..=MOST_STEP).contains(&step));
+                let described =
+                    alteration.description.as_ref().is_none_or(|text| text.len() <= MOST_DESCRIPTION);
+                let row = if step && described {
+                    self.store.alter(&name, &alteration)
+                } else {
+                    let why = "a step is 1 to 4,294,967,296, and a description has at most 256 bytes".into();
+                    Err(StoreError::Refused { why })
+                };
+                self.forget(&name);
+                question.answer(self.told(&name, row));
+            }
+            Control::Raise(name, least, question) => {
+                let row = self.store.raise(&name, least);
+                self.forget(&name);
+                question.answer(self.told(&name, row));
+            }
+            Control::AcceptIdentity(question) => {
+                let found = self.store.identity().map_err(|error| unnamed(error, "the store"));
+                question.answer(found.map(|found| {
+                    // Its marks may be anywhere.
+                    self.hub.names.each(|named| named.lock().mark = 0);
+                    let _ = self.look_at_identity(&found, false);
+                    self.open_names();
+                }));
+            }
+        }
+    }
+
+    /// What was remembered of a name's refusal is not true any more.
+    fn forget(&self, name: &SequenceName) {
+        if let Some(named) = self.hub.names.find(name) {
+            named.lock().standing = Standing::Open;
+        }
+    }
+
+    fn told(&self, name: &SequenceName, row: Result<Row, StoreError>) -> Result<SequenceInfo, ControlError> {
+        row.map(|row| self.info(row)).map_err(|error| named(error, name))
+    }
+
+    fn info(&self, row: Row) -> SequenceInfo {
+        let boot = self.hub.clock.read().boot;
+        let here = self.hub.names.find(&row.name);
+        let trouble = self.hub.trouble();
+        let here = here.map(|named| named.figures(&named.lock(), boot, trouble)).unwrap_or_default();
+        SequenceInfo { row, here, store: self.store.describe() }
+    }
+}
+
+/// Whether a sequence can be made so.
+fn checked(new: &NewSequence) -> Result<(), ControlError> {
+    let SequenceSettings { step, increment, remainder, last, .. } = new.settings;
+    let described = new.description.as_ref().map_or(0, String::len);
+    let why = if !(1..=MOST_STEP).contains(&step) {
+        format!("a step is 1 to {MOST_STEP}, and this one is {step}")
+    } else if increment == 0 || increment > i32::MAX as u32 {
+        format!("an increment is 1 to {}, and this one is {increment}", i32::MAX)
+    } else if remainder >= increment {
+        format!("a remainder is below the increment {increment}, and this one is {remainder}")
+    } else if last > HIGHEST || new.start > HIGHEST {
+        format!("numbers are at most {HIGHEST}")
+    } else if described > MOST_DESCRIPTION {
+        format!("a description has at most {MOST_DESCRIPTION} bytes, and this one has {described}")
+    } else {
+        return Ok(());
+    };
+    Err(ControlError::Refused { why })
+}
+
+/// What an error of the store says of a name.
+fn named(error: StoreError, name: &SequenceName) -> ControlError {
+    match error {
+        StoreError::Absent { similar } => ControlError::NoSequence { name: name.clone(), similar },
+        other => unnamed(other, name.as_str()),
+    }
+}
+
+fn unnamed(error: StoreError, what: &str) -> ControlError {
+    match error {
+        StoreError::Absent { .. } => ControlError::Refused { why: format!("there is no {what}") },
+        StoreError::Exists(found) => ControlError::Exists { found },
+        StoreError::Refused { why } => ControlError::Refused { why },
+        StoreError::Away { why } => ControlError::StoreAway { why },
+        StoreError::Unknown { why } => ControlError::Unknown { why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_that_could_not_issue_as_it_says_is_not_made() {
+        let with = |change: fn(&mut NewSequence)| {
+            let mut new = NewSequence::default();
+            change(&mut new);
+            checked(&new)
+        };
+        assert!(with(|_| ()).is_ok());
+        let bad: [fn(&mut NewSequence); 7] = [
+            |new| new.settings.step = 0,
+            |new| new.settings.step = MOST_STEP + 1,
+            |new| new.settings.increment = 0,
+            |new| new.settings.remainder = 1,
+            |new| new.settings.last = HIGHEST + 1,
+            |new| new.start = HIGHEST + 1,
+            |new| new.description = Some("x".repeat(257)),
+        ];
+        for change in bad {
+            assert!(matches!(with(change), Err(ControlError::Refused { .. })));
+        }
+    }
+}

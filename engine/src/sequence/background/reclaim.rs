@@ -1,0 +1,214 @@
+//! The leftovers of the life before, claimed before the first grant, and those of this life, saved at its end.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::teller::Teller;
+use crate::sequence::chain::span::{Span, sorted, total};
+use crate::sequence::error::SequenceError;
+use crate::sequence::leftovers::claim::{Claim, Lineage, begin, claim};
+use crate::sequence::leftovers::file::RestFile;
+use crate::sequence::leftovers::format::{Batch, MOST_RANGES, NameRest, short_identity};
+use crate::sequence::name::SequenceName;
+use crate::sequence::names::named::Named;
+use crate::sequence::store::StoreError;
+use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
+
+/// How it stands with leftovers.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    file: Option<RestFile>,
+    /// What the file held, until it is claimed.
+    found: Option<Batch>,
+    /// Claimed, and waiting to know which store it is.
+    claimed: Option<Batch>,
+    lineage: Option<Lineage>,
+}
+
+impl Reclaim {
+    /// Opens the file of a folder. Why that could not be is told, and what is held at the stop is wasted.
+    pub(crate) fn open(folder: Option<&Path>) -> (Self, Option<String>) {
+        let Some(folder) = folder else { return (Self::default(), None) };
+        match RestFile::open(folder) {
+            Ok(file) => {
+                let (found, why) = match file.read() {
+                    Ok(found) => (found, None),
+                    Err(error) => (None, Some(format!("{}: {error}", file.path().display()))),
+                };
+                (Self { file: Some(file), found, ..Self::default() }, why)
+            }
+            Err(error) => (Self::default(), Some(format!("leftovers can't be saved: {error}"))),
+        }
+    }
+}
+
+impl Teller {
+    /// Claims what the life before left, before anything is granted (I1 of the teller). False while it is not known
+    /// which store it is for.
+    pub(super) fn reclaim_first(&mut self) -> bool {
+        if let Some(batch) = self.reclaim.found.take() {
+            self.reclaim.claimed = self.claim(batch);
+        }
+        let Some(batch) = self.reclaim.claimed.take() else { return true };
+        // What a witness saw was granted to this file's process by whichever store; else it must be the same store.
+        let current = if self.witnesses {
+            None
+        } else {
+            match self.store.identity() {
+                Ok(found) => Some(found.current),
+                Err(StoreError::Away { why } | StoreError::Unknown { why }) => {
+                    self.store_failed(&why, self.hub.clock.read().boot);
+                    self.reclaim.claimed = Some(batch);
+                    return false;
+                }
+                Err(_) => Some(String::new()),
+            }
+        };
+        self.store_answered();
+        self.distribute(batch, current.as_deref());
+        true
+    }
+
+    fn claim(&mut self, batch: Batch) -> Option<Batch> {
+        let Some(records) = &mut self.records else {
+            self.refuse_batch(&batch, "there is no registry that says whether it was used");
+            return None;
+        };
+        if batch.cluster != records.cluster() {
+            self.refuse_batch(&batch, "it belongs to another cluster");
+            return None;
+        }
+        match claim(&mut **records, &batch) {
+            Claim::Ours(lineage) => {
+                self.reclaim.lineage = Some(lineage);
+                Some(batch)
+            }
+            Claim::Before(lineage) => {
+                // As after a life that was killed: its file is the one that it claimed at its start.
+                self.reclaim.lineage = Some(lineage);
+                None
+            }
+            Claim::Refused(why) => {
+                self.refuse_batch(&batch, &why);
+                None
+            }
+        }
+    }
+
+    /// A batch is not used, and what it holds is waste.
+    fn refuse_batch(&self, batch: &Batch, why: &str) {
+        let ids: u64 = batch.names.iter().map(|rest| total(&rest.spans)).sum();
+        self.hub.names.count_gone(|gone| {
+            gone.reclaimed += ids;
+            gone.wasted.dropped += ids;
+        });
+        let why = format!("leftovers of an earlier life are not used: {why}");
+        lock(&self.hub.tally).status.leftovers = Some(why.clone());
+        deferred_log::log(move || tracing::warn!(ids, "{why}"));
+    }
+
+    /// Gives names what was left of them.
+    fn distribute(&self, batch: Batch, identity: Option<&str>) {
+        let is_ours =
+            |rest: &NameRest| identity.is_none_or(|identity| rest.identity == short_identity(identity));
+        let (ours, others): (Vec<_>, Vec<_>) = batch.names.into_iter().partition(is_ours);
+        if !others.is_empty() {
+            let others = Batch { names: others, ..batch };
+            self.refuse_batch(&others, "another store granted them");
+        }
+        self.hub.names.reclaim(ours.into_iter().map(|rest| (rest.name, rest.spans)));
+    }
+
+    /// The clean stop: no call gets an id any more, and what was held is saved.
+    pub(crate) fn stop(&mut self) {
+        while self.hub.next_control().is_some() {}
+        let hub = self.hub.clone();
+        // A leap that no turn has seen.
+        hub.look(hub.clock.read());
+        hub.limits.void();
+        let mut held: Vec<(Arc<Named>, Vec<Span>)> = Vec::new();
+        hub.names.each(|named| {
+            let mut state = named.lock();
+            let spans = named.void(&mut state);
+            let wakers = named.fail_all(&mut state, SequenceError::SHUTTING_DOWN);
+            drop(state);
+            wakers.wake();
+            if !spans.is_empty() {
+                held.push((named.clone(), spans));
+            }
+        });
+        let rests = hub.names.take_rests();
+        let saved = self.save(&held, &rests);
+        for (named, spans) in &held {
+            let books = &mut named.lock().books;
+            let (kept, dropped) = cut(spans);
+            let (kept, dropped) = if saved { (total(&kept), dropped) } else { (0, total(spans)) };
+            books.saved += kept;
+            books.waste.dropped += dropped;
+        }
+        hub.names.count_gone(|gone| {
+            for (_, spans) in &rests {
+                let (kept, dropped) = cut(spans);
+                let (kept, dropped) = if saved { (total(&kept), dropped) } else { (0, total(spans)) };
+                gone.saved += kept;
+                gone.wasted.dropped += dropped;
+            }
+        });
+        if let Some(records) = &mut self.records {
+            records.close();
+        }
+    }
+
+    /// Writes a batch of what is held. Whether it will be found.
+    fn save(&mut self, held: &[(Arc<Named>, Vec<Span>)], rests: &[(SequenceName, Vec<Span>)]) -> bool {
+        // What was claimed and never given out is as good as lost: the store that it is for did not answer.
+        let pending = self.reclaim.claimed.take();
+        if let Some(batch) = &pending {
+            self.refuse_batch(batch, "the store did not say which one it is");
+        }
+        let (Some(file), Some(records)) = (self.reclaim.file.take(), &mut self.records) else { return false };
+        let identity = short_identity(self.known.known().unwrap_or_default()).to_owned();
+        let name_rest = |name: &SequenceName, spans: &[Span]| NameRest {
+            name: name.clone(),
+            identity: identity.clone(),
+            spans: cut(spans).0,
+        };
+        let names: Vec<NameRest> = held
+            .iter()
+            .map(|(named, spans)| name_rest(&named.name, spans))
+            .chain(rests.iter().map(|(name, spans)| name_rest(name, spans)))
+            .filter(|rest| !rest.spans.is_empty())
+            .collect();
+        if names.is_empty() {
+            return true;
+        }
+        let lineage = match self.reclaim.lineage {
+            Some(lineage) => Ok(lineage),
+            None => begin(&mut **records),
+        };
+        let saved = lineage.and_then(|Lineage { uuid, serial }| {
+            let batch = Batch { uuid, serial, cluster: records.cluster(), names };
+            file.write(&batch).map_err(|error| error.to_string())
+        });
+        if let Err(why) = &saved {
+            let why = why.clone();
+            deferred_log::log(move || {
+                tracing::error!(why, "what is held of the sequences can't be saved and is wasted");
+            });
+        }
+        saved.is_ok()
+    }
+}
+
+/// Those spans that a batch has room for, the longest, and how many ids the others have.
+fn cut(spans: &[Span]) -> (Vec<Span>, u64) {
+    if spans.len() <= MOST_RANGES {
+        return (spans.to_vec(), 0);
+    }
+    let mut longest = spans.to_vec();
+    longest.sort_unstable_by_key(|span| std::cmp::Reverse(span.count));
+    let dropped = total(&longest[MOST_RANGES..]);
+    longest.truncate(MOST_RANGES);
+    (sorted(longest), dropped)
+}

@@ -1,0 +1,282 @@
+//! The teller: the one thread that asks the store, the witness, and the registry about leftovers.
+//!
+//! A turn answers questions, takes the names that are due (those with callers waiting first) and asks for up to 64 of them
+//! in one commit. It does its work in a function without a loop ([`Teller::turn`]), so that a simulation can drive it.
+//!
+//! # Invariants
+//! - Q1 a grant is used after the store said that it is durable, and never handed back;
+//! - Q2 an unknown outcome is never a grant;
+//! - Q5 with a witness, a grant is used after the witness took it as unseen;
+//! - I1 what an earlier life left is claimed before the first grant is asked for, so that ordered ids begin with it;
+//! - I2 a panic costs the grants of its turn, and ends no thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::identity::KnownIdentity;
+use super::reclaim::Reclaim;
+use crate::clock::SECOND;
+use crate::registry::sequences::SequenceRecords;
+use crate::sequence::figures::Trouble;
+use crate::sequence::names::hub::Hub;
+use crate::sequence::names::named::{Named, Queued};
+use crate::sequence::names::retry::Retry;
+use crate::sequence::store::Store;
+use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
+
+/// Longest wait between two turns.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The teller.
+pub(crate) struct Teller {
+    pub(super) hub: Arc<Hub>,
+    pub(super) store: Box<dyn Store>,
+    pub(super) records: Option<Box<dyn SequenceRecords>>,
+    /// Grants are shown to the witness.
+    pub(super) witnesses: bool,
+    pub(super) known: KnownIdentity,
+    pub(super) reclaim: Reclaim,
+    pub(super) store_retry: Retry,
+    pub(super) witness_retry: Retry,
+    /// What closed the store's names.
+    pub(super) behind: Option<Behind>,
+    /// Names whose next ask waits, and until when.
+    pub(super) later: Vec<(u64, Arc<Named>)>,
+    /// Names that the store did not have, in the second that began then.
+    pub(super) absents: (u64, u32),
+    /// Boot time.
+    maintained: u64,
+    jitter: u64,
+}
+
+/// Why nothing is granted until a fence.
+#[derive(Debug, Clone)]
+pub(super) struct Behind {
+    /// When the store was fenced last, as it told then; another answer opens it again, if it is the identity that fits.
+    pub(super) fenced: Option<String>,
+    /// A mark went back; the identity alone says nothing.
+    pub(super) by_mark: bool,
+    /// Boot time at which it is looked at again.
+    pub(super) look_at: u64,
+}
+
+impl Teller {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        store: Box<dyn Store>,
+        records: Option<Box<dyn SequenceRecords>>,
+        known: KnownIdentity,
+        reclaim: Reclaim,
+    ) -> Self {
+        let witnesses = hub.config.witness && records.is_some() && store.may_go_back();
+        {
+            let status = &mut lock(&hub.tally).status;
+            status.store = store.describe();
+            status.witness = records.as_ref().filter(|_| witnesses).map(|records| records.describe());
+            status.is_proof = witnesses || !store.may_go_back();
+            status.identity = known.known().map(str::to_owned);
+        }
+        let jitter = getrandom::u64().unwrap_or(7);
+        Self {
+            hub,
+            store,
+            records,
+            witnesses,
+            known,
+            reclaim,
+            store_retry: Retry::default(),
+            witness_retry: Retry::default(),
+            behind: None,
+            later: Vec::new(),
+            absents: (0, 0),
+            maintained: 0,
+            jitter,
+        }
+    }
+
+    /// Turns until the sequences are closed, then stops cleanly.
+    pub(crate) fn run(mut self) {
+        self.hub.teller.adopt_current();
+        loop {
+            let wait = deferred_log::collected(|| self.turn_whatever_happens());
+            // A line is a stranger's code, which may fork: the child goes on here, and ends.
+            if self.hub.forked() {
+                std::mem::forget(self);
+                return;
+            }
+            if self.hub.is_closed() {
+                break;
+            }
+            self.hub.teller.wait(wait);
+        }
+        deferred_log::collected(|| self.stop());
+    }
+
+    /// A turn that waits for nothing that failed.
+    #[cfg(test)]
+    pub(crate) fn turn_now(&mut self) {
+        (self.store_retry.at, self.witness_retry.at) = (0, 0);
+        for (at, named) in &mut self.later {
+            (*at, named.lock().retry.at) = (0, 0);
+        }
+        self.turn();
+    }
+
+    fn turn_whatever_happens(&mut self) -> Duration {
+        catch_unwind(AssertUnwindSafe(|| self.turn())).unwrap_or_else(|_| {
+            self.hub.panics.add(1);
+            self.after_panic();
+            deferred_log::log(|| {
+                tracing::error!(
+                    "the thread that asks the store panicked, and goes on; what it asked for may be wasted"
+                );
+            });
+            IDLE
+        })
+    }
+
+    /// Names that were being asked for are due again.
+    fn after_panic(&mut self) {
+        let hub = self.hub.clone();
+        hub.names.each(|named| {
+            let mut state = named.lock();
+            if state.queued == Queued::Asking {
+                state.queued = Queued::No;
+                state.in_doubt = true;
+                let urgent = !state.line.is_empty();
+                hub.enqueue(named, &mut state, urgent);
+            }
+        });
+    }
+
+    /// Answers, asks, and says how long there is nothing to do.
+    pub(crate) fn turn(&mut self) -> Duration {
+        while let Some(control) = self.hub.next_control() {
+            self.answer(control);
+        }
+        let boot = self.hub.now();
+        self.requeue(boot);
+        if let Some(wait) = self.look_if_behind(boot).or_else(|| self.wait_for_store(boot)) {
+            return wait;
+        }
+        if !self.reclaim_first() {
+            return self.until(self.store_retry.at.max(boot + SECOND / 10), boot);
+        }
+        if self.hub.has_due() {
+            self.ask();
+            // There may be more, and questions come first.
+            return if self.hub.has_due() {
+                self.wait_for_store(self.hub.now()).unwrap_or_default()
+            } else {
+                self.idle(boot)
+            };
+        }
+        if boot.saturating_sub(self.maintained) >= SECOND {
+            self.maintained = boot;
+            self.store.maintain();
+            if let Some(records) = &mut self.records {
+                records.maintain();
+            }
+        }
+        self.idle(boot)
+    }
+
+    /// How long to wait for the store, or the witness, that failed a moment ago.
+    fn wait_for_store(&self, boot: u64) -> Option<Duration> {
+        let at = self.store_retry.at.max(self.witness_retry.at);
+        (boot < at).then(|| self.until(at, boot))
+    }
+
+    fn idle(&self, boot: u64) -> Duration {
+        self.later.iter().map(|(at, _)| self.until(*at, boot)).min().unwrap_or(IDLE)
+    }
+
+    fn until(&self, at: u64, boot: u64) -> Duration {
+        Duration::from_nanos(at.saturating_sub(boot)).min(IDLE)
+    }
+
+    /// Names whose wait is over are due again.
+    fn requeue(&mut self, boot: u64) {
+        for (_, named) in self.later.extract_if(.., |(at, _)| *at <= boot) {
+            let mut state = named.lock();
+            if state.queued == Queued::Asking {
+                state.queued = Queued::No;
+                let urgent = !state.line.is_empty();
+                self.hub.enqueue(&named, &mut state, urgent);
+            }
+        }
+    }
+
+    pub(super) fn jitter(&mut self) -> u64 {
+        // A step of a linear congruential generator (Knuth's constants): only processes of a cluster are to differ.
+        self.jitter =
+            self.jitter.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.jitter >> 33
+    }
+
+    /// The store did not answer, or its answer was lost.
+    pub(super) fn store_failed(&mut self, why: &str, boot: u64) {
+        let jitter = self.jitter();
+        let is_news = !self.store_retry.has_failed();
+        self.store_retry.failed(boot, jitter);
+        let tally = &mut *lock(&self.hub.tally);
+        let since = *tally.store_since.get_or_insert(boot);
+        tally.retry_at = self.store_retry.at;
+        tally.status.store_trouble = Some(trouble(why, since, boot));
+        if is_news {
+            let (store, why) = (tally.status.store.clone(), why.to_owned());
+            deferred_log::log(move || {
+                tracing::warn!(
+                    store,
+                    why,
+                    "the store of the sequences is away; ids go on until what is held is used up"
+                );
+            });
+        }
+    }
+
+    pub(super) fn store_answered(&mut self) {
+        if !self.store_retry.has_failed() {
+            return;
+        }
+        self.store_retry.succeeded();
+        let tally = &mut *lock(&self.hub.tally);
+        (tally.store_since, tally.status.store_trouble) = (None, None);
+        let store = tally.status.store.clone();
+        deferred_log::log(move || tracing::info!(store, "the store of the sequences is back"));
+    }
+
+    pub(super) fn witness_failed(&mut self, why: &str, boot: u64) {
+        let jitter = self.jitter();
+        let is_news = !self.witness_retry.has_failed();
+        self.witness_retry.failed(boot, jitter);
+        let tally = &mut *lock(&self.hub.tally);
+        let since = *tally.witness_since.get_or_insert(boot);
+        tally.retry_at = self.witness_retry.at;
+        tally.status.witness_trouble = Some(trouble(why, since, boot));
+        if is_news {
+            let why = why.to_owned();
+            deferred_log::log(move || {
+                tracing::warn!(
+                    why,
+                    "the witness of the sequences is away; nothing is granted until it is back"
+                );
+            });
+        }
+    }
+
+    pub(super) fn witness_answered(&mut self) {
+        if self.witness_retry.has_failed() {
+            self.witness_retry.succeeded();
+            let tally = &mut *lock(&self.hub.tally);
+            (tally.witness_since, tally.status.witness_trouble) = (None, None);
+            deferred_log::log(|| tracing::info!("the witness of the sequences is back"));
+        }
+    }
+}
+
+fn trouble(why: &str, since: u64, boot: u64) -> Trouble {
+    Trouble { why: why.to_owned(), lasts: Duration::from_nanos(boot.saturating_sub(since)) }
+}

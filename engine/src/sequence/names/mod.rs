@@ -1,0 +1,9 @@
+//! The names of a process: what each holds and counts, the threads' runs, and what all names share.
+
+pub(crate) mod hub;
+pub(crate) mod named;
+pub(crate) mod named_table;
+pub(crate) mod reply;
+pub(crate) mod retry;
+pub(crate) mod take;
+pub(crate) mod threads;

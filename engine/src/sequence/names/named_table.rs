@@ -1,0 +1,238 @@
+//! The table of names, and what is kept of those that were not used for long.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, RwLock};
+
+use super::named::{Named, Standing};
+use crate::sequence::chain::line::Wakers;
+use crate::sequence::chain::span::{Span, sorted, total};
+use crate::sequence::figures::SequenceFigures;
+use crate::sequence::name::SequenceName;
+use crate::sequence::store::SequenceSettings;
+use crate::sys::atomics::lock;
+
+/// Parts of the table, each with a lock of its own.
+const SHARDS: usize = 64;
+
+type Shard = RwLock<HashMap<SequenceName, Arc<Named>>>;
+
+/// What is kept of a name that is not in use: some hundred bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rest {
+    /// Ids that are left, ascending.
+    pub(crate) spans: Vec<Span>,
+    /// No ordered id was taken from here on; below, what is left is loose.
+    pub(crate) ordered_from: u64,
+    pub(crate) settings: Option<SequenceSettings>,
+    /// The end of the last grant.
+    pub(crate) mark: u64,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct NamedTable {
+    shards: Box<[Shard]>,
+    hasher: RandomState,
+    rests: Mutex<Rests>,
+}
+
+/// What was left of names.
+#[derive(Debug, Default)]
+struct Rests {
+    by_name: HashMap<SequenceName, Rest>,
+    /// Figures of names that left the table, but for what they held.
+    gone: SequenceFigures,
+    /// Ids in `by_name`.
+    held: u64,
+    /// Ids that went from there to an entry of the table, which counts them as reclaimed.
+    returned: u64,
+}
+
+impl NamedTable {
+    pub(crate) fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            hasher: RandomState::new(),
+            rests: Mutex::default(),
+        }
+    }
+
+    fn shard(&self, name: &SequenceName) -> &Shard {
+        &self.shards[(self.hasher.hash_one(name) % SHARDS as u64) as usize]
+    }
+
+    pub(crate) fn find(&self, name: &SequenceName) -> Option<Arc<Named>> {
+        read(self.shard(name)).get(name).cloned()
+    }
+
+    /// The name's entry; made by `make` where there is none, with what was left of it.
+    pub(crate) fn find_or_make<E>(
+        &self,
+        name: &SequenceName,
+        make: impl FnOnce() -> Result<Named, E>,
+    ) -> Result<Arc<Named>, E> {
+        if let Some(found) = self.find(name) {
+            return Ok(found);
+        }
+        let mut shard = write(self.shard(name));
+        if let Some(found) = shard.get(name) {
+            return Ok(found.clone());
+        }
+        let named = Arc::new(make()?);
+        // A name that was just made has no line.
+        self.restore(&named).wake();
+        shard.insert(name.clone(), named.clone());
+        Ok(named)
+    }
+
+    /// Gives a name what was left of it, if something was.
+    fn restore(&self, named: &Named) -> Wakers {
+        let rest = {
+            let mut rests = lock(&self.rests);
+            let Some(rest) = rests.by_name.remove(&named.name) else { return Wakers::default() };
+            let count = total(&rest.spans);
+            rests.held -= count;
+            rests.returned += count;
+            rest
+        };
+        let state = &mut *named.lock();
+        if let Some(settings) = rest.settings {
+            named.learn(state, settings);
+        }
+        state.mark = state.mark.max(rest.mark);
+        state.chain.raise_top(rest.ordered_from);
+        state.count_return(total(&rest.spans));
+        let mut wakers = Wakers::default();
+        for span in rest.spans {
+            let (loose, segment) = span.split_at(rest.ordered_from);
+            named.give_back(state, loose.into_iter().collect());
+            wakers.extend(segment.map(|segment| named.append(state, segment)).unwrap_or_default());
+        }
+        wakers
+    }
+
+    /// Keeps what an earlier life left. Names that are in use by now get theirs at once.
+    pub(crate) fn reclaim(&self, left: impl IntoIterator<Item = (SequenceName, Vec<Span>)>) {
+        let mut names = Vec::new();
+        {
+            let mut rests = lock(&self.rests);
+            for (name, spans) in left {
+                let count = total(&spans);
+                rests.gone.reclaimed += count;
+                rests.held += count;
+                let rest = rests.by_name.entry(name.clone()).or_default();
+                rest.spans = sorted(rest.spans.iter().copied().chain(spans).collect());
+                names.push(name);
+            }
+        }
+        for name in names {
+            if let Some(named) = self.find(&name) {
+                self.restore(&named).wake();
+            }
+        }
+    }
+
+    /// Takes out everything that names left behind; `waste` counts it.
+    pub(crate) fn take_rests(&self) -> Vec<(SequenceName, Vec<Span>)> {
+        let mut rests = lock(&self.rests);
+        rests.held = 0;
+        rests.by_name.drain().map(|(name, rest)| (name, rest.spans)).collect()
+    }
+
+    /// Counts ids that were [taken out](Self::take_rests).
+    pub(crate) fn count_gone(&self, count: impl FnOnce(&mut SequenceFigures)) {
+        count(&mut lock(&self.rests).gone);
+    }
+
+    /// All names together, those that left the table included.
+    pub(crate) fn totals(&self) -> SequenceFigures {
+        let (mut sum, returned) = {
+            let rests = lock(&self.rests);
+            (SequenceFigures { held: rests.held, ..rests.gone }, rests.returned)
+        };
+        self.each(|named| {
+            let figures = named.books(&named.lock());
+            add(&mut sum, &figures);
+            sum.held += figures.held;
+        });
+        sum.reclaimed = sum.reclaimed.saturating_sub(returned);
+        sum
+    }
+
+    /// Takes up to `most` names out of the table that no caller has and that `is_over` says so of. What is left of them is
+    /// kept for `limit` names, and wasted for more. Returns how many went.
+    pub(crate) fn sweep(&self, is_over: impl Fn(&Named) -> bool, most: usize, limit: usize) -> usize {
+        let mut swept = 0;
+        for shard in &self.shards {
+            let unused = |named: &Arc<Named>| Arc::strong_count(named) == 1 && is_over(named);
+            if swept >= most || !read(shard).values().any(unused) {
+                continue;
+            }
+            // Under the lock of the shard no caller gets hold of it.
+            let mut entries = write(shard);
+            entries.retain(|_, named| {
+                let goes = swept < most && unused(named);
+                if goes {
+                    self.put_by(named, limit);
+                    swept += 1;
+                }
+                !goes
+            });
+        }
+        swept
+    }
+
+    fn put_by(&self, named: &Named, limit: usize) {
+        let state = &mut *named.lock();
+        let ordered_from = state.chain.ordered_from();
+        let spans = named.void(state);
+        let count = total(&spans);
+        let figures = named.books(state);
+        let mut rests = lock(&self.rests);
+        add(&mut rests.gone, &figures);
+        let is_absent = matches!(state.standing, Standing::Absent { .. });
+        if rests.by_name.len() >= limit {
+            rests.gone.wasted.dropped += count;
+            return;
+        }
+        rests.held += count;
+        if count > 0 || (state.settings.is_some() && !is_absent) {
+            let rest = Rest { spans, ordered_from, settings: state.settings, mark: state.mark };
+            rests.by_name.insert(named.name.clone(), rest);
+        }
+    }
+
+    /// All entries, one after the other.
+    pub(crate) fn each(&self, mut work: impl FnMut(&Arc<Named>)) {
+        for shard in &self.shards {
+            let entries: Vec<Arc<Named>> = read(shard).values().cloned().collect();
+            entries.iter().for_each(&mut work);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| read(shard).len()).sum()
+    }
+}
+
+fn read(shard: &Shard) -> std::sync::RwLockReadGuard<'_, HashMap<SequenceName, Arc<Named>>> {
+    shard.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn write(shard: &Shard) -> std::sync::RwLockWriteGuard<'_, HashMap<SequenceName, Arc<Named>>> {
+    shard.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Adds figures of a name, but for what it holds.
+pub(crate) fn add(sum: &mut SequenceFigures, figures: &SequenceFigures) {
+    sum.granted += figures.granted;
+    sum.reclaimed += figures.reclaimed;
+    sum.issued += figures.issued;
+    sum.saved += figures.saved;
+    sum.wasted.contiguous += figures.wasted.contiguous;
+    sum.wasted.thread += figures.wasted.thread;
+    sum.wasted.leap += figures.wasted.leap;
+    sum.wasted.strict += figures.wasted.strict;
+    sum.wasted.dropped += figures.wasted.dropped;
+}

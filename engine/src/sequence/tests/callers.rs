@@ -1,0 +1,259 @@
+//! What callers get, by order, count, increment and end.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use super::{LONG, World, assert_distinct, named, plain, sequence, stop_after, until};
+use crate::sequence::store::{Alteration, HIGHEST, NewLast, NewSequence, SequenceSettings};
+use crate::sequence::{ControlError, Demand, NamePattern, NameState, Numbers, SequenceErrorKind};
+
+#[test]
+fn ids_begin_at_one_and_ascend_without_a_gap() {
+    let (_world, sequences, a) = plain();
+    let ids: Vec<u64> = (0..5_000).map(|_| a.next_ordered().unwrap()).collect();
+    assert_eq!(ids, (1..=5_000).collect::<Vec<_>>());
+    assert_eq!(a.take(7).unwrap().into_iter().collect::<Vec<_>>(), (5_001..=5_007).collect::<Vec<_>>());
+    let runs = a.runs(Demand::ordered(20_000)).unwrap();
+    let ids: Vec<u64> = runs.into_iter().flatten().collect();
+    assert_eq!(ids, (5_008..25_008).collect::<Vec<_>>());
+    let figures = sequences.shutdown().figures;
+    assert_eq!((figures.issued, figures.moving()), (25_007, 0), "{figures:?}");
+}
+
+#[test]
+fn an_increment_and_a_remainder_hold_over_segments() {
+    let world = World::new();
+    let settings = SequenceSettings { step: 10, increment: 3, remainder: 1, ..SequenceSettings::default() };
+    world.create("a", settings);
+    let sequences = world.builder().build().unwrap();
+    let a = sequence(&sequences, "a");
+    let mut expected = 1;
+    for _ in 0..200 {
+        assert_eq!((a.next_ordered().unwrap(), a.next_id().unwrap()), (expected, expected + 3));
+        let numbers = a.take(5).unwrap();
+        assert_eq!((numbers.first(), numbers.stride()), (expected + 6, 3));
+        expected += 21;
+    }
+    stop_after(&sequences, 1_400);
+}
+
+#[test]
+fn the_last_number_is_issued_and_then_none_until_the_end_is_moved() {
+    let world = World::new();
+    world.create("a", SequenceSettings { last: 1_500, ..SequenceSettings::default() });
+    let sequences = world.builder().build().unwrap();
+    let a = sequence(&sequences, "a");
+    let ids: Vec<u64> = (0..1_500).map(|_| a.next_ordered().unwrap()).collect();
+    assert_eq!(ids, (1..=1_500).collect::<Vec<_>>());
+    assert_eq!(a.next_ordered().unwrap_err().kind(), SequenceErrorKind::Exhausted);
+    assert_eq!(a.next_id().unwrap_err().kind(), SequenceErrorKind::Exhausted);
+    assert_eq!(a.figures().state, NameState::Exhausted);
+    let to = |last| Alteration { last: Some(last), ..Alteration::default() };
+    let refused = sequences.alter(&named("a"), to(NewLast::At(1_000))).wait();
+    assert!(matches!(refused, Err(ControlError::Refused { .. })), "{refused:?}");
+    sequences.alter(&named("a"), to(NewLast::At(HIGHEST))).wait().unwrap();
+    assert_eq!(a.next_ordered().unwrap(), 1_501);
+    let info = sequences.alter(&named("a"), to(NewLast::Retired)).wait().unwrap();
+    assert_eq!(info.row.settings.last, info.row.next - 1);
+    stop_after(&sequences, 1_501);
+}
+
+#[test]
+fn a_name_that_is_not_there_is_refused_at_once_and_found_when_it_is_made() {
+    let (_world, sequences, _) = plain();
+    let b = sequence(&sequences, "b");
+    assert_eq!(b.next_ordered().unwrap_err().kind(), SequenceErrorKind::NoSequence);
+    assert!(matches!(sequences.info(&named("A")).wait(), Err(ControlError::NoSequence { .. })));
+    let new = NewSequence { start: 50, ..NewSequence::default() };
+    sequences.create(&named("b"), new.clone()).wait().unwrap();
+    sequences.create(&named("b"), new.clone()).wait().unwrap();
+    assert_eq!(b.next_ordered().unwrap(), 50);
+    let other = NewSequence { settings: SequenceSettings { strict: true, ..new.settings }, ..new };
+    assert!(matches!(sequences.create(&named("b"), other).wait(), Err(ControlError::Exists { .. })));
+    let listed = sequences.list("", "", 10).wait().unwrap();
+    assert_eq!(listed.iter().map(|info| info.row.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    stop_after(&sequences, 1);
+}
+
+#[test]
+fn a_name_that_fits_a_pattern_is_made_by_its_first_use_and_no_other_is() {
+    let world = World::new();
+    let sequences = world.builder().create([NamePattern::new("order:*")]).build().unwrap();
+    assert_eq!(sequence(&sequences, "order:1").next_ordered().unwrap(), 1);
+    assert_eq!(
+        sequence(&sequences, "order").next_ordered().unwrap_err().kind(),
+        SequenceErrorKind::NoSequence
+    );
+    stop_after(&sequences, 1);
+}
+
+#[test]
+fn a_row_that_vanished_is_not_made_again() {
+    let world = World::new();
+    let sequences = world.builder().create([NamePattern::new("*")]).build().unwrap();
+    let a = sequence(&sequences, "a");
+    assert_eq!(a.next_ordered().unwrap(), 1);
+    world.database.remove(0, "a");
+    let refused = (0..10_000).find_map(|_| a.next_ordered().err());
+    assert_eq!(refused.map(|error| error.kind()), Some(SequenceErrorKind::NoSequence));
+    assert_eq!(world.database.mark(0, "a"), None);
+    drop(sequences);
+}
+
+#[test]
+fn a_count_that_is_none_or_too_large_is_refused() {
+    let (_world, sequences, a) = plain();
+    for count in [0, 131_073] {
+        assert_eq!(a.runs(Demand::any(count)).unwrap_err().kind(), SequenceErrorKind::Count);
+    }
+    let ids = a.runs(Demand::any(131_072)).unwrap();
+    assert_eq!(ids.iter().map(Numbers::len).sum::<u32>(), 131_072);
+    stop_after(&sequences, 131_072);
+}
+
+#[test]
+fn a_contiguous_take_is_in_one_piece_and_what_lies_in_its_way_is_waste() {
+    let (_world, sequences, a) = plain();
+    let mut last = 0;
+    for _ in 0..300 {
+        let numbers = a.take(777).unwrap();
+        assert!(numbers.first() > last && numbers.len() == 777);
+        last = numbers.last();
+    }
+    let figures = sequences.shutdown().figures;
+    assert_eq!((figures.moving(), figures.issued), (0, 300 * 777), "{figures:?}");
+    // Alone at its store, a name's grants touch: nothing lies in the way.
+    assert_eq!((figures.wasted.contiguous, last), (0, 300 * 777), "{figures:?}");
+}
+
+#[test]
+fn after_a_close_every_call_is_refused() {
+    let (_world, sequences, a) = plain();
+    let mut handle = a.handle();
+    (0..10).for_each(|_| drop((a.next_id().unwrap(), a.next_ordered().unwrap(), handle.next_id().unwrap())));
+    sequences.shutdown();
+    let refusals = [a.next_id(), a.next_ordered(), a.try_next_ordered(), handle.next_id()];
+    for refused in refusals {
+        assert_eq!(refused.unwrap_err().kind(), SequenceErrorKind::ShuttingDown);
+    }
+    assert!(sequences.sequence(&named("a")).is_err());
+    assert!(matches!(sequences.info(&named("a")).wait(), Err(ControlError::ShuttingDown)));
+}
+
+struct Noted(std::sync::atomic::AtomicBool);
+
+impl Wake for Noted {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, std::sync::atomic::Ordering::Release);
+    }
+}
+
+/// Polls a future when it is woken, and only then.
+fn drive<F: Future + Unpin>(mut future: F) -> F::Output {
+    let noted = Arc::new(Noted(std::sync::atomic::AtomicBool::new(true)));
+    let waker = Waker::from(noted.clone());
+    let mut result = None;
+    until("the future", || {
+        if noted.0.swap(false, std::sync::atomic::Ordering::Acquire)
+            && let Poll::Ready(value) = Pin::new(&mut future).poll(&mut Context::from_waker(&waker))
+        {
+            result = Some(value);
+        }
+        result.is_some()
+    });
+    result.unwrap()
+}
+
+#[test]
+fn a_future_is_woken_with_its_ids_or_when_its_time_is_over() {
+    let (world, sequences, a) = plain();
+    let runs = drive(a.request(Demand::ordered(5_000), LONG)).unwrap();
+    assert_eq!(runs.into_iter().flatten().collect::<Vec<_>>(), (1..=5_000).collect::<Vec<_>>());
+    world.database.set_away(0, true);
+    let late = drive(a.request(Demand::ordered(131_000), Duration::from_millis(30)));
+    assert_eq!(late.unwrap_err().kind(), SequenceErrorKind::StoreAway);
+    // One that is dropped gives up its place.
+    let mut dropped = a.request(Demand::ordered(131_000), LONG);
+    assert!(Pin::new(&mut dropped).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(dropped);
+    world.database.set_away(0, false);
+    assert_eq!(sequences.stats().waiting, 0);
+    let next = drive(a.request(Demand::ordered(1), LONG)).unwrap();
+    assert_eq!(next[0].first(), 5_001);
+    stop_after(&sequences, 5_001);
+}
+
+#[test]
+fn a_try_never_waits_and_what_is_missing_comes_for_the_next_one() {
+    let (_world, sequences, a) = plain();
+    assert_eq!(a.try_next_ordered().unwrap_err().kind(), SequenceErrorKind::Overloaded);
+    until("the grant", || a.try_next_ordered().is_ok());
+    let mut out = Vec::new();
+    until("the runs", || a.try_runs(Demand::ordered(300), &mut out).is_ok());
+    assert_eq!(out.iter().map(Numbers::len).sum::<u32>(), 300);
+    stop_after(&sequences, 301);
+}
+
+#[test]
+fn strict_ids_ascend_over_two_nodes_without_a_gap() {
+    let world = World::new();
+    world.create("a", SequenceSettings { strict: true, ..SequenceSettings::default() });
+    let nodes = [world.builder().build().unwrap(), world.builder().build().unwrap()];
+    let mut expected = 1;
+    for round in 0..40_u64 {
+        let a = sequence(&nodes[round as usize % 2], "a");
+        assert_eq!(a.next_ordered().unwrap(), expected);
+        assert_eq!(a.take(3).unwrap().first(), expected + 1);
+        assert_eq!(a.next_id().unwrap(), expected + 4);
+        expected += 5;
+    }
+    for node in &nodes {
+        let figures = node.shutdown().figures;
+        assert_eq!((figures.issued, figures.wasted.total(), figures.moving()), (100, 0, 0), "{figures:?}");
+    }
+}
+
+#[test]
+fn calls_for_strict_ids_that_arrive_together_share_a_commit() {
+    let world = World::new();
+    world.create("a", SequenceSettings { strict: true, ..SequenceSettings::default() });
+    let sequences = world.builder().build().unwrap();
+    let a = sequence(&sequences, "a");
+    world.database.set_away(0, true);
+    let ids: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..64).map(|_| scope.spawn(|| a.next_ordered().unwrap())).collect();
+        until("the line", || sequences.stats().waiting == 64);
+        world.database.set_away(0, false);
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_distinct(ids);
+    assert!(world.database.grants() <= 2, "{} commits", world.database.grants());
+    stop_after(&sequences, 64);
+}
+
+#[test]
+fn what_a_handle_and_a_thread_leave_is_issued_to_others() {
+    let (_world, sequences, a) = plain();
+    let mut ids: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut handle = a.handle();
+                    let mine = (0..500).flat_map(|_| [a.next_id().unwrap(), handle.next_id().unwrap()]);
+                    mine.collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let figures = sequences.stats().figures;
+    assert_eq!((figures.issued, figures.wasted.total(), figures.moving()), (4_000, 0, 0), "{figures:?}");
+    ids.extend((0..figures.held).map(|_| a.runs(Demand::any(1)).unwrap()[0].first()));
+    ids.sort_unstable();
+    // All that was granted is issued, what came back as well.
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+    stop_after(&sequences, ids.len() as u64);
+}

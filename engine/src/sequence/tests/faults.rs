@@ -1,0 +1,298 @@
+//! Stores and witnesses that fail, lose commits, are another one, or two.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::{LONG, World, assert_distinct, clock, named, sequence, stop_after, until};
+use crate::registry::sequences::memory::RecordFault;
+use crate::sequence::store::memory::{Fault, MemoryStore};
+use crate::sequence::store::{SequenceSettings, Store};
+use crate::sequence::{Demand, NameState, Sequence, SequenceErrorKind, Sequences};
+use crate::sys::guards::Guard;
+
+fn world(hosts: usize) -> World {
+    let world = World::with_hosts(hosts);
+    world.create("a", SequenceSettings { step: 100, ..SequenceSettings::default() });
+    for host in 1..hosts {
+        world.database.replicate(0, host);
+    }
+    world
+}
+
+/// A node with a connection of its own, which may be turned to another host.
+struct Node {
+    sequences: Sequences,
+    store: MemoryStore,
+    a: Sequence,
+}
+
+impl Node {
+    fn new(world: &World, witness: bool) -> Self {
+        let store = world.database.store(0);
+        let builder = Sequences::builder(Box::new(store.clone())).records(Box::new(world.records.clone()));
+        let sequences = builder.witness(witness).lossless_failover(!witness).wait(LONG).build().unwrap();
+        let a = sequence(&sequences, "a");
+        Self { sequences, store, a }
+    }
+
+    fn take(&self, count: u32, ids: &mut Vec<u64>) {
+        ids.extend(self.a.runs(Demand::ordered(count)).unwrap().into_iter().flatten());
+    }
+}
+
+/// How many ids came twice.
+fn twice(ids: &[u64]) -> usize {
+    ids.len() - ids.iter().collect::<HashSet<_>>().len()
+}
+
+#[test]
+fn an_unknown_outcome_is_a_gap_and_never_a_grant() {
+    for fault in [Fault::LandsUnseen, Fault::LandsLate, Fault::LostUnseen] {
+        let world = world(1);
+        let node = Node::new(&world, true);
+        let mut ids = Vec::new();
+        node.take(100, &mut ids);
+        world.database.fail([fault, fault]);
+        node.take(1_000, &mut ids);
+        world.database.settle();
+        node.take(1_000, &mut ids);
+        assert_eq!(twice(&ids), 0, "{fault:?}");
+        let stats = node.sequences.stats();
+        assert_eq!(stats.grants.unknown, 2, "{stats:?}");
+        stop_after(&node.sequences, ids.len() as u64);
+    }
+}
+
+/// Ids that come twice after a commit was lost: the primary dies, and a replica that is behind is promoted.
+fn after_a_lost_commit(witness: bool) -> usize {
+    let world = world(2);
+    let nodes = [Node::new(&world, witness), Node::new(&world, witness)];
+    let mut ids = Vec::new();
+    for round in 0..20_u32 {
+        world.database.replicate(round as usize % 2, (round as usize + 1) % 2);
+        nodes.iter().for_each(|node| node.take(150 + round, &mut ids));
+        // What was granted since the replica was up to date is lost.
+        for node in &nodes {
+            node.store.connect_to((round as usize + 1) % 2);
+        }
+        nodes.iter().for_each(|node| node.take(250, &mut ids));
+    }
+    let went_back: u64 = nodes.iter().map(|node| node.sequences.stats().grants.seen).sum();
+    assert_eq!(went_back > 0, witness, "the witness is asked, or nothing is tested");
+    nodes.iter().for_each(|node| drop(node.sequences.shutdown()));
+    twice(&ids)
+}
+
+#[test]
+fn a_store_that_lost_commits_repeats_nothing_where_there_is_a_witness() {
+    assert_eq!(after_a_lost_commit(true), 0);
+}
+
+#[test]
+fn without_a_witness_a_fail_over_that_is_not_lossless_is_found_out() {
+    assert!(after_a_lost_commit(false) > 0);
+}
+
+#[test]
+fn two_primaries_repeat_nothing_where_there_is_a_witness() {
+    let world = world(2);
+    let nodes = [Node::new(&world, true), Node::new(&world, true)];
+    nodes[1].store.connect_to(1);
+    let mut ids = Vec::new();
+    for round in 0..50 {
+        nodes.iter().for_each(|node| node.take(60 + round, &mut ids));
+    }
+    assert_eq!(twice(&ids), 0);
+}
+
+#[test]
+fn ordered_ids_ascend_over_a_fail_over() {
+    let world = world(2);
+    let nodes = [Node::new(&world, true), Node::new(&world, true)];
+    let mut last = [0, 0];
+    for round in 0..200_usize {
+        if round % 10 == 3 {
+            world.database.replicate(0, 1);
+        }
+        let node = (round / 3) % 2;
+        nodes[node].store.connect_to(usize::from(round % 7 > 3));
+        for _ in 0..90 {
+            let id = nodes[node].a.next_ordered().unwrap();
+            assert!(id > last[node], "{id} after {} in round {round}", last[node]);
+            last[node] = id;
+        }
+    }
+}
+
+#[test]
+fn while_the_witness_is_away_nothing_is_granted_and_it_costs_one_grant() {
+    let world = world(1);
+    let node = Node::new(&world, true);
+    let mut ids = Vec::new();
+    node.take(10, &mut ids);
+    world.records.set_away(true);
+    let refused = node.a.request(Demand::ordered(100_000), Duration::from_millis(1));
+    drop(refused);
+    let mut more = (0..100_000).map_while(|_| {
+        let mut out = Vec::new();
+        node.a.try_runs(Demand::ordered(1), &mut out).ok().map(|()| out[0].first())
+    });
+    ids.extend(more.by_ref());
+    until("the witness's trouble", || node.sequences.status().witness_trouble.is_some());
+    assert_eq!(node.a.try_next_ordered().unwrap_err().kind(), SequenceErrorKind::StoreAway);
+    let before = world.database.grants();
+    std::thread::sleep(Duration::from_millis(900));
+    assert_eq!(world.database.grants(), before, "the store is not asked in vain");
+    world.records.set_away(false);
+    node.take(1_000, &mut ids);
+    assert_eq!((twice(&ids), node.sequences.status().witness_trouble), (0, None));
+    stop_after(&node.sequences, ids.len() as u64);
+}
+
+#[test]
+fn an_answer_of_the_witness_that_is_lost_throws_the_grant_away() {
+    for fault in [RecordFault::LandsUnseen, RecordFault::LostUnseen] {
+        let world = world(1);
+        let node = Node::new(&world, true);
+        let mut ids = Vec::new();
+        node.take(100, &mut ids);
+        world.records.fail_after(1, fault);
+        node.take(2_000, &mut ids);
+        assert_eq!((twice(&ids), node.sequences.stats().grants.unwitnessed), (0, 1), "{fault:?}");
+        stop_after(&node.sequences, ids.len() as u64);
+    }
+}
+
+#[test]
+fn a_store_that_is_away_is_noticed_when_what_is_held_is_used_up_and_not_before() {
+    let world = world(1);
+    let sequences = world.builder().wait(Duration::from_millis(20)).build().unwrap();
+    let a = sequence(&sequences, "a");
+    a.runs(Demand::ordered(1)).unwrap();
+    world.database.set_away(0, true);
+    let mut ids: Vec<u64> = (0..99).map(|_| a.next_ordered().unwrap()).collect();
+    // A grant may have been under way.
+    let refused = (0..1_000).find_map(|_| match a.next_ordered() {
+        Ok(id) => {
+            ids.push(id);
+            None
+        }
+        Err(error) => Some(error),
+    });
+    let refused = refused.unwrap();
+    assert_eq!(refused.kind(), SequenceErrorKind::StoreAway, "{refused}");
+    assert!(refused.retry_after().unwrap() <= Duration::from_secs(1));
+    assert_eq!(a.figures().state, NameState::Away);
+    assert!(sequences.status().store_trouble.is_some());
+    world.database.set_away(0, false);
+    let begun = crate::clock::boot_ns();
+    until("the store", || a.next_ordered().map(|id| ids.push(id)).is_ok());
+    assert!(crate::clock::boot_ns() - begun < 2_000_000_000, "within two seconds");
+    assert_distinct(ids);
+    assert_eq!(sequences.status().store_trouble, None);
+}
+
+/// At a steady rate the store may be away for nine minutes of the clock before a call is refused.
+#[test]
+fn at_a_steady_rate_what_is_held_lasts_for_nine_minutes() {
+    let (world, clock) = (world(1), clock());
+    let sequences = world.builder().clock(clock.clone()).wait(Duration::ZERO).build().unwrap();
+    let a = sequence(&sequences, "a");
+    let mut out = Vec::new();
+    let mut second = |refused_until: bool| {
+        clock.pass(Duration::from_secs(1));
+        sequences.wake_for_test();
+        if refused_until {
+            until("the grant", || a.try_runs(Demand::ordered(50), &mut out).is_ok());
+            true
+        } else {
+            a.try_runs(Demand::ordered(50), &mut out).is_ok()
+        }
+    };
+    for _ in 0..1_300 {
+        assert!(second(true));
+    }
+    world.database.set_away(0, true);
+    let lasted = (0..).take_while(|_| second(false)).count();
+    assert!((540..1_300).contains(&lasted), "{lasted} s");
+}
+
+#[test]
+fn without_a_witness_another_identity_closes_the_names_until_a_fence() {
+    let world = world(2);
+    let mut store = world.database.store(0);
+    let settings = |sequences: Sequences| (sequence(&sequences, "a"), sequences);
+    let builder = Sequences::builder(Box::new(store.clone())).wait(LONG);
+    let (a, sequences) = settings(builder.build().unwrap());
+    let mut ids = vec![a.next_ordered().unwrap()];
+    world.database.replicate(0, 1);
+    store.connect_to(1);
+    let refused = (0..10_000).find_map(|_| a.next_ordered().map(|id| ids.push(id)).err());
+    assert_eq!(refused.unwrap().kind(), SequenceErrorKind::StoreBehind);
+    assert!(ids.len() >= 100, "what is held is used up first");
+    assert!(sequences.status().behind.is_some());
+    assert_eq!(a.figures().state, NameState::Behind);
+    // The fence, as its command does it.
+    store.raise(&named("a"), 5_000).unwrap();
+    store.record_identity().unwrap();
+    until("the fence", || a.try_next_ordered().map(|id| ids.push(id)).is_ok());
+    assert!(*ids.last().unwrap() >= 5_000);
+    assert_distinct(ids);
+}
+
+#[test]
+fn without_a_witness_a_mark_that_went_back_closes_the_names_until_a_fence() {
+    let world = world(1);
+    let mut store = world.database.store(0);
+    let sequences = Sequences::builder(Box::new(store.clone())).wait(LONG).build().unwrap();
+    let a = sequence(&sequences, "a");
+    let dump = world.database.dump(0);
+    let mut ids = vec![a.next_ordered().unwrap()];
+    world.database.restore(0, &dump);
+    let refused = (0..10_000).find_map(|_| a.next_ordered().map(|id| ids.push(id)).err());
+    assert_eq!(refused.unwrap().kind(), SequenceErrorKind::StoreBehind);
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(a.try_next_ordered().is_err(), "the same identity is no reason to go on");
+    store.raise(&named("a"), 5_000).unwrap();
+    store.record_identity().unwrap();
+    until("the fence", || a.try_next_ordered().map(|id| ids.push(id)).is_ok());
+    assert_distinct(ids);
+}
+
+/// Each guard of a grant taken out, and ids come twice.
+#[test]
+fn a_teller_without_a_guard_is_found_out() {
+    // The teller's thread does not know what is out in this one, so its turns are done here.
+    let attempt = |fault: Option<Fault>, goes_back: bool| {
+        let world = world(1);
+        let (sequences, mut teller) = world.builder().assemble_for_test();
+        let a = sequence(&sequences, "a");
+        let mut ids = Vec::new();
+        let mut take = |teller: &mut crate::sequence::background::teller::Teller, count: u32| {
+            for _ in 0..200 {
+                let mut out = Vec::new();
+                if a.try_runs(Demand::ordered(count), &mut out).is_ok() {
+                    ids.extend(out.into_iter().flatten());
+                    return;
+                }
+                teller.turn_now();
+            }
+        };
+        take(&mut teller, 100);
+        let dump = world.database.dump(0);
+        world.database.fail(fault);
+        take(&mut teller, 100);
+        if goes_back {
+            world.database.restore(0, &dump);
+        }
+        take(&mut teller, 100);
+        take(&mut teller, 100);
+        twice(&ids)
+    };
+    assert_eq!((attempt(Some(Fault::LostUnseen), false), attempt(None, true)), (0, 0));
+    let unknown = || attempt(Some(Fault::LostUnseen), false);
+    assert!(Guard::without(&[Guard::UnknownIsNoGrant, Guard::WitnessCompared], unknown) > 0);
+    for guard in [Guard::WitnessFirst, Guard::WitnessCompared] {
+        assert!(Guard::without(&[guard], || attempt(None, true)) > 0, "without {guard:?}");
+    }
+}

@@ -1,0 +1,56 @@
+//! A forked child has nothing of its parent's.
+
+use super::{plain, stop_after};
+use crate::sequence::{ControlError, Demand, SequenceErrorKind};
+use crate::sys::guards::Guard;
+
+/// Whether every call is refused in a forked child, in which the parent's threads and ids are not.
+#[expect(unsafe_code, reason = "there is no fork without it")]
+fn is_refused_in_a_child() -> bool {
+    let (_world, sequences, a) = plain();
+    let mut handle = a.handle();
+    let mut issued = 0;
+    for _ in 0..100 {
+        let _ = (a.next_id().unwrap(), a.next_ordered().unwrap(), handle.next_id().unwrap());
+        issued += 3;
+    }
+    // SAFETY: the child calls what takes no lock that another thread may have held, and ends at once.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let forked = |result: Result<u64, crate::sequence::SequenceError>| {
+            result.is_err_and(|error| error.kind() == SequenceErrorKind::Forked)
+        };
+        let mut refused = (0..3).all(|_| {
+            forked(a.next_id())
+                && forked(a.next_ordered())
+                && forked(a.try_next_ordered())
+                && forked(handle.next_id())
+        });
+        refused &= a.runs(Demand::any(1)).is_err() && a.take(2).is_err();
+        refused &= matches!(sequences.info(a.name()).wait(), Err(ControlError::Forked));
+        refused &= sequences.stats() == crate::sequence::SequencesStats::default();
+        // SAFETY: ends the child without running what belongs to the parent.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child made above, and writes into a variable of this frame.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert!(waited == child && libc::WIFEXITED(status), "the child ended with {status}");
+    assert!(a.next_ordered().is_ok() && a.next_id().is_ok(), "the parent goes on");
+    drop(handle);
+    if Guard::SequenceForked.holds() {
+        stop_after(&sequences, issued + 2);
+    }
+    libc::WEXITSTATUS(status) == 0
+}
+
+#[test]
+fn a_forked_child_is_refused_whatever_it_calls() {
+    assert!(is_refused_in_a_child());
+}
+
+#[test]
+fn a_page_that_is_not_wiped_and_a_refusal_that_is_left_out_are_found_out() {
+    assert!(!Guard::without(&[Guard::ForkPage], is_refused_in_a_child));
+    assert!(!Guard::without(&[Guard::SequenceForked], is_refused_in_a_child));
+}

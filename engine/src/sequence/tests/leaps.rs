@@ -1,0 +1,105 @@
+//! A leap of the clock, as in a copy of a machine that is resumed: what is held is void.
+
+use std::time::Duration;
+
+use super::{World, clock, plain, sequence};
+use crate::sequence::Demand;
+use crate::sequence::store::SequenceSettings;
+use crate::sys::guards::Guard;
+
+#[test]
+fn a_leap_voids_what_segments_threads_and_handles_hold() {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let sequences = world.builder().clock(clock.clone()).build().unwrap();
+    let a = sequence(&sequences, "a");
+    let mut handle = a.handle();
+    for _ in 0..2_000 {
+        let _ = (a.next_id().unwrap(), a.next_ordered().unwrap(), handle.next_id().unwrap());
+    }
+    let granted = world.database.mark(0, "a").unwrap();
+    clock.leap(Duration::from_secs(600));
+    // The reading that sees it is the keeper's or that of any call which finds no id.
+    super::until("the leap", || sequences.stats().figures.wasted.leap > 0);
+    for _ in 0..10 {
+        for id in [a.next_id().unwrap(), a.next_ordered().unwrap(), handle.next_id().unwrap()] {
+            assert!(id >= granted, "{id} was held before the leap, below {granted}");
+        }
+    }
+    drop(handle);
+    sequences.publish();
+    let figures = sequences.stats().figures;
+    assert_eq!((figures.issued, figures.moving()), (6_030, 0), "{figures:?}");
+    assert_eq!(sequences.shutdown().figures.moving(), 0);
+}
+
+/// Whether a caller that meets the leap first gets an id that was held before it.
+fn is_void_at_once() -> bool {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let (sequences, mut teller) = world.builder().clock(clock.clone()).assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let mut out = Vec::new();
+    while a.try_runs(Demand::ordered(1), &mut out).is_err() {
+        teller.turn_now();
+    }
+    clock.leap(Duration::from_secs(600));
+    a.try_runs(Demand::ordered(1), &mut out).is_err()
+}
+
+#[test]
+fn the_call_that_meets_a_leap_gets_nothing_of_before_it() {
+    assert!(is_void_at_once());
+    assert!(!Guard::without(&[Guard::LeapVoidsSegments], is_void_at_once));
+}
+
+/// Whether leftovers that were claimed before a leap are issued after it.
+fn are_leftovers_void() -> bool {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let folder = tempfile::tempdir().unwrap();
+    let first = world.in_folder(folder.path()).build().unwrap();
+    sequence(&first, "a").next_ordered().unwrap();
+    first.shutdown();
+    let (sequences, mut teller) = world.in_folder(folder.path()).clock(clock.clone()).assemble_for_test();
+    teller.turn_now();
+    assert_eq!(sequences.stats().figures.held, 999);
+    clock.leap(Duration::from_secs(600));
+    sequences.look_for_test();
+    sequences.stats().figures.held == 0
+}
+
+#[test]
+fn a_leap_voids_leftovers_that_no_name_has_taken() {
+    assert!(are_leftovers_void());
+    assert!(!Guard::without(&[Guard::LeapVoidsLeftovers], are_leftovers_void));
+}
+
+/// Whether a grant whose reply was under way when the clock leapt is used.
+fn is_dropped_under_way() -> bool {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let leaping = clock.clone();
+    world.records.before_swap(move || leaping.leap(Duration::from_secs(600)));
+    let (sequences, mut teller) = world.builder().clock(clock).assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let mut out = Vec::new();
+    assert!(a.try_runs(Demand::ordered(1), &mut out).is_err());
+    teller.turn_now();
+    sequences.stats().grants.leapt == 1
+}
+
+#[test]
+fn a_grant_that_is_under_way_at_a_leap_is_not_used() {
+    assert!(is_dropped_under_way());
+    assert!(!Guard::without(&[Guard::LeapDropsSegment], is_dropped_under_way));
+}
+
+#[test]
+fn a_step_back_or_a_small_one_voids_nothing() {
+    let (_world, sequences, a) = plain();
+    let first = a.next_ordered().unwrap();
+    sequences.look_for_test();
+    assert_eq!(a.next_ordered().unwrap(), first + 1);
+    assert_eq!(sequences.stats().figures.wasted.leap, 0);
+}

@@ -1,0 +1,160 @@
+//! Many threads on one name, and many names.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::{LONG, World, assert_distinct, named, sequence, stop_after, until};
+use crate::sequence::store::SequenceSettings;
+use crate::sequence::{Demand, Sequence};
+
+/// Ids of one thread, in each way that there is.
+fn hammer(a: &Sequence, number: u64, rounds: u64) -> Vec<u64> {
+    let (mut ids, mut handle, mut last) = (Vec::new(), a.handle(), 0);
+    for round in 0..rounds {
+        let ordered = a.next_ordered().unwrap();
+        assert!(ordered > last, "{ordered} after {last}");
+        last = ordered;
+        ids.extend([ordered, a.next_id().unwrap(), handle.next_id().unwrap()]);
+        match (round + number) % 50 {
+            0 => ids.extend(a.take(40).unwrap()),
+            10 => ids.extend(a.runs(Demand::any(60)).unwrap().into_iter().flatten()),
+            20 => {
+                let run: Vec<u64> = a.runs(Demand::ordered(50)).unwrap().into_iter().flatten().collect();
+                assert!(run.is_sorted() && run[0] > last);
+                last = run[49];
+                ids.extend(run);
+            }
+            30 => ids.extend(
+                a.runs(Demand::ordered(5_000)).unwrap().into_iter().flatten().inspect(|id| last = *id),
+            ),
+            _ => {}
+        }
+    }
+    ids
+}
+
+#[test]
+fn eight_threads_hammer_one_name_and_no_id_comes_twice() {
+    for step in [1, 7, 1_000] {
+        let world = World::new();
+        world.create("a", SequenceSettings { step, ..SequenceSettings::default() });
+        let sequences = world.builder().build().unwrap();
+        let a = sequence(&sequences, "a");
+        let ids: Vec<u64> = std::thread::scope(|scope| {
+            let a = &a;
+            let threads: Vec<_> =
+                (0..8).map(|number| scope.spawn(move || hammer(a, number, 1_500))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let issued = ids.len() as u64;
+        assert_distinct(ids);
+        let figures = sequences.stats().figures;
+        // Each thread is over, so nothing is in its hands.
+        assert_eq!((figures.moving(), figures.issued, figures.wasted.thread), (0, issued, 0), "{figures:?}");
+        stop_after(&sequences, issued);
+    }
+}
+
+#[test]
+fn a_stop_under_callers_repeats_and_loses_nothing() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    let mut all = Vec::new();
+    for _ in 0..20 {
+        let sequences = world.in_folder(folder.path()).build().unwrap();
+        let a = sequence(&sequences, "a");
+        let (begun, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
+        let ids: Vec<u64> = std::thread::scope(|scope| {
+            let work = |number: usize| {
+                let mut ids = Vec::new();
+                while !stopped.load(Ordering::Relaxed) {
+                    let got = match number % 4 {
+                        0 => a.next_ordered().map(|id| ids.push(id)),
+                        1 => a.next_id().map(|id| ids.push(id)),
+                        2 => a.take(3).map(|numbers| ids.extend(numbers)),
+                        _ => a.runs(Demand::ordered(70)).map(|runs| ids.extend(runs.into_iter().flatten())),
+                    };
+                    begun.fetch_or(got.is_ok(), Ordering::Relaxed);
+                    if got.is_err() {
+                        break;
+                    }
+                }
+                ids
+            };
+            let work = &work;
+            let threads: Vec<_> = (0..4).map(|number| scope.spawn(move || work(number))).collect();
+            until("an id", || begun.load(Ordering::Relaxed));
+            sequences.shutdown();
+            stopped.store(true, Ordering::Relaxed);
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let figures = sequences.stats().figures;
+        assert_eq!((figures.moving(), figures.issued, figures.held), (0, ids.len() as u64, 0), "{figures:?}");
+        all.extend(ids);
+    }
+    assert_distinct(all);
+}
+
+#[test]
+fn names_share_a_commit_and_one_that_waits_delays_no_other() {
+    let world = World::new();
+    let names: Vec<String> = (0..500).map(|number| format!("n{number}")).collect();
+    names.iter().for_each(|name| world.create(name, SequenceSettings::default()));
+    let sequences = world.builder().build().unwrap();
+    world.database.set_away(0, true);
+    let waiting: Vec<_> =
+        names.iter().map(|name| sequence(&sequences, name).request(Demand::ordered(1), LONG)).collect();
+    let mut waiting: Vec<_> = waiting.into_iter().map(Box::pin).collect();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    waiting.iter_mut().for_each(|call| assert!(call.as_mut().poll(&mut context).is_pending()));
+    world.database.set_away(0, false);
+    until("all ids", || {
+        waiting.retain_mut(|call| call.as_mut().poll(&mut context).is_pending());
+        waiting.is_empty()
+    });
+    assert!(world.database.batches().contains(&64), "{:?}", world.database.batches());
+    // A name that the store does not answer for in time holds up no other.
+    let refused = sequence(&sequences, "none").request(Demand::ordered(1), LONG);
+    drop(refused);
+    assert_eq!(sequence(&sequences, "n7").next_ordered().unwrap(), 2);
+    stop_after(&sequences, 501);
+}
+
+#[test]
+fn a_thread_that_calls_many_names_keeps_a_run_of_each_or_gives_it_back() {
+    let world = World::new();
+    let names: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
+    names.iter().for_each(|name| world.create(name, SequenceSettings::default()));
+    let sequences = world.builder().build().unwrap();
+    let sequences_of: Vec<Sequence> = names.iter().map(|name| sequence(&sequences, name)).collect();
+    let mut ids = vec![Vec::new(); 40];
+    for round in 0..3_000_usize {
+        let name = if round % 3 == 0 { round % 40 } else { round % 4 };
+        let one = &sequences_of[name];
+        ids[name].extend([one.next_id().unwrap(), one.next_ordered().unwrap()]);
+    }
+    ids.into_iter().for_each(assert_distinct);
+    let figures = sequences.shutdown().figures;
+    assert_eq!((figures.issued, figures.moving()), (6_000, 0), "{figures:?}");
+}
+
+#[test]
+fn a_name_that_nobody_uses_leaves_the_table_and_goes_on_where_it_was() {
+    let world = World::new();
+    world.create("a", SequenceSettings::default());
+    let clock = super::clock();
+    let sequences = world.builder().clock(clock.clone()).build().unwrap();
+    let a = sequence(&sequences, "a");
+    let last = (0..10).map(|_| a.next_ordered().unwrap()).last().unwrap();
+    drop(a);
+    until("the sweep", || {
+        clock.pass(Duration::from_secs(60));
+        sequences.wake_for_test();
+        sequences.stats().names == 0
+    });
+    let figures = sequences.stats().figures;
+    assert_eq!((figures.issued, figures.held, figures.moving()), (10, 990, 0), "{figures:?}");
+    assert_eq!(sequences.figures(&named("a")), None);
+    assert_eq!(sequence(&sequences, "a").next_ordered().unwrap(), last + 1);
+    stop_after(&sequences, 11);
+}

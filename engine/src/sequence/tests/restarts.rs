@@ -1,0 +1,193 @@
+//! Lives one after the other, in one folder or in copies of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{World, assert_distinct, sequence, until};
+use crate::registry::ClusterId;
+use crate::registry::sequences::memory::MemoryRecords;
+use crate::sequence::store::SequenceSettings;
+use crate::sequence::{Demand, Sequences};
+
+fn rest_file(folder: &Path) -> PathBuf {
+    folder.join("sequences.rest-0")
+}
+
+fn world() -> World {
+    let world = World::new();
+    world.create("a", SequenceSettings::default());
+    world.create("b", SequenceSettings { increment: 3, remainder: 1, ..SequenceSettings::default() });
+    world
+}
+
+/// Some ids of both names, in no certain number.
+fn live(sequences: &Sequences, ids: &mut Vec<u64>, more: u64) {
+    let (a, b) = (sequence(sequences, "a"), sequence(sequences, "b"));
+    for number in 0..50 + more {
+        ids.push(a.next_ordered().unwrap());
+        if number % 7 == 0 {
+            ids.extend(a.runs(Demand::ordered(30)).unwrap().into_iter().flatten());
+            b.next_ordered().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_hundred_clean_restarts_lose_no_number() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let mut ids = Vec::new();
+    for life in 0..100 {
+        let sequences = world.in_folder(folder.path()).build().unwrap();
+        let a = sequence(&sequences, "a");
+        // Four threads, as a server has them, and each stops when it has its answers.
+        let threads = || -> Vec<u64> {
+            (0..25 + life % 13)
+                .flat_map(|count| a.runs(Demand::ordered(1 + count % 5)).unwrap().into_iter().flatten())
+                .collect()
+        };
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..4).map(|_| scope.spawn(threads)).collect();
+            for thread in running {
+                ids.extend(thread.join().unwrap());
+            }
+        });
+        let figures = sequences.shutdown().figures;
+        assert_eq!((figures.moving(), figures.held, figures.wasted.total()), (0, 0, 0), "{figures:?}");
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>(), "a gap, or an id twice");
+    let granted = world.database.grants();
+    assert!(granted < 100, "{granted} grants: what was saved was used");
+}
+
+#[test]
+fn a_copied_folder_and_a_file_put_back_repeat_nothing() {
+    let world = world();
+    let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut ids = Vec::new();
+    let mut kept = Vec::new();
+    for life in 0..12 {
+        let sequences = world.in_folder(folder.path()).build().unwrap();
+        live(&sequences, &mut ids, life);
+        sequences.shutdown();
+        kept.push(fs::read(rest_file(folder.path())).unwrap());
+        // An earlier life's file, in the same folder and in a copy of it that lives at the same time.
+        let earlier = &kept[kept.len() / 2];
+        fs::write(rest_file(copy.path()), earlier).unwrap();
+        fs::write(rest_file(folder.path()), if life % 3 == 0 { earlier } else { &kept[kept.len() - 1] })
+            .unwrap();
+        let twins =
+            [world.in_folder(folder.path()).build().unwrap(), world.in_folder(copy.path()).build().unwrap()];
+        for twin in &twins {
+            live(twin, &mut ids, 3);
+        }
+        for twin in &twins {
+            twin.shutdown();
+        }
+    }
+    assert_distinct(ids);
+}
+
+#[test]
+fn a_life_that_was_killed_leaves_nothing_and_its_file_is_not_used_again() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let mut ids = Vec::new();
+    let first = world.in_folder(folder.path()).build().unwrap();
+    live(&first, &mut ids, 0);
+    first.shutdown();
+    let saved = fs::read(rest_file(folder.path())).unwrap();
+    let killed = world.in_folder(folder.path()).build().unwrap();
+    live(&killed, &mut ids, 0);
+    let figures = killed.stats().figures;
+    assert!(figures.reclaimed > 0, "{figures:?}");
+    // What a kill leaves is the file that was claimed at the start.
+    killed.shutdown();
+    fs::write(rest_file(folder.path()), saved).unwrap();
+    let third = world.in_folder(folder.path()).build().unwrap();
+    live(&third, &mut ids, 0);
+    assert_eq!(third.shutdown().figures.reclaimed, 0);
+    // And its story goes on.
+    let fourth = world.in_folder(folder.path()).build().unwrap();
+    live(&fourth, &mut ids, 0);
+    assert!(fourth.shutdown().figures.reclaimed > 0);
+    assert_distinct(ids);
+}
+
+#[test]
+fn what_an_idle_name_left_is_kept_from_life_to_life() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    for life in 0..5 {
+        let sequences = world.in_folder(folder.path()).build().unwrap();
+        if life == 0 {
+            assert_eq!(sequence(&sequences, "b").next_ordered().unwrap(), 1);
+        }
+        sequence(&sequences, "a").next_ordered().unwrap();
+        let figures = sequences.shutdown().figures;
+        assert_eq!((figures.moving(), figures.wasted.total()), (0, 0), "{figures:?}");
+    }
+    let sequences = world.in_folder(folder.path()).build().unwrap();
+    assert_eq!(sequence(&sequences, "b").next_ordered().unwrap(), 4);
+    sequences.shutdown();
+}
+
+#[test]
+fn leftovers_of_another_cluster_or_of_a_registry_that_is_not_the_same_are_not_used() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let mut ids = Vec::new();
+    let saved = |ids: &mut Vec<u64>| {
+        let sequences = world.in_folder(folder.path()).build().unwrap();
+        live(&sequences, ids, 0);
+        sequences.shutdown();
+    };
+    for cluster in [[9; 16], [8; 16]] {
+        saved(&mut ids);
+        let records = MemoryRecords::new(ClusterId::from_bytes(cluster));
+        let other =
+            world.without_records().records(Box::new(records)).data_dir(folder.path()).build().unwrap();
+        live(&other, &mut ids, 0);
+        let (figures, status) = (other.shutdown().figures, other.status());
+        assert!(figures.reclaimed == figures.wasted.dropped && figures.reclaimed > 0, "{figures:?}");
+        assert!(status.leftovers.unwrap().contains("not used"));
+    }
+    assert_distinct(ids);
+}
+
+/// Without a witness, what another database granted is not this one's.
+#[test]
+fn without_a_witness_leftovers_of_another_store_are_dropped() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let mut ids = Vec::new();
+    let builder = || world.in_folder(folder.path()).witness(false);
+    let sequences = builder().build().unwrap();
+    live(&sequences, &mut ids, 0);
+    sequences.shutdown();
+    world.database.set_identity(0, "another one");
+    let sequences = builder().lossless_failover(true).build().unwrap();
+    live(&sequences, &mut ids, 0);
+    let figures = sequences.shutdown().figures;
+    assert_eq!(figures.reclaimed, figures.wasted.dropped, "{figures:?}");
+    let sequences = builder().build().unwrap();
+    live(&sequences, &mut ids, 0);
+    let figures = sequences.shutdown().figures;
+    assert!(figures.reclaimed > 0 && figures.wasted.dropped == 0, "{figures:?}");
+    assert_distinct(ids);
+}
+
+#[test]
+fn leftovers_serve_callers_while_the_store_is_away() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let mut ids = Vec::new();
+    let sequences = world.in_folder(folder.path()).build().unwrap();
+    live(&sequences, &mut ids, 0);
+    sequences.shutdown();
+    world.database.set_away(0, true);
+    let sequences = world.in_folder(folder.path()).wait(Duration::from_millis(50)).build().unwrap();
+    let a = sequence(&sequences, "a");
+    until("what was left", || a.next_ordered().map(|id| ids.push(id)).is_ok());
+    let more = (0..100_000).map_while(|_| a.next_ordered().ok());
+    ids.extend(more);
+    world.database.set_away(0, false);
+    sequences.shutdown();
+    assert_distinct(ids);
+}
