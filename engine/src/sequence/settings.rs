@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::pattern::NamePattern;
-use super::store::MOST_STEP;
+use super::store::{MOST_STEP, SequenceSettings};
 
 /// What can be configured.
 #[derive(Clone, Debug)]
@@ -14,6 +14,9 @@ pub(crate) struct SequenceConfig {
     pub(crate) wait: Duration,
     pub(crate) hold: Duration,
     pub(crate) step_max: u64,
+    /// Of names that are created by a pattern.
+    pub(crate) step: u64,
+    pub(crate) idle: Duration,
     pub(crate) create: Vec<NamePattern>,
     pub(crate) strict: Vec<NamePattern>,
     pub(crate) limit: usize,
@@ -27,6 +30,8 @@ impl Default for SequenceConfig {
             wait: Duration::from_millis(50),
             hold: Duration::from_mins(10),
             step_max: MOST_STEP,
+            step: SequenceSettings::default().step,
+            idle: Duration::from_mins(15),
             create: Vec::new(),
             strict: Vec::new(),
             limit: 1_000_000,
@@ -75,6 +80,7 @@ impl SequenceConfig {
         let ranges = [
             ("wait", self.wait, Duration::ZERO, 60 * second, "0 to 60 s"),
             ("hold", self.hold, second, 86_400 * second, "1 s to a day"),
+            ("idle", self.idle, second, 86_400 * second, "1 s to a day"),
         ];
         let fail = |setting, found, allowed| Err(BuildSequencesError::Setting { setting, found, allowed });
         for (setting, value, least, most, allowed) in ranges {
@@ -82,8 +88,10 @@ impl SequenceConfig {
                 return fail(setting, format!("{value:?}"), allowed);
             }
         }
-        if self.step_max == 0 || self.step_max > MOST_STEP {
-            return fail("step_max", self.step_max.to_string(), "1 to 4,294,967,296");
+        for (setting, step) in [("step_max", self.step_max), ("step", self.step)] {
+            if step == 0 || step > MOST_STEP {
+                return fail(setting, step.to_string(), "1 to 4,294,967,296");
+            }
         }
         if self.limit == 0 {
             return fail("limit", "0".to_owned(), "1 and more");

@@ -101,6 +101,20 @@ impl SequencesBuilder {
         self
     }
 
+    /// The step of names that are [created](Self::create) by their first use. Defaults to 1,000.
+    pub fn step(mut self, step: u64) -> Self {
+        self.config.step = step;
+        self
+    }
+
+    /// How long a name is kept at hand that nothing is taken of, if no [`Sequence`](super::sequence::Sequence) of it lives.
+    /// What it holds is kept in any case. Short makes a name that comes back look into a table more. Defaults to 15
+    /// minutes.
+    pub fn idle(mut self, idle: Duration) -> Self {
+        self.config.idle = idle;
+        self
+    }
+
     /// Names that are created by their first use. Defaults to none: a mistyped name must not begin a sequence.
     pub fn create(mut self, patterns: impl IntoIterator<Item = NamePattern>) -> Self {
         self.config.create = patterns.into_iter().collect();

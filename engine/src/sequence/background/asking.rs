@@ -208,7 +208,8 @@ impl Teller {
         let creates = self.hub.config.create.iter().any(|pattern| pattern.fits(name.as_str()));
         // A row that vanished is never made again: it would begin at 1.
         if creates && !was_there {
-            match self.store.create(name, &NewSequence::default()) {
+            let settings = SequenceSettings { step: self.hub.config.step, ..SequenceSettings::default() };
+            match self.store.create(name, &NewSequence { settings, ..NewSequence::default() }) {
                 Ok(_) | Err(StoreError::Exists(_)) => return self.again(named),
                 Err(StoreError::Away { .. } | StoreError::Unknown { .. }) => {
                     return self.later(named, boot, false);

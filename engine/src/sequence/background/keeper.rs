@@ -92,7 +92,7 @@ impl Keeper {
             {
                 shortest = Some((named.name.clone(), lasts));
             }
-            let is_over = state.pace.is_idle(boot, hub.config.hold)
+            let is_over = state.pace.lay_idle(boot) >= hub.config.idle
                 && state.line.is_empty()
                 && state.queued == Queued::No;
             state.is_active = !is_over;

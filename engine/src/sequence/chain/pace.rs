@@ -29,6 +29,8 @@ pub(crate) struct Pace {
     total: u64,
     /// Boot time of the first note.
     since: Option<u64>,
+    /// Boot time of the last note of something that was taken, or of the first note.
+    taken_at: u64,
 }
 
 /// Counts of the last `N` periods.
@@ -97,6 +99,9 @@ impl Pace {
     pub(crate) fn note(&mut self, boot: u64, total: u64, hold: Duration) {
         let taken = total.saturating_sub(self.total);
         self.total = self.total.max(total);
+        if self.since.is_none() || taken > 0 {
+            self.taken_at = boot;
+        }
         self.since.get_or_insert(boot);
         self.seconds.add(boot / SECOND, taken);
         self.parts.add(boot / part(hold), taken);
@@ -114,9 +119,9 @@ impl Pace {
         self.parts.sum(boot / part(hold))
     }
 
-    /// Whether nothing was taken for a whole `hold`.
-    pub(crate) fn is_idle(&self, boot: u64, hold: Duration) -> bool {
-        self.taken(boot, hold) == 0
+    /// For how long nothing was taken.
+    pub(crate) fn lay_idle(&self, boot: u64) -> Duration {
+        Duration::from_nanos(boot.saturating_sub(self.taken_at))
     }
 
     /// How long what is held lasts; `None` if nothing is taken.
@@ -223,10 +228,8 @@ mod tests {
             assert_eq!(pace.taken(second * SECOND, config.hold), taken, "after {second} s");
         }
         pace.note(100_000 * SECOND, 50_007, config.hold);
-        assert_eq!(
-            (pace.taken(100_000 * SECOND, config.hold), pace.is_idle(100_000 * SECOND, config.hold)),
-            (7, false)
-        );
+        assert_eq!(pace.taken(100_000 * SECOND, config.hold), 7);
+        assert_eq!(pace.lay_idle(100_005 * SECOND), Duration::from_secs(5));
         assert_eq!(pace.rate(100_011 * SECOND), 0.0);
     }
 

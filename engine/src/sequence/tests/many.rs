@@ -64,24 +64,24 @@ fn a_stop_under_callers_repeats_and_loses_nothing() {
         let sequences = world.in_folder(folder.path()).build().unwrap();
         let a = sequence(&sequences, "a");
         let (begun, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
-        let ids: Vec<u64> = std::thread::scope(|scope| {
-            let work = |number: usize| {
-                let mut ids = Vec::new();
-                while !stopped.load(Ordering::Relaxed) {
-                    let got = match number % 4 {
-                        0 => a.next_ordered().map(|id| ids.push(id)),
-                        1 => a.next_id().map(|id| ids.push(id)),
-                        2 => a.take(3).map(|numbers| ids.extend(numbers)),
-                        _ => a.runs(Demand::ordered(70)).map(|runs| ids.extend(runs.into_iter().flatten())),
-                    };
-                    begun.fetch_or(got.is_ok(), Ordering::Relaxed);
-                    if got.is_err() {
-                        break;
-                    }
+        let work = |number: usize| {
+            let mut ids = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                let got = match number % 4 {
+                    0 => a.next_ordered().map(|id| ids.push(id)),
+                    1 => a.next_id().map(|id| ids.push(id)),
+                    2 => a.take(3).map(|numbers| ids.extend(numbers)),
+                    _ => a.runs(Demand::ordered(70)).map(|runs| ids.extend(runs.into_iter().flatten())),
+                };
+                begun.fetch_or(got.is_ok(), Ordering::Relaxed);
+                if got.is_err() {
+                    break;
                 }
-                ids
-            };
-            let work = &work;
+            }
+            ids
+        };
+        let work = &work;
+        let ids: Vec<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|number| scope.spawn(move || work(number))).collect();
             until("an id", || begun.load(Ordering::Relaxed));
             sequences.shutdown();
