@@ -239,6 +239,8 @@ guards! {
     SegmentsAscend,
     /// A take of neighbours over a seam joins what touches, and nothing else.
     ContiguousTouches,
+    /// A name occurs once in a batch.
+    AskedOnce,
     /// An unknown outcome is no grant (Q2).
     UnknownIsNoGrant,
     /// A grant is used after the witness took it as unseen, and not before (Q5).

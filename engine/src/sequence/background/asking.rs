@@ -83,6 +83,10 @@ impl Teller {
         let mut asked = Vec::new();
         for named in self.hub.take_due(MOST_ASKS) {
             let mut state = named.lock();
+            // A name that callers wait for stands among the calm ones, too, if it was due before. It is asked for once.
+            if !matches!(state.queued, Queued::Calm | Queued::Urgent) && Guard::AskedOnce.holds() {
+                continue;
+            }
             let Some(want) = named.want(&mut state, boot, &self.hub.config) else {
                 state.queued = Queued::No;
                 continue;

@@ -65,7 +65,7 @@ impl<const N: usize> Slots<N> {
     /// The sum over the last `N` periods, `period` being the present one.
     fn sum(&self, period: u64) -> u64 {
         let ahead = period.saturating_sub(self.period).min(N as u64);
-        let live = (0..N as u64 - ahead).map(|ago| self.period.wrapping_sub(ago) % N as u64);
+        let live = (0..N as u64 - ahead).map(|ago| (self.period % N as u64 + N as u64 - ago) % N as u64);
         live.map(|slot| self.counts[slot as usize]).sum()
     }
 }

@@ -133,7 +133,7 @@ fn a_contiguous_take_is_in_one_piece_and_what_lies_in_its_way_is_waste() {
 fn after_a_close_every_call_is_refused() {
     let (_world, sequences, a) = plain();
     let mut handle = a.handle();
-    (0..10).for_each(|_| drop((a.next_id().unwrap(), a.next_ordered().unwrap(), handle.next_id().unwrap())));
+    (0..10).for_each(|_| _ = (a.next_id().unwrap(), a.next_ordered().unwrap(), handle.next_id().unwrap()));
     sequences.shutdown();
     let refusals = [a.next_id(), a.next_ordered(), a.try_next_ordered(), handle.next_id()];
     for refused in refusals {

@@ -35,8 +35,9 @@ impl Node {
         Self { sequences, store, a }
     }
 
+    /// In no promised order: ordered calls get nothing that lies below what they had, and would miss some duplicates.
     fn take(&self, count: u32, ids: &mut Vec<u64>) {
-        ids.extend(self.a.runs(Demand::ordered(count)).unwrap().into_iter().flatten());
+        ids.extend(self.a.runs(Demand::any(count)).unwrap().into_iter().flatten());
     }
 }
 
@@ -214,7 +215,8 @@ fn at_a_steady_rate_what_is_held_lasts_for_nine_minutes() {
     }
     world.database.set_away(0, true);
     let lasted = (0..).take_while(|_| second(false)).count();
-    assert!((540..1_300).contains(&lasted), "{lasted} s");
+    // Four times what was taken in ten minutes is the most that is held.
+    assert!((540..=2_400).contains(&lasted), "{lasted} s");
 }
 
 #[test]
@@ -271,7 +273,7 @@ fn a_teller_without_a_guard_is_found_out() {
         let mut take = |teller: &mut crate::sequence::background::teller::Teller, count: u32| {
             for _ in 0..200 {
                 let mut out = Vec::new();
-                if a.try_runs(Demand::ordered(count), &mut out).is_ok() {
+                if a.try_runs(Demand::any(count), &mut out).is_ok() {
                     ids.extend(out.into_iter().flatten());
                     return;
                 }

@@ -1,13 +1,20 @@
 //! A forked child has nothing of its parent's.
 
-use super::{plain, stop_after};
+use std::time::Duration;
+
+use super::{World, sequence, stop_after};
+use crate::sequence::store::SequenceSettings;
 use crate::sequence::{ControlError, Demand, SequenceErrorKind};
 use crate::sys::guards::Guard;
 
 /// Whether every call is refused in a forked child, in which the parent's threads and ids are not.
 #[expect(unsafe_code, reason = "there is no fork without it")]
 fn is_refused_in_a_child() -> bool {
-    let (_world, sequences, a) = plain();
+    let world = World::new();
+    world.create("a", SequenceSettings::default());
+    // Not for long: without a guard the child waits for threads that it does not have.
+    let sequences = world.builder().wait(Duration::from_millis(100)).build().unwrap();
+    let a = sequence(&sequences, "a");
     let mut handle = a.handle();
     let mut issued = 0;
     for _ in 0..100 {
@@ -26,8 +33,9 @@ fn is_refused_in_a_child() -> bool {
                 && forked(a.try_next_ordered())
                 && forked(handle.next_id())
         });
-        refused &= a.runs(Demand::any(1)).is_err() && a.take(2).is_err();
-        refused &= matches!(sequences.info(a.name()).wait(), Err(ControlError::Forked));
+        refused = refused && a.runs(Demand::any(1)).is_err() && a.take(2).is_err();
+        // Without a guard nothing would answer.
+        refused = refused && matches!(sequences.info(a.name()).wait(), Err(ControlError::Forked));
         refused &= sequences.stats() == crate::sequence::SequencesStats::default();
         // SAFETY: ends the child without running what belongs to the parent.
         unsafe { libc::_exit(i32::from(!refused)) };
