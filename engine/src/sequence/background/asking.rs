@@ -71,7 +71,9 @@ impl Teller {
         }
         if self.hub.leaps() != leaps && Guard::LeapDropsSegment.holds() {
             counts.leapt += grants.len() as u64;
-            grants.into_iter().for_each(|(asked, _)| self.again(&asked.named));
+            for (asked, _) in grants {
+                self.again(&asked.named);
+            }
         } else if let Some(grants) = self.of_the_right_store(identity, grants, &mut counts, now) {
             self.use_unseen(grants, &mut counts);
         }
@@ -122,7 +124,9 @@ impl Teller {
         match found.pop() {
             Some(Err(ReadError::Unavailable { why } | ReadError::Foreign { why })) => {
                 self.witness_failed(&why, boot);
-                asked.iter().for_each(|asked| self.again(&asked.named));
+                for asked in asked {
+                    self.again(&asked.named);
+                }
                 false
             }
             _ => true,
@@ -188,7 +192,7 @@ impl Teller {
                 let wakers = named.serve(&mut state);
                 drop(state);
                 wakers.wake();
-                self.refuse(
+                Self::refuse(
                     named,
                     Standing::Exhausted { until: boot + REMEMBERED },
                     SequenceError::EXHAUSTED,
@@ -199,7 +203,7 @@ impl Teller {
                 let name = named.name.clone();
                 deferred_log::log(move || tracing::error!(%name, why, "the store refuses this sequence"));
                 let error = SequenceError::store_behind(Duration::from_secs(1));
-                self.refuse(named, Standing::Refused { until: boot + REMEMBERED }, error);
+                Self::refuse(named, Standing::Refused { until: boot + REMEMBERED }, error);
             }
             Outcome::Granted { .. } => {}
         }
@@ -236,11 +240,11 @@ impl Teller {
             self.absents = (boot / SECOND, 0);
         }
         self.absents.1 += 1;
-        self.refuse(named, Standing::Absent { until: boot + REMEMBERED }, SequenceError::NO_SEQUENCE);
+        Self::refuse(named, Standing::Absent { until: boot + REMEMBERED }, SequenceError::NO_SEQUENCE);
     }
 
     /// All who wait for a name are refused, and those who come in the next second.
-    fn refuse(&self, named: &Arc<Named>, standing: Standing, error: SequenceError) {
+    fn refuse(named: &Named, standing: Standing, error: SequenceError) {
         let mut state = named.lock();
         (state.standing, state.queued) = (standing, Queued::No);
         state.retry.succeeded();
@@ -278,7 +282,9 @@ impl Teller {
         counts.behind += grants.len() as u64;
         let fenced = identity.and_then(|identity| identity.fenced);
         self.close_names(&why, Behind { fenced, by_mark, look_at: boot + SECOND });
-        grants.into_iter().for_each(|(asked, _)| self.again(&asked.named));
+        for (asked, _) in grants {
+            self.again(&asked.named);
+        }
         None
     }
 
@@ -287,7 +293,9 @@ impl Teller {
         let is_used = !self.witnesses || !Guard::WitnessFirst.holds();
         if is_used {
             counts.granted += grants.len() as u64;
-            grants.iter().for_each(|(asked, grant)| self.apply(asked, *grant));
+            for (asked, grant) in &grants {
+                self.apply(asked, *grant);
+            }
         }
         let Some(records) = self.records.as_mut().filter(|_| !is_used && !grants.is_empty()) else { return };
         let one =
@@ -297,12 +305,12 @@ impl Teller {
         show(&mut **records, &mut shown);
         let now = self.hub.now();
         lock(&self.hub.tally).witness.record(Duration::from_nanos(now.saturating_sub(before)));
-        let leapt = self.hub.leaps() != leaps && Guard::LeapDropsSegment.holds();
+        let is_void = self.hub.leaps() != leaps && Guard::LeapDropsSegment.holds();
         let mut failed = None;
         let verdicts: HashMap<_, _> = shown.into_iter().map(|one| (one.name, one.verdict)).collect();
         for (asked, grant) in grants {
             match verdicts.get(&asked.ask.name).cloned().flatten() {
-                Some(Ok(())) if leapt => {
+                Some(Ok(())) if is_void => {
                     counts.leapt += 1;
                     self.again(&asked.named);
                 }

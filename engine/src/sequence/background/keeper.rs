@@ -83,7 +83,7 @@ impl Keeper {
         let hub = &self.hub;
         self.active.retain(|named| {
             let mut state = named.lock();
-            let taken = named.taken(&state);
+            let taken = state.taken();
             state.pace.note(boot, taken, hub.config.hold);
             hub.ask_if_due(named, &mut state, boot);
             holding += usize::from(state.chain.in_segments() > 0);

@@ -162,7 +162,7 @@ impl Teller {
             return wait;
         }
         if !self.reclaim_first() {
-            return self.until(self.store_retry.at.max(boot + SECOND / 10), boot);
+            return until(self.store_retry.at.max(boot + SECOND / 10), boot);
         }
         if self.hub.has_due() {
             self.ask();
@@ -186,15 +186,11 @@ impl Teller {
     /// How long to wait for the store, or the witness, that failed a moment ago.
     fn wait_for_store(&self, boot: u64) -> Option<Duration> {
         let at = self.store_retry.at.max(self.witness_retry.at);
-        (boot < at).then(|| self.until(at, boot))
+        (boot < at).then(|| until(at, boot))
     }
 
     fn idle(&self, boot: u64) -> Duration {
-        self.later.iter().map(|(at, _)| self.until(*at, boot)).min().unwrap_or(IDLE)
-    }
-
-    fn until(&self, at: u64, boot: u64) -> Duration {
-        Duration::from_nanos(at.saturating_sub(boot)).min(IDLE)
+        self.later.iter().map(|(at, _)| until(*at, boot)).min().unwrap_or(IDLE)
     }
 
     /// Names whose wait is over are due again.
@@ -275,6 +271,11 @@ impl Teller {
             deferred_log::log(|| tracing::info!("the witness of the sequences is back"));
         }
     }
+}
+
+/// How long it is until `at`; not longer than a thread may sleep.
+fn until(at: u64, boot: u64) -> Duration {
+    Duration::from_nanos(at.saturating_sub(boot)).min(IDLE)
 }
 
 fn trouble(why: &str, since: u64, boot: u64) -> Trouble {

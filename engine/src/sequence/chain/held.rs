@@ -219,3 +219,101 @@ impl Chain {
         self.top = self.top.max(top);
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn span(first: u64, count: u64) -> Span {
+        Span { first, count, increment: 1 }
+    }
+
+    fn ids(spans: &[Span]) -> Vec<u64> {
+        spans.iter().flat_map(|span| (0..span.count).map(|place| span.id(place))).collect()
+    }
+
+    /// Whether an ordered take ever goes back, where a grant comes that lies below what was taken.
+    fn goes_back() -> bool {
+        let mut chain = Chain::default();
+        assert_eq!(chain.append(span(100, 10)) + chain.append(span(50, 10)) + chain.append(span(110, 10)), 0);
+        let taken = ids(&chain.take(30).spans);
+        !taken.is_sorted() || taken.len() != 20
+    }
+
+    #[test]
+    fn a_grant_below_what_was_taken_is_not_for_ordered_calls() {
+        assert!(!goes_back());
+        assert!(Guard::without(&[Guard::SegmentsAscend], goes_back));
+    }
+
+    /// What a contiguous take over two seams brings, of which the first does not touch.
+    fn over_seams() -> (Vec<u64>, u64) {
+        let mut chain = Chain::default();
+        assert_eq!(chain.append(span(1, 10)) + chain.append(span(21, 10)) + chain.append(span(31, 10)), 0);
+        let pulled = chain.take_contiguous(15);
+        (ids(&pulled.spans), pulled.skipped)
+    }
+
+    #[test]
+    fn neighbours_over_a_seam_are_neighbours() {
+        assert_eq!(over_seams(), ((21..36).collect(), 10));
+        let (without, _) = Guard::without(&[Guard::ContiguousTouches], over_seams);
+        assert!(without.contains(&11), "ids of no segment: {without:?}");
+    }
+
+    #[test]
+    fn a_contiguous_take_that_can_not_be_served_skips_nothing() {
+        let mut chain = Chain::default();
+        assert_eq!(chain.append(span(1, 10)) + chain.append(span(21, 10)), 0);
+        assert_eq!(chain.take_contiguous(11), Pulled::default());
+        assert_eq!(ids(&chain.take(20).spans).len(), 20);
+    }
+
+    proptest! {
+        /// Against sets: whatever is appended, taken, given back and drained, each id is in one place.
+        #[test]
+        fn an_id_is_in_one_place(moves in prop::collection::vec((0_u8..6, 1_u64..30), 1..80)) {
+            let (mut chain, mut next, mut out) = (Chain::default(), 1, Vec::new());
+            let (mut came, mut gone, mut last) = (0, 0, 0);
+            for (kind, count) in moves {
+                match kind {
+                    0 => {
+                        // Sometimes a gap, sometimes a grant that comes late.
+                        let first = next + count % 3 * 5;
+                        gone += chain.append(span(first, count));
+                        (came, next) = (came + count, first + count);
+                    }
+                    1 => {
+                        let taken = ids(&chain.take(count).spans);
+                        prop_assert!(taken.is_sorted() && taken.first().is_none_or(|first| *first > last));
+                        last = taken.last().copied().unwrap_or(last);
+                        out.extend(taken);
+                    }
+                    2 => out.extend(ids(&chain.take_any(count).spans)),
+                    3 => {
+                        let pulled = chain.take_contiguous(count);
+                        gone += pulled.skipped;
+                        let taken = ids(&pulled.spans);
+                        prop_assert!(taken.is_empty() || taken.len() as u64 == count);
+                        prop_assert!(taken.windows(2).all(|pair| pair[0] + 1 == pair[1]));
+                        last = taken.last().copied().unwrap_or(last);
+                        out.extend(taken);
+                    }
+                    4 => out.extend(chain.take_some(count).map(|span| ids(&[span])).unwrap_or_default()),
+                    _ => {
+                        let back: Vec<Span> = out.pop().into_iter().map(|id| span(id, 1)).collect();
+                        gone += chain.give_back(back);
+                    }
+                }
+                prop_assert_eq!(came, out.len() as u64 + gone + chain.in_segments() + chain.loose());
+            }
+            out.extend(ids(&chain.drain()));
+            prop_assert_eq!(came, out.len() as u64 + gone);
+            out.sort_unstable();
+            prop_assert!(out.windows(2).all(|pair| pair[0] < pair[1]), "an id in two places");
+        }
+    }
+}

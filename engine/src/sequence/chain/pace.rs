@@ -131,6 +131,13 @@ impl Pace {
         (rate > 0.0).then(|| Duration::from_secs_f64((held as f64 / rate).min(366.0 * 86_400.0)))
     }
 
+    /// How many ids last for the `hold` at the present rate.
+    fn lasting(&self, boot: u64, hold: Duration) -> u64 {
+        let age = boot.saturating_sub(self.since.unwrap_or(boot)).clamp(SECOND, RATE_SECONDS * SECOND);
+        let ids = u128::from(self.seconds.sum(boot / SECOND)) * hold.as_nanos() / u128::from(age);
+        u64::try_from(ids).unwrap_or(u64::MAX)
+    }
+
     /// What to ask for now; `None` if there is enough.
     pub(crate) fn want(&self, boot: u64, holding: &Holding, config: &SequenceConfig) -> Option<Want> {
         let Holding { held, missing, .. } = *holding;
@@ -148,7 +155,7 @@ impl Pace {
             return None;
         }
         let taken = self.taken(boot, config.hold);
-        let lasting = (self.rate(boot) * config.hold.as_secs_f64()) as u64;
+        let lasting = self.lasting(boot, config.hold);
         let wish = lasting.max(step).min(step.max(taken.saturating_mul(2))).min(config.step_max);
         let wish = if holding.in_doubt { step } else { wish };
         let room = taken.saturating_mul(4).max(step.saturating_mul(2)).saturating_sub(held);

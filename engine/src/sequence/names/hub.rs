@@ -255,13 +255,9 @@ impl Hub {
         };
         if ahead {
             state.queued = wanted;
-            let mut due = lock(&self.due);
-            if urgent {
-                due.urgent.push_back(named.clone())
-            } else {
-                due.calm.push_back(named.clone())
-            }
-            drop(due);
+            let due = &mut *lock(&self.due);
+            let queue = if urgent { &mut due.urgent } else { &mut due.calm };
+            queue.push_back(named.clone());
             self.teller.wake();
         }
     }

@@ -189,7 +189,7 @@ impl Named {
             let count = missing.min(config.step_max);
             return (count > 0).then_some(Want { count, least: count });
         }
-        let taken = self.taken(state);
+        let taken = state.taken();
         state.pace.note(boot, taken, config.hold);
         let (is_begun, is_followed) = state.chain.progress();
         let held = state.chain.in_segments() + state.chain.loose() + state.books.gathered;
@@ -202,11 +202,6 @@ impl Named {
             in_doubt: state.in_doubt,
         };
         state.pace.want(boot, &holding, config)
-    }
-
-    /// Ids taken for callers and threads so far.
-    pub(crate) fn taken(&self, state: &State) -> u64 {
-        state.chain.taken().wrapping_sub(state.books.diverted).wrapping_add(state.books.delivered)
     }
 
     /// Adds ids that no code holds, and serves the line with them.
@@ -373,11 +368,6 @@ impl Named {
         span
     }
 
-    /// The segment that ordered calls take from, for a thread to keep.
-    pub(crate) fn head(&self, state: &mut State) -> Option<Arc<Segment>> {
-        state.chain.head().cloned()
-    }
-
     /// Voids what threads hold, and takes out everything that is not theirs (I1). Calls that wait go on waiting, with
     /// nothing.
     pub(crate) fn void(&self, state: &mut State) -> Vec<Span> {
@@ -447,6 +437,16 @@ impl State {
     /// Counts ids that come back from where the name's rest was kept.
     pub(crate) fn count_return(&mut self, count: u64) {
         self.books.reclaimed += count;
+    }
+
+    /// Ids taken for callers and threads so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.chain.taken().wrapping_sub(self.books.diverted).wrapping_add(self.books.delivered)
+    }
+
+    /// The segment that ordered calls take from, for a thread to keep.
+    pub(crate) fn head(&mut self) -> Option<Arc<Segment>> {
+        self.chain.head().cloned()
     }
 
     /// Counts a grant that is used.

@@ -39,7 +39,7 @@ impl Hub {
         let boot = self.now();
         let mut state = named.lock();
         if let Some(numbers) = named.take_now(&mut state, demand) {
-            let head = named.head(&mut state);
+            let head = state.head();
             self.ask_if_due(named, &mut state, boot);
             return Ok(Got::Numbers(numbers, head));
         }
@@ -92,7 +92,7 @@ impl Hub {
             return None;
         }
         let span = named.pull(&mut state, most)?;
-        let head = named.head(&mut state);
+        let head = state.head();
         self.ask_if_due(named, &mut state, boot);
         Some((span, head))
     }

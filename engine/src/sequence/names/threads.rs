@@ -22,7 +22,7 @@ use crate::id::run::Run;
 use crate::sequence::chain::segment::Segment;
 use crate::sequence::chain::span::Span;
 use crate::sequence::error::SequenceError;
-use crate::sequence::numbers::Demand;
+use crate::sequence::numbers::{Demand, Numbers};
 use crate::stats::counters::{Sources, ThreadCounters, Tier};
 use crate::sys::fork_word::{GENERATION_STEP, GenerationWord, in_register};
 use crate::tiers::thread_run::ThreadRun;
@@ -144,14 +144,12 @@ pub(crate) fn next_any(hub: &Arc<Hub>, named: &Arc<Named>, wait: Duration) -> Re
         drop(forgotten);
         result
     });
-    match found {
-        Ok(Some(id)) => Ok(id),
-        // In a thread that is ending, and where nothing is held: one id, and no run.
-        _ => {
-            let (numbers, _) = hub.take_blocking(named, Demand::any(1), wait)?;
-            Ok(numbers.first().map_or(0, crate::sequence::numbers::Numbers::first))
-        }
+    if let Ok(Some(id)) = found {
+        return Ok(id);
     }
+    // In a thread that is ending, and where nothing is held: one id, and no run.
+    let (numbers, _) = hub.take_blocking(named, Demand::any(1), wait)?;
+    Ok(numbers.first().map_or(0, Numbers::first))
 }
 
 /// Counts what this thread took out of its runs so far.
@@ -251,13 +249,12 @@ impl Runs {
         if self.generation != generation || named.has_loose() {
             self.segment = None;
         }
-        if let Some(segment) = &self.segment {
-            if let Some(taken) = segment.take(self.length.min(segment.share())) {
-                if taken.asks {
-                    hub.ask_next(named);
-                }
-                return Some(taken.span);
+        let known = self.segment.as_ref();
+        if let Some(taken) = known.and_then(|segment| segment.take(self.length.min(segment.share()))) {
+            if taken.asks {
+                hub.ask_next(named);
             }
+            return Some(taken.span);
         }
         let (span, segment) = hub.pull(named, self.length)?;
         (self.segment, self.generation) = (segment, generation);

@@ -35,7 +35,7 @@ struct Host {
 
 #[derive(Default)]
 struct Hosts {
-    hosts: Vec<Host>,
+    all: Vec<Host>,
     faults: VecDeque<Fault>,
     late: Vec<(usize, Vec<Ask>)>,
     /// Calls of `grant` that reached it.
@@ -67,7 +67,7 @@ impl MemoryDatabase {
     pub fn new(hosts: usize) -> Self {
         assert!(hosts > 0, "a database has a host");
         let host = |number| Host { current: format!("host {number}"), ..Host::default() };
-        Self(Arc::new(Mutex::new(Hosts { hosts: (0..hosts).map(host).collect(), ..Hosts::default() })))
+        Self(Arc::new(Mutex::new(Hosts { all: (0..hosts).map(host).collect(), ..Hosts::default() })))
     }
 
     /// A connection to a host that may lose what it committed.
@@ -89,7 +89,7 @@ impl MemoryDatabase {
 
     /// Whether every call finds a host away.
     pub fn set_away(&self, host: usize, away: bool) {
-        lock(&self.0).hosts[host].away = away;
+        lock(&self.0).all[host].away = away;
     }
 
     /// Stores what is under way since its caller gave up.
@@ -97,7 +97,7 @@ impl MemoryDatabase {
         let hosts = &mut *lock(&self.0);
         for (host, asks) in std::mem::take(&mut hosts.late) {
             for ask in &asks {
-                let _ = hosts.hosts[host].grant(ask);
+                let _ = hosts.all[host].grant(ask);
             }
         }
     }
@@ -111,31 +111,31 @@ impl MemoryDatabase {
     /// What a host says now.
     #[must_use]
     pub fn dump(&self, host: usize) -> Dump {
-        let host = &lock(&self.0).hosts[host];
+        let host = &lock(&self.0).all[host];
         Dump(host.rows.clone(), host.recorded.clone())
     }
 
     /// A host says again what it once said. Its identity stays: a dump does not carry it.
     pub fn restore(&self, host: usize, Dump(rows, recorded): &Dump) {
-        let host = &mut lock(&self.0).hosts[host];
+        let host = &mut lock(&self.0).all[host];
         host.rows.clone_from(rows);
         host.recorded.clone_from(recorded);
     }
 
     /// A host has another identity from now on.
     pub fn set_identity(&self, host: usize, identity: &str) {
-        identity.clone_into(&mut lock(&self.0).hosts[host].current);
+        identity.clone_into(&mut lock(&self.0).all[host].current);
     }
 
     /// The mark of a name on a host.
     #[must_use]
     pub fn mark(&self, host: usize, name: &str) -> Option<u64> {
-        lock(&self.0).hosts[host].rows.get(name).map(|row| row.next)
+        lock(&self.0).all[host].rows.get(name).map(|row| row.next)
     }
 
     /// Removes a row, as no program does.
     pub fn remove(&self, host: usize, name: &str) {
-        lock(&self.0).hosts[host].rows.remove(name);
+        lock(&self.0).all[host].rows.remove(name);
     }
 
     /// How many calls of `grant` reached it.
@@ -200,7 +200,7 @@ impl MemoryStore {
 
     fn with_host<T>(&self, work: impl FnOnce(&mut Host) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let host = *lock(&self.host);
-        let host = &mut lock(&self.database.0).hosts[host];
+        let host = &mut lock(&self.database.0).all[host];
         if host.away { Err(StoreError::Away { why: "it is away".into() }) } else { work(host) }
     }
 
@@ -237,12 +237,12 @@ impl Store for MemoryStore {
         assert!(asks.len() <= MOST_ASKS, "{} asks in one call", asks.len());
         let number = *lock(&self.host);
         let hosts = &mut *lock(&self.database.0);
-        let fault = if hosts.hosts[number].away { Some(Fault::Away) } else { hosts.faults.pop_front() };
+        let fault = if hosts.all[number].away { Some(Fault::Away) } else { hosts.faults.pop_front() };
         if fault != Some(Fault::Away) {
             hosts.grants += 1;
             hosts.batches.push(asks.len());
         }
-        let host = &mut hosts.hosts[number];
+        let host = &mut hosts.all[number];
         let why = || "the answer did not come".to_owned();
         match fault {
             None => out.extend(asks.iter().map(|ask| host.grant(ask))),
@@ -256,7 +256,7 @@ impl Store for MemoryStore {
                 out.extend(asks.iter().map(|_| Outcome::Unknown { why: why() }));
             }
         }
-        fault.is_none().then(|| hosts.hosts[number].identity())
+        fault.is_none().then(|| hosts.all[number].identity())
     }
 
     fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {

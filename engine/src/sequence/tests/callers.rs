@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::{LONG, World, assert_distinct, named, plain, sequence, stop_after, until};
 use crate::sequence::store::{Alteration, HIGHEST, NewLast, NewSequence, SequenceSettings};
 use crate::sequence::{ControlError, Demand, NamePattern, NameState, Numbers, SequenceErrorKind};
+use crate::sys::guards::Guard;
 
 #[test]
 fn ids_begin_at_one_and_ascend_without_a_gap() {
@@ -214,6 +215,38 @@ fn strict_ids_ascend_over_two_nodes_without_a_gap() {
         let figures = node.shutdown().figures;
         assert_eq!((figures.issued, figures.wasted.total(), figures.moving()), (100, 0, 0), "{figures:?}");
     }
+}
+
+/// Whether a call that came after a strict grant was asked for is served with it, although another node's came later.
+fn is_served_too_early() -> bool {
+    let world = World::new();
+    world.create("a", SequenceSettings { strict: true, ..SequenceSettings::default() });
+    let (sequences, mut teller) = world.builder().assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let mut context = Context::from_waker(Waker::noop());
+    let mut first = a.request(Demand::ordered(5), LONG);
+    assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+    // While the witness is asked, the first call goes away and another one comes.
+    let mut second = None;
+    let late = std::sync::Arc::new(std::sync::Mutex::new((Some(first), None)));
+    let (event, later) = (late.clone(), a.clone());
+    world.records.before_swap(move || {
+        let slots = &mut *event.lock().unwrap();
+        slots.0 = None;
+        let mut call = later.request(Demand::ordered(2), LONG);
+        assert!(Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        slots.1 = Some(call);
+    });
+    teller.turn_now();
+    std::mem::swap(&mut second, &mut late.lock().unwrap().1);
+    let polled = Pin::new(second.as_mut().unwrap()).poll(&mut context);
+    matches!(polled, Poll::Ready(Ok(_)))
+}
+
+#[test]
+fn a_strict_grant_is_for_those_who_waited_when_it_was_asked_for() {
+    assert!(!is_served_too_early());
+    assert!(Guard::without(&[Guard::StrictServesWhoAsked], is_served_too_early));
 }
 
 #[test]

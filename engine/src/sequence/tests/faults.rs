@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{LONG, World, assert_distinct, clock, named, sequence, stop_after, until};
 use crate::registry::sequences::memory::RecordFault;
 use crate::sequence::store::memory::{Fault, MemoryStore};
-use crate::sequence::store::{SequenceSettings, Store};
+use crate::sequence::store::{Ask, Outcome, SequenceSettings, Store};
 use crate::sequence::{Demand, NameState, Sequence, SequenceErrorKind, Sequences};
 use crate::sys::guards::Guard;
 
@@ -297,4 +297,65 @@ fn a_teller_without_a_guard_is_found_out() {
     for guard in [Guard::WitnessFirst, Guard::WitnessCompared] {
         assert!(Guard::without(&[guard], || attempt(None, true)) > 0, "without {guard:?}");
     }
+}
+
+/// Whether ids come twice of a name that was due before callers waited for it, and of a store that goes back.
+fn twice_of_a_name_due_twice() -> bool {
+    let world = world(2);
+    let (sequences, mut teller) = world.builder().assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let mut ids: Vec<u64> = Vec::new();
+    let mut out = Vec::new();
+    while a.try_runs(Demand::any(50), &mut out).is_err() {
+        teller.turn_now();
+    }
+    // Due in calm, and then with a caller that waits, who goes away.
+    let _ = a.try_runs(Demand::any(1_000), &mut Vec::new());
+    world.database.restore(0, &world.database.dump(1));
+    teller.turn_now();
+    for _ in 0..20 {
+        let _ = a.try_runs(Demand::any(100), &mut out);
+        teller.turn_now();
+    }
+    ids.extend(out.into_iter().flatten());
+    twice(&ids) > 0
+}
+
+#[test]
+fn a_name_that_is_due_twice_is_asked_for_once() {
+    assert!(!twice_of_a_name_due_twice());
+    assert!(Guard::without(&[Guard::AskedOnce], twice_of_a_name_due_twice));
+}
+
+/// Ids that came twice, where the store is another one and nothing but its identity says so.
+fn twice_of_another_store() -> usize {
+    let world = world(2);
+    let store = world.database.store(0);
+    let (sequences, mut teller) = Sequences::builder(Box::new(store.clone())).assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let mut ids: Vec<u64> = Vec::new();
+    for turn in 0..20 {
+        let mut out = Vec::new();
+        if turn == 10 {
+            // Its marks are ahead of this node's, and behind another node's.
+            world.database.replicate(0, 1);
+            let mut behind = world.database.store(0);
+            let mut granted = Vec::new();
+            let ask = Ask { name: named("a"), count: 10_000, least: 1 };
+            behind.grant(&[ask], &mut granted);
+            let Some(Outcome::Granted { first, end, .. }) = granted.pop() else { panic!("it has ids") };
+            ids.extend(first..end);
+            store.connect_to(1);
+        }
+        let _ = a.try_runs(Demand::any(90), &mut out);
+        ids.extend(out.into_iter().flatten());
+        teller.turn_now();
+    }
+    twice(&ids)
+}
+
+#[test]
+fn another_identity_that_is_not_noticed_repeats_ids() {
+    assert_eq!(twice_of_another_store(), 0);
+    assert!(Guard::without(&[Guard::IdentityCompared], twice_of_another_store) > 0);
 }
