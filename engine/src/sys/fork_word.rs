@@ -461,7 +461,7 @@ mod tests {
     #[test]
     fn words_of_a_pool_share_pages_and_nothing_else() {
         let mut pool = WordPool::default();
-        let words: Vec<ForkWord> = (0..page::WORDS * 2 + 1).map(|_| pool.take().unwrap()).collect();
+        let words: Vec<ForkWord> = (0..=page::WORDS * 2).map(|_| pool.take().unwrap()).collect();
         for (number, word) in words.iter().enumerate() {
             assert!(word.is_wiped(), "it is zero at first");
             store_in_order(word.word(), number as u64 + 1);

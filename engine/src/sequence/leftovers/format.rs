@@ -152,7 +152,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn batch(names: Vec<(String, String, Vec<(u64, u64, u32)>)>) -> Batch {
+    /// A name, its store, and spans as gap, count and increment.
+    type Parts = (String, String, Vec<(u64, u64, u32)>);
+
+    fn batch(names: Vec<Parts>) -> Batch {
         let names = names.into_iter().map(|(name, identity, parts)| {
             let mut next = 1;
             let spans = parts.into_iter().map(|(gap, count, increment)| {

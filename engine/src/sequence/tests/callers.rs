@@ -2,13 +2,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::{LONG, World, assert_distinct, named, plain, sequence, stop_after, until};
 use crate::sequence::store::{Alteration, HIGHEST, NewLast, NewSequence, SequenceSettings};
-use crate::sequence::{ControlError, Demand, NamePattern, NameState, Numbers, SequenceErrorKind};
+use crate::sequence::{
+    ControlError, Demand, NamePattern, NameState, Numbers, SequenceError, SequenceErrorKind,
+};
 use crate::sys::guards::Guard;
 
 #[test]
@@ -99,7 +101,7 @@ fn a_row_that_vanished_is_not_made_again() {
     assert_eq!(a.next_ordered().unwrap(), 1);
     world.database.remove(0, "a");
     let refused = (0..10_000).find_map(|_| a.next_ordered().err());
-    assert_eq!(refused.map(|error| error.kind()), Some(SequenceErrorKind::NoSequence));
+    assert_eq!(refused.map(SequenceError::kind), Some(SequenceErrorKind::NoSequence));
     assert_eq!(world.database.mark(0, "a"), None);
     drop(sequences);
 }
@@ -228,7 +230,7 @@ fn is_served_too_early() -> bool {
     assert!(Pin::new(&mut first).poll(&mut context).is_pending());
     // While the witness is asked, the first call goes away and another one comes.
     let mut second = None;
-    let late = std::sync::Arc::new(std::sync::Mutex::new((Some(first), None)));
+    let late = Arc::new(Mutex::new((Some(first), None)));
     let (event, later) = (late.clone(), a.clone());
     world.records.before_swap(move || {
         let slots = &mut *event.lock().unwrap();

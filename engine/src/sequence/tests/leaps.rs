@@ -18,7 +18,7 @@ fn a_leap_voids_what_segments_threads_and_handles_hold() {
         let _ = (a.next_id().unwrap(), a.next_ordered().unwrap(), handle.next_id().unwrap());
     }
     let granted = world.database.mark(0, "a").unwrap();
-    clock.leap(Duration::from_secs(600));
+    clock.leap(Duration::from_mins(10));
     // The reading that sees it is the keeper's or that of any call which finds no id.
     super::until("the leap", || sequences.stats().figures.wasted.leap > 0);
     for _ in 0..10 {
@@ -43,7 +43,7 @@ fn is_void_at_once() -> bool {
     while a.try_runs(Demand::ordered(1), &mut out).is_err() {
         teller.turn_now();
     }
-    clock.leap(Duration::from_secs(600));
+    clock.leap(Duration::from_mins(10));
     a.try_runs(Demand::ordered(1), &mut out).is_err()
 }
 
@@ -64,7 +64,7 @@ fn are_leftovers_void() -> bool {
     let (sequences, mut teller) = world.in_folder(folder.path()).clock(clock.clone()).assemble_for_test();
     teller.turn_now();
     assert_eq!(sequences.stats().figures.held, 999);
-    clock.leap(Duration::from_secs(600));
+    clock.leap(Duration::from_mins(10));
     sequences.look_for_test();
     sequences.stats().figures.held == 0
 }
@@ -80,7 +80,7 @@ fn is_dropped_under_way() -> bool {
     let (world, clock) = (World::new(), clock());
     world.create("a", SequenceSettings::default());
     let leaping = clock.clone();
-    world.records.before_swap(move || leaping.leap(Duration::from_secs(600)));
+    world.records.before_swap(move || leaping.leap(Duration::from_mins(10)));
     let (sequences, mut teller) = world.builder().clock(clock).assemble_for_test();
     let a = sequence(&sequences, "a");
     let mut out = Vec::new();

@@ -99,14 +99,18 @@ fn a_stop_under_callers_repeats_and_loses_nothing() {
 fn names_share_a_commit_and_one_that_waits_delays_no_other() {
     let world = World::new();
     let names: Vec<String> = (0..500).map(|number| format!("n{number}")).collect();
-    names.iter().for_each(|name| world.create(name, SequenceSettings::default()));
+    for name in &names {
+        world.create(name, SequenceSettings::default());
+    }
     let sequences = world.builder().build().unwrap();
     world.database.set_away(0, true);
     let waiting: Vec<_> =
         names.iter().map(|name| sequence(&sequences, name).request(Demand::ordered(1), LONG)).collect();
     let mut waiting: Vec<_> = waiting.into_iter().map(Box::pin).collect();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    waiting.iter_mut().for_each(|call| assert!(call.as_mut().poll(&mut context).is_pending()));
+    for call in &mut waiting {
+        assert!(call.as_mut().poll(&mut context).is_pending());
+    }
     world.database.set_away(0, false);
     until("all ids", || {
         waiting.retain_mut(|call| call.as_mut().poll(&mut context).is_pending());
@@ -124,7 +128,9 @@ fn names_share_a_commit_and_one_that_waits_delays_no_other() {
 fn a_thread_that_calls_many_names_keeps_a_run_of_each_or_gives_it_back() {
     let world = World::new();
     let names: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
-    names.iter().for_each(|name| world.create(name, SequenceSettings::default()));
+    for name in &names {
+        world.create(name, SequenceSettings::default());
+    }
     let sequences = world.builder().build().unwrap();
     let sequences_of: Vec<Sequence> = names.iter().map(|name| sequence(&sequences, name)).collect();
     let mut ids = vec![Vec::new(); 40];
@@ -145,16 +151,16 @@ fn a_name_that_nobody_uses_leaves_the_table_and_goes_on_where_it_was() {
     let clock = super::clock();
     let sequences = world.builder().clock(clock.clone()).build().unwrap();
     let a = sequence(&sequences, "a");
-    let last = (0..10).map(|_| a.next_ordered().unwrap()).last().unwrap();
+    let ids: Vec<u64> = (0..10).map(|_| a.next_ordered().unwrap()).collect();
     drop(a);
     until("the sweep", || {
-        clock.pass(Duration::from_secs(60));
+        clock.pass(Duration::from_mins(1));
         sequences.wake_for_test();
         sequences.stats().names == 0
     });
     let figures = sequences.stats().figures;
     assert_eq!((figures.issued, figures.held, figures.moving()), (10, 990, 0), "{figures:?}");
     assert_eq!(sequences.figures(&named("a")), None);
-    assert_eq!(sequence(&sequences, "a").next_ordered().unwrap(), last + 1);
+    assert_eq!(sequence(&sequences, "a").next_ordered().unwrap(), ids[9] + 1);
     stop_after(&sequences, 11);
 }
