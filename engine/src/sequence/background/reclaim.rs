@@ -131,6 +131,7 @@ impl Teller {
         hub.names.each(|named| {
             let mut state = named.lock();
             let spans = named.void(&mut state);
+            state.is_over = true;
             let wakers = named.fail_all(&mut state, SequenceError::SHUTTING_DOWN);
             drop(state);
             wakers.wake();

@@ -58,6 +58,8 @@ pub(crate) struct State {
     pub(crate) queued: Queued,
     /// The keeper looks after it.
     pub(crate) is_active: bool,
+    /// What is held was saved or wasted: what comes back from now on is waste.
+    pub(crate) is_over: bool,
     pub(crate) retry: Retry,
     /// The outcome of the last ask is not known: the least is asked for.
     pub(crate) in_doubt: bool,
@@ -212,7 +214,9 @@ impl Named {
 
     /// Takes back what no caller got.
     pub(crate) fn give_back(&self, state: &mut State, spans: Vec<Span>) {
-        if !spans.is_empty() {
+        if state.is_over {
+            state.books.waste.dropped += total(&spans);
+        } else if !spans.is_empty() {
             state.books.waste.dropped += state.chain.give_back(spans);
             self.set_has_loose(state.chain.loose() > 0);
         }
