@@ -276,7 +276,7 @@ impl<'a> Answer<'a> {
         match error {
             ReadError::Unavailable { why } => Self::Nothing(why),
             ReadError::Foreign { why } => Self::Refusal(why),
-            ReadError::Absent { .. } | ReadError::Damaged { .. } => Self::Some,
+            ReadError::Absent { .. } | ReadError::Damaged { .. } | ReadError::Closed { .. } => Self::Some,
         }
     }
 

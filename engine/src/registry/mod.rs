@@ -126,6 +126,17 @@ pub enum ReadError {
         /// What is wrong with it.
         why: String,
     },
+    /// A fence closed it: what it says may be less than what was granted.
+    #[error(
+        "{what} was closed by a fence, as more may have been granted than is known ({value}): \
+         run `xuid sequence fence`, which says how far it may have come"
+    )]
+    Closed {
+        /// Which record.
+        what: String,
+        /// What is known to have been granted.
+        value: u64,
+    },
     /// The registry did not answer. Try again.
     #[error("the registry cannot be reached: {why}")]
     Unavailable {

@@ -259,6 +259,10 @@ impl Disk for Wired<MemoryDisk> {
         Ok(())
     }
 
+    fn extend(&mut self, size: u64) -> io::Result<()> {
+        self.disk.extend(size)
+    }
+
     fn size(&self) -> io::Result<u64> {
         self.disk.size()
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use xuid_id::Layout;
 
 use super::format::{Geometry, Kind, MARK_SLOTS, PAGE, Place, Row, SECTOR, Side};
-use super::header::{HeaderFlaw, HeaderPair};
+use super::header::{FileKind, HeaderFlaw, HeaderPair};
 use super::{FileIdentity, LocalRegistry, MemoryDisk};
 use crate::clock::{Clock, Reading};
 use crate::registry::record::Flaw;
@@ -84,7 +84,7 @@ pub(crate) fn header(input: &[u8]) {
     let mut image = vec![0; 2 * PAGE as usize];
     image[..SECTOR].copy_from_slice(&copies[0]);
     image[PAGE as usize..][..SECTOR].copy_from_slice(&copies[1]);
-    let found = HeaderPair::read(&MemoryDisk::new(image, IDENTITY));
+    let found = HeaderPair::read(&MemoryDisk::new(image, IDENTITY), FileKind::Registry);
     let found = found.unwrap_or_else(|error| panic!("memory fails at nothing: {error}"));
 
     let newest = naive_header(&copies);
@@ -194,7 +194,7 @@ pub(crate) fn record(input: &[u8]) {
 /// right. It opens, every record is one of its two copies or is refused, and a change is there after a reopening.
 pub(crate) fn registry(input: &[u8]) {
     let disk = MemoryDisk::with_registry(&genesis(), IDENTITY);
-    let geometry = Geometry { workers: WORKERS, marks: MARK_SLOTS };
+    let geometry = Geometry::registry(WORKERS);
     for patch in input.chunks_exact(11).take(64) {
         let kind = if patch[0] & 1 == 0 { Kind::Worker } else { Kind::Mark };
         let side = if patch[0] & 2 == 0 { Side::A } else { Side::B };

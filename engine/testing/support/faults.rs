@@ -294,6 +294,10 @@ impl Disk for FaultyDisk {
         self.faults.sync(Point::Folder, || disk.borrow_mut().sync(), fail)
     }
 
+    fn extend(&mut self, size: u64) -> io::Result<()> {
+        self.disk.extend(size)
+    }
+
     fn size(&self) -> io::Result<u64> {
         self.disk.size()
     }

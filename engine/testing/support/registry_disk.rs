@@ -8,13 +8,14 @@ use super::disk::{Disk, FileIdentity, MemoryDisk};
 use super::fence::raised;
 use super::format::{Geometry, Kind, MARK_SLOTS, Pair, Place, Row, SECTOR, Side};
 use super::genesis::write_image;
+use super::header::{FileKind, Header};
 use super::hints::Hints;
 use super::records::read_header;
 use crate::registry::{Fenced, Genesis, Versioned, WorkerRecord};
 
 /// The offsets of the first copy of a place's record and of the second.
 fn offsets(genesis: &Genesis, place: Place) -> [u64; 2] {
-    let geometry = Geometry { workers: genesis.workers, marks: MARK_SLOTS };
+    let geometry = Geometry::registry(genesis.workers);
     Side::BOTH.map(|copy| geometry.offset(place, copy))
 }
 
@@ -44,10 +45,11 @@ impl MemoryDisk {
 
     /// The file that a fence puts in the place of this one, which nobody may use any more.
     pub(crate) fn fenced(&self, now_ns: u64, identity: FileIdentity) -> Option<(Self, Fenced)> {
-        let header = read_header(self, Path::new("memory")).ok()?.header;
+        let header = read_header(self, FileKind::Registry, Path::new("memory")).ok()?.header;
         let (fenced, row) = raised(self, &header, &[], now_ns, header.genesis.cluster);
         let mut image = Vec::new();
-        write_image(&mut image, &fenced.genesis, identity, &row).ok()?;
+        let new = Header { identity, ..Header::new(&fenced.genesis, None) };
+        write_image(&mut image, &new, &row).ok()?;
         Some((Self::new(image, identity), fenced))
     }
 }
@@ -111,9 +113,22 @@ impl Hints for Process {
         self.folder.kept().retain(|kept| !kept.ended);
     }
 
-    fn note(&mut self, part: &[u8], offset: u64) {
-        if let Some(own) = &mut self.own {
-            let _ = own.write_at(part, offset);
+    fn parts(&mut self, offset: u64, len: usize) -> Vec<Vec<u8>> {
+        let part = |kept: &Kept| {
+            let mut part = vec![0; len];
+            kept.disk.read_at(&mut part, offset).ok().map(|()| part)
+        };
+        self.folder.kept().iter().filter_map(part).collect()
+    }
+
+    fn extend(&mut self, bytes: u64) -> io::Result<()> {
+        self.own.as_mut().map_or(Ok(()), |own| own.extend(bytes))
+    }
+
+    fn note(&mut self, parts: &[(u64, Vec<u8>)]) {
+        let Some(own) = &mut self.own else { return };
+        for (offset, part) in parts {
+            let _ = own.write_at(part, *offset);
         }
     }
 

@@ -161,6 +161,33 @@ pub enum LocalError {
         /// The cluster that the folder's `node.json` names.
         node: ClusterId,
     },
+    /// The file of sequences belongs to another registry.
+    #[error(
+        "{} has the sequences of cluster {found}, and the registry is cluster {registry}: if `xuid registry adopt` was \
+         interrupted, run it again; else put the folder's own file back and run `xuid registry fence --restored {}`",
+        path.display(), folder.display()
+    )]
+    SequencesOfOther {
+        /// The file.
+        path: PathBuf,
+        /// The folder it is in.
+        folder: PathBuf,
+        /// The cluster that it belongs to.
+        found: ClusterId,
+        /// The registry's.
+        registry: ClusterId,
+    },
+    /// The file of sequences is gone, and was there.
+    #[error(
+        "{} is gone, which its folder knew: numbers that were issued would come again. Put it back from a backup, or do \
+         without it, and run `xuid registry fence --restored {}`", path.display(), folder.display()
+    )]
+    SequencesLost {
+        /// The file.
+        path: PathBuf,
+        /// The folder it is in.
+        folder: PathBuf,
+    },
     /// A process uses the registry.
     #[error("process {pid} on {host} uses the registry ({} is locked): stop it first", seat.display())]
     InUse {

@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 
 use super::disk::{Disk, FileDisk, LOCK_WAIT, lock};
 use super::error::LocalError;
-use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
+use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row, Table};
 use super::genesis::Draft;
-use super::header::Header;
+use super::header::{FileKind, Header};
 use super::hints::{self, FolderHints, Hints};
 use super::records::{all_pairs, read_header};
-use super::{OPENING_TRIES, genesis, seat};
+use super::{OPENING_TRIES, genesis, seat, sequences};
 use crate::registry::limits::beyond;
 use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, NODE_VERSION, Token};
 
@@ -52,9 +52,11 @@ pub fn fence_restored(folder: &Path, now_ns: u64) -> Result<Fenced, LocalError> 
         let (path, folder) = (held.path, folder.to_owned());
         return Err(LocalError::OtherCluster { path, folder, registry: cluster, node: found });
     }
+    // First: cut off after it, the folder has closed sequences and a registry that is fenced once more.
+    let sequences = sequences::fence::close(folder, &held.header.genesis)?;
     let fenced = held.raise(folder, now_ns, cluster)?;
     held.empty_seats();
-    Ok(fenced)
+    Ok(Fenced { sequences: sequences.names, lost_sequences: sequences.lost, ..fenced })
 }
 
 /// Makes a copied registry one of its own: it gets a new cluster id and is fenced, and `node.json` of the folder
@@ -71,12 +73,16 @@ pub fn adopt(folder: &Path, now_ns: u64) -> Result<Adopted, LocalError> {
     let before = held.header.genesis.cluster;
     let ours = held.header.identity.same_file(&held.identity()?);
     let (cluster, fenced) = if ours {
+        if sequences::fence::is_copied(folder)? {
+            sequences::fence::close(folder, &held.header.genesis)?;
+        }
         (before, None)
     } else {
         let cluster = genesis::draw_cluster()?;
+        let sequences = sequences::fence::close(folder, &Genesis { cluster, ..held.header.genesis })?;
         let fenced = held.raise(folder, now_ns, cluster)?;
         held.empty_seats();
-        (cluster, Some(fenced))
+        (cluster, Some(Fenced { sequences: sequences.names, lost_sequences: sequences.lost, ..fenced }))
     };
     // Last: if this is cut off, the folder is refused for its two clusters, and adopting it again ends it.
     tell_node(folder, cluster)?;
@@ -101,7 +107,7 @@ impl Held {
             }
             if disk.in_place().map_err(LocalError::io("look at", &path))? {
                 let seats = seat::lock_all(folder)?;
-                let header = read_header(&disk, &path)?.header;
+                let header = read_header(&disk, FileKind::Registry, &path)?.header;
                 return Ok(Self { disk, path, header, seats });
             }
         }
@@ -114,18 +120,19 @@ impl Held {
 
     fn raise(&self, folder: &Path, now_ns: u64, cluster: ClusterId) -> Result<Fenced, LocalError> {
         genesis::sweep(folder);
-        let mut hints = FolderHints::of(folder);
+        let mut hints = FolderHints::of(folder, FileKind::Registry);
         // A start may do without what it cannot read; what a fence does not go above is granted again.
         let before = hints.readable()?;
-        let known = hints::known(&mut hints, &self.header.genesis);
+        let known = hints::known(&mut hints, self.header.table());
         hints.check_whole()?;
         let (fenced, row) = raised(&self.disk, &self.header, &known, now_ns, cluster);
         // What takes the most room first: a full disk leaves everything as it was.
-        let new = Draft::build(folder, &fenced.genesis, &row)?;
+        let header = Header::new(&fenced.genesis, None);
+        let new = Draft::build(folder, &header, &row)?;
         moment();
-        if let Err(source) = remember(&mut hints, &fenced.genesis, &row) {
+        if let Err(source) = remember(&mut hints, header.table(), &row) {
             new.discard();
-            let bytes = hints::image_bytes(&fenced.genesis);
+            let bytes = hints::image_bytes(header.table());
             return Err(LocalError::storing("write what is known of", &self.path, bytes)(source));
         }
         moment();
@@ -166,11 +173,10 @@ fn moment() {
 /// Notes what a fence makes of all records, before they are in the registry (I4).
 pub(super) fn remember(
     hints: &mut dyn Hints,
-    genesis: &Genesis,
+    table: Table,
     row: &impl Fn(Place) -> Row,
 ) -> std::io::Result<()> {
-    let rows: Vec<Row> = hints::places(genesis).map(row).collect();
-    hints::write(hints, genesis, &rows)
+    hints::write(hints, table, table.geometry.places().map(row))
 }
 
 /// What a fence makes of the registry on a disk, and of what its folder knew: a summary, and the record for each place.
@@ -203,6 +209,8 @@ pub(super) fn raised<D: Disk>(
         marks: marks.iter().flatten().filter(|pair| pair.row.spill != NO_SPILL).count() as u32,
         repaired: workers.iter().chain(&marks).filter(|pair| pair.is_err()).count() as u32,
         remade: 0,
+        sequences: 0,
+        lost_sequences: 0,
     };
     let row = move |place: Place| {
         let pairs = if place.kind == Kind::Worker { &workers } else { &marks };
@@ -227,9 +235,10 @@ fn raise(
     };
     let (value, owner) = match place.kind {
         Kind::Worker => (reserved_until, "fence".to_owned()),
-        Kind::Mark => (u64::MAX, String::new()),
+        Kind::Mark | Kind::Sequence => (u64::MAX, String::new()),
     };
-    Row { place, spill, version, value, token: Token::default(), operation: 0, updated_ms: now_ms, owner }
+    let (token, updated_ms) = (Token::default(), now_ms);
+    Row { place, spill, version, value, token, operation: 0, updated_ms, owner, named: None }
 }
 
 /// The cluster that the folder's `node.json` names. One that cannot be understood names none; a start refuses it.

@@ -1,10 +1,13 @@
-//! The places and the two copies of the records in a registry file. `docs/registry.md` has the same as tables.
+//! The places and the two copies of the records in the files of a folder, `registry` and `sequences`.
+//! `docs/registry.md` has the same as tables.
 //!
 //! # Invariants
 //! - I1 the two copies of a record lie in different regions that begin on pages of their own.
 
 use std::fmt;
+use std::ops::Range;
 
+use crate::registry::ClusterId;
 pub(super) use crate::registry::record::{Flaw, Kind, NO_SPILL, Place, Row, SECTOR, short_owner};
 
 /// The two headers have a page each; what writes back pages can harm one of them at a time.
@@ -12,6 +15,14 @@ pub(super) const PAGE: u64 = 4_096;
 /// Slots for marks. A process uses one spill file, and a file is given up for another one rarely (after a failed
 /// sync, or refused), so 256 are many times what a host has; beyond that the oldest mark makes room.
 pub(super) const MARK_SLOTS: u32 = 256;
+/// Slots by which the file of sequences grows: two megabytes, the copies of a record one megabyte apart.
+pub(super) const GROWTH_SLOTS: u32 = 2_048;
+/// Slots of sequences at most: 256 MB. More names belong in a database.
+pub(super) const MOST_SEQUENCES: u32 = 1 << 18;
+/// Records read at a time: 64 KiB. The file of sequences grows by a multiple.
+const CHUNK: u32 = 128;
+const _: () = assert!(GROWTH_SLOTS.is_multiple_of(CHUNK), "a chunk lies in one growth");
+
 /// Which of the two copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
@@ -30,11 +41,12 @@ impl Side {
     }
 }
 
-/// Where things lie in a file of that many workers and mark slots.
+/// Where things lie in a file of so many workers, mark slots and slots of sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
     pub(super) workers: u32,
     pub(super) marks: u32,
+    pub(super) sequences: u32,
 }
 
 /// Room of `slots` records, in whole pages.
@@ -43,30 +55,82 @@ fn region(slots: u32) -> u64 {
 }
 
 impl Geometry {
+    /// Of the file `registry`.
+    pub(super) fn registry(workers: u32) -> Self {
+        Self { workers, marks: MARK_SLOTS, sequences: 0 }
+    }
+
+    /// Of the file `sequences`.
+    pub(super) fn sequences(slots: u32) -> Self {
+        Self { workers: 0, marks: 0, sequences: slots }
+    }
+
+    /// The kinds of records that there are.
+    pub(super) fn kinds(self) -> impl Iterator<Item = Kind> {
+        let kinds = [Kind::Worker, Kind::Mark, Kind::Sequence];
+        kinds.into_iter().filter(move |kind| self.slots(*kind) > 0)
+    }
+
+    /// All records, some that lie beside each other at a time.
+    pub(super) fn chunks(self) -> impl Iterator<Item = (Kind, Range<u32>)> {
+        self.kinds().flat_map(move |kind| {
+            let slots = self.slots(kind);
+            (0..slots).step_by(CHUNK as usize).map(move |first| (kind, first..slots.min(first + CHUNK)))
+        })
+    }
+
+    /// All places, kind by kind.
+    pub(super) fn places(self) -> impl Iterator<Item = Place> {
+        self.kinds().flat_map(move |kind| (0..self.slots(kind)).map(move |slot| Place { kind, slot }))
+    }
+
     pub(super) fn slots(self, kind: Kind) -> u32 {
         match kind {
             Kind::Worker => self.workers,
             Kind::Mark => self.marks,
+            Kind::Sequence => self.sequences,
         }
     }
 
-    /// Where a region begins: headers A and B, then workers A and B, then marks A and B.
+    /// Where a region begins: headers A and B, then workers A and B, then marks A and B; or sequences A and B, as often
+    /// as the file grew.
     pub(super) fn begin(self, kind: Kind, copy: Side) -> u64 {
         let second = u64::from(copy == Side::B);
         match kind {
             Kind::Worker => 2 * PAGE + second * region(self.workers),
             Kind::Mark => 2 * PAGE + 2 * region(self.workers) + second * region(self.marks),
+            Kind::Sequence => 2 * PAGE + second * region(GROWTH_SLOTS),
         }
     }
 
     pub(super) fn offset(self, place: Place, copy: Side) -> u64 {
         assert!(place.slot < self.slots(place.kind), "{place} is not in the file");
-        self.begin(place.kind, copy) + u64::from(place.slot) * SECTOR as u64
+        let (growths, slot) = match place.kind {
+            Kind::Sequence => (place.slot / GROWTH_SLOTS, place.slot % GROWTH_SLOTS),
+            Kind::Worker | Kind::Mark => (0, place.slot),
+        };
+        let before = u64::from(growths) * 2 * region(GROWTH_SLOTS);
+        self.begin(place.kind, copy) + before + u64::from(slot) * SECTOR as u64
     }
 
     /// The length of the whole file.
     pub(super) fn bytes(self) -> u64 {
-        2 * PAGE + 2 * region(self.workers) + 2 * region(self.marks)
+        2 * PAGE + 2 * region(self.workers) + 2 * region(self.marks) + 2 * region(self.sequences)
+    }
+}
+
+/// The records of a file: where they lie, and whose they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) geometry: Geometry,
+    pub(super) cluster: ClusterId,
+}
+
+impl Table {
+    /// The same of a file that grew as far as it can: one that grew since may have been known.
+    pub(super) fn widest(self) -> Self {
+        let sequences = if self.geometry.sequences > 0 { MOST_SEQUENCES } else { 0 };
+        Self { geometry: Geometry { sequences, ..self.geometry }, ..self }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Making a registry's file: whole, durable and under its name at once, or not at all.
+//! Making a registry's file, or the one of its sequences: whole, durable and under its name at once, or not at all.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,17 +7,31 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use super::disk::{FileIdentity, identity_of};
+use super::disk::identity_of;
 use super::error::LocalError;
-use super::format::{Geometry, Kind, MARK_SLOTS, PAGE, Place, Row, Side};
-use super::header::Header;
+use super::format::{GROWTH_SLOTS, Kind, PAGE, Place, Row, Side};
+use super::header::{FileKind, Header};
 use crate::registry::{ClusterId, Genesis};
 use crate::sys::draft;
 
 const NAME: &str = "registry";
+const SEQUENCES: &str = "sequences";
+
+const fn name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Registry => NAME,
+        FileKind::Sequences => SEQUENCES,
+    }
+}
+
 /// The registry's file in a data folder.
 pub(super) fn path(folder: &Path) -> PathBuf {
-    folder.join(NAME)
+    path_of(folder, FileKind::Registry)
+}
+
+/// A file of a data folder.
+pub(super) fn path_of(folder: &Path, kind: FileKind) -> PathBuf {
+    folder.join(name(kind))
 }
 
 /// A cluster's id, drawn at random.
@@ -39,7 +53,7 @@ pub(super) fn create(folder: &Path, genesis: &Genesis) -> Result<(), LocalError>
         return Err(LocalError::Exists { path });
     }
     sweep(folder);
-    let new = Draft::build(folder, genesis, |place| Row::genesis(place, genesis.floor))?;
+    let new = Draft::build(folder, &Header::new(genesis, None), |place| Row::genesis(place, genesis.floor))?;
     crash_point!(GenesisSynced);
     new.publish(&path)?;
     crash_point!(GenesisNamed);
@@ -49,6 +63,7 @@ pub(super) fn create(folder: &Path, genesis: &Genesis) -> Result<(), LocalError>
 /// Removes what makers left behind that died.
 pub(super) fn sweep(folder: &Path) {
     draft::sweep(folder, NAME);
+    draft::sweep(folder, SEQUENCES);
 }
 
 /// A whole registry, synced, under a name that no process looks for. Locked, so that it is not swept away.
@@ -58,15 +73,15 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Writes a whole registry to a new file and syncs it.
+    /// Writes a whole registry, or the file of its sequences, to a new file and syncs it.
     pub(super) fn build(
         folder: &Path,
-        genesis: &Genesis,
+        header: &Header,
         row: impl Fn(Place) -> Row,
     ) -> Result<Self, LocalError> {
-        let bytes = Geometry { workers: genesis.workers, marks: MARK_SLOTS }.bytes();
-        let storing = || LocalError::storing("write", path(folder), bytes);
-        let (file, at) = draft::make(folder, NAME).map_err(storing())?;
+        let (bytes, name) = (header.geometry().bytes(), name(header.kind()));
+        let storing = || LocalError::storing("write", folder.join(name), bytes);
+        let (file, at) = draft::make(folder, name).map_err(storing())?;
         let write = || {
             // A filesystem that cannot set room aside still gets every byte written, and tells then.
             match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
@@ -75,7 +90,8 @@ impl Draft {
             }
             crash_point!(GenesisAllocated);
             let mut writer = BufWriter::with_capacity(64 * 1024, &file);
-            write_image(&mut writer, genesis, identity_of(&file)?, &row)?;
+            let header = Header { identity: identity_of(&file)?, ..*header };
+            write_image(&mut writer, &header, &row)?;
             writer.flush()?;
             drop(writer);
             crash_point!(GenesisWritten);
@@ -113,26 +129,31 @@ impl Draft {
     }
 }
 
-/// All bytes of a registry.
+/// All bytes of a registry, or of the file of its sequences.
 pub(super) fn write_image(
     to: &mut impl Write,
-    genesis: &Genesis,
-    identity: FileIdentity,
+    header: &Header,
     row: &impl Fn(Place) -> Row,
 ) -> io::Result<()> {
-    let header = Header { genesis: *genesis, identity, generation: 1 };
     for _ in Side::BOTH {
         write_page(to, &header.encode())?;
     }
-    for kind in [Kind::Worker, Kind::Mark] {
-        for _ in Side::BOTH {
-            let mut written = 0;
-            for slot in 0..header.geometry().slots(kind) {
-                let sector = row(Place { kind, slot }).encode(genesis.cluster);
-                to.write_all(&sector)?;
-                written += sector.len() as u64;
+    let (kinds, growths) = match header.kind() {
+        FileKind::Registry => (&[Kind::Worker, Kind::Mark][..], u32::MAX),
+        FileKind::Sequences => (&[Kind::Sequence][..], GROWTH_SLOTS),
+    };
+    for kind in kinds.iter().copied() {
+        let slots = header.geometry().slots(kind);
+        for first in (0..slots).step_by(growths as usize) {
+            for _ in Side::BOTH {
+                let mut written = 0;
+                for slot in first..slots.min(first.saturating_add(growths)) {
+                    let sector = row(Place { kind, slot }).encode(header.genesis.cluster);
+                    to.write_all(&sector)?;
+                    written += sector.len() as u64;
+                }
+                pad(to, written)?;
             }
-            pad(to, written)?;
         }
     }
     Ok(())

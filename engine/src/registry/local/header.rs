@@ -1,6 +1,7 @@
-//! The header of a registry file: what it was created with, and which file it is.
+//! The header of a folder's file, `registry` or `sequences`: what it was created with, and which file it is.
 //!
-//! Two copies, on pages of their own. Only the identity and the generation ever change.
+//! Two copies, on pages of their own. Only the identity and the generation ever change, and of the file of sequences
+//! how long it is and whether names may be made.
 
 use std::fmt;
 use std::io;
@@ -12,18 +13,50 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::disk::{Disk, FileIdentity};
 use super::error::LocalError;
-use super::format::{Geometry, MARK_SLOTS, PAGE, SECTOR, Side};
+use super::format::{GROWTH_SLOTS, Geometry, MARK_SLOTS, MOST_SEQUENCES, PAGE, SECTOR, Side, Table};
+use crate::registry::record::EraId;
 use crate::registry::{ClusterId, Genesis};
 use crate::sys::guards::Guard;
 
 /// The first byte is not ASCII, and a transfer that changes line ends breaks it.
 const MAGIC: [u8; 8] = *b"\x89XREG\r\n\x1a";
+/// The same of the file of sequences.
+const SEQUENCES_MAGIC: [u8; 8] = *b"\x89XSQ\r\n\x1a\x01";
 /// The version of the file that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
+
+/// Which of the folder's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileKind {
+    Registry,
+    Sequences,
+}
+
+impl FileKind {
+    fn magic(self) -> [u8; 8] {
+        match self {
+            Self::Registry => MAGIC,
+            Self::Sequences => SEQUENCES_MAGIC,
+        }
+    }
+}
+
+/// What the header of the file of sequences says beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SequencesHeader {
+    /// Slots of records: the file grows by [`GROWTH_SLOTS`].
+    pub(super) slots: u32,
+    /// The name of the time since the last fence. A record of another era is closed.
+    pub(super) era: EraId,
+    /// A fence closed it to new names: one that it does not have may have been there.
+    pub(super) is_closed: bool,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) genesis: Genesis,
+    /// `None` for the registry's.
+    pub(super) sequences: Option<SequencesHeader>,
     pub(super) identity: FileIdentity,
     /// Raised by each rewriting of the header, so that the newer of two copies is known.
     pub(super) generation: u64,
@@ -84,38 +117,65 @@ struct HeaderBytes {
     cluster: [u8; 16],
     layout: [u8; 16],
     floor: U64,
-    marks: U32,
-    zeros: [u8; 4],
+    /// Of sequences where the file is theirs.
+    slots: U32,
+    flags: U32,
     inode: U64,
     born_ns: U64,
     device: U64,
     machine: U64,
     generation: U64,
-    rest: [u8; 404],
+    era: EraId,
+    rest: [u8; 388],
     checksum: U32,
 }
 
+/// A flag of the file of sequences.
+const CLOSED: u32 = 1;
+
 impl Header {
+    /// Of a file that is made now, and does not know yet which it is.
+    pub(super) fn new(genesis: &Genesis, sequences: Option<SequencesHeader>) -> Self {
+        Self { genesis: *genesis, sequences, identity: FileIdentity::default(), generation: 1 }
+    }
+
     pub(super) fn geometry(&self) -> Geometry {
-        Geometry { workers: self.genesis.workers, marks: MARK_SLOTS }
+        match &self.sequences {
+            None => Geometry::registry(self.genesis.workers),
+            Some(sequences) => Geometry::sequences(sequences.slots),
+        }
+    }
+
+    /// The records of the file.
+    pub(super) fn table(&self) -> Table {
+        Table { geometry: self.geometry(), cluster: self.genesis.cluster }
+    }
+
+    pub(super) fn kind(&self) -> FileKind {
+        if self.sequences.is_some() { FileKind::Sequences } else { FileKind::Registry }
     }
 
     pub(super) fn encode(&self) -> [u8; SECTOR] {
+        let (slots, flags, era) = match &self.sequences {
+            None => (MARK_SLOTS, 0, [0; 16]),
+            Some(of) => (of.slots, if of.is_closed { CLOSED } else { 0 }, of.era),
+        };
         let mut bytes = HeaderBytes {
-            magic: MAGIC,
+            magic: self.kind().magic(),
             version: VERSION.into(),
             workers: self.genesis.workers.into(),
             cluster: self.genesis.cluster.bytes(),
             layout: self.genesis.layout.to_bytes(),
             floor: self.genesis.floor.into(),
-            marks: MARK_SLOTS.into(),
-            zeros: [0; 4],
+            slots: slots.into(),
+            flags: flags.into(),
             inode: self.identity.inode.into(),
             born_ns: self.identity.born_ns.into(),
             device: self.identity.device.into(),
             machine: self.identity.machine.into(),
             generation: self.generation.into(),
-            rest: [0; 404],
+            era,
+            rest: [0; 388],
             checksum: U32::ZERO,
         };
         bytes.checksum = crc32c::crc32c(&bytes.as_bytes()[..SECTOR - 4]).into();
@@ -125,9 +185,9 @@ impl Header {
 
 impl Found {
     /// Magic, version and checksum lie where they lie in every version, so that a later one is told from damage.
-    fn decode(sector: &[u8; SECTOR]) -> Self {
+    fn decode(sector: &[u8; SECTOR], kind: FileKind) -> Self {
         let bytes: HeaderBytes = zerocopy::transmute!(*sector);
-        if bytes.magic != MAGIC {
+        if bytes.magic != kind.magic() {
             return Self::NoMagic;
         }
         if bytes.checksum.get() != crc32c::crc32c(&sector[..SECTOR - 4]) {
@@ -136,12 +196,23 @@ impl Found {
         if bytes.version.get() != VERSION {
             return Self::OtherVersion(bytes.version.get());
         }
-        let workers = bytes.workers.get();
+        let (workers, slots) = (bytes.workers.get(), bytes.slots.get());
+        let (sequences, are_slots) = match kind {
+            FileKind::Registry => (None, slots == MARK_SLOTS),
+            FileKind::Sequences => {
+                let is_closed = bytes.flags.get() & CLOSED != 0;
+                let sequences = SequencesHeader { slots, era: bytes.era, is_closed };
+                let are_slots =
+                    slots.is_multiple_of(GROWTH_SLOTS) && (GROWTH_SLOTS..=MOST_SEQUENCES).contains(&slots);
+                (Some(sequences), are_slots)
+            }
+        };
         match Layout::from_bytes(bytes.layout) {
-            Ok(layout) if bytes.marks.get() == MARK_SLOTS && (1..=layout.workers()).contains(&workers) => {
+            Ok(layout) if are_slots && (1..=layout.workers()).contains(&workers) => {
                 let cluster = ClusterId::from_bytes(bytes.cluster);
                 Self::Intact(Header {
                     genesis: Genesis { cluster, layout, floor: bytes.floor.get(), workers },
+                    sequences,
                     identity: FileIdentity {
                         inode: bytes.inode.get(),
                         born_ns: bytes.born_ns.get(),
@@ -180,7 +251,7 @@ impl HeaderPair {
 
     /// Reads both copies. A file that ends before them has none. Of a copy that cannot be read the other has to tell;
     /// where it does not, nobody knows what the file is.
-    pub(super) fn read<D: Disk>(disk: &D) -> io::Result<Result<Self, HeaderFlaw>> {
+    pub(super) fn read<D: Disk>(disk: &D, kind: FileKind) -> io::Result<Result<Self, HeaderFlaw>> {
         let size = disk.size()?;
         let mut found = [Found::NoMagic; 2];
         let mut unread = None;
@@ -192,7 +263,7 @@ impl HeaderPair {
                 Ok(())
             };
             found[copy as usize] = match read {
-                Ok(()) => Found::decode(&sector),
+                Ok(()) => Found::decode(&sector, kind),
                 Err(error) => {
                     unread = Some(error);
                     Found::Damaged

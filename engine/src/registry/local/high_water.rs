@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use xuid_spill::SpillId;
 
 use super::format::{Kind, NO_SPILL, Place, Row};
+use crate::registry::Token;
 
 /// What went back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,11 @@ pub(super) enum Back {
 }
 
 impl Back {
+    /// A record that was known is not even there.
+    pub(super) fn absent(known: &Row) -> Self {
+        Self::Version { from: known.version, to: 0 }
+    }
+
     /// What was found, beside what was known.
     pub(super) fn found(self) -> String {
         match self {
@@ -102,6 +108,18 @@ impl HighWater {
             *granted = row.value.max(*granted);
         }
         self.seen.insert(row.place, Seen { settled: row.version, ..Seen::of(row) });
+    }
+
+    /// What tells each record of a kind that was seen.
+    pub(super) fn rows(&self, kind: Kind) -> impl Iterator<Item = Row> {
+        let of_kind = self.seen.iter().filter(move |(place, _)| place.kind == kind);
+        of_kind.map(|(place, seen)| Row {
+            version: seen.version,
+            value: seen.value,
+            token: Token(seen.token),
+            operation: seen.operation,
+            ..Row::genesis(*place, 0)
+        })
     }
 
     /// Whether both copies of this very version are durable.

@@ -9,6 +9,7 @@ use xuid_spill::SpillId;
 use super::disk::{Disk, FileDisk, FileIdentity};
 use super::error::LocalError;
 use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
+use super::header::FileKind;
 use super::high_water::HighWater;
 use super::hints::{self, FolderHints};
 use super::records::{all_pairs, read_header};
@@ -48,6 +49,11 @@ pub enum Finding {
         /// What is wrong with it.
         why: String,
     },
+    /// A slot had the record of a name, and nothing tells which: no name can be made.
+    NameLost {
+        /// Which slot.
+        what: String,
+    },
     /// A record says less than the folder's processes knew: an old content was put back, and will not be opened.
     Restored {
         /// Which record.
@@ -79,6 +85,13 @@ impl fmt::Display for Finding {
                     "{what} is unreadable ({why}) and stays unused until `xuid registry fence --restored`"
                 )
             }
+            Self::NameLost { what } => {
+                write!(
+                    f,
+                    "{what} had the record of a name, and nothing tells which: no name can be made until \
+                     `xuid sequence fence` said it"
+                )
+            }
             Self::Restored { what, how } => {
                 write!(
                     f,
@@ -107,7 +120,7 @@ const LOOKS: u32 = 3;
 pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     let path = genesis::path(folder);
     let disk = FileDisk::open_to_read(&path).map_err(super::opening(&path))?;
-    let pair = read_header(&disk, &path)?;
+    let pair = read_header(&disk, FileKind::Registry, &path)?;
     let mut findings = Vec::new();
     if pair.sound != [true, true] {
         findings.push(Finding::OneCopy { what: "the header".into() });
@@ -118,7 +131,7 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
         findings.push(Finding::Copied { recorded, found });
     }
     // Before the records, which a process may change meanwhile.
-    let known = hints::known(&mut FolderHints::of(folder), &pair.header.genesis);
+    let known = hints::known(&mut FolderHints::of(folder, FileKind::Registry), pair.header.table());
     let look = |kind| {
         let mut pairs = Vec::new();
         for _ in 0..LOOKS {

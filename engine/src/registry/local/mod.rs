@@ -23,9 +23,9 @@ mod header;
 mod high_water;
 pub(crate) mod hints;
 mod inspect;
-mod marks;
 mod records;
 mod seat;
+pub mod sequences;
 #[cfg(test)]
 #[cfg(not(loom))]
 #[path = "../../../testing/support/registry_disk.rs"]
@@ -47,12 +47,13 @@ pub use header::VERSION as FORMAT_VERSION;
 pub use inspect::{Finding, Inspection, inspect};
 
 use self::format::{Kind, NO_SPILL, Pair, Place, Row, short_owner};
+use self::header::FileKind;
 use self::hints::{FolderHints, Hints};
 use self::records::Records;
 #[cfg(feature = "zookeeper")]
-pub(in crate::registry) use self::seat::Seat;
+pub(in crate::registry) use self::seat::{Seat, Taker};
 #[cfg(not(feature = "zookeeper"))]
-use self::seat::Seat;
+use self::seat::{Seat, Taker};
 use crate::clock::{Clock, SystemClock};
 use crate::registry::{
     Genesis, MarkRecord, ReadError, Registry, SwapError, Versioned, WorkerEntry, WorkerRecord,
@@ -139,12 +140,14 @@ impl LocalRegistry {
         let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let path = genesis::path(folder);
         for _ in 0..OPENING_TRIES {
-            let Some(mut records) = Records::open(open_file(&path)?, &path, Arc::new(SystemClock))? else {
+            let Some(mut records) =
+                Records::open(open_file(&path)?, FileKind::Registry, &path, Arc::new(SystemClock))?
+            else {
                 continue;
             };
-            records.keep_hints(Box::new(FolderHints::of(folder)), &path)?;
+            records.keep_hints(Box::new(FolderHints::of(folder, FileKind::Registry)), &path)?;
             genesis::sweep(folder);
-            let seat = Some(Seat::take(folder)?);
+            let seat = Some(Seat::take(folder, Taker::Engine)?);
             // The name may not be durable yet, if the process that made the file was killed just then.
             genesis::sync_folder(folder)?;
             records.unlock();
@@ -170,7 +173,7 @@ impl<D: Disk> LocalRegistry<D> {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LocalError> {
         let path = Path::new("memory");
-        let Some(mut records) = Records::open(disk, path, clock)? else {
+        let Some(mut records) = Records::open(disk, FileKind::Registry, path, clock)? else {
             return Err(LocalError::Unsettled { path: path.to_owned() });
         };
         if let Some(hints) = hints {
@@ -210,8 +213,8 @@ impl MemoryDisk {
     #[must_use]
     pub fn with_registry(genesis: &Genesis, identity: FileIdentity) -> Self {
         let mut image = Vec::new();
-        let written =
-            genesis::write_image(&mut image, genesis, identity, &|place| Row::genesis(place, genesis.floor));
+        let header = header::Header { identity, ..header::Header::new(genesis, None) };
+        let written = genesis::write_image(&mut image, &header, &|place| Row::genesis(place, genesis.floor));
         debug_assert!(written.is_ok(), "memory takes everything");
         Self::new(image, identity)
     }
@@ -237,6 +240,7 @@ fn store_worker<D: Disk>(
         operation: record.operation,
         updated_ms: records.now_ms(),
         owner: short_owner(&record.owner).to_owned(),
+        named: None,
     };
     records.store(&base, &row)
 }

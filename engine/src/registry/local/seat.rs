@@ -15,7 +15,30 @@ use super::format::PAGE;
 use crate::registry::printable;
 use crate::sys::fork_word::Maker;
 
-const PREFIX: &str = "registry.seat-";
+/// What takes a seat: each an engine or the sequences of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::registry) enum Taker {
+    Engine,
+    Sequences,
+}
+
+#[cfg(feature = "zookeeper")]
+impl Taker {
+    /// What tells its seat from all others in a folder.
+    pub(in crate::registry) fn label(self, seat: &Seat) -> String {
+        match self {
+            Self::Engine => seat.number().to_string(),
+            Self::Sequences => format!("q{}", seat.number()),
+        }
+    }
+}
+
+const fn prefix(taker: Taker) -> &'static str {
+    match taker {
+        Taker::Engine => "registry.seat-",
+        Taker::Sequences => "sequences.seat-",
+    }
+}
 
 /// The first line of a seat. What follows it is left over from a longer one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -38,23 +61,23 @@ pub(in crate::registry) struct Seat {
 
 impl Seat {
     /// Takes the lowest seat that no process sits in, or makes the next one. Called under the folder's lock.
-    pub(in crate::registry) fn take(folder: &Path) -> Result<Self, LocalError> {
+    pub(in crate::registry) fn take(folder: &Path, taker: Taker) -> Result<Self, LocalError> {
         let maker = Maker::this_process().map_err(LocalError::io("map a page for", folder))?;
-        let numbers = numbers(folder)?;
+        let numbers = numbers(folder, taker)?;
         let next = (0..)
             .zip(&numbers)
             .find_map(|(n, found)| (n != *found).then_some(n))
             .unwrap_or(numbers.len() as u32);
         for number in numbers {
             // A seat that cannot be opened was left by another user; there are others.
-            let Ok(file) = File::options().read(true).write(true).open(path(folder, number)) else {
+            let Ok(file) = File::options().read(true).write(true).open(path(folder, taker, number)) else {
                 continue;
             };
             if file.try_lock().is_ok() {
                 return Ok(Self::sit(file, number, maker));
             }
         }
-        let path = path(folder, next);
+        let path = path(folder, taker, next);
         let new = xuid_spill::file_options(&path).create(true).truncate(false).open(&path);
         let file = new.map_err(LocalError::storing("create", &path, PAGE))?;
         xuid_spill::give_to_owner_of(folder, &file);
@@ -76,7 +99,6 @@ impl Seat {
     }
 
     /// Its number.
-    #[cfg(feature = "zookeeper")]
     pub(in crate::registry) fn number(&self) -> u32 {
         self.number
     }
@@ -136,16 +158,16 @@ impl Line {
     }
 }
 
-fn path(folder: &Path, number: u32) -> PathBuf {
-    folder.join(format!("{PREFIX}{number}"))
+fn path(folder: &Path, taker: Taker, number: u32) -> PathBuf {
+    folder.join(format!("{}{number}", prefix(taker)))
 }
 
 /// The seats that exist, ascending.
-fn numbers(folder: &Path) -> Result<Vec<u32>, LocalError> {
+fn numbers(folder: &Path, taker: Taker) -> Result<Vec<u32>, LocalError> {
     let entries = std::fs::read_dir(folder).map_err(LocalError::io("list", folder))?;
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
     let mut numbers: Vec<u32> =
-        entries.filter_map(name).filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok()).collect();
+        entries.filter_map(name).filter_map(|name| name.strip_prefix(prefix(taker))?.parse().ok()).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
@@ -164,8 +186,8 @@ fn read(file: &File) -> Option<Line> {
 /// The workers that locked seats name, but for one seat.
 pub(super) fn live(folder: &Path, except: Option<u32>) -> HashMap<u32, String> {
     let mut live = HashMap::new();
-    for number in numbers(folder).unwrap_or_default() {
-        let Ok(file) = xuid_spill::open_regular(&path(folder, number)) else { continue };
+    for number in numbers(folder, Taker::Engine).unwrap_or_default() {
+        let Ok(file) = xuid_spill::open_regular(&path(folder, Taker::Engine, number)) else { continue };
         if Some(number) == except || !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
             continue;
         }
@@ -178,8 +200,11 @@ pub(super) fn live(folder: &Path, except: Option<u32>) -> HashMap<u32, String> {
 /// Locks every seat, so that no process is at work and none begins. Called under the folder's lock.
 pub(super) fn lock_all(folder: &Path) -> Result<Vec<File>, LocalError> {
     let mut files = Vec::new();
-    for number in numbers(folder)? {
-        let seat = path(folder, number);
+    let seats = [Taker::Engine, Taker::Sequences].map(|taker| {
+        let numbers = numbers(folder, taker)?;
+        Ok(numbers.into_iter().map(move |number| path(folder, taker, number)))
+    });
+    for seat in seats.into_iter().collect::<Result<Vec<_>, LocalError>>()?.into_iter().flatten() {
         let file =
             File::options().read(true).write(true).open(&seat).map_err(LocalError::io("open", &seat))?;
         match file.try_lock() {

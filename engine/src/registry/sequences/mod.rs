@@ -83,6 +83,39 @@ pub trait SequenceRecords: Send {
     /// [`ReadError::Unavailable`] or [`ReadError::Foreign`].
     fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<SequenceEntry>, ReadError>;
 
+    /// The number of this opening's seat in its data folder, which no other opening has while this one lives; `None`
+    /// without a folder.
+    fn seat(&self) -> Option<u32> {
+        None
+    }
+
+    /// What a record says that a fence closed ([`ReadError::Closed`]).
+    ///
+    /// # Errors
+    /// [`ReadError::Absent`] if there is none of that name that is closed.
+    fn closed_record(&mut self, name: &str) -> Result<SequenceRecord, ReadError> {
+        Err(ReadError::Absent { what: format!("a closed record of the sequence '{name}'") })
+    }
+
+    /// Raises a record to `least`, if it is below, and opens it if a fence closed it. Where a fence closed the records to
+    /// new names, or lost a name, it makes the record of a name that is not there. Only for a person who says that
+    /// nothing from `least` on was granted.
+    ///
+    /// # Errors
+    /// [`SwapError`].
+    fn reopen(&mut self, name: &str, least: u64) -> Result<(), SwapError> {
+        let why = format!("{least} cannot be told to the sequence '{name}' here");
+        Err(SwapError::Unavailable { why })
+    }
+
+    /// Lets names be made again after a fence. Only for a person who says that no other name was there.
+    ///
+    /// # Errors
+    /// [`SwapError`], among others while a record's name is lost.
+    fn allow_new(&mut self) -> Result<(), SwapError> {
+        Ok(())
+    }
+
     /// Called about once a second while there is nothing else to do.
     fn maintain(&mut self) {}
 

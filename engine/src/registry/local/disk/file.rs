@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use rustix::fs::{StatVfsMountFlags, fstatvfs};
+use rustix::fs::{FallocateFlags, StatVfsMountFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
 use super::{Disk, FileIdentity};
@@ -89,6 +89,17 @@ impl Disk for FileDisk {
 
     fn sync(&mut self) -> io::Result<()> {
         self.own()?.sync_data()
+    }
+
+    fn extend(&mut self, size: u64) -> io::Result<()> {
+        let file = self.own()?;
+        match fallocate(file, FallocateFlags::empty(), 0, size) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                file.set_len(size.max(file.metadata()?.len()))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn size(&self) -> io::Result<u64> {

@@ -79,6 +79,8 @@ impl MemoryDisk {
     pub fn tamper(&self, offset: usize, change: impl Fn(&mut [u8])) {
         let mut shared = self.shared();
         change(&mut shared.cached[offset..offset + SECTOR]);
+        let length = shared.durable.len().max(offset + SECTOR);
+        shared.durable.resize(length, 0);
         change(&mut shared.durable[offset..offset + SECTOR]);
         shared.unsynced.remove(&(offset / SECTOR));
     }
@@ -123,6 +125,8 @@ impl MemoryDisk {
             let at = sector * SECTOR..(sector + 1) * SECTOR;
             let chosen = choose(2 * contents.len() + 1);
             if let Some(content) = contents.get(chosen / 2) {
+                // A length that was not synced is durable with what was written behind it, or not at all.
+                left.resize(left.len().max(at.end), 0);
                 let torn = if chosen.is_multiple_of(2) { SECTOR } else { choose(SECTOR) };
                 left[at][..torn].copy_from_slice(&content[..torn]);
             }
@@ -134,7 +138,7 @@ impl MemoryDisk {
     pub fn cut_power(&self, choose: impl FnMut(usize) -> usize) {
         let left = self.image(choose);
         let mut shared = self.shared();
-        shared.cached.copy_from_slice(&left);
+        shared.cached.clone_from(&left);
         shared.durable = left;
         shared.unsynced.clear();
         shared.holder = None;
@@ -203,11 +207,24 @@ impl Disk for MemoryDisk {
             shared.unsynced.clear();
             return Err(io::Error::other("the disk refused to sync"));
         }
+        let length = shared.cached.len();
+        shared.durable.resize(length, 0);
         for sector in std::mem::take(&mut shared.unsynced).into_keys() {
             let at = sector * SECTOR..(sector + 1) * SECTOR;
             let DiskState { durable, cached, .. } = &mut *shared;
             durable[at.clone()].copy_from_slice(&cached[at]);
         }
+        Ok(())
+    }
+
+    fn extend(&mut self, size: u64) -> io::Result<()> {
+        let mut shared = self.shared();
+        if shared.stops() {
+            return Err(stopped());
+        }
+        let size = usize::try_from(size).map_err(io::Error::other)?;
+        let size = size.next_multiple_of(SECTOR).max(shared.cached.len());
+        shared.cached.resize(size, 0);
         Ok(())
     }
 

@@ -71,6 +71,14 @@ pub trait Disk: Send {
     /// Returns when everything written before is durable. After an error nothing is known of what was written.
     fn sync(&mut self) -> io::Result<()>;
 
+    /// Makes it so many bytes long, with room for them; durable after [`sync`](Self::sync). It never shrinks.
+    ///
+    /// # Errors
+    /// Where there is no room, and for storage that cannot grow.
+    fn extend(&mut self, size: u64) -> io::Result<()> {
+        Err(io::Error::other(format!("this storage cannot grow to {size} bytes")))
+    }
+
     /// Its size in bytes.
     fn size(&self) -> io::Result<u64>;
 
@@ -100,8 +108,9 @@ pub trait Disk: Send {
 /// lock that is held this long is held by a stopped process.
 pub(in crate::registry::local) const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// Between two looks at the lock: from about a change's length on a fast disk up to what nobody notices.
-const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
+/// Between two looks at the lock: from about a change's length on a fast disk up to one on a slow one. A process that makes
+/// one change after the other leaves the lock alone for some microseconds between two, and others have to hit them.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(500));
 
 /// Takes the lock within [`LOCK_WAIT`]; `false` if another one kept it.
 pub(in crate::registry::local) fn lock<D: Disk>(disk: &mut D) -> io::Result<bool> {

@@ -9,21 +9,13 @@
 
 use std::io;
 
-use crate::registry::ClusterId;
 use crate::registry::local::disk::Disk;
-use crate::registry::local::format::{Flaw, Geometry, PAGE, Pair, Place, Row, SECTOR, Side};
+use crate::registry::local::format::{Flaw, PAGE, Pair, Place, Row, SECTOR, Side, Table};
 
 /// Records on a page.
 const ROWS: u32 = PAGE as u32 / SECTOR as u32;
 
-/// Where the copies of a registry's records lie, and whose they are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Copies {
-    pub(super) geometry: Geometry,
-    pub(super) cluster: ClusterId,
-}
-
-impl Copies {
+impl Table {
     /// Writes one copy of a record. A kernel writes a part of a page only after it has read the rest, so of a page that
     /// cannot be read it takes no part, and the whole page makes it good.
     pub(super) fn write<D: Disk>(self, disk: &mut D, row: &Row, copy: Side) -> io::Result<()> {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Barrier, Mutex};
 
 use super::*;
+use crate::registry::local::header::Header;
 use crate::sys::guards::Guard;
 
 #[test]
@@ -54,7 +55,10 @@ fn two_makers(left_out: Option<Guard>) -> Option<[bool; 2]> {
     let (folder, path) = (folder(), |folder: &tempfile::TempDir| registry_of(folder.path()));
     let build = |cluster| {
         let genesis = Genesis { cluster: ClusterId::from_bytes([cluster; 16]), ..some_genesis(1) };
-        genesis::Draft::build(folder.path(), &genesis, |place| Row::genesis(place, genesis.floor)).unwrap()
+        genesis::Draft::build(folder.path(), &Header::new(&genesis, None), |place| {
+            Row::genesis(place, genesis.floor)
+        })
+        .unwrap()
     };
     let [first, second] = [1, 2].map(build);
     first.publish(&path(&folder)).unwrap();

@@ -1,7 +1,7 @@
 //! The bytes on disk, against files that only a new version of the format may change.
 
 use super::*;
-use crate::registry::local::format::{Geometry, MARK_SLOTS, Side};
+use crate::registry::local::format::{Geometry, Side};
 use crate::registry::local::header::Header;
 
 const HEADER: &str = include_str!("../../../../tests/golden/registry/header.hex");
@@ -30,6 +30,7 @@ fn worker_row() -> Row {
         operation: 9,
         updated_ms: 1_763_683_200_123,
         owner: "host pid 1234".into(),
+        named: None,
     }
 }
 
@@ -40,7 +41,7 @@ fn mark_row() -> Row {
 #[test]
 fn the_header_is_written_as_documented() {
     let genesis = Genesis { workers: 1_024, floor: 238_946_407_962, ..some_genesis(1) };
-    let header = Header { genesis, identity: some_identity(), generation: 1 };
+    let header = Header { identity: some_identity(), ..Header::new(&genesis, None) };
     assert_eq!(dump(&header.encode()), without_comments(HEADER));
 }
 
@@ -58,7 +59,7 @@ fn records_are_written_as_documented_and_read_back() {
 
 #[test]
 fn the_regions_lie_where_they_are_documented() {
-    let geometry = Geometry { workers: 1_024, marks: MARK_SLOTS };
+    let geometry = Geometry::registry(1_024);
     let begins = [
         (Kind::Worker, Side::A, 8_192),
         (Kind::Worker, Side::B, 532_480),
@@ -70,5 +71,5 @@ fn the_regions_lie_where_they_are_documented() {
     }
     assert_eq!(geometry.bytes(), 1_318_912);
     // Regions are whole pages, however few the workers.
-    assert_eq!(Geometry { workers: 3, marks: MARK_SLOTS }.begin(Kind::Worker, Side::B), 12_288);
+    assert_eq!(Geometry::registry(3).begin(Kind::Worker, Side::B), 12_288);
 }

@@ -107,5 +107,5 @@ fn spill(n: u8) -> SpillId {
 
 /// Where a copy of a worker's record lies, in a registry of that many workers.
 fn offset_of(workers: u32, place: Place, copy: format::Side) -> usize {
-    format::Geometry { workers, marks: format::MARK_SLOTS }.offset(place, copy) as usize
+    format::Geometry::registry(workers).offset(place, copy) as usize
 }

@@ -273,7 +273,7 @@ fn what_was_known_of_a_record_that_is_damaged_by_now_is_handed_on() {
 
 /// Opens a registry while the disk cannot read the first block of any hint.
 fn opened_without_a_block(folder: &Path) -> Result<LocalRegistry, LocalError> {
-    let hints = FolderHints::read_by(folder, |file, bytes, offset| {
+    let hints = FolderHints::read_by(folder, FileKind::Registry, |file, bytes, offset| {
         if offset < 4_096 {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
@@ -301,8 +301,9 @@ fn a_hint_with_a_block_that_cannot_be_read_refuses_by_what_can_be() {
 fn what_a_fence_cannot_read_it_does_not_do_without() {
     let folder = folder();
     drop(made_in(folder.path(), 16));
-    let mut hints =
-        FolderHints::read_by(folder.path(), |_, _, _| Err(io::Error::from_raw_os_error(libc::EIO)));
+    let mut hints = FolderHints::read_by(folder.path(), FileKind::Registry, |_, _, _| {
+        Err(io::Error::from_raw_os_error(libc::EIO))
+    });
     assert!(hints.check_whole().is_ok(), "nothing was read yet");
     hints.all(1 << 20);
     let refused = hints.check_whole().unwrap_err().to_string();

@@ -2,14 +2,14 @@
 
 use xuid_spill::SpillId;
 
-use super::disk::Disk;
-use super::format::{Kind, NO_SPILL, Pair, Place, Row};
-use super::records::Records;
+use super::Records;
+use crate::registry::local::disk::Disk;
+use crate::registry::local::format::{Kind, NO_SPILL, Pair, Place, Row};
 use crate::registry::{MarkRecord, ReadError, SwapError};
 
 impl<D: Disk> Records<D> {
     /// The mark of a spill.
-    pub(super) fn mark(&mut self, spill: SpillId) -> Result<Pair, ReadError> {
+    pub(in crate::registry::local) fn mark(&mut self, spill: SpillId) -> Result<Pair, ReadError> {
         if let Some(slot) = self.high_water.slots.get(&spill) {
             let pair = self.pair(Place::mark(*slot))?;
             if pair.row.spill == spill {
@@ -52,7 +52,11 @@ impl<D: Disk> Records<D> {
 
     /// Makes the mark of a spill: in an unused slot, else in place of the mark that was changed longest ago. The
     /// spill that loses its mark is refused from then on, which wastes ids and repeats none.
-    pub(super) fn create_mark(&mut self, spill: SpillId, record: &MarkRecord) -> Result<(), SwapError> {
+    pub(in crate::registry::local) fn create_mark(
+        &mut self,
+        spill: SpillId,
+        record: &MarkRecord,
+    ) -> Result<(), SwapError> {
         if spill == NO_SPILL {
             let what = "the spill of zeros".into();
             return Err(ReadError::Damaged { what, why: "it is no drawn id".into() }.into());
@@ -75,7 +79,7 @@ impl<D: Disk> Records<D> {
     }
 
     /// Moves the mark of a spill forward.
-    pub(super) fn swap_mark(
+    pub(in crate::registry::local) fn swap_mark(
         &mut self,
         spill: SpillId,
         expected: u64,
@@ -100,6 +104,7 @@ impl<D: Disk> Records<D> {
             operation: record.operation,
             updated_ms: self.now_ms(),
             owner: String::new(),
+            named: None,
         }
     }
 }

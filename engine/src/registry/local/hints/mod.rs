@@ -4,6 +4,8 @@
 //! Each process keeps a file `registry.known-...` of its own, locked while it lives: the records that it found changed
 //! when it opened the registry, and those that it changed since, in the registry's own form. Each change gives the file
 //! another name, so that a copy of the folder which is put back over it lies beside the file and does not replace it.
+//! `sequences.known-...` is the same for the file of sequences. There a record takes 48 bytes, since there may be very
+//! many: what tells it from an older one, without its name.
 //!
 //! # Invariants
 //! - H1 a hint says nothing that the registry did not: a record is noted when both of its copies are durable. A fence
@@ -14,6 +16,8 @@
 //! - H4 what a process knew that ended is removed when another one has it on disk, all of it: a file that could not be
 //!   read whole stays.
 
+mod sketch;
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -23,12 +27,17 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use super::error::LocalError;
-use super::format::{Geometry, Kind, MARK_SLOTS, Place, Row, SECTOR};
-use crate::registry::Genesis;
+use super::format::{Kind, Place, Row, SECTOR, Table};
+use super::header::FileKind;
 use crate::sys::deferred_log;
 use crate::sys::fork_word::Maker;
 
-const PREFIX: &str = "registry.known-";
+const fn prefix(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Registry => "registry.known-",
+        FileKind::Sequences => "sequences.known-",
+    }
+}
 
 /// Where a folder keeps them: files, or what a simulation has for files.
 pub(crate) trait Hints: Send {
@@ -41,74 +50,102 @@ pub(crate) trait Hints: Send {
     /// Removes those of processes that ended.
     fn sweep(&self);
 
-    /// Writes a part of them, and syncs nothing.
-    fn note(&mut self, part: &[u8], offset: u64);
+    /// The same few bytes at an offset of each, of those that have them.
+    fn parts(&mut self, offset: u64, len: usize) -> Vec<Vec<u8>>;
+
+    /// Makes room for an image of so many bytes.
+    fn extend(&mut self, bytes: u64) -> io::Result<()>;
+
+    /// Writes parts of them, each at its offset, and syncs nothing.
+    fn note(&mut self, parts: &[(u64, Vec<u8>)]);
 
     /// Makes them durable, at a clean stop.
     fn sync(&mut self);
 }
 
+/// How many bytes a record of a kind takes.
+fn entry_bytes(kind: Kind) -> u64 {
+    match kind {
+        Kind::Worker | Kind::Mark => SECTOR as u64,
+        Kind::Sequence => sketch::SKETCH as u64,
+    }
+}
+
 /// How long an image is.
-pub(super) fn image_bytes(genesis: &Genesis) -> u64 {
-    (u64::from(genesis.workers) + u64::from(MARK_SLOTS)) * SECTOR as u64
+pub(super) fn image_bytes(table: Table) -> u64 {
+    table.geometry.kinds().map(|kind| u64::from(table.geometry.slots(kind)) * entry_bytes(kind)).sum()
 }
 
-/// Where a record lies in an image: the workers' first, then the marks'.
-fn offset(genesis: &Genesis, place: Place) -> u64 {
-    let before = if place.kind == Kind::Worker { 0 } else { genesis.workers };
-    (u64::from(before) + u64::from(place.slot)) * SECTOR as u64
+/// Where a record lies in an image: the workers' first, then the marks'; or the sequences'.
+fn offset(table: Table, place: Place) -> u64 {
+    let before = if place.kind == Kind::Mark { table.geometry.workers } else { 0 };
+    (u64::from(before) + u64::from(place.slot)) * entry_bytes(place.kind)
 }
 
-/// All places of a registry, in the order of an image.
-pub(super) fn places(genesis: &Genesis) -> impl Iterator<Item = Place> + use<> {
-    let geometry = Geometry { workers: genesis.workers, marks: MARK_SLOTS };
-    [Kind::Worker, Kind::Mark]
-        .into_iter()
-        .flat_map(move |kind| (0..geometry.slots(kind)).map(move |slot| Place { kind, slot }))
+/// A record as it is noted.
+fn entry(table: Table, row: &Row) -> Vec<u8> {
+    match row.place.kind {
+        Kind::Worker | Kind::Mark => row.encode(table.cluster).to_vec(),
+        Kind::Sequence => sketch::encode(table.cluster, row).to_vec(),
+    }
+}
+
+/// The record that was noted. What was cut off, torn or never written has no sound checksum.
+fn row(table: Table, place: Place, entry: &[u8]) -> Option<Row> {
+    match place.kind {
+        Kind::Worker | Kind::Mark => Row::decode(entry.try_into().ok()?, table.cluster, place).ok(),
+        Kind::Sequence => sketch::decode(table.cluster, place, entry.try_into().ok()?),
+    }
 }
 
 /// The records that an image has.
-fn rows(genesis: &Genesis, image: &[u8]) -> Vec<Row> {
-    let (sectors, _) = image.as_chunks::<SECTOR>();
-    // What was cut off, torn or never written has no sound checksum.
-    sectors
-        .iter()
-        .zip(places(genesis))
-        .filter_map(|(sector, place)| Row::decode(sector, genesis.cluster, place).ok())
-        .collect()
+fn rows(table: Table, image: &[u8]) -> impl Iterator<Item = Row> {
+    table.geometry.places().filter_map(move |place| {
+        let begin = usize::try_from(offset(table, place)).ok()?;
+        row(table, place, image.get(begin..begin + entry_bytes(place.kind) as usize)?)
+    })
 }
 
 /// All records that the processes of a folder knew.
-pub(super) fn known(hints: &mut dyn Hints, genesis: &Genesis) -> Vec<Row> {
-    hints.all(image_bytes(genesis)).iter().flat_map(|image| rows(genesis, image)).collect()
+pub(super) fn known(hints: &mut dyn Hints, table: Table) -> Vec<Row> {
+    hints.all(image_bytes(table)).iter().flat_map(|image| rows(table, image)).collect()
+}
+
+/// What the processes of a folder knew of one place.
+pub(super) fn known_of(hints: &mut dyn Hints, table: Table, place: Place) -> Vec<Row> {
+    let parts = hints.parts(offset(table, place), entry_bytes(place.kind) as usize);
+    parts.iter().filter_map(|part| row(table, place, part)).collect()
 }
 
 /// Begins a process's own with these records, in the place of those of processes that ended.
-pub(super) fn begin(hints: &mut dyn Hints, genesis: &Genesis, rows: &[Row]) -> io::Result<()> {
-    write(hints, genesis, rows)?;
+pub(super) fn begin(hints: &mut dyn Hints, table: Table, rows: impl Iterator<Item = Row>) -> io::Result<()> {
+    write(hints, table, rows)?;
     hints.sweep();
     Ok(())
 }
 
 /// Begins a process's own with these records, beside all others; of several in a place, the last one.
-pub(super) fn write(hints: &mut dyn Hints, genesis: &Genesis, rows: &[Row]) -> io::Result<()> {
-    let mut image = vec![0; usize::try_from(image_bytes(genesis)).map_err(io::Error::other)?];
+pub(super) fn write(hints: &mut dyn Hints, table: Table, rows: impl Iterator<Item = Row>) -> io::Result<()> {
+    let mut image = vec![0; usize::try_from(image_bytes(table)).map_err(io::Error::other)?];
     for row in rows {
-        let at = offset(genesis, row.place) as usize;
-        image[at..at + SECTOR].copy_from_slice(&row.encode(genesis.cluster));
+        let (at, entry) = (offset(table, row.place) as usize, entry(table, &row));
+        image[at..at + entry.len()].copy_from_slice(&entry);
     }
     hints.begin(&image)
 }
 
-/// Notes a record.
-pub(super) fn note(hints: &mut dyn Hints, genesis: &Genesis, row: &Row) {
-    hints.note(&row.encode(genesis.cluster), offset(genesis, row.place));
+/// Notes some records.
+pub(super) fn note(hints: &mut dyn Hints, table: Table, rows: &[Row]) {
+    let parts: Vec<_> = rows.iter().map(|row| (offset(table, row.place), entry(table, row))).collect();
+    hints.note(&parts);
 }
 
 /// Those of a data folder.
 #[derive(Debug)]
 pub(super) struct FolderHints {
     folder: PathBuf,
+    /// Of which file of the folder.
+    kind: FileKind,
     own: Option<Own>,
     /// Files that were not read whole.
     unread: Vec<PathBuf>,
@@ -127,12 +164,17 @@ struct Own {
 }
 
 impl FolderHints {
-    pub(super) fn of(folder: &Path) -> Self {
-        Self::read_by(folder, FileExt::read_exact_at)
+    pub(super) fn of(folder: &Path, kind: FileKind) -> Self {
+        Self::read_by(folder, kind, FileExt::read_exact_at)
     }
 
-    pub(super) fn read_by(folder: &Path, read_at: ReadAt) -> Self {
-        Self { folder: folder.to_owned(), own: None, unread: Vec::new(), read_at }
+    pub(super) fn read_by(folder: &Path, kind: FileKind, read_at: ReadAt) -> Self {
+        Self { folder: folder.to_owned(), kind, own: None, unread: Vec::new(), read_at }
+    }
+
+    /// Whether there are any.
+    pub(super) fn exist(&self) -> bool {
+        !self.paths().is_empty()
     }
 
     /// The files that there are, all of which this user can read.
@@ -161,14 +203,14 @@ impl FolderHints {
     /// A name that was never used before.
     fn fresh(&self) -> io::Result<PathBuf> {
         let random = getrandom::u64().map_err(io::Error::other)?;
-        Ok(self.folder.join(format!("{PREFIX}{random:016x}")))
+        Ok(self.folder.join(format!("{}{random:016x}", prefix(self.kind))))
     }
 
     /// The files that there are.
     fn paths(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let ours = |entry: &std::fs::DirEntry| {
-            entry.file_name().to_string_lossy().starts_with(PREFIX)
+            entry.file_name().to_string_lossy().starts_with(prefix(self.kind))
                 && entry.file_type().is_ok_and(|kind| kind.is_file())
         };
         entries.filter(ours).map(|entry| entry.path()).collect()
@@ -221,15 +263,20 @@ impl FolderHints {
 /// Bytes between two holes of an image: a filesystem's block.
 const BLOCK: usize = 4096;
 
+/// Gives a file so many bytes.
+fn make_room(file: &File, bytes: u64) -> io::Result<()> {
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => file.set_len(bytes),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Locks a new file, and writes an image into it, durably.
 fn fill(file: &File, image: &[u8]) -> io::Result<()> {
     file.try_lock()?;
     // What is noted later must not meet a full disk: nobody would hear of it.
-    match fallocate(file, FallocateFlags::empty(), 0, image.len() as u64) {
-        Ok(()) => {}
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => file.set_len(image.len() as u64)?,
-        Err(error) => return Err(error.into()),
-    }
+    make_room(file, image.len() as u64)?;
     for (offset, block) in (0..).step_by(BLOCK).zip(image.chunks(BLOCK)) {
         if block.iter().any(|byte| *byte != 0) {
             file.write_all_at(block, offset)?;
@@ -267,11 +314,26 @@ impl Hints for FolderHints {
         }
     }
 
-    fn note(&mut self, part: &[u8], offset: u64) {
+    fn parts(&mut self, offset: u64, len: usize) -> Vec<Vec<u8>> {
+        let read = |path: PathBuf| {
+            let mut part = vec![0; len];
+            (self.read_at)(&File::open(path).ok()?, &mut part, offset).ok()?;
+            Some(part)
+        };
+        self.paths().into_iter().filter_map(read).collect()
+    }
+
+    fn extend(&mut self, bytes: u64) -> io::Result<()> {
+        self.own().map_or(Ok(()), |own| make_room(&own.file, bytes))
+    }
+
+    fn note(&mut self, parts: &[(u64, Vec<u8>)]) {
         let renamed = self.fresh();
         let Some(own) = self.own() else { return };
         // A hint, so whether it can be written or renamed does not matter.
-        let _ = own.file.write_all_at(part, offset);
+        for (offset, part) in parts {
+            let _ = own.file.write_all_at(part, *offset);
+        }
         if let Ok(path) = renamed
             && std::fs::rename(&own.path, &path).is_ok()
         {

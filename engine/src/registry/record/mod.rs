@@ -1,8 +1,11 @@
-//! A worker's record and a spill's mark, as bytes: 512 in every registry. `docs/registry.md` has the same as a table.
+//! A worker's record, a spill's mark and the record of a sequence's name, as bytes: 512 in every registry.
+//! `docs/registry.md` has the same as a table.
 //!
 //! # Invariants
 //! - I1 a record's checksum covers the cluster, and its kind and slot are in it: a record of another cluster, or
 //!   copied to another place, does not pass.
+
+mod named;
 
 use std::fmt;
 use std::io;
@@ -11,6 +14,8 @@ use xuid_spill::SpillId;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+pub(in crate::registry) use self::named::{EraId, NAME_BYTES, NAMED_BYTES, Named};
+use crate::registry::sequences::SequenceRecord;
 use crate::registry::{ClusterId, MarkRecord, Token, WorkerRecord, printable};
 
 /// The least that a device writes: what a power cut tears is at most the sectors that were being written.
@@ -26,9 +31,10 @@ pub(in crate::registry) const NO_SPILL: SpillId = SpillId::from_bytes([0; 16]);
 pub(in crate::registry) enum Kind {
     Worker = 1,
     Mark = 2,
+    Sequence = 3,
 }
 
-/// Which record: the worker of that number, or the mark in that slot.
+/// Which record: the worker of that number, or the mark or the sequence in that slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::registry) struct Place {
     pub(in crate::registry) kind: Kind,
@@ -43,6 +49,10 @@ impl Place {
     pub(in crate::registry) fn mark(slot: u32) -> Self {
         Self { kind: Kind::Mark, slot }
     }
+
+    pub(in crate::registry) fn sequence(slot: u32) -> Self {
+        Self { kind: Kind::Sequence, slot }
+    }
 }
 
 impl fmt::Display for Place {
@@ -50,6 +60,7 @@ impl fmt::Display for Place {
         match self.kind {
             Kind::Worker => write!(f, "worker {}", self.slot),
             Kind::Mark => write!(f, "mark slot {}", self.slot),
+            Kind::Sequence => write!(f, "sequence slot {}", self.slot),
         }
     }
 }
@@ -61,13 +72,15 @@ pub(in crate::registry) struct Row {
     /// Whose mark it is; [`NO_SPILL`] in worker records and unused slots.
     pub(in crate::registry) spill: SpillId,
     pub(in crate::registry) version: u64,
-    /// `reserved_until` of a worker, `granted_upto` of a mark.
+    /// `reserved_until` of a worker, `granted_upto` of a mark, the mark of a sequence.
     pub(in crate::registry) value: u64,
     pub(in crate::registry) token: Token,
     pub(in crate::registry) operation: u64,
     /// Unix milliseconds, for people and for the choice of the mark slot to reuse.
     pub(in crate::registry) updated_ms: u64,
     pub(in crate::registry) owner: String,
+    /// Of a sequence's slot that is used: whose it is, and the rest.
+    pub(in crate::registry) named: Option<Box<Named>>,
 }
 
 /// What is wrong with one copy.
@@ -107,7 +120,7 @@ struct RecordBytes {
     owner_len: u8,
     more_zeros: [u8; 7],
     owner: [u8; OWNER_BYTES],
-    rest: [u8; 364],
+    rest: [u8; NAMED_BYTES],
     checksum: U32,
 }
 
@@ -139,7 +152,7 @@ impl Row {
             owner_len: text.len() as u8,
             more_zeros: [0; 7],
             owner,
-            rest: [0; 364],
+            rest: self.named.as_ref().map_or([0; NAMED_BYTES], |named| named.encode()),
             checksum: U32::ZERO,
         };
         bytes.checksum = checksum(cluster, &zerocopy::transmute!(bytes)).into();
@@ -160,6 +173,10 @@ impl Row {
             return Err(Flaw::Misplaced);
         }
         let owner = bytes.owner.get(..usize::from(bytes.owner_len)).ok_or(Flaw::Nonsense)?;
+        let named = match place.kind {
+            Kind::Sequence => Named::decode(&bytes.rest, bytes.value.get()).map_err(|_| Flaw::Nonsense)?,
+            Kind::Worker | Kind::Mark => None,
+        };
         Ok(Self {
             place,
             spill: SpillId::from_bytes(bytes.spill),
@@ -169,6 +186,7 @@ impl Row {
             operation: bytes.operation.get(),
             updated_ms: bytes.updated_ms.get(),
             owner: std::str::from_utf8(owner).map_err(|_| Flaw::Nonsense)?.to_owned(),
+            named: named.map(Box::new),
         })
     }
 
@@ -188,11 +206,32 @@ impl Row {
         MarkRecord { granted_upto: value, token, operation }
     }
 
+    /// The record of a name in that era: what a registry stores for the port's.
+    pub(in crate::registry) fn of_sequence(
+        place: Place,
+        (name, era): (&str, EraId),
+        record: &SequenceRecord,
+    ) -> Self {
+        let SequenceRecord { value, ref gaps, last, step, increment, remainder, strict } = *record;
+        assert!(named::are_gaps(gaps, value), "gaps of '{name}' below {value}: {gaps:?}");
+        let (name, gaps) = (name.to_owned(), gaps.clone());
+        let named = Named { name, era, is_lost: false, gaps, last, step, increment, remainder, strict };
+        Self { value, named: Some(Box::new(named)), ..Self::genesis(place, 0) }
+    }
+
+    /// What it says of a name; nothing where the slot is unused, or its name lost.
+    pub(in crate::registry) fn sequence_record(&self) -> Option<SequenceRecord> {
+        let named = self.named.as_ref().filter(|named| !named.is_lost)?;
+        let Named { last, step, increment, remainder, strict, .. } = **named;
+        let gaps = named.gaps.clone();
+        Some(SequenceRecord { value: self.value, gaps, last, step, increment, remainder, strict })
+    }
+
     /// The record that genesis writes: a worker of which nothing was granted below `floor`, or an unused slot.
     pub(in crate::registry) fn genesis(place: Place, floor: u64) -> Self {
         let value = match place.kind {
             Kind::Worker => floor,
-            Kind::Mark => u64::MAX,
+            Kind::Mark | Kind::Sequence => u64::MAX,
         };
         Self {
             place,
@@ -203,6 +242,7 @@ impl Row {
             operation: 0,
             updated_ms: 0,
             owner: String::new(),
+            named: None,
         }
     }
 }

@@ -1,0 +1,212 @@
+//! Fences, adoptions, copies and restores of folders: no number comes twice.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use crate::registry::local::{adopt, fence_restored, inspect as inspect_registry};
+
+const NOW_NS: u64 = 1_763_683_200_000_000_000;
+
+/// A copy of a folder, as `cp -a` makes it.
+fn copied(folder: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    copy
+}
+
+fn is_closed(error: &ReadError) -> bool {
+    matches!(error, ReadError::Closed { .. })
+}
+
+fn refused(folder: &Path) -> LocalError {
+    LocalSequences::open_or_create(folder, None).err().expect("it is opened")
+}
+
+/// After a fence: nothing is granted or made, until a person said how far each may have come.
+fn is_all_closed(folder: &Path) {
+    let mut records = opened(folder);
+    for name in ["orders", "users"] {
+        let error = read(&mut records, name).unwrap_err();
+        assert!(is_closed(&error), "{error}");
+        assert!(error.to_string().contains("xuid sequence fence"), "{error}");
+        assert!(matches!(grant(&mut records, name, 1), Err(SwapError::Read(error)) if is_closed(&error)));
+    }
+    let made = swap_one(&mut records, "made since the backup", None, 1);
+    assert!(matches!(&made, Err(SwapError::Read(error)) if is_closed(error)), "{made:?}");
+}
+
+fn with_names() -> tempfile::TempDir {
+    let folder = folder();
+    let mut records = opened(folder.path());
+    assert_eq!(grant(&mut records, "orders", 1_000).unwrap(), (1, 1_001));
+    assert_eq!(grant(&mut records, "users", 50).unwrap(), (1, 51));
+    drop(records);
+    folder
+}
+
+#[test]
+fn a_fenced_folder_grants_of_a_name_what_a_person_says_and_nothing_before() {
+    let folder = with_names();
+    let fenced = fence_restored(folder.path(), NOW_NS).unwrap();
+    assert_eq!((fenced.sequences, fenced.lost_sequences), (2, 0));
+    is_all_closed(folder.path());
+
+    let mut records = opened(folder.path());
+    assert_eq!(records.closed_record("orders").unwrap().value, 1_001);
+    records.reopen("orders", 70_000).unwrap();
+    assert_eq!(grant(&mut records, "orders", 10).unwrap(), (70_000, 70_010));
+    // Never below what is known.
+    records.reopen("users", 7).unwrap();
+    assert_eq!(grant(&mut records, "users", 10).unwrap(), (51, 61));
+    assert!(matches!(records.closed_record("users"), Err(ReadError::Absent { .. })));
+    // A name that was made after the backup, and then the rest.
+    assert!(swap_one(&mut records, "later", None, 1).is_err());
+    records.reopen("later", 500).unwrap();
+    assert_eq!(grant(&mut records, "later", 1).unwrap(), (500, 501));
+    records.allow_new().unwrap();
+    swap_one(&mut opened(folder.path()), "new", None, 1).unwrap();
+    swap_one(&mut records, "newer", None, 1).unwrap();
+}
+
+#[test]
+fn a_fence_goes_above_what_the_folder_knew() {
+    let folder = with_names();
+    let backup = fs::read(file_of(folder.path())).unwrap();
+    let mut records = opened(folder.path());
+    grant(&mut records, "orders", 5_000).unwrap();
+    swap_one(&mut records, "made later", None, 1).unwrap();
+    records.close();
+    drop(records);
+    fs::write(file_of(folder.path()), &backup).unwrap();
+    assert!(matches!(refused(folder.path()), LocalError::Restored { .. }));
+    let fenced = fence_restored(folder.path(), NOW_NS).unwrap();
+    // The folder knew a record in the slot of "made later", and not whose.
+    assert_eq!((fenced.sequences, fenced.lost_sequences), (2, 1));
+    let mut records = opened(folder.path());
+    assert_eq!(records.closed_record("orders").unwrap().value, 6_001);
+    for name in ["orders", "users"] {
+        records.reopen(name, 0).unwrap();
+    }
+    assert!(records.allow_new().is_err(), "a name is lost");
+    assert!(swap_one(&mut records, "made later", None, 1).is_err());
+    let mut other = opened(folder.path());
+    records.reopen("made later", 900).unwrap();
+    assert_eq!(grant(&mut other, "made later", 1).unwrap(), (900, 901));
+    records.allow_new().unwrap();
+    swap_one(&mut other, "new", None, 1).unwrap();
+    // Fenced once more, all of it is closed again, and the old content is refused still.
+    drop((records, other));
+    fence_restored(folder.path(), NOW_NS).unwrap();
+    is_all_closed(folder.path());
+    fs::write(file_of(folder.path()), &backup).unwrap();
+    assert!(LocalSequences::open_or_create(folder.path(), None).is_err());
+}
+
+#[test]
+fn a_copied_folder_is_refused_and_adopted_closed() {
+    let folder = with_names();
+    let copy = copied(folder.path());
+    assert!(matches!(refused(copy.path()), LocalError::Copied { .. }));
+    let adopted = adopt(copy.path(), NOW_NS).unwrap();
+    assert_eq!(adopted.fenced.unwrap().sequences, 2);
+    is_all_closed(copy.path());
+    assert_eq!(opened(copy.path()).cluster(), adopted.cluster);
+    // The original goes on.
+    assert_eq!(grant(&mut opened(folder.path()), "orders", 1).unwrap(), (1_001, 1_002));
+    // Nothing changes when it is done again.
+    opened(copy.path()).reopen("orders", 9_000).unwrap();
+    assert_eq!(adopt(copy.path(), NOW_NS).unwrap().fenced, None);
+    assert_eq!(grant(&mut opened(copy.path()), "orders", 1).unwrap(), (9_000, 9_001));
+}
+
+#[test]
+fn a_copied_file_of_sequences_alone_is_refused_until_it_is_fenced() {
+    let folder = with_names();
+    let file = file_of(folder.path());
+    let beside = folder.path().join("copy");
+    fs::copy(&file, &beside).unwrap();
+    grant(&mut opened(folder.path()), "orders", 500).unwrap();
+    fs::rename(&beside, &file).unwrap();
+    assert!(matches!(refused(folder.path()), LocalError::Copied { .. }));
+    assert_eq!(adopt(folder.path(), NOW_NS).unwrap().fenced, None, "the registry is no copy");
+    is_all_closed(folder.path());
+    assert_eq!(opened(folder.path()).closed_record("orders").unwrap().value, 1_501);
+}
+
+#[test]
+fn a_file_that_is_gone_is_not_made_again_before_a_fence() {
+    let folder = with_names();
+    fs::remove_file(file_of(folder.path())).unwrap();
+    assert!(matches!(refused(folder.path()), LocalError::SequencesLost { .. }));
+    fence_restored(folder.path(), NOW_NS).unwrap();
+    let mut records = opened(folder.path());
+    let made = swap_one(&mut records, "orders", None, 1).unwrap_err();
+    assert!(matches!(&made, SwapError::Read(error) if is_closed(error)), "{made}");
+    records.reopen("orders", 2_000).unwrap();
+    assert_eq!(grant(&mut records, "orders", 1).unwrap(), (2_000, 2_001));
+}
+
+/// A backup of before the first name, put back as a whole.
+#[test]
+fn a_folder_that_is_restored_to_before_its_first_name_makes_none_before_a_person_said_so() {
+    let folder = folder();
+    let backup = copied(folder.path());
+    drop(opened(folder.path()));
+    fence_restored(backup.path(), NOW_NS).unwrap();
+    let made = swap_one(&mut opened(backup.path()), "orders", None, 1).unwrap_err();
+    assert!(matches!(&made, SwapError::Read(error) if is_closed(error)), "{made}");
+}
+
+#[test]
+fn a_fence_is_refused_while_sequences_are_used() {
+    let folder = with_names();
+    let records = opened(folder.path());
+    assert!(matches!(fence_restored(folder.path(), NOW_NS), Err(LocalError::InUse { .. })));
+    drop(records);
+    assert!(fence_restored(folder.path(), NOW_NS).is_ok());
+}
+
+#[test]
+fn a_fence_that_is_cut_off_anywhere_leaves_nothing_that_grants_old_numbers() {
+    let mut moments = 0;
+    loop {
+        let folder = with_names();
+        let backup = copied(folder.path());
+        grant(&mut opened(folder.path()), "orders", 4_000).unwrap();
+        // As a restore of the whole folder leaves it: it knows nothing of what was granted since.
+        let path = backup.path();
+        let fenced = cut_after(moments, || catch_unwind(AssertUnwindSafe(|| fence_restored(path, NOW_NS))));
+        let is_whole = fenced.is_ok();
+        let mut opened = LocalSequences::open_or_create(path, None);
+        if let Ok(records) = &mut opened {
+            assert!(is_closed(&read(records, "orders").unwrap_err()), "cut at moment {moments}");
+        }
+        drop(opened);
+        // Done again, it is whole.
+        fence_restored(path, NOW_NS).unwrap();
+        is_all_closed(path);
+        assert!(inspect_registry(path).unwrap().findings.is_empty());
+        if is_whole {
+            break;
+        }
+        moments += 1;
+    }
+    assert!(moments > 4, "{moments} moments");
+}
+
+#[test]
+fn what_is_not_as_it_should_be_is_told_by_a_look() {
+    let folder = with_names();
+    assert!(inspect(tempfile::tempdir().unwrap().path()).unwrap().is_none());
+    let found = inspect(folder.path()).unwrap().unwrap();
+    assert!(found.findings.is_empty() && !found.is_closed);
+    let marks: Vec<_> =
+        found.records.iter().map(|one| (&*one.name, one.record.value, one.is_closed)).collect();
+    assert_eq!(marks, [("orders", 1_001, false), ("users", 51, false)]);
+    fence_restored(folder.path(), NOW_NS).unwrap();
+    let found = inspect(folder.path()).unwrap().unwrap();
+    assert!(found.is_closed && found.records.iter().all(|one| one.is_closed) && found.findings.is_empty());
+}
