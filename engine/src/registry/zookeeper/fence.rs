@@ -14,9 +14,10 @@ use super::genesis::{draw_cluster, draw_era, ensemble_ns, make};
 use super::inspect::{broken, children, connected, read_all, read_genesis};
 use super::link::{Failure, Link};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
+use super::tree::names_of;
 use super::znode::{
-    self, AT_ONCE, CLOCK, ENDED, ERA, FENCE, FOLDERS, GENESIS, KNOWN, LIVE, MARK, SPILLS, ended_path,
-    era_path, known_path, spill_path, wall_ms, worker_path,
+    self, AT_ONCE, CLOCK, ENDED, ERA, FENCE, FOLDERS, GENESIS, KNOWN, LIVE, MARK, SEQUENCES, SPILLS,
+    ended_path, era_path, known_path, spill_path, wall_ms, worker_path,
 };
 use crate::registry::limits::beyond;
 use crate::registry::record::{NO_SPILL, Place, Row, SECTOR};
@@ -138,6 +139,10 @@ impl Fence {
         let spills = children(link, client, SPILLS)?;
         let marks: Vec<_> = spills.iter().filter_map(|name| name.parse().ok()).map(Node::mark).collect();
         let marks = self.raise(&marks, raised.cluster, u64::MAX, "")?;
+        // The new era closes all names (it is named by none of them), and this node new ones: where it is not there, those
+        // that were may be gone with it.
+        let persistent = CreateMode::Persistent.with_acls(link.acls());
+        make(link, client, SEQUENCES, b"", &persistent)?;
         // What is announced was announced in the era that ended.
         for name in children(link, client, LIVE)? {
             remove(link, client, &format!("{LIVE}/{name}"))?;
@@ -149,6 +154,8 @@ impl Fence {
             repaired: workers.iter().flatten().filter(|found| found.row.is_none()).count() as u32,
             remade: workers.iter().filter(|found| found.is_none()).count() as u32,
             newest_change_ms: None,
+            sequences: names_of(link, client)?.len() as u32,
+            lost_sequences: 0,
         })
     }
 
@@ -270,6 +277,7 @@ fn raised_row(node: &Node, version: u64, value: u64, owner: &str) -> Row {
         operation: 0,
         updated_ms: 0,
         owner: owner.to_owned(),
+        named: None,
     }
 }
 

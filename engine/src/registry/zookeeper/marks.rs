@@ -31,6 +31,7 @@ pub(super) fn row(spill: SpillId, record: &MarkRecord) -> Row {
         operation,
         updated_ms: 0,
         owner: String::new(),
+        named: None,
     }
 }
 

@@ -31,6 +31,7 @@ mod inspect;
 mod link;
 mod marks;
 mod restore_check;
+mod sequences;
 mod target;
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -49,6 +50,7 @@ pub use error::{LoginError, ZooKeeperError};
 pub use fence::{adopt, fence};
 pub use genesis::{Created, Plan, init};
 pub use inspect::{Inspection, inspect};
+pub use sequences::ZooKeeperSequences;
 pub use target::{AuthScheme, Credentials, ParseUrlError, ZooKeeperOptions, ZooKeeperUrl};
 pub use znode::VERSION as FORMAT_VERSION;
 
@@ -58,7 +60,7 @@ use self::restore_check::{Learnt, SeenFile};
 use self::tree::{Announce, OLD_SAMPLE_NS, StoreError, Tree, Write};
 use self::znode::{MARK, live_path, spill_path, worker_path};
 use crate::clock::boot_ns;
-use crate::registry::local::{LocalError, Seat};
+use crate::registry::local::{LocalError, Seat, Taker};
 use crate::registry::record::{NO_SPILL, Place, Row};
 use crate::registry::{
     Connection, Genesis, MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry,
@@ -104,29 +106,7 @@ impl ZooKeeperRegistry {
     /// Among others [`ZooKeeperError::Absent`] where none was made, and [`ZooKeeperError::Closed`] for one that was
     /// restored from a backup and not fenced.
     pub fn open(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Self, ZooKeeperError> {
-        let mut link = Link::new(url, options)?;
-        let (genesis, found) = inspect::opened(&mut link)?;
-        // The process may work in another directory when it writes there.
-        let absolute = |folder: &Path| std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-        let folder = options.folder.as_deref().map(absolute);
-        let seat = folder.as_deref().map(take_seat).transpose()?;
-        let mut tree = if let (Some(folder), Some(seat)) = (&folder, &seat) {
-            let known = SeenFile::of_folder(folder, genesis.cluster);
-            let latest = SeenFile::latest(&known, found);
-            let ended = SeenFile::all_ended(&known);
-            let seen_file = SeenFile::of_seat(folder, seat.number(), genesis.cluster, &latest, ended);
-            let others = SeenFile::all(known, &latest.era);
-            let mut tree = Tree::new(link, genesis, latest.era, seen_file);
-            tree.know(others);
-            tree
-        } else {
-            let seen_file = SeenFile::new(genesis.cluster, &Learnt::now(found.clone()));
-            Tree::new(link, genesis, found, seen_file)
-        };
-        // Looks at genesis and era once more, now beside what is known, as after every connection.
-        if let Err(error) = tree.client() {
-            return Err(tree.not_opened(error));
-        }
+        let (tree, seat) = open_tree(url, options, Taker::Engine)?;
         Ok(Self { tree, seat, held: BTreeMap::new(), written: None, announced_in: 0 })
     }
 
@@ -343,17 +323,50 @@ fn worker_row(worker: u32, record: &WorkerRecord) -> Row {
         // The node's own time of change says it.
         updated_ms: 0,
         owner: record.owner.clone(),
+        named: None,
     }
 }
 
+/// Opens the nodes of the registry at `url`, and takes a seat in the data folder, where there is one.
+fn open_tree(
+    url: &ZooKeeperUrl,
+    options: &ZooKeeperOptions,
+    taker: Taker,
+) -> Result<(Tree, Option<Seat>), ZooKeeperError> {
+    let mut link = Link::new(url, options)?;
+    let (genesis, found) = inspect::opened(&mut link)?;
+    // The process may work in another directory when it writes there.
+    let absolute = |folder: &Path| std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let folder = options.folder.as_deref().map(absolute);
+    let seat = folder.as_deref().map(|folder| take_seat(folder, taker)).transpose()?;
+    let mut tree = if let (Some(folder), Some(seat)) = (&folder, &seat) {
+        let known = SeenFile::of_folder(folder, genesis.cluster);
+        let latest = SeenFile::latest(&known, found);
+        let ended = SeenFile::all_ended(&known);
+        let seen_file = SeenFile::of_seat(folder, &taker.label(seat), genesis.cluster, &latest, ended);
+        let others = SeenFile::all(known, &latest.era);
+        let mut tree = Tree::new(link, genesis, latest.era, seen_file);
+        tree.know(others);
+        tree
+    } else {
+        let seen_file = SeenFile::new(genesis.cluster, &Learnt::now(found.clone()));
+        Tree::new(link, genesis, found, seen_file)
+    };
+    // Looks at genesis and era once more, now beside what is known, as after every connection.
+    if let Err(error) = tree.client() {
+        return Err(tree.not_opened(error));
+    }
+    Ok((tree, seat))
+}
+
 /// A seat in the data folder. Nothing locks the whole folder here, so another process may be quicker.
-fn take_seat(folder: &Path) -> Result<Seat, ZooKeeperError> {
+fn take_seat(folder: &Path, taker: Taker) -> Result<Seat, ZooKeeperError> {
     let fail = |action: &'static str| move |source| ZooKeeperError::System { action, source };
     xuid_spill::make_folder(folder).map_err(fail("make the data folder"))?;
-    let mut seat = Seat::take(folder);
+    let mut seat = Seat::take(folder, taker);
     for _ in 0..SEAT_TRIES {
         match seat {
-            Err(LocalError::Unsettled { .. }) => seat = Seat::take(folder),
+            Err(LocalError::Unsettled { .. }) => seat = Seat::take(folder, taker),
             _ => break,
         }
     }

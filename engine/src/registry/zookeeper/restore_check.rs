@@ -189,7 +189,7 @@ impl SeenFile {
     /// the folder saw end has ended for this one, too.
     pub(super) fn of_seat(
         folder: &Path,
-        seat: u32,
+        seat: &str,
         cluster: ClusterId,
         known: &Learnt,
         ended: Vec<String>,
@@ -377,7 +377,7 @@ mod tests {
         let other = ClusterId::from_bytes([2; 16]);
         let node_version = NodeVersion { birth: 1, version: 5 };
         let (era, later) = (era("a", 7, 100, 100), era("b", 9, 200, 200));
-        let mut seen_file = SeenFile::of_seat(folder.path(), 0, OURS, &learnt(&era, 110), Vec::new());
+        let mut seen_file = SeenFile::of_seat(folder.path(), "0", OURS, &learnt(&era, 110), Vec::new());
         (0..100).for_each(|worker| seen_file.note(&format!("/w/{worker}"), node_version));
         seen_file.note("/w/99", node_version.at(7));
         let known = SeenFile::all(SeenFile::of_folder(folder.path(), OURS), &era);
@@ -391,7 +391,7 @@ mod tests {
             "a damaged memory is none"
         );
         assert_eq!(
-            SeenFile::of_seat(folder.path(), 0, OURS, &learnt(&later, 210), Vec::new()).nodes.len(),
+            SeenFile::of_seat(folder.path(), "0", OURS, &learnt(&later, 210), Vec::new()).nodes.len(),
             0
         );
     }
@@ -400,7 +400,7 @@ mod tests {
     fn flipped_bits_that_are_believed() -> usize {
         let folder = tempfile::tempdir().unwrap();
         let known = learnt(&era("a", 7, 100, 100), 110);
-        let mut seen_file = SeenFile::of_seat(folder.path(), 0, OURS, &known, Vec::new());
+        let mut seen_file = SeenFile::of_seat(folder.path(), "0", OURS, &known, Vec::new());
         seen_file.note("/w/1", NodeVersion { birth: 1, version: 18 });
         let path = folder.path().join("registry.zookeeper-0");
         let bytes = std::fs::read(&path).unwrap();
@@ -436,7 +436,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let other = ClusterId::from_bytes([2; 16]);
         let known = learnt(&era("b", 9, 20_000, 20_001), 20_050);
-        let mut seen_file = SeenFile::of_seat(folder.path(), 0, OURS, &known, Vec::new());
+        let mut seen_file = SeenFile::of_seat(folder.path(), "0", OURS, &known, Vec::new());
         seen_file.note("/w/1", NodeVersion { birth: 1, version: 5 });
         let latest = |cluster, found: &Era| {
             SeenFile::latest(&SeenFile::of_folder(folder.path(), cluster), found.clone()).era
@@ -480,7 +480,7 @@ mod tests {
         // Another seat of the folder learns of the era later: what was learnt first counts.
         let second = SeenFile::latest(&SeenFile::of_folder(folder.path(), OURS), known.era.clone());
         assert_eq!(second, known);
-        let second = SeenFile::of_seat(folder.path(), 1, OURS, &second, Vec::new());
+        let second = SeenFile::of_seat(folder.path(), "1", OURS, &second, Vec::new());
         assert_eq!(second.relation(&era("c", 8, 20_100, 20_060)), Relation::After);
     }
 
@@ -489,7 +489,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // It was begun while all clocks were an hour fast.
         let (first, second) = (era("a", 7, 3_600_000, 3_600_000), era("b", 9, 200, 200));
-        let mut seen_file = SeenFile::of_seat(folder.path(), 0, OURS, &learnt(&first, 3_600_001), Vec::new());
+        let mut seen_file =
+            SeenFile::of_seat(folder.path(), "0", OURS, &learnt(&first, 3_600_001), Vec::new());
         seen_file.begin(learnt(&second, 210));
         assert_eq!(learnt(&second, 210).relation(&first), Relation::After, "going by clocks alone");
         assert_eq!(seen_file.relation(&first), Relation::Over);
@@ -499,14 +500,14 @@ mod tests {
 
         // Fenced while no process ran: the next process learns it from the file of the one before.
         let third = era("c", 11, 100, 100);
-        drop(SeenFile::of_seat(folder.path(), 0, OURS, &learnt(&third, 110), Vec::new()));
+        drop(SeenFile::of_seat(folder.path(), "0", OURS, &learnt(&third, 110), Vec::new()));
         for ended in [&first, &second] {
             assert_eq!(latest(ended), third);
         }
         // And so does a process in another seat.
         let known = SeenFile::of_folder(folder.path(), OURS);
         let other =
-            SeenFile::of_seat(folder.path(), 1, OURS, &learnt(&third, 110), SeenFile::all_ended(&known));
+            SeenFile::of_seat(folder.path(), "1", OURS, &learnt(&third, 110), SeenFile::all_ended(&known));
         assert!([&first, &second].into_iter().all(|era| other.relation(era) == Relation::Over));
         assert_ne!(other.relation(&third), Relation::Over);
         assert_eq!(latest(&era("d", 13, 150, 50)).name, "d", "fenced once more");
@@ -515,9 +516,10 @@ mod tests {
     /// A seat that no process took since has an era in its file that a fence ended.
     fn a_stale_seat_refuses_nothing_and_allows_nothing(first: &Era, second: &Era) {
         let folder = tempfile::tempdir().unwrap();
-        let stale = SeenFile::of_seat(folder.path(), 1, OURS, &learnt(first, first.begun_ms + 1), Vec::new());
+        let stale =
+            SeenFile::of_seat(folder.path(), "1", OURS, &learnt(first, first.begun_ms + 1), Vec::new());
         let mut present =
-            SeenFile::of_seat(folder.path(), 0, OURS, &learnt(first, first.begun_ms + 1), Vec::new());
+            SeenFile::of_seat(folder.path(), "0", OURS, &learnt(first, first.begun_ms + 1), Vec::new());
         present.begin(learnt(second, second.begun_ms + 1));
         let mut known = [present, stale];
         for order in ["stale last", "stale first"] {

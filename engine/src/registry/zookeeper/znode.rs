@@ -8,6 +8,7 @@
 //!       /ended/HEX    one of those that was over when a later era began; empty
 //!       /w/N          a worker's record, 512 bytes as in a local registry
 //!       /s/UUID       a spill's mark, the same
+//!       /q/HH/NAME    a sequence's record, the same; /q itself says in which era names can be made
 //!       /live/N       ephemeral: who seems to be alive with worker N; a text for people
 //!       /clock        written to read the ensemble's time
 //! ```
@@ -34,6 +35,7 @@ pub(super) const KNOWN: &str = "/known";
 pub(super) const ENDED: &str = "/ended";
 pub(super) const WORKERS: &str = "/w";
 pub(super) const SPILLS: &str = "/s";
+pub(super) const SEQUENCES: &str = "/q";
 pub(super) const LIVE: &str = "/live";
 pub(super) const CLOCK: &str = "/clock";
 /// Nodes read or written in one request: 150 KB, of the megabyte that a server takes.
@@ -60,6 +62,47 @@ pub(super) fn live_path(worker: u32) -> String {
 
 pub(super) fn spill_path(spill: SpillId) -> String {
     format!("{SPILLS}/{spill}")
+}
+
+/// One of the folders of names.
+pub(super) fn sequence_folder(folder: u8) -> String {
+    format!("{SEQUENCES}/{folder:02x}")
+}
+
+/// Spread over 256 folders, since a server lists the children of a node in one answer of a megabyte at most.
+pub(super) fn sequence_path(name: &str) -> String {
+    let folder = crc32c::crc32c(name.as_bytes()) as u8;
+    let mut path = sequence_folder(folder) + "/";
+    // These two would be taken for the folder and what is above it.
+    let is_dots = matches!(name, "." | "..");
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' => path.push(char::from(byte)),
+            b'.' if !is_dots => path.push('.'),
+            _ => path.extend(['%', digit(byte >> 4), digit(byte & 15)]),
+        }
+    }
+    path
+}
+
+fn digit(of: u8) -> char {
+    char::from(if of < 10 { b'0' + of } else { b'A' + of - 10 })
+}
+
+/// The name that a node's is for; `None` for one that was not made so.
+pub(super) fn sequence_name(node: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), node.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
 }
 
 pub(super) fn era_path(era: &str) -> String {
@@ -237,6 +280,20 @@ mod tests {
     }
 
     #[test]
+    fn a_name_of_any_characters_has_a_path_of_its_own() {
+        assert_eq!(sequence_path("orders"), "/q/8a/orders");
+        assert!(sequence_path("a/b c%").ends_with("/a%2Fb%20c%25"));
+        for name in [".", "..", "...", "a.b", "@rest:1", "Größe", "%", "a/../b", &"ü".repeat(64)] {
+            let path = sequence_path(name);
+            let node = path.rsplit('/').next().unwrap();
+            assert_eq!(path.split('/').count(), 4, "{path}");
+            assert!(!matches!(node, "." | ".."));
+            assert_eq!(sequence_name(node).as_deref(), Some(name));
+        }
+        assert!(["%", "%a", "%zz", "%ff"].iter().all(|node| sequence_name(node).is_none()));
+    }
+
+    #[test]
     fn an_era_is_written_as_specified_and_what_is_younger_was_made_again() {
         let data = encode_era(0x1_0203, 0x4_0506);
         assert_eq!(data, [3, 2, 1, 0, 0, 0, 0, 0, 6, 5, 4, 0, 0, 0, 0, 0]);
@@ -259,6 +316,7 @@ mod tests {
             operation: 9,
             updated_ms: 0,
             owner: "host pid 1".into(),
+            named: None,
         };
         let cluster = genesis().cluster;
         let data = row.encode(cluster);

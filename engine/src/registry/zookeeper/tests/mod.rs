@@ -1,6 +1,7 @@
 //! The adaptor on a real server, with a guard taken out: tests on whole servers cannot do that.
 
 mod ensemble;
+mod sequences;
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;

@@ -10,11 +10,14 @@
 //! - I3 after each reconnection the nodes that are relied upon are looked at before anything is believed: an ensemble
 //!   is restored only while it is stopped.
 
+mod names;
 mod rows;
 mod standing;
 
 use zookeeper_client::{Client, Stat};
 
+use self::names::Names;
+pub(super) use self::names::{NameWrite, names_of, place, what};
 pub(super) use self::rows::{Announce, StoreError, Write};
 
 use crate::clock::boot_ns;
@@ -68,6 +71,7 @@ pub(super) struct Tree {
     reached: Option<(u64, u64)>,
     /// Counts up when a fence begins another era.
     eras: u64,
+    names: Names,
 }
 
 /// A sample of a clock, carried on by our boot clock.
@@ -100,6 +104,7 @@ impl Tree {
             sample: None,
             reached: None,
             eras: 0,
+            names: Names::default(),
         }
     }
 

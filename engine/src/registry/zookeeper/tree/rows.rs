@@ -197,7 +197,7 @@ impl Tree {
 }
 
 /// A request that got no answer of its own.
-fn unanswered(failure: Failure) -> SwapError {
+pub(super) fn unanswered(failure: Failure) -> SwapError {
     match failure {
         Failure::Lost(why) => SwapError::Unknown { why },
         failure @ (Failure::Away(_) | Failure::Said(_) | Failure::Refused(_)) => {

@@ -95,6 +95,7 @@ impl Tree {
                 });
                 self.eras += 1;
                 self.seen_nodes.clear();
+                self.forget_names();
                 self.seen_file.begin(Learnt::now(era.clone()));
                 self.seen_file.learn_of_ended(ended);
                 self.inherited.clear();

@@ -1,0 +1,453 @@
+//! The records of names: several read at once, and several compared and set in one transaction.
+//!
+//! # Invariants
+//! - N1 a record is open only in the era that it names, so a fence closes all of them without a look at any;
+//! - N2 a name is made only while the node above all of them names the era: a fence closes that, too;
+//! - N3 the mark of a name never goes back, whatever became of its node: a node that was made again is believed only if it
+//!   says as much as this process saw.
+
+use std::collections::BTreeMap;
+
+use xuid_id::ClusterId;
+use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, MultiWriteError, MultiWriter, Stat};
+
+use super::rows::unanswered;
+use super::{Tree, VERSION_BITS, unavailable};
+use crate::registry::record::{EraId, NO_SPILL, Place, Row};
+use crate::registry::zookeeper::inspect::{children, read_all};
+use crate::registry::zookeeper::link::Failure;
+use crate::registry::zookeeper::restore_check::{Comparison, NodeVersion};
+use crate::registry::zookeeper::znode::{
+    self, SEQUENCES, era_path, sequence_folder, sequence_name, sequence_path,
+};
+use crate::registry::{ReadError, SwapError};
+
+/// The checksum of a name's record in an ensemble covers no cluster: its era says whose it is, so that an adoption need not
+/// write all of them again.
+pub(in crate::registry::zookeeper) const NO_CLUSTER: ClusterId = ClusterId::from_bytes([0; 16]);
+
+/// The place of every name: its path has it.
+const PLACE: u32 = 0;
+
+/// A node of this version is made anew with its next change, as the next ones are below zero.
+const LAST_VERSION: i32 = i32::MAX - 1;
+
+/// What is known of the records of names.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// The highest mark that was seen at each path (N3).
+    marks: BTreeMap<String, u64>,
+    /// After which version a node is made anew.
+    last_version: i32,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { marks: BTreeMap::new(), last_version: LAST_VERSION }
+    }
+}
+
+/// A record that takes the place of what was read, or of nothing.
+#[derive(Debug, Clone)]
+pub(in crate::registry::zookeeper) struct NameWrite {
+    pub(in crate::registry::zookeeper) name: String,
+    /// Its version is set by the write, and its era.
+    pub(in crate::registry::zookeeper) row: Row,
+    pub(in crate::registry::zookeeper) expected: Option<u64>,
+}
+
+pub(in crate::registry::zookeeper) fn what(name: &str) -> String {
+    format!("the sequence '{name}'")
+}
+
+pub(in crate::registry::zookeeper) fn place() -> Place {
+    Place::sequence(PLACE)
+}
+
+impl Tree {
+    /// The present era as records have it.
+    pub(in crate::registry::zookeeper) fn era_id(&self) -> EraId {
+        self.era.name.parse::<ClusterId>().map_or([0; 16], ClusterId::bytes)
+    }
+
+    /// In another era a person may have made good what was damaged.
+    pub(super) fn forget_names(&mut self) {
+        self.names.marks.clear();
+    }
+
+    /// For tests: after this version a node is made anew.
+    #[cfg(test)]
+    #[cfg(not(loom))]
+    pub(in crate::registry::zookeeper) fn set_last_version(&mut self, version: i32) {
+        self.names.last_version = version;
+    }
+
+    /// For tests: as if this process had seen, and written, that version of a node.
+    #[cfg(test)]
+    #[cfg(not(loom))]
+    pub(in crate::registry::zookeeper) fn pretend_seen(&mut self, path: &str, version: u64) {
+        if let Some(found) = self.seen_nodes.node_version(path) {
+            self.seen_nodes.note(path, found.at(version));
+            self.seen_file.note(path, found.at(version));
+        }
+    }
+
+    /// Reads records, whatever era they are of.
+    pub(in crate::registry::zookeeper) fn named(
+        &mut self,
+        names: &[&str],
+    ) -> Result<Vec<Result<Row, ReadError>>, ReadError> {
+        let client = self.client()?;
+        let paths: Vec<String> = names.iter().map(|name| sequence_path(name)).collect();
+        let results = read_all(&self.link, &client, &paths).map_err(|failure| unavailable(&failure))?;
+        self.still_connected()?;
+        let rows = names.iter().zip(&paths).zip(results);
+        Ok(rows.map(|((name, path), result)| self.believe_name(&client, name, path, result)).collect())
+    }
+
+    fn believe_name(
+        &mut self,
+        client: &Client,
+        name: &str,
+        path: &str,
+        result: MultiReadResult,
+    ) -> Result<Row, ReadError> {
+        let damaged = |why| ReadError::Damaged { what: what(name), why };
+        let (data, stat): (Vec<u8>, Stat) = match result {
+            MultiReadResult::Data { data, stat } => (data, stat),
+            MultiReadResult::Error { err: Error::NoNode } => {
+                return match self.names.marks.get(path) {
+                    None => Err(ReadError::Absent { what: what(name) }),
+                    Some(_) => Err(damaged("its node was there, and was deleted".into())),
+                };
+            }
+            MultiReadResult::Error { err: Error::NoAuth } => {
+                return Err(ReadError::Unavailable { why: "no right to read it".into() });
+            }
+            other => return Err(damaged(format!("it cannot be read: {other:?}"))),
+        };
+        let found = NodeVersion::of(&stat);
+        if self.seen_nodes.compare(path, found) == Comparison::Older {
+            let known = self.seen_nodes.node_version(path).unwrap_or(found);
+            self.close_if_restored(client, path, known)?;
+            return Err(ReadError::Unavailable { why: "the server that answered lags behind".into() });
+        }
+        let row = znode::decode_row(&data, &stat, NO_CLUSTER, place(), NO_SPILL).map_err(damaged)?;
+        if row.named.as_ref().is_none_or(|named| named.name != name) {
+            return Err(damaged("it is the record of another name".into()));
+        }
+        if self.names.marks.get(path).is_some_and(|known| row.value < *known) {
+            return Err(damaged("its mark went back: its node was deleted and made again".into()));
+        }
+        self.seen_nodes.note(path, found);
+        self.names.marks.insert(path.to_owned(), row.value);
+        Ok(row)
+    }
+
+    /// Compare-and-set of several records, each for itself: those that fit are stored together.
+    pub(in crate::registry::zookeeper) fn store_names(
+        &mut self,
+        writes: &[NameWrite],
+    ) -> Vec<Result<(), SwapError>> {
+        let mut outcomes: Vec<Option<Result<(), SwapError>>> = vec![None; writes.len()];
+        // In each round one that does not fit is told by its place.
+        for _ in 0..=writes.len() {
+            let open: Vec<usize> = (0..writes.len()).filter(|n| outcomes[*n].is_none()).collect();
+            if open.is_empty() {
+                break;
+            }
+            let some: Vec<&NameWrite> = open.iter().map(|n| &writes[*n]).collect();
+            match self.store_some(&some) {
+                Round::All(outcome) => open.iter().for_each(|n| outcomes[*n] = Some(outcome.clone())),
+                Round::One(which, outcome) => outcomes[open[which]] = Some(Err(outcome)),
+                Round::Again => {}
+            }
+        }
+        let unsettled = || Err(SwapError::Unavailable { why: "it changes again and again".into() });
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(unsettled)).collect()
+    }
+
+    fn store_some(&mut self, writes: &[&NameWrite]) -> Round {
+        // After this, so that a fence is known of: what was read before it fits nothing any more.
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(error) => return Round::All(Err(refused_by(error))),
+        };
+        let mut versions = Vec::with_capacity(writes.len());
+        for (n, write) in writes.iter().enumerate() {
+            match self.untagged(write.expected) {
+                Ok(version) => versions.push(version),
+                Err(error) => return Round::One(n, error),
+            }
+        }
+        if writes.iter().any(|write| write.expected.is_none()) {
+            match self.are_open_to_new(&client) {
+                Ok(true) => {}
+                Ok(false) => return Round::Again,
+                Err(error) => {
+                    let which = writes.iter().position(|write| write.expected.is_none()).unwrap_or(0);
+                    return match error {
+                        SwapError::Read(ReadError::Closed { .. }) => {
+                            let what = what(&writes[which].name);
+                            Round::One(which, ReadError::Closed { what, value: 0 }.into())
+                        }
+                        other => Round::All(Err(other)),
+                    };
+                }
+            }
+        }
+        self.commit_names(&client, writes, &versions)
+    }
+
+    fn commit_names(&mut self, client: &Client, writes: &[&NameWrite], versions: &[Option<i32>]) -> Round {
+        let mut multi = client.new_multi_writer();
+        let (rows, whose) = match self.build_names(&mut multi, writes, versions) {
+            Ok(built) => built,
+            Err(error) => return Round::All(Err(SwapError::Unavailable { why: error.to_string() })),
+        };
+        let commit = multi.commit();
+        crash_point!(MultiUnsent);
+        let answer = self.link.ask(async { Ok(commit.await) });
+        crash_point!(MultiAnswered);
+        match answer {
+            Ok(Ok(_)) => match self.still_connected() {
+                Ok(()) => {
+                    self.names_stored(writes, &rows);
+                    Round::All(Ok(()))
+                }
+                // Stored, and perhaps in a registry that was put back: the next look tells, and the next reading.
+                Err(error) => Round::All(Err(SwapError::Unknown { why: error.to_string() })),
+            },
+            // Answered: a transaction of which one part fails does nothing.
+            Ok(Err(MultiWriteError::OperationFailed { index, source })) => {
+                let Some(which) = index.checked_sub(1).and_then(|index| whose.get(index)).copied() else {
+                    // Whether it was closed or fenced is looked at by the next call.
+                    self.looked = None;
+                    let why = "the registry was closed, or fenced".into();
+                    return Round::All(Err(SwapError::Unavailable { why }));
+                };
+                let write = writes[which];
+                Round::One(
+                    which,
+                    match (source, write.expected) {
+                        (Error::BadVersion | Error::NodeExists, _) => SwapError::Conflict,
+                        (Error::NoNode, Some(_)) => ReadError::Absent { what: what(&write.name) }.into(),
+                        (error, _) => SwapError::Unavailable { why: error.to_string() },
+                    },
+                )
+            }
+            Ok(Err(MultiWriteError::RequestFailed { source })) => {
+                Round::All(Err(unanswered(self.link.failure(source))))
+            }
+            Err(failure) => Round::All(Err(unanswered(failure))),
+        }
+    }
+
+    /// The node's version of the port's, where there is one. One of an earlier era fits nothing any more.
+    fn untagged(&self, expected: Option<u64>) -> Result<Option<i32>, SwapError> {
+        let Some(expected) = expected else { return Ok(None) };
+        let version = expected & ((1 << VERSION_BITS) - 1);
+        let fits = self.tagged(version) == expected;
+        i32::try_from(version).ok().filter(|_| fits).map(Some).ok_or(SwapError::Conflict)
+    }
+
+    /// Adds all writes behind the look at the era, and says what each stores and which write each operation is of.
+    fn build_names(
+        &self,
+        multi: &mut MultiWriter<'_>,
+        writes: &[&NameWrite],
+        versions: &[Option<i32>],
+    ) -> Result<(Vec<Row>, Vec<usize>), Error> {
+        let options = CreateMode::Persistent.with_acls(self.link.acls());
+        let (era, mut rows, mut whose) = (self.era_id(), Vec::new(), Vec::new());
+        multi.add_check_version(&era_path(&self.era.name), -1)?;
+        for (n, (write, version)) in writes.iter().zip(versions).enumerate() {
+            let path = sequence_path(&write.name);
+            let mut row = write.row.clone();
+            if let Some(named) = &mut row.named {
+                named.era = era;
+            }
+            let is_new = version.is_none_or(|version| version >= self.names.last_version);
+            row.version =
+                version.filter(|_| !is_new).map_or(0, |version| u64::from(version.unsigned_abs()) + 1);
+            let data = row.encode(NO_CLUSTER);
+            match version {
+                Some(version) if is_new => {
+                    multi.add_delete(&path, Some(*version))?;
+                    whose.push(n);
+                    multi.add_create(&path, &data, &options)?;
+                }
+                None => multi.add_create(&path, &data, &options)?,
+                Some(version) => multi.add_set_data(&path, &data, Some(*version))?,
+            }
+            whose.push(n);
+            rows.push(row);
+        }
+        Ok((rows, whose))
+    }
+
+    fn names_stored(&mut self, writes: &[&NameWrite], rows: &[Row]) {
+        let mut latest = None;
+        for (write, row) in writes.iter().zip(rows) {
+            let path = sequence_path(&write.name);
+            // Of a node that was made just now the birth is not known before it is read.
+            if row.version > 0
+                && let Some(node_version) = self.seen_nodes.node_version(&path)
+            {
+                let node_version = node_version.at(row.version);
+                self.seen_nodes.note(&path, node_version);
+                latest = Some((path.clone(), node_version));
+            }
+            self.names.marks.insert(path, row.value);
+        }
+        // A restored ensemble is older as a whole, so the last node that was written tells it.
+        if let Some((path, node_version)) = latest {
+            self.seen_file.note(&path, node_version);
+        }
+    }
+
+    /// Makes the record of a name that a fence's registry does not have, for a person who says how far it came.
+    pub(in crate::registry::zookeeper) fn store_missing(
+        &mut self,
+        write: &NameWrite,
+    ) -> Result<(), SwapError> {
+        let client = self.client()?;
+        match self.are_open_to_new(&client) {
+            // Nothing is missing: it never was.
+            Ok(_) => return Err(ReadError::Absent { what: what(&write.name) }.into()),
+            Err(SwapError::Read(ReadError::Closed { .. })) => {}
+            Err(error) => return Err(error),
+        }
+        self.make_missing_folders(&client)?;
+        match self.commit_names(&client, &[write], &[None]) {
+            Round::All(outcome) => outcome,
+            Round::One(_, error) => Err(error),
+            Round::Again => Err(SwapError::Conflict),
+        }
+    }
+
+    /// Whether names can be made (N2); `false` if it could not be told and may be tried again.
+    fn are_open_to_new(&mut self, client: &Client) -> Result<bool, SwapError> {
+        match self.link.ask(client.get_data(SEQUENCES)) {
+            Ok((data, _)) => {
+                self.still_connected()?;
+                if data == self.era.name.as_bytes() {
+                    return Ok(true);
+                }
+                Err(ReadError::Closed { what: "new names".into(), value: 0 }.into())
+            }
+            Err(Failure::Said(Error::NoNode)) => {
+                self.still_connected()?;
+                self.make_folders(client).map(|()| false)
+            }
+            Err(failure) => Err(SwapError::Unavailable { why: failure.why() }),
+        }
+    }
+
+    /// Makes the node above all names, and the folders, in one transaction of this era.
+    fn make_folders(&mut self, client: &Client) -> Result<(), SwapError> {
+        let options = CreateMode::Persistent.with_acls(self.link.acls());
+        let mut multi = client.new_multi_writer();
+        let mut built = multi
+            .add_check_version(&era_path(&self.era.name), -1)
+            .and_then(|()| multi.add_create(SEQUENCES, self.era.name.as_bytes(), &options));
+        for folder in 0..=u8::MAX {
+            built = built.and_then(|()| multi.add_create(&sequence_folder(folder), b"", &options));
+        }
+        built.map_err(|error| SwapError::Unavailable { why: error.to_string() })?;
+        let commit = multi.commit();
+        match self.link.ask(async { Ok(commit.await) }) {
+            // In the second case another process made them.
+            Ok(Ok(_) | Err(MultiWriteError::OperationFailed { source: Error::NodeExists, .. })) => Ok(()),
+            Ok(Err(MultiWriteError::OperationFailed { source, .. })) => {
+                self.looked = None;
+                Err(SwapError::Unavailable { why: source.to_string() })
+            }
+            // The folders allow nothing by themselves: that they may be there is no doubt about a record.
+            Ok(Err(MultiWriteError::RequestFailed { source })) => {
+                Err(SwapError::Unavailable { why: self.link.failure(source).why() })
+            }
+            Err(failure) => Err(SwapError::Unavailable { why: failure.why() }),
+        }
+    }
+
+    /// Lets names be made in this era.
+    pub(in crate::registry::zookeeper) fn open_to_new(&mut self) -> Result<(), SwapError> {
+        let client = self.client()?;
+        let mut multi = client.new_multi_writer();
+        let built = multi
+            .add_check_version(&era_path(&self.era.name), -1)
+            .and_then(|()| multi.add_set_data(SEQUENCES, self.era.name.as_bytes(), None));
+        built.map_err(|error| SwapError::Unavailable { why: error.to_string() })?;
+        let commit = multi.commit();
+        match self.link.ask(async { Ok(commit.await) }) {
+            Ok(Ok(_)) => self.make_missing_folders(&client),
+            // There never was a name, and none of the era's fence.
+            Ok(Err(MultiWriteError::OperationFailed { index: 1, source: Error::NoNode })) => Ok(()),
+            Ok(Err(MultiWriteError::OperationFailed { source, .. })) => {
+                self.looked = None;
+                Err(SwapError::Unavailable { why: source.to_string() })
+            }
+            Ok(Err(MultiWriteError::RequestFailed { source })) => Err(unanswered(self.link.failure(source))),
+            Err(failure) => Err(unanswered(failure)),
+        }
+    }
+
+    /// A fence of a registry that had no names makes the node above them alone.
+    pub(in crate::registry::zookeeper) fn make_missing_folders(
+        &self,
+        client: &Client,
+    ) -> Result<(), SwapError> {
+        let away = |failure: Failure| SwapError::Unavailable { why: failure.why() };
+        let there = children(&self.link, client, SEQUENCES).map_err(away)?;
+        let options = CreateMode::Persistent.with_acls(self.link.acls());
+        for folder in (0..=u8::MAX).map(sequence_folder) {
+            if !there.iter().any(|name| folder.ends_with(&format!("/{name}"))) {
+                match self.link.ask(client.create(&folder, b"", &options)) {
+                    Ok(_) | Err(Failure::Said(Error::NodeExists)) => {}
+                    Err(failure) => return Err(away(failure)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All names that there are.
+    pub(in crate::registry::zookeeper) fn all_names(&mut self) -> Result<Vec<String>, ReadError> {
+        let client = self.client()?;
+        let names = names_of(&self.link, &client).map_err(|failure| unavailable(&failure))?;
+        self.still_connected()?;
+        Ok(names)
+    }
+}
+
+/// All names that there are, in no order.
+pub(in crate::registry::zookeeper) fn names_of(
+    link: &crate::registry::zookeeper::link::Link,
+    client: &Client,
+) -> Result<Vec<String>, Failure> {
+    let mut names = Vec::new();
+    for folder in children(link, client, SEQUENCES)? {
+        let nodes = children(link, client, &format!("{SEQUENCES}/{folder}"))?;
+        names.extend(nodes.iter().filter_map(|node| sequence_name(node)));
+    }
+    Ok(names)
+}
+
+/// What became of one transaction.
+enum Round {
+    /// This of all of them.
+    All(Result<(), SwapError>),
+    /// This one did not fit, and nothing was stored.
+    One(usize, SwapError),
+    /// Nothing was stored, and it may be tried again at once.
+    Again,
+}
+
+/// What could not be read is told apart from what was refused: nothing was sent.
+fn refused_by(error: ReadError) -> SwapError {
+    match error {
+        ReadError::Unavailable { why } => SwapError::Unavailable { why },
+        other => other.into(),
+    }
+}
