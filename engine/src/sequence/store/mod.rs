@@ -20,6 +20,7 @@
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod memory;
+pub mod registry;
 
 use crate::sequence::name::SequenceName;
 

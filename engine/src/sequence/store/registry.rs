@@ -1,0 +1,303 @@
+//! The registry as a store: the records of names that it keeps are the marks.
+//!
+//! # Invariants
+//! - R1 a grant is one compare-and-set of the record that it was reckoned from; after an unknown outcome nothing is
+//!   granted, and the record is read anew;
+//! - R2 a record that only a witness made is no sequence: it is not granted from, and a sequence that is created over it
+//!   begins above all that was seen;
+//! - R3 what a fence closed is opened by [`Store::raise`] alone, which a person's command calls.
+
+use super::{
+    Alteration, Ask, HIGHEST, Identity, MOST_ASKS, MOST_STEP, NewLast, NewSequence, Outcome, Row,
+    SequenceSettings, Store, StoreError,
+};
+use crate::registry::sequences::{SequenceChange, SequenceRecord, SequenceRecords};
+use crate::registry::{ReadError, SwapError, Versioned};
+use crate::sequence::name::SequenceName;
+
+/// Rounds of reading and swapping. Of those that want one record at the same moment one gets it in each round.
+const ROUNDS: u32 = 16;
+
+/// A store on the records of a registry.
+pub struct RegistryStore {
+    records: Box<dyn SequenceRecords>,
+}
+
+impl std::fmt::Debug for RegistryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegistryStore").field("records", &self.records.describe()).finish()
+    }
+}
+
+impl RegistryStore {
+    /// The store on those records. The witness and the leftovers of the same process need an opening of their own.
+    #[must_use]
+    pub fn new(records: Box<dyn SequenceRecords>) -> Self {
+        Self { records }
+    }
+
+    /// The registry's own sentence says all: it is fenced as a whole, and needs no identity written into it.
+    fn here(&self) -> Identity {
+        let cluster = format!("registry {}", self.records.cluster());
+        Identity { recorded: Some(cluster.clone()), current: cluster, fenced: None }
+    }
+
+    fn record(&mut self, name: &SequenceName) -> Result<Versioned<SequenceRecord>, ReadError> {
+        let mut found = Vec::with_capacity(1);
+        self.records.read(&[name.as_str()], &mut found);
+        found.pop().unwrap_or_else(|| Err(ReadError::Unavailable { why: "it said nothing".into() }))
+    }
+
+    fn swap(
+        &mut self,
+        name: &SequenceName,
+        expected: Option<u64>,
+        record: SequenceRecord,
+    ) -> Result<(), SwapError> {
+        let mut outcome = Vec::with_capacity(1);
+        self.records.swap(&[SequenceChange { name: name.as_str(), expected, record }], &mut outcome);
+        outcome.pop().unwrap_or_else(|| Err(SwapError::Unknown { why: "it said nothing".into() }))
+    }
+
+    /// Changes a record, again if another process was quicker; what it says afterwards.
+    fn update(
+        &mut self,
+        name: &SequenceName,
+        change: impl Fn(Option<SequenceRecord>) -> Result<SequenceRecord, StoreError>,
+    ) -> Result<Row, StoreError> {
+        for _ in 0..ROUNDS {
+            let (expected, found) = match self.record(name) {
+                Ok(found) => (Some(found.version), Some(found.record)),
+                Err(ReadError::Absent { .. }) => (None, None),
+                Err(error) => return Err(of_read(error)),
+            };
+            let record = change(found)?;
+            match self.swap(name, expected, record.clone()) {
+                Ok(()) => return Ok(row(name, &record)),
+                Err(SwapError::Conflict) => {}
+                Err(error) => return Err(of_swap(error)),
+            }
+        }
+        Err(StoreError::Away { why: contended() })
+    }
+
+    /// One round of those asks that have no outcome yet.
+    fn grant_round(&mut self, asks: &[Ask], outcomes: &mut [Option<Outcome>]) {
+        let open: Vec<usize> = (0..asks.len()).filter(|n| outcomes[*n].is_none()).collect();
+        let names: Vec<&str> = open.iter().map(|n| asks[*n].name.as_str()).collect();
+        let mut found = Vec::with_capacity(open.len());
+        self.records.read(&names, &mut found);
+        let (mut changes, mut granted) = (Vec::new(), Vec::new());
+        for (n, found) in open.into_iter().zip(found) {
+            match found.map_err(outcome_of_read).and_then(|found| grant_of(&asks[n], found)) {
+                Ok((change, outcome)) => {
+                    changes.push(change);
+                    granted.push((n, outcome));
+                }
+                Err(outcome) => outcomes[n] = Some(outcome),
+            }
+        }
+        let mut swapped = Vec::with_capacity(changes.len());
+        if !changes.is_empty() {
+            self.records.swap(&changes, &mut swapped);
+        }
+        for ((n, outcome), swapped) in granted.into_iter().zip(swapped) {
+            outcomes[n] = match swapped {
+                Ok(()) => Some(outcome),
+                Err(SwapError::Conflict) => None,
+                Err(SwapError::Unknown { why }) => Some(Outcome::Unknown { why }),
+                Err(SwapError::Unavailable { why }) => Some(Outcome::Away { why }),
+                Err(SwapError::Read(error)) => Some(outcome_of_read(error)),
+            };
+        }
+    }
+}
+
+fn contended() -> String {
+    format!("other processes changed the record {ROUNDS} times in a row")
+}
+
+/// The change that an ask makes of a record, and what it is granted by that; or why it is granted nothing.
+fn grant_of(ask: &Ask, found: Versioned<SequenceRecord>) -> Result<(SequenceChange<'_>, Outcome), Outcome> {
+    let Versioned { mut record, version } = found;
+    let Some(settings) = settings(&record) else { return Err(Outcome::Absent { similar: None }) };
+    let first = record.value;
+    if first_fit(first, &settings).is_none_or(|fit| fit > settings.last) {
+        return Err(Outcome::Exhausted { settings });
+    }
+    let count = if settings.strict { ask.least } else { ask.count.max(settings.step) };
+    let span = count.min(MOST_STEP).saturating_mul(u64::from(settings.increment));
+    let end = first.saturating_add(span).min(settings.last.saturating_add(1));
+    record.value = end;
+    let change = SequenceChange { name: ask.name.as_str(), expected: Some(version), record };
+    Ok((change, Outcome::Granted { first, end, settings }))
+}
+
+/// The first number from there on that the sequence can issue.
+fn first_fit(from: u64, settings: &SequenceSettings) -> Option<u64> {
+    let (increment, remainder) = (u64::from(settings.increment), u64::from(settings.remainder));
+    from.checked_add((remainder + increment - from % increment) % increment)
+}
+
+/// What a record says of its sequence; `None` if only a witness made it (R2).
+fn settings(record: &SequenceRecord) -> Option<SequenceSettings> {
+    let SequenceRecord { last, step, increment, remainder, strict, .. } = *record;
+    (step > 0).then(|| SequenceSettings {
+        step: step.min(MOST_STEP),
+        increment: increment.max(1),
+        remainder: remainder % increment.max(1),
+        last: last.min(HIGHEST),
+        strict,
+    })
+}
+
+fn row(name: &SequenceName, record: &SequenceRecord) -> Row {
+    let settings = settings(record).unwrap_or_default();
+    Row { name: name.clone(), next: record.value, settings, description: None }
+}
+
+fn outcome_of_read(error: ReadError) -> Outcome {
+    match error {
+        ReadError::Absent { .. } => Outcome::Absent { similar: None },
+        ReadError::Unavailable { why } => Outcome::Away { why },
+        refused => Outcome::Refused { why: refused.to_string() },
+    }
+}
+
+fn of_read(error: ReadError) -> StoreError {
+    match error {
+        ReadError::Absent { .. } => StoreError::Absent { similar: None },
+        ReadError::Unavailable { why } => StoreError::Away { why },
+        refused => StoreError::Refused { why: refused.to_string() },
+    }
+}
+
+fn of_swap(error: SwapError) -> StoreError {
+    match error {
+        SwapError::Conflict => StoreError::Away { why: contended() },
+        SwapError::Unknown { why } => StoreError::Unknown { why },
+        SwapError::Unavailable { why } => StoreError::Away { why },
+        SwapError::Read(error) => of_read(error),
+    }
+}
+
+/// The record of a new sequence, over what a witness may have seen.
+fn begun(new: &NewSequence, seen: Option<&SequenceRecord>) -> SequenceRecord {
+    let SequenceSettings { step, increment, remainder, last, strict } = new.settings;
+    let value = seen.map_or(new.start, |seen| seen.value.max(new.start));
+    SequenceRecord { value, gaps: Vec::new(), last, step, increment, remainder, strict }
+}
+
+impl Store for RegistryStore {
+    fn describe(&self) -> String {
+        format!("registry {}", self.records.describe())
+    }
+
+    fn may_go_back(&self) -> bool {
+        false
+    }
+
+    fn identity(&mut self) -> Result<Identity, StoreError> {
+        Ok(self.here())
+    }
+
+    fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+        assert!(asks.len() <= MOST_ASKS, "{} asks in one call", asks.len());
+        let mut outcomes = vec![None; asks.len()];
+        for _ in 0..ROUNDS {
+            self.grant_round(asks, &mut outcomes);
+            if outcomes.iter().all(Option::is_some) {
+                break;
+            }
+        }
+        let granted = outcomes.iter().flatten().any(|outcome| matches!(outcome, Outcome::Granted { .. }));
+        out.extend(
+            outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Outcome::Away { why: contended() })),
+        );
+        granted.then(|| self.here())
+    }
+
+    fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
+        let found = self.record(name).map_err(of_read)?;
+        if settings(&found.record).is_none() {
+            return Err(StoreError::Absent { similar: None });
+        }
+        Ok(row(name, &found.record))
+    }
+
+    /// Names that a fence closed are in the list, with the mark that is known.
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
+        let (mut rows, mut after) = (Vec::new(), after.to_owned());
+        while rows.len() < limit {
+            let page = self.records.list(prefix, &after, limit - rows.len()).map_err(of_read)?;
+            let Some((last, _)) = page.last() else { break };
+            after.clone_from(last);
+            for (text, found) in page {
+                let Ok(name) = SequenceName::new(&text) else { continue };
+                let record = match found {
+                    Ok(found) => found.record,
+                    Err(ReadError::Closed { .. }) => match self.records.closed_record(&text) {
+                        Ok(record) => record,
+                        // Opened meanwhile, or unreadable.
+                        Err(_) => continue,
+                    },
+                    Err(_) => continue,
+                };
+                if settings(&record).is_some() {
+                    rows.push(row(&name, &record));
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The registry keeps no description.
+    fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
+        self.update(name, |found| match found {
+            Some(record) if settings(&record).is_some() => {
+                Err(StoreError::Exists(Box::new(row(name, &record))))
+            }
+            seen => Ok(begun(new, seen.as_ref())),
+        })
+    }
+
+    fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
+        self.update(name, |found| {
+            let absent = StoreError::Absent { similar: None };
+            let Some(mut record) = found.filter(|record| settings(record).is_some()) else {
+                return Err(absent);
+            };
+            match alteration.last {
+                Some(NewLast::At(last)) if last < record.last => {
+                    let why =
+                        format!("the last number is {} and cannot be lower: retire it instead", record.last);
+                    return Err(StoreError::Refused { why });
+                }
+                Some(NewLast::At(last)) => record.last = last.min(HIGHEST),
+                // Of numbers that begin at 0, and of which none was granted, the first can come still.
+                Some(NewLast::Retired) => record.last = record.value.saturating_sub(1).min(record.last),
+                None => {}
+            }
+            record.step = alteration.step.unwrap_or(record.step);
+            Ok(record)
+        })
+    }
+
+    fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
+        self.records.reopen(name.as_str(), least).map_err(of_swap)?;
+        let found = self.record(name).map_err(of_read)?;
+        Ok(row(name, &found.record))
+    }
+
+    fn record_identity(&mut self) -> Result<Identity, StoreError> {
+        self.records.allow_new().map_err(of_swap)?;
+        Ok(self.here())
+    }
+
+    fn maintain(&mut self) {
+        self.records.maintain();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! The store on records in memory, with faults, and on a folder.
+
+use super::*;
+use crate::registry::ClusterId;
+use crate::registry::local::sequences::LocalSequences;
+use crate::registry::local::{CreateOptions, LocalRegistry, fence_restored};
+use crate::registry::sequences::memory::{MemoryRecords, RecordFault};
+
+fn name(text: &str) -> SequenceName {
+    SequenceName::new(text).unwrap()
+}
+
+fn memory() -> (MemoryRecords, RegistryStore) {
+    let records = MemoryRecords::new(ClusterId::from_bytes([7; 16]));
+    (records.clone(), RegistryStore::new(Box::new(records)))
+}
+
+fn created(store: &mut RegistryStore, text: &str, settings: SequenceSettings) {
+    store.create(&name(text), &NewSequence { settings, ..NewSequence::default() }).unwrap();
+}
+
+fn grant(store: &mut RegistryStore, text: &str, count: u64) -> Outcome {
+    let mut out = Vec::new();
+    let identity = store.grant(&[Ask { name: name(text), count, least: 1 }], &mut out);
+    let outcome = out.pop().unwrap();
+    assert_eq!(identity.is_some(), matches!(outcome, Outcome::Granted { .. }));
+    outcome
+}
+
+fn range(outcome: Outcome) -> (u64, u64) {
+    match outcome {
+        Outcome::Granted { first, end, .. } => (first, end),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn grants_follow_each_other_from_the_start_to_the_last_number() {
+    let (_, mut store) = memory();
+    let settings = SequenceSettings { step: 100, last: 350, ..SequenceSettings::default() };
+    created(&mut store, "orders", settings);
+    for (count, expected) in [(1, (1, 101)), (150, (101, 251)), (1, (251, 351))] {
+        assert_eq!(range(grant(&mut store, "orders", count)), expected);
+    }
+    assert_eq!(grant(&mut store, "orders", 1), Outcome::Exhausted { settings });
+    assert_eq!(store.read(&name("orders")).unwrap().next, 351);
+    assert_eq!(grant(&mut store, "users", 1), Outcome::Absent { similar: None });
+}
+
+#[test]
+fn the_highest_number_is_granted_and_nothing_after_it() {
+    let (_, mut store) = memory();
+    let new = NewSequence { start: HIGHEST - 4, ..NewSequence::default() };
+    store.create(&name("end"), &new).unwrap();
+    assert_eq!(range(grant(&mut store, "end", MOST_STEP)), (HIGHEST - 4, HIGHEST + 1));
+    assert!(matches!(grant(&mut store, "end", 1), Outcome::Exhausted { .. }));
+}
+
+#[test]
+fn an_increment_widens_the_range_and_a_strict_row_is_granted_what_is_waited_for() {
+    let (_, mut store) = memory();
+    let settings = SequenceSettings { increment: 3, remainder: 1, step: 10, ..Default::default() };
+    created(&mut store, "thirds", settings);
+    assert_eq!(range(grant(&mut store, "thirds", 1)), (1, 31));
+    created(&mut store, "strict", SequenceSettings { strict: true, ..settings });
+    assert_eq!(range(grant(&mut store, "strict", 1_000)), (1, 4));
+    // 9 is there, and is none of 1, 4, 7, 10.
+    let settings = SequenceSettings { last: 9, ..settings };
+    created(&mut store, "short", settings);
+    assert_eq!(range(grant(&mut store, "short", 3)), (1, 10));
+    let new = NewSequence { start: 8, settings, ..NewSequence::default() };
+    store.create(&name("none"), &new).unwrap();
+    assert_eq!(grant(&mut store, "none", 1), Outcome::Exhausted { settings });
+}
+
+/// Records of which each change meets a fault, and each read none.
+struct Second(MemoryRecords, RecordFault);
+impl SequenceRecords for Second {
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+    fn cluster(&self) -> ClusterId {
+        self.0.cluster()
+    }
+    fn read(&mut self, names: &[&str], out: &mut Vec<Result<Versioned<SequenceRecord>, ReadError>>) {
+        self.0.read(names, out);
+    }
+    fn swap(&mut self, changes: &[SequenceChange<'_>], out: &mut Vec<Result<(), SwapError>>) {
+        self.0.fail([self.1]);
+        self.0.swap(changes, out);
+    }
+    fn list(
+        &mut self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<crate::registry::sequences::SequenceEntry>, ReadError> {
+        self.0.list(prefix, after, limit)
+    }
+}
+
+#[test]
+fn an_unknown_outcome_is_no_grant_and_what_may_have_been_stored_is_a_gap() {
+    for (fault, next) in [(RecordFault::LandsUnseen, 1_001), (RecordFault::LostUnseen, 1)] {
+        let (records, mut store) = memory();
+        created(&mut store, "orders", SequenceSettings::default());
+        let mut failing = RegistryStore::new(Box::new(Second(records, fault)));
+        assert!(matches!(grant(&mut failing, "orders", 1), Outcome::Unknown { .. }));
+        assert_eq!(range(grant(&mut store, "orders", 1)).0, next);
+    }
+}
+
+#[test]
+fn a_store_that_is_away_grants_nothing() {
+    let (records, mut store) = memory();
+    created(&mut store, "orders", SequenceSettings::default());
+    records.set_away(true);
+    assert!(matches!(grant(&mut store, "orders", 1), Outcome::Away { .. }));
+    assert!(matches!(store.read(&name("orders")), Err(StoreError::Away { .. })));
+}
+
+#[test]
+fn a_name_is_created_once_and_over_a_witness_above_all_that_was_seen() {
+    let (records, mut store) = memory();
+    created(&mut store, "orders", SequenceSettings::default());
+    let again = store.create(&name("orders"), &NewSequence::default());
+    assert!(matches!(again, Err(StoreError::Exists(row)) if row.next == 1));
+    let seen = SequenceRecord { value: 5_000, gaps: vec![(10, 20)], ..SequenceRecord::default() };
+    let mut outcome = Vec::new();
+    records.clone().swap(&[SequenceChange { name: "seen", expected: None, record: seen }], &mut outcome);
+    assert!(outcome[0].is_ok());
+    assert!(matches!(grant(&mut store, "seen", 1), Outcome::Absent { .. }), "a witness is no sequence");
+    assert!(matches!(store.read(&name("seen")), Err(StoreError::Absent { .. })));
+    assert_eq!(store.list("", "", 10).unwrap().len(), 1);
+    created(&mut store, "seen", SequenceSettings::default());
+    assert_eq!(range(grant(&mut store, "seen", 1)), (5_000, 6_000));
+    assert!(records.record("seen").unwrap().gaps.is_empty());
+}
+
+#[test]
+fn a_last_number_only_rises_but_to_retire_a_sequence() {
+    let (_, mut store) = memory();
+    created(&mut store, "orders", SequenceSettings { last: 10_000, ..Default::default() });
+    let alter = |store: &mut RegistryStore, last, step| {
+        store.alter(&name("orders"), &Alteration { step, last, description: None })
+    };
+    assert!(matches!(alter(&mut store, Some(NewLast::At(9_999)), None), Err(StoreError::Refused { .. })));
+    let row = alter(&mut store, Some(NewLast::At(20_000)), Some(7)).unwrap();
+    assert_eq!((row.settings.last, row.settings.step), (20_000, 7));
+    assert_eq!(range(grant(&mut store, "orders", 1)), (1, 8));
+    assert_eq!(alter(&mut store, Some(NewLast::Retired), None).unwrap().settings.last, 7);
+    assert!(matches!(grant(&mut store, "orders", 1), Outcome::Exhausted { .. }));
+    let absent = store.alter(&name("users"), &Alteration::default());
+    assert!(matches!(absent, Err(StoreError::Absent { .. })));
+}
+
+#[test]
+fn a_fenced_folder_s_names_are_listed_and_raised_before_they_grant() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CreateOptions { layout: crate::Layout::default(), floor: 1_000, workers: 4 };
+    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
+    let open = || RegistryStore::new(Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap()));
+    let mut store = open();
+    created(&mut store, "orders", SequenceSettings { step: 50, ..Default::default() });
+    assert_eq!(range(grant(&mut store, "orders", 1)), (1, 51));
+    drop(store);
+    fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
+    let mut store = open();
+    let refused = grant(&mut store, "orders", 1);
+    assert!(
+        matches!(&refused, Outcome::Refused { why } if why.contains("xuid sequence fence")),
+        "{refused:?}"
+    );
+    let new = store.create(&name("users"), &NewSequence::default());
+    assert!(matches!(new, Err(StoreError::Refused { .. })), "{new:?}");
+    // What `xuid sequence fence` does.
+    let rows = store.list("", "", 100).unwrap();
+    assert_eq!(rows.iter().map(|row| (row.name.as_str(), row.next)).collect::<Vec<_>>(), [("orders", 51)]);
+    assert_eq!(store.raise(&name("orders"), 5_051).unwrap().settings.step, 50);
+    store.record_identity().unwrap();
+    assert_eq!(range(grant(&mut store, "orders", 1)), (5_051, 5_101));
+    created(&mut store, "users", SequenceSettings::default());
+}
+
+#[test]
+fn of_two_stores_that_grant_at_once_each_gets_numbers_of_its_own() {
+    let (records, mut store) = memory();
+    created(&mut store, "orders", SequenceSettings { step: 1, ..Default::default() });
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let mut store = RegistryStore::new(Box::new(records.clone()));
+            std::thread::spawn(move || {
+                let grants = (0..200).map(|_| grant(&mut store, "orders", 3));
+                grants
+                    .filter(|outcome| !matches!(outcome, Outcome::Away { .. }))
+                    .map(range)
+                    .collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let mut ranges: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    ranges.sort_unstable();
+    assert!(ranges.len() > 400, "{} grants", ranges.len());
+    assert!(ranges.windows(2).all(|two| two[0].1 == two[1].0), "{ranges:?}");
+}
