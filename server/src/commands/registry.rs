@@ -282,13 +282,29 @@ fn tell_fenced(out: &mut Printer, fenced: &Fenced) -> Result<()> {
 const CLOCK_SLACK_MS: u64 = 2_000;
 
 fn told(fenced: &Fenced) -> String {
-    let Fenced { genesis, reserved_until, marks, repaired, remade, newest_change_ms: _ } = fenced;
+    let Fenced {
+        genesis,
+        reserved_until,
+        marks,
+        repaired,
+        remade,
+        newest_change_ms: _,
+        sequences,
+        lost_sequences,
+    } = fenced;
     let until_ms = genesis.layout.tick_to_ms(*reserved_until);
     let (until, distance) = (rfc3339_ms(until_ms), distance(until_ms, now_ns() / 1_000_000));
     let remade = if *remade > 0 { format!(", {remade} missing ones made again") } else { String::new() };
+    let named = match (*sequences, *lost_sequences) {
+        (0, 0) => String::new(),
+        (closed, 0) => format!("; {closed} sequences closed until `xuid sequence fence`"),
+        (closed, lost) => {
+            format!("; {closed} sequences closed until `xuid sequence fence`, and the names of {lost} lost")
+        }
+    };
     format!(
         "workers serve again from {until} ({distance}); {marks} spills given up, {repaired} unreadable records made \
-         usable{remade}"
+         usable{remade}{named}"
     )
 }
 
