@@ -6,6 +6,7 @@ use std::fs;
 use super::restored::{copied, hints_in, put_registry_back};
 use super::*;
 use crate::registry::local::format::Side;
+use crate::registry::local::header::FileKind;
 use crate::sys::guards::Guard;
 
 /// What a trial is refused with, which must be as a whole.
@@ -115,8 +116,16 @@ impl Hints for Unkept {
         self.0.sweep();
     }
 
-    fn note(&mut self, part: &[u8], offset: u64) {
-        self.0.note(part, offset);
+    fn parts(&mut self, offset: u64, len: usize) -> Vec<Vec<u8>> {
+        self.0.parts(offset, len)
+    }
+
+    fn extend(&mut self, bytes: u64) -> io::Result<()> {
+        self.0.extend(bytes)
+    }
+
+    fn note(&mut self, parts: &[(u64, Vec<u8>)]) {
+        self.0.note(parts);
     }
 
     fn sync(&mut self) {
@@ -132,7 +141,7 @@ fn grants_again_unkept() -> [bool; 2] {
         let path = folder.path();
         let mut one = made_in(path, 2);
         let disk = FileDisk::open(&registry_of(path)).unwrap();
-        let hints = Box::new(Unkept(FolderHints::of(path)));
+        let hints = Box::new(Unkept(FolderHints::of(path, FileKind::Registry)));
         let mut two = LocalRegistry::on_with(disk, Some(hints), clock()).unwrap();
         assert_eq!(hints_in(path).len(), 1, "it has none of its own");
         let backup = copied(path);
