@@ -10,7 +10,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::registry::sequences::SequenceRecords;
 use crate::sequence::background::identity::KnownIdentity;
 use crate::sequence::background::keeper::Keeper;
-use crate::sequence::background::reclaim::Reclaim;
+use crate::sequence::background::rest::Reclaim;
 use crate::sequence::background::teller::Teller;
 use crate::sequence::names::hub::Hub;
 use crate::sequence::pattern::NamePattern;

@@ -1,47 +1,17 @@
 //! The leftovers of the life before, claimed before the first grant, and those of this life, saved at its end.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::teller::Teller;
 use crate::sequence::chain::span::{Span, sorted, total};
 use crate::sequence::error::SequenceError;
 use crate::sequence::leftovers::claim::{Claim, Lineage, begin, claim};
-use crate::sequence::leftovers::file::RestFile;
 use crate::sequence::leftovers::format::{Batch, MOST_RANGES, NameRest, short_identity};
 use crate::sequence::name::SequenceName;
 use crate::sequence::names::named::Named;
 use crate::sequence::store::StoreError;
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
-
-/// How it stands with leftovers.
-#[derive(Debug, Default)]
-pub(crate) struct Reclaim {
-    file: Option<RestFile>,
-    /// What the file held, until it is claimed.
-    found: Option<Batch>,
-    /// Claimed, and waiting to know which store it is.
-    claimed: Option<Batch>,
-    lineage: Option<Lineage>,
-}
-
-impl Reclaim {
-    /// Opens the file of a folder. Why that could not be is told, and what is held at the stop is wasted.
-    pub(crate) fn open(folder: Option<&Path>) -> (Self, Option<String>) {
-        let Some(folder) = folder else { return (Self::default(), None) };
-        match RestFile::open(folder) {
-            Ok(file) => {
-                let (found, why) = match file.read() {
-                    Ok(found) => (found, None),
-                    Err(error) => (None, Some(format!("{}: {error}", file.path().display()))),
-                };
-                (Self { file: Some(file), found, ..Self::default() }, why)
-            }
-            Err(error) => (Self::default(), Some(format!("leftovers can't be saved: {error}"))),
-        }
-    }
-}
 
 impl Teller {
     /// Claims what the life before left, before anything is granted (I1 of the teller). False while it is not known

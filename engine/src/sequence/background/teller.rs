@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::identity::KnownIdentity;
-use super::reclaim::Reclaim;
+use super::rest::Reclaim;
 use crate::clock::SECOND;
 use crate::registry::sequences::SequenceRecords;
 use crate::sequence::figures::Trouble;

@@ -1,0 +1,35 @@
+//! What the teller knows of leftovers: its file, what was in it, and what the next batch is to be called.
+
+use std::path::Path;
+
+use crate::sequence::leftovers::claim::Lineage;
+use crate::sequence::leftovers::file::RestFile;
+use crate::sequence::leftovers::format::Batch;
+
+/// How it stands with leftovers.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    pub(super) file: Option<RestFile>,
+    /// What the file held, until it is claimed.
+    pub(super) found: Option<Batch>,
+    /// Claimed, and waiting to know which store it is.
+    pub(super) claimed: Option<Batch>,
+    pub(super) lineage: Option<Lineage>,
+}
+
+impl Reclaim {
+    /// Opens the file of a folder. Why that could not be is told, and what is held at the stop is wasted.
+    pub(crate) fn open(folder: Option<&Path>) -> (Self, Option<String>) {
+        let Some(folder) = folder else { return (Self::default(), None) };
+        match RestFile::open(folder) {
+            Ok(file) => {
+                let (found, why) = match file.read() {
+                    Ok(found) => (found, None),
+                    Err(error) => (None, Some(format!("{}: {error}", file.path().display()))),
+                };
+                (Self { file: Some(file), found, ..Self::default() }, why)
+            }
+            Err(error) => (Self::default(), Some(format!("leftovers can't be saved: {error}"))),
+        }
+    }
+}
