@@ -10,7 +10,7 @@ use xuid_engine::registry::zookeeper::{AuthScheme, Credentials};
 
 use super::keys::Key;
 use super::secrets::open_to_all;
-use super::sources::{Flags, Merged, read_text, variables};
+use super::sources::{Flags, Merged, Reading, variables};
 use super::values::between;
 use crate::text::exit::{Usage, usage};
 
@@ -67,7 +67,7 @@ impl Access {
             return Err(usage(format!("{found}; allowed is one of them")).into());
         }
         let scheme = from.required(AUTH_SCHEME, scheme)?;
-        let read = auth_file.as_deref().map(credentials_in).transpose()?;
+        let read = auth_file.as_deref().map(|path| credentials_in(path, from.reading)).transpose()?;
         let refused = |why: &str| {
             usage(format!(
                 "registry_auth_scheme is sasl, and {why}; allowed is sasl with registry_auth \
@@ -99,8 +99,8 @@ fn scheme(text: &str) -> Option<AuthScheme> {
     }
 }
 
-fn credentials_in(path: &Path) -> Result<Credentials, Usage> {
-    let text = read_text(path).map_err(|error| {
+fn credentials_in(path: &Path, reading: Reading) -> Result<Credentials, Usage> {
+    let text = reading.text(path).map_err(|error| {
         usage(format!("failed to read the file {} of registry_auth_file: {error}", path.display()))
     })?;
     // The file of a secret: what is in it is not shown.

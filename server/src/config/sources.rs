@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command};
+use rustix::fs::OFlags;
 
 use super::keys::{KEYS, Key, SWITCH};
 use super::nearest::nearest;
@@ -104,6 +106,8 @@ impl fmt::Display for Origin {
 #[derive(Debug)]
 pub(super) struct Merged {
     values: BTreeMap<&'static str, (String, Origin)>,
+    /// How the files are read that they name.
+    pub(super) reading: Reading,
 }
 
 impl Merged {
@@ -118,7 +122,7 @@ impl Merged {
     pub(super) fn again(flags: &Flags, variables: &BTreeMap<String, String>) -> Result<Self> {
         let config = config(flags, variables);
         let file = config.as_deref().map(read_file_again).transpose()?.unwrap_or_default();
-        Ok(Self::of(flags, variables, config.as_ref(), file))
+        Ok(Self { reading: Reading::Again, ..Self::of(flags, variables, config.as_ref(), file) })
     }
 
     /// What flags and variables say, and defaults.
@@ -146,7 +150,7 @@ impl Merged {
                 values.insert(key.name, found);
             }
         }
-        Self { values }
+        Self { values, reading: Reading::Once }
     }
 
     /// Only what a file of that text says, and defaults.
@@ -267,10 +271,40 @@ pub(super) fn strangers(variables: &BTreeMap<String, String>) -> Vec<String> {
 /// What is longer is neither settings nor a secret. A device has no end.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The text of a file that somebody named. It may be a pipe, as in `--config <(sops -d xuid.toml)`.
-pub(super) fn read_text(path: &Path) -> io::Result<String> {
+/// How a file is read that somebody named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// At a start, and by a command. It may be a pipe, as in `--config <(sops -d xuid.toml)`.
+    Once,
+    /// While a server runs. A pipe is refused: by then it is empty, or nobody writes into it and it never ends.
+    Again,
+}
+
+impl Reading {
+    /// The text of the file.
+    pub(super) fn text(self, path: &Path) -> io::Result<String> {
+        match self {
+            Self::Once => text_of(File::open(path)?),
+            Self::Again => {
+                // The opening of a pipe would wait for its writer.
+                let flags = OFlags::NONBLOCK.bits().cast_signed();
+                let file = File::options().read(true).custom_flags(flags).open(path)?;
+                if file.metadata()?.is_file() { text_of(file) } else { Err(not_regular()) }
+            }
+        }
+    }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "it is no regular file (a pipe can be read once); allowed for a reload is a file: start the server again",
+    )
+}
+
+fn text_of(file: File) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MOST_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -281,34 +315,26 @@ pub(super) fn read_text(path: &Path) -> io::Result<String> {
 }
 
 fn read_file(path: &Path) -> Result<BTreeMap<String, String>> {
-    parse_file(path, &read_settings(path)?)
+    parse_file(path, &read_settings(path, Reading::Once)?)
 }
 
-/// Refuses a file of settings that cannot be read a second time, since a pipe is empty then or never ends; and one that is
-/// empty, since it is being written: without its keys others would count.
+/// Refuses a file of settings that is empty, since it is being written: without its keys others would count.
 fn read_file_again(path: &Path) -> Result<BTreeMap<String, String>> {
-    let shown = path.display();
-    // What is wrong with one that is absent is said where it is read.
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        let text = format!(
-            "the settings in {shown} were read at the start, and that is no regular file (a pipe can be read once); allowed \
-             for a reload is a file: start the server again"
-        );
-        return Err(usage(text).into());
-    }
-    let text = read_settings(path)?;
+    let text = read_settings(path, Reading::Again)?;
     if text.trim_ascii().is_empty() {
         let text = format!(
-            "the file of settings {shown} is empty, as one that is being written; allowed for a reload is a file with a key \
-             or a comment in it"
+            "the file of settings {} is empty, as one that is being written; allowed for a reload is a file with a key or a \
+             comment in it",
+            path.display()
         );
         return Err(usage(text).into());
     }
     parse_file(path, &text)
 }
 
-fn read_settings(path: &Path) -> Result<String, Usage> {
-    read_text(path)
+fn read_settings(path: &Path, reading: Reading) -> Result<String, Usage> {
+    reading
+        .text(path)
         .map_err(|error| usage(format!("failed to read the settings in {}: {error}", path.display())))
 }
 
@@ -350,6 +376,7 @@ fn entry(path: &Path, name: String, value: &toml::Value) -> Result<(String, Stri
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::ffi::OsStringExt;
 
     use super::*;

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::secrets::open_to_all;
-use super::sources::{Merged, read_text};
+use super::sources::{Merged, Reading};
 use crate::text::exit::{Usage, usage};
 
 /// What a server shows to its clients, and what it asks of them.
@@ -53,9 +53,10 @@ impl ServerTls {
                 return Err(usage(text).into());
             }
         };
-        let chain = certificates("tls_cert", &cert)?;
-        let secret = private_key("tls_key", &key)?;
-        let roots = ca.as_deref().map(|ca| trusted("tls_client_ca", ca)).transpose()?;
+        let reading = from.reading;
+        let chain = certificates("tls_cert", &cert, reading)?;
+        let secret = private_key("tls_key", &key, reading)?;
+        let roots = ca.as_deref().map(|ca| trusted("tls_client_ca", ca, reading)).transpose()?;
         let make = |needs_certificate: bool| -> Result<ServerConfig, String> {
             let builder = ServerConfig::builder_with_provider(provider())
                 .with_safe_default_protocol_versions()
@@ -117,6 +118,7 @@ impl TlsArgs {
                 ))),
             };
         }
+        let reading = Reading::Once;
         let Some(ca) = &self.ca else {
             let text = "--tls needs --ca FILE (or XUID_CA): the certificates that vouch for the server";
             return Err(usage(text));
@@ -126,11 +128,14 @@ impl TlsArgs {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(refused)?
-            .with_root_certificates(trusted("--ca", ca)?);
+            .with_root_certificates(trusted("--ca", ca, reading)?);
         let config = match (&self.cert, &self.key) {
             (None, None) => builder.with_no_client_auth(),
             (Some(cert), Some(key)) => builder
-                .with_client_auth_cert(certificates("--cert", cert)?, private_key("--key", key)?)
+                .with_client_auth_cert(
+                    certificates("--cert", cert, reading)?,
+                    private_key("--key", key, reading)?,
+                )
                 .map_err(refused)?,
             _ => return Err(usage("--cert and --key go together: allowed are both or neither")),
         };
@@ -143,13 +148,15 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn text(key: &str, path: &Path) -> Result<String, Usage> {
-    read_text(path)
+fn text(key: &str, path: &Path, reading: Reading) -> Result<String, Usage> {
+    reading
+        .text(path)
         .map_err(|error| usage(format!("failed to read the file {} of {key}: {error}", path.display())))
 }
 
-fn certificates(key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Usage> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text(key, path)?.as_bytes()).collect();
+fn certificates(key: &str, path: &Path, reading: Reading) -> Result<Vec<CertificateDer<'static>>, Usage> {
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(text(key, path, reading)?.as_bytes()).collect();
     let wrong = |found: &str| {
         usage(format!("the file {} of {key} {found}; allowed are certificates in PEM", path.display()))
     };
@@ -160,9 +167,9 @@ fn certificates(key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-fn private_key(key: &str, path: &Path) -> Result<PrivateKeyDer<'static>, Usage> {
+fn private_key(key: &str, path: &Path, reading: Reading) -> Result<PrivateKeyDer<'static>, Usage> {
     // The file of a secret: what is in it is not shown.
-    PrivateKeyDer::from_pem_slice(text(key, path)?.as_bytes()).map_err(|_| {
+    PrivateKeyDer::from_pem_slice(text(key, path, reading)?.as_bytes()).map_err(|_| {
         usage(format!(
             "the file {} of {key} has no private key; allowed is one in PEM, not encrypted",
             path.display()
@@ -170,9 +177,9 @@ fn private_key(key: &str, path: &Path) -> Result<PrivateKeyDer<'static>, Usage> 
     })
 }
 
-fn trusted(key: &str, path: &Path) -> Result<Arc<RootCertStore>, Usage> {
+fn trusted(key: &str, path: &Path, reading: Reading) -> Result<Arc<RootCertStore>, Usage> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(key, path)? {
+    for certificate in certificates(key, path, reading)? {
         roots.add(certificate).map_err(|error| {
             usage(format!(
                 "the file {} of {key} has a certificate that cannot vouch for others: {error}",

@@ -13,7 +13,7 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 use toml::Value;
 
 use super::secrets::{Secret, open_to_all};
-use super::sources::{Merged, Origin, parse_toml, read_text};
+use super::sources::{Merged, Origin, Reading, parse_toml};
 use crate::text::exit::{Usage, usage};
 
 /// The key of the file.
@@ -53,7 +53,7 @@ impl Tokens {
     /// Those of the file that the key `tokens` names, and the one of the key `token`.
     pub(super) fn from_merged(from: &Merged) -> Result<Self> {
         let file: Option<PathBuf> = from.optional(FILE, |text| (!text.is_empty()).then(|| text.into()))?;
-        let mut named = file.as_deref().map(read).transpose()?.unwrap_or_default();
+        let mut named = file.as_deref().map(|path| read(path, from.reading)).transpose()?.unwrap_or_default();
         if let Some(secret) = from.optional("token", Secret::new)? {
             if let (Some(origin), Some(_)) =
                 (from.origin("token"), named.iter().find(|token| token.name == DEFAULT_NAME))
@@ -138,8 +138,9 @@ impl Tokens {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<NamedToken>, Usage> {
-    let text = read_text(path)
+fn read(path: &Path, reading: Reading) -> Result<Vec<NamedToken>, Usage> {
+    let text = reading
+        .text(path)
         .map_err(|error| usage(format!("failed to read the file {} of {FILE}: {error}", path.display())))?;
     parse(path, &text)
 }

@@ -4,13 +4,18 @@
 //! - I1 all of it counts, or nothing: what was read before counts on until everything new was read and checked;
 //! - I2 no connection ends for it. A client that was let in stays in, and new limits of its token and its address count
 //!   for it at once;
-//! - I3 it opens a server to no stranger: a file that is empty because it is being written takes no token away.
+//! - I3 it opens a server to no stranger: a file that is empty because it is being written takes no token away;
+//! - I4 it ends: a file that is no regular one is refused, and one that is not read in time is given up, so that the next
+//!   signal is heard. What comes of its reading later counts for nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use crate::config::{Flags, Settings};
@@ -19,6 +24,13 @@ use crate::state::access::AccessRules;
 use crate::state::server::Server;
 use crate::text::exit::{Usage, usage};
 use crate::text::logs;
+
+/// Some small files are read in milliseconds. A disk that takes longer than this does not answer, and systemd gives a
+/// reload 90 s.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Threads that may read at a time: one, and those of reloads that were given up, which end only with their disk.
+const READING: usize = 4;
 
 /// SIGHUP, from the moment it is made on: before, it ends the process.
 #[derive(Debug)]
@@ -33,15 +45,15 @@ impl Reloads {
     /// Reads everything again at each signal, as at the start: from the same flags and variables, and from files as they
     /// are then.
     pub(crate) async fn run(mut self, flags: Flags, server: Arc<Server>, manager: ServiceManager) {
+        let readers = Arc::new(Semaphore::new(READING));
         while self.0.recv().await.is_some() {
             // Behind STOPPING=1 the manager is told nothing of reloads: READY=1 would take the stop back.
             if !server.is_stopping() {
                 manager.reloading();
             }
-            let (flags, of_server) = (flags.clone(), Arc::clone(&server));
-            // Beside this thread, which accepts connections: a file may be a pipe.
-            let reloading = spawn_blocking(move || reload(&flags, &of_server));
-            if let Err(error) = reloading.await.map_err(anyhow::Error::from).flatten() {
+            let flags = flags.clone();
+            let read = read_in_time(PATIENCE, &readers, move || Settings::load_again(&flags)).await;
+            if let Err(error) = read.and_then(|settings| take_over(settings, &server)) {
                 error!("SIGHUP: nothing was reloaded, and what was read before counts: {error:#}");
             }
             if !server.is_stopping() {
@@ -51,8 +63,26 @@ impl Reloads {
     }
 }
 
-fn reload(flags: &Flags, server: &Server) -> Result<()> {
-    let settings = Settings::load_again(flags)?;
+/// What `read` brings within that time, on a thread beside this one, which accepts connections.
+async fn read_in_time<T: Send + 'static>(
+    limit: Duration,
+    readers: &Arc<Semaphore>,
+    read: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let Ok(permit) = Arc::clone(readers).try_acquire_owned() else {
+        bail!("the files of {READING} reloads before are still being read: see to the disk that they are on");
+    };
+    let reading = spawn_blocking(move || {
+        let _permit = permit;
+        read()
+    });
+    let Ok(read) = timeout(limit, reading).await else {
+        bail!("the files were not read within {limit:?}: see to the disk that they are on, and signal again");
+    };
+    read?
+}
+
+fn take_over(settings: Settings, server: &Server) -> Result<()> {
     check_asking(&settings, &server.access)?;
     let mut open = Vec::new();
     for (key, bound) in [("listen", Some(server.places.listen)), ("admin", server.places.admin)] {
@@ -94,5 +124,34 @@ fn check_asking(settings: &Settings, access: &AccessRules) -> Result<(), Usage> 
             "the settings have no {what} any more, and this server lets nobody in without; allowed is one: start the server \
              again if everybody is to be let in"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn files_that_are_not_read_in_time_are_given_up_and_keep_no_later_reload_waiting() {
+        let readers = Arc::new(Semaphore::new(READING));
+        let mut disks: Vec<Sender<u32>> = Vec::new();
+        for given_up in 1..=READING {
+            let (disk, hangs) = channel();
+            disks.push(disk);
+            let read = read_in_time(Duration::from_millis(1), &readers, move || Ok(hangs.recv()?));
+            let error = read.await.unwrap_err().to_string();
+            assert!(error.contains("not read within 1ms"), "{error}");
+            if given_up < READING {
+                assert_eq!(read_in_time(PATIENCE, &readers, || Ok(7)).await.unwrap(), 7);
+            }
+        }
+        let error = read_in_time(PATIENCE, &readers, || Ok(8)).await.unwrap_err().to_string();
+        assert!(error.contains("still being read"), "{error}");
+        disks.iter().for_each(|disk| disk.send(6).unwrap());
+        let all = readers.acquire_many(READING as u32).await.unwrap();
+        drop(all);
+        assert_eq!(read_in_time(PATIENCE, &readers, || Ok(9)).await.unwrap(), 9);
     }
 }

@@ -207,6 +207,22 @@ fn strangers_that_ask_the_admin_port_without_end_keep_no_probe_off() {
     drop(strangers);
 }
 
+#[test]
+fn a_page_that_is_refused_ends_its_connection() {
+    let home = tempfile::tempdir().unwrap();
+    let ports = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--insecure-listen"];
+    let variables = [("XUID_TOKEN", "sesame")];
+    let server = Server::start_at(&ports, home.path(), &[], &variables, Stdio::null());
+    let mut stranger = TcpStream::connect(server.admin).unwrap();
+    // Less than a connection may be quiet after a reply.
+    stranger.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stranger.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stranger.read_to_string(&mut text).expect("it is closed");
+    let (status, head) = text.split_once("\r\n").unwrap();
+    assert!(status.contains(" 401 ") && head.contains("connection: close\r\n"), "{text}");
+}
+
 /// Signals until it is so: a signal says nothing of when it was heard.
 fn hup(server: &Server, what: &str, condition: impl FnMut() -> bool) {
     server.signal("HUP");

@@ -199,6 +199,11 @@ fn sent_away(server: &Server) -> Option<TcpStream> {
     set_socket_send_buffer_size(&client, 1 << 20).unwrap();
     client.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     assert!(reply(&mut client, is_hello) && reply(&mut client, |reply| *reply == Reply::GoAway));
+    stood_still(server, client)
+}
+
+/// The connection, at a server that stands still from now on; `None`, and the server goes on, if it was closed before.
+fn stood_still(server: &Server, mut client: TcpStream) -> Option<TcpStream> {
     server.signal("STOP");
     client.set_nonblocking(true).unwrap();
     // A signal takes a moment until every thread of the process stands still.
@@ -209,6 +214,33 @@ fn sent_away(server: &Server) -> Option<TcpStream> {
         server.signal("CONT");
     }
     is_open.then_some(client)
+}
+
+#[test]
+fn the_last_look_behind_goaway_takes_all_that_one_may() {
+    const REQUESTS: usize = 60 * 1_024 / 16;
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &["--idle", "1s"], &[]);
+    let mut one = Vec::new();
+    request_next(&mut one, 1, Order::Any);
+    let is_next = |reply: &Reply<'_>| matches!(reply, Reply::Next(_));
+    // Its time behind GOAWAY is over once, and set anew for what was found, and then over once more.
+    let once_more = || {
+        let mut client = sent_away(&server)?;
+        client.write_all(&one).unwrap();
+        std::thread::sleep(Duration::from_millis(400));
+        server.signal("CONT");
+        assert!(reply(&mut client, is_next));
+        stood_still(&server, client)
+    };
+    let mut client = (0..5).find_map(|_| once_more()).expect("a connection that is open behind GOAWAY");
+    client.write_all(&one.repeat(REQUESTS)).unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    server.signal("CONT");
+    for request in 0..REQUESTS {
+        assert!(reply(&mut client, is_next), "{request}");
+    }
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "and it is closed");
 }
 
 #[test]

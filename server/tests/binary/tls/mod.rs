@@ -5,8 +5,9 @@ mod certificates;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -329,4 +330,63 @@ fn sighup_lets_no_client_in_without_a_certificate_where_one_was_asked_for() {
     });
     let (code, said) = failure(&next(&server, &["--tls", "--ca", &ours.ca]));
     assert!(code == Some(1) && said.contains("alert"), "{said}");
+}
+
+#[test]
+fn sighup_refuses_a_pipe_in_the_place_of_any_file_and_hears_the_next_signal() {
+    let home = tempfile::tempdir().unwrap();
+    let ours = Authority::new(home.path(), "ours");
+    let own = ours.issue("server", &["127.0.0.1"]);
+    let (tokens, notified) = (home.path().join("tokens.toml"), home.path().join("notify"));
+    fs::write(&tokens, "[token.a]\nsecrets = [\"a\"]\n").unwrap();
+    let manager = UnixDatagram::bind(&notified).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let told = || {
+        let mut bytes = [0; 512];
+        let length = manager.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    let tokens = tokens.to_str().unwrap();
+    let more = ["--tokens", tokens, "--tls-client-ca", &*ours.ca];
+    let variables = [("NOTIFY_SOCKET", notified.to_str().unwrap())];
+    let server = serve_at(&PORTS, home.path(), &own, &more, &variables);
+    assert!(told().starts_with("READY=1\n"));
+    let logged = |text: &str| fs::read_to_string(home.path().join("log")).unwrap().matches(text).count();
+    for (round, file) in [tokens, &*own.cert, &*own.key, &*ours.ca].into_iter().enumerate() {
+        let aside = home.path().join("aside");
+        fs::rename(file, &aside).unwrap();
+        assert!(Command::new("mkfifo").arg(file).status().unwrap().success());
+        server.signal("HUP");
+        assert!(told().starts_with("RELOADING=1\n"));
+        assert!(told().starts_with("READY=1\n"), "{file} is waited for");
+        until("it says why not", || logged(&format!("{file} of ")) == 1);
+        assert_eq!(logged("it is no regular file"), round + 1);
+        fs::rename(&aside, file).unwrap();
+        server.signal("HUP");
+        assert!(told().starts_with("RELOADING=1\n") && told().starts_with("READY=1\n"));
+        until("it is reloaded", || logged("SIGHUP: reloaded") == round + 1);
+    }
+}
+
+#[test]
+fn a_client_that_was_told_of_tls_and_lingers_keeps_its_place_from_nobody() {
+    for first in [&b"GET / HTTP/1.0\r\n\r\n"[..], b"\x16\x03\x01\x00\x02??"] {
+        let home = tempfile::tempdir().unwrap();
+        let ours = Authority::new(home.path(), "ours");
+        let own = ours.issue("server", &["127.0.0.1"]);
+        let server = serve(home.path(), &own, &["--max-connections", "2"]);
+        let (mut plain, mut silent) =
+            (TcpStream::connect(server.addr).unwrap(), TcpStream::connect(server.addr).unwrap());
+        // Both are strangers for a second: younger ones are not ended.
+        std::thread::sleep(Duration::from_millis(1_100));
+        plain.write_all(first).unwrap();
+        plain.read_to_end(&mut Vec::new()).unwrap();
+        // It has its answer, and its place for as long as it may send on: the silent one goes for the new one.
+        let mut client = shake_hands(server.addr, &ours.ca, None);
+        let mut hello = PREFACE.to_vec();
+        request_hello(&mut hello, 1, &Hello::new("test")).unwrap();
+        client.write_all(&hello).unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0, "{first:?}");
+    }
 }

@@ -134,6 +134,22 @@ fn what_was_not_issued_costs_a_token_nothing_if_the_engine_fails_or_the_connecti
 }
 
 #[test]
+fn a_request_that_is_refused_at_once_or_after_its_wait_costs_a_token_nothing() {
+    let home = Home::new(Tokens::parse("[token.few]\nsecrets = [\"a\"]\nids_per_second = 1000\n").unwrap());
+    let mut talk = Talk::new(Arc::clone(&home.server)).greet(&Hello { token: b"a", ..Hello::new("test") });
+    for wait in [0, 5].repeat(2) {
+        // More than a worker mints in the 10 ms that a fresh id may be old, and in those of the wait.
+        let bulk = Bulk::new(131_072, Order::Fresh, Duration::from_millis(wait));
+        talk.say(&frame(|out| request_runs(out, 7, bulk)));
+        assert_eq!(talk.session.in_flight(), usize::from(wait > 0));
+        talk.settle();
+        assert_eq!(talk.replies(), [(7, Said::Error(Status::OVERLOADED))], "a wait of {wait} ms");
+    }
+    assert!(matches!(asked(&mut talk, 100_000), Said::Ids(_)), "the bucket is full");
+    assert_eq!(asked(&mut talk, 1), Said::Error(Status::RATE));
+}
+
+#[test]
 fn a_client_is_told_to_go_only_once_it_was_greeted() {
     let mut talk = Talk::new(Home::shared());
     talk.session.go_away(&mut talk.outbox);
