@@ -14,9 +14,10 @@ mod names;
 mod rows;
 mod standing;
 
+use std::collections::BTreeMap;
+
 use zookeeper_client::{Client, Stat};
 
-use self::names::Names;
 pub(super) use self::names::{NameWrite, names_of, place, what};
 pub(super) use self::rows::{Announce, StoreError, Write};
 
@@ -47,6 +48,24 @@ enum Standing {
     Closed(String),
     /// It is another registry now.
     Foreign(String),
+}
+
+/// A node of this version is made anew with its next change, as the next ones are below zero.
+const LAST_VERSION: i32 = i32::MAX - 1;
+
+/// What is known of the records of names.
+#[derive(Debug)]
+struct Names {
+    /// The highest mark that was seen at each path (N3 of `names`).
+    marks: BTreeMap<String, u64>,
+    /// After which version a node is made anew.
+    last_version: i32,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { marks: BTreeMap::new(), last_version: LAST_VERSION }
+    }
 }
 
 /// The nodes.

@@ -6,8 +6,6 @@
 //! - N3 the mark of a name never goes back, whatever became of its node: a node that was made again is believed only if it
 //!   says as much as this process saw.
 
-use std::collections::BTreeMap;
-
 use xuid_id::ClusterId;
 use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, MultiWriteError, MultiWriter, Stat};
 
@@ -28,24 +26,6 @@ pub(in crate::registry::zookeeper) const NO_CLUSTER: ClusterId = ClusterId::from
 
 /// The place of every name: its path has it.
 const PLACE: u32 = 0;
-
-/// A node of this version is made anew with its next change, as the next ones are below zero.
-const LAST_VERSION: i32 = i32::MAX - 1;
-
-/// What is known of the records of names.
-#[derive(Debug)]
-pub(super) struct Names {
-    /// The highest mark that was seen at each path (N3).
-    marks: BTreeMap<String, u64>,
-    /// After which version a node is made anew.
-    last_version: i32,
-}
-
-impl Default for Names {
-    fn default() -> Self {
-        Self { marks: BTreeMap::new(), last_version: LAST_VERSION }
-    }
-}
 
 /// A record that takes the place of what was read, or of nothing.
 #[derive(Debug, Clone)]
