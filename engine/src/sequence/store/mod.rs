@@ -18,9 +18,14 @@
 //! - S6 each call ends within some seconds, whatever the store's network does;
 //! - S7 no row is made but by `create`, and none is ever deleted.
 
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub mod database;
+mod fence;
 #[cfg(any(test, feature = "test-util"))]
 pub mod memory;
 pub mod registry;
+
+pub use fence::{Fence, Fenced, fence};
 
 use crate::sequence::name::SequenceName;
 

@@ -1,0 +1,34 @@
+//! What the commands do at a database itself: prepare it, and look at it as a server would.
+
+use super::{DatabaseOptions, DatabaseUrl, Report, open_database};
+use crate::sequence::store::{Identity, StoreError};
+
+/// What [`init`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Initialised {
+    /// Tables that were made; those that were there stay as they were.
+    pub made: Vec<String>,
+    /// The identity that stands in the store now.
+    pub identity: Identity,
+}
+
+/// Makes `xuid_store` and, for the shape `xuid`, `xuid_sequence`, and writes the store's identity. What is there stays.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn init(url: &DatabaseUrl, options: &DatabaseOptions) -> Result<Initialised, StoreError> {
+    let mut database = open_database(url, options)?;
+    let made = database.make_tables()?;
+    let found = database.identity()?;
+    // One that was written already is another store's, and only a fence may overwrite it.
+    let identity = if found.recorded.is_none() { database.record_identity()? } else { found };
+    Ok(Initialised { made, identity })
+}
+
+/// Looks at a store as a server would. An unfit one is reported, not refused.
+///
+/// # Errors
+/// [`StoreError::Away`], and [`StoreError::Refused`] for a table that does not have its shape.
+pub fn check(url: &DatabaseUrl, options: &DatabaseOptions) -> Result<Report, StoreError> {
+    open_database(url, options)?.report()
+}

@@ -1,0 +1,141 @@
+//! What PostgreSQL and MySQL do in their own words, each on one connection.
+
+use super::DatabaseOptions;
+use super::check::Report;
+use crate::sequence::name::SequenceName;
+use crate::sequence::store::{Alteration, Ask, Identity, NewSequence, Outcome, Row, StoreError};
+
+/// Why a host was not connected.
+#[derive(Debug)]
+pub(super) enum Denied {
+    /// Another host may do: this one is away, or read-only.
+    Next { why: String },
+    /// No host will do: the table is not as it must be, say.
+    Refused { why: String },
+}
+
+/// Why something was not done on a connection.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The database said no, and did nothing.
+    Said {
+        /// Its words.
+        why: String,
+        /// Whether the same will fail for ever unless a person changes something.
+        is_refusal: bool,
+        /// Whether the connection, or what was learnt with it, is of no use any more.
+        ends_connection: bool,
+    },
+    /// It was sent, and what became of it is not known.
+    Lost {
+        /// What happened.
+        why: String,
+    },
+}
+
+impl Failure {
+    pub(super) fn refused(why: impl Into<String>) -> Self {
+        Self::Said { why: why.into(), is_refusal: true, ends_connection: false }
+    }
+
+    pub(super) fn ends_connection(&self) -> bool {
+        match self {
+            Self::Said { ends_connection, .. } => *ends_connection,
+            Self::Lost { .. } => true,
+        }
+    }
+
+    /// Of something that only reads: there is nothing whose outcome could be unknown.
+    pub(super) fn of_a_read(self) -> Self {
+        match self {
+            Self::Lost { why } => Self::Said { why, is_refusal: false, ends_connection: true },
+            said @ Self::Said { .. } => said,
+        }
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Said { why, is_refusal: true, .. } => Self::Refused { why },
+            Failure::Said { why, .. } => Self::Away { why },
+            Failure::Lost { why } => Self::Unknown { why },
+        }
+    }
+}
+
+/// What a transaction granted: an outcome for each ask, in their order, and the store that did it.
+#[derive(Debug)]
+pub(super) struct Granted {
+    pub(super) identity: Identity,
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+/// A kind of database.
+pub(super) trait Dialect: 'static {
+    /// A connection to a host that was checked.
+    type Connection: Send;
+
+    /// What the client's thread is called; 15 bytes at most.
+    const THREAD: &str;
+
+    /// Whether the client understands a URL.
+    fn check_url(url: &str) -> Result<(), String>;
+
+    /// Connects to a host that can be written to, and looks at its settings and at the table.
+    async fn connect(
+        url: &str,
+        host: &str,
+        options: &DatabaseOptions,
+    ) -> Result<(Self::Connection, Report), Denied>;
+
+    /// Makes the tables that are missing; their names.
+    async fn make_tables(url: &str, options: &DatabaseOptions) -> Result<Vec<String>, Denied>;
+
+    /// Which store it is. Looks again whether there is a table where its identity is written.
+    async fn identity(connection: &mut Self::Connection) -> Result<Identity, Failure>;
+
+    /// One transaction for all asks.
+    async fn grant(connection: &mut Self::Connection, asks: &[Ask]) -> Result<Granted, Failure>;
+
+    /// A row whose name differs from this one in spelling only.
+    async fn similar(
+        connection: &mut Self::Connection,
+        name: &SequenceName,
+    ) -> Result<Option<String>, Failure>;
+
+    /// The row of a name.
+    async fn read(connection: &mut Self::Connection, name: &SequenceName) -> Result<Option<Row>, Failure>;
+
+    /// Rows in the order of their names' bytes.
+    async fn list(
+        connection: &mut Self::Connection,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<Row>, Failure>;
+
+    /// Makes a row; the row that is there then, and whether this call made it.
+    async fn create(
+        connection: &mut Self::Connection,
+        name: &SequenceName,
+        new: &NewSequence,
+    ) -> Result<(Row, bool), Failure>;
+
+    /// Alters a row.
+    async fn alter(
+        connection: &mut Self::Connection,
+        name: &SequenceName,
+        alteration: &Alteration,
+    ) -> Result<Option<Row>, Failure>;
+
+    /// Raises a mark.
+    async fn raise(
+        connection: &mut Self::Connection,
+        name: &SequenceName,
+        least: u64,
+    ) -> Result<Option<Row>, Failure>;
+
+    /// Writes the present identity.
+    async fn record_identity(connection: &mut Self::Connection) -> Result<Identity, Failure>;
+}

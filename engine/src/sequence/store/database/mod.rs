@@ -1,0 +1,379 @@
+//! Stores in a database: a table of ours, or the one of a running Leaf or tinyid deployment.
+//!
+//! ```text
+//!   DatabaseStore<D>    the port: one connection, its deadlines, what a failure means
+//!     |        \
+//!   Dialect    ClientRuntime     PostgreSQL's or MySQL's statements | the thread of the client
+//!     |
+//!   Shape      xuid, leaf, tinyid: which columns, and whether the mark is inclusive
+//! ```
+//!
+//! The store connects when it is first asked, to the first host that can be written to, and looks there at what makes
+//! commits durable ([`Check`]) and at the table. It does so again after each loss of the connection. Settings, rights and
+//! traps are described in `docs/sequence-stores.md`.
+//!
+//! Everything here blocks, on a runtime of its own: it panics on a thread that belongs to another asynchronous runtime,
+//! also when a store is dropped there.
+//!
+//! # Invariants
+//! - I1 one grant is one transaction: the identity, the marks before and after and the settings are read in it;
+//! - I2 a connection on which an answer is missing is given up: what was asked on it may yet be done, and no later
+//!   answer is mistaken for the missing one;
+//! - I3 every call ends within the deadlines of [`DatabaseOptions`], whatever the network does;
+//! - I4 nothing but the columns of the shape is written, and no row is deleted.
+
+mod check;
+mod control;
+mod dialect;
+mod runtime;
+mod table;
+mod url;
+
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+
+use std::time::Duration;
+
+pub use check::{Check, Report};
+pub use control::{Initialised, check, init};
+pub use table::{ParseTableError, Shape, Table};
+pub use url::{DatabaseUrl, Kind, ParseDatabaseUrlError};
+
+use self::dialect::{Denied, Dialect, Failure, Granted};
+use self::runtime::ClientRuntime;
+use crate::clock::boot_ns;
+use crate::sequence::name::SequenceName;
+use crate::sequence::store::{
+    Alteration, Ask, Identity, MOST_ASKS, NewSequence, Outcome, Row, Store, StoreError,
+};
+use crate::sys::deferred_log;
+
+/// A connection that was not used for so long is tried before it is needed, so that its loss is no unknown outcome.
+const IDLE_NS: u64 = 30_000_000_000;
+
+/// How a database is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseOptions {
+    /// The table. Defaults to `xuid`.
+    pub table: Table,
+    /// How long one host may take until it is connected and checked. Too short, and a slow moment looks like an absent
+    /// host; too long, and the next host is tried late. Defaults to 3 s.
+    pub connect: Duration,
+    /// How long a transaction may take. After that its outcome is unknown, and what it granted is wasted. Defaults to
+    /// 3 s.
+    pub statement: Duration,
+    /// How long a transaction waits for a row that another program holds locked. Defaults to 1 s.
+    pub lock: Duration,
+    /// Goes on with a database that can lose commits, with a warning. Defaults to no.
+    pub allow_unsafe: bool,
+}
+
+impl Default for DatabaseOptions {
+    fn default() -> Self {
+        Self {
+            table: Table::default(),
+            connect: Duration::from_secs(3),
+            statement: Duration::from_secs(3),
+            lock: Duration::from_secs(1),
+            allow_unsafe: false,
+        }
+    }
+}
+
+/// A store in the database of a URL. Nothing is connected yet.
+///
+/// # Errors
+/// [`StoreError::Refused`] for a URL that the database's client does not understand, for a kind of database that this
+/// build has no client of, and if the client's thread cannot be started.
+pub fn open(url: &DatabaseUrl, options: &DatabaseOptions) -> Result<Box<dyn Store>, StoreError> {
+    open_database(url, options).map(|store| -> Box<dyn Store> { store })
+}
+
+/// What the commands need of a store beside the port.
+trait Database: Store {
+    /// Connects, and tells what was found; what is unfit is told, too.
+    fn report(&mut self) -> Result<Report, StoreError>;
+
+    /// Makes the tables that are missing; which ones.
+    fn make_tables(&mut self) -> Result<Vec<String>, StoreError>;
+}
+
+fn open_database(
+    url: &DatabaseUrl,
+    options: &DatabaseOptions,
+) -> Result<Box<dyn Database + Send>, StoreError> {
+    match url.kind() {
+        #[cfg(feature = "postgres")]
+        Kind::Postgres => Ok(Box::new(DatabaseStore::<postgres::Postgres>::new(url, options)?)),
+        #[cfg(feature = "mysql")]
+        Kind::MySql => Ok(Box::new(DatabaseStore::<mysql::MySql>::new(url, options)?)),
+        #[allow(unreachable_patterns, reason = "reached where a feature is off")]
+        _ => Err(StoreError::Refused { why: format!("this build has no client for {url}") }),
+    }
+}
+
+/// The port on one database.
+struct DatabaseStore<D: Dialect> {
+    // Before the runtime, which it needs to end.
+    session: Option<Session<D>>,
+    runtime: ClientRuntime,
+    url: DatabaseUrl,
+    options: DatabaseOptions,
+}
+
+/// A connection that was checked.
+struct Session<D: Dialect> {
+    connection: D::Connection,
+    report: Report,
+    /// Boot time of the last answer.
+    used_at: u64,
+}
+
+impl<D: Dialect> DatabaseStore<D> {
+    fn new(url: &DatabaseUrl, options: &DatabaseOptions) -> Result<Self, StoreError> {
+        for host in url.hosts() {
+            D::check_url(&url.of_host(host)).map_err(|why| StoreError::Refused { why })?;
+        }
+        let runtime = ClientRuntime::start(D::THREAD)
+            .map_err(|error| StoreError::Refused { why: format!("failed to start a thread: {error}") })?;
+        Ok(Self { session: None, runtime, url: url.clone(), options: options.clone() })
+    }
+
+    /// The connection: the one there is, or a new one to the first host that will do.
+    fn session(&mut self) -> Result<&mut Session<D>, StoreError> {
+        if self.session.is_none() {
+            let session = self.connect()?;
+            if let Some(problem) = session.report.problem() {
+                if !self.options.allow_unsafe {
+                    return Err(StoreError::Refused { why: problem });
+                }
+                deferred_log::log(move || {
+                    tracing::warn!(problem, "ids are taken from a database that can lose commits");
+                });
+            }
+            self.session = Some(session);
+        }
+        self.session.as_mut().ok_or(StoreError::Away { why: String::new() })
+    }
+
+    /// Walks the hosts.
+    fn connect(&self) -> Result<Session<D>, StoreError> {
+        let mut reasons = Vec::new();
+        for host in self.url.hosts() {
+            let url = self.url.of_host(host);
+            let connected = self.runtime.wait(self.options.connect, D::connect(&url, host, &self.options));
+            match connected {
+                Some(Ok((connection, report))) => {
+                    return Ok(Session { connection, report, used_at: boot_ns() });
+                }
+                Some(Err(Denied::Refused { why })) => return Err(StoreError::Refused { why }),
+                Some(Err(Denied::Next { why })) => reasons.push(format!("{host}: {why}")),
+                None => reasons.push(format!("{host}: no answer within {:?}", self.options.connect)),
+            }
+        }
+        Err(StoreError::Away { why: reasons.join("; ") })
+    }
+
+    /// Does something on the connection. A failure after which it is of no use ends it.
+    fn run<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut D::Connection) -> Result<T, Failure>,
+    ) -> Result<T, CallError> {
+        let limit = self.options.statement;
+        let Session { .. } = self.session().map_err(CallError::NotConnected)?;
+        let Some(session) = self.session.as_mut() else {
+            return Err(CallError::NotConnected(StoreError::Away { why: String::new() }));
+        };
+        let failure = match self.runtime.wait(limit, work(&mut session.connection)) {
+            Some(Ok(value)) => {
+                session.used_at = boot_ns();
+                return Ok(value);
+            }
+            Some(Err(failure)) => failure,
+            None => Failure::Lost { why: format!("no answer within {limit:?}") },
+        };
+        if failure.ends_connection() {
+            self.session = None;
+        }
+        Err(CallError::Failed(failure))
+    }
+
+    /// One transaction for all asks.
+    fn grant_together(&mut self, asks: &[Ask]) -> Result<Granted, CallError> {
+        let granted = self.run(async |connection| D::grant(connection, asks).await)?;
+        let checked = self.session.as_ref().map(|session| &session.report.identity.current);
+        if checked == Some(&granted.identity.current) {
+            return Ok(granted);
+        }
+        // A proxy moved the connection to a host that was not checked. What was granted there is waste.
+        self.session = None;
+        let why = format!("{} answered, and that host was not checked", granted.identity.current);
+        Err(CallError::Failed(Failure::Lost { why }))
+    }
+
+    /// One transaction for each ask, so that a row that cannot be had holds up no other. Those whose turn does not come
+    /// in time were not reached.
+    fn grant_singly(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+        let (begun, limit) = (boot_ns(), self.options.statement);
+        let mut identity = None;
+        for ask in asks {
+            if Duration::from_nanos(boot_ns().saturating_sub(begun)) > limit {
+                out.push(Outcome::Away { why: "others took too long".into() });
+                continue;
+            }
+            match self.grant_together(std::slice::from_ref(ask)) {
+                // Of another identity than those before it: one call tells of one store.
+                Ok(granted) if identity.as_ref().is_some_and(|known| *known != granted.identity) => {
+                    out.push(Outcome::Unknown { why: "the store's identity changed meanwhile".into() });
+                }
+                Ok(granted) => {
+                    out.extend(granted.outcomes);
+                    identity = Some(granted.identity);
+                }
+                Err(error) => out.push(error.outcome()),
+            }
+        }
+        identity
+    }
+
+    /// A call that reads or changes one row.
+    fn on_row(
+        &mut self,
+        name: &SequenceName,
+        work: impl AsyncFnOnce(&mut D::Connection) -> Result<Option<Row>, Failure>,
+    ) -> Result<Row, StoreError> {
+        match self.run(work) {
+            Ok(Some(row)) => Ok(row),
+            Ok(None) => Err(StoreError::Absent { similar: self.similar(name) }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Another spelling of a name that the table has; a failure to look is none.
+    fn similar(&mut self, name: &SequenceName) -> Option<String> {
+        self.run(async |connection| D::similar(connection, name).await).ok().flatten()
+    }
+}
+
+/// Why a call failed.
+enum CallError {
+    NotConnected(StoreError),
+    Failed(Failure),
+}
+
+impl CallError {
+    fn outcome(self) -> Outcome {
+        match self.into() {
+            StoreError::Unknown { why } => Outcome::Unknown { why },
+            StoreError::Refused { why } | StoreError::Away { why } => Outcome::Away { why },
+            StoreError::Absent { similar } => Outcome::Absent { similar },
+            StoreError::Exists(row) => Outcome::Refused { why: format!("there is {}", row.name) },
+        }
+    }
+}
+
+impl From<CallError> for StoreError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::NotConnected(error) => error,
+            CallError::Failed(failure) => failure.into(),
+        }
+    }
+}
+
+impl<D: Dialect> Store for DatabaseStore<D> {
+    fn describe(&self) -> String {
+        format!("{} ({})", self.url, self.options.table)
+    }
+
+    fn may_go_back(&self) -> bool {
+        true
+    }
+
+    fn identity(&mut self) -> Result<Identity, StoreError> {
+        Ok(self.run(async |connection| D::identity(connection).await)?)
+    }
+
+    fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+        debug_assert!(asks.len() <= MOST_ASKS, "{} asks in one call", asks.len());
+        let from = out.len();
+        let identity = match self.grant_together(asks) {
+            Ok(granted) => {
+                out.extend(granted.outcomes);
+                Some(granted.identity)
+            }
+            // One name may have spoilt it for the others.
+            Err(CallError::Failed(failure)) if asks.len() > 1 && !failure.ends_connection() => {
+                self.grant_singly(asks, out)
+            }
+            Err(error) => {
+                let outcome = error.outcome();
+                out.extend(asks.iter().map(|_| outcome.clone()));
+                None
+            }
+        };
+        for (ask, outcome) in asks.iter().zip(&mut out[from..]) {
+            if let Outcome::Absent { similar } = outcome {
+                *similar = self.similar(&ask.name);
+            }
+        }
+        identity
+    }
+
+    fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
+        self.on_row(name, async |connection| D::read(connection, name).await)
+    }
+
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
+        Ok(self.run(async |connection| D::list(connection, prefix, after, limit).await)?)
+    }
+
+    fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
+        self.options.table.shape.check_new(new)?;
+        let (row, is_new) = self.run(async |connection| D::create(connection, name, new).await)?;
+        if is_new { Ok(row) } else { Err(StoreError::Exists(Box::new(row))) }
+    }
+
+    fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
+        self.options.table.shape.check_alteration(alteration)?;
+        self.on_row(name, async |connection| D::alter(connection, name, alteration).await)
+    }
+
+    fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
+        self.on_row(name, async |connection| D::raise(connection, name, least).await)
+    }
+
+    fn record_identity(&mut self) -> Result<Identity, StoreError> {
+        Ok(self.run(async |connection| D::record_identity(connection).await)?)
+    }
+
+    fn maintain(&mut self) {
+        let is_idle = |session: &Session<D>| boot_ns().saturating_sub(session.used_at) > IDLE_NS;
+        if self.session.as_ref().is_some_and(is_idle) {
+            // A failure ends the connection, which is all that is wanted of it.
+            let _ = self.run(async |connection| D::identity(connection).await);
+        }
+    }
+}
+
+impl<D: Dialect> Database for DatabaseStore<D> {
+    fn report(&mut self) -> Result<Report, StoreError> {
+        Ok(self.connect()?.report)
+    }
+
+    fn make_tables(&mut self) -> Result<Vec<String>, StoreError> {
+        let mut reasons = Vec::new();
+        for host in self.url.hosts() {
+            let (url, options) = (self.url.of_host(host), &self.options);
+            match self.runtime.wait(2 * options.connect, D::make_tables(&url, options)) {
+                Some(Ok(made)) => return Ok(made),
+                Some(Err(Denied::Refused { why })) => return Err(StoreError::Refused { why }),
+                Some(Err(Denied::Next { why })) => reasons.push(format!("{host}: {why}")),
+                None => reasons.push(format!("{host}: no answer")),
+            }
+        }
+        Err(StoreError::Away { why: reasons.join("; ") })
+    }
+}

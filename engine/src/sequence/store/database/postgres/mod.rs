@@ -1,0 +1,347 @@
+//! PostgreSQL, 12 or later.
+//!
+//! A grant is one round trip: `BEGIN` with our settings, the identity, the rows locked in the order of their names, the
+//! update, and `COMMIT` are sent together. Nothing is kept in the session and no statement has a name, so a proxy that
+//! lends connections by the transaction (pgbouncer) may stand between.
+//!
+//! # Invariants
+//! - I1 what an update replaced and what it stored are read from the same locked rows, in its own transaction;
+//! - I2 a warning within the transaction makes its outcome unknown: after "canceling wait for synchronous replication"
+//!   `COMMIT` succeeds here, and the commit may be nowhere else.
+
+mod connect;
+mod notices;
+mod sql;
+
+use tokio::task::JoinHandle;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Error};
+
+use self::notices::Notices;
+use self::sql::Statements;
+use super::dialect::{Denied, Dialect, Failure, Granted};
+use super::table::{FoundRow, FoundTable, Moved, outcome, spellings};
+use super::{DatabaseOptions, Report};
+use crate::sequence::name::SequenceName;
+use crate::sequence::store::{Alteration, Ask, Identity, MOST_STEP, NewLast, NewSequence, Row};
+
+/// The dialect.
+pub(super) struct Postgres;
+
+/// A connection to a host that was checked.
+pub(super) struct Connection {
+    client: Client,
+    /// Moves the bytes; ended with the connection.
+    driver: JoinHandle<()>,
+    notices: std::sync::Arc<Notices>,
+    table: FoundTable,
+    sql: Statements,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// One parameter, with its type: nothing is prepared.
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+impl Connection {
+    /// The rows of a statement that only reads.
+    async fn rows(
+        &self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
+        let rows = self.client.query_typed(statement, parameters).await;
+        rows.map_err(|error| failure(&error).of_a_read())
+    }
+
+    /// A transaction around one statement; its rows, and the identity.
+    ///
+    /// All messages go out before the first answer is waited for, in this order.
+    async fn transact(
+        &mut self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<(Identity, Vec<tokio_postgres::Row>), Failure> {
+        let warned = self.notices.warnings();
+        let (begun, identity, rows, committed) = tokio::join!(
+            biased;
+            self.client.batch_execute(&self.sql.begin),
+            self.client.query_typed(&self.sql.identity, &[]),
+            self.client.query_typed(statement, parameters),
+            self.client.batch_execute("COMMIT"),
+        );
+        self.done(warned, begun, &[identity.as_ref().err(), rows.as_ref().err()], committed)?;
+        Ok((read_identity(&identity.map_err(lost)?)?, rows.map_err(lost)?))
+    }
+
+    /// What became of a transaction. An error within it means that `COMMIT` rolled it back.
+    fn done(
+        &self,
+        warned: u64,
+        begun: Result<(), Error>,
+        within: &[Option<&Error>],
+        committed: Result<(), Error>,
+    ) -> Result<(), Failure> {
+        // Without a transaction around them, statements commit by themselves.
+        begun.map_err(lost)?;
+        let mut errors = within.iter().flatten();
+        if let Some(silence) = errors.clone().find(|error| error.as_db_error().is_none()) {
+            return Err(Failure::Lost { why: said(silence) });
+        }
+        if let Some(error) = errors.next() {
+            return Err(failure(error));
+        }
+        committed.map_err(lost)?;
+        match self.notices.since(warned) {
+            Some(warning) => Err(Failure::Lost { why: format!("the database warned: {warning}") }),
+            None => Ok(()),
+        }
+    }
+
+    /// The row that a statement returned, if it did.
+    fn one(&self, rows: &[tokio_postgres::Row]) -> Result<Option<Row>, Failure> {
+        let Some(row) = rows.first() else { return Ok(None) };
+        found_row(row)?.row(self.table.shape).map(Some).map_err(Failure::refused)
+    }
+}
+
+impl Dialect for Postgres {
+    type Connection = Connection;
+
+    const THREAD: &str = "xuid-postgres";
+
+    fn check_url(url: &str) -> Result<(), String> {
+        connect::config(url, &DatabaseOptions::default()).map(drop)
+    }
+
+    async fn connect(
+        url: &str,
+        host: &str,
+        options: &DatabaseOptions,
+    ) -> Result<(Connection, Report), Denied> {
+        connect::connect(url, host, options).await
+    }
+
+    async fn make_tables(url: &str, options: &DatabaseOptions) -> Result<Vec<String>, Denied> {
+        connect::make_tables(url, options).await
+    }
+
+    async fn identity(connection: &mut Connection) -> Result<Identity, Failure> {
+        let found = connection.rows(sql::STORE_TABLE, &[(&connection.sql.store_name, Type::TEXT)]).await?;
+        let is_there = found.first().and_then(|row| row.try_get(0).ok()).unwrap_or(false);
+        connection.sql.has_store_table(is_there);
+        let (identity, _) = connection.transact("SELECT 1", &[]).await.map_err(Failure::of_a_read)?;
+        Ok(identity)
+    }
+
+    async fn grant(connection: &mut Connection, asks: &[Ask]) -> Result<Granted, Failure> {
+        let shape = connection.table.shape;
+        let asked = asks.iter().filter(|ask| connection.table.can_hold(&ask.name));
+        let names: Vec<&str> = asked.clone().map(|ask| ask.name.as_str()).collect();
+        let counts: Vec<i64> = asked.clone().map(|ask| ask.count.min(MOST_STEP).cast_signed()).collect();
+        let leasts: Vec<i64> = asked.map(|ask| ask.least.min(MOST_STEP).cast_signed()).collect();
+        let warned = connection.notices.warnings();
+        let (client, sql) = (&connection.client, &connection.sql);
+        let asked: [Parameter<'_>; 3] =
+            [(&names, Type::TEXT_ARRAY), (&counts, Type::INT8_ARRAY), (&leasts, Type::INT8_ARRAY)];
+        let (begun, identity, locked, moved, committed) = tokio::join!(
+            biased;
+            client.batch_execute(&sql.begin),
+            client.query_typed(&sql.identity, &[]),
+            client.query_typed(&sql.lock, &asked[..1]),
+            client.query_typed(&sql.grant, &asked),
+            client.batch_execute("COMMIT"),
+        );
+        let within = [identity.as_ref().err(), locked.as_ref().err(), moved.as_ref().err()];
+        connection.done(warned, begun, &within, committed)?;
+        let identity = read_identity(&identity.map_err(lost)?)?;
+        let locked: Vec<FoundRow> = locked.map_err(lost)?.iter().map(found_row).collect::<Result<_, _>>()?;
+        let mut ends = Vec::new();
+        for row in moved.map_err(lost)? {
+            let read = || -> Result<(String, i64), Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+            ends.push(read().map_err(lost)?);
+        }
+        let settle = |ask: &Ask| {
+            let name = ask.name.as_str();
+            let row = locked.iter().find(|row| row.name == name);
+            let end = ends.iter().find(|(found, _)| found == name).map(|(_, end)| *end);
+            let moved = end.map(|to| Moved { from: row.and_then(|row| row.mark).unwrap_or(-1), to });
+            outcome(shape, ask, row, moved)
+        };
+        Ok(Granted { identity, outcomes: asks.iter().map(settle).collect() })
+    }
+
+    async fn similar(connection: &mut Connection, name: &SequenceName) -> Result<Option<String>, Failure> {
+        if !connection.table.can_hold(name) {
+            return Ok(None);
+        }
+        let spellings = spellings(name);
+        let parameters: [Parameter<'_>; 2] = [(&spellings, Type::TEXT_ARRAY), (&name.as_str(), Type::TEXT)];
+        let found = connection.rows(&connection.sql.similar, &parameters).await?;
+        Ok(found.first().and_then(|row| row.try_get(0).ok()))
+    }
+
+    async fn read(connection: &mut Connection, name: &SequenceName) -> Result<Option<Row>, Failure> {
+        if !connection.table.can_hold(name) {
+            return Ok(None);
+        }
+        let found = connection.rows(&connection.sql.read, &[(&name.as_str(), Type::TEXT)]).await?;
+        connection.one(&found)
+    }
+
+    async fn list(
+        connection: &mut Connection,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<Row>, Failure> {
+        let (mut rows, mut after) = (Vec::new(), after.to_owned());
+        while rows.len() < limit {
+            let wanted = limit - rows.len();
+            let most = i64::try_from(wanted).unwrap_or(i64::MAX);
+            let parameters: [Parameter<'_>; 3] =
+                [(&after, Type::TEXT), (&prefix, Type::TEXT), (&most, Type::INT8)];
+            let found = connection.rows(&connection.sql.list, &parameters).await?;
+            let is_last = found.len() < wanted;
+            for row in &found {
+                let row = found_row(row)?;
+                after.clone_from(&row.name);
+                // A row that cannot be used is not listed; its name says why when it is asked for.
+                rows.extend(row.row(connection.table.shape));
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn create(
+        connection: &mut Connection,
+        name: &SequenceName,
+        new: &NewSequence,
+    ) -> Result<(Row, bool), Failure> {
+        connection.table.check_name(name)?;
+        let statement = connection.sql.create(&connection.table, new);
+        let description = new.description.as_deref().unwrap_or_default();
+        let parameters: [Parameter<'_>; 2] = [(&name.as_str(), Type::TEXT), (&description, Type::TEXT)];
+        let (_, made) = connection.transact(&statement, &parameters).await?;
+        if let Some(row) = connection.one(&made)? {
+            return Ok((row, true));
+        }
+        match Self::read(connection, name).await? {
+            Some(row) => Ok((row, false)),
+            None => Err(Failure::refused("there is a row that this table takes for the same name")),
+        }
+    }
+
+    async fn alter(
+        connection: &mut Connection,
+        name: &SequenceName,
+        alteration: &Alteration,
+    ) -> Result<Option<Row>, Failure> {
+        let Some(statement) = connection.sql.alter(&connection.table, alteration) else {
+            return Self::read(connection, name).await;
+        };
+        let description = alteration.description.as_deref().unwrap_or_default();
+        let parameters: [Parameter<'_>; 2] = [(&name.as_str(), Type::TEXT), (&description, Type::TEXT)];
+        let (_, altered) = connection.transact(&statement, &parameters).await?;
+        if let Some(row) = connection.one(&altered)? {
+            return Ok(Some(row));
+        }
+        match (Self::read(connection, name).await?, alteration.last) {
+            (Some(row), Some(NewLast::At(_))) => Err(Failure::refused(format!(
+                "the last number is {} and only rises, but to retire a sequence",
+                row.settings.last
+            ))),
+            (Some(_), _) => Err(Failure::refused("the row cannot be used")),
+            (None, _) => Ok(None),
+        }
+    }
+
+    async fn raise(
+        connection: &mut Connection,
+        name: &SequenceName,
+        least: u64,
+    ) -> Result<Option<Row>, Failure> {
+        let least = least.saturating_sub(connection.table.shape.columns().above);
+        let least = i64::try_from(least).unwrap_or(i64::MAX);
+        let statement = connection.sql.raise.clone();
+        let parameters: [Parameter<'_>; 2] = [(&name.as_str(), Type::TEXT), (&least, Type::INT8)];
+        let (_, raised) = connection.transact(&statement, &parameters).await?;
+        connection.one(&raised)
+    }
+
+    async fn record_identity(connection: &mut Connection) -> Result<Identity, Failure> {
+        let identity = Self::identity(connection).await?;
+        if !connection.sql.is_store_table_there() {
+            connection
+                .client
+                .batch_execute(&connection.sql.make_store)
+                .await
+                .map_err(|error| failure(&error))?;
+            connection.sql.has_store_table(true);
+        }
+        let statement = connection.sql.record.clone();
+        connection.transact(&statement, &[(&identity.current, Type::TEXT)]).await?;
+        Self::identity(connection).await
+    }
+}
+
+fn read_identity(rows: &[tokio_postgres::Row]) -> Result<Identity, Failure> {
+    let row = rows.first().ok_or_else(|| Failure::Lost { why: "it says no identity".into() })?;
+    let (system, wal): (i64, String) = (row.try_get(0).map_err(lost)?, row.try_get(1).map_err(lost)?);
+    // The timeline is what a promotion changes: the first eight digits of a log file's name.
+    let timeline = wal.get(..8).unwrap_or(&wal);
+    let current = format!("postgres {}/{timeline}", system.cast_unsigned());
+    let (recorded, fenced) = (row.try_get(2).map_err(lost)?, row.try_get(3).map_err(lost)?);
+    Ok(Identity { current, recorded, fenced })
+}
+
+fn found_row(row: &tokio_postgres::Row) -> Result<FoundRow, Failure> {
+    let read = || -> Result<FoundRow, Error> {
+        Ok(FoundRow {
+            name: row.try_get(0)?,
+            mark: row.try_get(1)?,
+            step: row.try_get(2)?,
+            increment: row.try_get(3)?,
+            remainder: row.try_get(4)?,
+            last: row.try_get(5)?,
+            strict: row.try_get(6)?,
+            description: row.try_get(7)?,
+        })
+    };
+    read().map_err(lost)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
+fn lost(error: Error) -> Failure {
+    Failure::Lost { why: said(&error) }
+}
+
+/// The database's own words, else the client's with their cause.
+fn said(error: &Error) -> String {
+    use std::error::Error as _;
+    match (error.as_db_error(), error.source()) {
+        (Some(said), _) => said.message().to_owned(),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// Of a statement that was answered with an error, and so did nothing; of silence, that the outcome is not known.
+fn failure(error: &Error) -> Failure {
+    let Some(reply) = error.as_db_error() else { return Failure::Lost { why: said(error) } };
+    let code = reply.code().code();
+    // A table that changed, rights that are missing.
+    let is_refusal = code.starts_with("42") || code.starts_with("28");
+    // Read-only, shut down, or otherwise looked at before it is used again.
+    let ends_connection = is_refusal
+        || ["25", "08", "53", "57", "58", "XX"].iter().any(|class| code.starts_with(class))
+            && code != "57014";
+    Failure::Said { why: said(error), is_refusal, ends_connection }
+}

@@ -1,0 +1,95 @@
+//! The fence: raises a store's marks beyond what could have been granted, after it went back or may have.
+
+use std::collections::BTreeMap;
+
+use crate::sequence::name::SequenceName;
+use crate::sequence::store::{Identity, Row, Store, StoreError};
+
+/// Rows that are read at once.
+const PAGE: usize = 1_000;
+
+/// How many of the largest step a fence goes above what is known, unless the operator says otherwise.
+const STEPS_ABOVE: u64 = 10;
+
+/// How high a fence goes.
+#[derive(Clone, Debug, Default)]
+pub struct Fence {
+    /// This name only; all names without.
+    pub name: Option<SequenceName>,
+    /// Every mark ends at this number at least.
+    pub above: Option<u64>,
+    /// Marks as nodes, folders or a witness know them; each ends at what is known at least.
+    pub known: BTreeMap<SequenceName, u64>,
+    /// How much is added to a mark beyond all that. Defaults to ten times the largest step of the store.
+    pub margin: Option<u64>,
+}
+
+/// What a fence did.
+#[derive(Clone, Debug)]
+pub struct Fenced {
+    /// Each name with its mark before and after.
+    pub raised: Vec<(SequenceName, u64, u64)>,
+    /// Names that are known and have no row.
+    pub absent: Vec<SequenceName>,
+    /// What stands in the store as its identity now; `None` where only one name was fenced.
+    pub identity: Option<Identity>,
+}
+
+/// Raises marks beyond what could have been granted, and then writes the store's identity, after which nodes without a
+/// witness go on with it.
+///
+/// # Errors
+/// [`StoreError`]. After one, some marks may have been raised and the identity was not written: fence again.
+pub fn fence(store: &mut dyn Store, fence: &Fence) -> Result<Fenced, StoreError> {
+    let mut rows = Vec::new();
+    match &fence.name {
+        Some(name) => rows.push(store.read(name)?),
+        None => loop {
+            let after = rows.last().map_or(String::new(), |row: &Row| row.name.to_string());
+            let page = store.list("", &after, PAGE)?;
+            let is_last = page.len() < PAGE;
+            rows.extend(page);
+            if is_last {
+                break;
+            }
+        },
+    }
+    let largest = rows.iter().map(|row| row.settings.step).max().unwrap_or_default();
+    let margin = fence.margin.unwrap_or(STEPS_ABOVE.saturating_mul(largest));
+    let mut known = fence.known.clone();
+    let mut raised = Vec::with_capacity(rows.len());
+    for row in rows {
+        let seen = known.remove(&row.name).into_iter().chain(fence.above);
+        let least = seen.fold(row.next, u64::max).saturating_add(margin);
+        let after = store.raise(&row.name, least)?;
+        raised.push((row.name, row.next, after.next));
+    }
+    let absent = if fence.name.is_none() { known.into_keys().collect() } else { Vec::new() };
+    let identity = if fence.name.is_none() { Some(store.record_identity()?) } else { None };
+    Ok(Fenced { raised, absent, identity })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequence::store::NewSequence;
+    use crate::sequence::store::memory::MemoryDatabase;
+
+    #[test]
+    fn a_fence_raises_every_mark_above_what_is_known_and_then_writes_the_identity() {
+        let database = MemoryDatabase::new(1);
+        let mut store = database.store(0);
+        let name = |text: &str| SequenceName::new(text).unwrap();
+        for text in ["a", "b"] {
+            store.create(&name(text), &NewSequence::default()).unwrap();
+        }
+        let known = BTreeMap::from([(name("a"), 5_000), (name("gone"), 7)]);
+        let done = fence(&mut store, &Fence { known, ..Fence::default() }).unwrap();
+        assert_eq!(done.raised, [(name("a"), 1, 15_000), (name("b"), 1, 10_001)]);
+        assert_eq!(done.absent, [name("gone")]);
+        assert_eq!(done.identity.unwrap().recorded.as_deref(), Some("host 0"));
+        let one = Fence { name: Some(name("b")), above: Some(20_000), margin: Some(0), ..Fence::default() };
+        let done = fence(&mut store, &one).unwrap();
+        assert_eq!((done.raised, done.identity), (vec![(name("b"), 10_001, 20_000)], None));
+    }
+}
