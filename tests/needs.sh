@@ -29,6 +29,8 @@ package() {
         pacman:java) echo jre-openjdk-headless ;;
         apt-get:zookeeper) echo zookeeper ;;
         *:zookeeper) ;;
+        dnf:postgresql) echo postgresql-server ;;
+        apt-get:mariadb | dnf:mariadb) echo mariadb-server ;;
         dnf:prometheus) echo golang-github-prometheus ;;
         apk:setpriv) echo setpriv ;;
         *:setpriv | *:prlimit) echo util-linux ;;
@@ -79,11 +81,27 @@ has_faketime() {
     return 1
 }
 
+# PostgreSQL's own programs; Debian keeps each version's apart, in nobody's path.
+has_postgres() {
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null
+}
+
+# Debian starts a server when its package is installed. The tests start their own.
+stop_servers() {
+    local service
+    for service in "$@"; do
+        "${as_root[@]}" systemctl disable --now "$service" >/dev/null 2>&1 ||
+            "${as_root[@]}" service "$service" stop >/dev/null 2>&1 || true
+    done
+}
+
 # Whether a thing that tests may need is here.
 has() {
     case "$2" in
         zookeeper) find_zookeeper "$1" ;;
         libfaketime) has_faketime ;;
+        postgresql) has_postgres ;;
+        mariadb) command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null ;;
         *) command -v "$2" >/dev/null ;;
     esac
 }
@@ -117,6 +135,8 @@ install_needs() {
     [ "$manager" != apt-get ] || "${as_root[@]}" apt-get update -qq
     # shellcheck disable=SC2046  # a command of several words
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $(installer) "${packages[@]}"
+    case " ${packages[*]} " in *" postgresql "*) stop_servers postgresql ;; esac
+    case " ${packages[*]} " in *" mariadb-server "*) stop_servers mariadb ;; esac
     echo "installed: ${packages[*]}"
 }
 

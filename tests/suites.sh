@@ -13,6 +13,7 @@ suite e2e waits yes 200 "the real binary, attacked from outside" -- python3 curl
 suite monitoring waits yes 60 "alerts, dashboard and status page by a real Prometheus and browser" -- prometheus chromium
 suite campaigns waits no 205 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime prometheus
 suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
+suite databases waits yes 90 "stores of named sequences on private PostgreSQL and MariaDB servers, with faults" -- postgresql mariadb setpriv
 suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
 suite models works yes 20 "models of the ring and the threads' runs, in every interleaving (loom)"
 suite benches works yes 5 "each benchmark once: what it checks before it measures"
@@ -27,6 +28,7 @@ server_binary() {
 of_e2e=(xuid_tests campaign idle e2e)
 of_monitoring=(monitoring)
 of_zookeeper=(zookeeper packaging)
+of_databases=(databases)
 of_unit=(imports)
 
 # Builds all of them at once, and writes the path of each in a line `NAME PATH`.
@@ -36,7 +38,7 @@ test_executables() {
     sed -n 's/.*"target":{[^}]*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' <<<"$messages" \
         >"$logs/executables"
     while read -r name _; do
-        case " ${of_e2e[*]} ${of_monitoring[*]} ${of_zookeeper[*]} ${of_unit[*]} " in
+        case " ${of_e2e[*]} ${of_monitoring[*]} ${of_zookeeper[*]} ${of_databases[*]} ${of_unit[*]} " in
             *" $name "*) ;;
             *) echo "no suite in tests/suites.sh runs the tests of '$name'"; return 1 ;;
         esac
@@ -67,6 +69,10 @@ run_monitoring() { executables 4 "${of_monitoring[@]}"; }
 build_zookeeper() { server_binary; test_executables; }
 # Few at once: each starts up to three servers of Java, and measures fail-over.
 run_zookeeper() { executables 3 "${of_zookeeper[@]}"; }
+
+build_databases() { test_executables; }
+# Each test has a server of its own, which waits for its disk most of the time.
+run_databases() { executables 4 "${of_databases[@]}"; }
 
 build_campaigns() { XUID_BUILD_ONLY=1 tests/campaign all quick; }
 # Again, although an earlier run may be recorded: a test command tests.

@@ -13,6 +13,8 @@
 //! - [`IssuedVsReceived`]: the same, held against what servers logged before they sent it
 //! - [`Prometheus`]: one that scrapes servers and fires alerts
 //! - [`zookeeper`], [`proxy`]: private ZooKeeper servers, a hand inside their tree, and faults on the way to them
+//! - [`Postgres`], [`MariaDb`]: private databases, killed, stopped, copied and promoted; [`Sql`]: a session with one
+//! - [`Relay`]: a TCP relay that passes so many bytes of the answers and no more
 //! - [`campaigns`]: attacks repeated many thousand times, in parts that are recorded and joined
 //! - [`not_tried`]: what is said of a trial that this machine does not allow
 //! - [`http`], [`process`], [`folder`], [`clock`], [`Rng`]: small helpers
@@ -37,12 +39,17 @@ mod frame;
 mod load;
 mod log_pipe;
 mod loop_disk;
+mod mariadb;
 mod not_tried;
 mod oracle;
+mod postgres;
 mod prometheus;
+mod relay;
 mod rng;
 mod scheduler_delay;
 mod server;
+mod sql;
+mod template;
 mod timeline;
 
 pub use client::{Client, ClientError, Decoded, Hello, Order, Refusal};
@@ -52,10 +59,14 @@ pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
 pub use load::{HEAVY, Job, Load, LoadResults, Work};
 pub use log_pipe::LogPipe;
 pub use loop_disk::{Bound, Frozen, LoopDisk};
+pub use mariadb::MariaDb;
 pub use not_tried::not_tried;
 pub use oracle::{Balance, IssuedVsReceived, Ledger, Received, Report, Run, read_issued};
+pub use postgres::Postgres;
 pub use prometheus::Prometheus;
+pub use relay::{Ending, Relay};
 pub use rng::Rng;
 pub use scheduler_delay::SchedulerDelay;
 pub use server::{Serve, Server};
+pub use sql::Sql;
 pub use timeline::{Fared, Timeline, Told};

@@ -45,6 +45,11 @@ pub fn terminate(child: &Child) -> Result<()> {
     signal(child, Signal::TERM)
 }
 
+/// SIGINT.
+pub fn interrupt(child: &Child) -> Result<()> {
+    signal(child, Signal::INT)
+}
+
 /// Stops the process where it stands; none of its threads runs when this returns.
 pub fn freeze(child: &Child) -> Result<()> {
     signal(child, Signal::STOP)?;
@@ -61,6 +66,66 @@ fn is_stopped(child: &Child) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Stops a process and those that it started.
+pub fn freeze_family(child: &Child) -> Result<()> {
+    freeze(child)?;
+    for pid in children(child.id())? {
+        kill_process(Pid::from_raw(i32::try_from(pid)?).context("process id 0")?, Signal::STOP)?;
+    }
+    Ok(())
+}
+
+/// Lets a stopped process and those that it started go on.
+pub fn thaw_family(child: &Child) -> Result<()> {
+    for pid in children(child.id())? {
+        kill_process(Pid::from_raw(i32::try_from(pid)?).context("process id 0")?, Signal::CONT)?;
+    }
+    thaw(child)
+}
+
+/// Kills a process and those that it started, and waits until none of them is there.
+pub fn kill_family(child: &mut Child) -> Result<()> {
+    // Stopped first, so that it starts no other meanwhile.
+    freeze(child)?;
+    let children = children(child.id())?;
+    child.kill()?;
+    child.wait()?;
+    for pid in &children {
+        // One that has ended already is what is wanted.
+        let _ = kill_process(Pid::from_raw(i32::try_from(*pid)?).context("process id 0")?, Signal::KILL);
+    }
+    let is_there = |pid: &u32| fs::exists(format!("/proc/{pid}/exe")).unwrap_or(false) && !is_zombie(*pid);
+    clock::wait_until("every child is gone", Duration::from_secs(10), || Ok(!children.iter().any(is_there)))?;
+    Ok(())
+}
+
+fn is_zombie(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// The processes that a process started and that have not ended.
+fn children(parent: u32) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Ok(pid) = entry?.file_name().to_string_lossy().parse::<u32>() else { continue };
+        // One that ended meanwhile is no child.
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace());
+        let its_parent = fields.and_then(|mut fields| fields.nth(1)?.parse::<u32>().ok());
+        if its_parent == Some(parent) {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
+/// Lets every user read a folder, and enter it.
+pub fn open_to_all(dir: &std::path::Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?)
 }
 
 /// Lets a stopped process go on.

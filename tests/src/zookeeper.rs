@@ -8,7 +8,7 @@
 
 mod ensemble;
 mod java;
-mod ports;
+pub(crate) mod ports;
 pub(crate) mod spawner;
 mod tamper;
 pub mod wire;

@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 1_000;
 static TAKEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
 /// A port on which nobody listens, and which this process has not handed out before.
-pub(super) fn free() -> Result<u16> {
+pub(crate) fn free() -> Result<u16> {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = taken.get_or_insert_with(HashSet::new);
     let mut rng = Rng::new(clock::unix_ms() ^ (u64::from(std::process::id()) << 32));

@@ -1,0 +1,16 @@
+//! The stores of named sequences in PostgreSQL and MariaDB, on real private servers: what they grant side by side with
+//! others, which databases they refuse, and what comes of servers that are killed, stopped, promoted and cut off.
+//!
+//! Nothing here is judged by time. A store's grants are held against each other and against the marks in the table.
+
+#![expect(clippy::unwrap_used, reason = "a test: what is not there fails it")]
+
+mod control;
+mod cuts;
+mod fixture;
+mod grants;
+mod kills;
+mod pauses;
+mod replicas;
+mod shapes;
+mod unfit;
