@@ -31,15 +31,15 @@ mod status;
 pub use greeting::{Hello, HelloReply, TooLong, VERSION};
 pub use header::{HEADER_LEN, Header, REPLY_BIT};
 pub use limits::{
-    COUNT_CEILING, EARLY_PINGS, FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, Limits,
-    PING_MAX, REPLY_ROOM, WAIT_CAP, reply_max,
+    COUNT_CEILING, EARLY_PINGS, FRAME_DEADLINE, GREETING_DEADLINE, LINGER_BYTES, LINGER_TIME, LIST_MAX,
+    Limits, PING_MAX, REPLY_ROOM, WAIT_CAP, reply_max,
 };
 pub use op::Op;
 pub use preface::{Foreign, PREFACE, Preface, check_preface, foreign_answer};
 pub use refusal::Refusal;
 pub use reply::encode::{
     ID_REPLY_LEN, goaway, id_reply, reply_bye, reply_decode, reply_error, reply_hello, reply_id, reply_info,
-    reply_ping, reply_stats,
+    reply_ping, reply_sequence, reply_stats, seq_id_reply,
 };
 pub use reply::parse::{ParsedReply, parse_reply};
 pub use reply::writer::{ArraySlots, ArrayWriter, RunsWriter};
@@ -49,7 +49,11 @@ pub use request::encode::{
     request_runs, request_stats,
 };
 pub use request::parse::{ParsedRequest, Phase, parse_request, plain_next};
+pub use request::sequence::{
+    SeqBulk, SeqList, plain_seq_next, request_seq_alter, request_seq_array, request_seq_create,
+    request_seq_info, request_seq_list, request_seq_next, request_seq_runs,
+};
 pub use request::{Bulk, Request};
 pub use run::{Run, RunIds};
 pub use status::Status;
-pub use xuid_id::{ClusterId, LAST_ID, Order, ParseClusterIdError, printable};
+pub use xuid_id::{ClusterId, LAST_ID, NameError, Order, ParseClusterIdError, SequenceName, printable};

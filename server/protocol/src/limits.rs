@@ -30,7 +30,7 @@ pub const COUNT_CEILING: u32 = (u32::MAX - 8) / 16;
 /// may add.
 pub const REPLY_ROOM: u32 = 128 * 1_024;
 
-/// The longest JSON of INFO and STATS.
+/// The longest JSON of a reply.
 const JSON_MAX: u32 = 1 << 20;
 
 /// The longest body of the reply to a request of `op` for `count` ids. A client that refuses a longer one by its header
@@ -38,13 +38,16 @@ const JSON_MAX: u32 = 1 << 20;
 #[must_use]
 pub const fn reply_max(op: Op, count: u32) -> u32 {
     let expected = match op {
-        Op::Array => count.saturating_mul(8),
-        Op::Runs => count.saturating_mul(16),
-        Op::Info | Op::Stats => JSON_MAX,
+        Op::Array | Op::SeqArray => count.saturating_mul(8),
+        Op::Runs | Op::SeqRuns => count.saturating_mul(16),
+        Op::Info | Op::Stats | Op::SeqInfo | Op::SeqList | Op::SeqCreate | Op::SeqAlter => JSON_MAX,
         _ => 0,
     };
     expected.saturating_add(REPLY_ROOM)
 }
+
+/// The most sequences in the reply to one `SEQ_LIST`. Their names and figures fit into [`JSON_MAX`] with room to spare.
+pub const LIST_MAX: u32 = 1_000;
 
 /// After an error that closes, a server reads and drops this many bytes, or for [`LINGER_TIME`], before it closes:
 /// bytes left unread would make the kernel reset the connection, and the reset can overtake the error's text.
@@ -79,6 +82,17 @@ impl Limits {
     #[inline]
     pub fn check_count(&self, count: u32) -> Result<(), Refusal> {
         if count == 0 || count > self.max_count { Err(self.refuse_count(count)) } else { Ok(()) }
+    }
+
+    /// Refuses what `SEQ_LIST` may not ask for.
+    pub fn check_list(&self, limit: u32) -> Result<(), Refusal> {
+        if (1..=LIST_MAX).contains(&limit) {
+            return Ok(());
+        }
+        let text = format!(
+            "a limit of {limit} sequences is none: ask for 1 to {LIST_MAX}, and for the next ones after the last name"
+        );
+        Err(Refusal::new(Status::COUNT, text))
     }
 
     #[cold]

@@ -22,6 +22,20 @@ pub enum Op {
     Info = 0x21,
     /// What the server counted, as JSON.
     Stats = 0x22,
+    /// One number of a named sequence.
+    SeqNext = 0x30,
+    /// Exactly so many numbers of a sequence, one by one.
+    SeqArray = 0x31,
+    /// Exactly so many numbers of a sequence, as runs or in one.
+    SeqRuns = 0x32,
+    /// What a sequence is, as JSON.
+    SeqInfo = 0x38,
+    /// The sequences there are, as JSON.
+    SeqList = 0x39,
+    /// Begins a sequence.
+    SeqCreate = 0x3a,
+    /// Changes what may be changed of a sequence.
+    SeqAlter = 0x3b,
     /// From the server only: finish what is in flight, then reconnect elsewhere.
     GoAway = 0x7e,
     /// The client leaves.
@@ -30,7 +44,7 @@ pub enum Op {
 
 impl Op {
     /// Every op.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 17] = [
         Self::Hello,
         Self::Ping,
         Self::Next,
@@ -39,6 +53,13 @@ impl Op {
         Self::Decode,
         Self::Info,
         Self::Stats,
+        Self::SeqNext,
+        Self::SeqArray,
+        Self::SeqRuns,
+        Self::SeqInfo,
+        Self::SeqList,
+        Self::SeqCreate,
+        Self::SeqAlter,
         Self::GoAway,
         Self::Bye,
     ];
@@ -56,6 +77,13 @@ impl Op {
             0x20 => Self::Decode,
             0x21 => Self::Info,
             0x22 => Self::Stats,
+            0x30 => Self::SeqNext,
+            0x31 => Self::SeqArray,
+            0x32 => Self::SeqRuns,
+            0x38 => Self::SeqInfo,
+            0x39 => Self::SeqList,
+            0x3a => Self::SeqCreate,
+            0x3b => Self::SeqAlter,
             0x7e => Self::GoAway,
             0x7f => Self::Bye,
             _ => return None,
@@ -81,6 +109,13 @@ impl Op {
             Self::Decode => "DECODE",
             Self::Info => "INFO",
             Self::Stats => "STATS",
+            Self::SeqNext => "SEQ_NEXT",
+            Self::SeqArray => "SEQ_ARRAY",
+            Self::SeqRuns => "SEQ_RUNS",
+            Self::SeqInfo => "SEQ_INFO",
+            Self::SeqList => "SEQ_LIST",
+            Self::SeqCreate => "SEQ_CREATE",
+            Self::SeqAlter => "SEQ_ALTER",
             Self::GoAway => "GOAWAY",
             Self::Bye => "BYE",
         }

@@ -18,11 +18,11 @@ pub enum Reply<'a> {
     Hello(HelloReply<'a>),
     /// To PING: the same bytes.
     Ping(&'a [u8]),
-    /// To NEXT: an id, below 2^63.
+    /// To NEXT and `SEQ_NEXT`: an id, below 2^63.
     Next(u64),
-    /// To ARRAY.
+    /// To ARRAY and `SEQ_ARRAY`.
     Array(Ids<'a>),
-    /// To RUNS.
+    /// To RUNS and `SEQ_RUNS`.
     Runs(Runs<'a>),
     /// To DECODE.
     Decode(Decoded),
@@ -30,6 +30,8 @@ pub enum Reply<'a> {
     Info(&'a str),
     /// To STATS: JSON.
     Stats(&'a str),
+    /// To `SEQ_INFO`, `SEQ_CREATE` and `SEQ_ALTER`: a JSON object. To `SEQ_LIST`: a JSON array of such objects.
+    Sequence(&'a str),
     /// To BYE; the server closes.
     Bye,
     /// To no request: finish what is in flight, then reconnect elsewhere.

@@ -2,14 +2,16 @@
 
 pub(crate) mod encode;
 pub(crate) mod parse;
+pub(crate) mod sequence;
 
 use std::time::Duration;
 
-use xuid_id::Order;
+use xuid_id::{Order, SequenceName};
 
 use crate::greeting::Hello;
 use crate::limits::WAIT_CAP;
 use crate::op::Op;
+use crate::request::sequence::{SeqBulk, SeqList};
 
 /// One request, borrowed from the bytes it came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,36 @@ pub enum Request<'a> {
     Info,
     /// What the server counted.
     Stats,
+    /// One number of a sequence, in order.
+    SeqNext {
+        /// Of which sequence.
+        name: SequenceName<'a>,
+    },
+    /// Numbers of a sequence, one by one. The count is not checked yet.
+    SeqArray(SeqBulk<'a>),
+    /// Numbers of a sequence as runs. The count is not checked yet.
+    SeqRuns(SeqBulk<'a>),
+    /// What a sequence is.
+    SeqInfo {
+        /// Of which sequence.
+        name: SequenceName<'a>,
+    },
+    /// The sequences there are.
+    SeqList(SeqList<'a>),
+    /// Begins a sequence.
+    SeqCreate {
+        /// What it is called.
+        name: SequenceName<'a>,
+        /// What it is to be: a JSON object that was not read yet, or nothing.
+        settings: &'a str,
+    },
+    /// Changes a sequence.
+    SeqAlter {
+        /// Which sequence.
+        name: SequenceName<'a>,
+        /// What is to change: a JSON object that was not read yet.
+        changes: &'a str,
+    },
     /// The client leaves.
     Bye,
 }
@@ -80,6 +112,13 @@ impl Request<'_> {
             Self::Decode { .. } => Op::Decode,
             Self::Info => Op::Info,
             Self::Stats => Op::Stats,
+            Self::SeqNext { .. } => Op::SeqNext,
+            Self::SeqArray(_) => Op::SeqArray,
+            Self::SeqRuns(_) => Op::SeqRuns,
+            Self::SeqInfo { .. } => Op::SeqInfo,
+            Self::SeqList(_) => Op::SeqList,
+            Self::SeqCreate { .. } => Op::SeqCreate,
+            Self::SeqAlter { .. } => Op::SeqAlter,
             Self::Bye => Op::Bye,
         }
     }

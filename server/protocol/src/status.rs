@@ -24,8 +24,14 @@ impl Status {
     pub const UNAUTHENTICATED: Self = Self(0x0006);
     /// The server is of another cluster than the client expects.
     pub const WRONG_CLUSTER: Self = Self(0x0007);
-    /// The time bits of the layout ran out.
+    /// The time bits of the layout, or the numbers of a sequence, ran out.
     pub const EXHAUSTED: Self = Self(0x0008);
+    /// There is no sequence of that name.
+    pub const NO_SEQUENCE: Self = Self(0x0009);
+    /// There is a sequence of that name, with other settings.
+    pub const EXISTS: Self = Self(0x000a);
+    /// The client's token may not do this with that name.
+    pub const FORBIDDEN: Self = Self(0x000b);
     /// No window of ticks is held yet.
     pub const NOT_READY: Self = Self(0x8010);
     /// Nothing left within the wait.
@@ -38,11 +44,15 @@ impl Status {
     pub const SHUTTING_DOWN: Self = Self(0x8014);
     /// The server failed in a way of its own.
     pub const INTERNAL: Self = Self(0x8015);
+    /// What is held of the sequence is used up, and its store does not answer.
+    pub const STORE_AWAY: Self = Self(0x8016);
+    /// The store of the sequences may have gone back, and waits for a fence.
+    pub const STORE_BEHIND: Self = Self(0x8017);
     /// More ids a second than this client's limit allows.
     pub const RATE: Self = Self(0x801a);
 
     /// Every status that has a name, success first.
-    pub const NAMED: [Self; 16] = [
+    pub const NAMED: [Self; 21] = [
         Self::OK,
         Self::BAD_REQUEST,
         Self::VERSION,
@@ -52,12 +62,17 @@ impl Status {
         Self::UNAUTHENTICATED,
         Self::WRONG_CLUSTER,
         Self::EXHAUSTED,
+        Self::NO_SEQUENCE,
+        Self::EXISTS,
+        Self::FORBIDDEN,
         Self::NOT_READY,
         Self::OVERLOADED,
         Self::CLOCK_BEHIND,
         Self::WINDOW_LOST,
         Self::SHUTTING_DOWN,
         Self::INTERNAL,
+        Self::STORE_AWAY,
+        Self::STORE_BEHIND,
         Self::RATE,
     ];
 
@@ -92,12 +107,17 @@ impl Status {
             Self::UNAUTHENTICATED => "UNAUTHENTICATED",
             Self::WRONG_CLUSTER => "WRONG_CLUSTER",
             Self::EXHAUSTED => "EXHAUSTED",
+            Self::NO_SEQUENCE => "NO_SEQUENCE",
+            Self::EXISTS => "EXISTS",
+            Self::FORBIDDEN => "FORBIDDEN",
             Self::NOT_READY => "NOT_READY",
             Self::OVERLOADED => "OVERLOADED",
             Self::CLOCK_BEHIND => "CLOCK_BEHIND",
             Self::WINDOW_LOST => "WINDOW_LOST",
             Self::SHUTTING_DOWN => "SHUTTING_DOWN",
             Self::INTERNAL => "INTERNAL",
+            Self::STORE_AWAY => "STORE_AWAY",
+            Self::STORE_BEHIND => "STORE_BEHIND",
             Self::RATE => "RATE",
             _ => return None,
         })
@@ -135,6 +155,8 @@ mod tests {
                 Status::WINDOW_LOST,
                 Status::SHUTTING_DOWN,
                 Status::INTERNAL,
+                Status::STORE_AWAY,
+                Status::STORE_BEHIND,
                 Status::RATE
             ]
         );

@@ -6,7 +6,7 @@ use crate::op::Op;
 use crate::refusal::Refusal;
 use crate::reply::Decoded;
 
-/// Bytes of the reply to NEXT.
+/// Bytes of the reply to NEXT, and of that to `SEQ_NEXT`.
 pub const ID_REPLY_LEN: usize = HEADER_LEN + 8;
 
 /// The front of `text` that fits `limit` bytes, cut between characters.
@@ -57,8 +57,20 @@ pub fn reply_id(out: &mut Vec<u8>, request_id: u64, id: u64) {
 #[must_use]
 #[inline]
 pub fn id_reply(request_id: u64, id: u64) -> [u8; ID_REPLY_LEN] {
+    id_frame(Op::Next, request_id, id)
+}
+
+/// The reply to `SEQ_NEXT`.
+#[must_use]
+#[inline]
+pub fn seq_id_reply(request_id: u64, id: u64) -> [u8; ID_REPLY_LEN] {
+    id_frame(Op::SeqNext, request_id, id)
+}
+
+#[inline]
+fn id_frame(op: Op, request_id: u64, id: u64) -> [u8; ID_REPLY_LEN] {
     let mut frame = [0; ID_REPLY_LEN];
-    frame[..HEADER_LEN].copy_from_slice(&Header::reply(Op::Next, 8, request_id).encode());
+    frame[..HEADER_LEN].copy_from_slice(&Header::reply(op, 8, request_id).encode());
     frame[HEADER_LEN..].copy_from_slice(&id.to_le_bytes());
     frame
 }
@@ -80,6 +92,13 @@ pub fn reply_info(out: &mut Vec<u8>, request_id: u64, json: &str) {
 /// Appends the reply to STATS: a JSON object.
 pub fn reply_stats(out: &mut Vec<u8>, request_id: u64, json: &str) {
     with_body(out, Op::Stats, request_id, json.as_bytes());
+}
+
+/// Appends the reply to a request about sequences that is answered in JSON: `op` is `SEQ_INFO`, `SEQ_LIST`, `SEQ_CREATE` or
+/// `SEQ_ALTER`. Numbers in it that may reach 2^53 are strings.
+pub fn reply_sequence(out: &mut Vec<u8>, op: Op, request_id: u64, json: &str) {
+    debug_assert!(matches!(op, Op::SeqInfo | Op::SeqList | Op::SeqCreate | Op::SeqAlter), "{op} in JSON");
+    with_body(out, op, request_id, json.as_bytes());
 }
 
 /// Appends the reply to BYE.

@@ -85,12 +85,13 @@ fn parse_body(header: Header, body: &[u8]) -> Result<Reply<'_>, BadReply> {
     Ok(match Op::from_code(header.op & !REPLY_BIT) {
         Some(Op::Hello) => Reply::Hello(parse_hello(fields).ok_or_else(short)?),
         Some(Op::Ping) => Reply::Ping(body),
-        Some(Op::Next) => Reply::Next(parse_id(fields).map_err(malformed)?),
-        Some(Op::Array) => Reply::Array(parse_array(fields).map_err(malformed)?),
-        Some(Op::Runs) => Reply::Runs(parse_runs(fields).map_err(malformed)?),
+        Some(Op::Next | Op::SeqNext) => Reply::Next(parse_id(fields).map_err(malformed)?),
+        Some(Op::Array | Op::SeqArray) => Reply::Array(parse_array(fields).map_err(malformed)?),
+        Some(Op::Runs | Op::SeqRuns) => Reply::Runs(parse_runs(fields).map_err(malformed)?),
         Some(Op::Decode) => Reply::Decode(parse_decoded(fields).ok_or_else(short)?),
         Some(Op::Info) => Reply::Info(text()?),
         Some(Op::Stats) => Reply::Stats(text()?),
+        Some(Op::SeqInfo | Op::SeqList | Op::SeqCreate | Op::SeqAlter) => Reply::Sequence(text()?),
         Some(Op::Bye) => Reply::Bye,
         Some(Op::GoAway) | None => return Err(BadReply::NotAReply { op: header.op, flags: header.flags }),
     })

@@ -12,7 +12,7 @@ use crate::limits::COUNT_CEILING;
 use crate::op::Op;
 use crate::run::Run;
 
-/// The reply to ARRAY in the making.
+/// The reply to ARRAY, or to `SEQ_ARRAY`, in the making.
 ///
 /// ```
 /// use xuid_protocol::ArrayWriter;
@@ -36,11 +36,23 @@ impl<'o> ArrayWriter<'o> {
     /// # Panics
     /// If `count` is above [`COUNT_CEILING`].
     pub fn begin(out: &'o mut Vec<u8>, request_id: u64, count: u32) -> Self {
+        Self::begin_op(out, Op::Array, request_id, count)
+    }
+
+    /// The same for `SEQ_ARRAY`.
+    ///
+    /// # Panics
+    /// As [`begin`](Self::begin).
+    pub fn of_sequence(out: &'o mut Vec<u8>, request_id: u64, count: u32) -> Self {
+        Self::begin_op(out, Op::SeqArray, request_id, count)
+    }
+
+    fn begin_op(out: &'o mut Vec<u8>, op: Op, request_id: u64, count: u32) -> Self {
         assert!(count <= COUNT_CEILING, "{count} ids in one frame");
         let body_len = 8 + 8 * count as usize;
         out.reserve(HEADER_LEN + body_len);
         let frame = Frame::begin(out);
-        frame.out.extend_from_slice(&Header::reply(Op::Array, body_len as u32, request_id).encode());
+        frame.out.extend_from_slice(&Header::reply(op, body_len as u32, request_id).encode());
         // The second word is reserved.
         frame.out.extend_from_slice(&u64::from(count).to_le_bytes());
         Self { frame, left: count }
@@ -96,7 +108,7 @@ impl<'o> ArrayWriter<'o> {
     }
 }
 
-/// The reply to ARRAY in memory that is there already, for those who keep it: no byte is written twice.
+/// The reply to ARRAY, or to `SEQ_ARRAY`, in memory that is there already, for those who keep it: no byte is written twice.
 ///
 /// ```
 /// use xuid_protocol::ArraySlots;
@@ -128,10 +140,22 @@ impl<'o> ArraySlots<'o> {
     /// # Panics
     /// If `frame` is not [`frame_len`](Self::frame_len) bytes long.
     pub fn begin(frame: &'o mut [u8], request_id: u64, count: u32) -> Self {
+        Self::begin_op(frame, Op::Array, request_id, count)
+    }
+
+    /// The same for `SEQ_ARRAY`.
+    ///
+    /// # Panics
+    /// As [`begin`](Self::begin).
+    pub fn of_sequence(frame: &'o mut [u8], request_id: u64, count: u32) -> Self {
+        Self::begin_op(frame, Op::SeqArray, request_id, count)
+    }
+
+    fn begin_op(frame: &'o mut [u8], op: Op, request_id: u64, count: u32) -> Self {
         assert_eq!(frame.len(), Self::frame_len(count), "the frame of {count} ids");
         let (front, ids) = frame.split_at_mut(HEADER_LEN + 8);
         let body_len = (8 + ids.len()) as u32;
-        front[..HEADER_LEN].copy_from_slice(&Header::reply(Op::Array, body_len, request_id).encode());
+        front[..HEADER_LEN].copy_from_slice(&Header::reply(op, body_len, request_id).encode());
         // The second word is reserved.
         front[HEADER_LEN..].copy_from_slice(&u64::from(count).to_le_bytes());
         Self { left: ids.as_chunks_mut().0 }
@@ -147,6 +171,23 @@ impl<'o> ArraySlots<'o> {
         assert!(len <= missing, "{len} ids where {missing} are missing");
         let (slots, left) = std::mem::take(&mut self.left).split_at_mut(len);
         write_run(slots, first);
+        self.left = left;
+    }
+
+    /// Writes a run of any stride.
+    ///
+    /// # Panics
+    /// If more ids come than the frame was begun for.
+    pub fn push(&mut self, run: Run) {
+        if run.stride == 1 {
+            return self.run(run.first, run.count);
+        }
+        let (missing, len) = (self.left.len(), run.count as usize);
+        assert!(len <= missing, "{len} ids where {missing} are missing");
+        let (slots, left) = std::mem::take(&mut self.left).split_at_mut(len);
+        for (slot, id) in slots.iter_mut().zip(run) {
+            *slot = id.to_le_bytes();
+        }
         self.left = left;
     }
 
@@ -181,7 +222,7 @@ fn write_slots(slots: &mut [[u8; 8]], first: u64) {
     }
 }
 
-/// The reply to RUNS in the making. Runs of stride 1 that touch become one.
+/// The reply to RUNS, or to `SEQ_RUNS`, in the making. Runs of one stride that go on from each other become one.
 ///
 /// ```
 /// use xuid_protocol::RunsWriter;
@@ -197,6 +238,7 @@ fn write_slots(slots: &mut [[u8; 8]], first: u64) {
 #[must_use = "a writer that is not finished takes its frame back"]
 pub struct RunsWriter<'o> {
     frame: Frame<'o>,
+    op: Op,
     request_id: u64,
     count: u32,
     left: u32,
@@ -211,11 +253,31 @@ impl<'o> RunsWriter<'o> {
     /// # Panics
     /// If `count` is above [`COUNT_CEILING`].
     pub fn begin(out: &'o mut Vec<u8>, request_id: u64, count: u32) -> Self {
+        Self::begin_op(out, Op::Runs, request_id, count)
+    }
+
+    /// The same for `SEQ_RUNS`.
+    ///
+    /// # Panics
+    /// As [`begin`](Self::begin).
+    pub fn of_sequence(out: &'o mut Vec<u8>, request_id: u64, count: u32) -> Self {
+        Self::begin_op(out, Op::SeqRuns, request_id, count)
+    }
+
+    fn begin_op(out: &'o mut Vec<u8>, op: Op, request_id: u64, count: u32) -> Self {
         assert!(count <= COUNT_CEILING, "{count} ids in one frame");
         let frame = Frame::begin(out);
         // Header and counts are known at the end.
         frame.out.extend_from_slice(&[0; HEADER_LEN + 8]);
-        Self { frame, request_id, count, left: count, runs: 0, last: Run { first: 0, count: 0, stride: 1 } }
+        Self {
+            frame,
+            op,
+            request_id,
+            count,
+            left: count,
+            runs: 0,
+            last: Run { first: 0, count: 0, stride: 1 },
+        }
     }
 
     /// How many ids are missing.
@@ -244,8 +306,10 @@ impl<'o> RunsWriter<'o> {
         }
         self.left -= run.count;
         let last = &mut self.last;
-        let both_plain = last.stride == 1 && run.stride == 1;
-        if both_plain && last.count > 0 && last.first.checked_add(u64::from(last.count)) == Some(run.first) {
+        // At most 2^32 * 2^32, less both: it fits.
+        let span = u64::from(last.count) * u64::from(last.stride);
+        let goes_on = last.stride == run.stride && last.first.checked_add(span) == Some(run.first);
+        if goes_on && last.count > 0 {
             last.count += run.count;
             return;
         }
@@ -269,8 +333,8 @@ impl<'o> RunsWriter<'o> {
     pub fn finish(mut self) {
         assert_eq!(self.left, 0, "ids missing in a reply to RUNS");
         self.write(self.last);
-        let Self { frame, request_id, count, runs, .. } = self;
-        let header = Header::reply(Op::Runs, 8 + 16 * runs, request_id);
+        let Self { frame, op, request_id, count, runs, .. } = self;
+        let header = Header::reply(op, 8 + 16 * runs, request_id);
         let front = &mut frame.out[frame.begin..][..HEADER_LEN + 8];
         front[..HEADER_LEN].copy_from_slice(&header.encode());
         front[HEADER_LEN..HEADER_LEN + 4].copy_from_slice(&count.to_le_bytes());

@@ -13,7 +13,7 @@ use crate::header::{HEADER_LEN, Header, REPLY_BIT};
 use crate::limits::PING_MAX;
 use crate::op::Op;
 use crate::refusal::Refusal;
-use crate::request::{Bulk, Request};
+use crate::request::{Bulk, Request, sequence};
 
 /// Whether HELLO was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub enum ParsedRequest<'a> {
     },
 }
 
-/// Parses the frame at the front of `buf`. The count of ARRAY and RUNS is left to
-/// [`Limits::check_count`](crate::Limits::check_count).
+/// Parses the frame at the front of `buf`. The count of ARRAY and RUNS, and of
+/// their likes for sequences, is left to [`Limits::check_count`](crate::Limits::check_count).
 ///
 /// A request ends where its op's fields end: what follows would belong to a feature, and version 1 has none, so it is
 /// refused, as a body that is too short is. Reserved bytes and the status field are not looked at.
@@ -133,12 +133,21 @@ fn parse_frame(header: Header, body: &[u8], phase: Phase) -> Result<Request<'_>,
         Some(Op::Info) => limited(Op::Info, 0, body).map(|()| Request::Info),
         Some(Op::Stats) => limited(Op::Stats, 0, body).map(|()| Request::Stats),
         Some(Op::Bye) => limited(Op::Bye, 0, body).map(|()| Request::Bye),
+        Some(
+            op @ (Op::SeqNext
+            | Op::SeqArray
+            | Op::SeqRuns
+            | Op::SeqInfo
+            | Op::SeqList
+            | Op::SeqCreate
+            | Op::SeqAlter),
+        ) => sequence::parse(op, body),
         Some(Op::GoAway) | None => Err(Refusal::unknown_op(op)),
     }
 }
 
 #[inline]
-fn parse_order(code: u8) -> Result<Order, Refusal> {
+pub(super) fn parse_order(code: u8) -> Result<Order, Refusal> {
     Order::from_code(code).ok_or_else(|| Refusal::order(code))
 }
 
@@ -196,6 +205,6 @@ fn parse_hello(body: &[u8]) -> Result<Hello<'_>, Refusal> {
 
 /// Refuses a body that goes on after `limit` bytes.
 #[inline]
-fn limited(op: Op, limit: usize, body: &[u8]) -> Result<(), Refusal> {
+pub(super) fn limited(op: Op, limit: usize, body: &[u8]) -> Result<(), Refusal> {
     if body.len() > limit { Err(Refusal::trailing(op, limit, body.len())) } else { Ok(()) }
 }

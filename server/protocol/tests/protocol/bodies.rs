@@ -3,11 +3,13 @@
 //! One body serves the property tests here and the fuzz targets `wire_request`, `wire_reply` and `wire_preface`.
 
 use xuid_protocol::{
-    ArrayWriter, ClusterId, Decoded, Foreign, Hello, HelloReply, PREFACE, ParsedReply, ParsedRequest, Phase,
-    Preface, Reply, Request, Run, check_preface, foreign_answer, parse_reply, parse_request, plain_next,
-    reply_bye, reply_decode, reply_hello, reply_id, reply_info, reply_ping, reply_stats, request_array,
-    request_bye, request_decode, request_hello, request_info, request_next, request_ping, request_runs,
-    request_stats,
+    ArrayWriter, ClusterId, Decoded, Foreign, Hello, HelloReply, Op, Order, PREFACE, ParsedReply,
+    ParsedRequest, Phase, Preface, Reply, Request, Run, check_preface, foreign_answer, parse_reply,
+    parse_request, plain_next, plain_seq_next, reply_bye, reply_decode, reply_hello, reply_id, reply_info,
+    reply_ping, reply_sequence, reply_stats, request_array, request_bye, request_decode, request_hello,
+    request_info, request_next, request_ping, request_runs, request_seq_alter, request_seq_array,
+    request_seq_create, request_seq_info, request_seq_list, request_seq_next, request_seq_runs,
+    request_stats, seq_id_reply,
 };
 
 const HEADER: usize = 16;
@@ -46,6 +48,11 @@ pub(crate) fn request(input: &[u8]) {
             assert_eq!(id_of_plain, id);
             assert_eq!(request.is_ok(), phase == Phase::Serving);
         }
+        let plain = plain_seq_next(frame);
+        if let Some((id_of_plain, name, len)) = plain {
+            assert_eq!((id_of_plain, len), (id, consumed));
+            assert!(name.len() <= 128 && frame.ends_with(name) && op == 0x30);
+        }
         let request = match request {
             Ok(request) => request,
             Err(refusal) => {
@@ -56,8 +63,13 @@ pub(crate) fn request(input: &[u8]) {
         };
         assert!(!too_large, "a body above the limit was taken");
         assert!(op == 0x02 || (phase == Phase::Greeting) == (op == 0x01), "HELLO first, and once");
-        if let Request::Hello(hello) = request {
-            greeting(&hello, frame);
+        match request {
+            Request::Hello(hello) => greeting(&hello, frame),
+            Request::SeqNext { name } if frame[6..8] == [0, 0] => {
+                assert_eq!(plain, Some((id, name.as_str().as_bytes(), consumed)));
+            }
+            Request::SeqArray(asked) | Request::SeqRuns(asked) => assert_ne!(asked.bulk.order, Order::Fresh),
+            _ => {}
         }
         let mut again = Vec::new();
         encode(&mut again, id, &request);
@@ -89,17 +101,26 @@ fn encode(out: &mut Vec<u8>, id: u64, request: &Request<'_>) {
         Request::Decode { id: asked } => request_decode(out, id, asked),
         Request::Info => request_info(out, id),
         Request::Stats => request_stats(out, id),
+        Request::SeqNext { name } => request_seq_next(out, id, name),
+        Request::SeqArray(asked) => request_seq_array(out, id, asked),
+        Request::SeqRuns(asked) => request_seq_runs(out, id, asked),
+        Request::SeqInfo { name } => request_seq_info(out, id, name),
+        Request::SeqList(list) => request_seq_list(out, id, list),
+        Request::SeqCreate { name, settings } => request_seq_create(out, id, name, settings),
+        Request::SeqAlter { name, changes } => request_seq_alter(out, id, name, changes),
         Request::Bye => request_bye(out, id),
     }
 }
 
 /// A request with what nobody looks at as its encoder writes it: the status, three bytes behind the order of ARRAY and
-/// RUNS, and the second spelling of NEXT of any.
+/// RUNS, and the second spelling of NEXT of any. Those of `SEQ_ARRAY` and `SEQ_RUNS` lie before the name.
 fn without_reserved(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     frame[6..8].fill(0);
     match frame[4] {
         0x11 | 0x12 => frame[HEADER + 9..].fill(0),
+        0x31 => frame[HEADER + 9..HEADER + 12].fill(0),
+        0x32 => frame[HEADER + 10..HEADER + 12].fill(0),
         0x10 if frame[HEADER..] == [0] => {
             frame.truncate(HEADER);
             frame[0] = 0;
@@ -128,14 +149,14 @@ pub(crate) fn reply(input: &[u8]) {
     let (head, body) = input[..consumed].split_at(HEADER);
     says(&reply, u16_at(head, 6), body);
     let mut again = Vec::new();
-    if write_again(&mut again, id, &reply) {
+    if write_again(&mut again, op, id, &reply) {
         let mut body = body.to_vec();
         match op {
             0x01 => {
                 body[2..4].fill(0);
                 body[39] = 0;
             }
-            0x11 => body[4..8].fill(0),
+            0x11 | 0x31 => body[4..8].fill(0),
             _ => {}
         }
         assert!(body.starts_with(&again[HEADER..]), "{reply:?} is written as {again:02x?}");
@@ -176,7 +197,7 @@ fn says(reply: &Reply<'_>, status: u16, body: &[u8]) {
         Reply::Decode(Decoded { unix_ms, worker, sequence }) => {
             assert_eq!((*unix_ms, *worker, *sequence), (u64_at(body, 0), u32_at(body, 8), u32_at(body, 12)));
         }
-        Reply::Info(text) | Reply::Stats(text) => assert_eq!(text.as_bytes(), body),
+        Reply::Info(text) | Reply::Stats(text) | Reply::Sequence(text) => assert_eq!(text.as_bytes(), body),
         Reply::Bye | Reply::GoAway => {}
         Reply::Error(error) => {
             assert_eq!((error.status.code(), error.retry_after_ms), (status, u32_at(body, 0)));
@@ -187,20 +208,27 @@ fn says(reply: &Reply<'_>, status: u16, body: &[u8]) {
 }
 
 /// Writes what was read; false for what has no such writer, or one that writes it shorter.
-fn write_again(out: &mut Vec<u8>, id: u64, reply: &Reply<'_>) -> bool {
+fn write_again(out: &mut Vec<u8>, op: u8, id: u64, reply: &Reply<'_>) -> bool {
+    let of_sequence = op & 0xf0 == 0x30;
     match reply {
         Reply::Hello(hello) => reply_hello(out, id, hello),
         Reply::Ping(bytes) => reply_ping(out, id, bytes),
+        Reply::Next(next) if of_sequence => out.extend(seq_id_reply(id, *next)),
         Reply::Next(next) => reply_id(out, id, *next),
         Reply::Array(ids) => {
             let ids: Vec<u64> = ids.iter().collect();
-            let mut writer = ArrayWriter::begin(out, id, ids.len() as u32);
+            let begin = if of_sequence { ArrayWriter::of_sequence } else { ArrayWriter::begin };
+            let mut writer = begin(out, id, ids.len() as u32);
             writer.ids(&ids);
             writer.finish();
         }
         Reply::Decode(decoded) => reply_decode(out, id, *decoded),
         Reply::Info(json) => reply_info(out, id, json),
         Reply::Stats(json) => reply_stats(out, id, json),
+        Reply::Sequence(json) => match Op::from_code(op) {
+            Some(op) => reply_sequence(out, op, id, json),
+            None => return false,
+        },
         Reply::Bye => reply_bye(out, id),
         Reply::Runs(_) | Reply::GoAway | Reply::Error(_) => return false,
     }

@@ -4,11 +4,15 @@ use std::collections::BTreeSet;
 
 use xuid_protocol::{
     Bulk, Decoded, Hello, Limits, Op, Order, ParsedReply, ParsedRequest, Phase, Preface, Refusal, Reply,
-    Request, Run, Status, check_preface, foreign_answer, parse_reply, parse_request, request_next,
+    Request, Run, SeqBulk, SeqList, Status, check_preface, foreign_answer, parse_reply, parse_request,
+    request_next,
 };
 
-use crate::values::{Answer, encode_request, hello_reply};
+use crate::values::{Answer, encode_request, hello_reply, sequence};
 use crate::vectors::vectors;
+
+const LONGEST: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
+                       0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 const ID: u64 = 1_128_275_363_336_683_521;
 
@@ -24,7 +28,7 @@ fn parse_whole(bytes: &[u8], phase: Phase) -> (u64, Result<Request<'_>, Refusal>
     }
 }
 
-fn requests() -> Vec<(&'static str, u64, Request<'static>)> {
+pub(crate) fn requests() -> Vec<(&'static str, u64, Request<'static>)> {
     let hello = |hello| Request::Hello(hello);
     let full = Hello {
         max_version: 3,
@@ -34,6 +38,13 @@ fn requests() -> Vec<(&'static str, u64, Request<'static>)> {
         ..Hello::new("golden")
     };
     let bulk = |count, wait_ms, order| Bulk { count, wait_ms, order };
+    let orders = sequence("orders");
+    let seq = |count, wait_ms, order| SeqBulk {
+        name: orders,
+        bulk: bulk(count, wait_ms, order),
+        contiguous: false,
+    };
+    let ten = SeqList { limit: 10, prefix: "order:", after: "order:2026-11-23" };
     vec![
         ("hello", 1, hello(Hello::new("golden"))),
         ("hello, a cluster, a token, versions 1 to 3 and a feature", 1, hello(full)),
@@ -51,6 +62,19 @@ fn requests() -> Vec<(&'static str, u64, Request<'static>)> {
         ("info", 7, Request::Info),
         ("stats", 7, Request::Stats),
         ("bye", 7, Request::Bye),
+        ("seq_next", 7, Request::SeqNext { name: orders }),
+        ("seq_next, a name of 3 letters in 7 bytes", 7, Request::SeqNext { name: sequence("注文1") }),
+        ("seq_next, the longest name", 7, Request::SeqNext { name: sequence(LONGEST) }),
+        ("seq_array, 1000 ordered within 50 ms", 7, Request::SeqArray(seq(1_000, 50, Order::Ordered))),
+        ("seq_array, 131072 any without waiting", 7, Request::SeqArray(seq(131_072, 0, Order::Any))),
+        ("seq_runs, 100000 ordered within 1 s", 7, Request::SeqRuns(seq(100_000, 1_000, Order::Ordered))),
+        ("seq_runs, 100 contiguous", 7, Request::SeqRuns(seq(100, 50, Order::Ordered).contiguous())),
+        ("seq_info", 7, Request::SeqInfo { name: orders }),
+        ("seq_list, all", 7, Request::SeqList(SeqList { limit: 1_000, prefix: "", after: "" })),
+        ("seq_list, 10 of a prefix after a name", 7, Request::SeqList(ten)),
+        ("seq_create, all defaults", 7, Request::SeqCreate { name: orders, settings: "" }),
+        ("seq_create", 7, Request::SeqCreate { name: orders, settings: r#"{"start":"1000","strict":true}"# }),
+        ("seq_alter", 7, Request::SeqAlter { name: orders, changes: r#"{"step":500}"# }),
     ]
 }
 
@@ -75,9 +99,10 @@ fn requests_are_their_golden_bytes_in_both_directions() {
     assert!(golden.is_empty(), "vectors without a test: {:?}", golden.keys());
 }
 
-fn answers() -> Vec<(String, u64, Answer)> {
+pub(crate) fn answers() -> Vec<(String, u64, Answer)> {
     let run = |first, count, stride| Run { first, count, stride };
     let three = vec![run(ID, 199, 1), run(ID + (1 << 22), 100, 1), run(ID + (2 << 22), 1, 1)];
+    let of_sequence = |op, json: &str| Answer::Sequence { op, json: json.to_owned() };
     let mut answers = vec![
         ("hello", 1, Answer::Hello { head: hello_reply(), server: "0.1.0".to_owned() }),
         ("ping", 7, Answer::Ping(b"still there?".to_vec())),
@@ -88,6 +113,15 @@ fn answers() -> Vec<(String, u64, Answer)> {
         ("decode", 7, Answer::Decode(Decoded { unix_ms: 1_793_155_408_962, worker: 32, sequence: 1 })),
         ("info", 7, Answer::Info(r#"{"version":"0.1.0"}"#.to_owned())),
         ("stats", 7, Answer::Stats("{}".to_owned())),
+        ("seq_next", 7, Answer::SeqNext(1_001)),
+        ("seq_array, 4 numbers", 7, Answer::SeqArray(vec![run(1_001, 3, 1), run(2_001, 1, 1)])),
+        ("seq_array, 3 numbers 3 apart", 7, Answer::SeqArray(vec![run(1, 3, 3)])),
+        ("seq_runs, 100 numbers in 2 runs", 7, Answer::SeqRuns(vec![run(901, 60, 1), run(2_001, 40, 1)])),
+        ("seq_runs, 4 numbers 3 apart", 7, Answer::SeqRuns(vec![run(1, 4, 3)])),
+        ("seq_info", 7, of_sequence(Op::SeqInfo, r#"{"name":"orders","next":"1001"}"#)),
+        ("seq_list", 7, of_sequence(Op::SeqList, r#"[{"name":"orders","next":"1001"}]"#)),
+        ("seq_create", 7, of_sequence(Op::SeqCreate, r#"{"name":"orders","next":"1"}"#)),
+        ("seq_alter", 7, of_sequence(Op::SeqAlter, r#"{"name":"orders","next":"1001"}"#)),
         ("bye", 7, Answer::Bye),
         ("goaway", 0, Answer::GoAway),
     ]
@@ -99,6 +133,8 @@ fn answers() -> Vec<(String, u64, Answer)> {
             Status::VERSION | Status::UNAUTHENTICATED | Status::WRONG_CLUSTER => 0x01,
             Status::UNKNOWN_OP => 0x55,
             Status::COUNT => 0x11,
+            Status::NO_SEQUENCE | Status::STORE_AWAY | Status::STORE_BEHIND => 0x30,
+            Status::EXISTS | Status::FORBIDDEN => 0x3a,
             _ => 0x10,
         };
         let refusal = if status.is_retryable() {
@@ -118,16 +154,19 @@ pub(crate) fn says(reply: &Reply<'_>, answer: &Answer) -> bool {
             *reply == xuid_protocol::HelloReply { server, ..*head }
         }
         (Reply::Ping(bytes), Answer::Ping(sent)) => bytes == sent,
-        (Reply::Next(id), Answer::Next(sent)) => id == sent,
+        (Reply::Next(id), Answer::Next(sent) | Answer::SeqNext(sent)) => id == sent,
         (Reply::Array(ids), Answer::Array(sent)) => {
             ids.iter().eq(sent.iter().copied()) && ids.len() == sent.len()
         }
-        (Reply::Runs(runs), Answer::Runs(sent)) => {
+        (Reply::Array(ids), Answer::SeqArray(sent)) => ids.iter().eq(sent.iter().copied().flatten()),
+        (Reply::Runs(runs), Answer::Runs(sent) | Answer::SeqRuns(sent)) => {
             runs.iter().eq(sent.iter().copied())
                 && runs.ids() == sent.iter().map(|run| run.count).sum::<u32>()
         }
         (Reply::Decode(decoded), Answer::Decode(sent)) => decoded == sent,
-        (Reply::Info(json), Answer::Info(sent)) | (Reply::Stats(json), Answer::Stats(sent)) => json == sent,
+        (Reply::Info(json), Answer::Info(sent))
+        | (Reply::Stats(json), Answer::Stats(sent))
+        | (Reply::Sequence(json), Answer::Sequence { json: sent, .. }) => json == sent,
         (Reply::Bye, Answer::Bye) | (Reply::GoAway, Answer::GoAway) => true,
         (Reply::Error(error), Answer::Error { refusal, .. }) => {
             (error.status, error.retry_after_ms) == (refusal.status, refusal.retry_after_ms)
@@ -169,6 +208,10 @@ fn refused_requests_get_the_status_and_the_end_that_their_vectors_name() {
         let (request_id, request) = parse_whole(&bytes, phase);
         let refusal = match request {
             Ok(Request::Array(bulk) | Request::Runs(bulk)) => limits.check_count(bulk.count).unwrap_err(),
+            Ok(Request::SeqArray(asked) | Request::SeqRuns(asked)) => {
+                limits.check_count(asked.bulk.count).unwrap_err()
+            }
+            Ok(Request::SeqList(list)) => limits.check_list(list.limit).unwrap_err(),
             Ok(request) => panic!("{name}: accepted as {request:?}"),
             Err(refusal) => refusal,
         };

@@ -12,3 +12,4 @@ mod round_trip;
 mod rubbish;
 mod values;
 mod vectors;
+mod vectors_json;

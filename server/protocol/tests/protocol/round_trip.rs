@@ -25,6 +25,11 @@ fn restate_length(frame: &mut [u8]) {
     frame[..4].copy_from_slice(&body_len.to_le_bytes());
 }
 
+/// Whether its last field ends where the frame does.
+fn is_open(request: &Request<'_>) -> bool {
+    matches!(request, Request::Ping(_) | Request::SeqCreate { .. } | Request::SeqAlter { .. })
+}
+
 fn phase_of(request: &Request<'_>) -> Phase {
     if request.op() == Op::Hello { Phase::Greeting } else { Phase::Serving }
 }
@@ -62,8 +67,8 @@ proptest! {
     fn one_byte_more_in_a_request_is_refused(request in request(&TEXT), id: u64, byte: u8) {
         let mut bytes = Vec::new();
         encode_request(&mut bytes, id, &request);
-        // PING has no end of its own, and NEXT of any has a second spelling.
-        prop_assume!(!matches!(request, Request::Ping(_)));
+        // Some have no end of their own, and NEXT of any has a second spelling.
+        prop_assume!(!is_open(&request));
         prop_assume!(bytes[4] != Op::Next.code() || bytes.len() == 17);
         bytes.push(byte);
         restate_length(&mut bytes);
@@ -76,7 +81,7 @@ proptest! {
     fn one_byte_less_in_a_request_is_refused(request in request(&TEXT), id: u64) {
         let mut bytes = Vec::new();
         encode_request(&mut bytes, id, &request);
-        prop_assume!(bytes.len() > 16 && !matches!(request, Request::Ping(_) | Request::Next { .. }));
+        prop_assume!(bytes.len() > 16 && !is_open(&request) && !matches!(request, Request::Next { .. }));
         bytes.pop();
         restate_length(&mut bytes);
         let ParsedRequest::Frame { request: Err(refusal), .. } = parse_request(&bytes, phase_of(&request), 4_096)
@@ -105,8 +110,12 @@ proptest! {
         answer.encode(&mut bytes, id);
         bytes.extend(&more);
         restate_length(&mut bytes);
-        // These three are all field, to their last byte.
-        prop_assume!(!matches!(Op::from_code(bytes[4] & 0x7f), Some(Op::Ping | Op::Info | Op::Stats)) || bytes[6] != 0);
+        // These are all field, to their last byte.
+        let is_open = matches!(
+            Op::from_code(bytes[4] & 0x7f),
+            Some(Op::Ping | Op::Info | Op::Stats | Op::SeqInfo | Op::SeqList | Op::SeqCreate | Op::SeqAlter)
+        );
+        prop_assume!(!is_open || bytes[6] != 0);
         let Ok(ParsedReply::Frame { consumed, reply, .. }) = parse_reply(&bytes, 4_096) else { panic!("not a reply") };
         prop_assert_eq!(consumed, bytes.len());
         prop_assert!(says(&reply, &answer), "{:?}", reply);
@@ -124,6 +133,28 @@ proptest! {
         let Ok(ParsedReply::Frame { reply: Reply::Array(read), .. }) = parse_reply(&out, 1 << 20)
         else { panic!("not an array") };
         prop_assert!(read.iter().eq(ids));
+    }
+
+    #[test]
+    fn runs_of_a_sequence_that_go_on_are_merged_whatever_their_stride(
+        lens in prop::collection::vec((1..50_u32, 0..3_u64), 1..30), stride in 1..9_000_u32,
+    ) {
+        let mut out = Vec::new();
+        let mut writer = RunsWriter::of_sequence(&mut out, 1, lens.iter().map(|(len, _)| len).sum());
+        let (mut next, mut ids, mut seams) = (1_000, Vec::new(), 0);
+        for (at, (count, gap)) in lens.iter().enumerate() {
+            next += gap * u64::from(stride);
+            seams += usize::from(at > 0 && *gap > 0);
+            let run = Run { first: next, count: *count, stride };
+            writer.push(run);
+            ids.extend(run);
+            next += u64::from(*count) * u64::from(stride);
+        }
+        writer.finish();
+        let Ok(ParsedReply::Frame { op: 0x32, reply: Reply::Runs(read), .. }) = parse_reply(&out, 1 << 20)
+        else { panic!("not runs") };
+        prop_assert_eq!(read.len(), seams + 1);
+        prop_assert!(read.iter().flatten().eq(ids));
     }
 
     #[test]

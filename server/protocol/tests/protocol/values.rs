@@ -2,10 +2,12 @@
 
 use proptest::prelude::*;
 use xuid_protocol::{
-    ArrayWriter, Bulk, ClusterId, Decoded, Hello, HelloReply, Limits, Order, Refusal, Request, Run,
-    RunsWriter, Status, goaway, reply_bye, reply_decode, reply_error, reply_hello, reply_id, reply_info,
-    reply_ping, reply_stats, request_array, request_bye, request_decode, request_hello, request_info,
-    request_next, request_ping, request_runs, request_stats,
+    ArraySlots, ArrayWriter, Bulk, ClusterId, Decoded, Hello, HelloReply, Limits, Op, Order, Refusal,
+    Request, Run, RunsWriter, SeqBulk, SeqList, SequenceName, Status, goaway, reply_bye, reply_decode,
+    reply_error, reply_hello, reply_id, reply_info, reply_ping, reply_sequence, reply_stats, request_array,
+    request_bye, request_decode, request_hello, request_info, request_next, request_ping, request_runs,
+    request_seq_alter, request_seq_array, request_seq_create, request_seq_info, request_seq_list,
+    request_seq_next, request_seq_runs, request_stats, seq_id_reply,
 };
 
 /// Appends any request.
@@ -19,6 +21,13 @@ pub(crate) fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Reque
         Request::Decode { id } => request_decode(out, request_id, id),
         Request::Info => request_info(out, request_id),
         Request::Stats => request_stats(out, request_id),
+        Request::SeqNext { name } => request_seq_next(out, request_id, name),
+        Request::SeqArray(asked) => request_seq_array(out, request_id, asked),
+        Request::SeqRuns(asked) => request_seq_runs(out, request_id, asked),
+        Request::SeqInfo { name } => request_seq_info(out, request_id, name),
+        Request::SeqList(list) => request_seq_list(out, request_id, list),
+        Request::SeqCreate { name, settings } => request_seq_create(out, request_id, name, settings),
+        Request::SeqAlter { name, changes } => request_seq_alter(out, request_id, name, changes),
         Request::Bye => request_bye(out, request_id),
     }
 }
@@ -34,6 +43,10 @@ pub(crate) enum Answer {
     Decode(Decoded),
     Info(String),
     Stats(String),
+    SeqNext(u64),
+    SeqArray(Vec<Run>),
+    SeqRuns(Vec<Run>),
+    Sequence { op: Op, json: String },
     Bye,
     GoAway,
     Error { op: u8, refusal: Refusal },
@@ -61,6 +74,26 @@ impl Answer {
             Self::Decode(decoded) => reply_decode(out, request_id, *decoded),
             Self::Info(json) => reply_info(out, request_id, json),
             Self::Stats(json) => reply_stats(out, request_id, json),
+            Self::SeqNext(id) => out.extend(seq_id_reply(request_id, *id)),
+            Self::SeqArray(runs) => {
+                let count = runs.iter().map(|run| run.count).sum();
+                let mut frame = vec![0; ArraySlots::frame_len(count)];
+                let mut slots = ArraySlots::of_sequence(&mut frame, request_id, count);
+                for run in runs {
+                    slots.push(*run);
+                }
+                slots.finish();
+                out.extend(frame);
+            }
+            Self::SeqRuns(runs) => {
+                let count = runs.iter().map(|run| run.count).sum();
+                let mut writer = RunsWriter::of_sequence(out, request_id, count);
+                for run in runs {
+                    writer.push(*run);
+                }
+                writer.finish();
+            }
+            Self::Sequence { op, json } => reply_sequence(out, *op, request_id, json),
             Self::Bye => reply_bye(out, request_id),
             Self::GoAway => goaway(out),
             Self::Error { op, refusal } => reply_error(out, request_id, *op, refusal),
@@ -92,6 +125,47 @@ fn bulk() -> impl Strategy<Value = Bulk> {
     (any::<u32>(), any::<u32>(), order()).prop_map(|(count, wait_ms, order)| Bulk { count, wait_ms, order })
 }
 
+/// A legal name.
+fn name() -> impl Strategy<Value = SequenceName<'static>> {
+    static NAMES: [&str; 5] = ["a", "orders", "order:2026-11-23", "注文 1", LONGEST];
+    (0..NAMES.len()).prop_map(|at| sequence(NAMES[at]))
+}
+
+/// The sequence of that name.
+pub(crate) fn sequence(name: &str) -> SequenceName<'_> {
+    SequenceName::new(name.as_bytes()).unwrap()
+}
+
+const LONGEST: &str = match str::from_utf8(&[b'z'; SequenceName::MAX]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
+
+fn seq_bulk(contiguous: bool) -> impl Strategy<Value = SeqBulk<'static>> {
+    (bulk(), name(), any::<bool>()).prop_map(move |(bulk, name, one_run)| {
+        let order = if bulk.order == Order::Fresh { Order::Any } else { bulk.order };
+        SeqBulk { name, bulk: Bulk { order, ..bulk }, contiguous: contiguous && one_run }
+    })
+}
+
+fn seq_request() -> impl Strategy<Value = Request<'static>> {
+    let part = || prop::sample::select(vec!["", "o", "order:", LONGEST]);
+    let json = || prop::sample::select(vec!["{}", r#"{"start":"7"}"#]);
+    prop_oneof![
+        name().prop_map(|name| Request::SeqNext { name }),
+        seq_bulk(false).prop_map(Request::SeqArray),
+        seq_bulk(true).prop_map(Request::SeqRuns),
+        name().prop_map(|name| Request::SeqInfo { name }),
+        (any::<u32>(), part(), part()).prop_map(|(limit, prefix, after)| Request::SeqList(SeqList {
+            limit,
+            prefix,
+            after
+        })),
+        (name(), json()).prop_map(|(name, settings)| Request::SeqCreate { name, settings }),
+        (name(), json()).prop_map(|(name, changes)| Request::SeqAlter { name, changes }),
+    ]
+}
+
 /// Requests whose bytes are borrowed from `text`.
 pub(crate) fn request(text: &'static [u8]) -> impl Strategy<Value = Request<'static>> {
     assert!(text.len() <= 255);
@@ -107,7 +181,7 @@ pub(crate) fn request(text: &'static [u8]) -> impl Strategy<Value = Request<'sta
             })
         },
     );
-    prop_oneof![
+    let other = prop_oneof![
         hello,
         (0..=text.len()).prop_map(|len| Request::Ping(&text[..len])),
         order().prop_map(|order| Request::Next { order }),
@@ -117,7 +191,8 @@ pub(crate) fn request(text: &'static [u8]) -> impl Strategy<Value = Request<'sta
         Just(Request::Info),
         Just(Request::Stats),
         Just(Request::Bye),
-    ]
+    ];
+    prop_oneof![other, seq_request()]
 }
 
 /// Runs of any stride that never leave 63 bits; neighbours never touch, so that a writer merges none.
@@ -159,6 +234,12 @@ pub(crate) fn answer() -> impl Strategy<Value = Answer> {
         })),
         ".{0,40}".prop_map(Answer::Info),
         ".{0,40}".prop_map(Answer::Stats),
+        (0..1_u64 << 63).prop_map(Answer::SeqNext),
+        // No more numbers than the readers of the tests take.
+        runs().prop_map(|runs| Answer::SeqArray(runs.into_iter().take(5).collect())),
+        runs().prop_map(Answer::SeqRuns),
+        (prop::sample::select(vec![Op::SeqInfo, Op::SeqList, Op::SeqCreate, Op::SeqAlter]), ".{0,40}")
+            .prop_map(|(op, json)| Answer::Sequence { op, json }),
         Just(Answer::Bye),
         Just(Answer::GoAway),
         (any::<u8>().prop_filter("GOAWAY is never answered", |op| op & 0x7f != 0x7e), refusal())
