@@ -52,8 +52,8 @@ impl Client {
     }
 
     /// Connects to the first of several servers of one cluster that answers; the others take its place when it is lost or
-    /// leaves, or when it refuses with what may take it long (`NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL`, a
-    /// clock far behind): the next call goes elsewhere, and with [`Options::retry_for`] the same call does, at once. Where
+    /// leaves, or when it refuses with what may take it long (`NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL`,
+    /// `STORE_AWAY`, `STORE_BEHIND`, a clock far behind): the next call goes elsewhere, and with [`Options::retry_for`] the same call does, at once. Where
     /// the others were tried within the pause that the refusal asks for (1 s at least, and 10 s at most) the client stays.
     /// All are greeted, and refused together if their clusters differ; one that does not answer now is checked when it is
     /// first used. [`Order::Ordered`] holds among the ids of one server only.
@@ -122,7 +122,7 @@ impl Client {
         self.json(&Request::Stats).await
     }
 
-    async fn json(&self, request: &Request<'_>) -> Result<String, ClientError> {
+    pub(crate) async fn json(&self, request: &Request<'_>) -> Result<String, ClientError> {
         match self.call(request).await? {
             Answer::Json(json) => Ok(json),
             other => Err(self.mismatch(&other)),
@@ -188,7 +188,7 @@ impl Client {
     }
 
     /// One call: attempts until one succeeds, fails for good, or the time for retries is over.
-    async fn call(&self, request: &Request<'_>) -> Result<Answer, ClientError> {
+    pub(crate) async fn call(&self, request: &Request<'_>) -> Result<Answer, ClientError> {
         let options = &self.fleet.options;
         if options.retry_for.is_zero() {
             return self.attempt(request, options.timeout).await;
@@ -280,7 +280,7 @@ impl Client {
     }
 
     /// Replies are checked when they are read, so this is not reached.
-    fn mismatch(&self, answer: &Answer) -> ClientError {
+    pub(crate) fn mismatch(&self, answer: &Answer) -> ClientError {
         tracing::error!(?answer, "an answer that was not asked for");
         ClientError::lost(&self.served().server, None)
     }
@@ -296,6 +296,7 @@ async fn lying_there(link: &Link, reply: &mut oneshot::Receiver<Outcome>) -> Opt
 fn asked_wait(request: &Request<'_>) -> Duration {
     match request {
         Request::Array(bulk) | Request::Runs(bulk) => bulk.wait(),
+        Request::SeqArray(asked) | Request::SeqRuns(asked) => asked.bulk.wait(),
         _ => Duration::ZERO,
     }
 }

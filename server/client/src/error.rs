@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xuid_protocol::{BadReply, ClusterId, ErrorReply, Op, Status, printable};
+use xuid_protocol::{BadReply, ClusterId, ErrorReply, NameError, Op, Status, printable};
 
 /// A clock that is behind by less than this is waited for; ticks last a millisecond.
 const CLOCK_PATIENCE: Duration = Duration::from_millis(100);
@@ -102,6 +102,12 @@ pub enum ClientError {
         /// What it may be.
         allowed: &'static str,
     },
+    /// A text that no sequence can be called.
+    #[error("that is no name of a sequence")]
+    Name {
+        /// Why not.
+        source: NameError,
+    },
     /// [`Client::close`](crate::Client::close) was called, or the [`Prefetch`](crate::Prefetch) of these ids is gone.
     #[error("this client was closed: connect another one")]
     Closed,
@@ -155,6 +161,9 @@ pub enum Breach {
         /// What came.
         answered: u32,
     },
+    /// More runs than the one that was asked for.
+    #[error("one run was asked for, and {0} came")]
+    Seams(u32),
     /// PING came back changed.
     #[error("a PING came back with other bytes")]
     Echo,
@@ -175,6 +184,7 @@ impl ClientError {
             | Self::Tls { .. }
             | Self::Protocol { .. }
             | Self::Invalid { .. }
+            | Self::Name { .. }
             | Self::Closed
             | Self::Forked { .. }
             | Self::NoThread { .. } => false,
@@ -198,7 +208,13 @@ impl ClientError {
             Self::Refused { status, .. } => {
                 matches!(
                     *status,
-                    Status::NOT_READY | Status::WINDOW_LOST | Status::SHUTTING_DOWN | Status::INTERNAL
+                    Status::NOT_READY
+                        | Status::WINDOW_LOST
+                        | Status::SHUTTING_DOWN
+                        | Status::INTERNAL
+                        // Another server may hold numbers of that name.
+                        | Status::STORE_AWAY
+                        | Status::STORE_BEHIND
                 ) || (*status == Status::CLOCK_BEHIND && self.retry_after() > CLOCK_PATIENCE)
             }
             Self::Lost { .. } => true,

@@ -54,12 +54,14 @@
 //! # }
 //! ```
 //!
+//! Numbers 1, 2, 3, ... of a [named sequence](Sequence): `client.sequence("orders").next().await?`.
+//!
 //! # When a server goes
 //! | it | calls | prefetched ids |
 //! |---|---|---|
 //! | closes, or its process is killed | those in flight fail, or with [`Options::retry_for`] go to the next server at once | no error; a stall of a connect and two round trips at most |
 //! | says GOAWAY | those in flight are finished; one that the server closes on without an answer, and all others, go to the next server | no error |
-//! | refuses with `NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL` | as if it were killed, but those in flight are finished; it is stayed with where the others were tried within the pause that it asks for | no error |
+//! | refuses with `NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL`, `STORE_AWAY`, `STORE_BEHIND` | as if it were killed, but those in flight are finished; it is stayed with where the others were tried within the pause that it asks for | no error |
 //! | is silent | each gives up after [`Options::timeout`] of its own; the connection ends when it was silent for so long, to a PING as well | a refill gives up after [`PrefetchOptions::max_age`]; if there are other servers, and this one said nothing at all, they are asked next, and calls in flight are still answered |
 //! | all of them | an error after [`Options::reconnect_rounds`] | what is held, then an error after [`PrefetchOptions::wait`] |
 //!
@@ -76,6 +78,7 @@ mod options;
 mod prefetch;
 mod process;
 mod retries;
+mod sequence;
 mod served;
 #[cfg(feature = "tls")]
 mod tls;
@@ -84,7 +87,8 @@ pub use client::Client;
 pub use error::{Breach, ClientError};
 pub use options::Options;
 pub use prefetch::{Ids, Prefetch, PrefetchOptions, PrefetchStats};
+pub use sequence::{NewSequence, Sequence, SequenceChanges};
 pub use served::Served;
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsError};
-pub use xuid_protocol::{ClusterId, Decoded, Limits, Order, Run, RunIds, Status};
+pub use xuid_protocol::{ClusterId, Decoded, Limits, NameError, Order, Run, RunIds, Status};

@@ -26,15 +26,19 @@ pub(crate) struct Expected {
     pub(crate) op: Op,
     /// Ids asked for; 0 if the op asks for none by number.
     pub(crate) count: u32,
+    /// They are to be one run.
+    pub(crate) contiguous: bool,
 }
 
 impl Expected {
     pub(crate) fn of(request: &Request<'_>) -> Self {
-        let count = match request {
-            Request::Array(bulk) | Request::Runs(bulk) => bulk.count,
-            _ => 0,
+        let (count, contiguous) = match request {
+            Request::Array(bulk) | Request::Runs(bulk) => (bulk.count, false),
+            Request::SeqArray(asked) => (asked.bulk.count, false),
+            Request::SeqRuns(asked) => (asked.bulk.count, asked.contiguous),
+            _ => (0, false),
         };
-        Self { op: request.op(), count }
+        Self { op: request.op(), count, contiguous }
     }
 }
 
@@ -61,10 +65,13 @@ pub(crate) fn check(
         }
         Reply::Runs(runs) => {
             counted(runs.ids())?;
+            if expected.contiguous && runs.len() != 1 {
+                return Err(Breach::Seams(runs.len() as u32));
+            }
             Answer::Runs(runs.iter().collect())
         }
         Reply::Decode(decoded) => Answer::Decoded(*decoded),
-        Reply::Info(json) | Reply::Stats(json) => Answer::Json((*json).to_owned()),
+        Reply::Info(json) | Reply::Stats(json) | Reply::Sequence(json) => Answer::Json((*json).to_owned()),
         Reply::Ping(bytes) => Answer::Echo(bytes.to_vec()),
         Reply::Bye => Answer::Left,
         Reply::Hello(_) | Reply::GoAway => return Err(Breach::OtherOp { asked: expected.op, answered: op }),

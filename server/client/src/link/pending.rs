@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn waiter() -> Waiter {
-        let expected = Expected { op: Op::Next, count: 0 };
+        let expected = Expected { op: Op::Next, count: 0, contiguous: false };
         Waiter { expected, due: Instant::now(), reply: None }
     }
 

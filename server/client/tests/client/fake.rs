@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use xuid_client::{Client, ClusterId, Limits, Options};
 use xuid_protocol::{
-    Bulk, HelloReply, Order, ParsedRequest, Phase, Preface, Refusal, Request, RunsWriter, Status,
-    check_preface, goaway, parse_request, reply_error, reply_hello, reply_id,
+    Bulk, HelloReply, Order, ParsedRequest, Phase, Preface, Refusal, Request, RunsWriter, SeqBulk, SeqList,
+    Status, check_preface, goaway, parse_request, reply_error, reply_hello, reply_id,
 };
 
 /// A test that waits longer than this has failed.
@@ -29,6 +29,16 @@ pub(crate) enum Asked {
     Decode(u64),
     Info,
     Stats,
+    SeqNext(String),
+    /// Name, request, and whether it is to be one run.
+    SeqArray(String, Bulk, bool),
+    SeqRuns(String, Bulk, bool),
+    SeqInfo(String),
+    /// Limit, prefix, and the last name before.
+    SeqList(u32, String, String),
+    /// Name and JSON.
+    SeqCreate(String, String),
+    SeqAlter(String, String),
     Bye,
 }
 
@@ -202,6 +212,19 @@ impl Peer {
             Request::Decode { id } => Asked::Decode(id),
             Request::Info => Asked::Info,
             Request::Stats => Asked::Stats,
+            Request::SeqNext { name } => Asked::SeqNext(name.to_string()),
+            Request::SeqArray(SeqBulk { name, bulk, contiguous }) => {
+                Asked::SeqArray(name.to_string(), bulk, contiguous)
+            }
+            Request::SeqRuns(SeqBulk { name, bulk, contiguous }) => {
+                Asked::SeqRuns(name.to_string(), bulk, contiguous)
+            }
+            Request::SeqInfo { name } => Asked::SeqInfo(name.to_string()),
+            Request::SeqList(SeqList { limit, prefix, after }) => {
+                Asked::SeqList(limit, prefix.to_owned(), after.to_owned())
+            }
+            Request::SeqCreate { name, settings } => Asked::SeqCreate(name.to_string(), settings.to_owned()),
+            Request::SeqAlter { name, changes } => Asked::SeqAlter(name.to_string(), changes.to_owned()),
             Request::Bye => Asked::Bye,
             Request::Hello(_) => panic!("HELLO again"),
         };
@@ -246,7 +269,13 @@ impl Peer {
     /// Refuses the next request.
     pub(crate) async fn refuse(&mut self, refusal: &Refusal) {
         let (request_id, asked) = self.ask().await.expect("a request");
-        let op = if matches!(asked, Asked::Runs(_)) { 0x12 } else { 0x10 };
+        let op = match asked {
+            Asked::Runs(_) => 0x12,
+            Asked::SeqNext(_) => 0x30,
+            Asked::SeqRuns(..) => 0x32,
+            Asked::SeqCreate(..) => 0x3a,
+            _ => 0x10,
+        };
         self.send(|out| reply_error(out, request_id, op, refusal)).await;
     }
 

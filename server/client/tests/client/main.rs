@@ -17,6 +17,7 @@ mod patience;
 mod pipeline;
 mod prefetch;
 mod prefetch_failover;
+mod sequences;
 mod several;
 #[cfg(feature = "tls")]
 mod tls;
