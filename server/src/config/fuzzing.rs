@@ -11,7 +11,7 @@ use crate::text::exit::Usage;
 pub(crate) fn file(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     // Those files would be read, wherever they are.
-    if ["auth_file", "tokens", "tls_"].iter().any(|key| text.contains(key)) {
+    if ["auth_file", "url_file", "tokens", "tls_"].iter().any(|key| text.contains(key)) {
         return;
     }
     let loaded = Merged::of_file(text).and_then(|merged| {
@@ -43,6 +43,9 @@ fn within_bounds(settings: &Settings) {
     assert!(settings.worker.is_none() || settings.workers == 1);
     assert!((1..=256).contains(&settings.threads) || settings.threads == super::values::cores());
     assert!(settings.max_connections.is_none_or(|count| (1..=1_000_000).contains(&count)));
+    let sequences = &settings.sequences;
+    assert!((1..=1 << 32).contains(&sequences.step) && (1..=1 << 32).contains(&sequences.step_max));
+    assert!((second..=24 * 60 * minute).contains(&sequences.hold) && sequences.limit > 0);
     assert!(settings.tokens.each().len() <= 1);
     assert!(settings.listen.contains(':') && settings.admin.as_ref().is_none_or(|admin| admin.contains(':')));
 }
@@ -64,7 +67,7 @@ mod tests {
                 .prop_map(|(number, unit)| format!("\"{number}{unit}\"")),
             2 => any::<i64>().prop_map(|number| number.to_string()),
             1 => "\"[-0-9a-z:/., ]{0,20}\"",
-            1 => prop::sample::select(vec!["true", "[1]", "\"now\"", "\"off\"", "\"local\"", "\"41/10/12\""])
+            1 => prop::sample::select(vec!["true", "[1]", "[\"a*\"]", "\"now\"", "\"off\"", "\"local\"", "\"41/10/12\""])
                 .prop_map(str::to_owned),
         ];
         vec((name, value).prop_map(|(name, value)| format!("{name} = {value}\n")), 0..4)

@@ -22,6 +22,9 @@ pub(crate) struct Key {
 /// The shape of a setting that is on or off: its flag may stand alone, which is on.
 pub(crate) const SWITCH: &str = "BOOL";
 
+/// The shape of a setting that is a list of texts: in a file it may be an array.
+pub(crate) const LIST: &str = "LIST";
+
 /// All of them, in the order of the help.
 pub(crate) const KEYS: &[Key] = &[
     Key {
@@ -244,9 +247,11 @@ pub(crate) const KEYS: &[Key] = &[
         flag: Some("tokens"),
         shape: "FILE",
         default: None,
-        allowed: "a file of tables [token.NAME] with secrets = [\"..\"] and, if there is a limit, ids_per_second = N",
+        allowed: "a file of tables [token.NAME] with secrets = [\"..\"] and, where there are bounds, ids_per_second, names \
+                  and rights",
         help: "A TOML file of named tokens, of which clients must say one in HELLO: [token.NAME] with secrets = \
-               [\"..\", \"..\"] and, if there is a limit, ids_per_second = N",
+               [\"..\", \"..\"] and, where there are bounds, ids_per_second = N, names = [\"order:*\"] and rights = \
+               [\"next\", \"create\", \"alter\"]",
     },
     Key {
         name: "address_ids_per_second",
@@ -280,6 +285,112 @@ pub(crate) const KEYS: &[Key] = &[
         default: None,
         allowed: "a file with the certificates, in PEM, that vouch for clients",
         help: "Certificates (PEM) that vouch for clients: each must then show one of its own",
+    },
+    Key {
+        name: "sequences",
+        flag: Some("sequences"),
+        shape: "URL",
+        default: Some("registry"),
+        allowed: "registry, off, or postgres://user@host,host/database or mysql://.. (a flag without a password)",
+        help: "Who grants the numbers of named sequences: the registry, a database, or nobody",
+    },
+    Key {
+        name: "sequences_url_file",
+        flag: Some("sequences-url-file"),
+        shape: "FILE",
+        default: None,
+        allowed: "a file with one line, the URL of a database",
+        help: "A file with the URL for --sequences, which may hold a password",
+    },
+    Key {
+        name: "sequence_table",
+        flag: Some("sequence-table"),
+        shape: "SHAPE",
+        default: Some("xuid"),
+        allowed: "xuid, leaf or tinyid, or one of these with a table, as in leaf:my_alloc",
+        help: "Whose table it is: one of our own, or that of a running Leaf or tinyid deployment",
+    },
+    Key {
+        name: "sequence_witness",
+        flag: Some("sequence-witness"),
+        shape: "WHO",
+        default: None,
+        allowed: "registry, folder or none",
+        help: "Who remembers what a database granted, in case it goes back [default: the registry if that is an ensemble, \
+               else the data folder]",
+    },
+    Key {
+        name: "sequence_failover",
+        flag: Some("sequence-failover"),
+        shape: "HOW",
+        default: Some("fence"),
+        allowed: "fence or lossless",
+        help: "Without a witness, what to do when another database answers: wait for `xuid sequence fence`, or go on \
+               because it never loses a commit",
+    },
+    Key {
+        name: "sequence_create",
+        flag: Some("sequence-create"),
+        shape: LIST,
+        default: None,
+        allowed: "patterns of names with commas between them, as in order:*,user:*, or a list of them in a file",
+        help: "Names that are created by their first use [default: none]",
+    },
+    Key {
+        name: "sequence_strict",
+        flag: Some("sequence-strict"),
+        shape: LIST,
+        default: None,
+        allowed: "patterns of names with commas between them, as in order:*,user:*, or a list of them in a file",
+        help: "Names that are strict whatever their rows say, for tables without a column for it [default: none]",
+    },
+    Key {
+        name: "sequence_step",
+        flag: Some("sequence-step"),
+        shape: "N",
+        default: Some("1000"),
+        allowed: "a number from 1 to 4294967296",
+        help: "The step of sequences that are created without one: the least that is granted at once",
+    },
+    Key {
+        name: "sequence_step_max",
+        flag: Some("sequence-step-max"),
+        shape: "N",
+        default: Some("4294967296"),
+        allowed: "a number from 1 to 4294967296",
+        help: "The most numbers that one grant is asked for",
+    },
+    Key {
+        name: "sequence_hold",
+        flag: Some("sequence-hold"),
+        shape: "TIME",
+        default: Some("10m"),
+        allowed: "a time from 1s to 24h, as in 10m",
+        help: "How long what is held of a sequence shall last: so long its store may be away, and so much a crash loses",
+    },
+    Key {
+        name: "sequence_idle",
+        flag: Some("sequence-idle"),
+        shape: "TIME",
+        default: Some("15m"),
+        allowed: "a time from 1s to 24h, as in 15m",
+        help: "A sequence that nobody asks for is kept in its compact form after this time",
+    },
+    Key {
+        name: "sequence_limit",
+        flag: Some("sequence-limit"),
+        shape: "N",
+        default: Some("1000000"),
+        allowed: "a number from 1 to 100000000",
+        help: "Names that are kept in memory; beyond that the longest unused go",
+    },
+    Key {
+        name: "sequences_unsafe",
+        flag: Some("sequences-unsafe"),
+        shape: SWITCH,
+        default: Some("false"),
+        allowed: "true or false",
+        help: "Takes numbers also from a database that can lose commits: numbers may then come twice",
     },
     Key {
         name: "insecure_listen",

@@ -3,7 +3,7 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use super::nearest::nearest;
+use super::sources::nearest::nearest;
 
 /// Words for a level.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

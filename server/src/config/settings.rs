@@ -11,6 +11,7 @@ use xuid_engine::{Floor, Layout};
 use super::access::Access;
 use super::keys::Key;
 use super::log_filter::{log_filter, log_of_environment};
+use super::sequences::SequenceSettings;
 use super::sources::{Flags, Merged, strangers, variables};
 use super::tls::ServerTls;
 use super::tokens::{MOST_IDS, Tokens};
@@ -51,6 +52,7 @@ pub(crate) struct Settings {
     /// What all clients of one address may take a second; 0: no limit.
     pub(crate) address_ids_per_second: u64,
     pub(crate) tls: Option<ServerTls>,
+    pub(crate) sequences: SequenceSettings,
     pub(crate) insecure_listen: bool,
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
@@ -123,6 +125,7 @@ impl Settings {
             address_ids_per_second: from
                 .required("address_ids_per_second", |text| number(text, 0, MOST_IDS.cast_unsigned()))?,
             tls: ServerTls::from_merged(from)?,
+            sequences: SequenceSettings::from_merged(from)?,
             insecure_listen: from.required("insecure_listen", |text| text.parse().ok())?,
             log: from
                 .checked("log", log_filter)?
@@ -145,7 +148,8 @@ impl Settings {
         };
         let key = self.tls.as_ref().and_then(ServerTls::warning);
         let open = [self.access.warning(), self.tokens.warning(), key, merged.warning()];
-        unknown.into_iter().chain(open.into_iter().flatten()).chain(idle_floor).collect()
+        let of_sequences = self.sequences.doubts(merged);
+        unknown.into_iter().chain(open.into_iter().flatten()).chain(idle_floor).chain(of_sequences).collect()
     }
 
     /// What two keys must agree on.

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::keys::KEYS;
+use super::secrets::without_password;
 use super::settings::Settings;
 use super::sources::{Flags, Merged, Origin, variables};
 
@@ -43,7 +44,7 @@ fn all(merged: &Merged) -> Vec<Shown> {
         let given = merged.given(key.name);
         let found = match given {
             Some(_) if key.is_secret() => Found::Secret,
-            Some((text, _)) => Found::Value(text.to_owned()),
+            Some((text, _)) => Found::Value(without_password(text).into_owned()),
             None if key.is_secret() => Found::NoSecret,
             None => Found::Nothing,
         };

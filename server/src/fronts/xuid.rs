@@ -33,6 +33,7 @@ use waiting::{Done, Shape, Waiting};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
+use crate::state::access::{Admitted, ClientRights};
 use crate::state::id_limit::{Allowance, Charged};
 use crate::state::server::Server;
 use crate::state::traffic::Tally;
@@ -84,6 +85,8 @@ pub(crate) struct Session {
     address: Option<IpAddr>,
     /// What its token and its address may take.
     allowance: Allowance,
+    /// What its token may do with named sequences.
+    rights: ClientRights,
     /// What the request in hand was charged by it, which is given back if that panics.
     charged: Charged,
     /// Its token is none of ours, which [`take_rejection`](Self::take_rejection) has not said yet.
@@ -111,6 +114,7 @@ impl Session {
             early_pings: 0,
             address,
             allowance: Allowance::default(),
+            rights: ClientRights::default(),
             charged: Charged::default(),
             was_rejected: false,
             waiting,
@@ -341,14 +345,23 @@ impl Session {
             }
             Request::Hello(hello) => {
                 let greet = |out: &mut _| answer::hello(&self.server, &self.limits, request_id, &hello, out);
-                let of_token = outbox.append(greet)?;
-                self.allowance = self.server.access.allowance(of_token, self.address);
+                let Admitted { token, rights } = outbox.append(greet)?;
+                let of_token = token.map(|(_, limit)| limit);
+                (self.allowance, self.rights) =
+                    (self.server.access.allowance(of_token, self.address), rights);
                 (self.stage, self.was_greeted) = (Stage::Serving, true);
                 if self.sent_away {
                     outbox.append(goaway);
                 }
                 Ok(())
             }
+            Request::SeqNext { .. }
+            | Request::SeqArray(_)
+            | Request::SeqRuns(_)
+            | Request::SeqInfo { .. }
+            | Request::SeqList(_)
+            | Request::SeqCreate { .. }
+            | Request::SeqAlter { .. } => Err(answer::no_sequences(request.op())),
             Request::Bye => {
                 self.stage = Stage::Leaving { bye: Some(request_id) };
                 Ok(())

@@ -1,12 +1,13 @@
 //! Who is let in: the tokens that count now, their limits, and TLS. Every front asks here.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio_rustls::rustls::ServerConfig;
 
-use crate::config::{ServerTls, Tokens};
+use crate::config::{SequenceRights, ServerTls, Tokens};
 use crate::state::address_limits::AddressLimits;
 use crate::state::id_limit::{Allowance, IdLimit};
 
@@ -18,6 +19,8 @@ pub(crate) const REJECTION_PAUSE: Duration = Duration::from_millis(300);
 pub(crate) struct AccessRules {
     has_tls: bool,
     current: RwLock<Arc<Current>>,
+    /// How often they changed.
+    changes: AtomicU64,
     addresses: AddressLimits,
 }
 
@@ -34,6 +37,34 @@ struct Current {
 pub(crate) struct Admitted {
     /// The name and the limit of its token; `None`: none is asked for.
     pub(crate) token: Option<(String, Arc<IdLimit>)>,
+    /// What it may do with named sequences.
+    pub(crate) rights: ClientRights,
+}
+
+/// What a client may do with named sequences: what its token says now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClientRights {
+    token: Option<String>,
+    /// As of which change of the rules.
+    changes: u64,
+    rights: SequenceRights,
+}
+
+impl ClientRights {
+    /// As the rules say now. A token that is gone from them keeps what it had, as its clients stay connected.
+    pub(crate) fn now(&mut self, rules: &AccessRules) -> &SequenceRights {
+        // Acquire: pairs with the Release in `replace`, so that what is read below is at least as new.
+        let changes = rules.changes.load(Ordering::Acquire);
+        if self.changes != changes {
+            self.changes = changes;
+            let current = rules.current();
+            let mut named = current.tokens.each().iter();
+            if let Some(token) = named.find(|token| Some(&token.name) == self.token.as_ref()) {
+                self.rights = token.sequences.clone();
+            }
+        }
+        &self.rights
+    }
 }
 
 impl AccessRules {
@@ -41,6 +72,7 @@ impl AccessRules {
         Self {
             has_tls: tls.is_some(),
             current: RwLock::new(Arc::new(Current::new(tokens, tls, None))),
+            changes: AtomicU64::new(0),
             addresses: AddressLimits::none(),
         }
     }
@@ -92,13 +124,20 @@ impl AccessRules {
 
     /// Whether whoever has `secret` may use the server.
     pub(crate) fn admit(&self, secret: &[u8]) -> Option<Admitted> {
+        // Read first: rights that are newer than they say are looked up once more.
+        let changes = self.changes.load(Ordering::Acquire);
         let current = self.current();
         if current.tokens.is_empty() {
-            return Some(Admitted { token: None });
+            return Some(Admitted {
+                token: None,
+                rights: ClientRights { changes, ..ClientRights::default() },
+            });
         }
         let place = current.tokens.find(secret)?;
         let (token, limit) = (current.tokens.each().get(place)?, current.limits.get(place)?);
-        Some(Admitted { token: Some((token.name.clone(), Arc::clone(limit))) })
+        let (name, rights) = (token.name.clone(), token.sequences.clone());
+        let rights = ClientRights { token: Some(name.clone()), changes, rights };
+        Some(Admitted { token: Some((name, Arc::clone(limit))), rights })
     }
 
     /// What a client that was let in may take. Of one whose address is not known, only its token counts.
@@ -111,6 +150,8 @@ impl AccessRules {
     pub(crate) fn replace(&self, tokens: Tokens, tls: Option<ServerTls>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(Current::new(tokens, tls, Some(&current)));
+        // Release: pairs with the Acquire in `ClientRights::now`.
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     fn current(&self) -> Arc<Current> {
@@ -143,6 +184,7 @@ impl Current {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Right;
 
     #[test]
     fn a_token_that_keeps_its_name_keeps_its_bucket_and_gets_its_new_limit_at_once() {
@@ -157,6 +199,25 @@ mod tests {
         assert!(Arc::ptr_eq(&before, &after) && before.ids_per_second() == 20);
         rules.replace(Tokens::of("other"), None);
         assert!(limit(&rules, "new").is_none() && limit(&rules, "other").is_some());
+    }
+
+    #[test]
+    fn rights_count_at_once_for_clients_that_were_let_in_before() {
+        let file = |rights: &str| {
+            Tokens::parse(&format!("[token.a]\nsecrets = [\"x\"]\nnames = [\"order:*\"]\nrights = {rights}"))
+                .unwrap()
+        };
+        let rules = AccessRules::new(file("[\"next\"]"), None);
+        let mut client = rules.admit(b"x").unwrap().rights;
+        assert!(client.now(&rules).may(Right::Next, "order:1") && !client.now(&rules).may(Right::Next, "x"));
+        assert!(!client.now(&rules).may(Right::Create, "order:1"));
+        rules.replace(file("[\"create\"]"), None);
+        assert!(client.now(&rules).may(Right::Create, "order:1"));
+        assert!(!client.now(&rules).may(Right::Next, "order:1"));
+        rules.replace(Tokens::of("other"), None);
+        assert!(!client.now(&rules).may(Right::Next, "order:1"), "a token that is gone gets nothing new");
+        let open = AccessRules::new(Tokens::default(), None);
+        assert!(open.admit(b"").unwrap().rights.now(&open).may(Right::Alter, "x"));
     }
 
     fn limit(rules: &AccessRules, secret: &str) -> Option<Arc<IdLimit>> {

@@ -12,7 +12,8 @@ use std::time::Duration;
 use xuid_protocol::Op;
 
 /// The ops whose requests are timed: those that ask for ids, and PING, which never waits for any.
-pub(crate) const TIMED: [Op; 4] = [Op::Next, Op::Array, Op::Runs, Op::Ping];
+pub(crate) const TIMED: [Op; 7] =
+    [Op::Next, Op::Array, Op::Runs, Op::Ping, Op::SeqNext, Op::SeqArray, Op::SeqRuns];
 
 /// The longest time in microseconds that each bucket counts; one more counts the rest. From a batch that finds its ids at
 /// hand up to the longest wait that a request may ask for.
@@ -33,6 +34,9 @@ pub(crate) fn timed(op: Op) -> Option<usize> {
         Op::Array => Some(1),
         Op::Runs => Some(2),
         Op::Ping => Some(3),
+        Op::SeqNext => Some(4),
+        Op::SeqArray => Some(5),
+        Op::SeqRuns => Some(6),
         _ => None,
     }
 }

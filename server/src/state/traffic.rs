@@ -111,8 +111,15 @@ const fn index_of(op: Op) -> usize {
         Op::Decode => 5,
         Op::Info => 6,
         Op::Stats => 7,
-        Op::GoAway => 8,
-        Op::Bye => 9,
+        Op::SeqNext => 8,
+        Op::SeqArray => 9,
+        Op::SeqRuns => 10,
+        Op::SeqInfo => 11,
+        Op::SeqList => 12,
+        Op::SeqCreate => 13,
+        Op::SeqAlter => 14,
+        Op::GoAway => 15,
+        Op::Bye => 16,
     }
 }
 

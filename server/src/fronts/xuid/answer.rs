@@ -1,6 +1,5 @@
 //! Replies that need no waiting, and refusals in the words of the protocol.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,7 +10,7 @@ use xuid_protocol::{
 };
 
 use crate::state::access::Admitted;
-use crate::state::id_limit::{AboveLimit, IdLimit, LimitBy};
+use crate::state::id_limit::{AboveLimit, LimitBy};
 use crate::state::metrics;
 use crate::state::server::{Server, VERSION};
 
@@ -19,16 +18,16 @@ use crate::state::server::{Server, VERSION};
 const SOON: Duration = Duration::from_secs(1);
 
 /// Greets a client, or says why not: version, then token, then cluster, so that a stranger learns as little as
-/// possible. Returns the limit of its token.
+/// possible. Returns what it may do.
 pub(super) fn hello(
     server: &Server,
     limits: &Limits,
     request_id: u64,
     hello: &Hello<'_>,
     out: &mut Vec<u8>,
-) -> Result<Option<Arc<IdLimit>>, Refusal> {
+) -> Result<Admitted, Refusal> {
     let version = hello.pick_version()?;
-    let Admitted { token } = server.access.admit(hello.token).ok_or_else(|| unauthenticated(hello.token))?;
+    let admitted = server.access.admit(hello.token).ok_or_else(|| unauthenticated(hello.token))?;
     let cluster = server.genesis.cluster;
     hello.check_cluster(cluster)?;
     let layout = server.genesis.layout;
@@ -45,9 +44,9 @@ pub(super) fn hello(
         server: VERSION,
     };
     reply_hello(out, request_id, &reply);
-    let (name, limit) = token.unzip();
-    tracing::debug!(client = ?hello.client_name(), token = name.as_deref(), "greeted");
-    Ok(limit)
+    let token = admitted.token.as_ref().map(|(name, _)| &**name);
+    tracing::debug!(client = ?hello.client_name(), token, "greeted");
+    Ok(admitted)
 }
 
 #[cold]
@@ -97,9 +96,7 @@ pub(super) fn at_once(server: &Server, request_id: u64, request: Request<'_>, ou
         }
         Request::Info => reply_info(out, request_id, &server.info().to_string()),
         Request::Stats => reply_stats(out, request_id, &Value::Object(metrics::as_json(server)).to_string()),
-        Request::Hello(_) | Request::Next { .. } | Request::Array(_) | Request::Runs(_) | Request::Bye => {
-            unreachable!("answered by the session itself")
-        }
+        _ => unreachable!("answered by the session itself"),
     }
 }
 
@@ -127,6 +124,15 @@ pub(super) fn refusal(server: &Server, error: IdError) -> Refusal {
         None if status.is_retryable() => refusal.retry_after(SOON),
         None => refusal,
     }
+}
+
+/// A server without sequences is one that does not know their ops.
+#[cold]
+pub(super) fn no_sequences(op: Op) -> Refusal {
+    let text = format!(
+        "{op} is for named sequences, and this server has none (sequences is off): ask another server"
+    );
+    Refusal::new(Status::UNKNOWN_OP, text)
 }
 
 /// What one connection too many is told, in place of a reply to its HELLO.

@@ -134,7 +134,7 @@ fn owned(reply: &Reply<'_>) -> Said {
         Reply::Array(ids) => Said::Ids(ids.iter().collect()),
         Reply::Runs(runs) => Said::Ids(runs.iter().flatten().collect()),
         Reply::Decode(decoded) => Said::Decoded(*decoded),
-        Reply::Info(json) | Reply::Stats(json) => Said::Json((*json).to_owned()),
+        Reply::Info(json) | Reply::Stats(json) | Reply::Sequence(json) => Said::Json((*json).to_owned()),
         Reply::Bye => Said::Bye,
         Reply::GoAway => Said::GoAway,
         Reply::Error(error) => Said::Error(error.status),

@@ -1,5 +1,8 @@
 //! The three places that settings come from, merged key by key.
 
+pub(super) mod nearest;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
@@ -13,9 +16,9 @@ use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command};
 use rustix::fs::OFlags;
 
-use super::keys::{KEYS, Key, SWITCH};
-use super::nearest::nearest;
-use super::secrets::open_to_all;
+use self::nearest::nearest;
+use super::keys::{KEYS, Key, LIST, SWITCH};
+use super::secrets::{open_to_all, without_password};
 use crate::text::exit::{Usage, usage};
 
 /// The settings given as flags, as text: the table of keys, made known to clap.
@@ -175,7 +178,11 @@ impl Merged {
         let Some((text, origin)) = self.values.get(name) else { return Ok(None) };
         let refused = |why: String| {
             let key = Key::find(name);
-            let shown = if key.is_some_and(Key::is_secret) { "(a secret)" } else { text };
+            let shown = if key.is_some_and(Key::is_secret) {
+                Cow::Borrowed("(a secret)")
+            } else {
+                without_password(text)
+            };
             let allowed = key.map_or("", |key| key.allowed);
             let why = if why.is_empty() { why } else { format!(": {why}") };
             usage(format!("{name} is {shown:?} ({origin}){why}; allowed is {allowed}"))
@@ -365,6 +372,8 @@ fn entry(path: &Path, name: String, value: &toml::Value) -> Result<(String, Stri
         toml::Value::String(text) => text.clone(),
         toml::Value::Integer(number) => number.to_string(),
         toml::Value::Boolean(is_on) => is_on.to_string(),
+        // Written as it was: a comma may be a part of one of them.
+        list @ toml::Value::Array(_) if key.shape == LIST => list.to_string(),
         other => {
             let (kind, allowed) = (other.type_str(), key.allowed);
             let text = format!("{name} is a {kind} (file {}); allowed is {allowed}", path.display());

@@ -5,6 +5,8 @@
 //! - I2 a secret belongs to one token, so that a client has one name and one limit;
 //! - I3 how long a comparison takes depends on the lengths and the number of secrets, and on nothing that is in them.
 
+pub(crate) mod rights;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +14,7 @@ use anyhow::Result;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 use toml::Value;
 
+use self::rights::{Right, SequenceRights};
 use super::secrets::{Secret, open_to_all};
 use super::sources::{Merged, Origin, Reading, parse_toml};
 use crate::text::exit::{Usage, usage};
@@ -23,7 +26,7 @@ const FILE: &str = "tokens";
 const DEFAULT_NAME: &str = "default";
 
 /// What a token's table may say.
-const FIELDS: [&str; 2] = ["secrets", "ids_per_second"];
+const FIELDS: [&str; 4] = ["secrets", "ids_per_second", "names", "rights"];
 
 /// No server issues more.
 pub(super) const MOST_IDS: i64 = 1_000_000_000;
@@ -47,6 +50,8 @@ pub(crate) struct NamedToken {
     secrets: Vec<Secret>,
     /// What all its clients together may take a second; 0: no limit.
     pub(crate) ids_per_second: u64,
+    /// What it may do with which named sequences.
+    pub(crate) sequences: SequenceRights,
 }
 
 impl Tokens {
@@ -66,7 +71,8 @@ impl Tokens {
                 return Err(usage(text).into());
             }
             let name = DEFAULT_NAME.to_owned();
-            named.push(NamedToken { name, secrets: vec![secret], ids_per_second: 0 });
+            let sequences = SequenceRights::default();
+            named.push(NamedToken { name, secrets: vec![secret], ids_per_second: 0, sequences });
         }
         let variable = match from.origin("token") {
             Some(Origin::Variable(name)) => Some(name.clone()),
@@ -176,7 +182,7 @@ fn token(path: &Path, name: String, value: Value) -> Result<NamedToken, Usage> {
     let Value::Table(table) = value else {
         return Err(wrong("it is no table", "is [token.NAME]"));
     };
-    let (mut secrets, mut ids_per_second) = (Vec::new(), 0);
+    let (mut secrets, mut ids_per_second, mut sequences) = (Vec::new(), 0, SequenceRights::default());
     for (key, value) in table {
         match (&*key, value) {
             ("secrets", Value::Array(values)) => {
@@ -189,6 +195,22 @@ fn token(path: &Path, name: String, value: Value) -> Result<NamedToken, Usage> {
                 let found = format!("ids_per_second is {value}");
                 return Err(wrong(&found, &format!("is a number from 1 to {MOST_IDS}")));
             }
+            ("names", value) => match texts(&value) {
+                Some(names) => sequences = sequences.of_names(names),
+                None => {
+                    return Err(wrong(
+                        "names is something else",
+                        "is a list of patterns, as in [\"order:*\"]",
+                    ));
+                }
+            },
+            ("rights", value) => match texts(&value).and_then(|rights| sequences.clone().only(&rights)) {
+                Some(bounded) => sequences = bounded,
+                None => {
+                    let allowed = format!("is a list of some of {}", Right::ALL.map(Right::name).join(", "));
+                    return Err(wrong("rights is something else", &allowed));
+                }
+            },
             (other, _) => {
                 return Err(wrong(&format!("unknown key {other:?}"), &format!("are {}", FIELDS.join(", "))));
             }
@@ -200,7 +222,12 @@ fn token(path: &Path, name: String, value: Value) -> Result<NamedToken, Usage> {
             "is a list of one or more texts of 1 to 255 bytes each",
         ));
     }
-    Ok(NamedToken { name, secrets, ids_per_second })
+    Ok(NamedToken { name, secrets, ids_per_second, sequences })
+}
+
+/// A list of texts.
+fn texts(value: &Value) -> Option<Vec<&str>> {
+    value.as_array()?.iter().map(Value::as_str).collect()
 }
 
 #[cfg(test)]
@@ -234,9 +261,12 @@ mod tests {
             ("", &["no token", "[token.NAME]"][..]),
             ("[token.a]\nsecrets = [\"hunter2\"", &["line 2", "not TOML"]),
             (
-                "[token.a]\nsecrets = [\"hunter2\"]\nrights = 1",
-                &["rights", "secrets, ids_per_second", "\"a\""],
+                "[token.a]\nsecrets = [\"hunter2\"]\nright = 1",
+                &["\"right\"", "secrets, ids_per_second, names, rights", "\"a\""],
             ),
+            ("[token.a]\nsecrets = [\"hunter2\"]\nrights = 1", &["rights", "next, create, alter"]),
+            ("[token.a]\nsecrets = [\"hunter2\"]\nrights = [\"delete\"]", &["rights", "next, create, alter"]),
+            ("[token.a]\nsecrets = [\"hunter2\"]\nnames = \"x\"", &["names", "order:*"]),
             ("[tokens.a]\nsecrets = [\"hunter2\"]", &["tokens", "[token.NAME]"]),
             ("[token.a]\nsecrets = []", &["secrets", "one or more"]),
             ("[token.a]\nsecrets = \"hunter2\"", &["secrets", "list"]),

@@ -4,7 +4,10 @@
 const ALIKE: f64 = 0.7;
 
 /// The known name that `word` is most like, if it is like one at all.
-pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(in crate::config) fn nearest<'k>(
+    word: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Option<&'k str> {
     let rated = known.into_iter().map(|name| (strsim::jaro(word, name), name));
     let alike = rated.filter(|(alike, _)| *alike > ALIKE);
     alike.max_by(|(left, _), (right, _)| left.total_cmp(right)).map(|(_, name)| name)
