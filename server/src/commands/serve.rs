@@ -25,8 +25,10 @@ use crate::net::service_manager::ServiceManager;
 use crate::net::shutdown;
 use crate::net::shutdown::{Signals, StopTimes};
 use crate::registries::ensemble::Ensemble;
+use crate::registries::sequence_store;
 use crate::registries::target::{is_of_ensemble, workers_of_new};
 use crate::state::access::AccessRules;
+use crate::state::sequences::ServedSequences;
 use crate::state::server::{Limits, Places, Server};
 use crate::text::exit::usage;
 use crate::text::logs;
@@ -91,6 +93,7 @@ struct Parts {
     clients: TcpListener,
     probes: Option<TcpListener>,
     engine: Engine,
+    sequences: Option<ServedSequences>,
     signals: Signals,
     reloads: Reloads,
     /// Outlives the listener, which ends when the server begins to drain: connections go on until they are drained.
@@ -119,14 +122,17 @@ impl Parts {
         }
         // Nothing else runs here yet, and a signal still ends the process by itself.
         let engine = build_engine(settings)?;
+        let step = settings.sequences.step;
+        let sequences = sequence_store::open(settings, &engine.genesis())?;
+        let sequences = sequences.map(|all| ServedSequences { all, step });
         let io_threads = Arc::new(IoThreads::new(settings.threads, runtime)?);
         let signals = Signals::new(Some(stop_times(settings)))?;
-        Ok(Self { clients, probes, engine, signals, reloads, io_threads, open })
+        Ok(Self { clients, probes, engine, sequences, signals, reloads, io_threads, open })
     }
 }
 
 async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowed) -> Result<()> {
-    let Parts { clients, probes, engine, mut signals, reloads, io_threads, open } = parts;
+    let Parts { clients, probes, engine, sequences, mut signals, reloads, io_threads, open } = parts;
     let places = Places {
         listen: clients.local_addr()?,
         admin: probes.as_ref().map(TcpListener::local_addr).transpose()?,
@@ -138,7 +144,7 @@ async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowe
     let limits = Limits { wait: settings.wait, protocol };
     let access = AccessRules::new(settings.tokens.clone(), settings.tls.clone());
     access.limit_addresses(settings.address_ids_per_second);
-    let server = Arc::new(Server::new(engine, limits, access, places));
+    let server = Arc::new(Server::new(engine, limits, access, places).with_sequences(sequences));
 
     let permits = Arc::new(Semaphore::new(allowed.connections));
     let (of_server, of_permits, threads) =

@@ -10,6 +10,7 @@
 //! - I5 requests that wait have a share of what there is with all others of their connection, so that connections share it.
 
 mod answer;
+mod sequences;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -22,14 +23,17 @@ use std::time::Duration;
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
+use xuid_engine::sequence::{Numbers, SequenceErrorKind};
 use xuid_engine::{Caller, Run};
 use xuid_protocol::{
     HEADER_LEN, ID_REPLY_LEN, Limits, Op, Order, ParsedRequest, Phase, Preface, Refusal, Request, Status,
     check_preface, foreign_answer, goaway, id_reply, parse_request, plain_next, reply_bye, reply_error,
+    reply_sequence,
 };
 
 pub(crate) use answer::{refuse_connection, refuse_plain};
-use waiting::{Done, Shape, Waiting};
+use sequences::Names;
+use waiting::{Done, Ended, Shape, Waiting};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
@@ -95,6 +99,9 @@ pub(crate) struct Session {
     /// Its share in the ids there are, once a request had to wait.
     share: Option<Caller>,
     scratch: Vec<Run>,
+    /// The same of sequences, and what it knows of their names.
+    numbers: Vec<Numbers>,
+    names: Names,
     tally: Tally,
     /// When the input was read, as far as it was told: for how long requests take.
     came: Option<Instant>,
@@ -120,6 +127,8 @@ impl Session {
             waiting,
             share: None,
             scratch,
+            numbers: Vec::new(),
+            names: Names::default(),
             tally: Tally::default(),
             came: None,
         }
@@ -178,7 +187,11 @@ impl Session {
             let stepped = match self.stage {
                 Stage::Preface => self.preface(inbox, outbox),
                 Stage::Greeting => self.frame(inbox, outbox),
-                Stage::Serving => self.nexts(inbox, outbox, left) || self.frame(inbox, outbox),
+                Stage::Serving => {
+                    self.nexts(inbox, outbox, left)
+                        || self.seq_nexts(inbox, outbox, left)
+                        || self.frame(inbox, outbox)
+                }
                 Stage::Leaving { .. } if !self.waiting.is_empty() => break Need::Room,
                 Stage::Leaving { bye } => {
                     if let Some(request_id) = bye {
@@ -361,7 +374,7 @@ impl Session {
             | Request::SeqInfo { .. }
             | Request::SeqList(_)
             | Request::SeqCreate { .. }
-            | Request::SeqAlter { .. } => Err(answer::no_sequences(request.op())),
+            | Request::SeqAlter { .. } => self.of_sequences(request_id, request, outbox),
             Request::Bye => {
                 self.stage = Stage::Leaving { bye: Some(request_id) };
                 Ok(())
@@ -422,25 +435,34 @@ impl Session {
 
     fn finish_one(&mut self, done: Done, outbox: &mut Outbox) {
         let Done { shape, charged, came, result } = done;
+        if let Some(Ended::Numbers(name, Err(error))) = &result
+            && error.kind() == SequenceErrorKind::NoSequence
+            && self.look_for_similar(shape, charged, name, came)
+        {
+            return;
+        }
         if let Some(came) = came {
             self.tally.waited(shape.op(), came);
         }
-        match result {
-            Some(Ok(runs)) => {
+        let refusal = match result {
+            Some(Ended::Ids(Ok(runs))) => {
                 shape.write(runs.into_iter(), outbox);
                 self.tally.ids(shape.op(), shape.ids());
+                return;
             }
-            Some(Err(error)) => {
-                self.allowance.give_back(charged);
-                let refusal = answer::refusal(&self.server, error);
-                self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
+            Some(Ended::Numbers(_, Ok(numbers))) => {
+                return shape.write_numbers(numbers.into_iter(), outbox);
             }
-            None => {
-                self.allowance.give_back(charged);
-                let refusal = self.panicked();
-                self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
+            Some(Ended::Json(Ok(json))) => {
+                return outbox.append(|out| reply_sequence(out, shape.op(), shape.request_id(), &json));
             }
-        }
+            Some(Ended::Ids(Err(error))) => answer::refusal(&self.server, error),
+            Some(Ended::Numbers(name, Err(error))) => sequences::refusal(error, &name),
+            Some(Ended::Json(Err(refusal))) => refusal,
+            None => self.panicked(),
+        };
+        self.allowance.give_back(charged);
+        self.refuse(shape.request_id(), shape.op().code(), &refusal, outbox);
     }
 
     fn refuse(&mut self, request_id: u64, op: u8, refusal: &Refusal, outbox: &mut Outbox) {
@@ -455,6 +477,7 @@ impl Session {
     #[cold]
     fn panicked(&mut self) -> Refusal {
         self.scratch.clear();
+        self.numbers.clear();
         let charged = std::mem::take(&mut self.charged);
         self.allowance.give_back(charged);
         self.server.traffic.panicked();

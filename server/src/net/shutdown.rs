@@ -24,6 +24,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::{info, warn};
 use xuid_engine::Engine;
+use xuid_engine::sequence::Sequences;
 use xuid_engine::stats::Stats;
 
 use crate::net::runtime::runtime;
@@ -192,7 +193,8 @@ pub(crate) async fn stop(
         );
     }
     let by = stop.begun + times.whole() - CLOSING;
-    if !stop_engine(&server.engine, by).await? {
+    let sequences = server.sequences.as_ref().map(|sequences| sequences.all.clone());
+    if !stop_engine(&server.engine, sequences, by).await? {
         bail!(unfinished(times, held(&server.engine).await));
     }
     // Release: pairs with the Acquire in `overdue`.
@@ -203,13 +205,23 @@ pub(crate) async fn stop(
 }
 
 /// The engine's clean stop, beside the connections that it answers. Whether it was done by then.
-async fn stop_engine(engine: &Engine, by: Instant) -> Result<bool> {
-    let stopping = engine.clone();
-    match beside(move || _ = stopping.shutdown()) {
+async fn stop_engine(engine: &Engine, sequences: Option<Sequences>, by: Instant) -> Result<bool> {
+    let (stopping, of_names) = (engine.clone(), sequences.clone());
+    // The sequences first: what is held of them is saved while the registry is still ours.
+    let stop = move || {
+        if let Some(sequences) = of_names {
+            sequences.shutdown();
+        }
+        stopping.shutdown();
+    };
+    match beside(stop) {
         Ok(stopped) => is_done(stopped, by).await,
         // Out of memory or threads: what is unused must not be lost for that.
         Err(error) => {
             warn!(%error, "no thread for the engine's stop: connections wait for it");
+            if let Some(sequences) = sequences {
+                sequences.shutdown();
+            }
             engine.shutdown();
             Ok(true)
         }

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use xuid_engine::registry::zookeeper::{self, Plan, ZooKeeperError, ZooKeeperOptions, ZooKeeperRegistry};
+use xuid_engine::registry::sequences::SequenceRecords;
+use xuid_engine::registry::zookeeper::{
+    self, Plan, ZooKeeperError, ZooKeeperOptions, ZooKeeperRegistry, ZooKeeperSequences,
+};
 use xuid_engine::registry::{Adopted, Fenced, Registry};
 use xuid_engine::{Floor, Layout};
 
@@ -38,6 +41,11 @@ impl Ensemble {
     /// Opens it for an engine. Blocks, and not within an async runtime.
     pub(crate) fn open(&self) -> Result<Box<dyn Registry>> {
         Ok(Box::new(ZooKeeperRegistry::open(&self.url, &self.options)?))
+    }
+
+    /// Opens its records of named sequences.
+    pub(crate) fn open_sequences(&self) -> Result<Box<dyn SequenceRecords>> {
+        Ok(Box::new(ZooKeeperSequences::open(&self.url, &self.options)?))
     }
 
     pub(crate) fn create(&self, layout: Layout, floor: Option<Floor>, workers: u32) -> Result<Created> {

@@ -2,5 +2,6 @@
 
 pub(crate) mod ensemble;
 pub(crate) mod json;
+pub(crate) mod sequence_store;
 pub(crate) mod target;
 pub(crate) mod view;

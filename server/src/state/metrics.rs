@@ -20,6 +20,7 @@ mod documented;
 mod families;
 mod family;
 mod process;
+mod sequences;
 
 use families::families;
 use family::{Family, Kind, Samples};

@@ -5,5 +5,6 @@ pub(crate) mod address_limits;
 pub(crate) mod id_limit;
 pub(crate) mod latency;
 pub(crate) mod metrics;
+pub(crate) mod sequences;
 pub(crate) mod server;
 pub(crate) mod traffic;

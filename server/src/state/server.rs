@@ -14,6 +14,7 @@ use xuid_engine::registry::Genesis;
 use xuid_engine::stats::Status;
 
 use crate::state::access::AccessRules;
+use crate::state::sequences::ServedSequences;
 use crate::state::traffic::Traffic;
 use crate::text;
 pub(crate) use crate::text::version::VERSION;
@@ -30,6 +31,8 @@ pub(crate) struct Server {
     pub(crate) access: AccessRules,
     pub(crate) places: Places,
     pub(crate) traffic: Traffic,
+    /// `None`: it has none.
+    pub(crate) sequences: Option<ServedSequences>,
     started: Instant,
     stopping: AtomicBool,
     draining: watch::Sender<bool>,
@@ -70,10 +73,17 @@ impl Server {
             access,
             places,
             traffic: Traffic::default(),
+            sequences: None,
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             draining: watch::Sender::new(false),
         }
+    }
+
+    /// The same with named sequences.
+    pub(crate) fn with_sequences(mut self, sequences: Option<ServedSequences>) -> Self {
+        self.sequences = sequences;
+        self
     }
 
     /// Becomes true, once, when the server begins to drain.
@@ -140,6 +150,7 @@ impl Server {
         }
         // Callers mint by themselves as long as windows last: that ends by itself, and is noted before it does.
         status.notes.extend(self.stalled());
+        status.notes.extend(self.sequences.iter().flat_map(ServedSequences::notes));
         status
     }
 
@@ -155,6 +166,7 @@ impl Server {
             "registry_workers": self.genesis.workers,
             "workers": self.engine.workers(),
             "registry": self.engine.registry(),
+            "sequences": self.sequences.as_ref().map(ServedSequences::info),
             "max_age_ms": self.engine.max_age().as_millis() as u64,
             "uptime_ms": self.uptime().as_millis() as u64,
             "ready": ready,

@@ -204,13 +204,13 @@ fn token(path: &Path, name: String, value: Value) -> Result<NamedToken, Usage> {
                     ));
                 }
             },
-            ("rights", value) => match texts(&value).and_then(|rights| sequences.clone().only(&rights)) {
-                Some(bounded) => sequences = bounded,
-                None => {
-                    let allowed = format!("is a list of some of {}", Right::ALL.map(Right::name).join(", "));
-                    return Err(wrong("rights is something else", &allowed));
-                }
-            },
+            ("rights", value) => {
+                let bounded = texts(&value).and_then(|rights| sequences.only(&rights));
+                sequences = bounded.ok_or_else(|| {
+                    let all = Right::ALL.map(Right::name).join(", ");
+                    wrong("rights is something else", &format!("is a list of some of {all}"))
+                })?;
+            }
             (other, _) => {
                 return Err(wrong(&format!("unknown key {other:?}"), &format!("are {}", FIELDS.join(", "))));
             }

@@ -12,13 +12,18 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use serde_json::{Value, json};
 use xuid_engine::Order;
+use xuid_engine::registry::printable;
 use xuid_engine::stats::{Stats, Status};
 use xuid_protocol::Op;
 
+use crate::state::sequences::ServedSequences;
 use crate::state::server::{Server, VERSION};
 use crate::text::human_time::{grouped, now_ns};
 
 const TEMPLATE: &str = include_str!("status.html");
+
+/// Sequences that the page shows.
+const BUSIEST: usize = 20;
 
 /// How many bars of a tier that holds ids of the last moment are a second of all ids: ring and queue hold one between
 /// them.
@@ -28,14 +33,39 @@ const MOMENTS: u64 = 2;
 pub(super) fn page(server: &Server) -> Response {
     // Without randomness there is no number, and the page stays a table.
     let nonce = nonce().unwrap_or_default();
+    let sequences = server.sequences.as_ref().map(section).unwrap_or_default();
     let mut table = String::new();
     for (name, value) in rows(server, &server.engine.stats()) {
         let _ = writeln!(table, "<tr><th>{}</th><td>{}</td></tr>", escaped(name), escaped(&value));
     }
-    // The rows last: they hold texts of others.
-    let page =
-        TEMPLATE.replace("{{NONCE}}", &nonce).replace("{{VERSION}}", VERSION).replace("{{ROWS}}", &table);
+    let page = TEMPLATE
+        .replace("{{NONCE}}", &nonce)
+        .replace("{{VERSION}}", VERSION)
+        .replace("{{SEQUENCES}}", &sequences)
+        .replace("{{ROWS}}", &table);
     (headers(&policy(&nonce)), Html(page)).into_response()
+}
+
+/// Named sequences: where they are kept, and the busiest of them.
+fn section(sequences: &ServedSequences) -> String {
+    let status = sequences.all.status();
+    let mut html = format!(
+        "  <section class=\"card\"><h2>Sequences <span class=\"faint\">{}, the {BUSIEST} busiest names</span></h2>\n    <table>\n",
+        escaped(&status.store)
+    );
+    html.push_str("<tr><th>name</th><td>issued</td><td>held</td><td>a second</td><td>state</td></tr>\n");
+    for (name, here) in sequences.all.busiest(BUSIEST) {
+        let (issued, held) = (grouped(here.figures.issued), grouped(here.figures.held));
+        let _ = writeln!(
+            html,
+            "<tr><th>{}</th><td>{issued}</td><td>{held}</td><td>{:.1}</td><td>{}</td></tr>",
+            escaped(&printable(name.as_str())),
+            here.rate,
+            here.state.as_str()
+        );
+    }
+    html.push_str("    </table>\n  </section>\n");
+    html
 }
 
 /// What the script polls.
@@ -172,6 +202,8 @@ fn escaped(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
+            // Else it could be one of the template's places.
+            '{' => safe.push_str("&#123;"),
             other => safe.push(other),
         }
     }

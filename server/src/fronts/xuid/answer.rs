@@ -15,7 +15,7 @@ use crate::state::metrics;
 use crate::state::server::{Server, VERSION};
 
 /// How soon to come back where the engine names no time.
-const SOON: Duration = Duration::from_secs(1);
+pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// Greets a client, or says why not: version, then token, then cluster, so that a stranger learns as little as
 /// possible. Returns what it may do.

@@ -5,10 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xuid_engine::Engine;
+use xuid_engine::registry::local::sequences::LocalSequences;
+use xuid_engine::sequence::Sequences;
+use xuid_engine::sequence::store::NewSequence;
+use xuid_engine::sequence::store::registry::RegistryStore;
 
 use super::Page;
 use crate::config::Tokens;
 use crate::state::access::AccessRules;
+use crate::state::sequences::ServedSequences;
 use crate::state::server::{Limits, Places, Server};
 
 const DOCS: &str = include_str!("../../../../docs/metrics.md");
@@ -66,11 +71,20 @@ fn shown(page: &str) -> BTreeMap<String, Metric> {
 fn page() -> String {
     let home = tempfile::tempdir().unwrap();
     let engine = Engine::builder().data_dir(home.path()).build().unwrap();
+    let records = || Box::new(LocalSequences::open_or_create(home.path(), None).unwrap());
+    let store = Box::new(RegistryStore::new(records()));
+    let all = Sequences::builder(store).records(records()).data_dir(home.path()).build().unwrap();
+    let name = "orders".parse().unwrap();
+    all.create(&name, NewSequence::default()).wait().unwrap();
+    // A rate, without which nothing is said of how long it lasts.
+    for _ in 0..1_000 {
+        all.sequence(&name).unwrap().next_ordered().unwrap();
+    }
+    let sequences = Some(ServedSequences { all, step: 1_000 });
     let limits = Limits { wait: Duration::from_millis(50), protocol: xuid_protocol::Limits::default() };
     let places = Places { listen: "127.0.0.1:7654".parse().unwrap(), admin: None };
-    Page::new(Arc::new(Server::new(engine, limits, AccessRules::new(Tokens::default(), None), places)))
-        .render()
-        .unwrap()
+    let server = Server::new(engine, limits, AccessRules::new(Tokens::default(), None), places);
+    Page::new(Arc::new(server.with_sequences(sequences))).render().unwrap()
 }
 
 #[test]

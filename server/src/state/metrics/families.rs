@@ -5,6 +5,7 @@ use xuid_engine::stats::{ClockStats, ConnectionState, RegistryStats, Stats, Wind
 
 use super::family::{Family, Kind, Samples, counter, counter_by, family, gauge, gauge_by, times_by};
 use super::process;
+use super::sequences;
 use crate::state::server::Server;
 use crate::state::traffic::Traffic;
 use crate::text::logs;
@@ -18,6 +19,7 @@ pub(super) fn families(server: &Server) -> Vec<Family> {
     all.extend(spill(&stats));
     all.extend(clock(&stats.clock));
     all.extend(traffic(&server.traffic));
+    all.extend(server.sequences.iter().flat_map(sequences::families));
     let limited: Vec<_> = server.traffic.limited().collect();
     all.push(counter_by(
         "xuid_limited_requests",

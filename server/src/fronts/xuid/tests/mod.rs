@@ -3,6 +3,7 @@
 mod answers;
 mod greeting;
 mod ids;
+mod sequences;
 mod waiting;
 
 use std::sync::{Arc, OnceLock};
@@ -18,6 +19,7 @@ use xuid_protocol::{
 use super::*;
 use crate::config::Tokens;
 use crate::state::access::AccessRules;
+use crate::state::sequences::ServedSequences;
 use crate::state::server::{Limits, Places};
 
 /// So long may ids take that must come: the machine may be busy.

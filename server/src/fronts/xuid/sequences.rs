@@ -1,0 +1,467 @@
+//! What a session does with named sequences.
+//!
+//! A request is checked in this order: the name is legal (the parser did that), the token may do it, the name exists,
+//! the count. Numbers that the process holds are answered at once; what the store must be asked for waits as a request
+//! for ids does, and no thread waits with it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use xuid_engine::sequence::store::{Alteration, NewLast};
+use xuid_engine::sequence::{
+    ControlError, Demand, Sequence, SequenceError, SequenceErrorKind, SequenceInfo, SequenceName, Sequences,
+};
+use xuid_protocol::{
+    ID_REPLY_LEN, LIST_MAX, Op, Order, Refusal, Request, SeqBulk, SeqList, Status, plain_seq_next,
+    seq_id_reply,
+};
+
+use crate::config::{Right, SequenceRights};
+use crate::fronts::buffers::{Inbox, Outbox};
+use crate::fronts::xuid::answer::{self, SOON};
+use crate::fronts::xuid::waiting::{Json, Shape, Waiting};
+use crate::fronts::xuid::{OUTBOX_HIGH, Session};
+use crate::state::sequences::{ServedSequences, as_json};
+
+/// Sequences that a connection remembers: to find one it compares names, and most clients use few.
+const REMEMBERED: usize = 8;
+
+/// Frames of one batch. So many share one take of the sequence's numbers, and a batch that finds too few costs no more.
+const BATCH: usize = 256;
+
+/// Names that the store did not have for which one connection may have it asked in a second.
+const UNKNOWN_A_SECOND: u32 = 100;
+
+/// What a connection knows of names.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// The last one first.
+    remembered: Vec<Sequence>,
+    unknown: UnknownNames,
+}
+
+impl Names {
+    fn find(&mut self, name: &[u8]) -> Option<&Sequence> {
+        let place = self.remembered.iter().position(|known| known.name().as_str().as_bytes() == name)?;
+        if place > 0 {
+            self.remembered[..=place].rotate_right(1);
+        }
+        self.remembered.first()
+    }
+
+    fn remember(&mut self, sequence: Sequence) {
+        self.remembered.truncate(REMEMBERED - 1);
+        self.remembered.insert(0, sequence);
+    }
+
+    /// The store was asked for a name that it does not have.
+    pub(super) fn was_unknown(&mut self) {
+        self.unknown.count(Instant::now());
+    }
+}
+
+/// A bucket of a second's look-ups that found nothing, kept as the time at which it is empty again.
+#[derive(Debug, Default)]
+struct UnknownNames {
+    empty_at: Option<Instant>,
+}
+
+impl UnknownNames {
+    const EACH: Duration = Duration::from_nanos(1_000_000_000 / UNKNOWN_A_SECOND as u64);
+
+    fn count(&mut self, now: Instant) {
+        let from = self.empty_at.map_or(now, |empty_at| empty_at.max(now));
+        self.empty_at = Some(from + Self::EACH);
+    }
+
+    /// How long no further name may be looked up; `None`: one may.
+    fn pause(&self, now: Instant) -> Option<Duration> {
+        let above = self.empty_at?.checked_duration_since(now)?.checked_sub(Duration::from_secs(1))?;
+        (!above.is_zero()).then_some(above)
+    }
+}
+
+impl Session {
+    /// Answers the frames at the front that are nothing but `SEQ_NEXT` of one name, as far as numbers are at hand, and none
+    /// of the last `left` bytes; false if there was none. [`frame`](Self::frame) answers the same one by one.
+    pub(super) fn seq_nexts(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, left: usize) -> bool {
+        let rest = inbox.rest();
+        let Some((_, name, len)) = plain_seq_next(rest) else { return false };
+        if self.allowance.is_limited() || self.server.sequences.is_none() {
+            return false;
+        }
+        let name_of = |frame: &[u8]| -> bool { frame[..8] == rest[..8] && frame[16..] == rest[16..len] };
+        let room = OUTBOX_HIGH.saturating_sub(outbox.len()).div_ceil(ID_REPLY_LEN);
+        let turn = rest.len().saturating_sub(left).div_ceil(len);
+        let most = room.min(turn).min(BATCH);
+        let frames = rest.chunks_exact(len).take(most).take_while(|frame| name_of(frame)).count();
+        if !may(&mut self.rights, &self.server.access, Right::Next, name) {
+            return false;
+        }
+        let Some(sequence) = self.names.find(name) else { return false };
+        // All of them with one take; else one by one, as far as there are some.
+        let numbers = &mut self.numbers;
+        let taken = catch_unwind(AssertUnwindSafe(|| {
+            if sequence.try_runs(Demand::ordered(frames as u32), numbers).is_ok() {
+                return frames;
+            }
+            let one = || sequence.try_runs(Demand::ordered(1), numbers).is_ok();
+            std::iter::repeat_with(one).take(frames).take_while(|is_taken| *is_taken).count()
+        }));
+        // A panic is answered by the frame that is tried by itself; what was taken until then is spent.
+        let answered = taken.unwrap_or(0);
+        if answered == 0 {
+            self.numbers.clear();
+            return false;
+        }
+        let mut numbers = self.numbers.drain(..).flatten();
+        outbox.put(answered * ID_REPLY_LEN, |slots| {
+            let (slots, _) = slots.as_chunks_mut::<ID_REPLY_LEN>();
+            let mut written = 0;
+            for ((frame, slot), number) in rest.chunks_exact(len).zip(slots).zip(&mut numbers) {
+                let Some(request_id) = frame[8..16].first_chunk() else { break };
+                *slot = seq_id_reply(u64::from_le_bytes(*request_id), number);
+                written += ID_REPLY_LEN;
+            }
+            written
+        });
+        drop(numbers);
+        self.tally.requests(Op::SeqNext, answered as u32);
+        self.tally.answered(Op::SeqNext, answered as u32);
+        inbox.consume(answered * len);
+        true
+    }
+
+    /// Answers a request about sequences, or lets it wait.
+    pub(super) fn of_sequences(
+        &mut self,
+        request_id: u64,
+        request: Request<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        let op = request.op();
+        let server = Arc::clone(&self.server);
+        let Some(sequences) = &server.sequences else { return Err(answer::no_sequences(op)) };
+        match request {
+            Request::SeqNext { name } => {
+                let name = self.allowed(Right::Next, op, name)?;
+                let shape = Shape::SeqNext { request_id };
+                self.take_numbers(sequences, &name, shape, Demand::ordered(1), server.limits.wait, outbox)
+            }
+            Request::SeqArray(asked) | Request::SeqRuns(asked) => {
+                let SeqBulk { name, bulk, contiguous } = asked;
+                let name = self.allowed(Right::Next, op, name)?;
+                if let Err(refusal) = self.limits.check_count(bulk.count) {
+                    return self.refuse_count(sequences, op, request_id, &name, refusal);
+                }
+                let demand = match bulk.order {
+                    Order::Any => Demand::any(bulk.count),
+                    _ => Demand::ordered(bulk.count),
+                };
+                let demand = if contiguous { demand.contiguous() } else { demand };
+                let shape = match op {
+                    Op::SeqRuns => Shape::SeqRuns { request_id, count: bulk.count },
+                    _ => Shape::SeqArray { request_id, count: bulk.count },
+                };
+                self.take_numbers(sequences, &name, shape, demand, bulk.wait(), outbox)
+            }
+            Request::SeqInfo { name } => {
+                if !self.rights.now(&server.access).may_see(name.as_str()) {
+                    return Err(forbidden(op, name.as_str()));
+                }
+                let reply = sequences.all.info(&name.into());
+                self.wait_for(op, request_id, async move {
+                    reply.await.map(|info| as_json(&info).to_string()).map_err(|error| control(&error))
+                });
+                Ok(())
+            }
+            Request::SeqList(list) => {
+                self.limits.check_list(list.limit)?;
+                let rights = self.rights.now(&server.access).clone();
+                let all = sequences.all.clone();
+                let SeqList { limit, prefix, after } = list;
+                let (prefix, after) = (prefix.to_owned(), after.to_owned());
+                self.wait_for(op, request_id, list_all(all, rights, limit, prefix, after));
+                Ok(())
+            }
+            Request::SeqCreate { name, settings } => {
+                let name = self.allowed(Right::Create, op, name)?;
+                let new = sequences.parse_new(settings).map_err(bad_request)?;
+                let reply = sequences.all.create(&name, new);
+                self.wait_for(op, request_id, async move {
+                    reply.await.map(|info| as_json(&info).to_string()).map_err(|error| control(&error))
+                });
+                Ok(())
+            }
+            Request::SeqAlter { name, changes } => {
+                let name = self.allowed(Right::Alter, op, name)?;
+                let changes = ServedSequences::parse_changes(changes).map_err(bad_request)?;
+                self.wait_for(op, request_id, alter(sequences.all.clone(), name, changes));
+                Ok(())
+            }
+            _ => unreachable!("a request about something else"),
+        }
+    }
+
+    /// The name, if the client's token may do that with it.
+    fn allowed(
+        &mut self,
+        right: Right,
+        op: Op,
+        name: xuid_protocol::SequenceName<'_>,
+    ) -> Result<SequenceName, Refusal> {
+        if may(&mut self.rights, &self.server.access, right, name.as_str().as_bytes()) {
+            return Ok(name.into());
+        }
+        Err(forbidden(op, name.as_str()))
+    }
+
+    /// Answers with numbers now, or lets the request wait for them.
+    fn take_numbers(
+        &mut self,
+        sequences: &ServedSequences,
+        name: &SequenceName,
+        shape: Shape,
+        demand: Demand,
+        wait: Duration,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        let count = demand.count();
+        let sequence = self.sequence(sequences, name)?;
+        let charged = self.charge(count)?;
+        self.charged = charged;
+        let tried = sequence.try_runs(demand, &mut self.numbers);
+        self.charged = Charged::default();
+        match tried {
+            Ok(()) => {
+                shape.write_numbers(self.numbers.drain(..), outbox);
+                Ok(())
+            }
+            Err(error) if may_pass(error) && !wait.is_zero() => {
+                let pending = sequence.request(demand, wait);
+                self.waiting.push(Waiting::numbers(shape, charged, pending, name.clone(), self.came));
+                Ok(())
+            }
+            Err(error) => {
+                self.allowance.give_back(charged);
+                Err(refusal(error, name))
+            }
+        }
+    }
+
+    /// The sequence of that name, unless it would have to be looked up and this connection looked up too many in vain.
+    fn sequence(&mut self, sequences: &ServedSequences, name: &SequenceName) -> Result<Sequence, Refusal> {
+        if let Some(known) = self.names.find(name.as_str().as_bytes()) {
+            return Ok(known.clone());
+        }
+        if let Some(pause) = self.names.unknown.pause(Instant::now())
+            && !sequences.knows(name)
+        {
+            let text = format!(
+                "this connection asked for more than {UNKNOWN_A_SECOND} names a second that no sequence has: create them \
+                 first, or ask later"
+            );
+            return Err(Refusal::new(Status::OVERLOADED, text).retry_after(pause));
+        }
+        let sequence = sequences.all.sequence(name).map_err(|error| refusal(error, name))?;
+        if sequences.knows(name) {
+            self.names.remember(sequence.clone());
+        }
+        Ok(sequence)
+    }
+
+    /// A count out of range, of a name that may not exist either, which is said first.
+    fn refuse_count(
+        &mut self,
+        sequences: &ServedSequences,
+        op: Op,
+        request_id: u64,
+        name: &SequenceName,
+        refusal: Refusal,
+    ) -> Result<(), Refusal> {
+        if sequences.knows(name) {
+            return Err(refusal);
+        }
+        let reply = sequences.all.info(name);
+        self.wait_for(op, request_id, async move {
+            Err(reply.await.map_or_else(|error| control(&error), |_| refusal))
+        });
+        Ok(())
+    }
+
+    fn wait_for(
+        &mut self,
+        op: Op,
+        request_id: u64,
+        json: impl Future<Output = Result<String, Refusal>> + Send + 'static,
+    ) {
+        let json: Pin<Box<Json>> = Box::pin(json);
+        self.waiting.push(Waiting::json(Shape::Json { op, request_id }, Charged::default(), json, self.came));
+    }
+
+    /// A look-up found nothing: the answer says which name was meant, if the store has one like it.
+    pub(super) fn look_for_similar(
+        &mut self,
+        shape: Shape,
+        charged: Charged,
+        name: &SequenceName,
+        came: Option<Instant>,
+    ) -> bool {
+        self.names.was_unknown();
+        let Some(sequences) = &self.server.sequences else { return false };
+        let (reply, name) = (sequences.all.info(name), name.clone());
+        let json: Pin<Box<Json>> = Box::pin(async move {
+            Err(match reply.await {
+                Err(error) => control(&error),
+                // It was created meanwhile.
+                Ok(_) => again(&name),
+            })
+        });
+        self.waiting.push(Waiting::json(shape, charged, json, came));
+        true
+    }
+}
+
+/// Whether what kept numbers from coming may pass within the wait of a request.
+fn may_pass(error: SequenceError) -> bool {
+    matches!(error.kind(), SequenceErrorKind::Overloaded | SequenceErrorKind::StoreAway)
+}
+
+fn may(
+    rights: &mut crate::state::access::ClientRights,
+    access: &crate::state::access::AccessRules,
+    right: Right,
+    name: &[u8],
+) -> bool {
+    str::from_utf8(name).is_ok_and(|name| rights.now(access).may(right, name))
+}
+
+/// Pages of the store until there are as many as were asked for, without those that the token may not see.
+async fn list_all(
+    all: Sequences,
+    rights: SequenceRights,
+    limit: u32,
+    prefix: String,
+    mut after: String,
+) -> Result<String, Refusal> {
+    let limit = limit as usize;
+    let mut found: Vec<SequenceInfo> = Vec::new();
+    let page = if rights.may_see_all() { limit } else { LIST_MAX as usize };
+    loop {
+        let rows = all.list(&prefix, &after, page).await.map_err(|error| control(&error))?;
+        let is_last = rows.len() < page;
+        if let Some(last) = rows.last() {
+            after = last.row.name.to_string();
+        }
+        found.extend(rows.into_iter().filter(|info| rights.may_see(info.row.name.as_str())));
+        if is_last || found.len() >= limit {
+            break;
+        }
+    }
+    found.truncate(limit);
+    let objects: Vec<_> = found.iter().map(as_json).collect();
+    Ok(serde_json::Value::Array(objects).to_string())
+}
+
+/// A `last` below the present one is the number before `next`, or not allowed.
+async fn alter(all: Sequences, name: SequenceName, mut changes: Alteration) -> Result<String, Refusal> {
+    if let Some(NewLast::At(last)) = changes.last {
+        let row = all.info(&name).await.map_err(|error| control(&error))?.row;
+        if last < row.settings.last {
+            if last.checked_add(1) != Some(row.next) {
+                return Err(bad_request(format!(
+                    "last is {last}; allowed is a number from {}, or the one before next, {}, which ends the sequence",
+                    row.settings.last, row.next
+                )));
+            }
+            changes.last = Some(NewLast::Retired);
+        }
+    }
+    let info = all.alter(&name, changes).await.map_err(|error| control(&error))?;
+    Ok(as_json(&info).to_string())
+}
+
+fn bad_request(text: String) -> Refusal {
+    Refusal::new(Status::BAD_REQUEST, text)
+}
+
+#[cold]
+fn forbidden(op: Op, name: &str) -> Refusal {
+    let text = format!(
+        "this client's token may not use {op} on the sequence {name:?}: ask for a token with that right and name (names, \
+         rights in the file of tokens)"
+    );
+    Refusal::new(Status::FORBIDDEN, text)
+}
+
+fn again(name: &SequenceName) -> Refusal {
+    Refusal::new(Status::OVERLOADED, format!("the sequence {name:?} was created just now: ask again"))
+        .retry_after(SOON)
+}
+
+/// The protocol's word for why there are no numbers.
+#[cold]
+pub(super) fn refusal(error: SequenceError, name: &SequenceName) -> Refusal {
+    let status = match error.kind() {
+        SequenceErrorKind::NoSequence => Status::NO_SEQUENCE,
+        SequenceErrorKind::StoreAway => Status::STORE_AWAY,
+        SequenceErrorKind::StoreBehind => Status::STORE_BEHIND,
+        SequenceErrorKind::Overloaded => Status::OVERLOADED,
+        SequenceErrorKind::Exhausted => Status::EXHAUSTED,
+        SequenceErrorKind::Count => Status::COUNT,
+        SequenceErrorKind::ShuttingDown => Status::SHUTTING_DOWN,
+        _ => Status::INTERNAL,
+    };
+    let refusal = Refusal::new(status, format!("sequence {name:?}: {error}"));
+    match error.retry_after() {
+        Some(pause) => refusal.retry_after(pause),
+        None if status.is_retryable() => refusal.retry_after(SOON),
+        None => refusal,
+    }
+}
+
+/// The same of a question.
+#[cold]
+fn control(error: &ControlError) -> Refusal {
+    let status = match error {
+        ControlError::NoSequence { .. } => Status::NO_SEQUENCE,
+        ControlError::Exists { .. } => Status::EXISTS,
+        ControlError::Name(_) | ControlError::Refused { .. } => Status::BAD_REQUEST,
+        // The same request again finds out, and changes nothing twice.
+        ControlError::StoreAway { .. } | ControlError::Unknown { .. } => Status::STORE_AWAY,
+        ControlError::ShuttingDown => Status::SHUTTING_DOWN,
+        _ => Status::INTERNAL,
+    };
+    let hint = match error {
+        ControlError::NoSequence { .. } => {
+            ": create it (`xuid sequence create`), or allow its creation (sequence_create)"
+        }
+        ControlError::Exists { .. } => ": nothing was changed; alter it, or use another name",
+        _ => "",
+    };
+    let refusal = Refusal::new(status, format!("{error}{hint}"));
+    if status.is_retryable() { refusal.retry_after(SOON) } else { refusal }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_names_in_vain_are_looked_up_at_once_and_then_a_hundred_a_second() {
+        let (mut unknown, now) = (UnknownNames::default(), Instant::now());
+        for _ in 0..UNKNOWN_A_SECOND {
+            assert_eq!(unknown.pause(now), None);
+            unknown.count(now);
+        }
+        assert_eq!(unknown.pause(now), None, "the bucket is full, and not above");
+        unknown.count(now);
+        let pause = unknown.pause(now).unwrap();
+        assert!(pause <= Duration::from_millis(10), "{pause:?}");
+        assert_eq!(unknown.pause(now + pause), None);
+        assert_eq!(unknown.pause(now + Duration::from_mins(1)), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! Requests about named sequences.
+
+use xuid_engine::registry::local::sequences::LocalSequences;
+use xuid_engine::sequence::Sequences;
+use xuid_engine::sequence::store::NewSequence;
+use xuid_engine::sequence::store::registry::RegistryStore;
+use xuid_protocol::{
+    SeqBulk, SeqList, SequenceName as Name, request_seq_alter, request_seq_array, request_seq_create,
+    request_seq_info, request_seq_list, request_seq_next, request_seq_runs,
+};
+
+use super::*;
+
+/// A server whose folder keeps sequences, with `orders` among them.
+fn home(tokens: Tokens) -> Home {
+    let Home { server, _folder: folder } = Home::new(tokens);
+    let records = || Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap());
+    let store = Box::new(RegistryStore::new(records()));
+    let builder = Sequences::builder(store).records(records()).data_dir(folder.path());
+    let all = builder.create(["auto:*"].map(xuid_engine::sequence::NamePattern::new)).build().unwrap();
+    all.create(&"orders".parse().unwrap(), NewSequence::default()).wait().unwrap();
+    let sequences = ServedSequences { all, step: 1_000 };
+    let server = Arc::into_inner(server).unwrap().with_sequences(Some(sequences));
+    Home { server: Arc::new(server), _folder: folder }
+}
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+fn bulk(of: &str, count: u32, order: Order) -> SeqBulk<'_> {
+    SeqBulk::new(name(of), count, order, PATIENCE)
+}
+
+impl Talk {
+    /// What a request is answered with, waiting included.
+    fn ask(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Said {
+        self.say(&frame(write));
+        self.settle();
+        let mut replies = self.replies();
+        assert_eq!(replies.len(), 1, "{replies:?}");
+        replies.remove(0).1
+    }
+
+    fn next_of(&mut self, of: &str) -> Said {
+        self.ask(|out| request_seq_next(out, 7, name(of)))
+    }
+}
+
+fn field(said: &Said, field: &str) -> String {
+    let Said::Json(json) = said else { panic!("{said:?}") };
+    let value: serde_json::Value = serde_json::from_str(json).unwrap();
+    value[field].as_str().map_or_else(|| value[field].to_string(), str::to_owned)
+}
+
+#[test]
+fn numbers_come_one_by_one_in_arrays_and_in_runs_and_none_twice() {
+    let home = home(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    assert_eq!(talk.next_of("orders"), Said::Ids(vec![1]));
+    let said = talk.ask(|out| request_seq_array(out, 7, bulk("orders", 4, Order::Ordered)));
+    assert_eq!(said, Said::Ids(vec![2, 3, 4, 5]));
+    let said = talk.ask(|out| request_seq_runs(out, 7, bulk("orders", 3, Order::Any)));
+    assert_eq!(said, Said::Ids(vec![6, 7, 8]));
+    let said = talk.ask(|out| request_seq_runs(out, 7, bulk("orders", 2, Order::Ordered).contiguous()));
+    assert_eq!(said, Said::Ids(vec![9, 10]));
+}
+
+#[test]
+fn a_batch_is_answered_in_its_order_each_with_its_own_number() {
+    let home = home(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    // The first one of a name is looked up.
+    assert_eq!(talk.next_of("orders"), Said::Ids(vec![1]));
+    assert_eq!(talk.next_of("orders"), Said::Ids(vec![2]));
+    let bytes = frame(|out| {
+        for request_id in 0..600 {
+            request_seq_next(out, request_id, name("orders"));
+        }
+        request_ping(out, 9_999, b"");
+        request_seq_next(out, 600, name("auto:1"));
+        request_seq_next(out, 601, name("orders"));
+    });
+    for piece in bytes.chunks(1_001) {
+        talk.say(piece);
+    }
+    talk.settle();
+    let replies = talk.replies();
+    assert_eq!(replies.len(), 603);
+    for (at, reply) in replies[..600].iter().enumerate() {
+        assert_eq!(*reply, (at as u64, Said::Ids(vec![at as u64 + 3])));
+    }
+    assert!(replies.contains(&(600, Said::Ids(vec![1]))), "a name that its first use creates");
+    assert!(replies.contains(&(601, Said::Ids(vec![603]))));
+    let info = talk.ask(|out| request_seq_info(out, 7, name("orders")));
+    assert_eq!(field(&info, "issued"), "603");
+}
+
+#[test]
+fn checks_come_in_their_order_right_then_existence_then_count() {
+    let home = home(
+        Tokens::parse(
+            "[token.a]\nsecrets = [\"a\"]\nnames = [\"orders\", \"nothing\"]\nrights = [\"next\"]\n\
+             [token.b]\nsecrets = [\"b\"]\nids_per_second = 5\n",
+        )
+        .unwrap(),
+    );
+    let of = |secret: &str| {
+        Talk::new(Arc::clone(&home.server)).greet(&Hello { token: secret.as_bytes(), ..Hello::new("test") })
+    };
+    let mut talk = of("a");
+    for count in [0, 1, u32::MAX] {
+        let mut array = |of| talk.ask(|out| request_seq_array(out, 7, bulk(of, count, Order::Ordered)));
+        assert_eq!(array("others"), Said::Error(Status::FORBIDDEN));
+        assert_eq!(array("nothing"), Said::Error(Status::NO_SEQUENCE), "a count of {count}");
+        let known = array("orders");
+        assert_eq!(known == Said::Error(Status::COUNT), count != 1, "{known:?}");
+    }
+    assert_eq!(talk.next_of("others"), Said::Error(Status::FORBIDDEN));
+    let create = talk.ask(|out| request_seq_create(out, 7, name("orders"), ""));
+    assert_eq!(create, Said::Error(Status::FORBIDDEN));
+    let alter = talk.ask(|out| request_seq_alter(out, 7, name("orders"), "{}"));
+    assert_eq!(alter, Said::Error(Status::FORBIDDEN));
+    let all = SeqList { limit: 10, prefix: "", after: "" };
+    let mut other = of("b");
+    let made = other.ask(|out| request_seq_create(out, 7, name("zebras"), ""));
+    assert_eq!(field(&made, "next"), "1");
+    let seen = |said: &Said| {
+        let Said::Json(json) = said else { panic!("{said:?}") };
+        (json.contains("orders"), json.contains("zebras"))
+    };
+    assert_eq!(seen(&other.ask(|out| request_seq_list(out, 7, all))), (true, true));
+    assert_eq!(seen(&talk.ask(|out| request_seq_list(out, 7, all))), (true, false));
+    let many = other.ask(|out| request_seq_array(out, 7, bulk("zebras", 100, Order::Ordered)));
+    assert!(matches!(many, Said::Ids(_)), "a full bucket lets more through: {many:?}");
+    assert_eq!(other.next_of("zebras"), Said::Error(Status::RATE));
+}
+
+#[test]
+fn a_sequence_is_created_once_altered_and_ended_and_never_set_back() {
+    let home = home(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let mut create = |json: &str| talk.ask(|out| request_seq_create(out, 7, name("odd"), json));
+    for wrong in
+        ["[]", "{", "{\"stop\":1}", "{\"step\":0}", "{\"increment\":2,\"remainder\":2}", "{\"strict\":1}"]
+    {
+        assert_eq!(create(wrong), Said::Error(Status::BAD_REQUEST), "{wrong}");
+    }
+    let odd = r#"{"start":"5","increment":2,"remainder":1,"last":101,"step":"10"}"#;
+    assert_eq!(field(&create(odd), "increment"), "2");
+    assert_eq!(field(&create(odd), "next"), "5", "the same once more");
+    assert_eq!(create(r#"{"start":5}"#), Said::Error(Status::EXISTS));
+    assert_eq!(talk.next_of("odd"), Said::Ids(vec![5]));
+    assert_eq!(talk.next_of("odd"), Said::Ids(vec![7]));
+    let mut alter = |json: &str| talk.ask(|out| request_seq_alter(out, 7, name("odd"), json));
+    assert_eq!(alter(r#"{"last":9}"#), Said::Error(Status::BAD_REQUEST));
+    assert_eq!(alter(r#"{"start":9}"#), Said::Error(Status::BAD_REQUEST));
+    assert_eq!(alter(""), Said::Error(Status::BAD_REQUEST));
+    assert_eq!(field(&alter(r#"{"last":1000,"step":20}"#), "last"), "1000");
+    let ended = alter(r#"{"last":"retired"}"#);
+    let (next, last) = (field(&ended, "next"), field(&ended, "last"));
+    assert_eq!(next.parse::<u64>().unwrap(), last.parse::<u64>().unwrap() + 1);
+    let nothing = talk.ask(|out| request_seq_alter(out, 7, name("nothing"), "{}"));
+    assert_eq!(nothing, Said::Error(Status::NO_SEQUENCE));
+}
+
+#[test]
+fn names_in_vain_are_bounded_and_the_others_are_served_all_the_same() {
+    let home = home(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let mut refused = 0;
+    for at in 0..400 {
+        match talk.next_of(&format!("none-{at}")) {
+            Said::Error(Status::NO_SEQUENCE) => {}
+            Said::Error(Status::OVERLOADED) => refused += 1,
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(talk.next_of("orders"), Said::Ids(vec![at + 1]));
+    }
+    assert!(refused > 0, "400 names were looked up");
+}
+
+#[test]
+fn a_server_without_sequences_does_not_know_their_ops() {
+    let mut talk = Talk::greeted(Home::shared());
+    assert_eq!(talk.next_of("orders"), Said::Error(Status::UNKNOWN_OP));
+    let all = SeqList { limit: 10, prefix: "", after: "" };
+    assert_eq!(talk.ask(|out| request_seq_list(out, 7, all)), Said::Error(Status::UNKNOWN_OP));
+    assert_eq!(talk.ask(|out| request_ping(out, 7, b"x")), Said::Ping(b"x".to_vec()));
+}
