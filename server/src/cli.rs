@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::about::{completions, config, man};
-use crate::commands::{bench, decode, inspect, next, registry, serve, workers};
+use crate::commands::{bench, decode, inspect, next, registry, sequence, serve, workers};
 use crate::config::log_of_environment;
 use crate::text::logs;
 use crate::text::stdout::Printer;
@@ -35,6 +35,8 @@ enum Command {
     Workers(workers::Args),
     /// Create, show, fence or adopt a registry
     Registry(registry::Args),
+    /// Create, list, show and use named sequences, and prepare, check and fence their store
+    Sequence(sequence::Args),
     /// Put load on a server, or on an engine in this process, and measure
     Bench(bench::Args),
     /// Print the settings of a server, and where each was found
@@ -59,6 +61,7 @@ impl Cli {
             Command::Inspect(args) => inspect::run(&args),
             Command::Workers(args) => workers::run(&args),
             Command::Registry(args) => registry::run(&args),
+            Command::Sequence(args) => sequence::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Config(args) => config::run(&args),
             Command::Completions(args) => completions::run(&args, Self::command()),

@@ -28,7 +28,9 @@ use xuid_engine::{Layout, LayoutError};
 use xuid_load::Wire;
 use xuid_protocol::{
     Bulk, ClusterId, Hello, HelloReply, LAST_ID, Limits, Op, Order, PREFACE, ParsedReply, REPLY_ROOM, Reply,
-    VERSION, parse_reply, reply_max, request_array, request_hello, request_info,
+    SeqBulk, SeqList, SequenceName, VERSION, parse_reply, reply_max, request_array, request_hello,
+    request_info, request_seq_alter, request_seq_array, request_seq_create, request_seq_info,
+    request_seq_list,
 };
 
 use crate::fronts::buffers::Inbox;
@@ -277,6 +279,71 @@ impl Connection {
             other => Err(unexpected(other)),
         });
         info.await
+    }
+
+    /// So many numbers of a sequence, or as many as the server gives at a time, or why not.
+    pub(crate) async fn numbers(
+        &mut self,
+        name: SequenceName<'_>,
+        count: u32,
+        order: Order,
+    ) -> Result<Vec<u64>> {
+        let count = count.min(self.limits.max_count).max(1);
+        let request_id = self.next_request();
+        request_seq_array(&mut self.outbox, request_id, SeqBulk::new(name, count, order, PATIENCE));
+        self.flush().await?;
+        let numbers = self.answered(reply_max(Op::SeqArray, count), |id, reply| match reply {
+            Reply::Array(numbers) if id == request_id => Ok(numbers.iter().collect()),
+            other => Err(unexpected(other)),
+        });
+        let numbers = numbers.await?;
+        self.checked(count, numbers)
+    }
+
+    /// What the server knows of a sequence.
+    pub(crate) async fn sequence(&mut self, name: SequenceName<'_>) -> Result<serde_json::Value> {
+        self.about_sequences(|out, id| request_seq_info(out, id, name)).await
+    }
+
+    /// A page of all sequences.
+    pub(crate) async fn sequences(
+        &mut self,
+        prefix: &str,
+        after: &str,
+        limit: u32,
+    ) -> Result<serde_json::Value> {
+        self.about_sequences(|out, id| request_seq_list(out, id, SeqList { limit, prefix, after })).await
+    }
+
+    /// A new sequence.
+    pub(crate) async fn create_sequence(
+        &mut self,
+        name: SequenceName<'_>,
+        settings: &str,
+    ) -> Result<serde_json::Value> {
+        self.about_sequences(|out, id| request_seq_create(out, id, name, settings)).await
+    }
+
+    /// Another one.
+    pub(crate) async fn alter_sequence(
+        &mut self,
+        name: SequenceName<'_>,
+        changes: &str,
+    ) -> Result<serde_json::Value> {
+        self.about_sequences(|out, id| request_seq_alter(out, id, name, changes)).await
+    }
+
+    async fn about_sequences(&mut self, ask: impl FnOnce(&mut Vec<u8>, u64)) -> Result<serde_json::Value> {
+        let request_id = self.next_request();
+        ask(&mut self.outbox, request_id);
+        self.flush().await?;
+        let json = self.answered(reply_max(Op::SeqInfo, 0), |id, reply| match reply {
+            Reply::Sequence(json) if id == request_id => {
+                serde_json::from_str(json).context("what the server says of a sequence is no JSON")
+            }
+            other => Err(unexpected(other)),
+        });
+        json.await
     }
 
     /// What `take` makes of the first reply that is no GOAWAY.

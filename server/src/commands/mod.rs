@@ -8,6 +8,7 @@ pub(crate) mod decode;
 pub(crate) mod inspect;
 pub(crate) mod next;
 pub(crate) mod registry;
+pub(crate) mod sequence;
 pub(crate) mod serve;
 pub(crate) mod workers;
 

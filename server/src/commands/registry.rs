@@ -336,7 +336,7 @@ fn adopt(Dangerous { which, yes }: &Dangerous) -> Result<()> {
 }
 
 /// Says what will be done and asks. Without a person to ask, only `--yes` will do.
-fn confirm(plan: &str, yes: bool) -> Result<()> {
+pub(super) fn confirm(plan: &str, yes: bool) -> Result<()> {
     // Nobody needs the plan on a closed standard error.
     let _ = writeln!(io::stderr(), "{plan}");
     if yes {

@@ -21,6 +21,7 @@ mod restored_files;
 mod restored_registry;
 mod rights;
 mod rubbish;
+mod sequences;
 mod silence;
 mod stops;
 mod strangers;

@@ -1,0 +1,188 @@
+//! What is done at a store of sequences itself, without a server.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use xuid_engine::registry::{local, printable};
+use xuid_engine::sequence::SequenceName;
+use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl, Table};
+use xuid_engine::sequence::store::registry::RegistryStore;
+use xuid_engine::sequence::store::{self, Store};
+
+use crate::commands::registry::confirm;
+use crate::config::{AccessArgs, RegistrySetting};
+use crate::registries::ensemble::Ensemble;
+use crate::registries::sequence_store;
+use crate::text::exit::{Usage, usage};
+use crate::text::stdout::Printer;
+
+/// The variable of a URL that may hold a password.
+const VARIABLE: &str = "XUID_SEQUENCES";
+
+/// A database.
+#[derive(Debug, clap::Args)]
+pub(super) struct AtStore {
+    /// The database, as in `postgres://user@host,host/database`; one with a password is said in the variable
+    /// [env: `XUID_SEQUENCES`]
+    #[arg(value_name = "URL")]
+    url: Option<String>,
+    /// xuid, leaf or tinyid, or one of these with a table, as in `leaf:my_alloc`
+    #[arg(long, value_name = "SHAPE", default_value = "xuid")]
+    sequence_table: Table,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Fence {
+    /// The database, or a registry: a data folder, or zookeeper://host:port,host:port/path [env: `XUID_SEQUENCES`]
+    #[arg(value_name = "STORE")]
+    store: Option<String>,
+    /// Only this sequence
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Every mark ends at this number at least
+    #[arg(long, value_name = "N")]
+    above: Option<u64>,
+    /// How much is added to a mark beyond all that is known [default: ten times the largest step]
+    #[arg(long, value_name = "N")]
+    margin: Option<u64>,
+    /// Data folders of servers that used the store: what they know counts
+    #[arg(long, value_name = "DIR")]
+    data_dir: Vec<PathBuf>,
+    /// xuid, leaf or tinyid, or one of these with a table, as in `leaf:my_alloc`
+    #[arg(long, value_name = "SHAPE", default_value = "xuid")]
+    sequence_table: Table,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+/// What was said, else the variable.
+fn said(given: Option<&str>) -> Result<String, Usage> {
+    if let Some(text) = given {
+        if text.parse::<DatabaseUrl>().is_ok_and(|url| url.has_password()) {
+            return Err(usage(format!(
+                "the URL holds a password, which everybody here sees in the list of processes; allowed is the variable \
+                 {VARIABLE}"
+            )));
+        }
+        return Ok(text.to_owned());
+    }
+    std::env::var(VARIABLE)
+        .map_err(|_| usage(format!("no store is named; needed is a URL, or the variable {VARIABLE}")))
+}
+
+fn options(table: &Table) -> DatabaseOptions {
+    // What is unfit is told, and refused by a server.
+    DatabaseOptions { table: table.clone(), allow_unsafe: true, ..DatabaseOptions::default() }
+}
+
+impl AtStore {
+    fn url(&self) -> Result<DatabaseUrl> {
+        said(self.url.as_deref())?.parse().map_err(|error| usage(format!("{error}")).into())
+    }
+
+    /// Makes what is missing.
+    pub(super) fn init(&self) -> Result<()> {
+        let url = self.url()?;
+        let done = database::init(&url, &options(&self.sequence_table))?;
+        let mut out = Printer::new()?;
+        if done.made.is_empty() {
+            out.line(format_args!("{url} has its tables already"))?;
+        } else {
+            out.line(format_args!("made in {url}: {}", done.made.join(", ")))?;
+        }
+        out.line(format_args!("identity    {}", printable(&done.identity.current)))?;
+        out.flush()
+    }
+
+    /// Shows what a server would find.
+    pub(super) fn check(&self) -> Result<()> {
+        let report = database::check(&self.url()?, &options(&self.sequence_table))?;
+        let mut out = Printer::new()?;
+        out.line(format_args!("host        {}", report.host))?;
+        out.line(format_args!("version     {}", printable(&report.version)))?;
+        out.line(format_args!("table       {}", report.table))?;
+        out.line(format_args!("identity    {}", printable(&report.identity.current)))?;
+        for check in &report.checks {
+            out.line(format_args!("{}  {check}", if check.is_fit { "fit  " } else { "UNFIT" }))?;
+        }
+        out.flush()?;
+        match report.problem() {
+            None => Ok(()),
+            Some(why) => bail!("{why}"),
+        }
+    }
+}
+
+impl Fence {
+    /// Raises marks, after asking.
+    pub(super) fn run(&self) -> Result<()> {
+        let place = said(self.store.as_deref())?;
+        let name = self.name.as_deref().map(SequenceName::new).transpose();
+        let name = name.map_err(|error| usage(format!("that is no name of a sequence: {error}")))?;
+        let mut known = BTreeMap::new();
+        for folder in &self.data_dir {
+            read_folder(folder, &mut known)?;
+        }
+        let mut store = self.open(&place)?;
+        let shown = store.describe();
+        let which =
+            name.as_ref().map_or("every sequence".to_owned(), |name| format!("the sequence {name:?}"));
+        let margin = self.margin.map_or("ten times the largest step".to_owned(), |margin| margin.to_string());
+        confirm(
+            &format!(
+                "This raises the mark of {which} in {shown}:\n\
+                 - beyond what {} names of data folders, --above and the store itself say, by {margin}\n\
+                 - numbers between are never issued; servers go on with the store from the new marks\n\
+                 Numbers can repeat if a server was granted more than that: give its data folder, or --above.",
+                known.len()
+            ),
+            self.yes,
+        )?;
+        let plan = store::Fence { name, above: self.above, known, margin: self.margin };
+        let done = store::fence(&mut *store, &plan)?;
+        let mut out = Printer::new()?;
+        for (name, before, after) in &done.raised {
+            out.line(format_args!("{name}  {before} -> {after}"))?;
+        }
+        for name in &done.absent {
+            out.line(format_args!("{name}  known to a data folder, and not in the store"))?;
+        }
+        out.flush()
+    }
+
+    fn open(&self, place: &str) -> Result<Box<dyn Store>> {
+        if DatabaseUrl::has_scheme(place) {
+            let url = place.parse().map_err(|error| usage(format!("{error}")))?;
+            return sequence_store::in_database(&url, &options(&self.sequence_table));
+        }
+        let records = match RegistrySetting::parse(place) {
+            Ok(RegistrySetting::ZooKeeper(url)) => {
+                Ensemble::new(&url, &self.access.load()?, None)?.open_sequences()?
+            }
+            Ok(RegistrySetting::Local) => {
+                bail!(usage("local is no folder; allowed is the data folder's path"))
+            }
+            Err(why) if place.contains("://") => return Err(usage(format!("the store {why}")).into()),
+            Err(_) => sequence_store::local(Path::new(place), None)?,
+        };
+        Ok(Box::new(RegistryStore::new(records)))
+    }
+}
+
+/// What a server knew, by the records in its data folder.
+fn read_folder(folder: &Path, known: &mut BTreeMap<SequenceName, u64>) -> Result<()> {
+    let Some(found) = local::sequences::inspect(folder)? else {
+        bail!("{} has no records of sequences: is it the data folder of a server?", folder.display());
+    };
+    for row in found.records {
+        if let Ok(name) = SequenceName::new(&row.name) {
+            let mark = known.entry(name).or_default();
+            *mark = row.record.value.max(*mark);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! Named sequences end to end: numbers are issued once, ascend, and have no gaps over clean restarts.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use xuid_tests::{Client, Output, Server, Xuid, folder};
+
+const SEQ_NEXT: u8 = 0x30;
+const SEQ_ARRAY: u8 = 0x31;
+
+/// A byte of length, and the name.
+fn named(name: &str) -> Vec<u8> {
+    let mut body = vec![name.len() as u8];
+    body.extend(name.as_bytes());
+    body
+}
+
+fn next(client: &mut Client, name: &str) -> Result<u64> {
+    let body = client.call(SEQ_NEXT, &named(name))?;
+    Ok(u64::from_le_bytes(body[..8].try_into()?))
+}
+
+/// So many ordered numbers within 5 s.
+fn array(client: &mut Client, name: &str, count: u32) -> Result<Vec<u64>> {
+    let mut body = count.to_le_bytes().to_vec();
+    body.extend(5_000_u32.to_le_bytes());
+    body.extend([2, 0, 0, 0]);
+    body.extend(named(name));
+    let reply = client.call(SEQ_ARRAY, &body)?;
+    let (numbers, rest) = reply[8..].as_chunks::<8>();
+    ensure!(numbers.len() == count as usize && rest.is_empty(), "{} numbers of {count}", numbers.len());
+    Ok(numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect())
+}
+
+fn xuid(server: &Server, words: &[&str]) -> Result<Output> {
+    Xuid::new(["sequence"].iter().chain(words))?.arg("--server").arg(server.addr.to_string()).run()
+}
+
+/// Numbers of all names, each taken by threads at one server; each thread's ascend.
+fn load(addr: SocketAddr, names: &[&'static str], rounds: u32) -> Result<Vec<(&'static str, Vec<u64>)>> {
+    let workers: Vec<_> = (0..4)
+        .map(|_| {
+            let names = names.to_vec();
+            thread::spawn(move || -> Result<_> {
+                let mut client = Client::connect(addr)?;
+                let mut found = Vec::new();
+                for name in names {
+                    let mut numbers = Vec::new();
+                    for round in 0..rounds {
+                        if round % 3 == 0 {
+                            numbers.push(next(&mut client, name)?);
+                        } else {
+                            numbers.extend(array(&mut client, name, 1 + round * 37 % 500)?);
+                        }
+                    }
+                    ensure!(numbers.is_sorted_by(|one, other| one < other), "{name} does not ascend");
+                    found.push((name, numbers));
+                }
+                Ok(found)
+            })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for worker in workers {
+        all.extend(worker.join().ok().context("a client panicked")??);
+    }
+    Ok(all)
+}
+
+#[test]
+fn two_servers_on_one_folder_issue_no_number_twice_and_one_that_dies_leaves_a_bounded_gap() -> Result<()> {
+    const NAMES: [&str; 3] = ["orders", "users", "invoices"];
+    let (_home, data, _) = folder::fresh()?;
+    let (left, right) = (Server::start(&data)?, Server::start(&data)?);
+    for name in NAMES {
+        xuid(&left, &["create", name])?.ok()?;
+    }
+    let mut seen: [BTreeSet<u64>; 3] = Default::default();
+    let mut take = |servers: &[&Server]| -> Result<u64> {
+        let loads: Vec<_> = servers
+            .iter()
+            .map(|server| server.addr)
+            .map(|addr| thread::spawn(move || load(addr, &NAMES, 60)))
+            .collect();
+        for load in loads {
+            for (name, numbers) in load.join().ok().context("a load panicked")?? {
+                let at = NAMES.iter().position(|known| *known == name).unwrap_or_default();
+                for number in numbers {
+                    ensure!(seen[at].insert(number), "{number} of {name} came twice");
+                }
+            }
+        }
+        Ok(seen.iter().map(|numbers| numbers.len() as u64).sum())
+    };
+    take(&[&left, &right])?;
+    left.kill()?;
+    let reborn = Server::start(&data)?;
+    let taken = take(&[&reborn, &right])?;
+    println!("sequences: {taken} numbers of 3 names from two servers, one killed; none twice");
+    reborn.stop()?;
+    right.stop()?;
+    let last = Server::start(&data)?;
+    take(&[&last])?;
+    Ok(())
+}
+
+#[test]
+fn clean_restarts_leave_no_gap() -> Result<()> {
+    let (_home, data, _) = folder::fresh()?;
+    let mut answered = 0;
+    for life in 0..8_u32 {
+        let server = Server::start(&data)?;
+        if life == 0 {
+            xuid(&server, &["create", "orders", "--step", "300"])?.ok()?;
+        }
+        let mut client = server.client()?;
+        for number in array(&mut client, "orders", 100 + life * 50)? {
+            answered += 1;
+            ensure!(number == answered, "{number} where {answered} was next, in life {life}");
+        }
+        answered += 1;
+        ensure!(next(&mut client, "orders")? == answered);
+        drop(client);
+        server.stop()?;
+    }
+    println!("sequences: {answered} numbers over 8 lives, without a gap");
+    Ok(())
+}
+
+#[test]
+fn the_commands_create_show_list_use_alter_and_end_a_sequence() -> Result<()> {
+    let (_home, data, _) = folder::fresh()?;
+    let server = Server::start(&data)?;
+    let unknown = xuid(&server, &["next", "orders"])?.refused(1)?;
+    ensure!(unknown.contains("NO_SEQUENCE") && unknown.contains("xuid sequence create"), "{unknown}");
+    xuid(&server, &["create", "orders", "--start", "10", "--increment", "5", "--remainder", "3"])?.ok()?;
+    xuid(&server, &["create", "orders", "--start", "10", "--increment", "5", "--remainder", "3"])?.ok()?;
+    ensure!(xuid(&server, &["create", "orders"])?.refused(1)?.contains("EXISTS"));
+    ensure!(xuid(&server, &["create", "@any"])?.refused(2)?.contains("begins with @"));
+    let numbers = xuid(&server, &["next", "orders", "-n", "3"])?;
+    ensure!(numbers.ok()?.lines().eq(["13", "18", "23"]), "{}", numbers.ok()?);
+    let shown = xuid(&server, &["show", "orders", "--json"])?.json()?;
+    ensure!(shown["issued"] == "3" && shown["increment"] == "5" && shown["state"] == "ready", "{shown}");
+    xuid(&server, &["alter", "orders", "--step", "7", "--description", "of the shop"])?.ok()?;
+    let list = xuid(&server, &["list", "ord", "--json"])?.json()?;
+    ensure!(list[0]["step"] == "7" && list.as_array().is_some_and(|list| list.len() == 1), "{list}");
+    let retired = xuid(&server, &["retire", "orders", "--json"])?.json()?;
+    let number = |name: &str| retired[name].as_str().and_then(|text| text.parse::<u64>().ok());
+    ensure!(number("next").zip(number("last")).is_some_and(|(next, last)| next == last + 1), "{retired}");
+    let metrics = server.metrics()?;
+    let issued = metrics.sum(&["xuid_sequence_issued_total"]);
+    ensure!((issued - 3.0).abs() < 0.5, "{issued} numbers by the metrics");
+    let ready = server.wait_ready(Duration::from_secs(5))?;
+    ensure!(ready.starts_with("ready"), "{ready}");
+    Ok(())
+}
