@@ -10,7 +10,7 @@ use xuid_engine::sequence::store::MOST_STEP;
 use xuid_engine::sequence::store::database::{DatabaseUrl, Table};
 
 use super::secrets::open_to_all;
-use super::sources::{Merged, Origin, read_text};
+use super::sources::{Merged, Origin, Reading};
 use super::values::{between, number};
 use crate::text::exit::{Usage, usage};
 
@@ -156,14 +156,15 @@ fn store(from: &Merged) -> Result<SequenceStore> {
             ))
             .into())
         }
-        Some(file) => Ok(SequenceStore::Database(url_in(&file)?)),
+        Some(file) => Ok(SequenceStore::Database(url_in(&file, from.reading)?)),
         None => Ok(said.unwrap_or(SequenceStore::Registry)),
     }
 }
 
-fn url_in(path: &Path) -> Result<DatabaseUrl, Usage> {
+fn url_in(path: &Path, reading: Reading) -> Result<DatabaseUrl, Usage> {
     let shown = path.display();
-    let text = read_text(path)
+    let text = reading
+        .text(path)
         .map_err(|error| usage(format!("failed to read the file {shown} of {URL_FILE}: {error}")))?;
     // What is in it is not shown.
     let line = text.trim_end_matches(['\n', '\r']);

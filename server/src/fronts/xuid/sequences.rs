@@ -24,6 +24,7 @@ use crate::fronts::buffers::{Inbox, Outbox};
 use crate::fronts::xuid::answer::{self, SOON};
 use crate::fronts::xuid::waiting::{Json, Shape, Waiting};
 use crate::fronts::xuid::{OUTBOX_HIGH, Session};
+use crate::state::id_limit::Charged;
 use crate::state::sequences::{ServedSequences, as_json};
 
 /// Sequences that a connection remembers: to find one it compares names, and most clients use few.
