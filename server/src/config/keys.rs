@@ -290,7 +290,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sequences",
         flag: Some("sequences"),
         shape: "URL",
-        default: Some("registry"),
+        default: Some("off"),
         allowed: "registry, off, or postgres://user@host,host/database or mysql://.. (a flag without a password)",
         help: "Who grants the numbers of named sequences: the registry, a database, or nobody",
     },

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use xuid_tests::{Client, Output, Server, Xuid, folder};
+use xuid_tests::{Client, Output, Serve, Server, Xuid, folder};
 
 const SEQ_NEXT: u8 = 0x30;
 const SEQ_ARRAY: u8 = 0x31;
@@ -37,6 +38,11 @@ fn array(client: &mut Client, name: &str, count: u32) -> Result<Vec<u64>> {
 
 fn xuid(server: &Server, words: &[&str]) -> Result<Output> {
     Xuid::new(["sequence"].iter().chain(words))?.arg("--server").arg(server.addr.to_string()).run()
+}
+
+/// A server with named sequences on its data folder.
+fn serve(data: &Path) -> Result<Server> {
+    Serve::new(data)?.arg("--sequences").arg("registry").start()
 }
 
 /// Numbers of all names, each taken by threads at one server; each thread's ascend.
@@ -74,7 +80,7 @@ fn load(addr: SocketAddr, names: &[&'static str], rounds: u32) -> Result<Vec<(&'
 fn two_servers_on_one_folder_issue_no_number_twice_and_one_that_dies_leaves_a_bounded_gap() -> Result<()> {
     const NAMES: [&str; 3] = ["orders", "users", "invoices"];
     let (_home, data, _) = folder::fresh()?;
-    let (left, right) = (Server::start(&data)?, Server::start(&data)?);
+    let (left, right) = (serve(&data)?, serve(&data)?);
     for name in NAMES {
         xuid(&left, &["create", name])?.ok()?;
     }
@@ -97,12 +103,12 @@ fn two_servers_on_one_folder_issue_no_number_twice_and_one_that_dies_leaves_a_bo
     };
     take(&[&left, &right])?;
     left.kill()?;
-    let reborn = Server::start(&data)?;
+    let reborn = serve(&data)?;
     let taken = take(&[&reborn, &right])?;
     println!("sequences: {taken} numbers of 3 names from two servers, one killed; none twice");
     reborn.stop()?;
     right.stop()?;
-    let last = Server::start(&data)?;
+    let last = serve(&data)?;
     take(&[&last])?;
     Ok(())
 }
@@ -112,7 +118,7 @@ fn clean_restarts_leave_no_gap() -> Result<()> {
     let (_home, data, _) = folder::fresh()?;
     let mut answered = 0;
     for life in 0..8_u32 {
-        let server = Server::start(&data)?;
+        let server = serve(&data)?;
         if life == 0 {
             xuid(&server, &["create", "orders", "--step", "300"])?.ok()?;
         }
@@ -133,7 +139,7 @@ fn clean_restarts_leave_no_gap() -> Result<()> {
 #[test]
 fn the_commands_create_show_list_use_alter_and_end_a_sequence() -> Result<()> {
     let (_home, data, _) = folder::fresh()?;
-    let server = Server::start(&data)?;
+    let server = serve(&data)?;
     let unknown = xuid(&server, &["next", "orders"])?.refused(1)?;
     ensure!(unknown.contains("NO_SEQUENCE") && unknown.contains("xuid sequence create"), "{unknown}");
     xuid(&server, &["create", "orders", "--start", "10", "--increment", "5", "--remainder", "3"])?.ok()?;
