@@ -106,7 +106,7 @@ impl Postgres {
             if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().transpose()) {
                 bail!("it ended with {:?}: {}", status?, self.log());
             }
-            Ok(is_served(self.sql()))
+            Ok(is_served(&self.sql()))
         })
         .with_context(|| self.log())?;
         Ok(())
@@ -155,7 +155,7 @@ impl Drop for Postgres {
 }
 
 /// Whether a session was had. Until then the server is left alone for a moment: each try costs it a process.
-fn is_served(session: Result<Sql>) -> bool {
+fn is_served(session: &Result<Sql>) -> bool {
     if session.is_err() {
         clock::idle(Duration::from_millis(20));
     }

@@ -149,7 +149,9 @@ mod tests {
         }
         let error = read_in_time(PATIENCE, &readers, || Ok(8)).await.unwrap_err().to_string();
         assert!(error.contains("still being read"), "{error}");
-        disks.iter().for_each(|disk| disk.send(6).unwrap());
+        for disk in &disks {
+            disk.send(6).unwrap();
+        }
         let all = readers.acquire_many(READING as u32).await.unwrap();
         drop(all);
         assert_eq!(read_in_time(PATIENCE, &readers, || Ok(9)).await.unwrap(), 9);
