@@ -14,13 +14,13 @@
 //! ```
 
 mod api;
-mod background;
+pub(crate) mod background;
 mod chain;
 mod error;
 mod figures;
-mod leftovers;
+pub(crate) mod leftovers;
 mod name;
-mod names;
+pub(crate) mod names;
 mod numbers;
 mod pattern;
 mod settings;

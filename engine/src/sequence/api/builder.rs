@@ -154,6 +154,17 @@ impl SequencesBuilder {
         (Sequences::new(hub, Vec::new()), teller)
     }
 
+    /// All parts, for a simulation that turns them.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn parts_for_test(
+        self,
+        jitter: u64,
+    ) -> Result<(Sequences, Arc<Hub>, Teller, Keeper), BuildSequencesError> {
+        let (hub, mut teller, keeper) = self.assemble()?;
+        teller.set_jitter(jitter);
+        Ok((Sequences::new(hub.clone(), Vec::new()), hub, teller, keeper))
+    }
+
     fn open(self) -> Result<Sequences, BuildSequencesError> {
         let (hub, teller, keeper) = self.assemble()?;
         let system = |source| BuildSequencesError::System { action: "start a thread", source };

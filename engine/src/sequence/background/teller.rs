@@ -124,6 +124,12 @@ impl Teller {
         self.turn();
     }
 
+    /// Its waits are those of this seed.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn set_jitter(&mut self, jitter: u64) {
+        self.jitter = jitter;
+    }
+
     fn turn_whatever_happens(&mut self) -> Duration {
         catch_unwind(AssertUnwindSafe(|| self.turn())).unwrap_or_else(|_| {
             self.hub.panics.add(1);
