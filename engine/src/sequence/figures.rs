@@ -134,6 +134,8 @@ pub struct GrantCounts {
     pub granted: u64,
     /// Thrown away: the witness had seen the numbers. The store went back.
     pub seen: u64,
+    /// Thrown away: strict numbers, of which the witness had seen higher ones.
+    pub late: u64,
     /// Thrown away: the witness did not answer, or its answer was lost.
     pub unwitnessed: u64,
     /// Thrown away: the store was another one, or its mark had gone back, and there is no witness.

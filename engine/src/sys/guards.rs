@@ -265,6 +265,12 @@ guards! {
     LeapVoidsLeftovers,
     /// It drops a grant that is under way (Q7).
     LeapDropsSegment,
+    /// It drops leftovers whose claim is under way (Q7).
+    LeapDropsClaimed,
+    /// What a call was served with before it, and did not read, is wasted (Q7).
+    LeapWastesServed,
+    /// A strict grant below numbers that the witness saw is not used.
+    StrictAboveSeen,
     /// A strict grant serves the calls that waited when it was asked for, and no later one.
     StrictServesWhoAsked,
 }

@@ -13,6 +13,7 @@ mod crash_images;
 mod files;
 mod histories;
 mod mutants;
+mod sequences;
 mod tally;
 
 use std::ops::Range;
@@ -127,6 +128,12 @@ pub(crate) fn campaign(
 #[ignore = "a campaign: tests/campaign simulation"]
 fn histories() {
     histories::run();
+}
+
+#[test]
+#[ignore = "a campaign: tests/campaign sequences"]
+fn sequences() {
+    sequences::run();
 }
 
 #[test]

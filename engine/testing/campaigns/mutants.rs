@@ -37,6 +37,14 @@ fn hunt(mutant: &Mutant) -> Result<Tally, String> {
             tally.note("max_histories_needed", n + 1);
             ("simulated histories".to_owned(), n + 1, why)
         }
+        Caught::Sequences(signs) => {
+            let lives =
+                || format!("mutant {} lives: no history of {MOST} of sequences says {signs:?}", mutant.name);
+            let (n, why) = mutant.shows_in_sequences(signs, MOST).ok_or_else(lives)?;
+            tally.note("caught by histories", 1);
+            tally.note("max_histories_needed", n + 1);
+            ("simulated histories of sequences".to_owned(), n + 1, why)
+        }
         Caught::Test(path) => {
             child(path).map_err(|why| format!("mutant {} lives: {why}", mutant.name))?;
             tally.note("caught by tests", 1);

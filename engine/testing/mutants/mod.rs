@@ -20,7 +20,7 @@ use crate::registry::ownership::{Identity, Ownership, Window, WorkerRequest};
 use crate::registry::{Registry, Token};
 use crate::sys::guards::Guard;
 use crate::testing::simulation::workload::Theme;
-use crate::testing::simulation::{history, seed};
+use crate::testing::simulation::{history, seed, sequences};
 
 /// Within so many histories of its theme the loss of a guard must show.
 const MOST: u64 = 2_000;
@@ -39,6 +39,8 @@ pub(crate) struct Mutant {
 pub(crate) enum Caught {
     /// A history says one of these; they are frequent in those of a theme.
     History(Theme, &'static [&'static str]),
+    /// A history of named sequences says one of these.
+    Sequences(&'static [&'static str]),
     /// A test of this binary, which takes the guard out itself.
     Test(&'static str),
     /// A model of loom, in the build for loom, which takes the guard out itself.
@@ -60,7 +62,7 @@ macro_rules! mutants {
     };
 }
 
-use Caught::{History, Model, Test, TestOf};
+use Caught::{History, Model, Sequences, Test, TestOf};
 use Guard as G;
 
 mutants! {
@@ -237,49 +239,53 @@ mutants! {
 
     "segment-taken-in-two-steps", [G::SegmentTakeIsOne], "Q4",
         Test("sequence::chain::segment::tests::a_take_in_two_steps_is_found_out");
-    "grant-below-made-a-segment", [G::SegmentsAscend], "ordered",
-        Test("sequence::chain::held::tests::a_grant_below_what_was_taken_is_not_for_ordered_calls");
-    "seam-not-compared", [G::ContiguousTouches], "Q4",
-        Test("sequence::chain::held::tests::neighbours_over_a_seam_are_neighbours");
+    "grant-below-made-a-segment", [G::SegmentsAscend], "ordered", Sequences(&["is ordered, and came after"]);
+    "seam-not-compared", [G::ContiguousTouches], "Q4", Sequences(&["was not granted to it", "came twice", "does not fit"]);
     "name-twice-in-a-batch", [G::AskedOnce], "Q5",
         Test("sequence::tests::faults::a_name_that_is_due_twice_is_asked_for_once");
-    "unknown-grant-used", [G::UnknownIsNoGrant, G::WitnessCompared], "Q2",
-        Test("sequence::tests::faults::a_teller_without_a_guard_is_found_out");
-    "used-before-the-witness", [G::WitnessFirst], "Q5",
-        Test("sequence::tests::faults::a_teller_without_a_guard_is_found_out");
-    "witness-not-compared", [G::WitnessCompared], "Q5",
-        Test("sequence::background::witness::tests::a_witness_that_does_not_compare_or_cut_is_found_out");
-    "gap-not-cut-out", [G::GapCutOut], "Q5",
-        Test("sequence::background::witness::tests::a_witness_that_does_not_compare_or_cut_is_found_out");
-    "identity-not-compared", [G::IdentityCompared], "Q5",
-        Test("sequence::tests::faults::another_identity_that_is_not_noticed_repeats_ids");
-    "leftovers-not-claimed", [G::LeftoversClaimed], "Q6",
-        Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
-    "serial-not-raised", [G::SerialRaised], "Q6",
-        Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
+    "unknown-grant-used", [G::UnknownIsNoGrant, G::WitnessCompared], "Q2", Sequences(&["was not granted to it", "came twice"]);
+    "used-before-the-witness", [G::WitnessFirst], "Q5", Sequences(&["came twice"]);
+    "witness-not-compared", [G::WitnessCompared], "Q5", Sequences(&["came twice"]);
+    "gap-not-cut-out", [G::GapCutOut], "Q5", Sequences(&["came twice"]);
+    "identity-not-compared", [G::IdentityCompared], "Q5", Sequences(&["came twice"]);
+    "leftovers-not-claimed", [G::LeftoversClaimed], "Q6", Sequences(&["came twice"]);
+    "serial-not-raised", [G::SerialRaised], "Q6", Sequences(&["came twice"]);
     "leftovers-without-a-record", [G::LeftoversAbsentRefused], "Q6",
         Test("sequence::leftovers::claim::tests::a_batch_without_a_record_is_refused_and_a_claim_that_does_not_say_so_is_found_out");
     "sequences-forked", [G::SequenceForked], "Q7",
         Test("sequence::tests::forks::a_page_that_is_not_wiped_and_a_refusal_that_is_left_out_are_found_out");
-    "leap-keeps-segments", [G::LeapVoidsSegments], "Q7",
-        Test("sequence::tests::leaps::the_call_that_meets_a_leap_gets_nothing_of_before_it");
-    "leap-keeps-leftovers", [G::LeapVoidsLeftovers], "Q7",
-        Test("sequence::tests::leaps::a_leap_voids_leftovers_that_no_name_has_taken");
-    "leap-keeps-a-grant-under-way", [G::LeapDropsSegment], "Q7",
-        Test("sequence::tests::leaps::a_grant_that_is_under_way_at_a_leap_is_not_used");
-    "strict-surplus-kept", [G::StrictServesWhoAsked], "strict",
-        Test("sequence::tests::callers::a_strict_grant_is_for_those_who_waited_when_it_was_asked_for");
+    "leap-keeps-segments", [G::LeapVoidsSegments], "Q7", Sequences(&["was held before a leap"]);
+    "leap-keeps-leftovers", [G::LeapVoidsLeftovers], "Q7", Sequences(&["was held before a leap"]);
+    "leap-keeps-a-grant-under-way", [G::LeapDropsSegment], "Q7", Sequences(&["was held before a leap"]);
+    "leap-keeps-leftovers-under-way", [G::LeapDropsClaimed], "Q7", Sequences(&["was held before a leap"]);
+    "leap-keeps-what-was-served", [G::LeapWastesServed], "Q7", Sequences(&["was held before a leap"]);
+    "strict-from-a-gap", [G::StrictAboveSeen], "strict", Sequences(&["is strict, and came after"]);
+    "strict-surplus-kept", [G::StrictServesWhoAsked], "strict", Sequences(&["is strict, and came after"]);
 }
 
 impl Mutant {
     /// The first history below `most` that says one of the signs, and what it says. With every guard in place the same
     /// history says nothing, or it is not the loss that shows.
     pub(crate) fn shows(&self, theme: Option<Theme>, signs: &[&str], most: u64) -> Option<(u64, String)> {
+        self.shows_in(|seed| history(seed, theme, false).map(drop), signs, most)
+    }
+
+    /// The same of histories of named sequences.
+    pub(crate) fn shows_in_sequences(&self, signs: &[&str], most: u64) -> Option<(u64, String)> {
+        self.shows_in(sequences::verdict, signs, most)
+    }
+
+    fn shows_in(
+        &self,
+        play: impl Fn(u64) -> Result<(), String>,
+        signs: &[&str],
+        most: u64,
+    ) -> Option<(u64, String)> {
         let is_sign = |why: &String| signs.iter().any(|sign| why.contains(sign));
-        let failure = |n: u64| history(seed(n), theme, false).err().filter(is_sign).map(|why| (n, why));
+        let failure = |n: u64| play(seed(n)).err().filter(is_sign).map(|why| (n, why));
         let found = Guard::without(self.out, || (0..most).find_map(failure));
         if let Some((n, why)) = &found {
-            let whole = history(seed(*n), theme, false).err();
+            let whole = play(seed(*n)).err();
             assert_eq!(whole, None, "{}, history {n}, with every guard in place; without: {why}", self.name);
         }
         found
@@ -291,8 +297,12 @@ pub(crate) fn every_mutant_that_histories_can_catch_is_caught() {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let work = || {
         while let Some(mutant) = MUTANTS.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-            let History(theme, signs) = mutant.caught else { continue };
-            match mutant.shows(Some(theme), signs, MOST) {
+            let (shows, signs) = match mutant.caught {
+                History(theme, signs) => (mutant.shows(Some(theme), signs, MOST), signs),
+                Sequences(signs) => (mutant.shows_in_sequences(signs, MOST), signs),
+                _ => continue,
+            };
+            match shows {
                 Some((n, why)) => println!("{}, history {n}: {why}", mutant.name),
                 None => panic!("{}: no history of {MOST} says {signs:?}", mutant.name),
             }

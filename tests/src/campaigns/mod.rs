@@ -182,6 +182,11 @@ pub fn all() -> Vec<Box<dyn Campaign>> {
             "histories",
             "whole simulated clusters: clocks, disks, registries and processes that fail at any step",
         )),
+        Box::new(EngineCampaign::new(
+            "sequences",
+            "sequences",
+            "named sequences on databases that lose commits: stores, witnesses, files and processes that fail at any step",
+        )),
         Box::new(Mutants::default()),
         Box::new(EngineCampaign::new(
             "power",

@@ -75,7 +75,7 @@ impl Teller {
                 self.again(&asked.named);
             }
         } else if let Some(grants) = self.of_the_right_store(identity, grants, &mut counts, now) {
-            self.use_unseen(grants, &mut counts);
+            self.use_unseen(grants, leaps, &mut counts);
         }
         add(&mut lock(&self.hub.tally).grants, &counts);
     }
@@ -288,8 +288,9 @@ impl Teller {
         None
     }
 
-    /// Shows grants to the witness, and uses those that it had not seen (Q5).
-    fn use_unseen(&mut self, grants: Vec<(Asked, Grant)>, counts: &mut GrantCounts) {
+    /// Shows grants to the witness, and uses those that it had not seen (Q5). The clock had leapt so often when they were
+    /// asked for.
+    fn use_unseen(&mut self, grants: Vec<(Asked, Grant)>, leaps: u64, counts: &mut GrantCounts) {
         let is_used = !self.witnesses || !Guard::WitnessFirst.holds();
         if is_used {
             counts.granted += grants.len() as u64;
@@ -298,10 +299,12 @@ impl Teller {
             }
         }
         let Some(records) = self.records.as_mut().filter(|_| !is_used && !grants.is_empty()) else { return };
-        let one =
-            |(asked, grant): &(Asked, Grant)| Shown::new(asked.ask.name.clone(), grant.first, grant.end);
+        let one = |(asked, grant): &(Asked, Grant)| {
+            let is_strict = grant.settings.strict || asked.named.is_strict(&asked.named.lock());
+            Shown { is_strict, ..Shown::new(asked.ask.name.clone(), grant.first, grant.end) }
+        };
         let mut shown: Vec<Shown> = grants.iter().map(one).collect();
-        let (before, leaps) = (self.hub.now(), self.hub.leaps());
+        let before = self.hub.now();
         show(&mut **records, &mut shown);
         let now = self.hub.now();
         lock(&self.hub.tally).witness.record(Duration::from_nanos(now.saturating_sub(before)));
@@ -321,6 +324,10 @@ impl Teller {
                 Some(Err(Thrown::Seen { from })) => {
                     counts.seen += 1;
                     self.seen_before(&asked.named, grant, from, now);
+                }
+                Some(Err(Thrown::Late)) => {
+                    counts.late += 1;
+                    self.again(&asked.named);
                 }
                 Some(Err(Thrown::Away(why))) => {
                     counts.unwitnessed += 1;
@@ -459,6 +466,7 @@ impl Teller {
 fn add(sum: &mut GrantCounts, more: &GrantCounts) {
     sum.granted += more.granted;
     sum.seen += more.seen;
+    sum.late += more.late;
     sum.unwitnessed += more.unwitnessed;
     sum.behind += more.behind;
     sum.leapt += more.leapt;

@@ -12,15 +12,17 @@ use crate::sequence::names::named::Named;
 use crate::sequence::store::StoreError;
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
+use crate::sys::guards::Guard;
 
 impl Teller {
     /// Claims what the life before left, before anything is granted (I1 of the teller). False while it is not known
     /// which store it is for.
     pub(super) fn reclaim_first(&mut self) -> bool {
         if let Some(batch) = self.reclaim.found.take() {
-            self.reclaim.claimed = self.claim(batch);
+            let leaps = self.hub.leaps();
+            self.reclaim.claimed = self.claim(batch).map(|batch| (batch, leaps));
         }
-        let Some(batch) = self.reclaim.claimed.take() else { return true };
+        let Some((batch, leaps)) = self.reclaim.claimed.take() else { return true };
         // What a witness saw was granted to this file's process by whichever store; else it must be the same store.
         let current = if self.witnesses {
             None
@@ -29,14 +31,19 @@ impl Teller {
                 Ok(found) => Some(found.current),
                 Err(StoreError::Away { why } | StoreError::Unknown { why }) => {
                     self.store_failed(&why, self.hub.clock.read().boot);
-                    self.reclaim.claimed = Some(batch);
+                    self.reclaim.claimed = Some((batch, leaps));
                     return false;
                 }
                 Err(_) => Some(String::new()),
             }
         };
         self.store_answered();
-        self.distribute(batch, current.as_deref());
+        self.hub.now();
+        if self.hub.leaps() != leaps && Guard::LeapDropsClaimed.holds() {
+            self.refuse_batch(&batch, "the clock leapt while they were claimed");
+        } else {
+            self.distribute(batch, current.as_deref());
+        }
         true
     }
 
@@ -135,7 +142,7 @@ impl Teller {
     fn save(&mut self, held: &[(Arc<Named>, Vec<Span>)], rests: &[(SequenceName, Vec<Span>)]) -> bool {
         // What was claimed and never given out is as good as lost: the store that it is for did not answer.
         let pending = self.reclaim.claimed.take();
-        if let Some(batch) = &pending {
+        if let Some((batch, _)) = &pending {
             self.refuse_batch(batch, "the store did not say which one it is");
         }
         let (Some(file), Some(records)) = (self.reclaim.file.take(), &mut self.records) else { return false };

@@ -12,8 +12,8 @@ pub(crate) struct Reclaim {
     pub(super) file: Option<RestFile>,
     /// What the file held, until it is claimed.
     pub(super) found: Option<Batch>,
-    /// Claimed, and waiting to know which store it is.
-    pub(super) claimed: Option<Batch>,
+    /// Claimed, and waiting to know which store it is; and how often the clock had leapt before it was claimed.
+    pub(super) claimed: Option<(Batch, u64)>,
     pub(super) lineage: Option<Lineage>,
 }
 

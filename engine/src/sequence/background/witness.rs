@@ -66,6 +66,8 @@ pub(crate) struct Shown {
     pub(crate) name: SequenceName,
     pub(crate) first: u64,
     pub(crate) end: u64,
+    /// Its name is strict: what lies below numbers that were seen comes too late.
+    pub(crate) is_strict: bool,
     known: Option<Versioned<SequenceRecord>>,
     /// There is one after [`show`].
     pub(crate) verdict: Option<Result<(), Thrown>>,
@@ -73,7 +75,14 @@ pub(crate) struct Shown {
 
 impl Shown {
     pub(crate) fn new(name: SequenceName, first: u64, end: u64) -> Self {
-        Self { name, first, end, known: None, verdict: None }
+        Self { name, first, end, is_strict: false, known: None, verdict: None }
+    }
+}
+
+impl Shown {
+    fn is_late(&self) -> bool {
+        let below = self.known.as_ref().is_some_and(|known| self.first < known.record.value);
+        self.is_strict && below && Guard::StrictAboveSeen.holds()
     }
 }
 
@@ -82,6 +91,8 @@ impl Shown {
 pub(crate) enum Thrown {
     /// Some of it was seen before; the store's mark is to be raised to this.
     Seen { from: u64 },
+    /// It is strict, and higher numbers were seen, which may have been returned before it was asked for.
+    Late,
     /// The witness did not answer.
     Away(String),
 }
@@ -95,6 +106,7 @@ pub(crate) fn show(records: &mut dyn SequenceRecords, shown: &mut [Shown]) {
         for (place, one) in shown.iter_mut().enumerate().filter(|(_, one)| one.verdict.is_none()) {
             match see(one.known.as_ref().map(|known| &known.record), one.first, one.end) {
                 Sight::Seen { from } => one.verdict = Some(Err(Thrown::Seen { from })),
+                Sight::Unseen(_) if one.is_late() => one.verdict = Some(Err(Thrown::Late)),
                 Sight::Unseen(record) => places.push((place, record)),
             }
         }

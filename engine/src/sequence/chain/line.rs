@@ -11,7 +11,8 @@ use std::task::{Poll, Waker};
 use super::span::{Span, total};
 use crate::sequence::error::SequenceError;
 use crate::sequence::numbers::{Demand, Numbers};
-use crate::sys::atomics::{Mutex, lock};
+use crate::sys::atomics::{AtomicU64, Mutex, Ordering, lock};
+use crate::sys::guards::Guard;
 
 /// One waiting call.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct Waiter {
     pub(crate) deadline: u64,
     /// Its number in the line, which rises.
     pub(crate) number: u64,
+    /// How often leaps of the clock had voided the name when it was served. Set and compared under the name's lock.
+    leaps: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -74,6 +77,16 @@ impl Waiter {
         };
         *state = State::Done(result);
         Some((back, waker))
+    }
+
+    /// It is served now, after so many leaps.
+    pub(crate) fn set_leaps(&self, leaps: u64) {
+        self.leaps.store(leaps, Ordering::Relaxed);
+    }
+
+    /// Whether what it was served with is void: the clock leapt since.
+    pub(crate) fn is_void(&self, leaps: u64) -> bool {
+        self.leaps.load(Ordering::Relaxed) != leaps && Guard::LeapWastesServed.holds()
     }
 
     /// Its outcome, once.
@@ -158,7 +171,8 @@ impl Line {
     /// A call comes last.
     pub(crate) fn join(&mut self, demand: Demand, deadline: u64) -> Arc<Waiter> {
         let state = Mutex::new(State::Waiting { gathered: Vec::new(), waker: None });
-        let waiter = Arc::new(Waiter { demand, deadline, number: self.next, state });
+        let waiter =
+            Arc::new(Waiter { demand, deadline, number: self.next, leaps: AtomicU64::new(0), state });
         self.next += 1;
         self.waiters.push_back(waiter.clone());
         waiter

@@ -226,6 +226,7 @@ impl Hub {
         self.names.each(|named| {
             let mut state = named.lock();
             let spans = named.void(&mut state);
+            state.leaps += 1;
             state.books.waste.leap += total(&spans);
             let waits = !state.line.is_empty();
             if waits {

@@ -9,6 +9,7 @@
 use std::ops::DerefMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::retry::Retry;
@@ -60,6 +61,8 @@ pub(crate) struct State {
     pub(crate) is_active: bool,
     /// What is held was saved or wasted: what comes back from now on is waste.
     pub(crate) is_over: bool,
+    /// How often leaps of the clock voided what is held.
+    pub(crate) leaps: u64,
     pub(crate) retry: Retry,
     /// The outcome of the last ask is not known: the least is asked for.
     pub(crate) in_doubt: bool,
@@ -271,13 +274,9 @@ impl Named {
     }
 
     /// Ends a call that stands in line, or did: with its ids if it has enough, else with the error.
-    pub(crate) fn finish(
-        &self,
-        state: &mut State,
-        waiter: &Waiter,
-        error: SequenceError,
-    ) -> Option<std::task::Waker> {
+    pub(crate) fn finish(&self, state: &mut State, waiter: &Waiter, error: SequenceError) -> Option<Waker> {
         let missing = waiter.missing()?;
+        waiter.set_leaps(state.leaps);
         let (back, waker) = waiter.finish(error)?;
         if missing == 0 {
             let count = u64::from(waiter.demand.count);
@@ -300,7 +299,7 @@ impl Named {
     }
 
     /// The caller of a waiting call went away. Its waker is dropped under no lock.
-    pub(crate) fn cancel(&self, state: &mut State, waiter: &Waiter) -> Option<std::task::Waker> {
+    pub(crate) fn cancel(&self, state: &mut State, waiter: &Waiter) -> Option<Waker> {
         let cancelled = waiter.cancel();
         let count = total(&cancelled.back);
         if cancelled.waited {
@@ -308,9 +307,33 @@ impl Named {
         } else {
             state.books.undone += count;
         }
-        self.give_back(state, cancelled.back);
+        if !cancelled.waited && waiter.is_void(state.leaps) {
+            state.books.waste.leap += count;
+        } else {
+            self.give_back(state, cancelled.back);
+        }
         state.line.forget(waiter);
         cancelled.waker
+    }
+
+    /// What a waiting call has come to. Ids that it was served with before a leap of the clock are wasted, and it is refused.
+    pub(crate) fn poll(
+        &self,
+        waiter: &Waiter,
+        waker: &Waker,
+        refusal: impl FnOnce() -> SequenceError,
+    ) -> Poll<Result<Vec<Numbers>, SequenceError>> {
+        let polled = waiter.poll(waker);
+        if let Poll::Ready(Ok(_)) = &polled {
+            let state = &mut *self.lock();
+            if waiter.is_void(state.leaps) {
+                let count = u64::from(waiter.demand.count);
+                state.books.undone += count;
+                state.books.waste.leap += count;
+                return Poll::Ready(Err(refusal()));
+            }
+        }
+        polled
     }
 
     /// Deals a strict grant to the calls that waited when it was asked for: those with a number below `upto`. What they

@@ -265,9 +265,13 @@ impl Life {
 
     /// Whether a name is served, or used up for good.
     pub(crate) fn is_served(&mut self, script: &Script, name: usize) -> Result<bool, String> {
-        let world = &script.world;
+        let (world, before) = (&script.world, self.issued);
         for place in (0..self.waiting.len()).rev() {
+            let is_of_it = self.waiting[place].name == name;
             self.poll(script, place)?;
+            if is_of_it && self.issued > before {
+                return Ok(true);
+            }
         }
         if self.waiting.iter().any(|waiting| waiting.name == name) {
             return Ok(false);
@@ -347,9 +351,10 @@ impl Life {
         let world = &script.world;
         for (name, holding) in self.books.iter_mut().enumerate() {
             let Some(named) = self.hub.names.find(&world.names[name]) else { continue };
-            let (taken, figures) = {
+            // What came back from threads counts as taken.
+            let (taken, held, figures) = {
                 let state = named.lock();
-                (state.taken(), named.books(&state))
+                (state.taken(), state.chain.in_segments(), named.books(&state))
             };
             // Another entry of the table, made since.
             if holding.taken.back().is_some_and(|(_, before)| *before > taken) {
@@ -367,12 +372,9 @@ impl Life {
                 holding.taken.front().filter(|(at, _)| *at <= since).map_or(0, |(_, before)| *before);
             let recent = taken - before;
             let bound = (2 * script.steps[name].get()).max(4 * recent) + figures.reclaimed + holding.unserved;
-            if grew && figures.held > bound {
+            if grew && held > bound {
                 let name = &world.names[name];
-                return Err(format!(
-                    "{name}: it holds {} and may hold {bound}: {recent} taken",
-                    figures.held
-                ));
+                return Err(format!("{name}: it holds {held} and may hold {bound}: {recent} taken"));
             }
         }
         Ok(())
