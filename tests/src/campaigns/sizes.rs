@@ -21,7 +21,8 @@ const fn of(trials: u64, part: u64, seconds: u64) -> Plan {
 /// of a night takes 1 to 32 minutes, so that little is lost when it is cut off; all of quick takes some five minutes.
 pub const SIZES: &[(&str, Plan, Plan)] = &[
     ("simulation", of(6_000, 6_000, 60), of(1_000_000, 50_000, 400)),
-    ("mutants", of(96, 96, 40), of(96, 96, 300)),
+    ("sequences", of(5_000, 5_000, 10), of(200_000, 50_000, 100)),
+    ("mutants", of(116, 116, 40), of(116, 116, 300)),
     ("power", of(4_000, 4_000, 20), of(50_000, 10_000, 60)),
     ("kills", of(60, 60, 60), of(1_100, 100, 120)),
     ("kills-zookeeper", of(20, 20, 50), of(1_100, 100, 300)),
