@@ -250,6 +250,23 @@ mod tests {
         assert_eq!(records.record("b"), Some(record(21, &[])));
     }
 
+    /// What becomes of a strict grant in a gap: another process may have returned higher numbers before it was asked for.
+    fn strict_in_a_gap() -> Option<Result<(), Thrown>> {
+        let mut records = MemoryRecords::new(ClusterId::from_bytes([1; 16]));
+        show(&mut records, &mut shown(&[("a", 1, 5)]));
+        show(&mut records, &mut shown(&[("a", 8, 9)]));
+        let mut late = shown(&[("a", 5, 6)]);
+        late[0].is_strict = true;
+        show(&mut records, &mut late);
+        late.remove(0).verdict
+    }
+
+    #[test]
+    fn a_strict_grant_in_a_gap_comes_too_late() {
+        assert_eq!(strict_in_a_gap(), Some(Err(Thrown::Late)));
+        assert_eq!(Guard::without(&[Guard::StrictAboveSeen], strict_in_a_gap), Some(Ok(())));
+    }
+
     #[test]
     fn an_answer_that_is_lost_throws_the_grant_away() {
         for fault in [RecordFault::LandsUnseen, RecordFault::LostUnseen, RecordFault::Away] {

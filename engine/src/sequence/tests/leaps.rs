@@ -1,8 +1,10 @@
 //! A leap of the clock, as in a copy of a machine that is resumed: what is held is void.
 
+use std::future::Future;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::{World, clock, plain, sequence};
+use super::{LONG, World, clock, plain, sequence};
 use crate::sequence::Demand;
 use crate::sequence::store::SequenceSettings;
 use crate::sys::guards::Guard;
@@ -93,6 +95,55 @@ fn is_dropped_under_way() -> bool {
 fn a_grant_that_is_under_way_at_a_leap_is_not_used() {
     assert!(is_dropped_under_way());
     assert!(!Guard::without(&[Guard::LeapDropsSegment], is_dropped_under_way));
+}
+
+/// Whether leftovers that were being claimed when the clock leapt are kept.
+fn are_claimed_leftovers_kept() -> bool {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let folder = tempfile::tempdir().unwrap();
+    let first = world.in_folder(folder.path()).build().unwrap();
+    sequence(&first, "a").next_ordered().unwrap();
+    first.shutdown();
+    let leaping = clock.clone();
+    world.records.before_swap(move || leaping.leap(Duration::from_secs(600)));
+    let (sequences, mut teller) = world.in_folder(folder.path()).clock(clock).assemble_for_test();
+    teller.turn_now();
+    let figures = sequences.stats().figures;
+    assert_eq!((figures.reclaimed, figures.held + figures.wasted.dropped), (999, 999), "{figures:?}");
+    figures.held > 0
+}
+
+#[test]
+fn leftovers_whose_claim_is_under_way_at_a_leap_are_not_used() {
+    assert!(!are_claimed_leftovers_kept());
+    assert!(Guard::without(&[Guard::LeapDropsClaimed], are_claimed_leftovers_kept));
+}
+
+/// Whether a call that was served before a leap, and is read after it, gets what it was served with.
+fn is_served_over_a_leap() -> bool {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let (sequences, mut teller) = world.builder().clock(clock.clone()).assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let mut context = Context::from_waker(Waker::noop());
+    let [mut read, mut left] = [(); 2].map(|()| Box::pin(a.request(Demand::ordered(10), LONG)));
+    assert!(read.as_mut().poll(&mut context).is_pending() && left.as_mut().poll(&mut context).is_pending());
+    teller.turn_now();
+    clock.leap(Duration::from_secs(600));
+    sequences.look_for_test();
+    let polled = read.as_mut().poll(&mut context);
+    // Nor does what a call leaves behind come back.
+    drop(left);
+    let figures = sequences.stats().figures;
+    assert_eq!(figures.moving(), 0, "{figures:?}");
+    matches!(polled, Poll::Ready(Ok(_))) || figures.held > 0
+}
+
+#[test]
+fn what_a_call_was_served_with_before_a_leap_is_wasted() {
+    assert!(!is_served_over_a_leap());
+    assert!(Guard::without(&[Guard::LeapWastesServed], is_served_over_a_leap));
 }
 
 #[test]
