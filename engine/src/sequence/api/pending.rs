@@ -71,7 +71,7 @@ impl Future for PendingNumbers {
         let Stage::Waiting(waiter) = &self.stage else {
             return Poll::Ready(Err(SequenceError::SHUTTING_DOWN));
         };
-        let polled = self.hub.poll(&self.named, waiter, context.waker());
+        let polled = self.named.poll(waiter, context.waker());
         if let Poll::Ready(result) = polled {
             self.hub.waiting.fetch_sub(1, Ordering::Relaxed);
             self.stage = Stage::Over;

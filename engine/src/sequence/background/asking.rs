@@ -301,7 +301,9 @@ impl Teller {
         let Some(records) = self.records.as_mut().filter(|_| !is_used && !grants.is_empty()) else { return };
         let one = |(asked, grant): &(Asked, Grant)| {
             let is_strict = grant.settings.strict || asked.named.is_strict(&asked.named.lock());
-            Shown { is_strict, ..Shown::new(asked.ask.name.clone(), grant.first, grant.end) }
+            let mut one = Shown::new(asked.ask.name.clone(), grant.first, grant.end);
+            one.is_strict = is_strict;
+            one
         };
         let mut shown: Vec<Shown> = grants.iter().map(one).collect();
         let before = self.hub.now();

@@ -317,12 +317,7 @@ impl Named {
     }
 
     /// What a waiting call has come to. Ids that it was served with before a leap of the clock are wasted, and it is refused.
-    pub(crate) fn poll(
-        &self,
-        waiter: &Waiter,
-        waker: &Waker,
-        refusal: impl FnOnce() -> SequenceError,
-    ) -> Poll<Result<Vec<Numbers>, SequenceError>> {
+    pub(crate) fn poll(&self, waiter: &Waiter, waker: &Waker) -> Poll<Result<Vec<Numbers>, SequenceError>> {
         let polled = waiter.poll(waker);
         if let Poll::Ready(Ok(_)) = &polled {
             let state = &mut *self.lock();
@@ -330,7 +325,7 @@ impl Named {
                 let count = u64::from(waiter.demand.count);
                 state.books.undone += count;
                 state.books.waste.leap += count;
-                return Poll::Ready(Err(refusal()));
+                return Poll::Ready(Err(SequenceError::overloaded(Duration::from_millis(100))));
             }
         }
         polled

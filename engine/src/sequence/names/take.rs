@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use super::hub::Hub;
@@ -110,7 +110,7 @@ impl Hub {
     pub(crate) fn block_on(&self, named: &Named, waiter: &Waiter) -> Result<Vec<Numbers>, SequenceError> {
         let waker = unpark_current();
         loop {
-            if let Poll::Ready(result) = self.poll(named, waiter, &waker) {
+            if let Poll::Ready(result) = named.poll(waiter, &waker) {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 return result;
             }
@@ -123,16 +123,6 @@ impl Hub {
             }
             std::thread::park_timeout(Duration::from_nanos(waiter.deadline - boot));
         }
-    }
-
-    /// What a call that waits has come to.
-    pub(crate) fn poll(
-        &self,
-        named: &Named,
-        waiter: &Waiter,
-        waker: &Waker,
-    ) -> Poll<Result<Vec<Numbers>, SequenceError>> {
-        named.poll(waiter, waker, || SequenceError::overloaded(Duration::from_millis(100)))
     }
 
     /// A call's time is over: it ends, with what it has if that is enough.
