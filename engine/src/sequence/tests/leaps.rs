@@ -106,7 +106,7 @@ fn are_claimed_leftovers_kept() -> bool {
     sequence(&first, "a").next_ordered().unwrap();
     first.shutdown();
     let leaping = clock.clone();
-    world.records.before_swap(move || leaping.leap(Duration::from_secs(600)));
+    world.records.before_swap(move || leaping.leap(Duration::from_mins(10)));
     let (sequences, mut teller) = world.in_folder(folder.path()).clock(clock).assemble_for_test();
     teller.turn_now();
     let figures = sequences.stats().figures;
@@ -130,7 +130,7 @@ fn is_served_over_a_leap() -> bool {
     let [mut read, mut left] = [(); 2].map(|()| Box::pin(a.request(Demand::ordered(10), LONG)));
     assert!(read.as_mut().poll(&mut context).is_pending() && left.as_mut().poll(&mut context).is_pending());
     teller.turn_now();
-    clock.leap(Duration::from_secs(600));
+    clock.leap(Duration::from_mins(10));
     sequences.look_for_test();
     let polled = read.as_mut().poll(&mut context);
     // Nor does what a call leaves behind come back.

@@ -36,7 +36,7 @@ use crate::testing::support::rng::Rng;
 const NODES: usize = 3;
 
 /// How long what is held of a name shall last.
-const HOLD: Duration = Duration::from_secs(60);
+const HOLD: Duration = Duration::from_mins(1);
 
 /// The most ids that one grant is asked for.
 const STEP_MAX: u64 = 400;

@@ -212,7 +212,7 @@ impl Life {
                 let promise = self.promise(script, name, demand);
                 let mut got = Vec::new();
                 if sequence.try_runs(demand, &mut got).is_ok() {
-                    self.check_count(demand, &got)?;
+                    check_count(demand, &got)?;
                     self.issue(script, name, promise, got)?;
                 }
             }
@@ -302,11 +302,6 @@ impl Life {
         }
     }
 
-    fn check_count(&self, demand: Demand, got: &[Numbers]) -> Result<(), String> {
-        let count: u32 = got.iter().map(Numbers::len).sum();
-        if count == demand.count { Ok(()) } else { Err(format!("{count} numbers for {demand:?}")) }
-    }
-
     /// Looks whether a waiting call is over.
     fn poll(&mut self, script: &Script, place: usize) -> Result<(), String> {
         let mut context = Context::from_waker(Waker::noop());
@@ -317,7 +312,7 @@ impl Life {
         if let Ok(got) = result {
             script.world.trouble("calls that waited and were served");
             self.books[name].unserved -= u64::from(demand.count);
-            self.check_count(demand, &got)?;
+            check_count(demand, &got)?;
             self.issue(script, name, promise, got)?;
         }
         Ok(())
@@ -416,4 +411,9 @@ impl Life {
             Err(format!("the books are wrong: {} issued, {figures:?}", self.issued))
         }
     }
+}
+
+fn check_count(demand: Demand, got: &[Numbers]) -> Result<(), String> {
+    let count: u32 = got.iter().map(Numbers::len).sum();
+    if count == demand.count { Ok(()) } else { Err(format!("{count} numbers for {demand:?}")) }
 }

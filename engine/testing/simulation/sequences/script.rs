@@ -212,7 +212,7 @@ impl Script {
             return;
         }
         let node = &self.nodes[number];
-        node.clock.change(Change::Step(self.world.within(60, 7_200) as i64 * SECOND as i64));
+        node.clock.change(Change::Step((self.world.within(60, 7_200) * SECOND).cast_signed()));
         self.world.trouble("leaps");
         if let Ok(mut life) = node.life.try_borrow_mut()
             && let Some(life) = &mut *life

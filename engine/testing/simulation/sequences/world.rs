@@ -115,7 +115,7 @@ impl World {
 
 /// The history that this thread plays.
 fn script() -> Rc<Script> {
-    SCRIPT.with_borrow(|script| script.clone()).expect("a history is played")
+    SCRIPT.with_borrow(Clone::clone).expect("a history is played")
 }
 
 /// A node passes a point of a call: it may die here, and others go on meanwhile.
@@ -185,7 +185,7 @@ impl Store for SimStore {
         for (ask, outcome) in asks.iter().zip(&*out) {
             match outcome {
                 Outcome::Granted { first, end, .. } => {
-                    script.came(self.node, ask.name.as_str(), *first, *end)
+                    script.came(self.node, ask.name.as_str(), *first, *end);
                 }
                 Outcome::Unknown { .. } => world.trouble("unknown outcomes of grants"),
                 _ => {}
@@ -286,7 +286,7 @@ impl SequenceRecords for SimRecords {
         for (change, done) in changes.iter().zip(&*out) {
             match done {
                 Ok(()) if change.name.starts_with('@') && change.expected.is_some() => {
-                    script.claimed(self.node)
+                    script.claimed(self.node);
                 }
                 Err(SwapError::Conflict) => world.trouble("conflicts of records"),
                 _ => {}
