@@ -239,28 +239,43 @@ mutants! {
 
     "segment-taken-in-two-steps", [G::SegmentTakeIsOne], "Q4",
         Test("sequence::chain::segment::tests::a_take_in_two_steps_is_found_out");
-    "grant-below-made-a-segment", [G::SegmentsAscend], "ordered", Sequences(&["is ordered, and came after"]);
-    "seam-not-compared", [G::ContiguousTouches], "Q4", Sequences(&["was not granted to it", "came twice", "does not fit"]);
+    "grant-below-made-a-segment", [G::SegmentsAscend], "ordered",
+        Test("sequence::chain::held::tests::a_grant_below_what_was_taken_is_not_for_ordered_calls");
+    "seam-not-compared", [G::ContiguousTouches], "Q4",
+        Test("sequence::chain::held::tests::neighbours_over_a_seam_are_neighbours");
     "name-twice-in-a-batch", [G::AskedOnce], "Q5",
         Test("sequence::tests::faults::a_name_that_is_due_twice_is_asked_for_once");
-    "unknown-grant-used", [G::UnknownIsNoGrant, G::WitnessCompared], "Q2", Sequences(&["was not granted to it", "came twice"]);
-    "used-before-the-witness", [G::WitnessFirst], "Q5", Sequences(&["came twice"]);
+    "unknown-grant-used", [G::UnknownIsNoGrant, G::WitnessCompared], "Q2",
+        Test("sequence::tests::faults::a_teller_without_a_guard_is_found_out");
+    "used-before-the-witness", [G::WitnessFirst], "Q5",
+        Test("sequence::tests::faults::a_teller_without_a_guard_is_found_out");
     "witness-not-compared", [G::WitnessCompared], "Q5", Sequences(&["came twice"]);
-    "gap-not-cut-out", [G::GapCutOut], "Q5", Sequences(&["came twice"]);
-    "identity-not-compared", [G::IdentityCompared], "Q5", Sequences(&["came twice"]);
-    "leftovers-not-claimed", [G::LeftoversClaimed], "Q6", Sequences(&["came twice"]);
-    "serial-not-raised", [G::SerialRaised], "Q6", Sequences(&["came twice"]);
+    "gap-not-cut-out", [G::GapCutOut], "Q5",
+        Test("sequence::background::witness::tests::a_witness_that_does_not_compare_or_cut_is_found_out");
+    "identity-not-compared", [G::IdentityCompared], "Q5",
+        Test("sequence::tests::faults::another_identity_that_is_not_noticed_repeats_ids");
+    "leftovers-not-claimed", [G::LeftoversClaimed], "Q6",
+        Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
+    "serial-not-raised", [G::SerialRaised], "Q6",
+        Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
     "leftovers-without-a-record", [G::LeftoversAbsentRefused], "Q6",
         Test("sequence::leftovers::claim::tests::a_batch_without_a_record_is_refused_and_a_claim_that_does_not_say_so_is_found_out");
     "sequences-forked", [G::SequenceForked], "Q7",
         Test("sequence::tests::forks::a_page_that_is_not_wiped_and_a_refusal_that_is_left_out_are_found_out");
-    "leap-keeps-segments", [G::LeapVoidsSegments], "Q7", Sequences(&["was held before a leap"]);
-    "leap-keeps-leftovers", [G::LeapVoidsLeftovers], "Q7", Sequences(&["was held before a leap"]);
-    "leap-keeps-a-grant-under-way", [G::LeapDropsSegment], "Q7", Sequences(&["was held before a leap"]);
-    "leap-keeps-leftovers-under-way", [G::LeapDropsClaimed], "Q7", Sequences(&["was held before a leap"]);
-    "leap-keeps-what-was-served", [G::LeapWastesServed], "Q7", Sequences(&["was held before a leap"]);
-    "strict-from-a-gap", [G::StrictAboveSeen], "strict", Sequences(&["is strict, and came after"]);
-    "strict-surplus-kept", [G::StrictServesWhoAsked], "strict", Sequences(&["is strict, and came after"]);
+    "leap-keeps-segments", [G::LeapVoidsSegments], "Q7",
+        Test("sequence::tests::leaps::the_call_that_meets_a_leap_gets_nothing_of_before_it");
+    "leap-keeps-leftovers", [G::LeapVoidsLeftovers], "Q7",
+        Test("sequence::tests::leaps::a_leap_voids_leftovers_that_no_name_has_taken");
+    "leap-keeps-a-grant-under-way", [G::LeapDropsSegment], "Q7",
+        Test("sequence::tests::leaps::a_grant_that_is_under_way_at_a_leap_is_not_used");
+    "leap-keeps-leftovers-under-way", [G::LeapDropsClaimed], "Q7",
+        Test("sequence::tests::leaps::leftovers_whose_claim_is_under_way_at_a_leap_are_not_used");
+    "leap-keeps-what-was-served", [G::LeapWastesServed], "Q7",
+        Test("sequence::tests::leaps::what_a_call_was_served_with_before_a_leap_is_wasted");
+    "strict-from-a-gap", [G::StrictAboveSeen], "strict",
+        Test("sequence::background::witness::tests::a_strict_grant_in_a_gap_comes_too_late");
+    "strict-surplus-kept", [G::StrictServesWhoAsked], "strict",
+        Test("sequence::tests::callers::a_strict_grant_is_for_those_who_waited_when_it_was_asked_for");
 }
 
 impl Mutant {

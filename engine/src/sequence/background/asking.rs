@@ -327,9 +327,9 @@ impl Teller {
                     counts.seen += 1;
                     self.seen_before(&asked.named, grant, from, now);
                 }
-                Some(Err(Thrown::Late)) => {
+                Some(Err(Thrown::Late { from })) => {
                     counts.late += 1;
-                    self.again(&asked.named);
+                    self.ask_above(&asked.named, from, now);
                 }
                 Some(Err(Thrown::Away(why))) => {
                     counts.unwitnessed += 1;
@@ -345,12 +345,17 @@ impl Teller {
         }
     }
 
-    /// The store went back: its mark is raised to what was seen, and the name asks again.
+    /// The store went back.
     fn seen_before(&mut self, named: &Arc<Named>, grant: Grant, from: u64, boot: u64) {
         let (name, first, end) = (named.name.clone(), grant.first, grant.end);
         deferred_log::log(move || {
             tracing::error!(%name, first, end, from, "the store granted numbers that were granted before; they are not used");
         });
+        self.ask_above(named, from, boot);
+    }
+
+    /// The store's mark is raised to what was seen, and the name asks again.
+    fn ask_above(&mut self, named: &Arc<Named>, from: u64, boot: u64) {
         match self.store.raise(&named.name, from) {
             Ok(_) => self.again(named),
             Err(_) => self.later(named, boot, true),

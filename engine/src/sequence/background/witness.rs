@@ -77,9 +77,7 @@ impl Shown {
     pub(crate) fn new(name: SequenceName, first: u64, end: u64) -> Self {
         Self { name, first, end, is_strict: false, known: None, verdict: None }
     }
-}
 
-impl Shown {
     fn is_late(&self) -> bool {
         let below = self.known.as_ref().is_some_and(|known| self.first < known.record.value);
         self.is_strict && below && Guard::StrictAboveSeen.holds()
@@ -91,8 +89,9 @@ impl Shown {
 pub(crate) enum Thrown {
     /// Some of it was seen before; the store's mark is to be raised to this.
     Seen { from: u64 },
-    /// It is strict, and higher numbers were seen, which may have been returned before it was asked for.
-    Late,
+    /// It is strict, and higher numbers were seen, which may have been returned before it was asked for. The store's mark is to be
+    /// raised to this.
+    Late { from: u64 },
     /// The witness did not answer.
     Away(String),
 }
@@ -106,7 +105,9 @@ pub(crate) fn show(records: &mut dyn SequenceRecords, shown: &mut [Shown]) {
         for (place, one) in shown.iter_mut().enumerate().filter(|(_, one)| one.verdict.is_none()) {
             match see(one.known.as_ref().map(|known| &known.record), one.first, one.end) {
                 Sight::Seen { from } => one.verdict = Some(Err(Thrown::Seen { from })),
-                Sight::Unseen(_) if one.is_late() => one.verdict = Some(Err(Thrown::Late)),
+                Sight::Unseen(record) if one.is_late() => {
+                    one.verdict = Some(Err(Thrown::Late { from: record.value }));
+                }
                 Sight::Unseen(record) => places.push((place, record)),
             }
         }
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_strict_grant_in_a_gap_comes_too_late() {
-        assert_eq!(strict_in_a_gap(), Some(Err(Thrown::Late)));
+        assert_eq!(strict_in_a_gap(), Some(Err(Thrown::Late { from: 9 })));
         assert_eq!(Guard::without(&[Guard::StrictAboveSeen], strict_in_a_gap), Some(Ok(())));
     }
 

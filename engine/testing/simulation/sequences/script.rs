@@ -1,6 +1,6 @@
 //! What happens in a history, step by step.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -35,8 +35,8 @@ pub(crate) struct Script {
     has_replica: Cell<bool>,
     depth: Cell<u32>,
     /// Files of leftovers as they once were.
-    files: std::cell::RefCell<Vec<Vec<u8>>>,
-    /// In a node whose process may be stopped and started: not while it is in the middle of something.
+    files: RefCell<Vec<Vec<u8>>>,
+    /// Removed with the history.
     _folder: tempfile::TempDir,
 }
 
@@ -84,8 +84,8 @@ impl Script {
                 clock: SimClock::new(time.clone(), (number as u64 + 1) * 1_000 * SECOND),
                 folder: path,
                 store,
-                life: std::cell::RefCell::default(),
-                threads: std::cell::RefCell::default(),
+                life: RefCell::default(),
+                threads: RefCell::default(),
                 lives: Cell::new(0),
             }
         };
@@ -97,7 +97,7 @@ impl Script {
             primary: Cell::new(0),
             has_replica: Cell::new(true),
             depth: Cell::new(0),
-            files: std::cell::RefCell::default(),
+            files: RefCell::default(),
             _folder: folder,
             world,
         };
@@ -437,6 +437,10 @@ impl Script {
         }
         for host in 0..2 {
             world.database.set_away(host, false);
+            // A process that knew a row which is gone does not make it again: people do.
+            for name in &world.names {
+                let _ = world.database.store(host).create(name, &NewSequence::default());
+            }
         }
         // No more happens in the middle of calls.
         self.depth.set(DEEPEST);
