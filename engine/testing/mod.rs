@@ -5,5 +5,6 @@ pub(crate) mod campaigns;
 pub(crate) mod crash_images;
 mod incidents;
 pub(crate) mod mutants;
+pub(crate) mod sequences;
 pub(crate) mod simulation;
 pub(crate) mod support;

@@ -1,8 +1,8 @@
 //! The campaign of simulated histories of named sequences.
 
 use crate::testing::campaigns::campaign;
+use crate::testing::sequences::{WANTED, whole};
 use crate::testing::simulation::seed;
-use crate::testing::simulation::sequences::{WANTED, whole};
 
 /// Of so many histories, each kind of trouble is in one at least.
 const MANY: u64 = 2_000;

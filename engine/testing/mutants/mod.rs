@@ -19,8 +19,9 @@ use std::ops::Range;
 use crate::registry::ownership::{Identity, Ownership, Window, WorkerRequest};
 use crate::registry::{Registry, Token};
 use crate::sys::guards::Guard;
+use crate::testing::sequences;
 use crate::testing::simulation::workload::Theme;
-use crate::testing::simulation::{history, seed, sequences};
+use crate::testing::simulation::{history, seed};
 
 /// Within so many histories of its theme the loss of a guard must show.
 const MOST: u64 = 2_000;

@@ -32,7 +32,7 @@ pub(crate) mod process;
 pub(crate) mod restores;
 pub(crate) mod same;
 pub(crate) mod scripted;
-pub(crate) mod sequences;
+
 pub(crate) mod store;
 pub(crate) mod summary;
 pub(crate) mod twins;

@@ -44,16 +44,17 @@ pub use reply::encode::{
 pub use reply::parse::{ParsedReply, parse_reply};
 pub use reply::writer::{ArraySlots, ArrayWriter, RunsWriter};
 pub use reply::{BadReply, Decoded, ErrorReply, Ids, Reply, Runs};
+pub use request::Request;
+pub use request::asked::{Bulk, SeqBulk, SeqList};
 pub use request::encode::{
     request_array, request_bye, request_decode, request_hello, request_info, request_next, request_ping,
     request_runs, request_stats,
 };
 pub use request::parse::{ParsedRequest, Phase, parse_request, plain_next};
 pub use request::sequence::{
-    SeqBulk, SeqList, plain_seq_next, request_seq_alter, request_seq_array, request_seq_create,
-    request_seq_info, request_seq_list, request_seq_next, request_seq_runs,
+    plain_seq_next, request_seq_alter, request_seq_array, request_seq_create, request_seq_info,
+    request_seq_list, request_seq_next, request_seq_runs,
 };
-pub use request::{Bulk, Request};
 pub use run::{Run, RunIds};
 pub use status::Status;
 pub use xuid_id::{ClusterId, LAST_ID, NameError, Order, ParseClusterIdError, SequenceName, printable};

@@ -1,17 +1,16 @@
 //! What a client asks, as a value.
 
+pub(crate) mod asked;
+mod body;
 pub(crate) mod encode;
 pub(crate) mod parse;
 pub(crate) mod sequence;
 
-use std::time::Duration;
-
 use xuid_id::{Order, SequenceName};
 
 use crate::greeting::Hello;
-use crate::limits::WAIT_CAP;
 use crate::op::Op;
-use crate::request::sequence::{SeqBulk, SeqList};
+use crate::request::asked::{Bulk, SeqBulk, SeqList};
 
 /// One request, borrowed from the bytes it came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,33 +69,6 @@ pub enum Request<'a> {
     },
     /// The client leaves.
     Bye,
-}
-
-/// What ARRAY and RUNS ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bulk {
-    /// How many ids: exactly so many, or an error.
-    pub count: u32,
-    /// How long they may take, in milliseconds, as written by the client.
-    pub wait_ms: u32,
-    /// Of what age and order.
-    pub order: Order,
-}
-
-impl Bulk {
-    /// `wait` is rounded up to whole milliseconds.
-    #[must_use]
-    pub fn new(count: u32, order: Order, wait: Duration) -> Self {
-        let wait_ms = u32::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX);
-        Self { count, wait_ms, order }
-    }
-
-    /// How long to wait: `wait_ms`, and [`WAIT_CAP`] at most.
-    #[must_use]
-    #[inline]
-    pub fn wait(&self) -> Duration {
-        Duration::from_millis(u64::from(self.wait_ms)).min(WAIT_CAP)
-    }
 }
 
 impl Request<'_> {

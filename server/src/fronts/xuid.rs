@@ -10,6 +10,7 @@
 //! - I5 requests that wait have a share of what there is with all others of their connection, so that connections share it.
 
 mod answer;
+mod names;
 mod sequences;
 #[cfg(test)]
 mod tests;
@@ -32,7 +33,7 @@ use xuid_protocol::{
 };
 
 pub(crate) use answer::{refuse_connection, refuse_plain};
-use sequences::Names;
+use names::Names;
 use waiting::{Done, Ended, Shape, Waiting};
 
 use crate::crash_points;
@@ -457,7 +458,7 @@ impl Session {
                 return outbox.append(|out| reply_sequence(out, shape.op(), shape.request_id(), &json));
             }
             Some(Ended::Ids(Err(error))) => answer::refusal(&self.server, error),
-            Some(Ended::Numbers(name, Err(error))) => sequences::refusal(error, &name),
+            Some(Ended::Numbers(name, Err(error))) => names::refusal(error, &name),
             Some(Ended::Json(Err(refusal))) => refusal,
             None => self.panicked(),
         };

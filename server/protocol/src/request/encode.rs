@@ -6,7 +6,7 @@ use crate::greeting::{Hello, TooLong};
 use crate::header::{HEADER_LEN, Header};
 use crate::limits::PING_MAX;
 use crate::op::Op;
-use crate::request::Bulk;
+use crate::request::asked::Bulk;
 
 /// Header and body of a request whose body has a fixed length, in one append.
 #[inline]

@@ -13,7 +13,9 @@ use crate::header::{HEADER_LEN, Header, REPLY_BIT};
 use crate::limits::PING_MAX;
 use crate::op::Op;
 use crate::refusal::Refusal;
-use crate::request::{Bulk, Request, sequence};
+use crate::request::asked::Bulk;
+use crate::request::body::{limited, parse_order};
+use crate::request::{Request, sequence};
 
 /// Whether HELLO was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,11 +149,6 @@ fn parse_frame(header: Header, body: &[u8], phase: Phase) -> Result<Request<'_>,
 }
 
 #[inline]
-pub(super) fn parse_order(code: u8) -> Result<Order, Refusal> {
-    Order::from_code(code).ok_or_else(|| Refusal::order(code))
-}
-
-#[inline]
 fn parse_next(body: &[u8]) -> Result<Request<'static>, Refusal> {
     let order = match body {
         [] => Order::Any,
@@ -201,10 +198,4 @@ fn parse_hello(body: &[u8]) -> Result<Hello<'_>, Refusal> {
     };
     limited(Op::Hello, body.len() - fields.rest().len(), body)?;
     Ok(hello)
-}
-
-/// Refuses a body that goes on after `limit` bytes.
-#[inline]
-pub(super) fn limited(op: Op, limit: usize, body: &[u8]) -> Result<(), Refusal> {
-    if body.len() > limit { Err(Refusal::trailing(op, limit, body.len())) } else { Ok(()) }
 }

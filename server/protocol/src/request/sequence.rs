@@ -1,53 +1,14 @@
 //! Requests about named sequences: as values, to bytes and from bytes.
 
-use std::time::Duration;
-
 use xuid_id::{Order, SequenceName};
 
 use crate::fields::Fields;
 use crate::header::{HEADER_LEN, Header};
 use crate::op::Op;
 use crate::refusal::Refusal;
-use crate::request::parse::{limited, parse_order};
-use crate::request::{Bulk, Request};
-
-/// What `SEQ_ARRAY` and `SEQ_RUNS` ask for. Its order is [`Order::Any`] or [`Order::Ordered`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeqBulk<'a> {
-    /// Of which sequence.
-    pub name: SequenceName<'a>,
-    /// How many, how long they may take, and in which order.
-    pub bulk: Bulk,
-    /// `SEQ_RUNS` only: one run, or an error.
-    pub contiguous: bool,
-}
-
-impl<'a> SeqBulk<'a> {
-    /// `wait` is rounded up to whole milliseconds.
-    #[must_use]
-    pub fn new(name: SequenceName<'a>, count: u32, order: Order, wait: Duration) -> Self {
-        Self { name, bulk: Bulk::new(count, order, wait), contiguous: false }
-    }
-
-    /// The same, in one run.
-    #[must_use]
-    pub const fn contiguous(mut self) -> Self {
-        self.contiguous = true;
-        self
-    }
-}
-
-/// What `SEQ_LIST` asks for: names in the order of their bytes. The limit is not checked yet: see
-/// [`Limits::check_list`](crate::Limits::check_list).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeqList<'a> {
-    /// How many at most.
-    pub limit: u32,
-    /// What their names begin with; empty: anything.
-    pub prefix: &'a str,
-    /// Names greater than this only; empty: from the first one on. At most 128 bytes, as the prefix.
-    pub after: &'a str,
-}
+use crate::request::Request;
+use crate::request::asked::{Bulk, SeqBulk, SeqList};
+use crate::request::body::{limited, parse_order};
 
 /// The longest prefix of `SEQ_LIST`, and the longest `after`.
 const PART_MAX: usize = SequenceName::MAX;

@@ -1,7 +1,7 @@
 //! What PostgreSQL and MySQL do in their own words, each on one connection.
 
-use super::DatabaseOptions;
 use super::check::Report;
+use super::options::DatabaseOptions;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Alteration, Ask, Identity, NewSequence, Outcome, Row, StoreError};
 

@@ -25,6 +25,7 @@
 mod check;
 mod control;
 mod dialect;
+mod options;
 mod runtime;
 mod table;
 mod url;
@@ -38,6 +39,7 @@ use std::time::Duration;
 
 pub use check::{Check, Report};
 pub use control::{Initialised, check, init};
+pub use options::DatabaseOptions;
 pub use table::{ParseTableError, Shape, Table};
 pub use url::{DatabaseUrl, Kind, ParseDatabaseUrlError};
 
@@ -52,35 +54,6 @@ use crate::sys::deferred_log;
 
 /// A connection that was not used for so long is tried before it is needed, so that its loss is no unknown outcome.
 const IDLE_NS: u64 = 30_000_000_000;
-
-/// How a database is used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatabaseOptions {
-    /// The table. Defaults to `xuid`.
-    pub table: Table,
-    /// How long one host may take until it is connected and checked. Too short, and a slow moment looks like an absent
-    /// host; too long, and the next host is tried late. Defaults to 3 s.
-    pub connect: Duration,
-    /// How long a transaction may take. After that its outcome is unknown, and what it granted is wasted. Defaults to
-    /// 3 s.
-    pub statement: Duration,
-    /// How long a transaction waits for a row that another program holds locked. Defaults to 1 s.
-    pub lock: Duration,
-    /// Goes on with a database that can lose commits, with a warning. Defaults to no.
-    pub allow_unsafe: bool,
-}
-
-impl Default for DatabaseOptions {
-    fn default() -> Self {
-        Self {
-            table: Table::default(),
-            connect: Duration::from_secs(3),
-            statement: Duration::from_secs(3),
-            lock: Duration::from_secs(1),
-            allow_unsafe: false,
-        }
-    }
-}
 
 /// A store in the database of a URL. Nothing is connected yet.
 ///

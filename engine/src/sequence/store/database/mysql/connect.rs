@@ -6,12 +6,12 @@ use std::time::Duration;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row};
 
-use super::super::DatabaseOptions;
 use super::super::check::{Check, Report};
-use super::super::dialect::{Denied, Dialect, Failure};
+use super::super::dialect::{Denied, Failure};
+use super::super::options::DatabaseOptions;
 use super::super::table::{Alphabet, Content, FoundColumn, FoundTable, Shape};
+use super::connection::{Connection, said, text};
 use super::sql::{self, Statements, literal, quoted};
-use super::{Connection, MySql, said, text};
 
 /// The oldest versions whose statements are known to do.
 const OLDEST_MARIADB: (u32, u32) = (10, 5);
@@ -124,7 +124,7 @@ pub(super) async fn connect(
     let store_name = format!("{}.{}", quoted(&schema), quoted("xuid_store"));
     let sql = Statements::new(&table, store_name, expression);
     let mut connection = Connection { conn, table, sql };
-    let identity = MySql::identity(&mut connection).await.map_err(|failure| match failure {
+    let identity = connection.identity().await.map_err(|failure| match failure {
         Failure::Said { why, is_refusal: true, .. } => refused(why),
         Failure::Said { why, .. } | Failure::Lost { why } => Denied::Next { why },
     })?;

@@ -12,99 +12,20 @@
 //! - I2 an error before `COMMIT`'s reply is certain, since the server did not get to `COMMIT`; one after it is silence.
 
 mod connect;
+mod connection;
 mod sql;
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Value};
 
-use self::sql::Statements;
+use self::connection::{Connection, failure, found_row, read_identity, text};
 use super::dialect::{Denied, Dialect, Failure, Granted};
-use super::table::{FoundRow, FoundTable, Moved, outcome, spellings};
+use super::table::{FoundRow, Moved, outcome, spellings};
 use super::{DatabaseOptions, Report};
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Alteration, Ask, Identity, NewLast, NewSequence, Row};
 
 /// The dialect.
 pub(super) struct MySql;
-
-/// A connection to a host that was checked.
-pub(super) struct Connection {
-    conn: Conn,
-    table: FoundTable,
-    sql: Statements,
-}
-
-/// What one statement of a text did.
-#[derive(Debug, Default)]
-struct Reply {
-    affected: u64,
-    last_insert_id: u64,
-    rows: Vec<mysql_async::Row>,
-}
-
-impl Connection {
-    /// Sends statements as one text and reads a reply for each. The last one is `COMMIT`.
-    async fn transact(&mut self, statements: &[String]) -> Result<Vec<Reply>, Failure> {
-        let mut replies: Vec<Reply> = Vec::with_capacity(statements.len());
-        let answered = replies_of(&mut self.conn, &statements.join(";\n"), &mut replies).await;
-        match answered {
-            Ok(()) if replies.len() == statements.len() => Ok(replies),
-            Ok(()) => Err(Failure::Lost { why: format!("{} replies came", replies.len()) }),
-            Err(error) => {
-                let failure = failure(&error);
-                if matches!(failure, Failure::Lost { .. }) || replies.len() + 1 >= statements.len() {
-                    return Err(Failure::Lost { why: said(&error) });
-                }
-                if !failure.ends_connection() {
-                    self.conn.query_drop("ROLLBACK").await.map_err(|_| ended(&error))?;
-                }
-                Err(failure)
-            }
-        }
-    }
-
-    /// The rows of a statement that only reads.
-    async fn rows(&mut self, statement: &str) -> Result<Vec<mysql_async::Row>, Failure> {
-        self.conn.query(statement).await.map_err(|error| failure(&error).of_a_read())
-    }
-
-    /// The row that a statement selected, if there is one of the very name.
-    fn one(&self, rows: &[mysql_async::Row], name: &SequenceName) -> Result<Option<Row>, Failure> {
-        let mut found = rows.iter().map(found_row);
-        let Some(row) = found.find(|row| row.name == name.as_str()) else { return Ok(None) };
-        row.row(self.table.shape).map(Some).map_err(Failure::refused)
-    }
-
-    /// A transaction that changes the row of a name in one statement; whether it changed, and the row afterwards.
-    async fn change(
-        &mut self,
-        name: &SequenceName,
-        statement: String,
-    ) -> Result<(bool, Option<Row>), Failure> {
-        let sql = &self.sql;
-        let statements =
-            [sql::BEGIN.to_owned(), statement, sql.rows([name].into_iter()), "COMMIT".to_owned()];
-        let replies = self.transact(&statements).await?;
-        Ok((replies[1].affected > 0, self.one(&replies[2].rows, name)?))
-    }
-}
-
-/// Reads a reply for each statement of a text; those that came before an error stay in `replies`.
-async fn replies_of(conn: &mut Conn, text: &str, replies: &mut Vec<Reply>) -> Result<(), Error> {
-    let mut result = conn.query_iter(text).await?;
-    loop {
-        // Of this statement as long as its rows are not read: reading them goes on to the next one. The client keeps an
-        // error of that one back until it is read in its turn.
-        let (affected, last_insert_id) =
-            (result.affected_rows(), result.last_insert_id().unwrap_or_default());
-        let is_last = result.is_empty();
-        let rows = result.collect().await?;
-        replies.push(Reply { affected, last_insert_id, rows });
-        if is_last {
-            return Ok(());
-        }
-    }
-}
 
 impl Dialect for MySql {
     type Connection = Connection;
@@ -128,10 +49,7 @@ impl Dialect for MySql {
     }
 
     async fn identity(connection: &mut Connection) -> Result<Identity, Failure> {
-        let found = connection.rows(&connection.sql.find_store_table()).await?;
-        connection.sql.has_store_table(!found.is_empty());
-        let identity = connection.rows(&connection.sql.identity.clone()).await?;
-        read_identity(&identity)
+        connection.identity().await
     }
 
     async fn grant(connection: &mut Connection, asks: &[Ask]) -> Result<Granted, Failure> {
@@ -262,62 +180,4 @@ impl Dialect for MySql {
         let replies = connection.transact(&statements).await?;
         read_identity(&replies[2].rows)
     }
-}
-
-fn read_identity(rows: &[mysql_async::Row]) -> Result<Identity, Failure> {
-    let row = rows.first().ok_or_else(|| Failure::Lost { why: "it says no identity".into() })?;
-    let current = text(row, 0).filter(|current| !current.is_empty());
-    let current = current.ok_or_else(|| Failure::Lost { why: "it says no identity".into() })?;
-    Ok(Identity { current, recorded: text(row, 1), fenced: text(row, 2) })
-}
-
-/// A row in the order of `Statements::rows`.
-fn found_row(row: &mysql_async::Row) -> FoundRow {
-    FoundRow {
-        name: text(row, 0).unwrap_or_default(),
-        mark: number(row, 1),
-        step: number(row, 2),
-        increment: number(row, 3),
-        remainder: number(row, 4),
-        last: number(row, 5),
-        strict: number(row, 6).is_some_and(|strict| strict != 0),
-        description: text(row, 7),
-    }
-}
-
-/// A value as text; what is not UTF-8 is no name that anybody asks for.
-fn text(row: &mysql_async::Row, at: usize) -> Option<String> {
-    match row.as_ref(at)? {
-        Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::Int(number) => Some(number.to_string()),
-        Value::UInt(number) => Some(number.to_string()),
-        _ => None,
-    }
-}
-
-fn number(row: &mysql_async::Row, at: usize) -> Option<i64> {
-    text(row, at)?.parse().ok()
-}
-
-/// The server's own words, else the client's.
-fn said(error: &Error) -> String {
-    match error {
-        Error::Server(said) => said.message.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// Of a statement that was answered with an error, and so did nothing; of silence, that the outcome is not known.
-fn failure(error: &Error) -> Failure {
-    let Error::Server(reply) = error else { return Failure::Lost { why: said(error) } };
-    // Rights that are missing, a table or a column that is gone.
-    let is_refusal = matches!(reply.code, 1044 | 1045 | 1054 | 1142 | 1143 | 1146 | 1227);
-    // A row locked for too long, and a deadlock, leave the connection as it is, and so does a value that a column
-    // cannot hold.
-    let is_passing = matches!(reply.code, 1205 | 1213 | 1264 | 1267 | 1366 | 1406 | 1690 | 3024 | 1969);
-    Failure::Said { why: said(error), is_refusal, ends_connection: !is_passing }
-}
-
-fn ended(error: &Error) -> Failure {
-    Failure::Said { why: said(error), is_refusal: false, ends_connection: true }
 }

@@ -8,15 +8,14 @@ use tokio::task::JoinHandle;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Error, NoTls, Row};
 
-use super::super::DatabaseOptions;
 use super::super::check::{Check, Report};
 use super::super::dialect::{Denied, Failure};
+use super::super::options::DatabaseOptions;
 use super::super::table::{Alphabet, Content, FoundColumn, FoundTable, Shape};
+use super::connection::{Connection, said};
 use super::notices::{Notices, drive};
 use super::sql::{self, Statements, quoted};
-use super::{Connection, Postgres, said};
 use crate::sequence::store::Identity;
-use crate::sequence::store::database::dialect::Dialect;
 
 /// The oldest version whose statements are known to do.
 const OLDEST: i64 = 120_000;
@@ -92,7 +91,7 @@ pub(super) async fn connect(
     let store_name = format!("{}.{}", quoted(&schema), quoted("xuid_store"));
     let sql = Statements::new(&table, store_name, options);
     let mut connection = Connection { client, driver, notices, table, sql };
-    let identity = Postgres::identity(&mut connection).await.map_err(|failure| match failure {
+    let identity = connection.identity().await.map_err(|failure| match failure {
         Failure::Said { why, is_refusal: true, .. } => refused(why),
         Failure::Said { why, .. } | Failure::Lost { why } => Denied::Next { why },
     })?;

@@ -1,6 +1,6 @@
 //! The statements, for the columns of a table that was looked at.
 
-use super::super::DatabaseOptions;
+use super::super::options::DatabaseOptions;
 use super::super::table::{FoundTable, Shape};
 use crate::sequence::store::{Alteration, HIGHEST, MOST_STEP, NewLast, NewSequence};
 

@@ -18,7 +18,7 @@
 //! twice.
 //!
 //! # How to run
-//! `XUID_HISTORIES=10000 cargo test --release -p xuid-engine --lib simulation::sequences`; `XUID_SEQUENCES=seed` runs one
+//! `XUID_HISTORIES=10000 cargo test --release -p xuid-engine --lib testing::sequences`; `XUID_SEQUENCES=seed` runs one
 //! history alone. It is the same history again, but for where a thread finds the segment of its last ordered id at hand:
 //! that depends on generations, of which the process has one counter.
 
