@@ -98,7 +98,12 @@ impl Request<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use xuid_id::Order;
+
     use super::*;
+    use crate::limits::WAIT_CAP;
 
     #[test]
     fn a_wait_is_capped_at_a_minute_and_never_rounded_down() {

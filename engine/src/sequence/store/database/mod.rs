@@ -25,6 +25,7 @@
 mod check;
 mod control;
 mod dialect;
+mod failure;
 mod options;
 mod runtime;
 mod table;
@@ -43,7 +44,8 @@ pub use options::DatabaseOptions;
 pub use table::{ParseTableError, Shape, Table};
 pub use url::{DatabaseUrl, Kind, ParseDatabaseUrlError};
 
-use self::dialect::{Denied, Dialect, Failure, Granted};
+use self::dialect::{Dialect, Granted};
+use self::failure::{Denied, Failure};
 use self::runtime::ClientRuntime;
 use crate::clock::boot_ns;
 use crate::sequence::name::SequenceName;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::dialect::Failure;
+use super::failure::Failure;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{
     Alteration, Ask, HIGHEST, MOST_STEP, NewSequence, Outcome, Row, SequenceSettings, StoreError,

@@ -7,7 +7,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row};
 
 use super::super::check::{Check, Report};
-use super::super::dialect::{Denied, Failure};
+use super::super::failure::{Denied, Failure};
 use super::super::options::DatabaseOptions;
 use super::super::table::{Alphabet, Content, FoundColumn, FoundTable, Shape};
 use super::connection::{Connection, said, text};

@@ -3,7 +3,7 @@
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Value};
 
-use super::super::dialect::Failure;
+use super::super::failure::Failure;
 use super::super::table::{FoundRow, FoundTable};
 use super::sql::{self, Statements};
 use crate::sequence::name::SequenceName;

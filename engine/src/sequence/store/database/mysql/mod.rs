@@ -18,7 +18,8 @@ mod sql;
 use mysql_async::prelude::Queryable;
 
 use self::connection::{Connection, failure, found_row, read_identity, text};
-use super::dialect::{Denied, Dialect, Failure, Granted};
+use super::dialect::{Dialect, Granted};
+use super::failure::{Denied, Failure};
 use super::table::{FoundRow, Moved, outcome, spellings};
 use super::{DatabaseOptions, Report};
 use crate::sequence::name::SequenceName;

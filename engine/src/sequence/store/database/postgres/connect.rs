@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Error, NoTls, Row};
 
 use super::super::check::{Check, Report};
-use super::super::dialect::{Denied, Failure};
+use super::super::failure::{Denied, Failure};
 use super::super::options::DatabaseOptions;
 use super::super::table::{Alphabet, Content, FoundColumn, FoundTable, Shape};
 use super::connection::{Connection, said};

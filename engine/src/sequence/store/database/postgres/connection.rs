@@ -4,7 +4,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error};
 
-use super::super::dialect::Failure;
+use super::super::failure::Failure;
 use super::super::table::{FoundRow, FoundTable};
 use super::notices::Notices;
 use super::sql::{self, Statements};

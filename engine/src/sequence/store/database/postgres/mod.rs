@@ -18,7 +18,8 @@ use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
 use self::connection::{Connection, Parameter, failure, found_row, lost, read_identity};
-use super::dialect::{Denied, Dialect, Failure, Granted};
+use super::dialect::{Dialect, Granted};
+use super::failure::{Denied, Failure};
 use super::table::{FoundRow, Moved, outcome, spellings};
 use super::{DatabaseOptions, Report};
 use crate::sequence::name::SequenceName;
