@@ -77,6 +77,8 @@ impl MariaDb {
         let log = File::options().create(true).append(true).open(self.home.path().join("log"))?;
         let mut command = spawner::mortal("mariadbd");
         command.arg("--no-defaults").arg(format!("--datadir={}", self.data().display()));
+        // A server that starts removes temporary tables of others from a folder that they share.
+        command.arg(format!("--tmpdir={}", self.data().display()));
         command.args(["--bind-address=127.0.0.1", &format!("--port={}", self.port)]);
         // The path of a socket has 107 bytes at most, and the folder's is short.
         command.arg(format!("--socket={}", self.home.path().join("socket").display()));

@@ -154,7 +154,7 @@ impl Oracle {
                 Some(format!("does not fit {increment}, {remainder}, {last}"))
             } else if number < known.start {
                 Some(format!("lies below {}, where it begins", known.start))
-            } else if above.is_some_and(|above| number <= above) {
+            } else if above.is_some_and(|above| number <= above && above > 0) {
                 Some(format!("is ordered, and came after {above:?}"))
             } else if strict && promise.strictly_above.is_some_and(|above| number <= above) {
                 Some(format!("is strict, and came after {:?}", promise.strictly_above))
