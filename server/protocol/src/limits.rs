@@ -46,7 +46,7 @@ pub const fn reply_max(op: Op, count: u32) -> u32 {
     expected.saturating_add(REPLY_ROOM)
 }
 
-/// The most sequences in the reply to one `SEQ_LIST`. Their names and figures fit into [`JSON_MAX`] with room to spare.
+/// The most sequences in the reply to one `SEQ_LIST`. Their names and figures fit into a reply with room to spare.
 pub const LIST_MAX: u32 = 1_000;
 
 /// After an error that closes, a server reads and drops this many bytes, or for [`LINGER_TIME`], before it closes:
