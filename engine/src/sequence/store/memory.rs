@@ -222,7 +222,7 @@ fn refused<T>(why: &str) -> Result<T, StoreError> {
 
 impl Store for MemoryStore {
     fn describe(&self) -> String {
-        format!("memory host {}", lock(&self.host))
+        format!("memory host {}", *lock(&self.host))
     }
 
     fn may_go_back(&self) -> bool {
