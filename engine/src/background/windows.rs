@@ -288,7 +288,6 @@ impl WindowKeeper {
         let leapt = has_leapt(gate);
         match done {
             Done::Taken { result: Ok(window), .. } if self.void_take || leapt => {
-                self.void_take = false;
                 let _ = jobs.send(Job::Forget { worker: window.worker() });
                 Vec::new()
             }
@@ -306,7 +305,6 @@ impl WindowKeeper {
                 self.taken(window, reach, cause, gate, jobs)
             }
             Done::Taken { result: Err(error), .. } => {
-                self.void_take = false;
                 self.not_taken(&error, gate, &now);
                 Vec::new()
             }

@@ -54,7 +54,7 @@ impl EngineClock {
         let reading = self.clock.read();
         let mut seen = self.supervisor.observe(reading);
         if !Guard::ClockBackAtSwitch.holds() && matches!(seen.verdict, Verdict::Behind { .. }) {
-            self.supervisor.switched(reading);
+            self.supervisor.switched();
             seen = self.supervisor.observe(reading);
         }
         self.steps.jumps += u64::from(seen.jump);
@@ -66,9 +66,9 @@ impl EngineClock {
 
     /// The engine's time goes back to the wall: windows of other workers were taken.
     pub(crate) fn switch(&mut self) {
-        // Read apart, so that a step that shows in this very reading is noted.
-        let now = self.now();
-        self.supervisor.switched(now.reading);
+        // Noted: a step may show in this very reading.
+        self.now();
+        self.supervisor.switched();
     }
 
     /// The engine's time as of the last reading.

@@ -23,7 +23,9 @@
 //!   later of `engine time + elapsed` and the wall;
 //! - S3 a wall more than `max_forward` above the ceiling moves neither engine time nor the ceiling until it stood there
 //!   for `settle`, or the second clock agrees;
-//! - S4 no reading, whatever is in it, panics or overflows.
+//! - S4 no reading, whatever is in it, panics or overflows;
+//! - S5 a wall that goes forward by more than `max_forward` more than boot time, and than the clocks may drift apart,
+//!   between two readings is a leap. It does not matter what was believed, held or told by the second clock before.
 //!
 //! A wall that runs fast in many steps of less than `max_forward` is followed: to tell it from the truth
 //! takes a second clock, and what it could burn is bounded by the windows, which end near the registry's time.
@@ -75,8 +77,9 @@ pub struct Observation {
     pub verdict: Verdict,
     /// In this very reading the believed time was seen to step back, by more than noise and slewing explain.
     pub rollback: bool,
-    /// In this very reading the wall was seen to leap forward, against boot time, by more than is followed. A second
-    /// clock that says the wall is ahead is no such leap: nothing happened to this machine.
+    /// In this very reading the wall was seen to leap forward, against boot time, by more than `max_forward`. It may be
+    /// followed all the same, where engine time was ahead or a second clock agrees: the machine may have been resumed
+    /// from a snapshot. A second clock that says the wall is ahead is no such leap: nothing happened to this machine.
     pub jump: bool,
     /// The verdict is of another kind than that of the reading before.
     pub changed: bool,
@@ -154,12 +157,12 @@ impl Supervisor {
         let lead = self.now.saturating_sub(self.believed);
         let expected = self.believed.saturating_add(elapsed);
         let steady = self.last.wall.saturating_add(elapsed).saturating_add(elapsed / SLEW);
-        let leapt = reading.wall > steady.saturating_add(self.thresholds.max_forward);
+        let jump = reading.wall > steady.saturating_add(self.thresholds.max_forward);
         self.last = reading;
         self.ran = self.ran.saturating_add(elapsed);
         self.ceiling = self.ceiling.saturating_add(elapsed).saturating_add(elapsed / SLEW);
 
-        let jump = self.judge(reading.wall) && leapt;
+        self.judge(reading.wall);
         self.believed = if self.leap.is_some() { expected } else { reading.wall };
         let rollback = self.believed < expected.saturating_sub(NOISE + elapsed / SLEW);
         let verdict = self.advance(lead, elapsed);
@@ -205,27 +208,27 @@ impl Supervisor {
 
     /// A worker whose mark is not ahead of the believed time was taken: engine time goes to that time, which is the
     /// wall, or while a leap is held the time by boot. The one place where engine time goes back. Returns engine time.
-    pub fn switched(&mut self, reading: Reading) -> u64 {
-        self.observe(reading);
+    ///
+    /// It takes no reading: a step that shows in one must be told by [`observe`](Self::observe).
+    pub fn switched(&mut self) -> u64 {
         self.now = self.believed;
         self.ceiling = self.believed;
         self.catching_up = false;
         self.now
     }
 
-    /// Decides whether the wall is followed, and returns whether a new leap was seen.
-    fn judge(&mut self, wall: u64) -> bool {
+    /// Decides whether the wall is followed.
+    fn judge(&mut self, wall: u64) {
         let Thresholds { max_forward, settle, .. } = self.thresholds;
         if wall <= self.ceiling.saturating_add(max_forward) {
             self.leap = None;
-            return false;
+            return;
         }
         let standing = self.leap.filter(|leap| leap.stands(wall, self.ran, max_forward));
         let leap = *self.leap.insert(standing.unwrap_or(Leap { wall, since: self.ran }));
         if !self.seconded && self.ran - leap.since >= settle {
             self.leap = None;
         }
-        standing.is_none()
     }
 
     /// Moves engine time towards the believed time. `lead` is what engine time was ahead by at the last reading.

@@ -311,7 +311,7 @@ pub struct ClockStats {
     pub lead_us: u64,
     /// Steps back of the wall clock that were seen.
     pub rollbacks: u64,
-    /// Jumps forward that were not followed at once.
+    /// Leaps of the wall clock forward, by more than `max_forward` against the boot clock: what was in memory was dropped.
     pub jumps: u64,
     /// How far the wall clock was behind the registry's own when that was last seen, in milliseconds; 0 if it was not.
     pub behind_registry_ms: u64,

@@ -96,7 +96,8 @@ impl Bench {
     }
 
     fn switch(&mut self) {
-        let now = self.supervisor.switched(self.at);
+        self.look();
+        let now = self.supervisor.switched();
         assert_eq!(now, self.supervisor.now());
     }
 }
@@ -251,7 +252,92 @@ fn a_clock_that_comes_back_from_far_behind_is_followed_at_once() {
     bench.step(-20 * YEAR).look();
     bench.run(HOUR, SECOND);
     let seen = bench.step(20 * YEAR).look();
-    assert_eq!((seen.now, seen.verdict, seen.jump), (START + HOUR, Verdict::Steady, false));
+    // A machine that was resumed from a snapshot looks the same.
+    assert_eq!((seen.now, seen.verdict, seen.jump), (START + HOUR, Verdict::Steady, true));
+}
+
+#[test]
+fn a_leap_is_told_whatever_is_held_and_however_the_slack_has_grown() {
+    // Held, and 2.4 hours of slack: the second clock does not believe it.
+    let mut bench = Bench::new();
+    bench.supervisor.second_clock(START, bench.at);
+    assert!(bench.step(14 * SECOND as i64).look().jump);
+    bench.run(2 * HOUR + 24 * 60 * SECOND, SECOND);
+    assert!(ahead(&bench.last));
+    assert!(bench.step(13 * SECOND as i64).look().jump, "held for hours");
+
+    // Held, and the sum of the steps is no leap of its own.
+    let mut bench = Bench::new();
+    assert!(bench.step(10 * SECOND as i64).look().jump);
+    assert!(!bench.run(10 * SECOND, MS).jump);
+    assert!(!bench.step(-4 * SECOND as i64).look().jump);
+    assert!(bench.step(7 * SECOND as i64).look().jump, "within the minute");
+
+    // Engine time is ahead.
+    for back in [10 * MS, 900 * MS, 3 * SECOND, HOUR] {
+        let mut bench = Bench::new();
+        bench.step(-(back as i64)).look();
+        assert!(bench.step(5_001 * MS as i64).look().jump, "{back} ns ahead");
+    }
+}
+
+#[test]
+fn a_leap_is_told_whatever_the_second_clock_said_before_the_reading() {
+    for (first, off) in [(0, 600), (0, -600), (6, 600), (6, 0), (6, -600), (-6, 600), (-600, 0)] {
+        for told in 1..3 {
+            let mut bench = Bench::new();
+            // Told once before: from then on it is not the first sample.
+            (1..told).for_each(|_| bench.supervisor.second_clock(START, bench.at));
+            bench.step(first * SECOND as i64).look();
+            bench.run(3 * SECOND, SECOND);
+            // The machine was resumed ten minutes later, and its registry thread was faster.
+            bench.step(600 * SECOND as i64);
+            let wall = bench.at.wall.saturating_add_signed(off * SECOND as i64);
+            bench.supervisor.second_clock(wall, bench.at);
+            assert!(bench.look().jump, "{first} s off, and the sample by {off} s more; {told}");
+        }
+    }
+}
+
+#[test]
+fn a_reading_that_is_back_by_less_than_the_noise_is_no_rollback() {
+    let mut bench = Bench::new();
+    assert!(!bench.step(-(MS as i64)).look().rollback);
+    assert!(bench.step(-(MS as i64) - 1).look().rollback);
+}
+
+#[test]
+fn a_leap_right_after_a_switch_is_held() {
+    let mut bench = Bench::new();
+    bench.step(-(HOUR as i64)).look();
+    bench.switch();
+    assert!(ahead(&bench.step(HOUR as i64).look()), "engine time had been there");
+}
+
+#[test]
+fn a_small_step_back_right_after_a_switch_is_waited_out() {
+    let mut bench = Bench::new();
+    // The clock recovered in the very reading that a switch makes.
+    bench.step(-2 * SECOND as i64).look();
+    bench.step(1_100 * MS as i64);
+    bench.switch();
+    let lead = 10 * MS;
+    assert_eq!(bench.step(-(lead as i64)).look().verdict, Verdict::Stand { lead });
+}
+
+#[test]
+fn a_leap_that_is_slewed_while_it_is_held_is_one_leap() {
+    let thresholds = Thresholds { max_forward: SECOND, settle: 10 * HOUR, ..Thresholds::default() };
+    let mut at = Reading { wall: START, boot: 0 };
+    let mut supervisor = Supervisor::new(thresholds, at);
+    at.wall += YEAR as u64;
+    assert!(ahead(&supervisor.observe(at)));
+    for _ in 0..600 {
+        assert!(ahead(&supervisor.observe(at)));
+        at.boot += 60 * SECOND;
+        at.wall += 60 * SECOND + 60 * SECOND / SLEW;
+    }
+    assert_eq!(supervisor.observe(at).verdict, Verdict::Steady);
 }
 
 #[test]

@@ -418,7 +418,14 @@ pub(crate) fn resumed_twice(seed: u64) -> Result<(), String> {
     let known = two.got.len();
     two.rng = Rng::new(!seed);
     let mut rng = Rng::new(seed.rotate_left(32));
-    let leap = Change::Step((3_600 * SECOND).cast_signed());
+    let mut leap = Change::Step((3_600 * SECOND).cast_signed());
+    if seed.is_multiple_of(5) {
+        // Engine time may be ahead by as much. The clock is read before: a step back that no reading showed would hide it.
+        for world in [&one, &two] {
+            let _ = world.engine.stats();
+        }
+        leap = Change::Step((6 * SECOND).cast_signed());
+    }
     two.clock.change(leap);
     if rng.chance(20) {
         // Both were stopped, and the first one's clock leaps as well.

@@ -304,7 +304,11 @@ fn clock(clock: &ClockStats) -> Vec<Family> {
             clock.lead_us,
         ),
         counter("xuid_clock_rollbacks", "Steps back of the wall clock that were seen", clock.rollbacks),
-        counter("xuid_clock_jumps", "Jumps forward that were not followed at once", clock.jumps),
+        counter(
+            "xuid_clock_jumps",
+            "Leaps forward against the boot clock: what was in memory was dropped",
+            clock.jumps,
+        ),
         gauge(
             "xuid_clock_behind_registry_ms",
             "How far the wall clock was behind the registry's when that was last read, in milliseconds",

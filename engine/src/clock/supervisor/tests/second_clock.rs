@@ -87,6 +87,26 @@ fn a_second_clock_that_steps_is_no_leap_of_this_machine() {
     assert!(bench.step(6 * SECOND as i64).look().jump);
 }
 
+#[test]
+fn a_sample_of_after_the_last_reading_is_reckoned_back_to_it() {
+    let mut bench = Bench::starting_at(START + 14 * SECOND);
+    let later = Reading { boot: bench.at.boot + 10 * SECOND, ..bench.at };
+    bench.supervisor.second_clock(START + 10 * SECOND, later);
+    assert_eq!(bench.look().verdict, Verdict::Behind { lead: 14 * SECOND });
+}
+
+#[test]
+fn a_sample_that_denies_nothing_leaves_a_wall_that_is_followed_alone() {
+    let mut bench = Bench::new();
+    // The other clock is 4 s behind: no reason to hold the next small step.
+    bench.supervisor.second_clock(START - 4 * SECOND, bench.at);
+    let seen = bench.step(2 * SECOND as i64).look();
+    assert_eq!((seen.now, seen.verdict), (START + 2 * SECOND, Verdict::Steady));
+    // Nor is one ahead a reason to follow a leap that it has not seen.
+    bench.supervisor.second_clock(START + HOUR, bench.at);
+    assert!(ahead(&bench.step(HOUR as i64).look()));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
