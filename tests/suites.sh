@@ -13,7 +13,7 @@ suite e2e waits yes 200 "the real binary, attacked from outside" -- python3 curl
 suite monitoring waits yes 60 "alerts, dashboard and status page by a real Prometheus and browser" -- prometheus chromium
 suite campaigns waits no 205 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime prometheus
 suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
-suite databases waits yes 90 "stores of named sequences on private PostgreSQL and MariaDB servers, with faults" -- postgresql mariadb setpriv
+suite databases waits yes 110 "named sequences: their stores in private databases, and several servers on each store, with faults" -- postgresql mariadb java setpriv zookeeper
 suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
 suite models works yes 20 "models of the ring and the threads' runs, in every interleaving (loom)"
 suite benches works yes 5 "each benchmark once: what it checks before it measures"
@@ -70,8 +70,8 @@ build_zookeeper() { server_binary; test_executables; }
 # Few at once: each starts up to three servers of Java, and measures fail-over.
 run_zookeeper() { executables 3 "${of_zookeeper[@]}"; }
 
-build_databases() { test_executables; }
-# Each test has a server of its own, which waits for its disk most of the time.
+build_databases() { server_binary; test_executables; }
+# Each test has servers of its own, which wait for their disks most of the time.
 run_databases() { executables 4 "${of_databases[@]}"; }
 
 build_campaigns() { XUID_BUILD_ONLY=1 tests/campaign all quick; }

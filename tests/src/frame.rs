@@ -24,6 +24,16 @@ pub mod op {
     pub const INFO: u8 = 0x21;
     /// What the server counted, as JSON.
     pub const STATS: u8 = 0x22;
+    /// One number of a sequence.
+    pub const SEQ_NEXT: u8 = 0x30;
+    /// Many numbers of a sequence, one by one.
+    pub const SEQ_ARRAY: u8 = 0x31;
+    /// Many numbers of a sequence, as runs.
+    pub const SEQ_RUNS: u8 = 0x32;
+    /// What a sequence is, as JSON.
+    pub const SEQ_INFO: u8 = 0x38;
+    /// Begins a sequence.
+    pub const SEQ_CREATE: u8 = 0x3a;
     /// The server asks the client to leave.
     pub const GOAWAY: u8 = 0x7e;
     /// The client leaves.
@@ -44,8 +54,16 @@ pub mod status {
     pub const COUNT: u16 = 0x0005;
     /// Another cluster than the client expects.
     pub const WRONG_CLUSTER: u16 = 0x0007;
+    /// Nothing is left for ever.
+    pub const EXHAUSTED: u16 = 0x0008;
     /// Nothing left within the wait.
     pub const OVERLOADED: u16 = 0x8011;
+    /// The server is about to end.
+    pub const SHUTTING_DOWN: u16 = 0x8014;
+    /// The store of sequences does not answer.
+    pub const STORE_AWAY: u16 = 0x8016;
+    /// The store of sequences may have gone back.
+    pub const STORE_BEHIND: u16 = 0x8017;
 }
 
 /// One frame as received.

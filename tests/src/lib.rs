@@ -14,6 +14,7 @@
 //! - [`Prometheus`]: one that scrapes servers and fires alerts
 //! - [`zookeeper`], [`proxy`]: private ZooKeeper servers, a hand inside their tree, and faults on the way to them
 //! - [`Postgres`], [`MariaDb`]: private databases, killed, stopped, copied and promoted; [`Sql`]: a session with one
+//! - [`sequences`]: named sequences on several servers, their takers, and the account of what was taken
 //! - [`Relay`]: a TCP relay that passes so many bytes of the answers and no more
 //! - [`campaigns`]: attacks repeated many thousand times, in parts that are recorded and joined
 //! - [`not_tried`]: what is said of a trial that this machine does not allow
@@ -30,6 +31,7 @@ pub mod folder;
 pub mod http;
 pub mod process;
 pub mod proxy;
+pub mod sequences;
 pub mod zookeeper;
 
 mod client;

@@ -1,5 +1,6 @@
 //! The stores of named sequences in PostgreSQL and MariaDB, on real private servers: what they grant side by side with
-//! others, which databases they refuse, and what comes of servers that are killed, stopped, promoted and cut off.
+//! others, which databases they refuse, what comes of servers that are killed, stopped, promoted and cut off, and what
+//! several of our servers issue on each kind of store.
 //!
 //! Nothing here is judged by time. A store's grants are held against each other and against the marks in the table.
 
@@ -10,6 +11,7 @@ mod cuts;
 mod fixture;
 mod grants;
 mod kills;
+mod nodes;
 mod pauses;
 mod replicas;
 mod shapes;

@@ -1,0 +1,139 @@
+//! Databases that are killed or stand still.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{LONG, Played};
+use crate::sequences::{Call, Fleet, Kind, Name, Pace, Site, Takers};
+use crate::{Client, ClientError, Order, Rng, SchedulerDelay, clock, status};
+
+/// How long a call waits for a store that is away.
+const WAIT: Duration = Duration::from_millis(700);
+/// From the end of a fault to a number of a name that holds none.
+const BACK: Duration = Duration::from_secs(2);
+/// Nobody takes numbers of such a name but the scene.
+const NOBODY: Option<usize> = Some(usize::MAX);
+
+/// Two servers on a database, with names that hold enough for so long, and one name for each round that holds nothing.
+struct Stage {
+    // Before the site, which they need.
+    fleet: Fleet,
+    takers: Takers,
+    site: Site,
+    names: Vec<Name>,
+    played: Played,
+    delay: SchedulerDelay,
+}
+
+impl Stage {
+    fn set(kind: Kind, rounds: usize, holding: Duration, seed: u64) -> Result<Self> {
+        let site = Site::start(kind)?;
+        let mut names: Vec<Name> = (0..4).map(|at| Name::new(format!("held-{at}"))).collect();
+        names.extend((0..rounds).map(|round| Name { node: NOBODY, ..Name::new(format!("new-{round}")) }));
+        let fleet = Fleet::start(&site, 2)?;
+        fleet.create(&names)?;
+        let pace = Pace { most: 5, pause: Duration::from_millis(4), ..Pace::hard(3) };
+        let takers = Takers::start(&fleet.seats(), &names, pace, seed);
+        let mut clients = [fleet.client(0)?, fleet.client(1)?];
+        clock::wait_until("enough is held", LONG, || {
+            for client in &mut clients {
+                for name in names.iter().filter(|name| name.node != NOBODY) {
+                    let info = client.seq_info(&name.text)?;
+                    let lasts = info["hold_ms"].as_str().and_then(|text| text.parse::<u128>().ok());
+                    if lasts.is_none_or(|lasts| lasts < holding.as_millis()) {
+                        clock::idle(Duration::from_millis(50));
+                        return Ok(false);
+                    }
+                }
+            }
+            Ok(true)
+        })?;
+        let delay = SchedulerDelay::watch();
+        Ok(Self { fleet, takers, site, names, played: Played::default(), delay })
+    }
+
+    fn new_name(&self, round: usize) -> Result<(usize, &str)> {
+        let wanted = format!("new-{round}");
+        let at = self.names.iter().position(|name| name.text == wanted).context("no such name")?;
+        Ok((at, &self.names[at].text))
+    }
+
+    /// A name that holds nothing is refused within its wait.
+    fn check_away(&self, round: usize) -> Result<()> {
+        let mut client = self.fleet.client(round % 2)?;
+        let begin = clock::now();
+        let answer = client.seq_array(self.new_name(round)?.1, 1, WAIT, Order::Ordered);
+        let took = begin.elapsed();
+        ensure!(
+            matches!(&answer, Err(ClientError::Refused(refusal)) if refusal.status == status::STORE_AWAY),
+            "{answer:?}"
+        );
+        let limit = self.delay.allow(WAIT + Duration::from_millis(100));
+        ensure!(took < limit, "STORE_AWAY came after {took:?}, and the wait was {WAIT:?}");
+        Ok(())
+    }
+
+    /// A name that holds nothing has numbers soon after the database is back.
+    fn check_back(&mut self, round: usize) -> Result<()> {
+        let begin = clock::now();
+        let mut clients: Vec<Client> = (0..2).map(|node| self.fleet.client(node)).collect::<Result<_>>()?;
+        for (node, client) in clients.iter_mut().enumerate() {
+            let (name, text) = self.new_name(round)?;
+            let asked = clock::now();
+            let numbers = client.seq_array(text, 1, LONG, Order::Ordered)?;
+            let life = self.fleet.life(node)?;
+            self.played.account.calls.push(Call {
+                name,
+                life,
+                is_ordered: true,
+                asked,
+                got: clock::now(),
+                numbers,
+            });
+        }
+        let took = begin.elapsed();
+        ensure!(took < self.delay.allow(BACK), "numbers came {took:?} after the database was back");
+        self.played.recoveries.push(took);
+        Ok(())
+    }
+
+    /// Nothing came twice, and no request failed.
+    fn end(self) -> Result<Played> {
+        let Self { fleet, takers, names, mut played, .. } = self;
+        takers.wait_more(1_000, LONG)?;
+        played.account.join(takers.stop()?);
+        fleet.stop()?;
+        played.account.check(&names)?;
+        played.account.check_refusals(&[status::COUNT])?;
+        ensure!(played.account.missed.iter().all(|missed| missed.refusal.is_some()), "a connection ended");
+        Ok(played)
+    }
+}
+
+/// The database is killed, so many times.
+pub fn database_deaths(kind: Kind, rounds: usize, seed: u64) -> Result<Played> {
+    let mut rng = Rng::new(seed);
+    let mut stage = Stage::set(kind, rounds, Duration::from_secs(5), rng.word())?;
+    for round in 0..rounds {
+        stage.takers.wait_more(rng.below(300), LONG)?;
+        stage.site.database()?.kill()?;
+        stage.check_away(round)?;
+        stage.site.database()?.restart()?;
+        stage.check_back(round)?;
+    }
+    stage.end()
+}
+
+/// The database stands still for so long.
+pub fn database_standstill(kind: Kind, lasts: Duration, seed: u64) -> Result<Played> {
+    let mut stage = Stage::set(kind, 1, lasts + Duration::from_secs(3), seed)?;
+    stage.site.database()?.freeze()?;
+    let begin = clock::now();
+    stage.check_away(0)?;
+    clock::idle(lasts.saturating_sub(begin.elapsed()));
+    stage.check_away(0)?;
+    stage.site.database()?.thaw()?;
+    stage.check_back(0)?;
+    stage.end()
+}

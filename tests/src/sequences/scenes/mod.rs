@@ -1,0 +1,43 @@
+//! What happens to servers and databases while numbers are taken. Each scene has a size, so that a test plays it small and
+//! a campaign large.
+
+mod databases;
+mod servers;
+
+pub use databases::{database_deaths, database_standstill};
+pub use servers::{kills, many_servers, put_back, restarts};
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Account, Call, Fleet, Name};
+use crate::clock;
+
+/// A machine that does much else.
+const LONG: Duration = Duration::from_mins(10);
+
+/// What a scene brought home.
+#[derive(Debug, Default)]
+pub struct Played {
+    /// All that was taken.
+    pub account: Account,
+    /// From a start, or the end of a fault, to a first number.
+    pub recoveries: Vec<Duration>,
+}
+
+impl Played {
+    /// The longest recovery.
+    pub fn slowest(&self) -> Duration {
+        self.recoveries.iter().copied().max().unwrap_or_default()
+    }
+}
+
+/// One ordered number of a name, as a call of this life.
+fn one(fleet: &Fleet, names: &[Name], (node, name): (usize, usize)) -> Result<Call> {
+    let life = fleet.life(node)?;
+    let mut client = fleet.client(node)?;
+    let asked = clock::now();
+    let numbers = vec![client.seq_next(&names[name].text)?];
+    Ok(Call { name, life, is_ordered: true, asked, got: clock::now(), numbers })
+}
