@@ -2,7 +2,7 @@
 //! others, which databases they refuse, what comes of servers that are killed, stopped, promoted and cut off, and what
 //! several of our servers issue on each kind of store.
 //!
-//! Nothing here is judged by time. A store's grants are held against each other and against the marks in the table.
+//! Nothing is judged by time but how soon our servers are back. A store's grants are held against each other and against the marks in the table.
 
 #![expect(clippy::unwrap_used, reason = "a test: what is not there fails it")]
 

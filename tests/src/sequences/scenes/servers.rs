@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{LONG, Played, one};
 use crate::sequences::{Account, Fleet, Kind, Name, Pace, Site, Takers};
-use crate::{Rng, SchedulerDelay, clock, folder, status};
+use crate::{Rng, SchedulerDelay, folder, status};
 
 /// Four servers and eight clients take numbers of fifty names.
 pub fn many_servers(kind: Kind, numbers: u64, seed: u64) -> Result<Account> {
@@ -43,6 +43,9 @@ pub fn kills(kind: Kind, rounds: usize, seed: u64) -> Result<Played> {
     let pace = Pace { most: 50, pause: Duration::from_millis(1), ..Pace::hard(CLIENTS) };
     let takers = Takers::start(&fleet.seats(), &names, pace, rng.word());
     let mut lives = [vec![0], vec![1]];
+    for node in 0..2 {
+        played.account.calls.push(one(&fleet, &names, (node, own(node)))?);
+    }
     for _ in 0..rounds {
         takers.wait_more(rng.below(5_000), LONG)?;
         let node = rng.below(2) as usize;
@@ -122,7 +125,8 @@ pub fn restarts(kind: Kind, rounds: usize, seed: u64) -> Result<Played> {
     fleet.stop()?;
     played.account.check(&names)?;
     played.account.check_refusals(&[status::SHUTTING_DOWN])?;
-    for (at, name) in names.iter().enumerate() {
+    // A strict name gives up what the call that it was granted for does not take.
+    for (at, name) in names.iter().enumerate().filter(|(_, name)| !name.is_strict) {
         let numbers = played.account.numbers(at, None);
         let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
         let (text, answered) = (&name.text, numbers.len() as u64);
