@@ -96,12 +96,12 @@ pub fn kill_family(child: &mut Child) -> Result<()> {
         // One that has ended already is what is wanted.
         let _ = kill_process(Pid::from_raw(i32::try_from(*pid)?).context("process id 0")?, Signal::KILL);
     }
-    let is_there = |pid: &u32| fs::exists(format!("/proc/{pid}/exe")).unwrap_or(false) && !is_zombie(*pid);
-    clock::wait_until("every child is gone", Duration::from_secs(10), || Ok(!children.iter().any(is_there)))?;
+    // Not before it is a zombie: while it exits it has no executable any more, and still its shared memory.
+    clock::wait_until("every child is gone", Duration::from_secs(10), || Ok(children.iter().all(is_gone)))?;
     Ok(())
 }
 
-fn is_zombie(pid: u32) -> bool {
+fn is_gone(pid: &u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
 }
