@@ -97,11 +97,13 @@ pub fn kill_family(child: &mut Child) -> Result<()> {
         let _ = kill_process(Pid::from_raw(i32::try_from(*pid)?).context("process id 0")?, Signal::KILL);
     }
     // Not before it is a zombie: while it exits it has no executable any more, and still its shared memory.
-    clock::wait_until("every child is gone", Duration::from_secs(10), || Ok(children.iter().all(is_gone)))?;
+    clock::wait_until("every child is gone", Duration::from_secs(10), || {
+        Ok(children.iter().all(|pid| is_gone(*pid)))
+    })?;
     Ok(())
 }
 
-fn is_gone(pid: &u32) -> bool {
+fn is_gone(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
 }

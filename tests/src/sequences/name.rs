@@ -51,7 +51,7 @@ impl Name {
                 0 => Self { step: 100, ..plain },
                 1 => Self { increment: 3, remainder: 1, ..plain },
                 2 => Self { is_strict: true, ..plain },
-                3 if at == 3 => Self { last: 5_000, ..plain },
+                3 if at == 3 => Self { last: 2_000, ..plain },
                 _ => plain,
             }
         };

@@ -20,7 +20,7 @@ pub fn many_servers(kind: Kind, numbers: u64, seed: u64) -> Result<Account> {
     account.check(&names)?;
     // Numbers of one run are fewer near the end of a segment, and one name ends.
     account.check_refusals(&[status::COUNT, status::EXHAUSTED])?;
-    let last = names.iter().position(|name| name.last == 5_000).context("no name ends")?;
+    let last = names.iter().position(|name| name.last == 2_000).context("no name ends")?;
     let ended = account.missed.iter().any(|missed| {
         missed.name == last && missed.refusal.as_ref().is_some_and(|(status, _)| *status == status::EXHAUSTED)
     });
