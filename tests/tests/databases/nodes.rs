@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use xuid_tests::Rng;
-use xuid_tests::sequences::{Kind, scenes};
+use xuid_tests::sequences::Kind;
+use xuid_tests::sequences::scenes::{self, Against, Loss};
 
 /// Plays a scene on each of the four stores.
 macro_rules! on_each {
@@ -89,6 +90,11 @@ macro_rules! on_databases {
 on_databases!(
     a_database_that_is_killed_fails_no_request_while_numbers_are_held,
     a_database_that_stands_still_fails_no_request_while_numbers_are_held,
+    a_replica_that_lags_is_promoted_and_no_number_comes_twice,
+    two_primaries_issue_no_number_twice,
+    an_old_dump_under_running_servers_repeats_nothing,
+    without_a_witness_numbers_end_until_a_fence,
+    with_neither_witness_nor_fence_numbers_come_twice,
 );
 
 fn a_database_that_is_killed_fails_no_request_while_numbers_are_held(kind: Kind) -> Result<()> {
@@ -101,5 +107,36 @@ fn a_database_that_stands_still_fails_no_request_while_numbers_are_held(kind: Ki
     let seed = Rng::from_env("standstill").word();
     let played = scenes::database_standstill(kind, Duration::from_secs(10), seed)?;
     println!("{kind:?}: {} numbers, back in {:?}", played.account.total(), played.slowest());
+    Ok(())
+}
+
+fn goes_back(kind: Kind, loss: Loss, against: Against) -> Result<()> {
+    let played = scenes::store_goes_back(kind, loss, against, Rng::from_env("goes_back").word())?;
+    println!("{kind:?} {loss:?}: {} numbers, again in {:?}", played.account.total(), played.slowest());
+    Ok(())
+}
+
+fn a_replica_that_lags_is_promoted_and_no_number_comes_twice(kind: Kind) -> Result<()> {
+    goes_back(kind, Loss::Promotion, Against::Witness)
+}
+
+fn two_primaries_issue_no_number_twice(kind: Kind) -> Result<()> {
+    goes_back(kind, Loss::TwoPrimaries, Against::Witness)
+}
+
+fn an_old_dump_under_running_servers_repeats_nothing(kind: Kind) -> Result<()> {
+    goes_back(kind, Loss::OldDump, Against::Witness)
+}
+
+fn without_a_witness_numbers_end_until_a_fence(kind: Kind) -> Result<()> {
+    goes_back(kind, Loss::Promotion, Against::Fence)?;
+    goes_back(kind, Loss::OldDump, Against::Fence)
+}
+
+/// Each of the attacks above is one.
+fn with_neither_witness_nor_fence_numbers_come_twice(kind: Kind) -> Result<()> {
+    for loss in [Loss::Promotion, Loss::TwoPrimaries, Loss::OldDump] {
+        goes_back(kind, loss, Against::Nothing)?;
+    }
     Ok(())
 }

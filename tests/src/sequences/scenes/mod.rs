@@ -2,9 +2,11 @@
 //! a campaign large.
 
 mod databases;
+mod failover;
 mod servers;
 
 pub use databases::{database_deaths, database_standstill};
+pub use failover::{Against, Loss, store_goes_back};
 pub use servers::{kills, many_servers, put_back, restarts};
 
 use std::time::Duration;
@@ -15,7 +17,7 @@ use super::{Account, Call, Fleet, Name};
 use crate::clock;
 
 /// A machine that does much else.
-const LONG: Duration = Duration::from_mins(10);
+const LONG: Duration = Duration::from_mins(2);
 
 /// What a scene brought home.
 #[derive(Debug, Default)]
