@@ -214,6 +214,14 @@ fn standing(shared: &EngineState, view: &View, notes: &mut Vec<String>) {
              layout, or a later epoch"
         ));
     }
+    if gauges.windows.switches.copied > 0 {
+        notes.push(
+            "a copy of this machine's memory ran, and wrote to the registry as this process: until the log said so both \
+             may have issued the same ids. This process is another one since and is as unique as ever; find the \
+             copy, and restart this process to end this note"
+                .to_owned(),
+        );
+    }
     if let Some(why) = &gauges.why_not {
         notes.push(format!(
             "running without a spill ({why}): ids that are not used end with the process, and calls are served as ever"

@@ -19,7 +19,7 @@ use crate::background::ledger::Ledger;
 use crate::background::log_once;
 use crate::background::registry_thread::{Done, Job};
 use crate::background::windows::WindowKeeper;
-use crate::clock::engine_clock::Now;
+use crate::clock::engine_clock::{Now, Steps};
 use crate::clock::{SECOND, Verdict};
 use crate::id::run::Run;
 use crate::mint::gate::{Gate, Service, Trouble};
@@ -189,8 +189,8 @@ impl Producer {
         let mut gate = lock(&shared.gate);
         let now = gate.clock.now();
         let steps = gate.clock.take_steps();
-        if steps.jumps > 0 {
-            self.void(&mut gate, &now);
+        if steps.void() {
+            self.void(&mut gate, &now, steps);
         }
         self.windows.watch(&mut gate, &now, steps, &self.jobs);
         gate.coming = self.windows.is_asking(&gate);
@@ -268,6 +268,7 @@ impl Producer {
             for done in &answers {
                 self.windows.heard(done, &mut gate);
             }
+            self.windows.hear_of_copies(&mut gate);
         }
         let mut others = Vec::new();
         let replayed = self.reserve.tally.replayed;
@@ -416,12 +417,20 @@ impl Producer {
     }
 
     /// Everything granted may be in use in another copy of this machine: it is dropped, and a new window is taken.
-    fn void(&mut self, gate: &mut Gate, now: &Now) {
-        deferred_log::log(|| {
-            tracing::warn!(
-                "the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from a \
-                 snapshot"
-            );
+    fn void(&mut self, gate: &mut Gate, now: &Now, steps: Steps) {
+        let copied = steps.copies > 0;
+        deferred_log::log(move || {
+            if copied {
+                tracing::error!(
+                    "a copy of this machine runs, and writes to the registry as this process: all ids in memory and in \
+                     the spill are dropped. Until now both may have issued the same ids"
+                );
+            } else {
+                tracing::warn!(
+                    "the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from \
+                     a snapshot"
+                );
+            }
         });
         if !Guard::LeapVoidsLast.holds() {
             self.shared.void_runs();
@@ -450,7 +459,10 @@ impl Producer {
             gate.minter.take_aside().into_iter().for_each(|extent| reserve.fresh.push(extent));
         }
         reserve.void();
-        self.windows.abandon(gate, &self.jobs);
+        if copied {
+            reserve.give_up_stock();
+        }
+        self.windows.abandon(gate, &self.jobs, copied);
         // After the sweeps: a thread that took a block meanwhile read the generation before.
         if Guard::LeapDropsRuns.holds() && Guard::LeapVoidsLast.holds() {
             self.shared.void_runs();
@@ -498,8 +510,9 @@ impl Producer {
         // After the collecting: a switch of worker moves the clock, and nothing is cut above it.
         let now = gate.clock.now();
         // As in a turn: what is held may be held by another copy of this machine too, so nothing of it is handed back.
-        if gate.clock.take_steps().jumps > 0 && Guard::LeapAtStop.holds() {
-            self.void(&mut gate, &now);
+        let steps = gate.clock.take_steps();
+        if steps.void() && Guard::LeapAtStop.holds() {
+            self.void(&mut gate, &now, steps);
         }
         let service = gate.close();
         crash_point!(StopRefused);
@@ -528,6 +541,9 @@ impl Producer {
         crash_point!(StopSwept);
         self.reserve.seal(pieces, now.tick.unwrap_or(0));
         crash_point!(StopSynced);
+        if let Some(request) = self.reserve.plan_giving_up() {
+            self.send(Job::Grant(request));
+        }
         for (worker, from) in sealed.release {
             self.send(Job::Release { worker, from });
         }

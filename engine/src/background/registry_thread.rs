@@ -161,6 +161,7 @@ impl RegistryThread {
         {
             let tally = &mut *lock(&self.tally);
             tally.panics += 1;
+            tally.copies = self.ownership.copies;
             // The next answer of any kind ends it.
             tally.health.brought_nothing(Call::Read, boot, PANICKED);
         }
@@ -191,6 +192,8 @@ impl RegistryThread {
             matches!(done, Done::Taken { result: Ok(_), .. } | Done::Extended { result: Ok(_), .. });
         tally.reserved += u64::from(granted);
         tally.conflicts = self.ownership.conflicts;
+        // Before the answer is sent: the producer looks at it before it uses one.
+        tally.copies = self.ownership.copies;
         let (ours, not_ours) = (self.ownership.unknown_ours, self.ownership.unknown_theirs);
         let doubt = self.ownership.unknown.saturating_sub(ours + not_ours);
         tally.unknown = Unknown { ours, not_ours, doubt };

@@ -50,6 +50,8 @@ pub(crate) struct WindowKeeper {
     looks: u32,
     /// The worker that is being taken may be in use in another copy of this machine.
     void_take: bool,
+    /// Copies of this process that the registry thread had met when it was asked last.
+    copies: u64,
     retries: Retries,
     log_once: LogOnce,
     /// How it stood with the registry at the last look.
@@ -70,6 +72,7 @@ impl WindowKeeper {
             taking: false,
             looks: 0,
             void_take: false,
+            copies: 0,
             retries: Retries::default(),
             log_once: LogOnce::default(),
             standing: Standing::Answers,
@@ -278,6 +281,15 @@ impl WindowKeeper {
         }
     }
 
+    /// The registry thread met a copy of this process: what is held is void. Before an answer is used.
+    pub(crate) fn hear_of_copies(&mut self, gate: &mut Gate) {
+        let copies = lock(&self.registry_thread).copies;
+        let new = copies - std::mem::replace(&mut self.copies, copies);
+        if Guard::CopyVoids.holds() {
+            gate.clock.note_copies(new);
+        }
+    }
+
     /// Takes in what the registry thread did, after [`heard`](Self::heard). Returns ticks that elapsed before they were
     /// granted (a backfill).
     pub(crate) fn take_in(&mut self, done: Done, gate: &mut Gate, jobs: &Sender<Job>) -> Vec<Extent> {
@@ -387,9 +399,16 @@ impl WindowKeeper {
 
     /// Leaves every worker without handing anything back, one that is being taken included: all of them may be in
     /// use in another copy of this machine.
-    pub(super) fn abandon(&mut self, gate: &mut Gate, jobs: &Sender<Job>) {
+    /// `copied`: for certain.
+    pub(super) fn abandon(&mut self, gate: &mut Gate, jobs: &Sender<Job>, copied: bool) {
         self.void_take = self.taking && Guard::LeapDropsClaim.holds();
-        self.tally.switches.resumed += u64::from(!gate.minter.workers.is_empty());
+        let switches = &mut self.tally.switches;
+        if copied {
+            switches.copied += 1;
+            gate.trouble = Some(Trouble::WindowLost);
+        } else {
+            switches.resumed += u64::from(!gate.minter.workers.is_empty());
+        }
         if Guard::LeapResetsIdentity.holds() {
             let _ = jobs.send(Job::ResetIdentity);
         }
@@ -447,6 +466,8 @@ impl WindowKeeper {
                 }
                 gate.trouble = Some(Trouble::WindowLost);
             }
+            // The next turn drops all that is held.
+            ExtendError::Copied { .. } => held.contested = true,
             ExtendError::Later { why } => gate.trouble = Some(Trouble::NoWindow { why: why.clone() }),
         }
     }

@@ -31,9 +31,18 @@ impl Now {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Steps {
     pub(crate) jumps: u64,
+    /// No step: the registry showed that a copy of this process runs. What is held is as void as after a leap.
+    pub(crate) copies: u64,
     pub(crate) rollbacks: u64,
     /// Verdicts of another kind.
     pub(crate) changes: u64,
+}
+
+impl Steps {
+    /// Whether another copy of this process may hold what is held here.
+    pub(crate) fn void(&self) -> bool {
+        self.jumps + self.copies > 0
+    }
 }
 
 /// The engine's clock.
@@ -82,14 +91,19 @@ impl EngineClock {
         std::mem::take(&mut self.steps)
     }
 
-    /// Whether the clock leapt, and the producer has not dealt with it.
+    /// Notes copies of this process that were met, as a leap is noted.
+    pub(crate) fn note_copies(&mut self, copies: u64) {
+        self.steps.copies += copies;
+    }
+
+    /// Whether the clock leapt, or a copy was met, and the producer has not dealt with it.
     pub(crate) fn has_leapt(&self) -> bool {
-        self.steps.jumps > 0
+        self.steps.void()
     }
 
     /// Whether the clocks did something that the producer has not dealt with.
     pub(crate) fn is_unsettled(&self) -> bool {
-        self.steps.jumps + self.steps.rollbacks + self.steps.changes > 0
+        self.steps.jumps + self.steps.copies + self.steps.rollbacks + self.steps.changes > 0
     }
 
     /// How long until the engine's time reaches a tick, if nothing steps.

@@ -240,6 +240,8 @@ pub(crate) struct Tally {
     pub(crate) reserved: u64,
     pub(crate) panics: u64,
     pub(crate) conflicts: u64,
+    /// How often a copy of this process was met.
+    pub(crate) copies: u64,
     pub(crate) unknown: Unknown,
     pub(crate) claims: Latency,
     pub(crate) renewals: Latency,

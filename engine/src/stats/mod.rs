@@ -200,13 +200,16 @@ pub struct Switches {
     pub unreadable: u64,
     /// The clock leapt as it does when a machine is resumed from a snapshot: another copy may hold it, too.
     pub resumed: u64,
+    /// The registry showed that a copy of this machine runs: another process wrote with this one's token. Until then both
+    /// may have issued the same ids.
+    pub copied: u64,
 }
 
 impl Switches {
     /// All causes together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.clock + self.lost + self.unreadable + self.resumed
+        self.clock + self.lost + self.unreadable + self.resumed + self.copied
     }
 }
 

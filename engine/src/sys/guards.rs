@@ -232,6 +232,10 @@ guards! {
     LeapBeforeAnswers,
     /// A stop looks for a leap that no turn has seen.
     LeapAtStop,
+    /// A copy of this process that the registry shows voids what is held, as a leap does.
+    CopyVoids,
+    /// It gives up what is in the spill, too: ids that both held may have been put there since.
+    CopyGivesUpSpill,
 
     /// A segment is taken from by one addition (Q4).
     SegmentTakeIsOne,

@@ -73,7 +73,7 @@ fn stopped_anywhere(seed: u64, believes_its_lock: bool) -> Ledger {
                         }
                         Some(held) => match ownership.extend(0, noticed, noticed + TICKS) {
                             Ok(window) => held.extend(window),
-                            Err(ExtendError::Lost { .. }) => current = None,
+                            Err(ExtendError::Lost { .. } | ExtendError::Copied { .. }) => current = None,
                             Err(ExtendError::Later { .. }) => {}
                         },
                         None => {

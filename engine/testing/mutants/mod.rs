@@ -238,6 +238,9 @@ mutants! {
     "leap-after-answers", [G::LeapBeforeAnswers], "copies", Test("testing::simulation::twins::a_leap_that_is_dealt_with_after_the_answers_is_found_out");
     "leap-unseen-by-stop", [G::LeapAtStop], "copies", Test("testing::simulation::twins::a_stop_that_does_not_look_for_a_leap_is_found_out");
 
+    "copy-met-and-nothing-voided", [G::CopyVoids], "copies", Test("testing::simulation::twins::met::a_process_that_keeps_what_a_copy_of_it_has_is_found_out");
+    "copy-met-and-spill-kept", [G::CopyGivesUpSpill], "copies", Test("testing::simulation::twins::met::a_process_that_keeps_what_a_copy_of_it_has_is_found_out");
+
     "segment-taken-in-two-steps", [G::SegmentTakeIsOne], "Q4",
         Test("sequence::chain::segment::tests::a_take_in_two_steps_is_found_out");
     "grant-below-made-a-segment", [G::SegmentsAscend], "ordered",

@@ -23,7 +23,7 @@ fn the_clock_and_the_registry_have_figures() {
         has(&format!("xuid_clock_verdict{{verdict=\"{verdict}\"}}"), now);
         assert!(sample(&page, &format!("xuid_clock_verdicts_total{{verdict=\"{verdict}\"}}")).is_some());
     }
-    for cause in ["clock", "lost", "unreadable", "resumed"] {
+    for cause in ["clock", "lost", "unreadable", "resumed", "copied"] {
         has(&format!("xuid_worker_switches_total{{cause=\"{cause}\"}}"), 0.0);
     }
     for state in ["connected", "away", "expired", "refused"] {

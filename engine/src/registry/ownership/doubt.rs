@@ -24,6 +24,8 @@ pub(super) enum Stored {
     InDoubt {
         why: String,
     },
+    /// Another write with our token is there.
+    Copied,
 }
 
 impl Ownership {
@@ -66,6 +68,8 @@ impl Ownership {
         match outcome {
             Ok(()) => match self.registry.worker(worker) {
                 Ok(found) if is_ours(&found.record) => Stored::Yes { version: found.version },
+                // No write of ours of before can follow this one.
+                Ok(found) if found.version > expected && found.record.token == record.token => Stored::Copied,
                 // Stored, and moved on since: the process that did it began at our end, so the window is ours all the
                 // same, but it is the last one.
                 _ => Stored::Yes { version: expected },
@@ -79,6 +83,9 @@ impl Ownership {
                     Ok(found) if is_ours(&found.record) => {
                         self.unknown_ours += 1;
                         Stored::Yes { version: found.version }
+                    }
+                    Ok(found) if self.is_of_copy(&found.record, record.operation, record.reserved_until) => {
+                        Stored::Copied
                     }
                     Ok(_) => Stored::Unseen,
                     Err(_) => Stored::InDoubt { why },

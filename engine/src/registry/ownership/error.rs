@@ -15,6 +15,8 @@ pub(crate) enum TakeError {
         "the record of worker {worker} says less than was granted here: the registry was restored and needs a fence"
     )]
     WentBack { worker: u32 },
+    #[error("{why}")]
+    Copied { why: String },
     #[error("nobody knows whether the registry stored the window: {why}")]
     InDoubt { why: String },
     #[error("worker {worker} is held by {owner}, reserved up to tick {until}")]
@@ -36,6 +38,9 @@ pub(crate) enum ExtendError {
         /// Its record cannot be trusted before a fence; else it may be taken again like any other.
         for_good: bool,
     },
+    /// A copy of this process, memory and all, moved the record: nothing that is held is this one's alone.
+    #[error("worker {worker} is left: {why}")]
+    Copied { worker: u32, why: String },
     /// Nothing was gained; try again.
     #[error("the window was not extended: {why}")]
     Later { why: String },

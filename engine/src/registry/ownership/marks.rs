@@ -59,7 +59,13 @@ impl Ownership {
     /// which they are: less or more than wanted where an earlier grant that was in doubt is found to have been stored.
     pub(crate) fn grant(&mut self, spill: SpillId, from: u64, upto: u64) -> Result<u64, GrantError> {
         assert!(from < upto, "a grant of nothing");
+        let known = self.marks.get(&spill).copied().unwrap_or(0);
         let found = self.read_mark(spill)?;
+        if self.is_mark_of_copy(spill, known, &found.record) {
+            let why = self.meet_copy();
+            // What was granted to the copy is skipped at the next try.
+            return Err(GrantError::Later { why });
+        }
         if let Some(granted) = self.settle_grant(spill, from, &found.record) {
             return Ok(granted);
         }
@@ -74,7 +80,10 @@ impl Ownership {
         }
         self.operation += 1;
         let record = MarkRecord { granted_upto: upto, token: self.identity.token, operation: self.operation };
-        match self.registry.swap_mark(spill, found.version, &record) {
+        self.moving = Some(record.clone());
+        let outcome = self.registry.swap_mark(spill, found.version, &record);
+        self.moving = None;
+        match outcome {
             Ok(()) => {
                 crash_point!(MarkMoved);
                 self.marks.insert(spill, upto);
@@ -88,6 +97,9 @@ impl Ownership {
                 self.grants.truncate(MOST_IN_DOUBT - 1);
                 self.grants.push(Grant { spill, extents: from..upto, record });
                 let found = self.read_mark(spill)?.record;
+                if self.is_mark_of_copy(spill, known, &found) {
+                    return Err(GrantError::Later { why: self.meet_copy() });
+                }
                 self.settle_grant(spill, from, &found).ok_or(GrantError::Later { why })
             }
             Err(SwapError::Unavailable { why } | SwapError::Read(ReadError::Unavailable { why })) => {

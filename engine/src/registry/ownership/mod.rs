@@ -9,9 +9,11 @@
 //! - I2 windows of one worker never overlap: each begins at or after the `reserved_until` it replaced;
 //! - I3 the token is random per engine and every write has an operation number of its own, so that a record
 //!   tells our write from everybody's, an earlier process on this host included;
-//! - I4 marks: see [`marks`].
+//! - I4 marks: see [`marks`];
+//! - I5 a record that shows a write of a copy of this process makes this another process: see [`copies`].
 
 mod choice;
+mod copies;
 mod doubt;
 mod error;
 mod grant;
@@ -30,7 +32,7 @@ pub(crate) use self::grant::GrantRequest;
 pub(crate) use self::window::Window;
 
 use self::grant::Grant;
-use crate::registry::{Registry, SwapError, Token, WorkerRecord, limits};
+use crate::registry::{MarkRecord, Registry, SwapError, Token, WorkerRecord, limits};
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 
@@ -69,6 +71,8 @@ impl Identity {
 struct Hold {
     version: u64,
     reserved_until: u64,
+    /// The write of ours that reserved it.
+    operation: u64,
     /// Renewals at this version of which it is not known whether they were stored, by their operation.
     in_doubt: Vec<(u64, Range<u64>)>,
 }
@@ -93,11 +97,15 @@ pub(crate) struct Ownership {
     claim: Option<Claim>,
     /// Grants of which it is not known whether they were stored.
     grants: Vec<Grant>,
+    /// The write of a mark that is under way, or that a panic broke off.
+    moving: Option<MarkRecord>,
     /// Writes whose outcome was unknown; of those, the ones that a re-read showed to have been stored, and not to.
     pub(crate) unknown: u64,
     pub(crate) unknown_ours: u64,
     pub(crate) unknown_theirs: u64,
     pub(crate) conflicts: u64,
+    /// How often a copy of this process was met.
+    pub(crate) copies: u64,
 }
 
 impl Ownership {
@@ -111,10 +119,12 @@ impl Ownership {
             marks: HashMap::new(),
             claim: None,
             grants: Vec::new(),
+            moving: None,
             unknown: 0,
             unknown_ours: 0,
             unknown_theirs: 0,
             conflicts: 0,
+            copies: 0,
         }
     }
 
@@ -181,8 +191,8 @@ impl Ownership {
         }
     }
 
-    fn hold(&mut self, worker: u32, version: u64, reserved_until: u64) {
-        self.holds.insert(worker, Hold { version, reserved_until, in_doubt: Vec::new() });
+    fn hold(&mut self, worker: u32, version: u64, reserved_until: u64, operation: u64) {
+        self.holds.insert(worker, Hold { version, reserved_until, operation, in_doubt: Vec::new() });
     }
 
     /// Hands the rest of a worker's window back, from tick `from` on, of which no id was cut. Whatever the
@@ -195,6 +205,9 @@ impl Ownership {
             crash_point!(HandBackUnsent);
             let result = self.registry.swap_worker(worker, hold.version, &record);
             crash_point!(HandedBack);
+            if matches!(result, Err(SwapError::Conflict)) {
+                self.look_for_copy(worker, record.operation - 1);
+            }
             result
         } else {
             Ok(())

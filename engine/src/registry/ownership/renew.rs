@@ -1,8 +1,8 @@
 //! Extending what is held, and what a conflict with an earlier write of ours comes to.
 
 use super::doubt::{MOST_IN_DOUBT, Stored};
-use super::{ExtendError, Hold, Ownership, Window};
-use crate::registry::ReadError;
+use super::{ExtendError, Ownership, Window};
+use crate::registry::{ReadError, WorkerRecord};
 use crate::sys::guards::Guard;
 
 /// How often a conflict with our own earlier write is looked at again. One ghost of ours can meet us a call; a
@@ -35,13 +35,13 @@ impl Ownership {
             crash_point!(RenewalUnsent);
             let outcome = self.registry.swap_worker(worker, version, &record);
             crash_point!(RenewalUnsettled);
-            let refused = match self.settle(worker, version, &record, outcome) {
+            match self.settle(worker, version, &record, outcome) {
                 Stored::Yes { version } => {
                     // All others were of the version that is gone.
                     self.not_in_doubt(worker);
                     self.drop_doubts(worker);
                     crash_point!(WindowExtended);
-                    self.hold(worker, version, end);
+                    self.hold(worker, version, end, record.operation);
                     return Ok(Window::new(worker, start..end));
                 }
                 Stored::Unsent { why } => {
@@ -49,30 +49,20 @@ impl Ownership {
                     return Err(ExtendError::Later { why });
                 }
                 Stored::InDoubt { why } => return Err(ExtendError::Later { why }),
-                Stored::No => {
-                    self.not_in_doubt(worker);
-                    true
-                }
-                Stored::Unseen => false,
-            };
-            if let Some(window) = self.look_again(worker, end, refused)? {
+                Stored::No => self.not_in_doubt(worker),
+                Stored::Unseen => {}
+                Stored::Copied => return Err(ExtendError::Copied { worker, why: self.meet_copy() }),
+            }
+            if let Some(window) = self.look_again(worker)? {
                 return Ok(window);
             }
         }
         Err(ExtendError::Later { why: "the record kept moving".into() })
     }
 
-    /// After a conflict: a record that carries our token is an earlier write of ours that landed late. Its window is
-    /// ours if it is a renewal that was in doubt; anything else means that the worker is another process's now.
-    /// `refused`: the last write was certainly not stored.
-    pub(super) fn look_again(
-        &mut self,
-        worker: u32,
-        end: u64,
-        refused: bool,
-    ) -> Result<Option<Window>, ExtendError> {
-        // What we wrote has an operation number up to this.
-        let last = self.operation - u64::from(refused);
+    /// After a conflict: a record that shows a renewal of ours which was in doubt landed late, and its window is ours. Any
+    /// other write with our token is a copy's; anything else means that the worker is another process's now.
+    pub(super) fn look_again(&mut self, worker: u32) -> Result<Option<Window>, ExtendError> {
         let (known, version) =
             self.holds.get(&worker).map_or((0, 0), |hold| (hold.reserved_until, hold.version));
         match self.registry.worker(worker) {
@@ -87,33 +77,27 @@ impl Ownership {
             // Not stored after all, and what is in doubt may land still. A fence after a restore may have come to the
             // same version again, with a record that is not ours.
             Ok(found) if found.version == version && found.record.token == self.identity.token => Ok(None),
-            Ok(found) if found.record.token == self.identity.token && found.record.operation > last => {
-                self.conflicts += 1;
-                self.reset_identity();
-                let why = "another process writes with this one's token: a copy of this machine runs".into();
-                Err(ExtendError::Lost { worker, why, for_good: false })
-            }
             Ok(found) if found.record.token == self.identity.token => {
-                let reserved_until = found.record.reserved_until;
-                let hold = self
-                    .holds
-                    .insert(worker, Hold { version: found.version, reserved_until, in_doubt: Vec::new() });
-                let in_doubt = hold.map(|hold| hold.in_doubt).unwrap_or_default();
-                self.unknown_theirs += in_doubt.len() as u64;
-                let mut in_doubt = in_doubt.into_iter();
-                let landed = in_doubt.find(|(operation, span)| {
-                    *operation == found.record.operation
-                        || (!Guard::RenewalCompared.holds() && span.end == reserved_until)
-                });
-                if let Some((_, span)) = landed.filter(|(_, span)| span.end == reserved_until) {
-                    self.unknown_ours += 1;
-                    self.unknown_theirs -= 1;
-                    return Ok(Some(Window::new(worker, span)));
-                }
-                if reserved_until < end {
+                let WorkerRecord { reserved_until, operation, .. } = found.record;
+                let Some(hold) = self.holds.get_mut(&worker) else { return Ok(None) };
+                if reserved_until < known || (reserved_until == known && operation == hold.operation) {
+                    // The one that was stored last: it was not to be read then. An earlier one is a registry that went
+                    // back, which was told above.
+                    (hold.version, hold.reserved_until) = (found.version, reserved_until);
+                    self.drop_doubts(worker);
                     return Ok(None);
                 }
-                Err(ExtendError::Later { why: "an earlier write landed late".into() })
+                let landed = hold.in_doubt.iter().position(|(doubt, span)| {
+                    (*doubt == operation || !Guard::RenewalCompared.holds()) && span.end == reserved_until
+                });
+                let Some(landed) = landed else {
+                    return Err(ExtendError::Copied { worker, why: self.meet_copy() });
+                };
+                let (_, span) = hold.in_doubt.swap_remove(landed);
+                self.unknown_ours += 1;
+                self.drop_doubts(worker);
+                self.hold(worker, found.version, reserved_until, operation);
+                Ok(Some(Window::new(worker, span)))
             }
             Ok(found) => {
                 self.conflicts += 1;

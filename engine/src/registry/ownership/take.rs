@@ -3,7 +3,7 @@
 use super::choice::{check_pinned, choose};
 use super::doubt::Stored;
 use super::{Claim, Ownership, TakeError, Window, WorkerRequest};
-use crate::registry::{ReadError, WorkerEntry};
+use crate::registry::{ReadError, WorkerEntry, WorkerRecord};
 use crate::sys::guards::Guard;
 
 impl Ownership {
@@ -13,6 +13,11 @@ impl Ownership {
             return Ok(window);
         }
         let entries = self.registry.workers()?;
+        let operation = self.operation;
+        let is_of_copy = |found: &WorkerRecord| self.is_of_copy(found, operation, found.reserved_until);
+        if entries.iter().flat_map(|entry| &entry.record).any(|found| is_of_copy(&found.record)) {
+            return Err(TakeError::Copied { why: self.meet_copy() });
+        }
         let end = request.end.min(self.furthest());
         if let Some(pinned) = request.pinned {
             check_pinned(&entries, pinned, request.now)?;
@@ -42,10 +47,16 @@ impl Ownership {
             match self.settle(worker, found.version, &record, outcome) {
                 Stored::Yes { version } => {
                     crash_point!(Claimed);
-                    self.hold(worker, version, end);
+                    self.hold(worker, version, end, record.operation);
                     return Ok(Window::new(worker, start..end));
                 }
-                Stored::No => refused.push(worker),
+                Stored::No => {
+                    if let Some(why) = self.look_for_copy(worker, record.operation - 1) {
+                        return Err(TakeError::Copied { why });
+                    }
+                    refused.push(worker);
+                }
+                Stored::Copied => return Err(TakeError::Copied { why: self.meet_copy() }),
                 Stored::Unseen => {
                     self.unknown_theirs += 1;
                     self.registry.leave(worker);
@@ -87,9 +98,13 @@ impl Ownership {
                     && (request.now..request.end).contains(&span.start.max(request.now))
                     && span.end > request.now;
                 if wanted {
-                    self.hold(worker, found.version, span.end);
+                    self.hold(worker, found.version, span.end, operation);
                     return Ok(Some(Window::new(worker, span.clone())));
                 }
+            }
+            Ok(found) if self.is_of_copy(&found.record, operation, span.end) => {
+                self.registry.leave(worker);
+                return Err(TakeError::Copied { why: self.meet_copy() });
             }
             Err(ReadError::Unavailable { why }) => {
                 self.claim = Some(claim);

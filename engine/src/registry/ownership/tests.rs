@@ -97,15 +97,30 @@ fn an_earlier_process_with_the_same_operation_number_is_somebody_else() {
 }
 
 #[test]
-fn a_late_write_of_our_own_wastes_its_window_and_does_not_stop_us() {
+fn a_write_with_our_token_that_is_none_of_ours_is_a_copys() {
     let registry = registry(1);
     let mut ownership = ownership(&registry, 1);
     drop(ownership.take(&request(2_000)).unwrap());
-    // A request that was given up lands after all.
+    // The operation is one of ours, and its end was another one.
     let found = ownership.registry.worker(0).unwrap();
     let ghost = WorkerRecord { reserved_until: 2_180, ..found.record };
     registry.tamper_worker(0, Some(Versioned { record: ghost, version: found.version + 1 }));
-    assert_eq!(span(ownership.extend(0, 2_050, 2_200).unwrap()), 2_180..2_200);
+    assert!(matches!(ownership.extend(0, 2_050, 2_200), Err(ExtendError::Copied { worker: 0, .. })));
+    assert!(
+        (ownership.copies, ownership.identity.token) != (1, found.record.token),
+        "it is another process now"
+    );
+}
+
+#[test]
+fn a_renewal_of_ours_that_could_not_be_read_back_is_no_copys() {
+    let registry = registry(1);
+    let mut ownership = ownership(&registry, 1);
+    drop(ownership.take(&request(2_000)).unwrap());
+    registry.fail_reads(1);
+    assert_eq!(span(ownership.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
+    assert_eq!(span(ownership.extend(0, 2_150, 2_300).unwrap()), 2_200..2_300);
+    assert_eq!(ownership.copies, 0);
 }
 
 #[test]
@@ -243,16 +258,90 @@ fn a_twin_with_our_token_is_not_taken_for_ourselves() {
     // A machine that was copied while it ran: token, operation numbers and what is held are the same in both.
     let (mut one, mut twin) = (ownership(&registry, 1), ownership(&registry, 1));
     drop(one.take(&request(2_000)).unwrap());
-    let held = one.holds.get(&0).map(|hold| (hold.version, hold.reserved_until)).unwrap();
+    let held = one.holds.get(&0).map(|hold| (hold.version, hold.reserved_until, hold.operation)).unwrap();
     twin.operation = one.operation;
-    twin.hold(0, held.0, held.1);
+    twin.hold(0, held.0, held.1, held.2);
     assert_eq!(span(one.extend(0, 2_050, 2_200).unwrap()), 2_100..2_200);
     let error = twin.extend(0, 2_050, 2_200).unwrap_err();
     assert!(
-        matches!(&error, ExtendError::Lost { why, .. } if why.contains("copy of this machine")),
+        matches!(&error, ExtendError::Copied { why, .. } if why.contains("copy of this machine")),
         "{error}"
     );
     assert_eq!(span(one.extend(0, 2_150, 2_300).unwrap()), 2_200..2_300);
+}
+
+/// A record with our token, of an operation that is not ours yet.
+fn written_by_a_copy(registry: &MemoryRegistry, ownership: &Ownership, worker: u32, until: u64) {
+    let found = registry.clone().worker(worker).unwrap();
+    let (token, operation) = (ownership.identity.token, ownership.operation + 1);
+    let record = WorkerRecord { reserved_until: until, token, operation, ..found.record };
+    registry.tamper_worker(worker, Some(Versioned { record, version: found.version + 1 }));
+}
+
+#[test]
+fn a_copy_is_met_wherever_a_worker_shows_a_write_of_it() {
+    // In the rows, before a worker is taken.
+    let rows = registry(2);
+    let mut one = ownership(&rows, 1);
+    let other = 1 - one.take(&request(2_000)).unwrap().worker();
+    written_by_a_copy(&rows, &one, other, 2_300);
+    let except = WorkerRequest { except: vec![1 - other], ..request(2_400) };
+    assert!(matches!(one.take(&except), Err(TakeError::Copied { .. })));
+    assert!((one.copies, one.holds.len()) == (1, 0) && one.identity.token != Token([1; 16]));
+    assert!(one.take(&except).is_ok(), "once told it is another process");
+
+    // In a claim that is in doubt: the same operation, and another end.
+    let claims = registry(1);
+    let mut one = ownership(&claims, 1);
+    claims.fail(Fault::LostUnseen);
+    claims.fail_reads(1);
+    assert!(matches!(one.take(&request(2_000)), Err(TakeError::InDoubt { .. })));
+    one.operation -= 1;
+    written_by_a_copy(&claims, &one, 0, 2_150);
+    one.operation += 1;
+    assert!(matches!(one.take(&request(2_010)), Err(TakeError::Copied { .. })));
+    assert_eq!((one.copies, one.unknown, one.unknown_ours + one.unknown_theirs), (1, 1, 1));
+
+    // Where a worker is handed back.
+    let handed_back = registry(1);
+    let mut one = ownership(&handed_back, 1);
+    drop(one.take(&request(2_000)).unwrap());
+    written_by_a_copy(&handed_back, &one, 0, 2_200);
+    assert!(matches!(one.release(0, 2_050), Err(SwapError::Conflict)));
+    assert_eq!(one.copies, 1);
+}
+
+#[test]
+fn a_copy_is_met_where_a_mark_shows_a_grant_of_it() {
+    for (operation, known) in [(1, false), (7, false), (7, true)] {
+        let registry = registry(1);
+        let mut one = ownership(&registry, 1);
+        one.mark(spill(), true).unwrap();
+        let record = MarkRecord { granted_upto: 5, token: one.identity.token, operation };
+        if known {
+            one.marks.insert(spill(), 5);
+        }
+        registry.tamper_mark(spill(), Some(Versioned { record, version: 9 }));
+        assert!(matches!(one.grant(spill(), 0, 9), Err(GrantError::Later { .. })));
+        assert_eq!(one.copies, 1);
+        assert!(matches!(one.grant(spill(), 0, 9), Err(GrantError::Moved { granted_upto: 5 })));
+        assert_eq!(one.grant(spill(), 5, 9).unwrap(), 9);
+        assert_eq!(one.copies, 1, "once");
+    }
+}
+
+#[test]
+fn a_copy_is_met_after_a_write_of_ours_that_it_followed() {
+    let registry = registry(1);
+    let mut one = ownership(&registry, 1);
+    drop(one.take(&request(2_000)).unwrap());
+    one.operation += 5;
+    drop(one.extend(0, 2_050, 2_200).unwrap());
+    // It counts from where it was copied.
+    let found = registry.clone().worker(0).unwrap();
+    let record = WorkerRecord { reserved_until: 2_300, operation: 4, ..found.record };
+    registry.tamper_worker(0, Some(Versioned { record, version: found.version + 1 }));
+    assert!(matches!(one.extend(0, 2_150, 2_400), Err(ExtendError::Copied { .. })));
 }
 
 #[test]
@@ -313,7 +402,7 @@ fn a_record_of_somebody_else_at_the_version_we_know_is_not_ours() {
     let record =
         WorkerRecord { reserved_until: 9_000, token: Token::default(), operation: 0, owner: "fence".into() };
     registry.tamper_worker(0, Some(Versioned { record, version }));
-    let error = ownership.look_again(0, 2_200, true).unwrap_err();
+    let error = ownership.look_again(0).unwrap_err();
     assert!(matches!(&error, ExtendError::Lost { for_good: false, .. }), "{error}");
 }
 

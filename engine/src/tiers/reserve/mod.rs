@@ -63,6 +63,9 @@ pub(crate) struct Reserve {
     granting: bool,
     /// The grant that is under way may be in use in another copy of this machine.
     void_grant: bool,
+    /// What was appended below this index may be in use in another copy of this machine: the mark is moved there, and
+    /// nothing below is read.
+    give_up_to: u64,
     /// Everything below this index was too old when it was last looked at.
     alive_from: u64,
     /// Where the oldest extent of the file was found last, and the tick of the oldest id of all: for the figures only.
@@ -94,6 +97,7 @@ impl Reserve {
             mark,
             granting: false,
             void_grant: false,
+            give_up_to: 0,
             alive_from: 0,
             oldest_from: 0,
             oldest_tick: None,
@@ -278,6 +282,9 @@ impl Reserve {
         let second = self.ticks_a_second * u64::from(self.layout.sequences());
         let most = GRANT_SECONDS.saturating_mul(second);
         let log = self.log.as_ref().filter(|_| !self.granting && boot >= self.grant_after)?;
+        if self.mark < self.give_up_to {
+            return self.plan_giving_up();
+        }
         let ahead = most.saturating_mul(GRANTS_AHEAD);
         let wanted = if burst { ahead } else { ahead.min(log.stock().ids / CALM_PART) };
         let least = if burst { 1 } else { (wanted / CALM_STEP).max(1) };
@@ -381,6 +388,22 @@ impl Reserve {
         for pieces in [&mut self.fresh, &mut self.granted, &mut self.backlog] {
             pieces.drain();
         }
+    }
+
+    /// A copy of this process runs, and did for a while: what both had in memory may have been appended here since. No
+    /// process gets what is in the file, this one's successor included.
+    pub(crate) fn give_up_stock(&mut self) {
+        if Guard::CopyGivesUpSpill.holds() {
+            self.give_up_to = self.log.as_ref().map_or(0, Log::head);
+        }
+    }
+
+    /// The grant that moves the mark past what is given up; what it brings is dropped.
+    pub(crate) fn plan_giving_up(&mut self) -> Option<GrantRequest> {
+        let log = self.log.as_ref().filter(|_| self.mark < self.give_up_to)?;
+        let request = GrantRequest { spill: log.id(), from: self.give_up_to - 1, upto: self.give_up_to };
+        (self.granting, self.void_grant) = (true, true);
+        Some(request)
     }
 
     /// The clean stop: everything in memory goes to disk and is synced. A failed sync is waste.

@@ -16,6 +16,7 @@
 //! `XUID_TWINS=100000 cargo test --release -p xuid-engine --lib twins` tries so many; a failure prints its seed, and
 //! `XUID_TWIN=seed` tries that one alone.
 
+mod met;
 mod switch;
 mod waiting;
 

@@ -187,13 +187,14 @@ fn windows(windows: &Windows) -> Vec<Family> {
         counter_by(
             "xuid_worker_switches",
             "Workers left for another, by cause: the clock went back, somebody else took it, its record cannot be \
-             believed, or the machine may have been resumed from a snapshot",
+             believed, the machine may have been resumed from a snapshot, or a copy of it was met in the registry",
             "cause",
             &[
                 ("clock", switches.clock),
                 ("lost", switches.lost),
                 ("unreadable", switches.unreadable),
                 ("resumed", switches.resumed),
+                ("copied", switches.copied),
             ],
         ),
         family(

@@ -11,7 +11,7 @@ use crate::stats::Switches;
 const HOUR: i64 = 3_600 * SECOND as i64;
 
 fn switches(clock: u64, lost: u64, unreadable: u64, resumed: u64) -> Switches {
-    Switches { clock, lost, unreadable, resumed }
+    Switches { clock, lost, unreadable, resumed, copied: 0 }
 }
 
 #[test]
@@ -107,6 +107,28 @@ fn a_leap_drops_all_that_was_granted_and_the_process_is_another_one_then() {
     assert_eq!((stats.windows.switches, stats.clock.jumps), (switches(0, 0, 0, 1), 1));
     // Else a write of the copy that goes on as before could be taken for one of ours.
     assert!(after.iter().all(|worker| token(&driven, *worker) != Token([5; 16])));
+}
+
+#[test]
+fn a_copy_that_one_record_shows_voids_all_that_is_held_and_is_said_from_then_on() {
+    let mut driven = Driven::new(Settings { workers: 3, ..Settings::default() });
+    driven.run(5 * SECOND);
+    let before = driven.engine.workers();
+    assert!(!driven.notes(&["a copy of this machine"]));
+    // It renewed one of the three.
+    driven.tamper(before[0], |found| {
+        found.record.operation += 1_000;
+        found.record.reserved_until += 1_000;
+    });
+    driven.run(20 * SECOND);
+    let after = driven.engine.workers();
+    assert!(after.len() == 3 && before.iter().all(|worker| !after.contains(worker)), "{before:?} {after:?}");
+    let token = |worker: u32| driven.registry.clone().worker(worker).unwrap().record.token;
+    assert!(after.iter().all(|worker| token(*worker) != Token([5; 16])));
+    let stats = driven.stats();
+    assert_eq!(stats.windows.switches, Switches { copied: 1, ..Switches::default() });
+    assert!(stats.wasted.step > 0 && stats.clock.jumps == 0, "{:?}", stats.wasted);
+    assert!(driven.engine.status().ready && driven.notes(&["a copy of this machine", "find the copy"]));
 }
 
 #[test]
