@@ -11,7 +11,7 @@
 # QUICK is yes or no; SECONDS is its time on two cores once it is built; the THINGs are installed first.
 suite e2e waits yes 200 "the real binary, attacked from outside" -- python3 curl prlimit setpriv libfaketime
 suite monitoring waits yes 60 "alerts, dashboard and status page by a real Prometheus and browser" -- prometheus chromium
-suite campaigns waits no 205 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime prometheus
+suite campaigns waits no 220 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime prometheus postgresql mariadb
 suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
 suite databases waits yes 60 "named sequences: their stores in private databases, and several servers on each store, with faults" -- postgresql mariadb java setpriv zookeeper
 suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper

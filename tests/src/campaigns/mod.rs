@@ -26,6 +26,7 @@ mod files;
 mod kills;
 mod limits;
 mod mutants;
+mod nodes;
 mod outages;
 mod parts;
 mod progress;
@@ -45,6 +46,7 @@ pub use files::Files;
 pub use kills::Kills;
 pub use limits::Limits;
 pub use mutants::Mutants;
+pub use nodes::Nodes;
 pub use outages::Outages;
 pub use parts::{Ending, Runner, attempt};
 pub use progress::{Progress, grouped};
@@ -198,6 +200,7 @@ pub fn all() -> Vec<Box<dyn Campaign>> {
         Box::new(Kills::zookeeper()),
         Box::new(Files),
         Box::new(Limits),
+        Box::new(Nodes),
         Box::new(Outages),
         Box::new(Soak),
     ]

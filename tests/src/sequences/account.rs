@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use thiserror::Error;
 
 use super::Name;
 
@@ -41,6 +42,16 @@ pub struct Missed {
     pub took: Duration,
 }
 
+/// Numbers came more than once.
+#[derive(Debug, Error)]
+#[error("{first} came twice; {count} numbers did")]
+pub struct Twice {
+    /// One of them, and its name.
+    pub first: String,
+    /// Each repetition counts.
+    pub count: u64,
+}
+
 /// All calls of some takers.
 #[derive(Debug, Clone, Default)]
 pub struct Account {
@@ -71,8 +82,8 @@ impl Account {
         numbers
     }
 
-    /// Numbers that came before; the first of them, and how many.
-    pub fn twice(&self, names: &[Name]) -> Option<(String, usize)> {
+    /// What came before, if anything did.
+    pub fn twice(&self, names: &[Name]) -> Option<Twice> {
         let (mut first, mut count) = (None, 0);
         for (at, name) in names.iter().enumerate() {
             let numbers = self.numbers(at, None);
@@ -81,7 +92,7 @@ impl Account {
                 count += 1;
             }
         }
-        first.map(|first| (first, count))
+        first.map(|first| Twice { first, count })
     }
 
     /// Fails if a call was refused, but for these statuses.
@@ -97,8 +108,8 @@ impl Account {
 
     /// Fails if a number came twice, is none of its name, or is out of order.
     pub fn check(&self, names: &[Name]) -> Result<()> {
-        if let Some((first, count)) = self.twice(names) {
-            anyhow::bail!("{first} came twice; {count} numbers did");
+        if let Some(twice) = self.twice(names) {
+            return Err(twice.into());
         }
         let mut groups: BTreeMap<(usize, usize), Vec<&Call>> = BTreeMap::new();
         for call in &self.calls {
@@ -164,7 +175,8 @@ mod tests {
         assert!(once.twice(&names).is_none() && once.total() == 5);
         once.check(&names).unwrap();
         let twice = account(&[(0, 0, 1, &[1, 2, 5]), (1, 0, 1, &[2, 5])]);
-        assert_eq!(twice.twice(&names), Some(("2 of a".to_owned(), 2)));
+        let found = twice.twice(&names).unwrap();
+        assert_eq!((found.first.as_str(), found.count), ("2 of a", 2));
         assert!(twice.check(&names).is_err());
     }
 

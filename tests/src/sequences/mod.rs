@@ -23,7 +23,7 @@ mod site;
 mod takers;
 mod wire;
 
-pub use account::{Account, Call, Missed};
+pub use account::{Account, Call, Missed, Twice};
 pub use database::Database;
 pub use fleet::{Fleet, Seats};
 pub use name::Name;

@@ -29,6 +29,11 @@ pub struct Played {
 }
 
 impl Played {
+    /// Nothing had to recover.
+    pub fn of(account: Account) -> Self {
+        Self { account, recoveries: Vec::new() }
+    }
+
     /// The longest recovery.
     pub fn slowest(&self) -> Duration {
         self.recoveries.iter().copied().max().unwrap_or_default()
