@@ -1,0 +1,3 @@
+module github.com/x-uid/xuid-go
+
+go 1.19

@@ -1,0 +1,287 @@
+// Package fleet is the servers that a client may use: one link at a time, dialed on demand.
+//
+// Invariants:
+//
+//   - I1: every link is of the cluster of the first one;
+//   - I2: one dial at a time, whatever the number of callers; those that waited for it share its outcome.
+package fleet
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/x-uid/xuid-go/internal/fail"
+	"github.com/x-uid/xuid-go/internal/link"
+)
+
+// After a refusal a server is left for another one that was not dialed for so long, or for as long as the refusal says to
+// wait, up to the most. Else, where all servers refuse, a caller that asks for what none of them has would take the others
+// along from server to server, with a dial for nearly each call.
+const (
+	leastStay = time.Second
+	mostStay  = 10 * time.Second
+)
+
+// longestAway is what "never" comes to for a client that had to leave its first choice.
+const longestAway = 30 * 365 * 24 * time.Hour
+
+// Options of a client, checked already.
+type Options struct {
+	Link                     link.Options
+	Rounds                   int
+	FirstPause, LongestPause time.Duration
+	RetryFor                 time.Duration
+	// ReturnAfter is when a client that had to leave its first choice tries it again, about.
+	ReturnAfter time.Duration
+}
+
+// Fleet is the servers of one cluster.
+type Fleet struct {
+	// servers, in the order of choice: the first is a random one.
+	servers []string
+	options Options
+	// cluster made ours by the first server that answered (I1), whose name it has.
+	cluster [16]byte
+	first   string
+	// life ends when the fleet is closed.
+	life    context.Context
+	endLife context.CancelFunc
+	// link is the one in use. It may have ended.
+	link atomic.Pointer[link.Link]
+
+	mu sync.Mutex
+	// next is the index of the server that is dialed next. It moves before each dial, not after it: the next dial must not
+	// begin at the same silent server.
+	next int
+	// dialed: when each server was dialed last, to take the place of another one; 0: never.
+	dialed  []int64
+	dialing *dialing
+	// back is the timer after which the first choice is tried again.
+	back   *time.Timer
+	closed bool
+}
+
+// dialing is one search for a server that answers.
+type dialing struct {
+	done chan struct{}
+	link *link.Link
+	err  error
+}
+
+// About is what the server of the last link said about itself.
+func (f *Fleet) About() *link.About { return f.link.Load().About() }
+
+// Ready returns when a link takes requests.
+func (f *Fleet) Ready(ctx context.Context) error {
+	current := f.link.Load()
+	if current.Serving() {
+		return nil
+	}
+	_, err := f.replace(ctx, current)
+	return err
+}
+
+// replace returns a link that takes the place of one that does not serve; it dials if there is none.
+func (f *Fleet) replace(ctx context.Context, old *link.Link) (*link.Link, error) {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil, errClosed()
+	}
+	if current := f.link.Load(); current != old && current.Serving() {
+		f.mu.Unlock()
+		return current, nil
+	}
+	if f.dialing == nil {
+		f.dialing = &dialing{done: make(chan struct{})}
+		go f.redial(f.dialing)
+	}
+	search := f.dialing
+	f.mu.Unlock()
+	select {
+	case <-search.done:
+		return search.link, search.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// redial ends a search, with a link in use or a failure. It belongs to no caller: those that wait may go.
+func (f *Fleet) redial(search *dialing) {
+	greeted, at, err := f.search()
+	f.mu.Lock()
+	f.dialing = nil
+	switch {
+	case f.closed:
+		if greeted != nil {
+			greeted.Close()
+		}
+		search.err = errClosed()
+	case err != nil:
+		search.err = err
+	default:
+		search.link = f.use(greeted, at)
+	}
+	f.mu.Unlock()
+	close(search.done)
+}
+
+// use makes a connection to the server of that index the link in use. The lock is held.
+func (f *Fleet) use(greeted *link.Greeted, at int) *link.Link {
+	l := link.Start(greeted, &f.options.Link)
+	f.link.Store(l)
+	if at != 0 {
+		f.planReturn()
+	}
+	return l
+}
+
+// search tries the servers in turn, from the one after the last tried, for as many rounds as allowed.
+func (f *Fleet) search() (*link.Greeted, int, error) {
+	pauses := newBackoff(&f.options)
+	for round := 1; ; round++ {
+		var worthWaiting, hopeless error
+		for range f.servers {
+			at := f.nextServer()
+			greeted, err := f.dial(at)
+			if err == nil {
+				return greeted, at, nil
+			}
+			if failure := fail.Of(err); failure != nil && failure.Retryable() {
+				worthWaiting = err
+			} else {
+				hopeless = err
+			}
+		}
+		if hopeless != nil && (worthWaiting == nil || round >= f.options.Rounds) {
+			return nil, 0, hopeless
+		}
+		if round >= f.options.Rounds {
+			return nil, 0, worthWaiting
+		}
+		if err := sleep(f.life, pauses.pause()); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// nextServer is the index of the server whose turn it is to be dialed.
+func (f *Fleet) nextServer() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.next % len(f.servers)
+	f.next = at + 1
+	f.dialed[at] = link.Now()
+	return at
+}
+
+func (f *Fleet) dial(at int) (*link.Greeted, error) {
+	greeted, err := link.Dial(f.life, f.servers[at], &f.options.Link)
+	if err != nil {
+		return nil, err
+	}
+	if err := sameCluster(f.first, f.cluster, &greeted.About); err != nil {
+		greeted.Close()
+		return nil, err
+	}
+	return greeted, nil
+}
+
+// planReturn has the first choice tried again after some time, at random, so that the clients of a server that was away do
+// not all come back at once. The lock is held.
+func (f *Fleet) planReturn() {
+	span := f.options.ReturnAfter
+	if span > longestAway {
+		span = longestAway
+	}
+	if f.back != nil {
+		f.back.Stop()
+	}
+	f.back = time.AfterFunc(span/2+time.Duration(float64(span)*randomShare()), f.comeBack)
+}
+
+// comeBack moves new requests to the first choice, if it answers. Those in flight are finished where they are.
+func (f *Fleet) comeBack() {
+	greeted, err := f.dial(0)
+	f.mu.Lock()
+	old := f.link.Load()
+	switch {
+	case f.closed || f.dialing != nil || old.About().Server == f.servers[0]:
+		if greeted != nil {
+			greeted.Close()
+		}
+		if !f.closed && f.dialing != nil {
+			f.planReturn()
+		}
+		f.mu.Unlock()
+	case err != nil:
+		f.planReturn()
+		f.mu.Unlock()
+	default:
+		f.dialed[0] = link.Now()
+		f.next = 1
+		f.use(greeted, 0)
+		f.mu.Unlock()
+		old.Retire()
+	}
+}
+
+// leave leaves the server of a link after a refusal with what may take it long, if there is another server that was not
+// dialed of late. What is in flight is still answered.
+func (f *Fleet) leave(l *link.Link, failure *fail.Error) {
+	pause := failure.RetryAfter
+	if pause < leastStay {
+		pause = leastStay
+	}
+	if pause > mostStay {
+		pause = mostStay
+	}
+	now, goes := link.Now(), false
+	f.mu.Lock()
+	for at, server := range f.servers {
+		isDue := f.dialed[at] == 0 || now-f.dialed[at] >= int64(pause)
+		goes = goes || (server != l.About().Server && isDue)
+	}
+	f.mu.Unlock()
+	if goes {
+		l.Retire()
+	}
+}
+
+// staysAfter says whether the server that refused is still the one in use.
+func (f *Fleet) staysAfter(failure *fail.Error) bool {
+	current := f.link.Load()
+	return failure.Kind == fail.Refused && current.About().Server == failure.Server && current.Serving()
+}
+
+// Close says BYE, waits until the server has answered what is in flight, or the context ends, and closes. What still waits
+// then is told that the client is closed.
+func (f *Fleet) Close(ctx context.Context) {
+	f.mu.Lock()
+	wasClosed := f.closed
+	f.closed = true
+	if f.back != nil {
+		f.back.Stop()
+	}
+	f.mu.Unlock()
+	if wasClosed {
+		return
+	}
+	current := f.link.Load()
+	current.Bye(ctx)
+	current.End(errClosed())
+	f.endLife()
+}
+
+func errClosed() error {
+	return &fail.Error{Kind: fail.Closed}
+}
+
+func sameCluster(first string, cluster [16]byte, about *link.About) error {
+	if about.Cluster == cluster {
+		return nil
+	}
+	return &fail.Error{Kind: fail.WrongCluster, Server: about.Server, Found: about.Cluster, Other: first, Expected: cluster}
+}
