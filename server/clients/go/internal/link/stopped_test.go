@@ -1,0 +1,135 @@
+package link
+
+import (
+	"context"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/x-uid/xuid-go/internal/fail"
+	"github.com/x-uid/xuid-go/internal/wire"
+)
+
+// stopped is a connection as a process that was stopped finds it: what came meanwhile lies in the socket, and nothing has
+// told the reader. Only a deadline ends its wait.
+type stopped struct {
+	net.Conn
+	mu      sync.Mutex
+	changed *sync.Cond
+	lies    []byte
+	// hurried: there is a deadline.
+	hurried, closed bool
+	// replies has each NEXT answered at once with id 7, unheard.
+	replies bool
+	written chan []byte
+}
+
+func newStopped(room int) *stopped {
+	s := &stopped{written: make(chan []byte, room)}
+	s.changed = sync.NewCond(&s.mu)
+	return s
+}
+
+func (s *stopped) Read(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.hurried && !s.closed {
+		s.changed.Wait()
+	}
+	if s.closed {
+		return 0, net.ErrClosed
+	}
+	if len(s.lies) > 0 {
+		n := copy(b, s.lies)
+		s.lies = s.lies[n:]
+		return n, nil
+	}
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (s *stopped) Write(b []byte) (int, error) {
+	if header, _ := wire.ParseHeader(b); s.replies && header.Op == wire.OpNext {
+		s.mu.Lock()
+		s.lies = wire.Header{BodyLen: 8, Op: wire.OpNext | wire.ReplyBit, RequestID: header.RequestID}.Append(s.lies)
+		s.lies = append(s.lies, 7, 0, 0, 0, 0, 0, 0, 0)
+		s.mu.Unlock()
+	}
+	s.written <- append([]byte(nil), b...)
+	return len(b), nil
+}
+
+func (s *stopped) SetReadDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hurried = !t.IsZero()
+	s.changed.Broadcast()
+	return nil
+}
+
+func (s *stopped) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.changed.Broadcast()
+	return nil
+}
+
+func startStopped(timeout time.Duration, replies bool) *Link {
+	conn := newStopped(10)
+	conn.replies = replies
+	return Start(&Greeted{About: About{Server: "s", HelloReply: wire.HelloReply{MaxInFlight: 10}}, conn: conn},
+		&Options{MaxInFlight: 10, Timeout: timeout})
+}
+
+func TestAReplyThatLiesInTheSocketWhenItsTimeIsOverCounts(t *testing.T) {
+	l := startStopped(500*time.Millisecond, true)
+	defer l.End(&fail.Error{Kind: fail.Closed})
+	answer, err := l.Call(context.Background(), &wire.Request{Op: wire.OpNext}, Now())
+	if err != nil || answer.ID != 7 {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+}
+
+func TestACallWithNothingInTheSocketEndsAtItsTime(t *testing.T) {
+	l := startStopped(20*time.Millisecond, false)
+	defer l.End(&fail.Error{Kind: fail.Closed})
+	_, err := l.Call(context.Background(), &wire.Request{Op: wire.OpNext}, Now())
+	if !fail.Is(err, fail.Timeout) {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestRequestsOfConcurrentCallersAreGatheredIntoOneWrite(t *testing.T) {
+	const callers = 100
+	conn := newStopped(0)
+	l := Start(&Greeted{About: About{HelloReply: wire.HelloReply{MaxInFlight: callers}}, conn: conn},
+		&Options{MaxInFlight: callers, Timeout: time.Minute})
+	var open sync.WaitGroup
+	call := func() {
+		defer open.Done()
+		_, _ = l.Call(context.Background(), &wire.Request{Op: wire.OpNext}, Now())
+	}
+	// until so many are in flight, and, of those, so many bytes wait for the writer.
+	until := func(inFlight, bytes int) {
+		for is := false; !is; time.Sleep(time.Millisecond) {
+			l.mu.Lock()
+			is = l.callers == inFlight && len(l.outbox) == bytes
+			l.mu.Unlock()
+		}
+	}
+	open.Add(callers)
+	go call()
+	// The first one is being written.
+	until(1, 0)
+	for i := 1; i < callers; i++ {
+		go call()
+	}
+	until(callers, (callers-1)*wire.HeaderLen)
+	if first, second := len(<-conn.written), len(<-conn.written); first != wire.HeaderLen || second != 99*wire.HeaderLen {
+		t.Fatalf("%d and %d bytes", first, second)
+	}
+	l.End(&fail.Error{Kind: fail.Closed})
+	open.Wait()
+}
