@@ -1,0 +1,182 @@
+"""What is held ahead of need, and how much to ask for. No threads, no tasks, no connection; it is told the time.
+
+Invariants
+
+- P1 An id is in one place: in the pool, in an opened piece, or handed out. Every move is a take, and nothing is given back.
+- P2 Nothing leaves the pool at ``max_age`` or later after it was asked for, and a piece says until when its ids are good.
+- P3 A source that nobody takes from is not refilled: a quiet user wastes few ids.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Callable, NamedTuple
+
+from .errors import Closed, UsageError, WrongCluster, XuidError
+from .values import Run
+
+#: What is held shall last so long, in seconds, though round trips be shorter: in a hot loop a thread that waits for the
+#: interpreter gets it after 5 ms, and a reply passes two of them.
+_LEAD = 0.05
+
+#: Round trips that it shall last, and the most of time. Half of it is used up when more is asked for.
+_ROUND_TRIPS = 4
+_LONGEST_LEAD = 1.0
+
+#: How much the level may grow from one refill to the next. One greedy moment must not fetch ids for an hour.
+_GROWTH = 4
+
+#: Ids that are opened at once.
+PIECE = 1_024
+
+#: No id is handed out later than so many seconds after its reply arrived.
+AGE_CAP = 2.0
+
+
+class Piece(NamedTuple):
+    """Ids that any thread may take, one by one: ``pop`` takes one, atomically, and raises IndexError at the end."""
+
+    pop: Callable[[], int]
+    good_until: float
+
+
+#: Nothing.
+EMPTY = Piece(deque().popleft, 0.0)
+
+
+class _Held(NamedTuple):
+    ids: range
+    good_until: float
+
+
+class Pool:
+    """The ids of one prefetch."""
+
+    def __init__(self, least: int, most: int, max_age: float) -> None:
+        if not 1 <= least <= most:
+            raise UsageError(f"least is {least!r} and most {most!r}: 1 <= least <= most is allowed")
+        if not 0.001 <= max_age <= AGE_CAP:
+            raise UsageError(f"max_age is {max_age!r} s, and 0.001 to {AGE_CAP:g} are allowed")
+        self.least, self.most, self.max_age = least, most, max_age
+        self.closed = False
+        #: Why the last refill failed, if none succeeded since.
+        self.failure: XuidError | None = None
+        #: Ids in the pool. Some of them may be too old.
+        self.held = 0
+        self._runs: deque[_Held] = deque()
+        self._level = least
+        #: Somebody took, and so little is left that it is time for more (P3).
+        self._demand = False
+        #: The shortest round trip lately: what waits in line at a busy server is no reason to ask it for more.
+        self._round_trip = 0.0
+        self._taken = 0
+        self._looked: float | None = None
+        #: The most ids of one request, which a server that has not so many lowers.
+        self._request = most
+
+    def close(self) -> None:
+        """Drops all."""
+        self.closed = True
+        self._drop()
+
+    def check(self) -> None:
+        if self.closed:
+            raise Closed
+
+    def open(self, now: float) -> Piece | None:
+        """The next piece; None: there is none."""
+        self._drop_old(now)
+        if not self._runs:
+            self._demand = True
+            return None
+        good_until = self._runs[0].good_until
+        return Piece(deque(self._front(PIECE)).popleft, good_until)
+
+    def take(self, count: int, now: float) -> list[int] | None:
+        """So many ids; None: there are fewer."""
+        self._drop_old(now)
+        if self.held < count:
+            self._demand = True
+            self._level = min(max(self._level, count), self.most)
+            return None
+        ids: list[int] = []
+        while len(ids) < count:
+            ids.extend(self._front(count - len(ids)))
+        return ids
+
+    def wants(self) -> bool:
+        """Whether it is time for a refill."""
+        return self._demand and not self.closed
+
+    def refill(self, now: float, max_count: int) -> int:
+        """How many ids to ask for; 0: none."""
+        self._drop_old(now)
+        if not self.wants():
+            return 0
+        self._demand = False
+        self._look(now)
+        return max(0, min(self._level - self.held, self._request, max_count))
+
+    def put(self, runs: Iterable[Run], asked: float, now: float) -> None:
+        """What was asked for then has come."""
+        if self.closed:
+            return
+        round_trip = now - asked
+        # It may get longer, slowly: by an eighth a refill.
+        slower = self._round_trip * 1.125 + 1e-6
+        self._round_trip = min(round_trip, slower) if self._round_trip else round_trip
+        self._request = min(2 * self._request, self.most)
+        self.failure = None
+        for run in runs:
+            self._runs.append(_Held(run.ids, asked + self.max_age))
+            self.held += run.count
+        if self.held < self._level // 2:
+            # The server had fewer, or the demand grew meanwhile.
+            self._demand = True
+
+    def fail(self, error: XuidError, count: int) -> None:
+        """A refill of so many ids failed."""
+        self.failure = error
+        if isinstance(error, WrongCluster):
+            self._drop()
+        # Fewer may be had.
+        self._request = max(count // 2, self.least)
+        # Where the failure will not pass by itself the next caller that waits asks again.
+        self._demand = error.retryable
+
+    def _front(self, most: int) -> range:
+        """Takes ids of the oldest run."""
+        ids, good_until = self._runs.popleft()
+        if len(ids) > most:
+            self._runs.appendleft(_Held(ids[most:], good_until))
+            ids = ids[:most]
+        self.held -= len(ids)
+        self._taken += len(ids)
+        if self.held <= self._level // 2:
+            self._demand = True
+        return ids
+
+    def _drop_old(self, now: float) -> None:
+        while self._runs and self._runs[0].good_until <= now:
+            self.held -= len(self._runs.popleft().ids)
+            # It was too much.
+            self._level = max(self._level // 2, self.least)
+
+    def _drop(self) -> None:
+        self._runs.clear()
+        self.held = 0
+
+    def _look(self, now: float) -> None:
+        """The level follows the use."""
+        taken, self._taken = self._taken, 0
+        looked, self._looked = self._looked, now
+        if looked is None:
+            return
+        # A microsecond at least, so that two looks at once do not make an endless rate.
+        rate = taken / max(now - looked, 1e-6)
+        lead = min(max(_LEAD, _ROUND_TRIPS * self._round_trip), _LONGEST_LEAD, self.max_age / 4)
+        # A user that was away for long is a new one; one that only pauses between bursts is not.
+        least = 0 if now - looked >= self.max_age else self._level // 2
+        level = min(max(int(rate * lead), least), self._level * _GROWTH)
+        self._level = min(max(level, self.least), self.most)

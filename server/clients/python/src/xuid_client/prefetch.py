@@ -1,0 +1,308 @@
+"""Ids that are there before they are asked for.
+
+    server --- RUNS ---> refill (a thread or a task of its own, one request at a time)
+                           |
+                         pool: runs, oldest first, behind a lock
+                           |  a piece of up to 1,024 ids is opened
+                         piece: the next id is taken without the lock, by any thread
+                           |  then the clock is looked at: an id that is too old is wasted
+                         caller
+
+A forked child drops the pool and the piece, and fills its own. Which piece is in use is looked at last after each take: a
+signal's handler that forks in the middle of a take leaves the id to the parent.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Callable
+
+from . import tasks, threads, wire
+from .errors import Timeout, UsageError, XuidError
+from .fleet import Fleet
+from .pool import EMPTY, Piece, Pool
+from .process import now, tell_of_forks
+
+#: How long the server may wait for the ids of a refill, in seconds: one that lives on what its clock brings has the largest
+#: refill together in 32 ms.
+_WAIT = 0.05
+
+
+class Source:
+    """What the prefetches of threads and tasks share: its coroutines wait at a gate (:class:`.threads.Gate`,
+    :class:`.tasks.Gate`)."""
+
+    def __init__(self, fleet: Fleet, make_gate: Callable[[], Any], least: int, most: int, max_age: float, wait: float):
+        if not wait >= 0:
+            raise UsageError(f"wait is {wait!r}, and 0 or more seconds are allowed")
+        self._fleet = fleet
+        self._make_gate = make_gate
+        self._wait = wait
+        self._pool = Pool(least, most, max_age)
+        self._begin()
+        fleet.sources.add(self)
+        tell_of_forks(self)
+
+    def _begin(self) -> None:
+        self.piece = EMPTY
+        self._making = threading.Lock()
+        self._gate: Any = None
+        self._refills = False
+
+    def after_fork(self) -> None:
+        """In a child: what is held is the parent's."""
+        parents = self._pool
+        self._pool = Pool(parents.least, parents.most, parents.max_age)
+        self._pool.closed = parents.closed
+        self._begin()
+
+    def close(self) -> None:
+        """Drops what is held. May be called from any thread, of tasks from that of their loop."""
+        self.piece = EMPTY
+        gate = self._gate
+        if gate is None:
+            self._pool.close()
+            return
+        with gate:
+            self._pool.close()
+            # Again: one may have been opened meanwhile.
+            self.piece = EMPTY
+            gate.notify()
+
+    def take_from(self, piece: Piece) -> int | None:
+        """An id of the piece in use; None: it is at its end, or too old, or in use no longer."""
+        try:
+            number = piece.pop()
+        except IndexError:
+            return None
+        if now() < piece.good_until and piece is self.piece:
+            return number
+        return None
+
+    def take_held(self) -> int | None:
+        """An id, if one is held."""
+        while True:
+            piece = self.piece
+            number = self.take_from(piece)
+            if number is not None:
+                return number
+            gate = self._current_gate()
+            with gate:
+                self._pool.check()
+                if not self._open_next(piece, gate):
+                    return None
+
+    async def open(self, used_up: Piece) -> None:
+        """Opens a piece in the place of that one, and waits for one if none is held."""
+
+        await self._until(functools.partial(self._open_next, used_up))
+
+    async def take(self, count: int) -> list[int]:
+        """So many ids, and waits for them if they are not held."""
+        if not 1 <= count <= self._pool.most:
+            raise UsageError(f"count is {count!r}, and 1 to {self._pool.most} (most) are allowed")
+        while True:
+            pool = self._pool
+            taken: list[int] = []
+            await self._until(functools.partial(self._take_into, taken, pool, count))
+            # Else this process was forked meanwhile, and they are the parent's.
+            if pool is self._pool:
+                return taken
+
+    def _take_into(self, taken: list[int], pool: Pool, count: int, gate: Any) -> bool:
+        taken.extend(pool.take(count, now()) or ())
+        self._ask(gate)
+        return bool(taken)
+
+    def _open_next(self, used_up: Piece, gate: Any) -> bool:
+        if self.piece is not used_up:
+            # Another caller has opened one.
+            return True
+        piece = self._pool.open(now())
+        self._ask(gate)
+        if piece:
+            self.piece = piece
+        return piece is not None
+
+    def _current_gate(self) -> Any:
+        gate = self._gate
+        if gate is None or not gate.is_current():
+            with self._making:
+                if self._gate is gate:
+                    # An event loop that is over took its tasks along.
+                    self._refills = False
+                    self._gate = self._make_gate()
+                gate = self._gate
+        return gate
+
+    async def _until(self, look: Callable[[Any], bool]) -> None:
+        """Looks until it is there, as often as there is news, for as long as a caller waits."""
+        deadline: float | None = None
+        gate = self._current_gate()
+        with gate:
+            while True:
+                self._pool.check()
+                if deadline is None:
+                    # A failure of before is no answer to this caller: it is tried anew.
+                    if self._pool.failure and not self._pool.failure.retryable:
+                        self._pool.failure = None
+                if look(gate):
+                    return
+                if deadline is None:
+                    deadline = time.monotonic() + self._wait
+                failure = self._pool.failure
+                left = deadline - time.monotonic()
+                if failure and (left <= 0 or not failure.retryable):
+                    raise failure.again()
+                if left <= 0:
+                    raise Timeout("prefetch", self._wait)
+                await gate.wait(left)
+
+    def _ask(self, gate: Any) -> None:
+        """Wakes the refill if it is time for more. With the gate's lock held."""
+        if not self._pool.wants():
+            return
+        if not self._refills:
+            self._refills = True
+            # Without this object: one that is dropped ends its refill.
+            refill = _refill(self._fleet, self._pool, gate)
+            self._fleet.current_port().spawn(refill, "xuid-prefetch")
+        gate.notify()
+
+
+async def _refill(fleet: Fleet, pool: Pool, gate: Any) -> None:
+    """Keeps the pool filled until it is closed."""
+    retries = fleet.retries()
+    while True:
+        with gate:
+            count = pool.refill(now(), fleet.max_count)
+            while not count:
+                if pool.closed:
+                    return
+                await gate.wait()
+                count = pool.refill(now(), fleet.max_count)
+        asked = now()
+        pause = 0.0
+        try:
+            # Waiting for a connection makes no id older.
+            await fleet.link(time.monotonic() + fleet.options.timeout)
+            asked = now()
+            runs = await fleet.attempt(wire.runs(count, "any", _WAIT), min(pool.max_age, fleet.options.timeout))
+        except XuidError as error:
+            pause = fleet.pause(retries, error)
+            with gate:
+                pool.fail(error, count)
+                gate.notify()
+        else:
+            retries = fleet.retries()
+            with gate:
+                pool.put(runs, asked, now())
+                gate.notify()
+        if pause:
+            await fleet.current_port().sleep(pause)
+
+
+def _drop(prefetch: Any) -> None:
+    """At the end of an object that was not closed, and may not have been made."""
+    try:
+        prefetch.close()
+    except (AttributeError, RuntimeError, TypeError):
+        # The interpreter, or the event loop, is over.
+        pass
+
+
+class Prefetch(Iterator[int]):
+    """Ids without a round trip, for any number of threads; made by :meth:`Client.prefetch`.
+
+    It is an iterator without an end: ``next(ids)`` hands out an id, and waits for one only where none is held. How many are
+    held follows the use: ``least`` at first, up to ``most`` in a hot loop, and none are fetched while none are taken.
+
+    A process that forks need not care: the child drops what its parent held, connects by itself, and goes on drawing from
+    this object. That holds for forks that Python knows of (``os.fork``, multiprocessing, gunicorn, uWSGI). A virtual
+    machine, or a process, that is resumed twice from one snapshot of its memory hands out the same held ids in both: close
+    the prefetch before the snapshot.
+    """
+
+    def __init__(self, fleet: Fleet, least: int, most: int, max_age: float, wait: float):
+        self._source = Source(fleet, threads.Gate, least, most, max_age, wait)
+
+    def __next__(self) -> int:
+        source = self._source
+        while True:
+            # As Source.take_from, without the cost of a call.
+            piece = source.piece
+            try:
+                number = piece[0]()
+                if now() < piece[1] and piece is source.piece:
+                    return number
+            except IndexError:
+                pass
+            threads.run(source.open(piece))
+
+    def try_next(self) -> int | None:
+        """An id if one is held, without waiting. None asks for more in the background."""
+        return self._source.take_held()
+
+    def take(self, count: int) -> list[int]:
+        """So many ids at once, up to ``most``: the fastest for many."""
+        return threads.run(self._source.take(count))
+
+    def close(self) -> None:
+        """Drops what is held. The client goes on."""
+        self._source.close()
+
+    def __enter__(self) -> Prefetch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        _drop(self)
+
+
+class AsyncPrefetch:
+    """Ids without a round trip, for the tasks of one event loop; made by :meth:`AsyncClient.prefetch`. As
+    :class:`Prefetch`, with ``await ids.next()`` and ``async for``."""
+
+    def __init__(self, fleet: Fleet, least: int, most: int, max_age: float, wait: float):
+        self._source = Source(fleet, tasks.Gate, least, most, max_age, wait)
+
+    async def next(self) -> int:
+        """An id. A caller that is cancelled loses none."""
+        while True:
+            piece = self._source.piece
+            number = self._source.take_from(piece)
+            if number is not None:
+                return number
+            await self._source.open(piece)
+
+    def __aiter__(self) -> AsyncPrefetch:
+        return self
+
+    async def __anext__(self) -> int:
+        return await self.next()
+
+    def try_next(self) -> int | None:
+        """An id if one is held, without waiting: in a loop without an await the refill gets no turn."""
+        return self._source.take_held()
+
+    async def take(self, count: int) -> list[int]:
+        """So many ids at once, up to ``most``."""
+        return await self._source.take(count)
+
+    def close(self) -> None:
+        """Drops what is held. The client goes on."""
+        self._source.close()
+
+    async def __aenter__(self) -> AsyncPrefetch:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        _drop(self)
