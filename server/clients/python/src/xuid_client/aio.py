@@ -84,7 +84,7 @@ class AsyncClient(Base):
         """As :meth:`Client.prefetch`, for the tasks of one event loop."""
         if self._fleet.is_closed:
             raise Closed
-        return AsyncPrefetch(self._fleet, least, most, max_age, wait)
+        return AsyncPrefetch(self, self._fleet, least, most, max_age, wait)
 
 
 class AsyncSequence:

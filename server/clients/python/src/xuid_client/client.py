@@ -184,7 +184,7 @@ class Client(Base):
         """
         if self._fleet.is_closed:
             raise Closed
-        return Prefetch(self._fleet, least, most, max_age, wait)
+        return Prefetch(self, self._fleet, least, most, max_age, wait)
 
 
 class Sequence:

@@ -19,7 +19,8 @@ import threading
 import time
 import weakref
 from collections.abc import Coroutine
-from typing import Any, AsyncContextManager, Callable, Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Callable, Protocol
 
 from . import wire
 from .conversation import NotSent
@@ -69,7 +70,7 @@ class Port(Protocol):
     """What waits."""
 
     #: Held while dialing (F2).
-    turn: AsyncContextManager[Any]
+    turn: AbstractAsyncContextManager[Any]
 
     def is_current(self) -> bool:
         """Whether the caller may use what was made here: an event loop that is over took its connections along."""

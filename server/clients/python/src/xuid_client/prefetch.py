@@ -97,7 +97,6 @@ class Source:
 
     async def open(self, used_up: Piece) -> None:
         """Opens a piece in the place of that one, and waits for one if none is held."""
-
         await self._until(functools.partial(self._open_next, used_up))
 
     async def take(self, count: int) -> list[int]:
@@ -145,10 +144,9 @@ class Source:
         with gate:
             while True:
                 self._pool.check()
-                if deadline is None:
+                if deadline is None and self._pool.failure and not self._pool.failure.retryable:
                     # A failure of before is no answer to this caller: it is tried anew.
-                    if self._pool.failure and not self._pool.failure.retryable:
-                        self._pool.failure = None
+                    self._pool.failure = None
                 if look(gate):
                     return
                 if deadline is None:
@@ -226,7 +224,9 @@ class Prefetch(Iterator[int]):
     the prefetch before the snapshot.
     """
 
-    def __init__(self, fleet: Fleet, least: int, most: int, max_age: float, wait: float):
+    def __init__(self, client: Any, fleet: Fleet, least: int, most: int, max_age: float, wait: float):
+        # A client that is dropped is closed.
+        self._client = client
         self._source = Source(fleet, threads.Gate, least, most, max_age, wait)
 
     def __next__(self) -> int:
@@ -268,7 +268,9 @@ class AsyncPrefetch:
     """Ids without a round trip, for the tasks of one event loop; made by :meth:`AsyncClient.prefetch`. As
     :class:`Prefetch`, with ``await ids.next()`` and ``async for``."""
 
-    def __init__(self, fleet: Fleet, least: int, most: int, max_age: float, wait: float):
+    def __init__(self, client: Any, fleet: Fleet, least: int, most: int, max_age: float, wait: float):
+        # A client that is dropped is closed.
+        self._client = client
         self._source = Source(fleet, tasks.Gate, least, most, max_age, wait)
 
     async def next(self) -> int:
