@@ -213,10 +213,16 @@ class InLoop:
 
         return self.run(called())
 
-    def stop(self) -> None:
+    async def _over(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
         # A turn for the transports that were closed.
-        self.run(asyncio.sleep(0))
-        self.run(asyncio.sleep(0))
+        await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        self.run(self._over())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(PATIENCE)
         self.loop.close()

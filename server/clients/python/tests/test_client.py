@@ -259,20 +259,23 @@ class Calls:
         self.assertEqual({call.result(PATIENCE) for call in calling}, set(range(5)))
 
     def test_requests_that_the_socket_does_not_take_are_written_when_it_does(self):
-        client, peer = self.pair(self.fake(), limits={"max_in_flight": 100_000}, max_in_flight=100_000)
-        peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client, peer = self.pair(self.fake())
+        link = client._fleet._link
+        if isinstance(client, Client):
+            link._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         text = {"description": "x" * 3_900}
 
         def create(at):
             made = client.sequence("name%d" % at).create(text)
             return made if isinstance(client, Client) else client.in_loop(made)
 
-        count = 24
-        calling = [self.begin(create, at) for at in range(count)]
-        for _ in range(count):
+        calling = [self.begin(create, at) for at in range(24)]
+        if isinstance(client, Client):
+            until(lambda: link._unsent, "a socket that is full")
+        for _ in calling:
             asked = peer.asks(wire.SEQ_CREATE)
             peer.send(frames.reply(asked.op, asked.request_id, b"{}"))
-        self.assertEqual([call.result(PATIENCE) for call in calling], [{}] * count)
+        self.assertEqual([call.result(PATIENCE) for call in calling], [{}] * len(calling))
 
 
 class Retrying:

@@ -87,14 +87,16 @@ class Timeout(XuidError, TimeoutError):
 
     retryable = True
 
-    def __init__(self, server: str, limit: float):
-        super().__init__(server, limit)
+    def __init__(self, server: str, limit: float, option: str = "timeout"):
+        super().__init__(server, limit, option)
         self.server = server
         #: How long the call had, in seconds.
         self.limit = limit
+        #: What allows more.
+        self.option = option
 
     def __str__(self) -> str:
-        return f"{self.server} did not answer within {self.limit:g} s: ask again, or allow more with timeout="
+        return f"{self.server} did not answer within {self.limit:.3g} s: ask again, or allow more with {self.option}="
 
 
 class ConnectionLost(XuidError, ConnectionError):

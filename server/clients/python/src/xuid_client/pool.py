@@ -68,6 +68,8 @@ class Pool:
         self._level = least
         #: Somebody took, and so little is left that it is time for more (P3).
         self._demand = False
+        #: The longest list that a caller waits for.
+        self._needed = 0
         #: The shortest round trip lately: what waits in line at a busy server is no reason to ask it for more.
         self._round_trip = 0.0
         self._taken = 0
@@ -98,7 +100,7 @@ class Pool:
         self._drop_old(now)
         if self.held < count:
             self._demand = True
-            self._level = min(max(self._level, count), self.most)
+            self._needed = max(self._needed, count)
             return None
         ids: list[int] = []
         while len(ids) < count:
@@ -116,6 +118,9 @@ class Pool:
             return 0
         self._demand = False
         self._look(now)
+        # A caller that finds it too little yet says so again.
+        self._level = min(max(self._level, self._needed), self.most)
+        self._needed = 0
         return max(0, min(self._level - self.held, self._request, max_count))
 
     def put(self, runs: Iterable[Run], asked: float, now: float) -> None:

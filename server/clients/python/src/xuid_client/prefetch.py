@@ -156,7 +156,7 @@ class Source:
                 if failure and (left <= 0 or not failure.retryable):
                     raise failure.again()
                 if left <= 0:
-                    raise Timeout("prefetch", self._wait)
+                    raise Timeout(",".join(self._fleet.options.servers), self._wait, "wait")
                 await gate.wait(left)
 
     def _ask(self, gate: Any) -> None:

@@ -1,0 +1,420 @@
+"""Ids that are asked for ahead of need: how many, how old, and in which process."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import struct
+import threading
+import time
+import unittest
+from unittest import mock
+
+from xuid_client import (
+    AsyncClient,
+    Client,
+    Closed,
+    ConnectionLost,
+    Refused,
+    Timeout,
+    UsageError,
+    WrongCluster,
+    prefetch,
+    process,
+    threads,
+    wire,
+)
+from xuid_client.pool import AGE_CAP, EMPTY, PIECE, Pool
+from xuid_client.values import Run
+
+from . import frames
+from .fake import PATIENCE, Blocking, Stories, until
+
+
+def drain(piece):
+    """The ids of a piece."""
+    found = []
+    with contextlib.suppress(IndexError):
+        while True:
+            found.append(piece.pop())
+    return found
+
+
+class Pools(unittest.TestCase):
+    def filled(self, count, asked=0.0, now=0.0, **options):
+        given = {"least": 16, "most": 1 << 20, "max_age": 2.0, **options}
+        pool = Pool(**given)
+        pool.put([Run(1_000, count, 1)], asked, now)
+        return pool
+
+    def test_nothing_leaves_it_at_its_age_or_later(self):
+        pool = self.filled(100, asked=10.0, now=10.5)
+        piece = pool.open(11.9)
+        self.assertEqual((drain(piece), piece.good_until), (list(range(1_000, 1_100)), 12.0))
+        pool = self.filled(100, asked=10.0, now=10.5)
+        self.assertIsNone(pool.open(12.0))
+        self.assertIsNone(self.filled(100, asked=10.0, now=10.5).take(5, 12.0))
+        self.assertEqual(pool.held, 0)
+
+    def test_an_id_is_taken_once_in_pieces_and_in_lists(self):
+        pool = self.filled(10 * PIECE)
+        pool.put([Run(1 << 40, 5, 7)], 0.0, 0.0)
+        found = []
+        while pool.held:
+            found += drain(pool.open(1.0)) if pool.held % 3 else pool.take(min(pool.held, 700), 1.0)
+        self.assertEqual(found, [*range(1_000, 1_000 + 10 * PIECE), *range(1 << 40, (1 << 40) + 35, 7)])
+
+    def test_a_list_is_whole_or_not_at_all_and_more_is_asked_for(self):
+        pool = self.filled(100)
+        self.assertIsNone(pool.take(101, 1.0))
+        self.assertEqual(pool.held, 100)
+        self.assertGreaterEqual(pool.refill(1.0, 131_072) + 100, 101)
+
+    def levels(self, pool, rate, rounds, round_trip=0.001):
+        """How many ids are held after each refill of a user who uses so many a second."""
+        now, found = 100.0, []
+        for _ in range(rounds):
+            used = max(1, pool.held // 2 + 1)
+            now += used / rate
+            while used > 0:
+                piece = pool.open(now)
+                used = used - len(drain(piece)) if piece else 0
+            asked = now
+            count = pool.refill(now, 131_072)
+            now += round_trip
+            if count:
+                pool.put([Run(1, count, 1)], asked, now)
+            found.append(pool.held)
+        return found
+
+    def test_the_level_follows_the_use_up_and_down_again(self):
+        pool = Pool(16, 1 << 20, 2.0)
+        hot = self.levels(pool, 2e6, 20)
+        self.assertLessEqual(hot[0], 64)
+        self.assertTrue(60_000 < hot[-1] <= 131_072, hot)
+        quiet = self.levels(pool, 10.0, 40)
+        self.assertLess(quiet[-1], 1_100, quiet)
+
+    def test_neither_bound_is_ever_left(self):
+        pool = Pool(10, 1_000, 2.0)
+        for held in self.levels(pool, 1e9, 30):
+            self.assertLessEqual(held, 1_000)
+        self.assertIsNone(pool.open(1e6))
+        self.assertTrue(10 <= pool.refill(1e6, 131_072) <= 1_000)
+
+    def test_one_that_is_not_used_asks_for_nothing(self):
+        pool = Pool(16, 1_000, 2.0)
+        self.assertEqual(pool.refill(1.0, 131_072), 0)
+        self.assertIsNone(pool.open(1.0))
+        self.assertEqual(pool.refill(1.0, 131_072), 16)
+        pool.put([Run(1, 16, 1)], 1.0, 1.0)
+        self.assertEqual([pool.refill(now, 131_072) for now in (1.0, 2.0, 5.0)], [0, 0, 0])
+
+    def test_a_server_that_has_fewer_is_asked_for_fewer(self):
+        pool = self.filled(1)
+        pool._level = 1_000
+        pool.open(0.0)
+        count = pool.refill(0.0, 131_072)
+        pool.fail(Refused("a:1", 0x8011, 0, ""), count)
+        self.assertEqual(pool.refill(0.0, 131_072), count // 2)
+
+    def test_ids_of_another_cluster_and_of_a_closed_one_are_dropped(self):
+        pool = self.filled(100)
+        pool.fail(WrongCluster("a:1", "0" * 32, "1" * 32, ""), 1)
+        self.assertIsNone(pool.open(0.0))
+        pool = self.filled(100)
+        pool.close()
+        pool.put([Run(1, 9, 1)], 0.0, 0.0)
+        self.assertIsNone(pool.open(0.0))
+
+    def test_options_out_of_range_are_refused(self):
+        for wrong in ((0, 10, 1.0), (11, 10, 1.0), (1, 10, 0.0), (1, 10, AGE_CAP + 0.1), (1, 10, float("nan"))):
+            with self.assertRaises(UsageError):
+                Pool(*wrong)
+
+
+class Draws:
+    """Stories of either kind."""
+
+    def taken(self, client, ids, call):
+        """The outcome of a call of a prefetch."""
+        if isinstance(client, Client):
+            return call(ids)
+
+        async def called():
+            outcome = call(ids)
+            return await outcome if asyncio.iscoroutine(outcome) else outcome
+
+        return client.in_loop(called())
+
+    def one(self, client, ids):
+        return self.taken(client, ids, next if isinstance(client, Client) else lambda ids: ids.next())
+
+    def test_ids_come_without_a_request_each_and_none_comes_twice(self):
+        mill = self.mill()
+        client = self.client(mill.address)
+        ids = client.prefetch()
+        drawn = [self.one(client, ids) for _ in range(5_000)]
+        drawn += self.taken(client, ids, lambda ids: ids.take(3_000))
+        self.assertEqual(len(set(drawn)), 8_000)
+        self.assertLess(mill.answered, 100)
+
+    def test_a_held_id_is_not_handed_out_when_it_is_too_old(self):
+        mill = self.mill()
+        client = self.client(mill.address)
+        ids = client.prefetch(least=1_000, max_age=0.3)
+        self.one(client, ids)
+        old = mill.next
+        until(lambda: ids._source.piece is not EMPTY)
+        good_until = ids._source.piece.good_until
+        until(lambda: process.now() >= good_until + 0.3)
+        self.assertGreaterEqual(self.one(client, ids), old)
+
+    def test_the_age_is_looked_at_after_the_take(self):
+        mill = self.mill()
+        client = self.client(mill.address)
+        ids = client.prefetch(least=1_000, max_age=2.0)
+        first = self.one(client, ids)
+        until(lambda: ids._source._pool.held)
+        # The clock leaps between the take and the look: what was open and what is held is void.
+        voided, leap = mill.next, process.now() + 10.0
+        with mock.patch.object(prefetch, "now", lambda: leap):
+            self.assertGreaterEqual(self.one(client, ids), voided)
+        self.assertLess(first, voided)
+
+    def test_what_is_held_is_handed_out_while_the_server_is_away(self):
+        mill = self.mill()
+        client = self.client(mill.address)
+        ids = client.prefetch(least=64, wait=0.1)
+        self.one(client, ids)
+        mill.close()
+        until(lambda: not client.is_connected)
+        for _ in range(20):
+            self.one(client, ids)
+        with self.assertRaises(Exception) as raised:
+            for _ in range(1_000):
+                self.one(client, ids)
+        self.assertTrue(raised.exception.retryable, raised.exception)
+
+    def test_a_refusal_that_stays_is_told_at_once_and_the_next_caller_asks_again(self):
+        client, peer = self.pair(self.fake())
+        ids = client.prefetch(wait=PATIENCE)
+        for text in ("first", "second"):
+            calling = self.begin(self.one, client, ids)
+            asked = peer.asks(wire.RUNS)
+            peer.send(frames.error(wire.RUNS, asked.request_id, 0x0008, text=text))
+            with self.assertRaises(Refused) as raised:
+                calling.result(PATIENCE)
+            self.assertEqual(raised.exception.text, text)
+
+    def test_a_caller_waits_no_longer_than_it_is_told_to(self):
+        client, peer = self.pair(self.fake())
+        ids = client.prefetch(wait=0.1)
+        calling = self.begin(self.one, client, ids)
+        peer.asks(wire.RUNS)
+        with self.assertRaises(Timeout):
+            calling.result(PATIENCE)
+        self.assertIsNone(self.taken(client, ids, lambda ids: ids.try_next()))
+
+    def test_runs_with_a_stride_are_drawn_as_far_apart_as_they_say(self):
+        client, peer = self.pair(self.fake())
+        ids = client.prefetch()
+        calling = self.begin(self.one, client, ids)
+        asked = peer.asks(wire.RUNS)
+        self.assertEqual(asked.fields["count"], 16)
+        peer.send(frames.runs(wire.RUNS, asked.request_id, [(100, 10, 4_096), (7, 6, 1)]))
+        drawn = [calling.result(PATIENCE)] + [self.one(client, ids) for _ in range(15)]
+        self.assertEqual(drawn, [*range(100, 100 + 40_960, 4_096), *range(7, 13)])
+
+    def test_a_close_drops_what_is_held(self):
+        mill = self.mill()
+        for close in ("ids", "client"):
+            client = self.client(mill.address)
+            ids = client.prefetch(least=100)
+            self.one(client, ids)
+            if close == "client":
+                client.close()
+            else:
+                self.taken(client, ids, lambda ids: ids.close())
+            with self.assertRaises(Closed):
+                self.one(client, ids)
+            with self.assertRaises(Closed):
+                self.taken(client, ids, lambda ids: ids.take(2))
+
+    def test_a_list_longer_than_the_most_is_refused(self):
+        client = self.client(self.mill().address)
+        for count in (0, 101):
+            with self.assertRaises(UsageError):
+                self.taken(client, client.prefetch(most=100), lambda ids, count=count: ids.take(count))
+
+
+class DrawsOfThreads(Draws, Stories):
+    kind = Client
+
+    def test_threads_share_one_prefetch_and_none_draws_an_id_twice(self):
+        client = self.client(self.mill().address)
+        ids = client.prefetch()
+
+        def draw():
+            return [next(ids) for _ in range(20_000)] + ids.take(5_000)
+
+        drawing = [self.begin(draw) for _ in range(8)]
+        drawn = [number for call in drawing for number in call.result(PATIENCE)]
+        self.assertEqual(len(set(drawn)), 8 * 25_000)
+
+    def test_a_prefetch_keeps_its_client_and_a_dropped_one_ends_its_thread(self):
+        ids = Client(self.mill().address, token="").prefetch()
+        self.assertGreater(next(ids), 0)
+        before = {thread.name for thread in threading.enumerate()}
+        self.assertIn("xuid-prefetch", before)
+        del ids
+        until(lambda: "xuid-prefetch" not in {thread.name for thread in threading.enumerate()})
+        until(lambda: "xuid-link" not in {thread.name for thread in threading.enumerate()})
+
+
+class DrawsOfTasks(Draws, Stories):
+    kind = Blocking
+
+    def test_a_task_that_is_cancelled_while_it_waits_loses_no_id(self):
+        client, peer = self.pair(self.fake())
+        ids = client.prefetch()
+
+        async def cancelled():
+            waiting = asyncio.ensure_future(ids.next())
+            asked = await asyncio.get_running_loop().run_in_executor(None, peer.asked)
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiting
+            peer.send(frames.runs(wire.RUNS, asked.request_id, [(50, 16, 1)]))
+            return [await ids.next(), await ids.__anext__(), ids.try_next()]
+
+        self.assertEqual(client.in_loop(cancelled()), [50, 51, 52])
+
+
+@unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
+class Forked(Stories):
+    kind = Client
+
+    def in_child(self, work):
+        """A child that does that, and the ids that it returns."""
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                os.close(read)
+                numbers = work()
+                with os.fdopen(write, "wb") as out:
+                    out.write(struct.pack(f"<{len(numbers)}Q", *numbers))
+                status = 0
+            except BaseException as wrong:
+                os.write(2, f"child: {wrong!r}\n".encode())
+            finally:
+                os._exit(status)
+        os.close(write)
+        self.addCleanup(self.ended, child)
+        return os.fdopen(read, "rb")
+
+    def ended(self, child):
+        with contextlib.suppress(ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    def numbers(self, pipe):
+        with pipe:
+            data = pipe.read()
+        return struct.unpack(f"<{len(data) // 8}Q", data)
+
+    def test_eight_children_of_a_filled_prefetch_draw_and_none_draws_an_id_twice(self):
+        client = self.client(self.mill().address)
+        ids = client.prefetch(least=5_000)
+        drawn = [next(ids) for _ in range(100)]
+        until(lambda: ids._source._pool.held >= 1_000)
+        children = [self.in_child(lambda: [next(ids) for _ in range(1_000)] + ids.take(500)) for _ in range(8)]
+        drawn += [next(ids) for _ in range(2_000)]
+        for child in children:
+            found = self.numbers(child)
+            self.assertEqual(len(found), 1_500)
+            drawn += found
+        self.assertEqual(len(set(drawn)), 100 + 2_000 + 8 * 1_500)
+
+    def test_a_child_of_a_process_whose_threads_draw_is_never_stuck(self):
+        client = self.client(self.mill().address)
+        ids = client.prefetch()
+        over = threading.Event()
+        drawn = []
+
+        def draw():
+            while not over.is_set():
+                drawn.append(next(ids))
+                if len(drawn) % 3:
+                    client.next()
+
+        drawing = [self.begin(draw) for _ in range(4)]
+        found = []
+        for _ in range(12):
+            found += self.numbers(self.in_child(lambda: [next(ids), client.next(), *ids.take(20)]))
+        over.set()
+        for call in drawing:
+            call.result(PATIENCE)
+        self.assertEqual(len(found), 12 * 22)
+        self.assertEqual(len(set(found)), len(found))
+        self.assertFalse(set(found) & set(drawn))
+
+    def test_a_child_connects_by_itself_and_leaves_the_connection_of_its_parent_alone(self):
+        fake = self.fake()
+        client, peer = self.pair(fake)
+        child = self.in_child(lambda: [client.next()])
+        fake.greet().answer(5)
+        self.assertEqual(self.numbers(child), (5,))
+        calling = self.begin(client.next)
+        peer.answer(6)
+        self.assertEqual(calling.result(PATIENCE), 6)
+
+    def test_a_reply_that_came_before_a_fork_is_used_in_the_parent_only(self):
+        client = self.client(self.mill().address).connect()
+        link = client._fleet._link
+        read, write = os.pipe()
+        inner = link._lies_there
+
+        def forks(waiter):
+            # The reply is here, and its caller is about to take it: now a signal's handler forks.
+            until(lambda: inner(waiter))
+            waiter._told.release()
+            self.child = os.fork()
+            return inner(waiter)
+
+        with mock.patch.object(link, "_lies_there", forks):
+            number, deadline = wire.next_id(), time.monotonic() - 1.0
+            try:
+                found = threads.run(link.exchange(number, deadline))
+            except ConnectionLost:
+                found = 0
+        if not self.child:
+            os.write(write, struct.pack("<Q", found))
+            os._exit(0)
+        os.close(write)
+        os.waitpid(self.child, 0)
+        with os.fdopen(read, "rb") as pipe:
+            childs = struct.unpack("<Q", pipe.read())[0]
+        self.assertGreater(found, 0)
+        self.assertEqual(childs, 0)
+
+    def test_a_client_for_tasks_draws_in_a_child_with_a_loop_of_its_own(self):
+        mill = self.mill()
+        client = AsyncClient(mill.address, token="")
+        ids = client.prefetch(least=1_000)
+
+        async def draw():
+            return [await ids.next() for _ in range(100)] + [await client.next()]
+
+        drawn = asyncio.run(draw())
+        children = [self.in_child(lambda: asyncio.run(draw())) for _ in range(4)]
+        drawn += asyncio.run(draw())
+        for child in children:
+            drawn += self.numbers(child)
+        self.assertEqual(len(set(drawn)), 6 * 101)
+
+
+if __name__ == "__main__":
+    unittest.main()
