@@ -259,7 +259,8 @@ class Calls:
         self.assertEqual({call.result(PATIENCE) for call in calling}, set(range(5)))
 
     def test_requests_that_the_socket_does_not_take_are_written_when_it_does(self):
-        client, peer = self.pair(self.fake())
+        # A look at the silence would write as well, but not so soon.
+        client, peer = self.pair(self.fake(), timeout=10 * PATIENCE)
         link = client._fleet._link
         if isinstance(client, Client):
             link._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
@@ -272,8 +273,8 @@ class Calls:
         calling = [self.begin(create, at) for at in range(24)]
         if isinstance(client, Client):
             until(lambda: link._unsent, "a socket that is full")
-        for _ in calling:
-            asked = peer.asks(wire.SEQ_CREATE)
+        # No reply wakes the link before all of them are here.
+        for asked in [peer.asks(wire.SEQ_CREATE) for _ in calling]:
             peer.send(frames.reply(asked.op, asked.request_id, b"{}"))
         self.assertEqual([call.result(PATIENCE) for call in calling], [{}] * len(calling))
 

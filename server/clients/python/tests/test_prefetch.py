@@ -262,6 +262,15 @@ class DrawsOfThreads(Draws, Stories):
         drawn = [number for call in drawing for number in call.result(PATIENCE)]
         self.assertEqual(len(set(drawn)), 8 * 25_000)
 
+    def test_of_two_callers_at_the_end_of_a_piece_one_opens_the_next_and_none_is_wasted(self):
+        ids = self.client(self.mill().address).prefetch(least=10 * PIECE)
+        next(ids)
+        used_up = ids._source.piece
+        drain(used_up)
+        for _ in range(2):
+            threads.run(ids._source.open(used_up))
+        self.assertEqual(next(ids), 1 + PIECE)
+
     def test_a_prefetch_keeps_its_client_and_a_dropped_one_ends_its_thread(self):
         ids = Client(self.mill().address, token="").prefetch()
         self.assertGreater(next(ids), 0)

@@ -97,15 +97,23 @@ class Pool:
 
     def take(self, count: int, now: float) -> list[int] | None:
         """So many ids; None: there are fewer."""
-        self._drop_old(now)
-        if self.held < count:
-            self._demand = True
-            self._needed = max(self._needed, count)
+        if not 1 <= count <= self.most:
+            raise UsageError(f"count is {count!r}, and 1 to {self.most} (most) are allowed")
+        if not self.holds(count, now):
             return None
-        ids: list[int] = []
+        ids = list(self._front(count))
         while len(ids) < count:
             ids.extend(self._front(count - len(ids)))
         return ids
+
+    def holds(self, count: int, now: float) -> bool:
+        """Whether there are so many ids. If not, more are asked for."""
+        self._drop_old(now)
+        if self.held >= count:
+            return True
+        self._demand = True
+        self._needed = max(self._needed, count)
+        return False
 
     def wants(self) -> bool:
         """Whether it is time for a refill."""

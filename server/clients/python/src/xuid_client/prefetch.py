@@ -101,20 +101,26 @@ class Source:
 
     async def take(self, count: int) -> list[int]:
         """So many ids, and waits for them if they are not held."""
-        if not 1 <= count <= self._pool.most:
-            raise UsageError(f"count is {count!r}, and 1 to {self._pool.most} (most) are allowed")
         while True:
-            pool = self._pool
-            taken: list[int] = []
-            await self._until(functools.partial(self._take_into, taken, pool, count))
-            # Else this process was forked meanwhile, and they are the parent's.
-            if pool is self._pool:
-                return taken
+            ids = self.take_list(count)
+            if ids is not None:
+                return ids
+            await self._until(functools.partial(self._holds, count))
 
-    def _take_into(self, taken: list[int], pool: Pool, count: int, gate: Any) -> bool:
-        taken.extend(pool.take(count, now()) or ())
+    def take_list(self, count: int) -> list[int] | None:
+        """So many ids, if they are held."""
+        gate, pool = self._current_gate(), self._pool
+        with gate:
+            pool.check()
+            ids = pool.take(count, now())
+            self._ask(gate)
+        # Else this process was forked meanwhile, and they are the parent's.
+        return ids if pool is self._pool else None
+
+    def _holds(self, count: int, gate: Any) -> bool:
+        holds = self._pool.holds(count, now())
         self._ask(gate)
-        return bool(taken)
+        return holds
 
     def _open_next(self, used_up: Piece, gate: Any) -> bool:
         if self.piece is not used_up:
@@ -248,7 +254,8 @@ class Prefetch(Iterator[int]):
 
     def take(self, count: int) -> list[int]:
         """So many ids at once, up to ``most``: the fastest for many."""
-        return threads.run(self._source.take(count))
+        ids = self._source.take_list(count)
+        return threads.run(self._source.take(count)) if ids is None else ids
 
     def close(self) -> None:
         """Drops what is held. The client goes on."""
