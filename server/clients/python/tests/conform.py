@@ -137,9 +137,9 @@ class Program:
 
     async def do_connect(self, asked: dict[str, Any]) -> dict[str, Any]:
         options = {"servers": asked["servers"], "token": asked.get("token", "")}
-        for key, option in (("timeout_ms", "timeout"), ("connect_timeout_ms", "connect_timeout"), ("retry_for_ms", "retry_for")):
-            if key in asked:
-                options[option] = asked[key] / 1_000
+        for option in ("timeout", "connect_timeout", "retry_for"):
+            if option + "_ms" in asked:
+                options[option] = asked[option + "_ms"] / 1_000
         options.update({key: asked[key] for key in ("cluster", "max_in_flight") if key in asked})
         if "tls" in asked:
             options["tls"] = xuid.Tls(**asked["tls"])

@@ -58,8 +58,11 @@ class Peer:
             self._more()
 
     def asks(self, op: int) -> frames.Asked:
-        """The next request, which is of that op."""
+        """The next request, which is of that op. A PING of the client's own, if the test is slow, is answered."""
         asked = self.asked()
+        while asked.op == wire.PING != op:
+            self.send(frames.reply(wire.PING, asked.request_id, b""))
+            asked = self.asked()
         assert asked.op == op, asked
         return asked
 
@@ -68,7 +71,7 @@ class Peer:
 
     def answer(self, number: int) -> frames.Asked:
         """Answers the next request, which asks for one id."""
-        asked = self.asked()
+        asked = self.asks(wire.NEXT)
         self.send(frames.number(asked.op, asked.request_id, number))
         return asked
 
@@ -76,7 +79,7 @@ class Peer:
         """Whether nothing comes for so long."""
         self.sock.settimeout(seconds)
         try:
-            return self._inbox == b"" and self.sock.recv(1, socket.MSG_PEEK) is None
+            return not self._inbox and not self.sock.recv(1, socket.MSG_PEEK)
         except socket.timeout:
             return True
         finally:
@@ -102,12 +105,15 @@ class Peer:
 class Fake:
     """A listener on any free port."""
 
-    def __init__(self, cluster: bytes = frames.CLUSTER) -> None:
+    def __init__(self, cluster: bytes = frames.CLUSTER, receives: int = 0) -> None:
         self.cluster = cluster
         self._peers: list[Peer] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
+        if receives:
+            # About so many bytes that are not read yet: its connections inherit that.
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receives)
         self._listener.settimeout(PATIENCE)
-        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        self.address = "{}:{}".format(*self._listener.getsockname())
 
     def accept(self) -> Peer:
         peer = Peer(self._listener.accept()[0])

@@ -24,7 +24,7 @@ from xuid_client import (
     threads,
     wire,
 )
-from xuid_client.pool import AGE_CAP, EMPTY, PIECE, Pool
+from xuid_client.pool import AGE_CAP, PIECE, Pool
 from xuid_client.values import Run
 
 from . import frames
@@ -153,7 +153,7 @@ class Draws:
     def test_ids_come_without_a_request_each_and_none_comes_twice(self):
         mill = self.mill()
         client = self.client(mill.address)
-        ids = client.prefetch()
+        ids = client.prefetch(least=1_000)
         drawn = [self.one(client, ids) for _ in range(5_000)]
         drawn += self.taken(client, ids, lambda ids: ids.take(3_000))
         self.assertEqual(len(set(drawn)), 8_000)
@@ -164,10 +164,10 @@ class Draws:
         client = self.client(mill.address)
         ids = client.prefetch(least=1_000, max_age=0.3)
         self.one(client, ids)
-        old = mill.next
-        until(lambda: ids._source.piece is not EMPTY)
-        good_until = ids._source.piece.good_until
-        until(lambda: process.now() >= good_until + 0.3)
+        pool = ids._source._pool
+        until(lambda: pool.held)
+        old, good_until = mill.next, max(held.good_until for held in list(pool._runs))
+        until(lambda: process.now() >= good_until)
         self.assertGreaterEqual(self.one(client, ids), old)
 
     def test_the_age_is_looked_at_after_the_take(self):

@@ -39,9 +39,9 @@ class Base:
     ) -> None:
         """Checks the options. It connects at the first call, at :meth:`connect`, or at ``with``.
 
-        :param servers: ``"host:7654,host2:7654"``, or a list; all of one cluster. The client begins at one of them at random.
-            Where none are given, the environment variable XUID_SERVER names them (``127.0.0.1:7654`` if there is none), and
-            XUID_TOKEN the token.
+        :param servers: ``"host:7654,host2:7654"``, or a list; all of one cluster. The client begins at one of them at
+            random. Where none are given, the environment variable XUID_SERVER names them (``127.0.0.1:7654`` if there is
+            none), and XUID_TOKEN the token.
         :param token: proves the client's right.
         :param cluster: the cluster that the servers must be of, 32 hexadecimal digits. Worth setting wherever it is known: a
             wrong address becomes an error instead of ids of another namespace. Defaults to that of the first server that
@@ -167,8 +167,8 @@ class Client(Base):
         return Sequence(self, name)
 
     def sequences(self, prefix: str = "", after: str = "", limit: int = 1_000) -> list[dict[str, Any]]:
-        """Up to ``limit`` (1 to 1,000) sequences whose names begin with ``prefix`` and are greater than ``after``, each as of
-        :meth:`Sequence.info`."""
+        """Up to ``limit`` (1 to 1,000) sequences whose names begin with ``prefix`` and are greater than ``after``, each as
+        of :meth:`Sequence.info`."""
         return self._call(wire.seq_list(prefix, after, limit))  # type: ignore[no-any-return]
 
     def prefetch(

@@ -104,7 +104,8 @@ class Fleet:
         """Anew: nothing is connected."""
         self.port: Port | None = None
         self._link: Link | None = None
-        self._mutex = threading.Lock()
+        # Reentrant: the collector of cycles ends a client that was dropped in whatever thread it runs.
+        self._mutex = threading.RLock()
         #: The first choice, at random, so that clients spread over the servers; and the one that is dialed next. That moves
         #: before each dial, not after it: a caller may give up half way, and the next one must not begin at the same silent
         #: server.
@@ -135,7 +136,8 @@ class Fleet:
     @property
     def max_count(self) -> int:
         """The most ids of one request; before a connection stands, what every server allows."""
-        served = self._link.served if self._link else self._pinned
+        link = self._link
+        served = link.served if link else self._pinned
         return served.max_count if served else 131_072
 
     async def call(self, request: wire.Request) -> Any:

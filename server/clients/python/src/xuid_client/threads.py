@@ -133,7 +133,9 @@ class ThreadLink:
         self._sock = sock
         self._channel = channel
         self._conversation = conversation
-        self._lock = threading.Lock()
+        # Reentrant: the collector of cycles ends a client that was dropped in whatever thread it runs.
+        self._lock = threading.RLock()
+        self._is_writing = False
         #: What the socket did not take yet.
         self._unsent = bytearray()
         #: Writing failed; the end of the last words, and why.
@@ -198,7 +200,7 @@ class ThreadLink:
     def after_fork(self) -> None:
         """In a child: the connection is the parent's. Closing the child's copy of the socket sends nothing."""
         self._is_abandoned = True
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._conversation.end(ConnectionLost(self.served.server, "this process was forked"))
         self._close()
 
@@ -225,17 +227,20 @@ class ThreadLink:
 
     def _flush(self) -> None:
         """Writes what the socket takes. With the lock held."""
-        outbox = self._conversation.take_outbox()
-        if self._write_failed:
+        if self._write_failed or self._is_writing:
+            # A signal's handler that came in the middle leaves it to the writer that it interrupted.
             return
+        self._is_writing = True
         try:
-            self._unsent += self._channel.seal(outbox)
+            self._unsent += self._channel.seal(self._conversation.take_outbox())
             if self._unsent:
                 del self._unsent[: self._sock.send(self._unsent)]
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
             self._write_failed = (time.monotonic() + _LAST_WORDS, error)
+        finally:
+            self._is_writing = False
         if self._unsent or self._conversation.look_at < self._sleeps_until:
             self._wake()
 
