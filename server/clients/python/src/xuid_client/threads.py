@@ -186,16 +186,15 @@ class ThreadLink:
     def retire(self) -> None:
         with self._lock:
             self._conversation.retire(time.monotonic())
-            idle = self._conversation.has_left
-        if idle:
-            self.end(ConnectionLost(self.served.server, "it was left"))
-        self._wake()
+            if self._conversation.has_left:
+                self._conversation.end(ConnectionLost(self.served.server, "it was left"))
+            self._wake()
 
     def end(self, error: XuidError) -> None:
         """Tells all waiters, and has the socket closed."""
         with self._lock:
             self._conversation.end(error)
-        self._wake()
+            self._wake()
 
     def after_fork(self) -> None:
         """In a child: the connection is the parent's. Closing the child's copy of the socket sends nothing."""
@@ -214,11 +213,12 @@ class ThreadLink:
             except OSError:
                 # The link's thread meets the same.
                 pass
-        # There may be nothing left to wait for.
-        self._wake()
+            # There may be nothing left to wait for.
+            self._wake()
         return waiter.wait(0.0)
 
     def _wake(self) -> None:
+        """Has the link's thread look again. With the lock held."""
         try:
             self._waker.send(b"\0")
         except OSError:
@@ -307,8 +307,9 @@ class ThreadLink:
             self._conversation.end(error)
 
     def _close(self) -> None:
-        for end in (self._selector, self._sock, self._wakes, self._waker):
-            end.close()
+        with self._lock:
+            for end in (self._selector, self._sock, self._wakes, self._waker):
+                end.close()
 
 
 class Threads:
