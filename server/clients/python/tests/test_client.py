@@ -2,16 +2,10 @@
 
 import asyncio
 import contextlib
-import os
 import socket
-import ssl
-import subprocess
-import tempfile
 import time
 import unittest
-from unittest import mock
 
-import xuid_client
 from xuid_client import (
     AsyncClient,
     Client,
@@ -20,18 +14,13 @@ from xuid_client import (
     ProtocolError,
     Refused,
     Timeout,
-    Tls,
     Unreachable,
     UsageError,
-    WrongCluster,
-    fleet,
     wire,
 )
 
 from . import frames
 from .fake import PATIENCE, Blocking, Stories, until
-
-OTHER = bytes([0xEE]) * 16
 
 
 class Calls:
@@ -353,210 +342,6 @@ class Leaving:
         self.assertEqual(calling.result(PATIENCE), 8)
 
 
-class Several:
-    """Several servers."""
-
-    def both(self, **options):
-        """A client of two servers, and where it is connected first."""
-        fakes = [self.fake(), self.fake()]
-        client = self.client([fake.address for fake in fakes], **options)
-        connecting = self.begin(client.connect)
-        peers = [fake.greet() for fake in fakes]
-        connecting.result(PATIENCE)
-        home = [fake.address for fake in fakes].index(client.served.server)
-        return client, fakes, peers, home
-
-    def test_servers_of_two_clusters_are_refused_and_both_are_shown(self):
-        mills = [self.mill(), self.mill(cluster=OTHER)]
-        client = self.client([mill.address for mill in mills])
-        with self.assertRaises(WrongCluster) as raised:
-            client.next()
-        for cluster in (frames.CLUSTER, OTHER):
-            self.assertIn(cluster.hex(), str(raised.exception))
-        self.assertEqual([mill.answered for mill in mills], [0, 0])
-
-    def test_a_server_of_another_cluster_than_the_option_says_is_refused(self):
-        mill = self.mill(cluster=OTHER)
-        client = self.client(mill.address, cluster=frames.CLUSTER.hex())
-        with self.assertRaises(WrongCluster) as raised:
-            client.next()
-        self.assertIn(OTHER.hex(), str(raised.exception))
-        self.assertIn(frames.CLUSTER.hex(), str(raised.exception))
-
-    def test_a_server_that_changed_its_cluster_is_refused_after_a_loss(self):
-        fake = self.fake()
-        client, peer = self.pair(fake)
-        peer.close()
-        until(lambda: not client.is_connected)
-        fake.cluster = OTHER
-        calling = self.begin(client.next)
-        fake.greet()
-        with self.assertRaises(WrongCluster):
-            calling.result(PATIENCE)
-
-    def test_a_lost_server_is_left_for_the_other_one(self):
-        client, fakes, peers, home = self.both(retry_for=PATIENCE)
-        calling = self.begin(client.next)
-        peers[home].asks(wire.NEXT)
-        fakes[home].close()
-        peers[home].close()
-        fakes[1 - home].greet().answer(6)
-        self.assertEqual(calling.result(PATIENCE), 6)
-
-    def test_one_of_two_servers_is_enough_to_begin_with(self):
-        mill = self.mill()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            gone = "{}:{}".format(*free.getsockname())
-        for _ in range(4):
-            client = self.client([gone, mill.address])
-            self.assertGreater(client.next(), 0)
-
-    def test_a_server_that_lacks_something_of_its_own_is_left_and_its_calls_in_flight_are_finished(self):
-        for status in (0x8010, 0x8013, 0x8014, 0x8015, 0x8016, 0x8017):
-            client, fakes, peers, home = self.both()
-            slow, calling = self.begin(client.array, 5), self.begin(client.next)
-            asked = {request.op: request for request in (peers[home].asked(), peers[home].asked())}
-            peers[home].send(frames.error(wire.NEXT, asked[wire.NEXT].request_id, status))
-            with self.assertRaises(Refused):
-                calling.result(PATIENCE)
-            elsewhere = self.begin(client.next)
-            fakes[1 - home].greet().answer(6)
-            self.assertEqual(elsewhere.result(PATIENCE), 6)
-            peers[home].send(frames.ids(wire.ARRAY, asked[wire.ARRAY].request_id, [1, 2, 3, 4, 5]))
-            self.assertEqual(slow.result(PATIENCE), [1, 2, 3, 4, 5])
-
-    def test_a_busy_server_is_stayed_with(self):
-        client, fakes, peers, home = self.both()
-        calling = self.begin(client.next)
-        asked = peers[home].asks(wire.NEXT)
-        peers[home].send(frames.error(wire.NEXT, asked.request_id, 0x8011))
-        with self.assertRaises(Refused):
-            calling.result(PATIENCE)
-        calling = self.begin(client.next)
-        peers[home].answer(3)
-        self.assertEqual(calling.result(PATIENCE), 3)
-
-    def test_a_silent_server_is_left_for_the_other_one(self):
-        client, fakes, peers, home = self.both(timeout=0.2)
-        calling = self.begin(client.next)
-        peers[home].asks(wire.NEXT)
-        with self.assertRaises(Timeout):
-            calling.result(PATIENCE)
-        calling = self.begin(client.next)
-        fakes[1 - home].greet().answer(3)
-        self.assertEqual(calling.result(PATIENCE), 3)
-
-    def test_clients_spread_over_the_servers(self):
-        mills = [self.mill(), self.mill()]
-        for _ in range(40):
-            client = self.client([mill.address for mill in mills])
-            client.next()
-            if all(mill.answered for mill in mills):
-                return
-        self.fail("40 clients began at the same server")
-
-    def test_a_client_comes_back_to_its_first_choice_and_finishes_on_the_other_one(self):
-        with mock.patch.object(fleet, "COMEBACK", 0.05):
-            client, fakes, peers, home = self.both(retry_for=PATIENCE)
-            peers[home].close()
-            until(lambda: not client.is_connected)
-            slow = self.begin(client.next)
-            away = fakes[1 - home].greet()
-            asked = away.asks(wire.NEXT)
-            back = None
-            while back is None:
-                # Each call may be the one that goes and looks.
-                calling = self.begin(client.ping)
-                ping = away.asks(wire.PING)
-                away.send(frames.reply(wire.PING, ping.request_id, b""))
-                calling.result(PATIENCE)
-                fakes[home]._listener.settimeout(0.05)
-                with contextlib.suppress(socket.timeout):
-                    back = fakes[home].greet()
-            until(lambda: client.served.server == fakes[home].address)
-            calling = self.begin(client.next)
-            back.answer(11)
-            self.assertEqual(calling.result(PATIENCE), 11)
-            away.send(frames.number(wire.NEXT, asked.request_id, 10))
-            self.assertEqual(slow.result(PATIENCE), 10)
-            away.is_closed()
-
-
-class Secured:
-    """TLS, with certificates that openssl makes."""
-
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.cert, cls.key = os.path.join(folder.name, "cert.pem"), os.path.join(folder.name, "key.pem")
-        make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=ids.example"]
-        make += ["-addext", "subjectAltName=DNS:ids.example", "-keyout", cls.key, "-out", cls.cert]
-        try:
-            subprocess.run(make, check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError) as wrong:
-            raise unittest.SkipTest(f"openssl makes no certificate: {wrong}") from None
-
-    def secured(self, fake, **asks):
-        """The other end of the next connection, within TLS."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.cert, self.key)
-        if asks:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(self.cert)
-        peer = fake.accept()
-        with contextlib.suppress(ssl.SSLError, OSError):
-            peer.sock = context.wrap_socket(peer.sock, server_side=True)
-            peer.sock.settimeout(PATIENCE)
-            peer.send(frames.welcome(peer.hello().request_id))
-        return peer
-
-    def test_calls_go_through_tls_whatever_their_length(self):
-        fake = self.fake()
-        tls = Tls(ca=self.cert, cert=self.cert, key=self.key, server_name="ids.example")
-        client = self.client(fake.address, tls=tls)
-        connecting = self.begin(client.connect)
-        peer = self.secured(fake, asks=True)
-        connecting.result(PATIENCE)
-        calling = self.begin(client.array, 100_000)
-        asked = peer.asks(wire.ARRAY)
-        peer.send(frames.ids(wire.ARRAY, asked.request_id, list(range(100_000))))
-        self.assertEqual(calling.result(PATIENCE), list(range(100_000)))
-        calling = self.begin(client.next)
-        peer.asks(wire.NEXT)
-        peer.close()
-        with self.assertRaises(ConnectionLost):
-            calling.result(PATIENCE)
-
-    def test_a_server_under_another_name_is_refused_for_good(self):
-        fake = self.fake()
-        client = self.client(fake.address, tls=Tls(ca=self.cert, server_name="other.example"))
-        connecting = self.begin(client.connect)
-        self.secured(fake)
-        with self.assertRaises(Unreachable) as raised:
-            connecting.result(PATIENCE)
-        self.assertFalse(raised.exception.retryable)
-
-    def test_a_server_that_asks_for_a_certificate_refuses_a_client_without_one(self):
-        fake = self.fake()
-        client = self.client(fake.address, tls=Tls(ca=self.cert, server_name="ids.example"))
-        connecting = self.begin(client.connect)
-        self.secured(fake, asks=True)
-        with self.assertRaises((Unreachable, ConnectionLost)):
-            connecting.result(PATIENCE)
-
-    def test_a_server_without_tls_is_told_apart(self):
-        fake = self.fake()
-        client = self.client(fake.address, tls=Tls(ca=self.cert))
-        connecting = self.begin(client.connect)
-        peer = fake.accept()
-        peer.sock.recv(1)
-        peer.send(b"\x15\x03\x03\x00\x02\x02\x28")
-        with self.assertRaises(Unreachable) as raised:
-            connecting.result(PATIENCE)
-        self.assertFalse(raised.exception.retryable)
-
-
 class CallsOfThreads(Calls, Stories):
     kind = Client
 
@@ -578,22 +363,6 @@ class LeavingThreads(Leaving, Stories):
 
 
 class LeavingTasks(Leaving, Stories):
-    kind = Blocking
-
-
-class SeveralForThreads(Several, Stories):
-    kind = Client
-
-
-class SeveralForTasks(Several, Stories):
-    kind = Blocking
-
-
-class SecuredThreads(Secured, Stories):
-    kind = Client
-
-
-class SecuredTasks(Secured, Stories):
     kind = Blocking
 
 
@@ -644,49 +413,6 @@ class Cancelled(Stories):
             return [await client.next(), await client.next()]
 
         self.assertEqual(asyncio.run(twice()) + asyncio.run(twice()), [1, 2, 3, 4])
-
-
-class Options(unittest.TestCase):
-    def test_what_cannot_be_is_refused_when_the_client_is_made(self):
-        wrong = [
-            {"servers": []},
-            {"servers": ""},
-            {"servers": "host:port"},
-            {"servers": "host:0"},
-            {"servers": "::1"},
-            {"servers": "a,b:99999"},
-            {"cluster": "12"},
-            {"cluster": "zz" * 16},
-            {"timeout": 0},
-            {"connect_timeout": -1},
-            {"retry_for": -1},
-            {"max_in_flight": 0},
-            {"token": "x" * 256},
-            {"client_name": "x" * 256},
-            {"tls": Tls(ca="/does/not/exist.pem")},
-            {"tls": Tls(key="key.pem")},
-        ]
-        for options in wrong:
-            for kind in (Client, AsyncClient):
-                with self.subTest(**options), self.assertRaises(UsageError):
-                    kind(**options)
-
-    def test_addresses_are_a_list_or_one_text(self):
-        for given in ("a:1, [::1]:2 ,c", ["a:1", "[::1]:2", "c", "a:1"]):
-            self.assertEqual(Client(given)._fleet.options.servers, ("a:1", "[::1]:2", "c"))
-        self.assertEqual([xuid_client.options.split(server) for server in ("[::1]", "c")], [("::1", 7654), ("c", 7654)])
-
-    def test_the_environment_names_servers_and_token_where_nothing_is_said(self):
-        with mock.patch.dict(os.environ, {"XUID_SERVER": "ids:1,ids2:2", "XUID_TOKEN": "s3cret"}):
-            said = Client()._fleet.options
-            self.assertEqual((said.servers, said.token), (("ids:1", "ids2:2"), b"s3cret"))
-            self.assertEqual(Client("other:1")._fleet.options.token, b"", "a token is no other server's business")
-        with mock.patch.dict(os.environ, clear=True):
-            self.assertEqual(Client()._fleet.options.servers, ("127.0.0.1:7654",))
-
-    def test_nothing_is_known_of_a_server_before_the_first_connection(self):
-        with self.assertRaises(UsageError):
-            self.fail(Client("a:1").layout)
 
 
 if __name__ == "__main__":

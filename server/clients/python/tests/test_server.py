@@ -109,14 +109,19 @@ class Served(unittest.TestCase):
         return str(file)
 
     def test_the_quick_start_of_the_readme_runs_as_it_stands(self):
-        server = self.server()
+        # On a busy machine ids may take longer than usual.
+        server = self.server("--wait", "5s")
         blocks = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(encoding="utf-8"), re.S)
         environment = {**os.environ, "XUID_SERVER": server.address, "PYTHONPATH": str(HERE / "src")}
         Client(server.address).sequence("orders").create()
         for block in blocks:
             with self.subTest(block):
                 done = subprocess.run(
-                    [sys.executable, "-W", "error", "-c", block], env=environment, capture_output=True, text=True, timeout=PATIENCE
+                    [sys.executable, "-W", "error", "-c", block],
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=PATIENCE,
                 )
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertGreater(int(subprocess.check_output([sys.executable, "-c", blocks[0]], env=environment)), 0)

@@ -1,7 +1,7 @@
 """Client of XUID servers: 64-bit ids that are never issued twice, and the numbers of named sequences.
 
     threads ------> Client        tasks -----> AsyncClient
-                      |  threads.py              |  tasks.py: sockets, waiting
+                      |  threads, thread_link   |  tasks: sockets, waiting
                       +----------> Fleet <-------+
                                      |  the servers, one link at a time; attempts, fail-over
                                    Conversation

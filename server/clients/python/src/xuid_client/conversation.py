@@ -1,7 +1,7 @@
 """One connection without its socket: what is to be sent, what is waited for, and when it is over.
 
 Callers of many threads or tasks append requests; replies find their caller by the request's id, in whatever order they
-come. The link (:mod:`.threads`, :mod:`.tasks`) moves the bytes, tells the time, and allows one thread at a time in here.
+come. The link (:mod:`.thread_link`, :mod:`.tasks`) moves the bytes, tells the time, and allows one thread at a time in here.
 
 Invariants
 

@@ -1,0 +1,154 @@
+"""Stories of calls to several servers of one cluster, or of two."""
+
+import contextlib
+import socket
+import unittest
+from unittest import mock
+
+from xuid_client import Client, Refused, Timeout, WrongCluster, fleet, wire
+
+from . import frames
+from .fake import PATIENCE, Blocking, Stories, until
+
+OTHER = bytes([0xEE]) * 16
+
+
+class Several:
+    """Several servers."""
+
+    def both(self, **options):
+        """A client of two servers, and where it is connected first."""
+        fakes = [self.fake(), self.fake()]
+        client = self.client([fake.address for fake in fakes], **options)
+        connecting = self.begin(client.connect)
+        peers = [fake.greet() for fake in fakes]
+        connecting.result(PATIENCE)
+        home = [fake.address for fake in fakes].index(client.served.server)
+        return client, fakes, peers, home
+
+    def test_servers_of_two_clusters_are_refused_and_both_are_shown(self):
+        mills = [self.mill(), self.mill(cluster=OTHER)]
+        client = self.client([mill.address for mill in mills])
+        with self.assertRaises(WrongCluster) as raised:
+            client.next()
+        for cluster in (frames.CLUSTER, OTHER):
+            self.assertIn(cluster.hex(), str(raised.exception))
+        self.assertEqual([mill.answered for mill in mills], [0, 0])
+
+    def test_a_server_of_another_cluster_than_the_option_says_is_refused(self):
+        mill = self.mill(cluster=OTHER)
+        client = self.client(mill.address, cluster=frames.CLUSTER.hex())
+        with self.assertRaises(WrongCluster) as raised:
+            client.next()
+        self.assertIn(OTHER.hex(), str(raised.exception))
+        self.assertIn(frames.CLUSTER.hex(), str(raised.exception))
+
+    def test_a_server_that_changed_its_cluster_is_refused_after_a_loss(self):
+        fake = self.fake()
+        client, peer = self.pair(fake)
+        peer.close()
+        until(lambda: not client.is_connected)
+        fake.cluster = OTHER
+        calling = self.begin(client.next)
+        fake.greet()
+        with self.assertRaises(WrongCluster):
+            calling.result(PATIENCE)
+
+    def test_a_lost_server_is_left_for_the_other_one(self):
+        client, fakes, peers, home = self.both(retry_for=PATIENCE)
+        calling = self.begin(client.next)
+        peers[home].asks(wire.NEXT)
+        fakes[home].close()
+        peers[home].close()
+        fakes[1 - home].greet().answer(6)
+        self.assertEqual(calling.result(PATIENCE), 6)
+
+    def test_one_of_two_servers_is_enough_to_begin_with(self):
+        mill = self.mill()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            gone = "{}:{}".format(*free.getsockname())
+        for _ in range(4):
+            client = self.client([gone, mill.address])
+            self.assertGreater(client.next(), 0)
+
+    def test_a_server_that_lacks_something_of_its_own_is_left_and_its_calls_in_flight_are_finished(self):
+        for status in (0x8010, 0x8013, 0x8014, 0x8015, 0x8016, 0x8017):
+            client, fakes, peers, home = self.both()
+            slow, calling = self.begin(client.array, 5), self.begin(client.next)
+            asked = {request.op: request for request in (peers[home].asked(), peers[home].asked())}
+            peers[home].send(frames.error(wire.NEXT, asked[wire.NEXT].request_id, status))
+            with self.assertRaises(Refused):
+                calling.result(PATIENCE)
+            elsewhere = self.begin(client.next)
+            fakes[1 - home].greet().answer(6)
+            self.assertEqual(elsewhere.result(PATIENCE), 6)
+            peers[home].send(frames.ids(wire.ARRAY, asked[wire.ARRAY].request_id, [1, 2, 3, 4, 5]))
+            self.assertEqual(slow.result(PATIENCE), [1, 2, 3, 4, 5])
+
+    def test_a_busy_server_is_stayed_with(self):
+        client, fakes, peers, home = self.both()
+        calling = self.begin(client.next)
+        asked = peers[home].asks(wire.NEXT)
+        peers[home].send(frames.error(wire.NEXT, asked.request_id, 0x8011))
+        with self.assertRaises(Refused):
+            calling.result(PATIENCE)
+        calling = self.begin(client.next)
+        peers[home].answer(3)
+        self.assertEqual(calling.result(PATIENCE), 3)
+
+    def test_a_silent_server_is_left_for_the_other_one(self):
+        client, fakes, peers, home = self.both(timeout=0.2)
+        calling = self.begin(client.next)
+        peers[home].asks(wire.NEXT)
+        with self.assertRaises(Timeout):
+            calling.result(PATIENCE)
+        calling = self.begin(client.next)
+        fakes[1 - home].greet().answer(3)
+        self.assertEqual(calling.result(PATIENCE), 3)
+
+    def test_clients_spread_over_the_servers(self):
+        mills = [self.mill(), self.mill()]
+        for _ in range(40):
+            client = self.client([mill.address for mill in mills])
+            client.next()
+            if all(mill.answered for mill in mills):
+                return
+        self.fail("40 clients began at the same server")
+
+    def test_a_client_comes_back_to_its_first_choice_and_finishes_on_the_other_one(self):
+        with mock.patch.object(fleet, "COMEBACK", 0.05):
+            client, fakes, peers, home = self.both(retry_for=PATIENCE)
+            peers[home].close()
+            until(lambda: not client.is_connected)
+            slow = self.begin(client.next)
+            away = fakes[1 - home].greet()
+            asked = away.asks(wire.NEXT)
+            back = None
+            while back is None:
+                # Each call may be the one that goes and looks.
+                calling = self.begin(client.ping)
+                ping = away.asks(wire.PING)
+                away.send(frames.reply(wire.PING, ping.request_id, b""))
+                calling.result(PATIENCE)
+                fakes[home]._listener.settimeout(0.05)
+                with contextlib.suppress(socket.timeout):
+                    back = fakes[home].greet()
+            until(lambda: client.served.server == fakes[home].address)
+            calling = self.begin(client.next)
+            back.answer(11)
+            self.assertEqual(calling.result(PATIENCE), 11)
+            away.send(frames.number(wire.NEXT, asked.request_id, 10))
+            self.assertEqual(slow.result(PATIENCE), 10)
+            away.is_closed()
+
+
+class SeveralForThreads(Several, Stories):
+    kind = Client
+
+
+class SeveralForTasks(Several, Stories):
+    kind = Blocking
+
+
+if __name__ == "__main__":
+    unittest.main()
