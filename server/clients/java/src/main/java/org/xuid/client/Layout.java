@@ -1,0 +1,87 @@
+package org.xuid.client;
+
+/** How a cluster's ids are made of bits: from the highest down a tick, a worker and a sequence. Immutable. */
+public final class Layout {
+    private final long epochMs;
+    private final long tickUs;
+    private final int timeBits;
+    private final int workerBits;
+    private final int sequenceBits;
+
+    Layout(long epochMs, long tickUs, int timeBits, int workerBits, int sequenceBits) {
+        this.epochMs = epochMs;
+        this.tickUs = tickUs;
+        this.timeBits = timeBits;
+        this.workerBits = workerBits;
+        this.sequenceBits = sequenceBits;
+    }
+
+    /**
+     * Tick 0.
+     *
+     * @return milliseconds since the Unix epoch
+     */
+    public long epochMs() {
+        return epochMs;
+    }
+
+    /**
+     * The length of a tick.
+     *
+     * @return microseconds
+     */
+    public long tickUs() {
+        return tickUs;
+    }
+
+    /**
+     * The width of the tick.
+     *
+     * @return bits; the three widths add up to 63
+     */
+    public int timeBits() {
+        return timeBits;
+    }
+
+    /**
+     * The width of the worker.
+     *
+     * @return bits
+     */
+    public int workerBits() {
+        return workerBits;
+    }
+
+    /**
+     * The width of the sequence.
+     *
+     * @return bits
+     */
+    public int sequenceBits() {
+        return sequenceBits;
+    }
+
+    /**
+     * The fields of an id, by arithmetic alone. It says nothing about whether the id was ever issued.
+     *
+     * @param id 0 to 2^63 - 1
+     * @return its time, worker and sequence
+     * @throws IllegalArgumentException for a negative number
+     */
+    public IdParts parts(long id) {
+        if (id < 0) {
+            throw new IllegalArgumentException("an id is below 2^63, and this is " + Long.toUnsignedString(id));
+        }
+        long tick = id >>> workerBits + sequenceBits;
+        // In two parts: the product of all ticks and microseconds may be above 2^63.
+        long sinceEpochMs = tick / 1_000 * tickUs + tick % 1_000 * tickUs / 1_000;
+        long worker = id >>> sequenceBits & (1L << workerBits) - 1;
+        return new IdParts(epochMs + sinceEpochMs, worker, id & (1L << sequenceBits) - 1);
+    }
+
+    @Override
+    public String toString() {
+        return timeBits + "/" + workerBits + "/" + sequenceBits + " bits, ticks of " + tickUs + " us since "
+                + java.time.Instant.ofEpochMilli(epochMs);
+    }
+}

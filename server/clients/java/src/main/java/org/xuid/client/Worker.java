@@ -1,0 +1,17 @@
+package org.xuid.client;
+
+/** A thread of the client's own: replies, deadlines and connections depend on it, so it must not wait for them. */
+final class Worker extends Thread {
+    Worker(String name, Runnable task) {
+        super(null, task, name);
+        setDaemon(true);
+    }
+
+    /** Refuses a call that would wait for the thread which makes it. */
+    static void checkMayWait() {
+        if (Thread.currentThread() instanceof Worker) {
+            throw new IllegalStateException("this thread (" + Thread.currentThread().getName() + ") delivers replies, and "
+                    + "a call that waits for one would wait for ever: use the Async method, or thenApplyAsync");
+        }
+    }
+}
