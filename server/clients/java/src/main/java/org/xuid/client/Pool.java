@@ -118,8 +118,9 @@ final class Pool {
         lock.lock();
         try {
             boolean isKept = !closed && isGood(rest.asked, rest.askedWallMs, Time.now());
-            settle(settled, isKept ? 0 : rest.count);
+            settle(settled, rest.count);
             if (isKept && rest.count > 0) {
+                wasted -= rest.count;
                 held += rest.count;
                 runs.addFirst(rest);
             }

@@ -7,9 +7,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
+import java.security.InvalidKeyException;
 import java.security.KeyFactory;
 import java.security.KeyStore;
 import java.security.PrivateKey;
+import java.security.PublicKey;
+import java.security.Signature;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import java.security.spec.PKCS8EncodedKeySpec;
@@ -86,6 +89,9 @@ public final class Tls {
         Certificate[] chain = certificates(certificate).toArray(new Certificate[0]);
         PrivateKey secret = privateKey(key);
         try {
+            if (!isPair(secret, chain[0].getPublicKey())) {
+                throw new InvalidKeyException("the key is not that of the certificate");
+            }
             KeyStore store = empty();
             store.setKeyEntry("own", secret, new char[0], chain);
             KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
@@ -116,6 +122,22 @@ public final class Tls {
         secured.setSSLParameters(parameters);
         secured.startHandshake();
         return secured;
+    }
+
+    /** No key store asks that by itself, and a server would only see a handshake that fails. */
+    private static boolean isPair(PrivateKey secret, PublicKey open) throws GeneralSecurityException {
+        String algorithm = secret.getAlgorithm();
+        if (!algorithm.equals(open.getAlgorithm())) {
+            return false;
+        }
+        String kind = algorithm.equals("RSA") ? "SHA256withRSA" : algorithm.equals("EC") ? "SHA256withECDSA" : algorithm;
+        Signature signature = Signature.getInstance(kind);
+        signature.initSign(secret);
+        signature.update((byte) 1);
+        byte[] signed = signature.sign();
+        signature.initVerify(open);
+        signature.update((byte) 1);
+        return signature.verify(signed);
     }
 
     private static KeyStore empty() throws GeneralSecurityException, IOException {

@@ -38,25 +38,29 @@ public final class Bytes {
 
     /** Appends one byte. */
     public Bytes u8(int value) {
-        data[room(1)] = (byte) value;
+        int at = room(1);
+        data[at] = (byte) value;
         return this;
     }
 
     /** Appends 16 bits. */
     public Bytes u16(int value) {
-        SHORT.set(data, room(2), (short) value);
+        int at = room(2);
+        SHORT.set(data, at, (short) value);
         return this;
     }
 
     /** Appends 32 bits. */
     public Bytes u32(int value) {
-        INT.set(data, room(4), value);
+        int at = room(4);
+        INT.set(data, at, value);
         return this;
     }
 
     /** Appends 64 bits. */
     public Bytes u64(long value) {
-        LONG.set(data, room(8), value);
+        int at = room(8);
+        LONG.set(data, at, value);
         return this;
     }
 
@@ -78,7 +82,7 @@ public final class Bytes {
         return Arrays.copyOf(data, length);
     }
 
-    /** Makes room, and returns where it begins. The array must be read after it, as it may be another one. */
+    /** Makes room, and returns where it begins. The field {@code data} is to be read after it: it may be another array. */
     private int room(int more) {
         int at = length;
         int need = Math.addExact(at, more);

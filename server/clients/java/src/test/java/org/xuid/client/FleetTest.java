@@ -1,0 +1,313 @@
+package org.xuid.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.xuid.client.FakeServer.Asked;
+import org.xuid.client.FakeServer.Peer;
+import org.xuid.client.wire.Op;
+
+/** Connecting, leaving and coming back. */
+@Timeout(60)
+class FleetTest {
+    /** Two servers, of which the client has chosen one. */
+    private static final class Two implements AutoCloseable {
+        final FakeServer a = new FakeServer();
+        final FakeServer b = new FakeServer();
+        final XuidClient client;
+        final FakeServer chosen;
+        final FakeServer other;
+
+        Two(java.util.function.UnaryOperator<XuidOptions> set) throws Exception {
+            XuidOptions options = set.apply(new XuidOptions(a.address() + "," + b.address()));
+            var connecting = CompletableFuture.supplyAsync(() -> XuidClient.connect(options));
+            a.greet();
+            b.greet();
+            client = Wait.soon(connecting);
+            chosen = client.server().address().equals(a.address()) ? a : b;
+            other = chosen == a ? b : a;
+        }
+
+        @Override
+        public void close() throws IOException {
+            a.close();
+            b.close();
+            client.close();
+        }
+    }
+
+    private static CompletableFuture<XuidClient> connecting(XuidOptions options) {
+        return CompletableFuture.supplyAsync(() -> XuidClient.connect(options));
+    }
+
+    private static <E extends XuidException> E refusal(Class<E> kind, CompletableFuture<XuidClient> connecting) {
+        return Wait.failure(kind, connecting);
+    }
+
+    @Test
+    void the_first_server_is_a_random_one() throws Exception {
+        boolean[] seen = new boolean[2];
+        for (int i = 0; i < 64 && !(seen[0] && seen[1]); i++) {
+            try (Two two = new Two(options -> options)) {
+                seen[two.chosen == two.a ? 0 : 1] = true;
+            }
+        }
+        assertTrue(seen[0] && seen[1]);
+    }
+
+    @Test
+    void servers_of_two_clusters_are_refused_with_both_ids_shown() throws Exception {
+        try (FakeServer a = new FakeServer(); FakeServer b = new FakeServer()) {
+            b.cluster = "ff".repeat(16);
+            var connecting = connecting(new XuidOptions(List.of(a.address(), b.address())));
+            a.greet();
+            b.greet();
+            var refused = refusal(XuidException.WrongCluster.class, connecting);
+            assertTrue(refused.getMessage().contains(a.cluster) && refused.getMessage().contains(b.cluster));
+            assertFalse(refused.isRetryable());
+        }
+    }
+
+    @Test
+    void a_server_of_another_cluster_than_the_pinned_one_is_not_believed() throws Exception {
+        try (FakeServer server = new FakeServer()) {
+            var connecting = connecting(server.options().cluster("FF".repeat(16)).token("s3cret"));
+            Peer peer = server.accept();
+            Asked hello = peer.hello();
+            assertEquals("ff".repeat(16), hello.fields.get("cluster"));
+            assertEquals("s3cret", hello.fields.get("token"));
+            peer.reply(hello, server.welcome());
+            var refused = refusal(XuidException.WrongCluster.class, connecting);
+            assertEquals(server.cluster, refused.found());
+            assertEquals("ff".repeat(16), refused.expected());
+            peer.expectEnd();
+        }
+    }
+
+    @Test
+    void a_refused_hello_is_the_callers() throws Exception {
+        try (FakeServer server = new FakeServer()) {
+            var connecting = connecting(server.options());
+            Peer peer = server.accept();
+            peer.refuse(peer.hello(), 0x0006, 0);
+            assertEquals("UNAUTHENTICATED", refusal(XuidException.Refused.class, connecting).status());
+            var other = connecting(server.options());
+            peer = server.accept();
+            peer.refuse(peer.hello(), 0x0007, 0);
+            refusal(XuidException.WrongCluster.class, other);
+        }
+    }
+
+    @Test
+    void a_port_that_speaks_something_else_or_nothing_is_an_error_that_shows_it() throws Exception {
+        try (FakeServer server = new FakeServer()) {
+            var connecting = connecting(server.options());
+            server.accept().send("220 mail.example.org ESMTP ready\r\n".getBytes());
+            String text = refusal(XuidException.Protocol.class, connecting).getMessage();
+            assertTrue(text.contains("220 mail.example.org ESMTP ready"), text);
+            var silent = connecting(server.options().connectTimeout(Duration.ofMillis(100)));
+            server.accept();
+            var late = refusal(XuidException.Unreachable.class, silent);
+            assertTrue(late.getMessage().contains("100 ms") && late.isRetryable(), late.getMessage());
+        }
+        String nobody;
+        try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            nobody = "127.0.0.1:" + free.getLocalPort();
+        }
+        var refused = assertThrows(XuidException.Unreachable.class, () -> XuidClient.connect(nobody));
+        assertEquals(nobody, refused.server());
+    }
+
+    @Test
+    void one_server_that_answers_is_enough() throws Exception {
+        try (FakeServer server = new FakeServer(); ServerSocket silent = new ServerSocket(0)) {
+            String other = "127.0.0.1:" + silent.getLocalPort();
+            var connecting = connecting(new XuidOptions(List.of(other, server.address())));
+            server.greet();
+            try (XuidClient client = Wait.soon(connecting)) {
+                assertEquals(server.address(), client.server().address());
+            }
+        }
+    }
+
+    @Test
+    void after_goaway_what_is_in_flight_is_finished_and_the_rest_goes_elsewhere() throws Exception {
+        try (Two two = new Two(options -> options)) {
+            var before = two.client.nextAsync();
+            Asked asked = two.chosen.peer().expect(Op.NEXT);
+            Peer old = two.chosen.peer();
+            old.goaway();
+            Wait.until("the goaway was read", () -> !two.client.isConnected());
+            var after = two.client.nextAsync();
+            two.other.greet();
+            two.other.peer().id(two.other.peer().expect(Op.NEXT), 2);
+            assertEquals(2, Wait.soon(after));
+            old.id(asked, 1);
+            assertEquals(1, Wait.soon(before));
+            old.expectEnd();
+        }
+    }
+
+    @Test
+    void a_request_that_crosses_a_goaway_unanswered_is_repeated_at_once_without_retries() throws Exception {
+        try (Two two = new Two(options -> options)) {
+            var call = two.client.nextAsync();
+            two.chosen.peer().expect(Op.NEXT);
+            two.chosen.peer().goaway();
+            two.chosen.peer().close();
+            two.other.greet();
+            two.other.peer().id(two.other.peer().expect(Op.NEXT), 2);
+            assertEquals(2, Wait.soon(call));
+        }
+    }
+
+    @Test
+    void a_server_that_always_leaves_without_an_answer_is_an_error_after_the_rounds_allowed() throws Exception {
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().reconnectRounds(2))) {
+            var call = client.nextAsync();
+            for (int i = 0; i < 3; i++) {
+                server.peer().expect(Op.NEXT);
+                server.peer().goaway();
+                server.peer().close();
+                if (i < 2) {
+                    server.greet();
+                }
+            }
+            Wait.failure(XuidException.ConnectionLost.class, call);
+        }
+    }
+
+    @Test
+    void without_retries_the_caller_sees_the_refusal_and_the_next_call_goes_elsewhere() throws Exception {
+        try (Two two = new Two(options -> options)) {
+            var call = two.client.nextAsync();
+            two.chosen.peer().refuse(two.chosen.peer().ask(), 0x8010, 0);
+            assertEquals("NOT_READY", Wait.failure(XuidException.Refused.class, call).status());
+            var next = two.client.nextAsync();
+            two.other.greet();
+            two.other.peer().id(two.other.peer().ask(), 3);
+            assertEquals(3, Wait.soon(next));
+        }
+    }
+
+    @Test
+    void with_retries_allowed_a_call_goes_on_exactly_where_bit_15_is_set() throws Exception {
+        try (Two two = new Two(options -> options.retryFor(Duration.ofSeconds(10)))) {
+            var call = two.client.nextAsync();
+            two.chosen.peer().refuse(two.chosen.peer().ask(), 0x8016, 60_000);
+            two.other.greet();
+            two.other.peer().refuse(two.other.peer().ask(), 0x8011, 5);
+            two.other.peer().id(two.other.peer().ask(), 4);
+            assertEquals(4, Wait.soon(call));
+            var hopeless = two.client.nextAsync();
+            two.other.peer().refuse(two.other.peer().ask(), 0x0009, 0);
+            assertEquals("NO_SEQUENCE", Wait.failure(XuidException.Refused.class, hopeless).status());
+        }
+    }
+
+    @Test
+    void a_pause_beyond_the_time_for_retries_ends_them() throws Exception {
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().retryFor(Duration.ofSeconds(1)))) {
+            var call = client.nextAsync();
+            server.peer().refuse(server.peer().ask(), 0x8011, 5_000);
+            assertEquals("OVERLOADED", Wait.failure(XuidException.Refused.class, call).status());
+        }
+    }
+
+    @Test
+    void a_server_that_became_another_cluster_is_refused_when_it_is_needed() throws Exception {
+        try (FakeServer server = new FakeServer(); XuidClient client = server.connect(server.options())) {
+            server.peer().close();
+            Wait.until("the end was seen", () -> !client.isConnected());
+            server.cluster = "ff".repeat(16);
+            var call = client.nextAsync();
+            server.greet();
+            var refused = Wait.failure(XuidException.WrongCluster.class, call);
+            assertTrue(refused.getMessage().contains(FakeServer.CLUSTER));
+        }
+    }
+
+    @Test
+    void many_callers_share_one_failed_dial() throws Exception {
+        FakeServer server = new FakeServer();
+        try (XuidClient client = server.connect(server.options().reconnectRounds(1))) {
+            server.close();
+            Wait.until("the end was seen", () -> !client.isConnected());
+            for (int i = 0; i < 100; i++) {
+                Wait.failure(XuidException.Unreachable.class, client.nextAsync());
+            }
+            var failed = assertThrows(XuidException.Unreachable.class, client::next);
+            assertTrue(failed.getStackTrace()[0].getClassName().contains("XuidException"));
+        }
+    }
+
+    @Test
+    void a_silent_server_is_left_for_the_next_one() throws Exception {
+        try (Two two = new Two(options -> options.timeout(Duration.ofMillis(200)))) {
+            var call = two.client.nextAsync();
+            two.chosen.peer().expect(Op.NEXT);
+            Wait.failure(XuidException.Timeout.class, call);
+            var next = two.client.nextAsync();
+            two.other.greet();
+            two.other.peer().id(two.other.peer().ask(), 9);
+            assertEquals(9, Wait.soon(next));
+        }
+    }
+
+    @Test
+    void a_client_that_had_to_leave_its_first_choice_comes_back_to_it() throws Exception {
+        try (Two two = new Two(options -> options.returnAfter(Duration.ofMillis(300)))) {
+            two.chosen.peer().close();
+            Wait.until("the end was seen", () -> !two.client.isConnected());
+            var call = two.client.nextAsync();
+            two.other.greet();
+            Asked open = two.other.peer().ask();
+            two.chosen.greet();
+            Wait.until("it is back", () -> two.client.server().address().equals(two.chosen.address()));
+            two.other.peer().id(open, 1);
+            assertEquals(1, Wait.soon(call));
+            two.other.peer().expectEnd();
+            var next = two.client.nextAsync();
+            two.chosen.peer().id(two.chosen.peer().ask(), 2);
+            assertEquals(2, Wait.soon(next));
+        }
+    }
+
+    @Test
+    void closing_ends_calls_that_pause_between_attempts() throws Exception {
+        try (FakeServer server = new FakeServer()) {
+            XuidClient client = server.connect(server.options().retryFor(Duration.ofMinutes(5)));
+            var call = client.nextAsync();
+            server.peer().refuse(server.peer().ask(), 0x8011, 30_000);
+            // The refusal was handed out before the reply behind it.
+            var next = client.nextAsync();
+            server.peer().id(server.peer().ask(), 1);
+            Wait.soon(next);
+            server.peer().close();
+            client.close();
+            Wait.failure(XuidException.Closed.class, call);
+        }
+    }
+
+    @Test
+    void a_failure_of_connecting_shows_where_the_caller_stood() {
+        var failed = assertThrows(XuidException.class, () -> XuidClient.connect("127.0.0.1:1"));
+        boolean isMine = List.of(failed.getStackTrace()).stream()
+                .anyMatch(frame -> frame.getClassName().equals(FleetTest.class.getName()));
+        assertTrue(isMine, String.valueOf(failed));
+        assertFalse(failed instanceof RuntimeException && failed.getCause() instanceof CompletionException);
+    }
+}

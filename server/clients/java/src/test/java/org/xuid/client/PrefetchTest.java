@@ -1,0 +1,253 @@
+package org.xuid.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.xuid.client.FakeServer.Asked;
+import org.xuid.client.FakeServer.Peer;
+import org.xuid.client.wire.Op;
+
+/** Ids ahead of need. */
+@Timeout(60)
+class PrefetchTest {
+    /** A client of a server that answers every RUNS with the next numbers. */
+    private static final class Mill implements AutoCloseable {
+        final FakeServer server = new FakeServer();
+        final AtomicLong given = new AtomicLong();
+        final AtomicInteger refusal = new AtomicInteger();
+        final XuidClient client = server.connect(server.options().backoff(Duration.ofMillis(1), Duration.ofMillis(5)));
+
+        Mill() throws Exception {
+            Thread thread = new Thread(() -> {
+                try {
+                    serve(server.peer());
+                } catch (IOException ended) {
+                    // The client or the test has closed.
+                }
+            });
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        private void serve(Peer peer) throws IOException {
+            while (true) {
+                Asked asked = peer.ask();
+                if (asked.op == Op.BYE) {
+                    peer.close();
+                    return;
+                }
+                if (asked.op != Op.RUNS) {
+                    throw new IOException("op " + asked.op);
+                }
+                if (refusal.get() != 0) {
+                    peer.refuse(asked, refusal.get(), 0);
+                } else {
+                    peer.run(asked, given.getAndAdd(asked.count()));
+                }
+            }
+        }
+
+        @Override
+        public void close() throws IOException {
+            client.close();
+            server.close();
+        }
+    }
+
+    @Test
+    void whatever_way_they_are_taken_ids_come_once_and_are_all_accounted_for() throws Exception {
+        try (Mill mill = new Mill(); Prefetch source = mill.client.prefetch()) {
+            int each = 50_000;
+            List<CompletableFuture<long[]>> takers = new ArrayList<>();
+            for (int i = 0; i < 8; i++) {
+                boolean hasHandle = i % 2 == 0;
+                takers.add(new CompletableFuture<>());
+                var taker = takers.get(i);
+                new Thread(() -> {
+                    try (PrefetchedIds own = source.ids()) {
+                        long[] ids = new long[each];
+                        for (int j = 0; j < each; j++) {
+                            ids[j] = hasHandle ? own.next() : source.next();
+                        }
+                        taker.complete(ids);
+                    } catch (RuntimeException failed) {
+                        taker.completeExceptionally(failed);
+                    }
+                }).start();
+            }
+            long[] all = new long[8 * each];
+            for (int i = 0; i < 8; i++) {
+                System.arraycopy(Wait.soon(takers.get(i)), 0, all, i * each, each);
+            }
+            assertEquals(all.length, Arrays.stream(all).distinct().count());
+            source.close();
+            Wait.until("all replies were taken in", () -> source.stats().received() == mill.given.get());
+            PrefetchStats stats = source.stats();
+            assertEquals(all.length, stats.issued(), stats.toString());
+            assertEquals(stats.received(), stats.issued() + stats.wasted(), stats.toString());
+            assertEquals(0, stats.held());
+        }
+    }
+
+    @Test
+    void what_grew_old_is_wasted_in_the_hand_and_in_the_pool_and_never_comes_out() throws Exception {
+        PrefetchOptions options = new PrefetchOptions().ahead(64, 64).maxAge(Duration.ofMillis(100));
+        try (Mill mill = new Mill(); Prefetch source = mill.client.prefetch(options); PrefetchedIds ids = source.ids()) {
+            long first = ids.next();
+            Wait.until("what is held grew old", () -> source.stats().held() == 0 && source.stats().wasted() > 0);
+            long received = source.stats().received();
+            long next = ids.next();
+            assertTrue(first < received && next >= received, first + " " + next + " of " + received);
+        }
+    }
+
+    @Test
+    void a_handle_in_a_hot_loop_is_voided_in_the_middle_of_a_piece() {
+        Pool pool = filled(10_000);
+        PrefetchedIds ids = new PrefetchedIds(pool);
+        for (int i = 0; i < 200; i++) {
+            assertEquals(i, ids.tryNext());
+        }
+        pool.raiseOldest(Time.now());
+        assertEquals(-1, ids.tryNext());
+        ids.close();
+        assertEquals(200, pool.stats().issued());
+        assertEquals(pool.stats().received(), pool.stats().issued() + pool.stats().wasted() + pool.stats().held());
+    }
+
+    @Test
+    void a_handle_that_takes_its_time_looks_at_the_clock_for_each_id() {
+        Pool pool = filled(1_000);
+        PrefetchedIds ids = new PrefetchedIds(pool);
+        for (int i = 0; i < 100; i++) {
+            long begin = Time.now();
+            while (Time.now() - begin <= 60_000) {
+                Thread.onSpinWait();
+            }
+            assertEquals(i, ids.tryNext());
+        }
+        // Nobody raises the oldest time here: the clock alone is what ends it.
+        Wait.until("its time is over", () -> ids.tryNext() == -1);
+        assertTrue(pool.stats().issued() < 1_000 + 100);
+    }
+
+    /** A pool of so many ids that nothing refills, for 200 ms. */
+    private static Pool filled(int count) {
+        Pool pool = new Pool(new PrefetchOptions().maxAge(Duration.ofMillis(200)));
+        pool.lock.lock();
+        pool.ask(count, 0);
+        pool.put(count, List.of(new Run(0, count, 1)), Time.now(), System.currentTimeMillis());
+        pool.lock.unlock();
+        return pool;
+    }
+
+    @Test
+    void the_end_of_the_client_ends_handles_at_once() throws Exception {
+        try (Mill mill = new Mill()) {
+            Prefetch source = mill.client.prefetch();
+            PrefetchedIds ids = source.ids();
+            ids.next();
+            source.next();
+            mill.client.close();
+            assertEquals(-1, ids.tryNext());
+            assertThrows(XuidException.Closed.class, ids::next);
+            assertThrows(XuidException.Closed.class, source::next);
+        }
+    }
+
+    @Test
+    void what_will_not_pass_is_told_at_once_and_tried_again_by_the_next_call() throws Exception {
+        PrefetchOptions patient = new PrefetchOptions().wait(Duration.ofMinutes(5));
+        try (Mill mill = new Mill()) {
+            mill.refusal.set(0x000b);
+            Prefetch source = mill.client.prefetch(patient);
+            var refused = assertThrows(XuidException.Refused.class, source::next);
+            assertEquals("FORBIDDEN", refused.status());
+            mill.refusal.set(0);
+            assertEquals(0, source.next());
+        }
+    }
+
+    @Test
+    void what_may_pass_is_waited_for() throws Exception {
+        try (Mill mill = new Mill()) {
+            mill.refusal.set(0x8011);
+            PrefetchOptions short_ = new PrefetchOptions().wait(Duration.ofMillis(50));
+            try (Prefetch source = mill.client.prefetch(short_)) {
+                assertEquals("OVERLOADED", assertThrows(XuidException.Refused.class, source::next).status());
+            }
+            Prefetch source = mill.client.prefetch(new PrefetchOptions().wait(Duration.ofMinutes(5)));
+            var waiting = CompletableFuture.supplyAsync(source::next);
+            Wait.until("it failed some times", () -> source.stats().failedRefills() > 3);
+            mill.refusal.set(0);
+            Wait.soon(waiting);
+        }
+    }
+
+    @Test
+    void options_that_make_no_sense_are_refused() {
+        PrefetchOptions options = new PrefetchOptions();
+        assertThrows(IllegalArgumentException.class, () -> options.ahead(0, 1));
+        assertThrows(IllegalArgumentException.class, () -> options.ahead(2, 1));
+        assertThrows(IllegalArgumentException.class, () -> options.maxAge(Duration.ZERO));
+        assertThrows(IllegalArgumentException.class, () -> options.maxAge(Duration.ofSeconds(3)));
+        assertThrows(IllegalArgumentException.class, () -> options.wait(Duration.ofMillis(-1)));
+    }
+
+    @Test
+    void the_level_follows_the_use_up_and_down_again_and_never_leaves_its_bounds() {
+        RefillSize size = new RefillSize(16, 1 << 20, Time.ms(1_000), 0);
+        long now = 0;
+        long taken = 0;
+        long level = 16;
+        for (int i = 0; i < 12; i++) {
+            // 50 M ids/s, half of the level at a time.
+            taken += level / 2;
+            now += level / 2 * 20;
+            long next = size.look(now, taken);
+            assertTrue(next <= level * 4);
+            level = next;
+        }
+        assertTrue(level > 450_000 && level < 550_000, "10 ms of it: " + level);
+        for (int i = 0; i < 3; i++) {
+            taken += level / 2;
+            now += level / 2 * 1_000_000;
+            level = size.look(now, taken);
+        }
+        assertEquals(16, level);
+        size.failed(131_072);
+        assertEquals(65_536, size.request());
+        size.failed(1);
+        assertEquals(16, size.request());
+        size.answered(1);
+        assertEquals(32, size.request());
+        assertEquals(64, size.look(now, Long.MAX_VALUE / 2), "no time at all is not an endless rate");
+    }
+
+    @Test
+    void a_far_server_is_asked_four_round_trips_ahead() {
+        RefillSize size = new RefillSize(16, 1 << 20, Time.ms(1_000), 0);
+        size.answered(Time.ms(40));
+        size.answered(Time.ms(400));
+        long now = 0;
+        long taken = 0;
+        long level = 16;
+        for (int i = 0; i < 12; i++) {
+            taken += level / 2;
+            now += level / 2 * 1_000;
+            level = size.look(now, taken);
+        }
+        assertTrue(level > 160_000 && level < 190_000, "4 x 45 ms of a million a second: " + level);
+    }
+}
