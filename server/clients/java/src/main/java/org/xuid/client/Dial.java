@@ -89,6 +89,11 @@ final class Dial {
                 throw timedOut();
             }
             return greeted;
+        } catch (XuidException known) {
+            throw known;
+        } catch (RuntimeException unfit) {
+            // As of a name that TLS does not take. The thread that dials must tell it to those that wait.
+            throw XuidException.Unreachable.of(server, unfit);
         } finally {
             late.cancel(false);
             if (!isGreeted) {

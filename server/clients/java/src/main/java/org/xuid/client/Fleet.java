@@ -42,6 +42,9 @@ final class Fleet implements Link.Owner {
     private final List<String> servers;
     private final Set<Call<?>> paused = ConcurrentHashMap.newKeySet();
 
+    /** Servers whose failure was logged, and that were not reached since. */
+    private final Set<String> away = ConcurrentHashMap.newKeySet();
+
     private volatile Link link;
     private volatile boolean closed;
 
@@ -276,8 +279,10 @@ final class Fleet implements Link.Owner {
     /** Behind the lock. */
     private void dial() {
         if (dialer == null) {
-            dialer = new Worker("xuid-dial", this::runDial);
-            dialer.start();
+            Thread thread = new Worker("xuid-dial", this::runDial);
+            // Before it is known: one that cannot be started is nobody to wait for.
+            thread.start();
+            dialer = thread;
         }
     }
 
@@ -321,7 +326,7 @@ final class Fleet implements Link.Owner {
                 try {
                     return start(dialPinned(server));
                 } catch (XuidException failed) {
-                    Log.warn("cannot connect to {0}: {1}", server, failed.getMessage());
+                    logFailure(server, failed);
                     worthWaiting = failed.isRetryable() ? failed : worthWaiting;
                     hopeless = failed.isRetryable() ? hopeless : failed;
                 }
@@ -340,6 +345,15 @@ final class Fleet implements Link.Owner {
         }
     }
 
+    /** Once for each time that a server is away: callers may ask for it as often as they like. */
+    private void logFailure(String server, XuidException failed) {
+        if (away.add(server)) {
+            Log.warn("cannot connect to {0}: {1}", server, failed.getMessage());
+        } else {
+            Log.debug("still cannot connect to {0}: {1}", server, failed.getMessage());
+        }
+    }
+
     private synchronized String nextServer() {
         String server = servers.get(next % servers.size());
         next = next % servers.size() + 1;
@@ -349,6 +363,7 @@ final class Fleet implements Link.Owner {
 
     private Dial.Greeted dialPinned(String server) {
         Dial.Greeted greeted = Dial.greet(server, options, timer);
+        away.remove(server);
         try {
             Greeting.checkSameCluster(link.server, greeted.server);
         } catch (XuidException.WrongCluster other) {

@@ -175,15 +175,10 @@ final class Link {
         unsent.forEach(owner::moved);
     }
 
-    /** Writing failed with that. */
+    /** Writing failed with that. Nothing more is taken, and what was not sent goes elsewhere. */
     void writeFailed(IOException failure) {
-        synchronized (this) {
-            if (state == State.SERVING) {
-                state = State.LEAVING;
-                serving = false;
-            }
-        }
         schedule(() -> end(lost(failure)), LAST_WORDS_MS);
+        retire();
     }
 
     /** A PING of the link's own, which takes no room of callers. Behind the lock of this object. */

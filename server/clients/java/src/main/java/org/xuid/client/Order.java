@@ -2,6 +2,8 @@ package org.xuid.client;
 
 /** Which ids a server may answer with. */
 public enum Order {
+    // The ordinals are the numbers of the wire.
+
     /**
      * Any that were not issued yet, from the server's reserve as well: ids may be as old as its {@code max_age} (an
      * hour by default; two seconds at light load). The fastest.

@@ -31,6 +31,8 @@ import org.xuid.client.wire.Request;
  * <p>Blocking calls throw {@link XuidException}, and {@link CancellationException} if the thread is interrupted while it
  * waits (its interrupt status stays set). Futures end with a {@link XuidException}; cancelling one ends that call alone.
  *
+ * <p>Close a client that is not used any more: its threads, which keep no JVM alive, end with it.
+ *
  * <p>What is attached to a future may run on a thread that delivers replies: keep it short, or attach it with a method
  * such as {@link CompletableFuture#thenApplyAsync}. A blocking call there is refused with {@link IllegalStateException}.
  */
