@@ -126,6 +126,8 @@ final class Dial {
                     socket.connect(new InetSocketAddress(address, port()), (int) left);
                     // Without it a small request waits for the acknowledgement of the one before, 40 ms and more.
                     socket.setTcpNoDelay(true);
+                    // For a client that is closed meanwhile, whose timer ends nothing any more.
+                    socket.setSoTimeout((int) left);
                     return;
                 } catch (IOException failed) {
                     failure = failed;
@@ -165,6 +167,7 @@ final class Dial {
             out.flush();
             int consumed = readReply(in);
             ServerInfo info = check(Reply.parse(inbox, 0));
+            socket.setSoTimeout(0);
             return new Greeted(info, socket, in, out, Arrays.copyOfRange(inbox, consumed, received));
         } catch (SSLException refused) {
             // A server that refuses the client's certificate says so behind the handshake.

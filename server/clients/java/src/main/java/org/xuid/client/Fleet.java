@@ -2,10 +2,7 @@ package org.xuid.client;
 
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Collections;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
@@ -16,10 +13,10 @@ import org.xuid.client.wire.Request;
 import org.xuid.client.wire.Status;
 
 /**
- * The servers that a client may use: one link at a time, dialed on demand by a thread that ends with the dial.
+ * The calls of a client and the link that takes them: one at a time, dialed on demand by a thread that ends with the dial.
  *
  * <ul>
- *   <li>I1 every link is of the cluster of the first one;
+ *   <li>I1 every link is of the cluster of the first one ({@link Servers#greet});
  *   <li>I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome;
  *   <li>I3 a call that was started is in one place: a link, {@link #parked}, {@link #paused}, or it is done.
  * </ul>
@@ -38,33 +35,24 @@ final class Fleet implements Link.Owner {
 
     final XuidOptions options;
     final ScheduledThreadPoolExecutor timer;
-    /** In the order in which they are tried; the first one is this client's first choice. */
-    private final List<String> servers;
+    private final Servers servers;
     private final Set<Call<?>> paused = ConcurrentHashMap.newKeySet();
-
-    /** Servers whose failure was logged, and that were not reached since. */
-    private final Set<String> away = ConcurrentHashMap.newKeySet();
 
     private volatile Link link;
     private volatile boolean closed;
 
     // Behind the lock of this object.
     private final ArrayDeque<Call<?>> parked = new ArrayDeque<>();
-    private final Map<String, Long> dialed = new HashMap<>();
-    /** Index of the server that is dialed next. It moves before each dial. */
-    private int next;
     private Thread dialer;
     private boolean isReturning;
 
     private Fleet(XuidOptions options) {
         this.options = options;
-        List<String> shuffled = new ArrayList<>(options.servers);
-        Collections.shuffle(shuffled, ThreadLocalRandom.current());
-        servers = List.copyOf(shuffled);
         timer = new ScheduledThreadPoolExecutor(1, task -> new Worker("xuid-timer", task));
         timer.setRemoveOnCancelPolicy(true);
         // What is planned while the client closes has nothing left to do.
         timer.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
+        servers = new Servers(options, timer);
     }
 
     /** Greets all servers, and keeps the first of a random order that answers. */
@@ -72,9 +60,8 @@ final class Fleet implements Link.Owner {
         Fleet fleet = new Fleet(options);
         boolean isConnected = false;
         try {
-            Dial.Greeted greeted = Greeting.greetAll(fleet.servers, options, fleet.timer);
-            fleet.link = fleet.start(greeted);
-            fleet.next = fleet.servers.indexOf(greeted.server.address()) + 1;
+            fleet.link = fleet.start(fleet.servers.greetAny());
+            fleet.returnLater();
             isConnected = true;
             return fleet;
         } finally {
@@ -234,13 +221,7 @@ final class Fleet implements Link.Owner {
     private void leave(Link from, XuidException error) {
         long asked = error.retryAfter().toMillis() * 1_000_000;
         long pause = Math.max(LEAST_STAY, Math.min(asked, MOST_STAY));
-        long now = Time.now();
-        boolean goes;
-        synchronized (this) {
-            goes = servers.stream().anyMatch(other -> !other.equals(from.server.address())
-                    && (!dialed.containsKey(other) || now - dialed.get(other) >= pause));
-        }
-        if (goes) {
+        if (servers.hasOther(from.server.address(), pause)) {
             from.retire();
         }
     }
@@ -287,24 +268,30 @@ final class Fleet implements Link.Owner {
     }
 
     private void runDial() {
-        Link dialedLink = null;
+        Link found = null;
         XuidException failure = null;
         try {
-            dialedLink = redial();
+            found = start(servers.greetNext(() -> closed));
         } catch (XuidException failed) {
             failure = failed;
         }
         List<Call<?>> calls;
+        Link replaced = null;
         synchronized (this) {
             dialer = null;
-            if (dialedLink != null && !closed) {
-                link = dialedLink;
+            if (found != null && !closed) {
+                replaced = link;
+                link = found;
             }
             calls = new ArrayList<>(parked);
             parked.clear();
         }
-        if (closed && dialedLink != null) {
-            dialedLink.end(XuidException.Closed.client());
+        if (replaced != null) {
+            // It was over when this dial began, unless the first choice was found again meanwhile.
+            replaced.retire();
+            returnLater();
+        } else if (found != null) {
+            found.end(XuidException.Closed.client());
         }
         for (Call<?> call : calls) {
             if (failure == null) {
@@ -315,76 +302,15 @@ final class Fleet implements Link.Owner {
         }
     }
 
-    /** Tries the servers in turn, from the one after the last tried, for as many rounds as allowed. */
-    private Link redial() {
-        Retries backoff = new Retries(options, servers());
-        for (int round = 1; ; round++) {
-            XuidException worthWaiting = null;
-            XuidException hopeless = null;
-            for (int i = 0; i < servers.size() && !closed; i++) {
-                String server = nextServer();
-                try {
-                    return start(dialPinned(server));
-                } catch (XuidException failed) {
-                    logFailure(server, failed);
-                    worthWaiting = failed.isRetryable() ? failed : worthWaiting;
-                    hopeless = failed.isRetryable() ? hopeless : failed;
-                }
-            }
-            if (closed) {
-                throw XuidException.Closed.client();
-            }
-            if (worthWaiting == null || round >= options.reconnectRounds) {
-                throw hopeless != null ? hopeless : worthWaiting;
-            }
-            try {
-                TimeUnit.NANOSECONDS.sleep(backoff.jitter());
-            } catch (InterruptedException closing) {
-                throw XuidException.Closed.client();
-            }
-        }
-    }
-
-    /** Once for each time that a server is away: callers may ask for it as often as they like. */
-    private void logFailure(String server, XuidException failed) {
-        if (away.add(server)) {
-            Log.warn("cannot connect to {0}: {1}", server, failed.getMessage());
-        } else {
-            Log.debug("still cannot connect to {0}: {1}", server, failed.getMessage());
-        }
-    }
-
-    private synchronized String nextServer() {
-        String server = servers.get(next % servers.size());
-        next = next % servers.size() + 1;
-        dialed.put(server, Time.now());
-        return server;
-    }
-
-    private Dial.Greeted dialPinned(String server) {
-        Dial.Greeted greeted = Dial.greet(server, options, timer);
-        away.remove(server);
-        try {
-            Greeting.checkSameCluster(link.server, greeted.server);
-        } catch (XuidException.WrongCluster other) {
-            greeted.close();
-            throw other;
-        }
-        return greeted;
-    }
-
     private Link start(Dial.Greeted greeted) {
         Link started = new Link(greeted, options, timer, this);
         started.start();
-        if (!greeted.server.address().equals(servers.get(0))) {
-            returnLater();
-        }
         return started;
     }
 
-    /** Plans a look at the first choice, so that clients spread again after a fail-over. */
+    /** Plans a look at the first choice where that is not in use, so that clients spread again after a fail-over. */
     private synchronized void returnLater() {
-        if (isReturning) {
+        if (isReturning || link.server.address().equals(servers.first())) {
             return;
         }
         isReturning = true;
@@ -398,19 +324,19 @@ final class Fleet implements Link.Owner {
         synchronized (this) {
             isReturning = false;
         }
-        String first = servers.get(0);
+        String first = servers.first();
         Link before = link;
         if (closed || before.server.address().equals(first)) {
             return;
         }
         try {
-            Link back = start(dialPinned(first));
+            Link back = start(servers.greet(first));
             boolean isUsed;
             synchronized (this) {
                 isUsed = !closed && link == before;
                 if (isUsed) {
                     link = back;
-                    next = 1;
+                    servers.standsWith(first);
                 }
             }
             if (isUsed) {

@@ -1,18 +1,15 @@
 package org.xuid.client;
 
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.OutputStream;
 import java.net.Socket;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import org.xuid.client.wire.BadReply;
 import org.xuid.client.wire.Frame;
-import org.xuid.client.wire.Op;
 import org.xuid.client.wire.Reply;
 import org.xuid.client.wire.Request;
 
@@ -37,10 +34,6 @@ final class Link {
         void moved(Call<?> call);
     }
 
-    /** Room of the first buffer: a few thousand replies to NEXT. */
-    private static final int READ_ROOM = 64 * 1_024;
-    /** A buffer longer than this is let go when it is empty. */
-    private static final int READ_KEEP = 1 << 20;
     /** How long reading may go on when writing failed: the server may have said why before it closed. */
     private static final long LAST_WORDS_MS = 1_000;
     /** How long a link may live after GOAWAY, besides the timeout of its calls: the longest wait, and some. */
@@ -55,7 +48,6 @@ final class Link {
     final ServerInfo server;
     private final Owner owner;
     private final Socket socket;
-    private final InputStream in;
     private final ScheduledExecutorService timer;
     private final Thread reader;
     private final Outbox outbox;
@@ -76,13 +68,12 @@ final class Link {
         this.timer = timer;
         server = greeted.server;
         socket = greeted.socket;
-        in = greeted.in;
         limit = (int) Math.max(1, Math.min(server.maxInFlight(), options.maxInFlight));
         watch = new Watch(this, timer, options.timeout);
-        byte[] inbox = Arrays.copyOf(greeted.rest, Math.max(READ_ROOM, greeted.rest.length));
+        Inbox inbox = new Inbox(this, watch, greeted);
         reader = new Worker("xuid-reader " + server.address(), () -> {
             try {
-                end(read(inbox, greeted.rest.length));
+                end(inbox.read());
             } finally {
                 // After an Error, too, callers are told (I1).
                 end(lost(null));
@@ -193,6 +184,11 @@ final class Link {
         outbox.flush();
     }
 
+    /** Behind the replies of one read: what callbacks appended meanwhile. */
+    void flushBatch() {
+        outbox.flushBatch();
+    }
+
     /** The requests in flight. Behind the lock of this object. */
     Pending pending() {
         return pending;
@@ -240,7 +236,7 @@ final class Link {
     /** Whether something lies in the socket that was not read yet. */
     boolean hasUnread() {
         try {
-            return in.available() > 0;
+            return socket.getInputStream().available() > 0;
         } catch (IOException ended) {
             return false;
         }
@@ -259,68 +255,14 @@ final class Link {
         timer.schedule(task, ms, TimeUnit.MILLISECONDS);
     }
 
-    /** Reads and delivers until the connection ends, or nothing is left to wait for after GOAWAY. */
-    private XuidException read(byte[] buffer, int end) {
-        byte[] inbox = buffer;
-        int filled = end;
-        try {
-            while (true) {
-                int consumed = deliver(inbox, filled);
-                filled -= consumed;
-                System.arraycopy(inbox, consumed, inbox, 0, filled);
-                if (filled > 0) {
-                    watch.wasAnswered();
-                }
-                outbox.flushBatch();
-                if (hasLeft()) {
-                    return lost(null);
-                }
-                if (filled == inbox.length) {
-                    inbox = Arrays.copyOf(inbox, filled * 2);
-                } else if (filled == 0 && inbox.length > READ_KEEP) {
-                    inbox = new byte[READ_ROOM];
-                }
-                int read = in.read(inbox, filled, inbox.length - filled);
-                if (read < 0) {
-                    return lost(null);
-                }
-                watch.heard();
-                filled += read;
-            }
-        } catch (BadReply bad) {
-            return XuidException.Protocol.of(server.address(), bad.getMessage());
-        } catch (XuidException about) {
-            return about;
-        } catch (IOException failed) {
-            return lost(failed);
-        }
+    /** The request of that id while it is in flight, or null. */
+    synchronized Request asked(long requestId) {
+        Pending.Slot slot = pending.find(requestId);
+        return slot == null ? null : slot.request;
     }
 
-    /** Hands out every whole reply and returns their length. */
-    private int deliver(byte[] inbox, int filled) throws BadReply {
-        int at = 0;
-        while (filled - at >= Frame.HEADER) {
-            Reply.checkHeader(inbox, at);
-            long body = Frame.bodyLength(inbox, at);
-            if (!Frame.isShort(body)) {
-                Reply.checkLength(body, Frame.longest(asked(inbox, at)));
-            }
-            if (filled - at < Frame.HEADER + body) {
-                break;
-            }
-            handOut(Reply.parse(inbox, at), Frame.requestId(inbox, at));
-            at += Frame.HEADER + (int) body;
-        }
-        return at;
-    }
-
-    /** The request that a long frame answers; null: none, or the frame is an error. */
-    private synchronized Request asked(byte[] inbox, int at) {
-        Pending.Slot slot = pending.find(Frame.requestId(inbox, at));
-        return slot == null || Frame.status(inbox, at) != 0 ? null : slot.request;
-    }
-
-    private void handOut(Reply reply, long requestId) throws BadReply {
+    /** One reply: finds its caller. What is thrown ends the link. */
+    void handOut(Reply reply, long requestId) throws BadReply {
         if (reply.isGoaway()) {
             Log.debug("told to go away by {0}", server.address());
             sentAway = true;
@@ -337,7 +279,7 @@ final class Link {
             request = slot.request;
             call = slot.call;
             // A breach leaves it in flight, so that its caller is told by the end of the link.
-            checkFits(request, reply);
+            reply.checkFits(request);
             pending.release(slot);
             outbox.answered(request);
             if (watch.isOwn(request)) {
@@ -382,28 +324,8 @@ final class Link {
         return new BadReply(String.format("a reply to request %016x, which is not in flight", requestId));
     }
 
-    private static void checkFits(Request request, Reply reply) throws BadReply {
-        if (reply.op != request.op()) {
-            throw new BadReply(
-                    String.format("a request of op %02x was answered with op %02x", request.op(), reply.op));
-        }
-        if (reply.status != 0) {
-            return;
-        }
-        long answered = reply.ids != null ? reply.ids.length : reply.firsts != null ? reply.count : request.count();
-        if (answered != request.count()) {
-            throw new BadReply(request.count() + " ids were asked for, and " + answered + " came: it is all or nothing");
-        }
-        if (request.contiguous() && reply.firsts.length != 1) {
-            throw new BadReply("one run was asked for, and " + reply.firsts.length + " came");
-        }
-        if (reply.op == Op.PING && !request.isEcho(reply.bytes)) {
-            throw new BadReply("a PING came back with other bytes");
-        }
-    }
-
     /** After GOAWAY, and nothing in flight. */
-    private synchronized boolean hasLeft() {
+    synchronized boolean hasLeft() {
         return state == State.LEAVING && pending.size() == 0;
     }
 }

@@ -3,7 +3,8 @@ package org.xuid.client;
 /** A thread of the client's own: replies, deadlines and connections depend on it, so it must not wait for them. */
 final class Worker extends Thread {
     Worker(String name, Runnable task) {
-        super(null, task, name);
+        // Of the thread that happens to make it nothing is kept.
+        super(null, task, name, 0, false);
         setDaemon(true);
     }
 

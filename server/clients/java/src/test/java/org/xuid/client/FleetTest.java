@@ -323,6 +323,52 @@ class FleetTest {
     }
 
     @Test
+    void closing_ends_calls_that_wait_for_a_connection() throws Exception {
+        try (FakeServer server = new FakeServer()) {
+            XuidClient client = server.connect(server.options());
+            server.peer().close();
+            Wait.until("the end was seen", () -> !client.isConnected());
+            var call = client.nextAsync();
+            server.accept();
+            client.close();
+            Wait.failure(XuidException.Closed.class, call);
+        }
+    }
+
+    @Test
+    void a_prefetch_goes_on_at_another_server_without_an_error() throws Exception {
+        try (Two two = new Two(options -> options); Prefetch source = two.client.prefetch()) {
+            var first = CompletableFuture.supplyAsync(source::next);
+            two.chosen.peer().run(two.chosen.peer().expect(Op.RUNS), 100);
+            assertEquals(100, Wait.soon(first));
+            two.chosen.peer().goaway();
+            two.chosen.peer().close();
+            var ids = CompletableFuture.supplyAsync(() -> {
+                long last = 0;
+                for (int i = 0; i < 100; i++) {
+                    last = source.next();
+                }
+                return last;
+            });
+            Peer peer = two.other.greet();
+            Thread mill = new Thread(() -> {
+                try {
+                    for (long next = 1_000; ; ) {
+                        Asked asked = peer.expect(Op.RUNS);
+                        peer.run(asked, next);
+                        next += asked.count();
+                    }
+                } catch (IOException ended) {
+                    // The test is over.
+                }
+            });
+            mill.setDaemon(true);
+            mill.start();
+            assertTrue(Wait.soon(ids) >= 1_000);
+        }
+    }
+
+    @Test
     void a_failure_of_connecting_shows_where_the_caller_stood() {
         var failed = assertThrows(XuidException.class, () -> XuidClient.connect("127.0.0.1:1"));
         boolean isMine = List.of(failed.getStackTrace()).stream()

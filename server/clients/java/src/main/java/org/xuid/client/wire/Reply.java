@@ -95,6 +95,26 @@ public final class Reply {
         return reply;
     }
 
+    /** Checks it against what was asked: the op, and exactly as many ids, in one run if that was asked for. */
+    public void checkFits(Request request) throws BadReply {
+        if (op != request.op()) {
+            throw new BadReply(String.format("a request of op %02x was answered with op %02x", request.op(), op));
+        }
+        if (status != 0) {
+            return;
+        }
+        long answered = ids != null ? ids.length : firsts != null ? count : request.count();
+        if (answered != request.count()) {
+            throw new BadReply(request.count() + " ids were asked for, and " + answered + " came: it is all or nothing");
+        }
+        if (request.contiguous() && firsts.length != 1) {
+            throw new BadReply("one run was asked for, and " + firsts.length + " came");
+        }
+        if (op == Op.PING && !request.isEcho(bytes)) {
+            throw new BadReply("a PING came back with other bytes");
+        }
+    }
+
     private void parseBody() throws BadReply {
         switch (op) {
             case Op.HELLO:

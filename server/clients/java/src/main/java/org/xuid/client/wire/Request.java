@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.CharBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 
 /** One request, ready to be sent any number of times. Immutable, and only ever legal: the factories refuse the rest. */
 public final class Request {
@@ -13,10 +14,10 @@ public final class Request {
     private static final byte[] EMPTY = {};
 
     /**
-     * The most that may be asked for at once. A reply of more could be longer than a Java array. Servers allow less:
+     * The most that may be asked for at once: the buffer of a longer reply could not be doubled. Servers allow less,
      * 131,072 by default.
      */
-    public static final int COUNT_MAX = 1 << 26;
+    public static final int COUNT_MAX = 1 << 25;
 
     private static final Request[] NEXT = {
         new Request(Op.NEXT, EMPTY), new Request(Op.NEXT, new byte[] {1}), new Request(Op.NEXT, new byte[] {2})
@@ -163,7 +164,7 @@ public final class Request {
 
     /** Whether a PING comes back as it was sent. */
     public boolean isEcho(byte[] bytes) {
-        return java.util.Arrays.equals(body, bytes);
+        return Arrays.equals(body, bytes);
     }
 
     /** Appends the frame. */
