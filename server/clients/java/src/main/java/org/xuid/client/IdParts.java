@@ -8,7 +8,14 @@ public final class IdParts {
     private final long worker;
     private final long sequence;
 
-    IdParts(long unixMs, long worker, long sequence) {
+    /**
+     * What an id says.
+     *
+     * @param unixMs the beginning of its tick, in milliseconds since the Unix epoch
+     * @param worker the worker that made it
+     * @param sequence which one of its worker and tick it is
+     */
+    public IdParts(long unixMs, long worker, long sequence) {
         this.unixMs = unixMs;
         this.worker = worker;
         this.sequence = sequence;

@@ -8,7 +8,16 @@ public final class Layout {
     private final int workerBits;
     private final int sequenceBits;
 
-    Layout(long epochMs, long tickUs, int timeBits, int workerBits, int sequenceBits) {
+    /**
+     * A layout.
+     *
+     * @param epochMs tick 0, in milliseconds since the Unix epoch
+     * @param tickUs the length of a tick, in microseconds
+     * @param timeBits the width of the tick
+     * @param workerBits the width of the worker
+     * @param sequenceBits the width of the sequence
+     */
+    public Layout(long epochMs, long tickUs, int timeBits, int workerBits, int sequenceBits) {
         this.epochMs = epochMs;
         this.tickUs = tickUs;
         this.timeBits = timeBits;

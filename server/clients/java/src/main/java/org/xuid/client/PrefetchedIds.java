@@ -1,6 +1,9 @@
 package org.xuid.client;
 
 import java.util.function.LongSupplier;
+import org.xuid.client.internal.base.Time;
+import org.xuid.client.internal.base.Worker;
+import org.xuid.client.internal.prefetch.Pool;
 
 /**
  * Prefetched ids for one thread at a time: a handle made by {@link Prefetch#ids}.
@@ -11,9 +14,6 @@ import java.util.function.LongSupplier;
  * <p>Close it when its thread is done: the rest of its run goes back to the source.
  */
 public final class PrefetchedIds implements LongSupplier, AutoCloseable {
-    /** A handle takes at least so many ids, if they are there: a lock each is enough for the slowest of users. */
-    static final int LEAST_TAKEN = 8;
-
     /** A handle takes at most so many at once: some milliseconds of a hot loop. */
     private static final int MOST_TAKEN = 1 << 16;
 
@@ -40,13 +40,13 @@ public final class PrefetchedIds implements LongSupplier, AutoCloseable {
     /** How many ids the run had. */
     private long had;
     private long takenAt;
-    private int want = LEAST_TAKEN;
+    private int want = Pool.LEAST_TAKEN;
     private int piece;
     private long pieceBegun;
 
     PrefetchedIds(Pool pool) {
         this.pool = pool;
-        wait = Time.nanos(pool.options.wait);
+        wait = pool.wait;
     }
 
     /**
@@ -60,7 +60,7 @@ public final class PrefetchedIds implements LongSupplier, AutoCloseable {
     }
 
     /**
-     * An id. If none is held, it waits for one, up to {@link PrefetchOptions#wait}.
+     * An id. If none is held, it waits for one, up to {@link Prefetch.Options#wait}.
      *
      * @return a number of 0 to 2^63 - 1 that nobody else has
      * @throws XuidException what the last refill failed with: at once if it is not retryable (the next call tries again),
@@ -111,7 +111,7 @@ public final class PrefetchedIds implements LongSupplier, AutoCloseable {
                 return id;
             }
         }
-        want = now - takenAt <= QUICK_RUN ? Math.min(want * 2, MOST_TAKEN) : Math.max(want / 2, LEAST_TAKEN);
+        want = now - takenAt <= QUICK_RUN ? Math.min(want * 2, MOST_TAKEN) : Math.max(want / 2, Pool.LEAST_TAKEN);
         long settled = had;
         long rest = (long) open + closed;
         drop();

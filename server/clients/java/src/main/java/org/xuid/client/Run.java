@@ -8,7 +8,14 @@ public final class Run {
     private final int count;
     private final long stride;
 
-    Run(long first, int count, long stride) {
+    /**
+     * A run.
+     *
+     * @param first the first id
+     * @param count how many ids
+     * @param stride the distance of one from the next
+     */
+    public Run(long first, int count, long stride) {
         this.first = first;
         this.count = count;
         this.stride = stride;

@@ -3,10 +3,13 @@ package org.xuid.client;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import org.xuid.client.wire.Request;
+import org.xuid.client.internal.base.Settings;
+import org.xuid.client.internal.wire.JsonFields;
+import org.xuid.client.internal.wire.Request;
 
 /**
- * The numbers of one name, from whatever server its {@link XuidClient} is connected to. Immutable, and safe for threads.
+ * The numbers of one name, from whatever server its {@link XuidClient} is connected to. Immutable, and safe for
+ * threads.
  *
  * <p>Numbers of one server ascend. Those of several interleave, except where the sequence is {@code strict}.
  *
@@ -121,8 +124,8 @@ public final class Sequence {
     }
 
     /**
-     * Exactly {@code count} numbers in one run, or an error after {@code wait}: {@code COUNT} where the server cannot put
-     * so many into one run.
+     * Exactly {@code count} numbers in one run, or an error after {@code wait}: {@code COUNT} where the server cannot
+     * put so many into one run.
      *
      * @param count 1 to the server's limit
      * @param order {@link Order#ORDERED}, or {@link Order#ANY} for the fastest
@@ -161,7 +164,7 @@ public final class Sequence {
      * @param settings what it is to be
      * @return a JSON object, as of {@link #info}
      */
-    public String create(NewSequence settings) {
+    public String create(Settings settings) {
         return create(settings.toString());
     }
 
@@ -171,7 +174,7 @@ public final class Sequence {
      * @param changes what is to change
      * @return a JSON object, as of {@link #info}
      */
-    public String alter(SequenceChanges changes) {
+    public String alter(Changes changes) {
         return alter(changes.toString());
     }
 
@@ -185,5 +188,162 @@ public final class Sequence {
 
     private CompletableFuture<List<Run>> contiguous(int count, Order order, Duration wait) {
         return client.call(Request.sequenceRuns(name, count, order.ordinal(), XuidClient.ms(wait), true));
+    }
+
+    /**
+     * What a new sequence is to be; what is not said is the server's default. Each setter changes the object and
+     * returns it.
+     *
+     * <pre>{@code
+     * var settings = new Sequence.Settings().start(1_000_000).description("orders of the shop");
+     * client.sequence("orders").create(settings);
+     * }</pre>
+     */
+    public static final class Settings {
+        private final JsonFields fields = new JsonFields();
+
+        /** The defaults: 1, 2, 3, ... */
+        public Settings() {}
+
+        /**
+         * No number is below. Defaults to 1.
+         *
+         * @param start 0 to 2^63 - 1
+         * @return this
+         */
+        public Settings start(long start) {
+            fields.number("start", start);
+            return this;
+        }
+
+        /**
+         * The least that a server is granted at once. Too small, and its store is asked often; too large, and a crash
+         * leaves a wider gap. Defaults to the server's setting, 1,000.
+         *
+         * @param step 1 or more
+         * @return this
+         */
+        public Settings step(long step) {
+            fields.number("step", step);
+            return this;
+        }
+
+        /**
+         * Issued are numbers that leave a remainder when they are divided by an increment. Defaults to all numbers.
+         *
+         * @param increment 1 or more
+         * @param remainder 0 to {@code increment - 1}
+         * @return this
+         */
+        public Settings increment(long increment, long remainder) {
+            fields.number("increment", increment);
+            fields.number("remainder", remainder);
+            return this;
+        }
+
+        /**
+         * No number is above. Defaults to 2^63 - 1.
+         *
+         * @param last 0 to 2^63 - 1
+         * @return this
+         */
+        public Settings last(long last) {
+            fields.number("last", last);
+            return this;
+        }
+
+        /**
+         * Whether it ascends over all servers, at the cost of a change of the store for each batch of requests.
+         * Defaults to no.
+         *
+         * @param strict true: over all servers; false: over each
+         * @return this
+         */
+        public Settings strict(boolean strict) {
+            fields.raw("strict", Boolean.toString(strict));
+            return this;
+        }
+
+        /**
+         * For people. Defaults to nothing.
+         *
+         * @param text at most 256 bytes of UTF-8
+         * @return this
+         */
+        public Settings description(String text) {
+            fields.text("description", text);
+            return this;
+        }
+
+        /**
+         * The JSON object that is sent.
+         *
+         * @return a text
+         */
+        @Override
+        public String toString() {
+            return fields.toString();
+        }
+    }
+
+    /** What is to change of a sequence; what is not said stays. Each setter changes the object and returns it. */
+    public static final class Changes {
+        private final JsonFields fields = new JsonFields();
+
+        /** Nothing yet. */
+        public Changes() {}
+
+        /**
+         * The least that a server is granted at once, from its next grant on.
+         *
+         * @param step 1 or more
+         * @return this
+         */
+        public Changes step(long step) {
+            fields.number("step", step);
+            return this;
+        }
+
+        /**
+         * The highest number that may be issued.
+         *
+         * @param last a number above the one before
+         * @return this
+         */
+        public Changes last(long last) {
+            fields.number("last", last);
+            return this;
+        }
+
+        /**
+         * Ends the sequence: no number is granted any more, to any server.
+         *
+         * @return this
+         */
+        public Changes retired() {
+            fields.text("last", "retired");
+            return this;
+        }
+
+        /**
+         * For people.
+         *
+         * @param text at most 256 bytes of UTF-8
+         * @return this
+         */
+        public Changes description(String text) {
+            fields.text("description", text);
+            return this;
+        }
+
+        /**
+         * The JSON object that is sent.
+         *
+         * @return a text
+         */
+        @Override
+        public String toString() {
+            return fields.toString();
+        }
     }
 }

@@ -1,7 +1,5 @@
 package org.xuid.client;
 
-import org.xuid.client.wire.Hello;
-
 /** What a server said about itself when it was connected to. Immutable. */
 public final class ServerInfo {
     private final String address;
@@ -11,13 +9,24 @@ public final class ServerInfo {
     private final long maxCount;
     private final long maxInFlight;
 
-    ServerInfo(String address, Hello hello) {
+    /**
+     * What a server said.
+     *
+     * @param address {@code host:port}
+     * @param version its version
+     * @param cluster 32 hexadecimal digits
+     * @param layout how its ids are made
+     * @param maxCount the most ids of one request
+     * @param maxInFlight requests that it takes before it answers some
+     */
+    public ServerInfo(
+            String address, String version, String cluster, Layout layout, long maxCount, long maxInFlight) {
         this.address = address;
-        version = hello.server;
-        cluster = hello.cluster;
-        layout = new Layout(hello.epochMs, hello.tickUs, hello.timeBits, hello.workerBits, hello.sequenceBits);
-        maxCount = hello.maxCount;
-        maxInFlight = hello.maxInFlight;
+        this.version = version;
+        this.cluster = cluster;
+        this.layout = layout;
+        this.maxCount = maxCount;
+        this.maxInFlight = maxInFlight;
     }
 
     /**

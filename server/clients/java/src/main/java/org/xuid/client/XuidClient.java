@@ -8,8 +8,12 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.function.Supplier;
-import org.xuid.client.wire.Frame;
-import org.xuid.client.wire.Request;
+import org.xuid.client.internal.base.Worker;
+import org.xuid.client.internal.link.Call;
+import org.xuid.client.internal.link.Failures;
+import org.xuid.client.internal.link.Fleet;
+import org.xuid.client.internal.wire.Frame;
+import org.xuid.client.internal.wire.Request;
 
 /**
  * A connection to one of the servers of a cluster, for any number of threads.
@@ -79,7 +83,7 @@ public final class XuidClient implements AutoCloseable {
      * @throws XuidException why no server could be reached, or what it refused; {@link XuidException.WrongCluster}
      */
     public static XuidClient connect(XuidOptions options) {
-        return new XuidClient(Fleet.connect(options.copy()));
+        return new XuidClient(Fleet.connect(options.settings.copy()));
     }
 
     /**
@@ -252,7 +256,7 @@ public final class XuidClient implements AutoCloseable {
      * @return a source with the default options; close it when it is done with
      */
     public Prefetch prefetch() {
-        return prefetch(new PrefetchOptions());
+        return prefetch(new Prefetch.Options());
     }
 
     /**
@@ -262,13 +266,13 @@ public final class XuidClient implements AutoCloseable {
      * @return a source; close it when it is done with
      * @throws XuidException.Closed after {@link #close}
      */
-    public Prefetch prefetch(PrefetchOptions options) {
+    public Prefetch prefetch(Prefetch.Options options) {
         Prefetch source = new Prefetch(fleet, options, sources::remove);
         sources.add(source);
         if (fleet.isClosed()) {
             // Closing may have missed it.
             source.close();
-            throw XuidException.Closed.client();
+            throw Failures.closed();
         }
         return source.start();
     }

@@ -1,7 +1,7 @@
 package org.xuid.client;
 
 import java.time.Duration;
-import org.xuid.client.wire.Status;
+import org.xuid.client.internal.wire.Status;
 
 /**
  * What went wrong between a caller and its ids. No id was issued to the caller; if ids were on their way, they are wasted
@@ -48,8 +48,13 @@ public abstract class XuidException extends RuntimeException {
         return Duration.ZERO;
     }
 
-    /** The same for another thread, with a stack trace of that one: one loss can be the end of many calls. */
-    abstract XuidException again();
+    /**
+     * The same failure with the stack trace of the thread that asks, and this one as its cause. One loss can be the end of
+     * many futures, which then share one exception: throw this one instead.
+     *
+     * @return a new exception
+     */
+    public abstract XuidException again();
 
     /** The server answered with an error. */
     public static final class Refused extends XuidException {
@@ -61,7 +66,16 @@ public abstract class XuidException extends RuntimeException {
         /** The server's words. */
         private final String text;
 
-        Refused(String server, int code, long retryAfterMs, String text, Throwable cause) {
+        /**
+         * For the client, and for tests of its callers.
+         *
+         * @param server the server that it is about
+         * @param code the status
+         * @param retryAfterMs when it is worth trying again, in milliseconds; 0: not said
+         * @param text what was found, what is allowed, and what to do
+         * @param cause what it follows from, or null
+         */
+        public Refused(String server, int code, long retryAfterMs, String text, Throwable cause) {
             super(server, server + " refused: " + Status.name(code) + ": " + text, cause);
             this.code = code;
             this.retryAfterMs = retryAfterMs;
@@ -106,7 +120,7 @@ public abstract class XuidException extends RuntimeException {
         }
 
         @Override
-        XuidException again() {
+        public XuidException again() {
             return new Refused(server(), code, retryAfterMs, text, this);
         }
     }
@@ -115,14 +129,15 @@ public abstract class XuidException extends RuntimeException {
     public static final class Timeout extends XuidException {
         private static final long serialVersionUID = 1;
 
-        Timeout(String server, String text, Throwable cause) {
+        /**
+         * For the client, and for tests of its callers.
+         *
+         * @param server the server that it is about
+         * @param text what was found, what is allowed, and what to do
+         * @param cause what it follows from, or null
+         */
+        public Timeout(String server, String text, Throwable cause) {
             super(server, text, cause);
-        }
-
-        static Timeout noReply(String server, Duration limit) {
-            String text = server + " did not answer within " + limit.toMillis()
-                    + " ms: ask again, or allow more with XuidOptions.timeout";
-            return new Timeout(server, text, null);
         }
 
         @Override
@@ -131,7 +146,7 @@ public abstract class XuidException extends RuntimeException {
         }
 
         @Override
-        XuidException again() {
+        public XuidException again() {
             return new Timeout(server(), getMessage(), this);
         }
     }
@@ -140,7 +155,13 @@ public abstract class XuidException extends RuntimeException {
     public static final class ConnectionLost extends XuidException {
         private static final long serialVersionUID = 1;
 
-        ConnectionLost(String server, Throwable cause) {
+        /**
+         * For the client, and for tests of its callers.
+         *
+         * @param server the server that it is about
+         * @param cause what it follows from, or null
+         */
+        public ConnectionLost(String server, Throwable cause) {
             super(server, "the connection to " + server + " ended before its reply: ask again", cause);
         }
 
@@ -150,7 +171,7 @@ public abstract class XuidException extends RuntimeException {
         }
 
         @Override
-        XuidException again() {
+        public XuidException again() {
             return new ConnectionLost(server(), this);
         }
     }
@@ -161,21 +182,17 @@ public abstract class XuidException extends RuntimeException {
         /** The failure was one of TLS, which waiting does not help. */
         private final boolean tls;
 
-        private Unreachable(String server, boolean tls, String text, Throwable cause) {
+        /**
+         * For the client, and for tests of its callers.
+         *
+         * @param server the server that it is about
+         * @param tls whether it is a failure of TLS
+         * @param text what was found, what is allowed, and what to do
+         * @param cause what it follows from, or null
+         */
+        public Unreachable(String server, boolean tls, String text, Throwable cause) {
             super(server, text, cause);
             this.tls = tls;
-        }
-
-        static Unreachable of(String server, Throwable cause) {
-            String text = server + " cannot be reached (" + cause.getMessage()
-                    + "): check the address, and that the server runs";
-            return new Unreachable(server, false, text, cause);
-        }
-
-        static Unreachable byTls(String server, Throwable cause) {
-            String text = "no TLS with " + server + " (" + cause.getMessage() + "): check that it speaks TLS, who vouches "
-                    + "for it under that name, and what it asks of clients";
-            return new Unreachable(server, true, text, cause);
         }
 
         @Override
@@ -184,7 +201,7 @@ public abstract class XuidException extends RuntimeException {
         }
 
         @Override
-        XuidException again() {
+        public XuidException again() {
             return new Unreachable(server(), tls, getMessage(), this);
         }
     }
@@ -193,18 +210,19 @@ public abstract class XuidException extends RuntimeException {
     public static final class Protocol extends XuidException {
         private static final long serialVersionUID = 1;
 
-        Protocol(String server, String text, Throwable cause) {
+        /**
+         * For the client, and for tests of its callers.
+         *
+         * @param server the server that it is about
+         * @param text what was found, what is allowed, and what to do
+         * @param cause what it follows from, or null
+         */
+        public Protocol(String server, String text, Throwable cause) {
             super(server, text, cause);
         }
 
-        static Protocol of(String server, String breach) {
-            String text = server + " does not speak XUID/1 as it should: " + breach
-                    + ". Check the address and the versions";
-            return new Protocol(server, text, null);
-        }
-
         @Override
-        XuidException again() {
+        public XuidException again() {
             return new Protocol(server(), getMessage(), this);
         }
     }
@@ -217,7 +235,16 @@ public abstract class XuidException extends RuntimeException {
         /** The cluster that it should be of. */
         private final String expected;
 
-        WrongCluster(String server, String found, String expected, String text, Throwable cause) {
+        /**
+         * For the client, and for tests of its callers.
+         *
+         * @param server the server that it is about
+         * @param found the cluster of the server, or null
+         * @param expected the cluster that it should be of
+         * @param text what was found, what is allowed, and what to do
+         * @param cause what it follows from, or null
+         */
+        public WrongCluster(String server, String found, String expected, String text, Throwable cause) {
             super(server, text, cause);
             this.found = found;
             this.expected = expected;
@@ -242,7 +269,7 @@ public abstract class XuidException extends RuntimeException {
         }
 
         @Override
-        XuidException again() {
+        public XuidException again() {
             return new WrongCluster(server(), found, expected, getMessage(), this);
         }
     }
@@ -251,16 +278,18 @@ public abstract class XuidException extends RuntimeException {
     public static final class Closed extends XuidException {
         private static final long serialVersionUID = 1;
 
-        Closed(String text, Throwable cause) {
+        /**
+         * For the client, and for tests of its callers.
+         *
+         * @param text what was found, what is allowed, and what to do
+         * @param cause what it follows from, or null
+         */
+        public Closed(String text, Throwable cause) {
             super(null, text, cause);
         }
 
-        static Closed client() {
-            return new Closed("this client was closed: connect another one", null);
-        }
-
         @Override
-        XuidException again() {
+        public XuidException again() {
             return new Closed(getMessage(), this);
         }
     }

@@ -5,7 +5,8 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.regex.Pattern;
-import org.xuid.client.wire.Request;
+import org.xuid.client.internal.base.Settings;
+import org.xuid.client.internal.wire.Request;
 
 /**
  * How a client connects, waits and tries again. Each setter changes the object and returns it;
@@ -16,27 +17,14 @@ import org.xuid.client.wire.Request;
  * try (var client = XuidClient.connect(options)) { .. }
  * }</pre>
  */
-public final class XuidOptions implements Cloneable {
+public final class XuidOptions {
     private static final Pattern ADDRESS = Pattern.compile("(\\[[^\\[\\]]+\\]|[^:\\[\\]\\s]+):(\\d{1,5})");
     private static final Pattern CLUSTER = Pattern.compile("[0-9a-fA-F]{32}");
-    private static final String ANY_CLUSTER = "0".repeat(32);
 
     /** Spans above this count as this: some 70 years, so that a sum of two and a time is no overflow. */
     private static final Duration FOREVER = Duration.ofNanos(Long.MAX_VALUE / 4);
 
-    List<String> servers;
-    byte[] token = {};
-    String clientName = "xuid-java/0.1.0";
-    String cluster = ANY_CLUSTER;
-    Tls tls;
-    int maxInFlight = 1_024;
-    Duration connectTimeout = Duration.ofSeconds(5);
-    Duration timeout = Duration.ofSeconds(10);
-    Duration retryFor = Duration.ZERO;
-    int reconnectRounds = 6;
-    Duration firstPause = Duration.ofMillis(20);
-    Duration longestPause = Duration.ofSeconds(2);
-    Duration returnAfter = Duration.ofMinutes(3);
+    final Settings settings;
 
     /**
      * The defaults, for these servers.
@@ -68,7 +56,7 @@ public final class XuidOptions implements Cloneable {
                         "'" + checked[i] + "' is no address of a server: write host:port, as in 127.0.0.1:7654");
             }
         }
-        this.servers = List.of(checked);
+        settings = new Settings(List.of(checked));
     }
 
     /**
@@ -93,8 +81,9 @@ public final class XuidOptions implements Cloneable {
      * @return this
      */
     public XuidOptions token(String token) {
-        this.token = token.getBytes(StandardCharsets.UTF_8);
-        Request.hello(new byte[16], this.token, "");
+        byte[] bytes = token.getBytes(StandardCharsets.UTF_8);
+        Request.hello(new byte[16], bytes, "");
+        settings.token = bytes;
         return this;
     }
 
@@ -106,7 +95,7 @@ public final class XuidOptions implements Cloneable {
      */
     public XuidOptions clientName(String name) {
         Request.hello(new byte[16], new byte[0], name);
-        clientName = name;
+        settings.clientName = name;
         return this;
     }
 
@@ -121,7 +110,7 @@ public final class XuidOptions implements Cloneable {
         if (!CLUSTER.matcher(cluster).matches()) {
             throw new IllegalArgumentException("'" + cluster + "' is no cluster id: 32 hexadecimal digits are allowed");
         }
-        this.cluster = cluster.toLowerCase(java.util.Locale.ROOT);
+        settings.cluster = cluster.toLowerCase(java.util.Locale.ROOT);
         return this;
     }
 
@@ -132,7 +121,7 @@ public final class XuidOptions implements Cloneable {
      * @return this
      */
     public XuidOptions tls(Tls tls) {
-        this.tls = tls;
+        settings.tls = tls::wrap;
         return this;
     }
 
@@ -144,7 +133,7 @@ public final class XuidOptions implements Cloneable {
      * @return this
      */
     public XuidOptions maxInFlight(int requests) {
-        maxInFlight = atLeastOne("maxInFlight", requests);
+        settings.maxInFlight = atLeastOne("maxInFlight", requests);
         return this;
     }
 
@@ -156,7 +145,7 @@ public final class XuidOptions implements Cloneable {
      * @return this
      */
     public XuidOptions connectTimeout(Duration limit) {
-        connectTimeout = aboveZero("connectTimeout", limit);
+        settings.connectTimeout = aboveZero("connectTimeout", limit);
         return this;
     }
 
@@ -171,7 +160,7 @@ public final class XuidOptions implements Cloneable {
      * @return this
      */
     public XuidOptions timeout(Duration limit) {
-        timeout = aboveZero("timeout", limit);
+        settings.timeout = aboveZero("timeout", limit);
         return this;
     }
 
@@ -183,7 +172,7 @@ public final class XuidOptions implements Cloneable {
      * @return this
      */
     public XuidOptions retryFor(Duration limit) {
-        retryFor = notNegative("retryFor", limit);
+        settings.retryFor = notNegative("retryFor", limit);
         return this;
     }
 
@@ -195,7 +184,7 @@ public final class XuidOptions implements Cloneable {
      * @return this
      */
     public XuidOptions reconnectRounds(int rounds) {
-        reconnectRounds = atLeastOne("reconnectRounds", rounds);
+        settings.reconnectRounds = atLeastOne("reconnectRounds", rounds);
         return this;
     }
 
@@ -208,8 +197,8 @@ public final class XuidOptions implements Cloneable {
      * @return this
      */
     public XuidOptions backoff(Duration first, Duration longest) {
-        firstPause = notNegative("backoff first", first);
-        longestPause = notNegative("backoff longest", longest);
+        settings.firstPause = notNegative("backoff first", first);
+        settings.longestPause = notNegative("backoff longest", longest);
         return this;
     }
 
@@ -222,29 +211,8 @@ public final class XuidOptions implements Cloneable {
      * @return this
      */
     public XuidOptions returnAfter(Duration pause) {
-        returnAfter = aboveZero("returnAfter", pause);
+        settings.returnAfter = aboveZero("returnAfter", pause);
         return this;
-    }
-
-    XuidOptions copy() {
-        try {
-            return (XuidOptions) clone();
-        } catch (CloneNotSupportedException never) {
-            throw new AssertionError(never);
-        }
-    }
-
-    Request hello() {
-        byte[] bytes = new byte[16];
-        for (int i = 0; i < 16; i++) {
-            bytes[i] = (byte) Integer.parseInt(cluster.substring(2 * i, 2 * i + 2), 16);
-        }
-        return Request.hello(bytes, token, clientName);
-    }
-
-    /** Whether a server of that cluster may be used. */
-    boolean allows(String found) {
-        return cluster.equals(ANY_CLUSTER) || cluster.equals(found);
     }
 
     private static int atLeastOne(String name, int number) {

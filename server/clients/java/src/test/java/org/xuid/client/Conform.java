@@ -17,7 +17,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.function.Supplier;
-import org.xuid.client.wire.Vectors;
+import org.xuid.client.internal.wire.Vectors;
 
 /**
  * The conformance program: one JSON object a line on stdin asks for something, one a line on stdout answers it, in the

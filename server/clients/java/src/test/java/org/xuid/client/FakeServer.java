@@ -13,10 +13,10 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import org.xuid.client.wire.Bytes;
-import org.xuid.client.wire.Frame;
-import org.xuid.client.wire.Op;
-import org.xuid.client.wire.ServerSide;
+import org.xuid.client.internal.wire.Bytes;
+import org.xuid.client.internal.wire.Frame;
+import org.xuid.client.internal.wire.Op;
+import org.xuid.client.internal.wire.ServerSide;
 
 /** A server whose every word a test decides. Waits are bounded: what does not come within 10 s fails the test. */
 final class FakeServer implements Closeable {

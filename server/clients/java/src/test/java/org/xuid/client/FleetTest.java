@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.xuid.client.FakeServer.Asked;
 import org.xuid.client.FakeServer.Peer;
-import org.xuid.client.wire.Op;
+import org.xuid.client.internal.wire.Op;
 
 /** Connecting, leaving and coming back. */
 @Timeout(60)

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.xuid.client.internal.wire.JsonFields;
 
 /** As much of JSON as tests and the conformance program need: objects, arrays, strings, whole numbers, words. */
 public final class Json {

@@ -3,15 +3,11 @@ package org.xuid.client;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
-import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Instant;
-import java.util.HashSet;
-import java.util.Set;
 import org.junit.jupiter.api.Test;
-import org.xuid.client.wire.Request;
 
-/** Arithmetic of ids, and the ids of requests. */
+/** Arithmetic of ids. */
 class LayoutTest {
     @Test
     void the_parts_of_an_id_are_found_without_a_call() {
@@ -36,24 +32,5 @@ class LayoutTest {
         assertEquals(8_193, run.id(2));
         assertThrows(IndexOutOfBoundsException.class, () -> run.id(4));
         assertEquals(run, new Run(1, 4, 4_096));
-    }
-
-    @Test
-    void a_request_id_is_answered_once_and_never_comes_again() {
-        Pending pending = new Pending();
-        Set<Long> seen = new HashSet<>();
-        long open = pending.insert(Request.next(0), null, 0);
-        for (int round = 0; round < 10_000; round++) {
-            long id = pending.insert(Request.next(0), null, round);
-            assertTrue(seen.add(id) && id >>> 32 != 0);
-            Pending.Slot slot = pending.find(id);
-            assertEquals(round, slot.due);
-            pending.release(slot);
-            assertEquals(null, pending.find(id));
-        }
-        assertEquals(1, pending.size());
-        assertTrue(pending.find(open) != null);
-        assertEquals(null, pending.find(0));
-        assertEquals(null, pending.find(-1));
     }
 }

@@ -17,9 +17,9 @@ import java.util.function.Function;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.xuid.client.FakeServer.Asked;
-import org.xuid.client.wire.Bytes;
-import org.xuid.client.wire.Frame;
-import org.xuid.client.wire.Op;
+import org.xuid.client.internal.wire.Bytes;
+import org.xuid.client.internal.wire.Frame;
+import org.xuid.client.internal.wire.Op;
 
 /** One connection to a server that may lie. */
 @Timeout(60)
@@ -298,10 +298,10 @@ class LinkTest {
             Asked list = json(server, Op.SEQ_LIST, () -> client.sequences("o", "oa", 7));
             assertEquals(Map.of("limit", 7L, "prefix", "o", "after", "oa"), list.fields);
             Asked created = json(server, Op.SEQ_CREATE,
-                    () -> orders.create(new NewSequence().start(7).increment(3, 1).strict(true).description("a \"b\"")));
+                    () -> orders.create(new Sequence.Settings().start(7).increment(3, 1).strict(true).description("a \"b\"")));
             assertEquals("{\"start\":\"7\",\"increment\":\"3\",\"remainder\":\"1\",\"strict\":true,"
                     + "\"description\":\"a \\\"b\\\"\"}", created.fields.get("json"));
-            Asked altered = json(server, Op.SEQ_ALTER, () -> orders.alter(new SequenceChanges().retired()));
+            Asked altered = json(server, Op.SEQ_ALTER, () -> orders.alter(new Sequence.Changes().retired()));
             assertEquals("{\"last\":\"retired\"}", altered.fields.get("json"));
             var taken = orders.takeAsync(4, Order.ORDERED, WAIT);
             Asked take = server.peer().expect(Op.SEQ_RUNS);
@@ -336,7 +336,7 @@ class LinkTest {
             assertThrows(IllegalArgumentException.class, () -> server.options().timeout(Duration.ZERO));
             assertThrows(IllegalArgumentException.class, () -> server.options().cluster("xyz"));
             assertThrows(IllegalArgumentException.class, () -> server.options().token("x".repeat(256)));
-            assertEquals(List.of("[::1]:7654", "h:1"), new XuidOptions("[::1]:7654, h:1").servers);
+            assertEquals(List.of("[::1]:7654", "h:1"), new XuidOptions("[::1]:7654, h:1").settings.servers);
             var next = client.nextAsync();
             server.peer().id(server.peer().expect(Op.NEXT), 1);
             assertEquals(1, Wait.soon(next));

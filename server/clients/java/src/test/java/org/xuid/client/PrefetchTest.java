@@ -16,7 +16,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.xuid.client.FakeServer.Asked;
 import org.xuid.client.FakeServer.Peer;
-import org.xuid.client.wire.Op;
+import org.xuid.client.internal.base.Time;
+import org.xuid.client.internal.prefetch.Pool;
+import org.xuid.client.internal.prefetch.RefillSize;
+import org.xuid.client.internal.wire.Op;
 
 /** Ids ahead of need. */
 @Timeout(60)
@@ -93,7 +96,7 @@ class PrefetchTest {
             assertEquals(all.length, Arrays.stream(all).distinct().count());
             source.close();
             Wait.until("all replies were taken in", () -> source.stats().received() == mill.given.get());
-            PrefetchStats stats = source.stats();
+            Prefetch.Stats stats = source.stats();
             assertEquals(all.length, stats.issued(), stats.toString());
             assertEquals(stats.received(), stats.issued() + stats.wasted(), stats.toString());
             assertEquals(0, stats.held());
@@ -102,7 +105,7 @@ class PrefetchTest {
 
     @Test
     void what_grew_old_is_wasted_in_the_hand_and_in_the_pool_and_never_comes_out() throws Exception {
-        PrefetchOptions options = new PrefetchOptions().ahead(64, 64).maxAge(Duration.ofMillis(100));
+        Prefetch.Options options = new Prefetch.Options().ahead(64, 64).maxAge(Duration.ofMillis(100));
         try (Mill mill = new Mill(); Prefetch source = mill.client.prefetch(options); PrefetchedIds ids = source.ids()) {
             long first = ids.next();
             Wait.until("what is held grew old", () -> source.stats().held() == 0 && source.stats().wasted() > 0);
@@ -122,8 +125,9 @@ class PrefetchTest {
         pool.raiseOldest(Time.now());
         assertEquals(-1, ids.tryNext());
         ids.close();
-        assertEquals(200, pool.stats().issued());
-        assertEquals(pool.stats().received(), pool.stats().issued() + pool.stats().wasted() + pool.stats().held());
+        assertEquals(200, pool.counts().issued);
+        Pool.Counts counts = pool.counts();
+        assertEquals(counts.received, counts.issued + counts.wasted + counts.held);
     }
 
     @Test
@@ -139,12 +143,12 @@ class PrefetchTest {
         }
         // Nobody raises the oldest time here: the clock alone is what ends it.
         Wait.until("its time is over", () -> ids.tryNext() == -1);
-        assertTrue(pool.stats().issued() < 1_000 + 100);
+        assertTrue(pool.counts().issued < 1_000 + 100);
     }
 
     /** A pool of so many ids that nothing refills, for 200 ms. */
     private static Pool filled(int count) {
-        Pool pool = new Pool(new PrefetchOptions().maxAge(Duration.ofMillis(200)));
+        Pool pool = new Pool(16, 1 << 20, Time.ms(200), 0);
         pool.lock.lock();
         pool.ask(count, 0);
         pool.put(count, List.of(new Run(0, count, 1)), Time.now(), System.currentTimeMillis());
@@ -168,7 +172,7 @@ class PrefetchTest {
 
     @Test
     void what_will_not_pass_is_told_at_once_and_tried_again_by_the_next_call() throws Exception {
-        PrefetchOptions patient = new PrefetchOptions().wait(Duration.ofMinutes(5));
+        Prefetch.Options patient = new Prefetch.Options().wait(Duration.ofMinutes(5));
         try (Mill mill = new Mill()) {
             mill.refusal.set(0x000b);
             Prefetch source = mill.client.prefetch(patient);
@@ -183,11 +187,11 @@ class PrefetchTest {
     void what_may_pass_is_waited_for() throws Exception {
         try (Mill mill = new Mill()) {
             mill.refusal.set(0x8011);
-            PrefetchOptions short_ = new PrefetchOptions().wait(Duration.ofMillis(50));
+            Prefetch.Options short_ = new Prefetch.Options().wait(Duration.ofMillis(50));
             try (Prefetch source = mill.client.prefetch(short_)) {
                 assertEquals("OVERLOADED", assertThrows(XuidException.Refused.class, source::next).status());
             }
-            Prefetch source = mill.client.prefetch(new PrefetchOptions().wait(Duration.ofMinutes(5)));
+            Prefetch source = mill.client.prefetch(new Prefetch.Options().wait(Duration.ofMinutes(5)));
             var waiting = CompletableFuture.supplyAsync(source::next);
             Wait.until("it failed some times", () -> source.stats().failedRefills() > 3);
             mill.refusal.set(0);
@@ -197,7 +201,7 @@ class PrefetchTest {
 
     @Test
     void options_that_make_no_sense_are_refused() {
-        PrefetchOptions options = new PrefetchOptions();
+        Prefetch.Options options = new Prefetch.Options();
         assertThrows(IllegalArgumentException.class, () -> options.ahead(0, 1));
         assertThrows(IllegalArgumentException.class, () -> options.ahead(2, 1));
         assertThrows(IllegalArgumentException.class, () -> options.maxAge(Duration.ZERO));

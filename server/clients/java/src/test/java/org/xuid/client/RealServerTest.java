@@ -70,18 +70,18 @@ class RealServerTest {
         try (RealServer server = new RealServer(folder); XuidClient client = XuidClient.connect(server.address)) {
             Sequence orders = client.sequence("orders");
             assertEquals("NO_SEQUENCE", assertThrows(XuidException.Refused.class, orders::next).status());
-            orders.create(new NewSequence().description("orders of the \"shop\""));
+            orders.create(new Sequence.Settings().description("orders of the \"shop\""));
             assertArrayEquals(new long[] {1, 2, 3}, new long[] {orders.next(), orders.next(), orders.next()});
             assertArrayEquals(new long[] {4, 5, 6}, orders.array(3));
             assertEquals(new Run(7, 100, 1), orders.take(100));
-            assertThrows(XuidException.Refused.class, () -> orders.create(new NewSequence().increment(2, 1)));
-            client.sequence("odd").create(new NewSequence().increment(2, 1));
+            assertThrows(XuidException.Refused.class, () -> orders.create(new Sequence.Settings().increment(2, 1)));
+            client.sequence("odd").create(new Sequence.Settings().increment(2, 1));
             Run odd = client.sequence("odd").take(3);
             assertArrayEquals(new long[] {1, 3, 5}, odd.ids().toArray());
             List<?> list = (List<?>) Json.read(client.sequences("", "", 10));
             assertEquals("odd", Json.object(list.get(0)).get("name"));
             assertEquals("ready", Json.object(Json.read(orders.info())).get("state"));
-            orders.alter(new SequenceChanges().step(5).retired());
+            orders.alter(new Sequence.Changes().step(5).retired());
         }
     }
 

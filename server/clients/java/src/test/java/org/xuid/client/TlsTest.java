@@ -23,7 +23,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.xuid.client.FakeServer.Asked;
 import org.xuid.client.FakeServer.Peer;
-import org.xuid.client.wire.Op;
+import org.xuid.client.internal.wire.Op;
 
 /** TLS, with certificates that the JDK's keytool makes. */
 @Timeout(120)

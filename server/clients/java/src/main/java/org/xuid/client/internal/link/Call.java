@@ -1,0 +1,84 @@
+package org.xuid.client.internal.link;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import org.xuid.client.IdParts;
+import org.xuid.client.Run;
+import org.xuid.client.internal.base.Time;
+import org.xuid.client.internal.wire.Op;
+import org.xuid.client.internal.wire.Reply;
+import org.xuid.client.internal.wire.Request;
+
+/**
+ * One call of a caller, over all attempts. A caller that cancels it, or completes it by itself, ends alone: its request
+ * keeps its place among those in flight until its reply comes, and the reply goes to nobody.
+ *
+ * @param <T> what the caller gets
+ */
+public class Call<T> extends CompletableFuture<T> {
+    public final Request request;
+    /** How long a reply may take beyond the request's own wait. */
+    public final long patience;
+    /** How long attempts may go on; zero: one attempt. */
+    public final long retryFor;
+    public final long created = Time.now();
+
+    // Of the attempt of now. Written by one thread at a time, each of which got the call through a lock.
+    public long begun;
+    public long due;
+    public long deadline;
+    /** How often this attempt had to look for another link. */
+    public int moves;
+    public Retries retries;
+    /** The pauses between looks for another link. */
+    public Retries moving;
+
+    public Call(Request request, long patience, long retryFor) {
+        this.request = request;
+        this.patience = patience;
+        this.retryFor = retryFor;
+    }
+
+    /** An attempt begins on a link. */
+    public void begin(long now) {
+        begun = now;
+        due = now + Time.ms(request.waitMs());
+        deadline = due + patience;
+    }
+
+    /** Hands over a reply that was found to fit the request. */
+    @SuppressWarnings("unchecked") // The method of the client that made the request names T by its op.
+    public void answer(Reply reply) {
+        complete((T) value(reply));
+    }
+
+    private static Object value(Reply reply) {
+        switch (reply.op) {
+            case Op.NEXT:
+            case Op.SEQ_NEXT:
+                return reply.id;
+            case Op.ARRAY:
+            case Op.SEQ_ARRAY:
+                return reply.ids;
+            case Op.RUNS:
+            case Op.SEQ_RUNS:
+                return runs(reply);
+            case Op.DECODE:
+                return new IdParts(reply.unixMs, reply.worker, reply.sequence);
+            case Op.PING:
+            case Op.BYE:
+                return null;
+            default:
+                return reply.text;
+        }
+    }
+
+    private static List<Run> runs(Reply reply) {
+        List<Run> runs = new ArrayList<>(reply.firsts.length);
+        for (int i = 0; i < reply.firsts.length; i++) {
+            runs.add(new Run(reply.firsts[i], reply.counts[i], Integer.toUnsignedLong(reply.strides[i])));
+        }
+        return List.copyOf(runs);
+    }
+}

@@ -1,0 +1,38 @@
+package org.xuid.client.internal.link;
+
+import java.time.Duration;
+import org.xuid.client.XuidException;
+
+/** Failures in the words of a person: what was found, what is allowed, what to do. */
+public final class Failures {
+    private Failures() {}
+
+    static XuidException noReply(String server, Duration limit) {
+        String text = server + " did not answer within " + limit.toMillis()
+                + " ms: ask again, or allow more with XuidOptions.timeout";
+        return new XuidException.Timeout(server, text, null);
+    }
+
+    static XuidException unreachable(String server, Throwable cause) {
+        String text = server + " cannot be reached (" + cause.getMessage()
+                + "): check the address, and that the server runs";
+        return new XuidException.Unreachable(server, false, text, cause);
+    }
+
+    static XuidException noTls(String server, Throwable cause) {
+        String text = "no TLS with " + server + " (" + cause.getMessage() + "): check that it speaks TLS, who vouches for "
+                + "it under that name, and what it asks of clients";
+        return new XuidException.Unreachable(server, true, text, cause);
+    }
+
+    static XuidException protocol(String server, String breach) {
+        String text = server + " does not speak XUID/1 as it should: " + breach
+                + ". Check the address and the versions";
+        return new XuidException.Protocol(server, text, null);
+    }
+
+    /** A call of a client that was closed. */
+    public static XuidException closed() {
+        return new XuidException.Closed("this client was closed: connect another one", null);
+    }
+}

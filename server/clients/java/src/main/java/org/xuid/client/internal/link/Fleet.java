@@ -1,0 +1,359 @@
+package org.xuid.client.internal.link;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import org.xuid.client.ServerInfo;
+import org.xuid.client.XuidException;
+import org.xuid.client.internal.base.Log;
+import org.xuid.client.internal.base.Settings;
+import org.xuid.client.internal.base.Time;
+import org.xuid.client.internal.base.Worker;
+import org.xuid.client.internal.wire.Request;
+import org.xuid.client.internal.wire.Status;
+
+/**
+ * The calls of a client and the link that takes them: one at a time, dialed on demand by a thread that ends with the dial.
+ *
+ * <ul>
+ *   <li>I1 every link is of the cluster of the first one ({@link Servers#greet});
+ *   <li>I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome;
+ *   <li>I3 a call that was started is in one place: a link, {@link #parked}, {@link #paused}, or it is done.
+ * </ul>
+ */
+public final class Fleet implements Link.Owner {
+    /**
+     * After a refusal a server is left for another one that was not dialed for so long, or for as long as the refusal
+     * says to wait, up to the most. Else, where all servers refuse, a caller that asks for what none of them has would
+     * take the others along from server to server.
+     */
+    private static final long LEAST_STAY = Time.ms(1_000);
+    private static final long MOST_STAY = Time.ms(10_000);
+
+    /** A clock that is behind by less than this is waited for. */
+    private static final long CLOCK_PATIENCE_MS = 100;
+
+    public final Settings options;
+    public final ScheduledThreadPoolExecutor timer;
+    private final Servers servers;
+    private final Set<Call<?>> paused = ConcurrentHashMap.newKeySet();
+
+    private volatile Link link;
+    private volatile boolean closed;
+
+    // Behind the lock of this object.
+    private final ArrayDeque<Call<?>> parked = new ArrayDeque<>();
+    private Thread dialer;
+    private boolean isReturning;
+
+    private Fleet(Settings options) {
+        this.options = options;
+        timer = new ScheduledThreadPoolExecutor(1, task -> new Worker("xuid-timer", task));
+        timer.setRemoveOnCancelPolicy(true);
+        // What is planned while the client closes has nothing left to do.
+        timer.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
+        servers = new Servers(options, timer);
+    }
+
+    /** Greets all servers, and keeps the first of a random order that answers. */
+    public static Fleet connect(Settings options) {
+        Fleet fleet = new Fleet(options);
+        boolean isConnected = false;
+        try {
+            fleet.link = fleet.start(fleet.servers.greetAny());
+            fleet.returnLater();
+            isConnected = true;
+            return fleet;
+        } finally {
+            if (!isConnected) {
+                fleet.timer.shutdownNow();
+            }
+        }
+    }
+
+    /** What the server of the last link said about itself. */
+    public ServerInfo server() {
+        return link.server;
+    }
+
+    public boolean isConnected() {
+        return !closed && link.isServing();
+    }
+
+    public boolean isClosed() {
+        return closed;
+    }
+
+    public int servers() {
+        return servers.size();
+    }
+
+    /** Begins an attempt: on the link, or on the next one. */
+    public void start(Call<?> call) {
+        while (!call.isDone()) {
+            Link current = link;
+            if (!closed && current.submit(call)) {
+                return;
+            }
+            synchronized (this) {
+                if (!closed && link == current) {
+                    parked.add(call);
+                    dial();
+                    return;
+                }
+            }
+            if (closed) {
+                call.completeExceptionally(Failures.closed());
+            }
+        }
+    }
+
+    @Override
+    public void moved(Call<?> call) {
+        call.moves++;
+        if (call.moves > options.reconnectRounds) {
+            retryOrFail(call, new XuidException.ConnectionLost(server().address(), null));
+        } else if (call.moves == 1) {
+            start(call);
+        } else {
+            // A server that always leaves without an answer must not be asked in a tight loop.
+            if (call.moving == null) {
+                call.moving = new Retries(options, servers());
+            }
+            startAfter(call, call.moving.jitter());
+        }
+    }
+
+    @Override
+    public void failed(Call<?> call, Link from, XuidException error) {
+        if (call.isDone()) {
+            return;
+        }
+        if (error instanceof XuidException.ConnectionLost && from.wasSentAway()) {
+            Log.debug("{0} left without an answer: asking elsewhere", from.server.address());
+            moved(call);
+            return;
+        }
+        if (error instanceof XuidException.Timeout && servers() > 1 && from.isSilentSince(call.begun)) {
+            Log.debug("{0} is silent: leaving for another server", from.server.address());
+            from.retire();
+        }
+        if (leadsElsewhere(error)) {
+            leave(from, error);
+        }
+        retryOrFail(call, error);
+    }
+
+    /** How long the caller of these retries waits after a failure. */
+    public long pause(Retries retries, XuidException error) {
+        return retries.pause(error, leadsElsewhere(error) && !staysAfter(error));
+    }
+
+    /** Says BYE, waits a little for the answer, and closes. */
+    public void close() {
+        Link last;
+        List<Call<?>> calls;
+        synchronized (this) {
+            if (closed) {
+                return;
+            }
+            closed = true;
+            last = link;
+            calls = new ArrayList<>(parked);
+            parked.clear();
+            if (dialer != null) {
+                dialer.interrupt();
+            }
+        }
+        long patience = Math.min(Time.nanos(options.timeout), Time.ms(1_000));
+        Call<Void> bye = new Call<>(Request.bye(), patience, 0);
+        if (last.submit(bye) && !(Thread.currentThread() instanceof Worker)) {
+            try {
+                bye.get(patience, TimeUnit.NANOSECONDS);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+            } catch (java.util.concurrent.ExecutionException | java.util.concurrent.TimeoutException unanswered) {
+                // The answer changes nothing.
+            }
+        }
+        last.end(Failures.closed());
+        calls.addAll(paused);
+        paused.clear();
+        calls.forEach(call -> call.completeExceptionally(Failures.closed()));
+        timer.shutdownNow();
+    }
+
+    private void retryOrFail(Call<?> call, XuidException error) {
+        if (call.retryFor == 0 || !error.isRetryable()) {
+            call.completeExceptionally(error);
+            return;
+        }
+        if (call.retries == null) {
+            call.retries = new Retries(options, servers());
+        }
+        long pause = pause(call.retries, error);
+        if (Time.now() - call.created + pause > call.retryFor) {
+            call.completeExceptionally(error);
+            return;
+        }
+        call.moves = 0;
+        startAfter(call, pause);
+    }
+
+    private void startAfter(Call<?> call, long pause) {
+        if (pause == 0) {
+            start(call);
+            return;
+        }
+        paused.add(call);
+        timer.schedule(() -> {
+            if (paused.remove(call)) {
+                start(call);
+            }
+        }, pause, TimeUnit.NANOSECONDS);
+        // Closing took the calls that it found, and drops what is planned.
+        if (closed && paused.remove(call)) {
+            call.completeExceptionally(Failures.closed());
+        }
+    }
+
+    /** A server has refused with what may take it long: leaves it, if another one was not dialed of late. */
+    private void leave(Link from, XuidException error) {
+        long asked = error.retryAfter().toMillis() * 1_000_000;
+        long pause = Math.max(LEAST_STAY, Math.min(asked, MOST_STAY));
+        if (servers.hasOther(from.server.address(), pause)) {
+            from.retire();
+        }
+    }
+
+    /** Whether the server that this is an error of is still the one in use. */
+    private boolean staysAfter(XuidException error) {
+        Link current = link;
+        return error instanceof XuidException.Refused && current.isServing()
+                && current.server.address().equals(error.server());
+    }
+
+    /**
+     * Whether another server, if there is one, is the next to be asked: the connection is gone, or what the server lacks
+     * is its own and may take long. A server that is merely busy, or waits for its clock, is stayed with: all its clients
+     * moving on would only carry the load to the next one.
+     */
+    private static boolean leadsElsewhere(XuidException error) {
+        if (!(error instanceof XuidException.Refused)) {
+            return error instanceof XuidException.ConnectionLost;
+        }
+        switch (((XuidException.Refused) error).code()) {
+            case Status.NOT_READY:
+            case Status.WINDOW_LOST:
+            case Status.SHUTTING_DOWN:
+            case Status.INTERNAL:
+            case Status.STORE_AWAY:
+            case Status.STORE_BEHIND:
+                return true;
+            case Status.CLOCK_BEHIND:
+                return error.retryAfter().toMillis() > CLOCK_PATIENCE_MS;
+            default:
+                return false;
+        }
+    }
+
+    /** Behind the lock. */
+    private void dial() {
+        if (dialer == null) {
+            Thread thread = new Worker("xuid-dial", this::runDial);
+            // Before it is known: one that cannot be started is nobody to wait for.
+            thread.start();
+            dialer = thread;
+        }
+    }
+
+    private void runDial() {
+        Link found = null;
+        XuidException failure = null;
+        try {
+            found = start(servers.greetNext(() -> closed));
+        } catch (XuidException failed) {
+            failure = failed;
+        }
+        List<Call<?>> calls;
+        Link replaced = null;
+        synchronized (this) {
+            dialer = null;
+            if (found != null && !closed) {
+                replaced = link;
+                link = found;
+            }
+            calls = new ArrayList<>(parked);
+            parked.clear();
+        }
+        if (replaced != null) {
+            // It was over when this dial began, unless the first choice was found again meanwhile.
+            replaced.retire();
+            returnLater();
+        } else if (found != null) {
+            found.end(Failures.closed());
+        }
+        for (Call<?> call : calls) {
+            if (failure == null) {
+                start(call);
+            } else {
+                retryOrFail(call, failure);
+            }
+        }
+    }
+
+    private Link start(Dial.Greeted greeted) {
+        Link started = new Link(greeted, options, timer, this);
+        started.start();
+        return started;
+    }
+
+    /** Plans a look at the first choice where that is not in use, so that clients spread again after a fail-over. */
+    private synchronized void returnLater() {
+        if (isReturning || link.server.address().equals(servers.first())) {
+            return;
+        }
+        isReturning = true;
+        long pause = Time.nanos(options.returnAfter);
+        long random = ThreadLocalRandom.current().nextLong(pause / 4 + 1);
+        timer.schedule(() -> new Worker("xuid-return", this::goBack).start(), pause + random, TimeUnit.NANOSECONDS);
+    }
+
+    /** Moves new requests to the first choice, if that answers; what is in flight is finished where it is. */
+    private void goBack() {
+        synchronized (this) {
+            isReturning = false;
+        }
+        String first = servers.first();
+        Link before = link;
+        if (closed || before.server.address().equals(first)) {
+            return;
+        }
+        try {
+            Link back = start(servers.greet(first));
+            boolean isUsed;
+            synchronized (this) {
+                isUsed = !closed && link == before;
+                if (isUsed) {
+                    link = back;
+                    servers.standsWith(first);
+                }
+            }
+            if (isUsed) {
+                Log.debug("back at {0}", first);
+                before.retire();
+            } else {
+                back.end(Failures.closed());
+            }
+        } catch (XuidException failed) {
+            Log.debug("cannot go back to {0}: {1}", first, failed.getMessage());
+            returnLater();
+        }
+    }
+}

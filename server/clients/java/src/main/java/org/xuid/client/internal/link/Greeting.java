@@ -1,0 +1,144 @@
+package org.xuid.client.internal.link;
+
+import java.net.SocketTimeoutException;
+import java.util.List;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.xuid.client.ServerInfo;
+import org.xuid.client.XuidException;
+import org.xuid.client.internal.base.Settings;
+import org.xuid.client.internal.base.Time;
+import org.xuid.client.internal.base.Worker;
+
+/** The first connection: all servers are greeted at once, and their clusters compared. */
+final class Greeting {
+    /**
+     * How long the other servers may still take to answer when the first connection stands. A later one is checked when
+     * it is first used.
+     */
+    private static final long STRAGGLERS = Time.ms(1_000);
+
+    /** How one dial ended. */
+    private static final class Outcome {
+        final int index;
+        final Dial.Greeted greeted;
+        final XuidException failure;
+
+        Outcome(int index, Dial.Greeted greeted, XuidException failure) {
+            this.index = index;
+            this.greeted = greeted;
+            this.failure = failure;
+        }
+    }
+
+    private final LinkedBlockingQueue<Outcome> outcomes = new LinkedBlockingQueue<>();
+    private final AtomicBoolean isOver = new AtomicBoolean();
+    private Outcome best;
+    private XuidException failure;
+
+    private Greeting() {}
+
+    /** The connection to the first server of the list that answers; the others are closed. */
+    static Dial.Greeted greetAll(List<String> servers, Settings options, ScheduledExecutorService timer) {
+        Greeting greeting = new Greeting();
+        try {
+            greeting.dialAll(servers, options, timer);
+            return greeting.choose(servers, options);
+        } finally {
+            greeting.isOver.set(true);
+            greeting.dropLate();
+        }
+    }
+
+    /** Two clusters can issue the same ids. */
+    static void checkSameCluster(ServerInfo known, ServerInfo found) {
+        if (!found.cluster().equals(known.cluster())) {
+            String text = found.address() + " is of cluster " + found.cluster() + ", and " + known.address() + " of "
+                    + known.cluster() + ": two clusters can issue the same id, so give only servers of one";
+            throw new XuidException.WrongCluster(
+                    found.address(), found.cluster(), known.cluster(), text, null);
+        }
+    }
+
+    private void dialAll(List<String> servers, Settings options, ScheduledExecutorService timer) {
+        for (int i = 0; i < servers.size(); i++) {
+            int index = i;
+            new Worker("xuid-dial", () -> {
+                try {
+                    outcomes.add(new Outcome(index, Dial.greet(servers.get(index), options, timer), null));
+                } catch (XuidException failed) {
+                    outcomes.add(new Outcome(index, null, failed));
+                }
+                dropLate();
+            }).start();
+        }
+    }
+
+    private Dial.Greeted choose(List<String> servers, Settings options) {
+        long end = Time.now() + Time.nanos(options.connectTimeout) + STRAGGLERS;
+        boolean isChosen = false;
+        try {
+            for (int left = servers.size(); left > 0; left--) {
+                Outcome outcome = outcomes.poll(end - Time.now(), TimeUnit.NANOSECONDS);
+                if (outcome == null) {
+                    break;
+                }
+                if (outcome.greeted != null && best == null) {
+                    end = Math.min(end, Time.now() + STRAGGLERS);
+                }
+                take(outcome);
+            }
+            if (best == null) {
+                throw failure != null ? failure.again() : late(servers.get(0), options);
+            }
+            isChosen = true;
+            return best.greeted;
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            throw new CancellationException("interrupted while connecting");
+        } finally {
+            if (!isChosen && best != null) {
+                best.greeted.close();
+            }
+        }
+    }
+
+    /** A dial that stands still where its own time does not reach, as in looking up the name. */
+    private static XuidException late(String server, Settings options) {
+        String text = "nothing within " + options.connectTimeout.toMillis() + " ms";
+        return Failures.unreachable(server, new SocketTimeoutException(text));
+    }
+
+    private void take(Outcome outcome) {
+        if (outcome.greeted == null) {
+            // What will not pass by waiting says more than "not reached".
+            failure = failure != null && !failure.isRetryable() ? failure : outcome.failure;
+            return;
+        }
+        if (best == null) {
+            best = outcome;
+            return;
+        }
+        Outcome worse = outcome.index < best.index ? best : outcome;
+        ServerInfo known = best.greeted.server;
+        best = outcome.index < best.index ? outcome : best;
+        worse.greeted.close();
+        checkSameCluster(known, outcome.greeted.server);
+    }
+
+    /** Closes what came too late to be chosen: by the thread that dialed, or by the one that chose. */
+    private void dropLate() {
+        while (isOver.get()) {
+            Outcome late = outcomes.poll();
+            if (late == null) {
+                return;
+            }
+            if (late.greeted != null) {
+                late.greeted.close();
+            }
+        }
+    }
+}

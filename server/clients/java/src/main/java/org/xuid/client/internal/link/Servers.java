@@ -1,0 +1,129 @@
+package org.xuid.client.internal.link;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import org.xuid.client.ServerInfo;
+import org.xuid.client.XuidException;
+import org.xuid.client.internal.base.Log;
+import org.xuid.client.internal.base.Settings;
+import org.xuid.client.internal.base.Time;
+
+/** The servers of a client, in the order in which they are tried: a random one, of which the first is the first choice. */
+final class Servers {
+    private final Settings options;
+    private final ScheduledExecutorService timer;
+    private final List<String> addresses;
+    /** Servers whose failure was logged, and that were not reached since. */
+    private final Set<String> away = ConcurrentHashMap.newKeySet();
+    /** The server of the first connection; it made the cluster ours. */
+    private volatile ServerInfo pinned;
+
+    // Behind the lock of this object.
+    private final Map<String, Long> dialed = new HashMap<>();
+    /** Index of the server that is dialed next. It moves before each dial. */
+    private int next;
+
+    Servers(Settings options, ScheduledExecutorService timer) {
+        this.options = options;
+        this.timer = timer;
+        List<String> shuffled = new ArrayList<>(options.servers);
+        Collections.shuffle(shuffled, ThreadLocalRandom.current());
+        addresses = List.copyOf(shuffled);
+    }
+
+    int size() {
+        return addresses.size();
+    }
+
+    String first() {
+        return addresses.get(0);
+    }
+
+    /** The first connection, to any of them. */
+    Dial.Greeted greetAny() {
+        Dial.Greeted greeted = Greeting.greetAll(addresses, options, timer);
+        pinned = greeted.server;
+        standsWith(greeted.server.address());
+        return greeted;
+    }
+
+    /** That server is in use: the one behind it is dialed next. */
+    synchronized void standsWith(String server) {
+        next = addresses.indexOf(server) + 1;
+    }
+
+    /** Whether there is another server, and one that was not dialed for so long. */
+    synchronized boolean hasOther(String server, long pause) {
+        long now = Time.now();
+        return addresses.stream().anyMatch(other ->
+                !other.equals(server) && (!dialed.containsKey(other) || now - dialed.get(other) >= pause));
+    }
+
+    /** A connection to one server, if that is of the cluster. */
+    Dial.Greeted greet(String server) {
+        Dial.Greeted greeted = Dial.greet(server, options, timer);
+        away.remove(server);
+        try {
+            Greeting.checkSameCluster(pinned, greeted.server);
+        } catch (XuidException.WrongCluster other) {
+            greeted.close();
+            throw other;
+        }
+        return greeted;
+    }
+
+    /** Tries the servers in turn, from the one after the last tried, for as many rounds as allowed. */
+    Dial.Greeted greetNext(BooleanSupplier isClosed) {
+        Retries backoff = new Retries(options, size());
+        for (int round = 1; ; round++) {
+            XuidException worthWaiting = null;
+            XuidException hopeless = null;
+            for (int i = 0; i < size() && !isClosed.getAsBoolean(); i++) {
+                String server = turn();
+                try {
+                    return greet(server);
+                } catch (XuidException failed) {
+                    logFailure(server, failed);
+                    worthWaiting = failed.isRetryable() ? failed : worthWaiting;
+                    hopeless = failed.isRetryable() ? hopeless : failed;
+                }
+            }
+            if (isClosed.getAsBoolean()) {
+                throw Failures.closed();
+            }
+            if (worthWaiting == null || round >= options.reconnectRounds) {
+                throw hopeless != null ? hopeless : worthWaiting;
+            }
+            try {
+                TimeUnit.NANOSECONDS.sleep(backoff.jitter());
+            } catch (InterruptedException closing) {
+                throw Failures.closed();
+            }
+        }
+    }
+
+    private synchronized String turn() {
+        String server = addresses.get(next % size());
+        next = next % size() + 1;
+        dialed.put(server, Time.now());
+        return server;
+    }
+
+    /** Once for each time that a server is away: callers may ask for it as often as they like. */
+    private void logFailure(String server, XuidException failed) {
+        if (away.add(server)) {
+            Log.warn("cannot connect to {0}: {1}", server, failed.getMessage());
+        } else {
+            Log.debug("still cannot connect to {0}: {1}", server, failed.getMessage());
+        }
+    }
+}
