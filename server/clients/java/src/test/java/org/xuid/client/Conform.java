@@ -21,7 +21,8 @@ import org.xuid.client.internal.wire.Vectors;
 
 /**
  * The conformance program: one JSON object a line on stdin asks for something, one a line on stdout answers it, in the
- * order in which they are done. Numbers of 64 bits are strings. It ends with stdin.
+ * order in which they are done. Numbers of 64 bits are strings. At the end of stdin it waits a little for what runs, and
+ * closes.
  */
 public final class Conform {
     /** What a caller of the program did wrong, or asked for in vain. */
@@ -43,6 +44,8 @@ public final class Conform {
     });
     private final Map<Object, Chain> running = new ConcurrentHashMap<>();
     private final PrintStream out;
+    /** Lines without an answer, behind the lock of {@link #out}. */
+    private int unanswered;
     private volatile XuidClient client;
     private Prefetch source;
 
@@ -59,8 +62,18 @@ public final class Conform {
                 program.begin(Json.object(Json.read(line)));
             }
         }
+        program.finish();
         program.close();
         System.exit(0);
+    }
+
+    private void finish() throws InterruptedException {
+        long end = System.nanoTime() + 10_000_000_000L;
+        synchronized (out) {
+            for (long left = 10_000; unanswered > 0 && left > 0; left = (end - System.nanoTime()) / 1_000_000) {
+                out.wait(left);
+            }
+        }
     }
 
     /** The calls of one line, of which so many are in flight at once; they end together. */
@@ -124,6 +137,9 @@ public final class Conform {
 
     private void begin(Map<String, Object> line) {
         Object id = line.get("id");
+        synchronized (out) {
+            unanswered++;
+        }
         try {
             Chain chain = chain(line);
             if (chain != null) {
@@ -374,6 +390,8 @@ public final class Conform {
         synchronized (out) {
             out.println(text);
             out.flush();
+            unanswered--;
+            out.notifyAll();
         }
     }
 
