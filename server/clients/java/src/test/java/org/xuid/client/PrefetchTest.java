@@ -133,22 +133,29 @@ class PrefetchTest {
     @Test
     void a_handle_that_takes_its_time_looks_at_the_clock_for_each_id() {
         Pool pool = filled(1_000);
+        long end = Time.now() + Time.ms(1_000);
         PrefetchedIds ids = new PrefetchedIds(pool);
         for (int i = 0; i < 100; i++) {
-            long begin = Time.now();
-            while (Time.now() - begin <= 60_000) {
-                Thread.onSpinWait();
-            }
+            spinUntil(Time.now() + 60_000);
             assertEquals(i, ids.tryNext());
         }
-        // Nobody raises the oldest time here: the clock alone is what ends it.
-        Wait.until("its time is over", () -> ids.tryNext() == -1);
-        assertTrue(pool.counts().issued < 1_000 + 100);
+        // No thread raises the oldest time here: the clock alone is what ends it.
+        spinUntil(end);
+        assertEquals(-1, ids.tryNext());
+        Pool.Counts counts = pool.counts();
+        assertEquals(100, counts.issued);
+        assertEquals(900, counts.wasted);
     }
 
-    /** A pool of so many ids that nothing refills, for 200 ms. */
+    private static void spinUntil(long time) {
+        while (Time.now() <= time) {
+            Thread.onSpinWait();
+        }
+    }
+
+    /** A pool of so many ids that nothing refills, for a second. */
     private static Pool filled(int count) {
-        Pool pool = new Pool(16, 1 << 20, Time.ms(200), 0);
+        Pool pool = new Pool(16, 1 << 20, Time.ms(1_000), 0);
         pool.lock.lock();
         pool.ask(count, 0);
         pool.put(count, List.of(new Run(0, count, 1)), Time.now(), System.currentTimeMillis());
@@ -189,6 +196,7 @@ class PrefetchTest {
             mill.refusal.set(0x8011);
             Prefetch.Options short_ = new Prefetch.Options().wait(Duration.ofMillis(50));
             try (Prefetch source = mill.client.prefetch(short_)) {
+                Wait.until("the first refill failed", () -> source.stats().failedRefills() > 0);
                 assertEquals("OVERLOADED", assertThrows(XuidException.Refused.class, source::next).status());
             }
             Prefetch source = mill.client.prefetch(new Prefetch.Options().wait(Duration.ofMinutes(5)));
