@@ -112,6 +112,8 @@ pub struct NameFigures {
     pub settings: Option<SequenceSettings>,
     /// The end of the last grant: numbers from here up to [`SequenceSettings::last`] are left.
     pub mark: u64,
+    /// The number that the next ordered call of this process would get; `None` where it holds none.
+    pub next: Option<u64>,
 }
 
 /// A name as its store and this process know it.

@@ -48,6 +48,7 @@ fn text(server: &Server, settings: &Settings, open: &[String], program: &str) ->
         format!("  cluster {}, layout {bits}, {workers}, data in {folder}", server.genesis.cluster),
         format!("  {}", namespace(&settings.registry)),
     ];
+    let resp = server.places.resp.map(|resp| format!("  clients of Redis (RESP) on {resp}"));
     let open = open.iter().map(|sentence| format!("  insecure: {sentence}"));
     let commands = [
         "  try:".to_owned(),
@@ -55,7 +56,7 @@ fn text(server: &Server, settings: &Settings, open: &[String], program: &str) ->
         format!("    {program} decode {example}{}", layout_flags(layout)),
         format!("    {program} {}", look(settings)),
     ];
-    for line in lines.into_iter().chain(open).chain(commands) {
+    for line in lines.into_iter().chain(resp).chain(open).chain(commands) {
         // Writing into a string does not fail.
         let _ = writeln!(text, "{line}");
     }

@@ -15,7 +15,7 @@ use xuid_protocol::Limits as ProtocolLimits;
 
 use crate::commands::banner;
 use crate::config::{Flags, RegistrySetting, Settings};
-use crate::fronts::admin;
+use crate::fronts::{Front, admin};
 use crate::net::allowed::Allowed;
 use crate::net::io_threads::IoThreads;
 use crate::net::listener;
@@ -91,6 +91,7 @@ fn check_worker(settings: &Settings) -> Result<()> {
 #[derive(Debug)]
 struct Parts {
     clients: TcpListener,
+    resp: Option<TcpListener>,
     probes: Option<TcpListener>,
     engine: Engine,
     sequences: Option<ServedSequences>,
@@ -105,17 +106,18 @@ struct Parts {
 impl Parts {
     fn make(settings: &Settings, runtime: &Runtime) -> Result<Self> {
         // The ports first: a second server started by mistake ends here, before it has taken a worker.
-        let (clients, probes, reloads) = {
+        let (clients, resp, probes, reloads) = {
             let _in = runtime.enter();
             shutdown::outlive_long_files()?;
             let reloads = Reloads::new()?;
             let clients = listener::bind("listen", &settings.listen)?;
-            let probes =
-                settings.admin.as_deref().map(|address| listener::bind("admin", address)).transpose()?;
-            (clients, probes, reloads)
+            let bind = |key, address: &Option<String>| {
+                address.as_deref().map(|address| listener::bind(key, address)).transpose()
+            };
+            (clients, bind("resp", &settings.resp)?, bind("admin", &settings.admin)?, reloads)
         };
         let mut open = Vec::new();
-        for (key, port) in [("listen", Some(&clients)), ("admin", probes.as_ref())] {
+        for (key, port) in [("listen", Some(&clients)), ("admin", probes.as_ref()), ("resp", resp.as_ref())] {
             if let Some(port) = port {
                 open.extend(settings.check_exposure(key, port.local_addr()?)?);
             }
@@ -127,15 +129,16 @@ impl Parts {
         let sequences = sequences.map(|all| ServedSequences { all, step });
         let io_threads = Arc::new(IoThreads::new(settings.threads, runtime)?);
         let signals = Signals::new(Some(stop_times(settings)))?;
-        Ok(Self { clients, probes, engine, sequences, signals, reloads, io_threads, open })
+        Ok(Self { clients, resp, probes, engine, sequences, signals, reloads, io_threads, open })
     }
 }
 
 async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowed) -> Result<()> {
-    let Parts { clients, probes, engine, sequences, mut signals, reloads, io_threads, open } = parts;
+    let Parts { clients, resp, probes, engine, sequences, mut signals, reloads, io_threads, open } = parts;
     let places = Places {
         listen: clients.local_addr()?,
         admin: probes.as_ref().map(TcpListener::local_addr).transpose()?,
+        resp: resp.as_ref().map(TcpListener::local_addr).transpose()?,
     };
     let protocol = ProtocolLimits {
         idle_ms: u32::try_from(settings.idle.as_millis()).unwrap_or(u32::MAX),
@@ -149,7 +152,8 @@ async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowe
     let permits = Arc::new(Semaphore::new(allowed.connections));
     let (of_server, of_permits, threads) =
         (Arc::clone(&server), Arc::clone(&permits), Arc::clone(&io_threads));
-    let accepting = tokio::spawn(listener::run(clients, of_server, of_permits, threads, allowed.farewells));
+    let fronts = [(clients, Front::Xuid)].into_iter().chain(resp.map(|resp| (resp, Front::Resp))).collect();
+    let accepting = tokio::spawn(listener::run(fronts, of_server, of_permits, threads, allowed.farewells));
     if let Some(probes) = probes {
         tokio::spawn(admin::run(probes, Arc::clone(&server), allowed.probes));
     }

@@ -44,6 +44,14 @@ pub(crate) const KEYS: &[Key] = &[
         help: "Where HTTP is served: /livez, /readyz, /metrics and a page for people; or off",
     },
     Key {
+        name: "resp",
+        flag: Some("resp"),
+        shape: "ADDR",
+        default: Some("off"),
+        allowed: "an address and a port, as in 127.0.0.1:7656, or off",
+        help: "Where clients of Redis connect (RESP2 and RESP3); or off",
+    },
+    Key {
         name: "data_dir",
         flag: Some("data-dir"),
         shape: "DIR",

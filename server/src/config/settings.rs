@@ -27,6 +27,8 @@ const CENTURY: Duration = Duration::from_hours(100 * 366 * 24);
 pub(crate) struct Settings {
     pub(crate) listen: String,
     pub(crate) admin: Option<String>,
+    /// Where clients of Redis connect.
+    pub(crate) resp: Option<String>,
     pub(crate) data_dir: PathBuf,
     pub(crate) registry: RegistrySetting,
     pub(crate) access: Access,
@@ -92,11 +94,12 @@ impl Settings {
 
     pub(super) fn from_merged(from: &Merged) -> Result<Self> {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
+        let or_off = |text: &str| if text == "off" { Some(None) } else { address(text).map(Some) };
         let small = |text: &str, least, most| Some(number(text, least, most)? as u32);
         Ok(Self {
             listen: from.required("listen", address)?,
-            admin: from
-                .required("admin", |text| if text == "off" { Some(None) } else { address(text).map(Some) })?,
+            admin: from.required("admin", or_off)?,
+            resp: from.required("resp", or_off)?,
             data_dir: from.required("data_dir", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
             registry: from.required("registry", |text| RegistrySetting::parse(text).ok())?,
             access: Access::from_merged(from)?,

@@ -1,8 +1,39 @@
-//! What the bytes of a connection mean: XUID/1, and the admin port's HTTP. A front takes bytes in and gives bytes out;
-//! it decides nothing about ids.
+//! What the bytes of a connection mean: XUID/1, the protocol of Redis, and the admin port's HTTP. A front takes bytes in
+//! and gives bytes out; it decides nothing about ids.
 
 pub(crate) mod admin;
 pub(crate) mod buffers;
+pub(crate) mod conversation;
 pub(crate) mod farewell;
 pub(crate) mod handshake;
+pub(crate) mod names;
+pub(crate) mod refusals;
+pub(crate) mod resp;
 pub(crate) mod xuid;
+
+/// A way in for clients that ask for ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Front {
+    /// XUID/1.
+    Xuid,
+    /// The protocol of Redis.
+    Resp,
+}
+
+impl Front {
+    /// What one connection too many is told.
+    pub(crate) fn refuse_connection(self) -> Vec<u8> {
+        match self {
+            Self::Xuid => xuid::refuse_connection(),
+            Self::Resp => resp::refuse_connection(),
+        }
+    }
+
+    /// What a client is told that speaks anything but TLS to a port of TLS, by its first byte.
+    pub(crate) fn refuse_plain(self, first: u8) -> Vec<u8> {
+        match self {
+            Self::Xuid => xuid::refuse_plain(first),
+            Self::Resp => resp::refuse_plain(),
+        }
+    }
+}

@@ -10,7 +10,6 @@
 //! - I5 requests that wait have a share of what there is with all others of their connection, so that connections share it.
 
 mod answer;
-mod names;
 mod sequences;
 #[cfg(test)]
 mod tests;
@@ -33,35 +32,20 @@ use xuid_protocol::{
 };
 
 pub(crate) use answer::{refuse_connection, refuse_plain};
-use names::Names;
 use waiting::{Done, Ended, Shape, Waiting};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
+use crate::fronts::conversation::{Conversation, Need, OUTBOX_HIGH};
+use crate::fronts::names::Names;
+use crate::fronts::refusals;
 use crate::state::access::{Admitted, ClientRights};
 use crate::state::id_limit::{Allowance, Charged};
 use crate::state::server::Server;
 use crate::state::traffic::Tally;
 
-/// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
-/// with one reply of 1 MiB on top it bounds what a client that reads nothing costs.
-pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
-
 /// Runs for which room is kept. Ids are mostly whole ticks: a reply that needs more of them is rare.
 const SCRATCH_KEPT: usize = 256;
-
-/// What a session needs to go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// More input.
-    Input,
-    /// Room in the output, or the end of a request that waits.
-    Room,
-    /// Another turn, after those of other connections.
-    Turn,
-    /// Nothing: write the output, and close.
-    End,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -132,120 +116,6 @@ impl Session {
             names: Names::default(),
             tally: Tally::default(),
             came: None,
-        }
-    }
-
-    /// The longest request: what an inbox must have room for.
-    pub(crate) fn longest_frame(&self) -> usize {
-        HEADER_LEN + self.limits.max_body as usize
-    }
-
-    /// Whether HELLO was accepted.
-    pub(crate) fn was_greeted(&self) -> bool {
-        self.was_greeted
-    }
-
-    /// Whether its token was refused, said once: the answer to that is not to come at once.
-    pub(crate) fn take_rejection(&mut self) -> bool {
-        std::mem::take(&mut self.was_rejected)
-    }
-
-    /// Whether nothing is read any more: what waits is answered, and then it ends.
-    pub(crate) fn is_leaving(&self) -> bool {
-        matches!(self.stage, Stage::Leaving { .. })
-    }
-
-    /// Requests that wait.
-    pub(crate) fn in_flight(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// What comes into the inbox now was read at this time.
-    pub(crate) fn read_at(&mut self, now: Instant) {
-        self.came = Some(now);
-    }
-
-    /// Whether there are replies that [`written_at`](Self::written_at) was not told of.
-    pub(crate) fn has_replied(&self) -> bool {
-        self.tally.is_untimed()
-    }
-
-    /// The replies so far were written at this time.
-    pub(crate) fn written_at(&mut self, now: Instant) {
-        self.server.traffic.time(&mut self.tally, self.came.unwrap_or(now), now);
-    }
-
-    /// Answers what is in the inbox, as far as it may, and no frame that begins behind the first `turn` bytes.
-    pub(crate) fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, turn: usize) -> Need {
-        let left = inbox.rest().len().saturating_sub(turn);
-        let need = loop {
-            if outbox.len() >= OUTBOX_HIGH || self.waiting.len() >= self.limits.max_in_flight as usize {
-                break Need::Room;
-            }
-            if (1..=left).contains(&inbox.rest().len()) {
-                break Need::Turn;
-            }
-            let stepped = match self.stage {
-                Stage::Preface => self.preface(inbox, outbox),
-                Stage::Greeting => self.frame(inbox, outbox),
-                Stage::Serving => {
-                    self.nexts(inbox, outbox, left)
-                        || self.seq_nexts(inbox, outbox, left)
-                        || self.frame(inbox, outbox)
-                }
-                Stage::Leaving { .. } if !self.waiting.is_empty() => break Need::Room,
-                Stage::Leaving { bye } => {
-                    if let Some(request_id) = bye {
-                        outbox.append(|out| reply_bye(out, request_id));
-                        self.stage = Stage::Leaving { bye: None };
-                    }
-                    break Need::End;
-                }
-            };
-            if !stepped {
-                break Need::Input;
-            }
-        };
-        self.server.traffic.add(&mut self.tally);
-        crash_points::settle();
-        if let Some(share) = &self.share {
-            // What it has no room for is others' meanwhile, and not older when it comes than it was asked for.
-            share.set_pause(outbox.len() >= OUTBOX_HIGH);
-        }
-        need
-    }
-
-    /// The end of the next request that waits; never, if none does. Nothing is lost if it is not awaited to its end.
-    pub(crate) async fn waited(&mut self) -> Done {
-        match self.waiting.next().await {
-            Some(done) => done,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Writes the reply of a request that waited, and of all others that are ready by now.
-    pub(crate) fn finish(&mut self, done: Done, outbox: &mut Outbox) {
-        self.finish_one(done, outbox);
-        while outbox.len() < OUTBOX_HIGH {
-            let Some(Some(done)) = self.waiting.next().now_or_never() else { break };
-            self.finish_one(done, outbox);
-        }
-        self.server.traffic.add(&mut self.tally);
-        crash_points::settle();
-    }
-
-    /// The client will not send any more: what waits is still answered.
-    pub(crate) fn input_ended(&mut self) {
-        if !self.is_leaving() {
-            self.stage = Stage::Leaving { bye: None };
-        }
-    }
-
-    /// Tells the client to leave; before HELLO it is told with the answer to that.
-    pub(crate) fn go_away(&mut self, outbox: &mut Outbox) {
-        self.sent_away = true;
-        if self.stage == Stage::Serving {
-            outbox.append(goaway);
         }
     }
 
@@ -418,7 +288,7 @@ impl Session {
             }
             Err(error) => {
                 self.allowance.give_back(charged);
-                Err(answer::refusal(&self.server, error))
+                Err(refusals::of_ids(&self.server, error))
             }
         };
         // Also where no ids came: the engine may have gathered many runs before it gave them back.
@@ -430,7 +300,7 @@ impl Session {
     fn charge(&mut self, count: u32) -> Result<Charged, Refusal> {
         self.allowance.take(count).map_err(|above| {
             self.tally.limited(above.by);
-            answer::above_limit(above, count)
+            refusals::above_limit(above, count)
         })
     }
 
@@ -457,8 +327,8 @@ impl Session {
             Some(Ended::Json(Ok(json))) => {
                 return outbox.append(|out| reply_sequence(out, shape.op(), shape.request_id(), &json));
             }
-            Some(Ended::Ids(Err(error))) => answer::refusal(&self.server, error),
-            Some(Ended::Numbers(name, Err(error))) => names::refusal(error, &name),
+            Some(Ended::Ids(Err(error))) => refusals::of_ids(&self.server, error),
+            Some(Ended::Numbers(name, Err(error))) => refusals::of_numbers(error, &name),
             Some(Ended::Json(Err(refusal))) => refusal,
             None => self.panicked(),
         };
@@ -484,6 +354,111 @@ impl Session {
         self.server.traffic.panicked();
         let text = "the server failed on this request, and said why in its log: try again, and report it if it stays";
         Refusal::new(Status::INTERNAL, text)
+    }
+}
+
+impl Conversation for Session {
+    type Done = Done;
+
+    fn longest_request(&self) -> usize {
+        HEADER_LEN + self.limits.max_body as usize
+    }
+
+    fn was_greeted(&self) -> bool {
+        self.was_greeted
+    }
+
+    fn take_rejection(&mut self) -> bool {
+        std::mem::take(&mut self.was_rejected)
+    }
+
+    fn is_leaving(&self) -> bool {
+        matches!(self.stage, Stage::Leaving { .. })
+    }
+
+    fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn read_at(&mut self, now: Instant) {
+        self.came = Some(now);
+    }
+
+    fn has_replied(&self) -> bool {
+        self.tally.is_untimed()
+    }
+
+    fn written_at(&mut self, now: Instant) {
+        self.server.traffic.time(&mut self.tally, self.came.unwrap_or(now), now);
+    }
+
+    fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, turn: usize) -> Need {
+        let left = inbox.rest().len().saturating_sub(turn);
+        let need = loop {
+            if outbox.len() >= OUTBOX_HIGH || self.waiting.len() >= self.limits.max_in_flight as usize {
+                break Need::Room;
+            }
+            if (1..=left).contains(&inbox.rest().len()) {
+                break Need::Turn;
+            }
+            let stepped = match self.stage {
+                Stage::Preface => self.preface(inbox, outbox),
+                Stage::Greeting => self.frame(inbox, outbox),
+                Stage::Serving => {
+                    self.nexts(inbox, outbox, left)
+                        || self.seq_nexts(inbox, outbox, left)
+                        || self.frame(inbox, outbox)
+                }
+                Stage::Leaving { .. } if !self.waiting.is_empty() => break Need::Room,
+                Stage::Leaving { bye } => {
+                    if let Some(request_id) = bye {
+                        outbox.append(|out| reply_bye(out, request_id));
+                        self.stage = Stage::Leaving { bye: None };
+                    }
+                    break Need::End;
+                }
+            };
+            if !stepped {
+                break Need::Input;
+            }
+        };
+        self.server.traffic.add(&mut self.tally);
+        crash_points::settle();
+        if let Some(share) = &self.share {
+            // What it has no room for is others' meanwhile, and not older when it comes than it was asked for.
+            share.set_pause(outbox.len() >= OUTBOX_HIGH);
+        }
+        need
+    }
+
+    async fn waited(&mut self) -> Done {
+        match self.waiting.next().await {
+            Some(done) => done,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn finish(&mut self, done: Done, outbox: &mut Outbox) {
+        self.finish_one(done, outbox);
+        while outbox.len() < OUTBOX_HIGH {
+            let Some(Some(done)) = self.waiting.next().now_or_never() else { break };
+            self.finish_one(done, outbox);
+        }
+        self.server.traffic.add(&mut self.tally);
+        crash_points::settle();
+    }
+
+    fn input_ended(&mut self) {
+        if !self.is_leaving() {
+            self.stage = Stage::Leaving { bye: None };
+        }
+    }
+
+    fn go_away(&mut self, outbox: &mut Outbox) {
+        self.sent_away = true;
+        if self.stage == Stage::Serving {
+            outbox.append(goaway);
+        }
     }
 }
 

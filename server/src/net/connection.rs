@@ -1,4 +1,4 @@
-//! One connection: a socket, its two buffers, its deadlines, and the [`Session`] that understands the bytes.
+//! One connection: a socket, its two buffers, its deadlines, and the [`Conversation`] that understands the bytes.
 //!
 //! # Invariants
 //! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`OUTBOX_HIGH`] and one reply, waiting requests
@@ -28,9 +28,10 @@ use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_TIME, WAIT_CAP};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
+use crate::fronts::conversation::{Conversation, Need, OUTBOX_HIGH};
 use crate::fronts::farewell::farewell;
 use crate::fronts::handshake::{self, NoTls};
-use crate::fronts::xuid::{Need, OUTBOX_HIGH, Session, refuse_plain};
+use crate::fronts::{Front, resp, xuid};
 use crate::net::busy_poll::BusyPoll;
 use crate::net::newcomers::Newcomer;
 use crate::net::stream::{Reading, TlsHalf, Writing};
@@ -51,8 +52,8 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 /// Requests that were sent before the client can have read GOAWAY are answered: so much is allowed for the way.
 const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
 
-/// Serves a connection to its end.
-pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>, newcomer: Arc<Newcomer>) {
+/// Serves a connection of a front to its end.
+pub(crate) async fn serve(mut stream: TcpStream, front: Front, server: Arc<Server>, newcomer: Arc<Newcomer>) {
     let _open = server.traffic.connection_accepted();
     // Replies are written in batches; Nagle's algorithm would hold the last one of each back for 40 ms.
     if stream.set_nodelay(true).is_err() {
@@ -61,11 +62,11 @@ pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>, newcomer: 
     let opened = Instant::now();
     if server.access.has_tls() {
         // On the heap: TLS is large, and a plain connection must not pay for the room.
-        return Box::pin(serve_tls(stream, &server, newcomer, opened)).await;
+        return Box::pin(serve_tls(stream, front, &server, newcomer, opened)).await;
     }
     let ended = {
         let (reader, writer) = stream.split();
-        Connection::new(reader, writer, &server, newcomer, opened).run(&server).await
+        converse(reader, writer, front, &server, newcomer, opened).await
     };
     if ended == Ended::Orderly {
         farewell(stream).await;
@@ -73,7 +74,13 @@ pub(crate) async fn serve(mut stream: TcpStream, server: Arc<Server>, newcomer: 
 }
 
 /// The same within TLS. The handshake is a part of the greeting, and has no more time than that.
-async fn serve_tls(stream: TcpStream, server: &Arc<Server>, newcomer: Arc<Newcomer>, opened: Instant) {
+async fn serve_tls(
+    stream: TcpStream,
+    front: Front,
+    server: &Arc<Server>,
+    newcomer: Arc<Newcomer>,
+    opened: Instant,
+) {
     let Some(config) = server.access.tls_for_clients() else { return };
     let peer = stream.peer_addr().ok();
     let mut draining = server.draining();
@@ -81,8 +88,9 @@ async fn serve_tls(stream: TcpStream, server: &Arc<Server>, newcomer: Arc<Newcom
         let _ = draining.wait_for(|draining| *draining).await;
         sleep(GO_AWAY_GRACE).await;
     };
+    let shaking = handshake::accept(stream, config, |first| front.refuse_plain(first));
     let shaken = tokio::select! {
-        shaken = timeout_at(opened + GREETING_DEADLINE, handshake::accept(stream, config, refuse_plain)) => shaken,
+        shaken = timeout_at(opened + GREETING_DEADLINE, shaking) => shaken,
         () = stop => return,
         () = newcomer.ended() => return,
     };
@@ -101,12 +109,35 @@ async fn serve_tls(stream: TcpStream, server: &Arc<Server>, newcomer: Arc<Newcom
         }
         Err(_) => return,
     };
-    let ended = Connection::new(TlsHalf(&tls), TlsHalf(&tls), server, newcomer, opened).run(server).await;
+    let ended = converse(TlsHalf(&tls), TlsHalf(&tls), front, server, newcomer, opened).await;
     if ended == Ended::Orderly {
         let mut tls = tls.into_inner().unwrap_or_else(PoisonError::into_inner);
         // TLS's own goodbye: else the client could not tell an end from a cut.
         let _ = timeout(LINGER_TIME, tls.shutdown()).await;
         farewell(tls.into_inner().0).await;
+    }
+}
+
+/// Runs the connection with the conversation of its front.
+async fn converse(
+    reader: impl Reading,
+    writer: impl Writing,
+    front: Front,
+    server: &Arc<Server>,
+    newcomer: Arc<Newcomer>,
+    opened: Instant,
+) -> Ended {
+    let address = Some(newcomer.address());
+    let idle = server.limits.idle();
+    match front {
+        Front::Xuid => {
+            let session = xuid::Session::new(Arc::clone(server), address);
+            Connection::new(reader, writer, session, newcomer, (opened, idle)).run(server).await
+        }
+        Front::Resp => {
+            let session = resp::Session::new(Arc::clone(server), address);
+            Connection::new(reader, writer, session, newcomer, (opened, idle)).run(server).await
+        }
     }
 }
 
@@ -118,10 +149,10 @@ enum Ended {
     Broken,
 }
 
-struct Connection<R, W> {
+struct Connection<R, W, C> {
     reader: R,
     writer: W,
-    session: Session,
+    session: C,
     newcomer: Arc<Newcomer>,
     inbox: Inbox,
     outbox: Outbox,
@@ -142,12 +173,18 @@ struct Connection<R, W> {
     idle: Duration,
 }
 
-impl<R: Reading, W: Writing> Connection<R, W> {
-    fn new(reader: R, writer: W, server: &Arc<Server>, newcomer: Arc<Newcomer>, opened: Instant) -> Self {
+impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
+    fn new(
+        reader: R,
+        writer: W,
+        session: C,
+        newcomer: Arc<Newcomer>,
+        (opened, idle): (Instant, Duration),
+    ) -> Self {
         Self {
             reader,
             writer,
-            session: Session::new(Arc::clone(server), Some(newcomer.address())),
+            session,
             newcomer,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
@@ -160,7 +197,7 @@ impl<R: Reading, W: Writing> Connection<R, W> {
             looked: None,
             pushed: None,
             was_prolonged: false,
-            idle: server.limits.idle(),
+            idle,
         }
     }
 
@@ -187,7 +224,7 @@ impl<R: Reading, W: Writing> Connection<R, W> {
             self.wind(timer.as_mut());
             let has_room = self.outbox.len() < OUTBOX_HIGH;
             let may_finish = has_room && self.session.in_flight() > 0;
-            let longest = self.session.longest_frame();
+            let longest = self.session.longest_request();
             let is_stranger = !self.session.was_greeted();
             tokio::select! {
                 // In this order, reading last: a client that never stops asking must starve neither its own requests
@@ -405,7 +442,7 @@ impl<R: Reading, W: Writing> Connection<R, W> {
     /// does not move with what was read has room for more.
     fn look(&mut self) -> io::Result<usize> {
         let moves = self.session.was_greeted() && self.sent_away.is_none();
-        let least = if moves { self.session.longest_frame() } else { INBOX_MOST };
+        let least = if moves { self.session.longest_request() } else { INBOX_MOST };
         let room = self.inbox.room(least);
         match self.reader.look(room) {
             Ok(count) => {

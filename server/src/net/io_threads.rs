@@ -22,6 +22,7 @@ use tokio::task;
 use tokio::task::JoinSet;
 use tracing::debug;
 
+use crate::fronts::Front;
 use crate::net::connection;
 use crate::net::newcomers::Newcomer;
 use crate::net::runtime::runtime;
@@ -50,6 +51,7 @@ enum Work {
 #[derive(Debug)]
 struct NewConnection {
     stream: net::TcpStream,
+    front: Front,
     server: Arc<Server>,
     newcomer: Arc<Newcomer>,
     permit: OwnedSemaphorePermit,
@@ -67,10 +69,11 @@ impl IoThreads {
         Ok(Self(vec![IoThread { post: Some(post), load: Arc::default(), work }]))
     }
 
-    /// Serves a connection to its end, on some thread; `permit` is held until then.
+    /// Serves a connection of a front to its end, on some thread; `permit` is held until then.
     pub(crate) fn serve(
         &self,
         stream: TcpStream,
+        front: Front,
         server: Arc<Server>,
         newcomer: Arc<Newcomer>,
         permit: OwnedSemaphorePermit,
@@ -81,7 +84,7 @@ impl IoThreads {
         // Out of this thread's epoll, and into the other's.
         let Ok(stream) = stream.into_std() else { return };
         let new_connection =
-            NewConnection { stream, server, newcomer, permit, load: Arc::clone(&io_thread.load) };
+            NewConnection { stream, front, server, newcomer, permit, load: Arc::clone(&io_thread.load) };
         if let Some(post) = &io_thread.post {
             // It fails only while everything ends.
             let _ = post.send(new_connection);
@@ -138,11 +141,13 @@ async fn work(mut new_connections: UnboundedReceiver<NewConnection>) {
             new_connection = new_connections.recv() => new_connection,
             Some(_) = open.join_next() => continue,
         };
-        let Some(NewConnection { stream, server, newcomer, permit, load }) = new_connection else { break };
+        let Some(NewConnection { stream, front, server, newcomer, permit, load }) = new_connection else {
+            break;
+        };
         match TcpStream::from_std(stream) {
             Ok(stream) => {
                 open.spawn(async move {
-                    connection::serve(stream, server, newcomer).await;
+                    connection::serve(stream, front, server, newcomer).await;
                     drop((permit, load));
                 });
             }

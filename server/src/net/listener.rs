@@ -1,8 +1,10 @@
 //! Accepts connections, up to a limit.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,8 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
+use crate::fronts::Front;
 use crate::fronts::farewell::farewell;
-use crate::fronts::xuid;
 use crate::net::io_threads::IoThreads;
 use crate::net::newcomers::Newcomers;
 use crate::state::server::Server;
@@ -43,10 +45,11 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Accepts until the server drains. Each connection holds one permit of `permits`. At most `farewells` refused ones are
-/// closed with care at a time. Those beyond are just closed: a flood of them costs no more.
+/// Accepts at all ports until the server drains. Each connection holds one permit of `permits`, at whatever port it came.
+/// At most `farewells` refused ones are closed with care at a time. Those beyond are just closed: a flood of them costs no
+/// more.
 pub(crate) async fn run(
-    listener: TcpListener,
+    ports: Vec<(TcpListener, Front)>,
     server: Arc<Server>,
     permits: Arc<Semaphore>,
     io_threads: Arc<IoThreads>,
@@ -55,9 +58,10 @@ pub(crate) async fn run(
     let mut draining = server.draining();
     let farewells = Arc::new(Semaphore::new(farewells));
     let mut newcomers = Newcomers::new(permits.available_permits());
+    let mut last = 0;
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let (accepted, front) = tokio::select! {
+            accepted = accept(&ports, &mut last) => accepted,
             _ = draining.wait_for(|draining| *draining) => return,
         };
         match accepted {
@@ -65,9 +69,9 @@ pub(crate) async fn run(
                 Some(permit) => {
                     debug!(%peer, "connected");
                     let newcomer = newcomers.welcome(peer.ip());
-                    io_threads.serve(stream, Arc::clone(&server), newcomer, permit);
+                    io_threads.serve(stream, front, Arc::clone(&server), newcomer, permit);
                 }
-                None => refuse(stream, peer, &server, &farewells),
+                None => refuse(stream, front, peer, &server, &farewells),
             },
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
@@ -77,6 +81,26 @@ pub(crate) async fn run(
             }
         }
     }
+}
+
+/// The next connection, at whatever port. The port behind the last one's is looked at first, so that none is kept waiting
+/// by another.
+async fn accept(
+    ports: &[(TcpListener, Front)],
+    last: &mut usize,
+) -> (io::Result<(TcpStream, SocketAddr)>, Front) {
+    poll_fn(|context| {
+        for step in 1..=ports.len() {
+            let at = (*last + step) % ports.len();
+            let (port, front) = &ports[at];
+            if let Poll::Ready(accepted) = port.poll_accept(context) {
+                *last = at;
+                return Poll::Ready((accepted, *front));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Room for one connection, if need be that of one that has not said HELLO for a second.
@@ -91,17 +115,15 @@ async fn room(permits: &Arc<Semaphore>, newcomers: &mut Newcomers) -> Option<Own
 /// One connection too many: it is told so in one write, which a new socket has room for. Whatever the client has sent
 /// is still read for a moment, or a reset would overtake the text. Within TLS it is closed without a word: to tell it
 /// would take a handshake, and a flood would cost many.
-fn refuse(stream: TcpStream, peer: SocketAddr, server: &Server, farewells: &Arc<Semaphore>) {
+fn refuse(stream: TcpStream, front: Front, peer: SocketAddr, server: &Server, farewells: &Arc<Semaphore>) {
     let refused = server.traffic.connection_refused();
     // The first, and then ever fewer: somebody who opens connections in a loop must not fill the disk.
     if refused.is_power_of_two() {
         warn!(%peer, refused, "too many connections (max_connections): refused");
     }
     if !server.access.has_tls() {
-        let mut text = Vec::new();
-        xuid::refuse_connection(&mut text);
         // The runtime's own write would not try before the runtime has looked at the socket.
-        let _ = rustix::io::write(&stream, &text);
+        let _ = rustix::io::write(&stream, &front.refuse_connection());
     }
     if let Ok(permit) = Arc::clone(farewells).try_acquire_owned() {
         tokio::spawn(async move {

@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod address_limits;
+pub(crate) mod cursors;
 pub(crate) mod id_limit;
 pub(crate) mod latency;
 pub(crate) mod metrics;

@@ -14,6 +14,7 @@ use xuid_engine::registry::Genesis;
 use xuid_engine::stats::Status;
 
 use crate::state::access::AccessRules;
+use crate::state::cursors::Cursors;
 use crate::state::sequences::ServedSequences;
 use crate::state::traffic::Traffic;
 use crate::text;
@@ -33,6 +34,8 @@ pub(crate) struct Server {
     pub(crate) traffic: Traffic,
     /// `None`: it has none.
     pub(crate) sequences: Option<ServedSequences>,
+    /// Walks over their names.
+    pub(crate) cursors: Cursors,
     started: Instant,
     stopping: AtomicBool,
     draining: watch::Sender<bool>,
@@ -61,6 +64,8 @@ pub(crate) struct Places {
     pub(crate) listen: SocketAddr,
     /// HTTP.
     pub(crate) admin: Option<SocketAddr>,
+    /// The protocol of Redis.
+    pub(crate) resp: Option<SocketAddr>,
 }
 
 impl Server {
@@ -74,6 +79,7 @@ impl Server {
             places,
             traffic: Traffic::default(),
             sequences: None,
+            cursors: Cursors::default(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             draining: watch::Sender::new(false),

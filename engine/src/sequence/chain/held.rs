@@ -207,6 +207,11 @@ impl Chain {
         (is_begun, self.segments.len() > 1)
     }
 
+    /// The number that the next ordered call would get, if one is held.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.segments.iter().find_map(|segment| Some(segment.span().after(segment.taken())?.first))
+    }
+
     /// No ordered id was taken from here on.
     pub(crate) fn ordered_from(&mut self) -> u64 {
         let top = self.top;
@@ -255,6 +260,18 @@ mod tests {
         assert_eq!(chain.append(span(1, 10)) + chain.append(span(21, 10)) + chain.append(span(31, 10)), 0);
         let pulled = chain.take_contiguous(15);
         (ids(&pulled.spans), pulled.skipped)
+    }
+
+    #[test]
+    fn the_next_number_is_that_of_the_next_ordered_call() {
+        let mut chain = Chain::default();
+        assert_eq!(chain.next(), None);
+        assert_eq!(chain.append(span(1, 2)) + chain.append(span(11, 2)), 0);
+        for expected in [1, 2, 11, 12] {
+            assert_eq!(chain.next(), Some(expected));
+            assert_eq!(ids(&chain.take(1).spans), [expected]);
+        }
+        assert_eq!(chain.next(), None);
     }
 
     #[test]

@@ -446,6 +446,7 @@ impl Named {
             state: state_now,
             settings: state.settings,
             mark: state.mark,
+            next: state.chain.next(),
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use xuid_engine::sequence::store::{Alteration, NewLast};
 use xuid_engine::sequence::{
-    ControlError, Demand, Sequence, SequenceError, SequenceErrorKind, SequenceInfo, SequenceName, Sequences,
+    Demand, SequenceError, SequenceErrorKind, SequenceInfo, SequenceName, Sequences,
 };
 use xuid_protocol::{
     ID_REPLY_LEN, LIST_MAX, Op, Order, Refusal, Request, SeqBulk, SeqList, Status, plain_seq_next,
@@ -21,10 +21,12 @@ use xuid_protocol::{
 
 use crate::config::{Right, SequenceRights};
 use crate::fronts::buffers::{Inbox, Outbox};
-use crate::fronts::xuid::answer::{self, SOON};
-use crate::fronts::xuid::names::{UNKNOWN_A_SECOND, refusal};
+use crate::fronts::conversation::OUTBOX_HIGH;
+use crate::fronts::names::may;
+use crate::fronts::refusals::{again, forbidden, of_control, of_numbers};
+use crate::fronts::xuid::Session;
+use crate::fronts::xuid::answer;
 use crate::fronts::xuid::waiting::{Json, Shape, Waiting};
-use crate::fronts::xuid::{OUTBOX_HIGH, Session};
 use crate::state::id_limit::Charged;
 use crate::state::sequences::{ServedSequences, as_json};
 
@@ -121,7 +123,7 @@ impl Session {
                 }
                 let reply = sequences.all.info(&name.into());
                 self.wait_for(op, request_id, async move {
-                    reply.await.map(|info| as_json(&info).to_string()).map_err(|error| control(&error))
+                    reply.await.map(|info| as_json(&info).to_string()).map_err(|error| of_control(&error))
                 });
                 Ok(())
             }
@@ -139,7 +141,7 @@ impl Session {
                 let new = sequences.parse_new(settings).map_err(bad_request)?;
                 let reply = sequences.all.create(&name, new);
                 self.wait_for(op, request_id, async move {
-                    reply.await.map(|info| as_json(&info).to_string()).map_err(|error| control(&error))
+                    reply.await.map(|info| as_json(&info).to_string()).map_err(|error| of_control(&error))
                 });
                 Ok(())
             }
@@ -177,7 +179,7 @@ impl Session {
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
         let count = demand.count();
-        let sequence = self.sequence(sequences, name)?;
+        let sequence = self.names.sequence(sequences, name)?;
         let charged = self.charge(count)?;
         self.charged = charged;
         let tried = sequence.try_runs(demand, &mut self.numbers);
@@ -194,30 +196,9 @@ impl Session {
             }
             Err(error) => {
                 self.allowance.give_back(charged);
-                Err(refusal(error, name))
+                Err(of_numbers(error, name))
             }
         }
-    }
-
-    /// The sequence of that name, unless it would have to be looked up and this connection looked up too many in vain.
-    fn sequence(&mut self, sequences: &ServedSequences, name: &SequenceName) -> Result<Sequence, Refusal> {
-        if let Some(known) = self.names.find(name.as_str().as_bytes()) {
-            return Ok(known.clone());
-        }
-        if let Some(pause) = self.names.unknown.pause(Instant::now())
-            && !sequences.knows(name)
-        {
-            let text = format!(
-                "this connection asked for more than {UNKNOWN_A_SECOND} names a second that no sequence has: create them \
-                 first, or ask later"
-            );
-            return Err(Refusal::new(Status::OVERLOADED, text).retry_after(pause));
-        }
-        let sequence = sequences.all.sequence(name).map_err(|error| refusal(error, name))?;
-        if sequences.knows(name) {
-            self.names.remember(sequence.clone());
-        }
-        Ok(sequence)
     }
 
     /// A count out of range, of a name that may not exist either, which is said first.
@@ -234,7 +215,7 @@ impl Session {
         }
         let reply = sequences.all.info(name);
         self.wait_for(op, request_id, async move {
-            Err(reply.await.map_or_else(|error| control(&error), |_| refusal))
+            Err(reply.await.map_or_else(|error| of_control(&error), |_| refusal))
         });
         Ok(())
     }
@@ -262,7 +243,7 @@ impl Session {
         let (reply, name) = (sequences.all.info(name), name.clone());
         let json: Pin<Box<Json>> = Box::pin(async move {
             Err(match reply.await {
-                Err(error) => control(&error),
+                Err(error) => of_control(&error),
                 // It was created meanwhile.
                 Ok(_) => again(&name),
             })
@@ -277,15 +258,6 @@ fn may_pass(error: SequenceError) -> bool {
     matches!(error.kind(), SequenceErrorKind::Overloaded | SequenceErrorKind::StoreAway)
 }
 
-fn may(
-    rights: &mut crate::state::access::ClientRights,
-    access: &crate::state::access::AccessRules,
-    right: Right,
-    name: &[u8],
-) -> bool {
-    str::from_utf8(name).is_ok_and(|name| rights.now(access).may(right, name))
-}
-
 /// Pages of the store until there are as many as were asked for, without those that the token may not see.
 async fn list_all(
     all: Sequences,
@@ -298,7 +270,7 @@ async fn list_all(
     let mut found: Vec<SequenceInfo> = Vec::new();
     let page = if rights.may_see_all() { limit } else { LIST_MAX as usize };
     loop {
-        let rows = all.list(&prefix, &after, page).await.map_err(|error| control(&error))?;
+        let rows = all.list(&prefix, &after, page).await.map_err(|error| of_control(&error))?;
         let is_last = rows.len() < page;
         if let Some(last) = rows.last() {
             after = last.row.name.to_string();
@@ -316,7 +288,7 @@ async fn list_all(
 /// A `last` below the present one is the number before `next`, or not allowed.
 async fn alter(all: Sequences, name: SequenceName, mut changes: Alteration) -> Result<String, Refusal> {
     if let Some(NewLast::At(last)) = changes.last {
-        let row = all.info(&name).await.map_err(|error| control(&error))?.row;
+        let row = all.info(&name).await.map_err(|error| of_control(&error))?.row;
         if last < row.settings.last {
             if last.checked_add(1) != Some(row.next) {
                 return Err(bad_request(format!(
@@ -327,47 +299,10 @@ async fn alter(all: Sequences, name: SequenceName, mut changes: Alteration) -> R
             changes.last = Some(NewLast::Retired);
         }
     }
-    let info = all.alter(&name, changes).await.map_err(|error| control(&error))?;
+    let info = all.alter(&name, changes).await.map_err(|error| of_control(&error))?;
     Ok(as_json(&info).to_string())
 }
 
 fn bad_request(text: String) -> Refusal {
     Refusal::new(Status::BAD_REQUEST, text)
-}
-
-#[cold]
-fn forbidden(op: Op, name: &str) -> Refusal {
-    let text = format!(
-        "this client's token may not use {op} on the sequence {name:?}: ask for a token with that right and name (names, \
-         rights in the file of tokens)"
-    );
-    Refusal::new(Status::FORBIDDEN, text)
-}
-
-fn again(name: &SequenceName) -> Refusal {
-    Refusal::new(Status::OVERLOADED, format!("the sequence {name:?} was created just now: ask again"))
-        .retry_after(SOON)
-}
-
-/// The protocol's word for why a question about names has no answer.
-#[cold]
-fn control(error: &ControlError) -> Refusal {
-    let status = match error {
-        ControlError::NoSequence { .. } => Status::NO_SEQUENCE,
-        ControlError::Exists { .. } => Status::EXISTS,
-        ControlError::Name(_) | ControlError::Refused { .. } => Status::BAD_REQUEST,
-        // The same request again finds out, and changes nothing twice.
-        ControlError::StoreAway { .. } | ControlError::Unknown { .. } => Status::STORE_AWAY,
-        ControlError::ShuttingDown => Status::SHUTTING_DOWN,
-        _ => Status::INTERNAL,
-    };
-    let hint = match error {
-        ControlError::NoSequence { .. } => {
-            ": create it (`xuid sequence create`), or allow its creation (sequence_create)"
-        }
-        ControlError::Exists { .. } => ": nothing was changed; alter it, or use another name",
-        _ => "",
-    };
-    let refusal = Refusal::new(status, format!("{error}{hint}"));
-    if status.is_retryable() { refusal.retry_after(SOON) } else { refusal }
 }

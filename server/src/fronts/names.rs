@@ -3,27 +3,30 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use xuid_engine::sequence::{Sequence, SequenceError, SequenceErrorKind, SequenceName};
+use xuid_engine::sequence::{Sequence, SequenceName};
 use xuid_protocol::{Refusal, Status};
 
-use crate::fronts::xuid::answer::SOON;
+use crate::config::Right;
+use crate::fronts::refusals;
+use crate::state::access::{AccessRules, ClientRights};
+use crate::state::sequences::ServedSequences;
 
 /// Sequences that a connection remembers: to find one it compares names, and most clients use few.
 const REMEMBERED: usize = 8;
 
 /// Names that the store did not have for which one connection may have it asked in a second.
-pub(super) const UNKNOWN_A_SECOND: u32 = 100;
+const UNKNOWN_A_SECOND: u32 = 100;
 
 /// What a connection knows of names.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     /// The last one first.
     remembered: Vec<Sequence>,
-    pub(super) unknown: UnknownNames,
+    unknown: UnknownNames,
 }
 
 impl Names {
-    pub(super) fn find(&mut self, name: &[u8]) -> Option<&Sequence> {
+    pub(crate) fn find(&mut self, name: &[u8]) -> Option<&Sequence> {
         let place = self.remembered.iter().position(|known| known.name().as_str().as_bytes() == name)?;
         if place > 0 {
             self.remembered[..=place].rotate_right(1);
@@ -31,20 +34,50 @@ impl Names {
         self.remembered.first()
     }
 
-    pub(super) fn remember(&mut self, sequence: Sequence) {
+    fn remember(&mut self, sequence: Sequence) {
         self.remembered.truncate(REMEMBERED - 1);
         self.remembered.insert(0, sequence);
     }
 
+    /// The sequence of that name, unless it would have to be looked up and this connection looked up too many in vain.
+    pub(crate) fn sequence(
+        &mut self,
+        sequences: &ServedSequences,
+        name: &SequenceName,
+    ) -> Result<Sequence, Refusal> {
+        if let Some(known) = self.find(name.as_str().as_bytes()) {
+            return Ok(known.clone());
+        }
+        if let Some(pause) = self.unknown.pause(Instant::now())
+            && !sequences.knows(name)
+        {
+            let text = format!(
+                "this connection asked for more than {UNKNOWN_A_SECOND} names a second that no sequence has: create them \
+                 first, or ask later"
+            );
+            return Err(Refusal::new(Status::OVERLOADED, text).retry_after(pause));
+        }
+        let sequence = sequences.all.sequence(name).map_err(|error| refusals::of_numbers(error, name))?;
+        if sequences.knows(name) {
+            self.remember(sequence.clone());
+        }
+        Ok(sequence)
+    }
+
     /// The store was asked for a name that it does not have.
-    pub(super) fn was_unknown(&mut self) {
+    pub(crate) fn was_unknown(&mut self) {
         self.unknown.count(Instant::now());
     }
 }
 
+/// Whether a client with these rights may do that with the sequence of that name.
+pub(crate) fn may(rights: &mut ClientRights, access: &AccessRules, right: Right, name: &[u8]) -> bool {
+    str::from_utf8(name).is_ok_and(|name| rights.now(access).may(right, name))
+}
+
 /// A bucket of a second's look-ups that found nothing, kept as the time at which it is empty again.
 #[derive(Debug, Default)]
-pub(super) struct UnknownNames {
+struct UnknownNames {
     empty_at: Option<Instant>,
 }
 
@@ -57,30 +90,9 @@ impl UnknownNames {
     }
 
     /// How long no further name may be looked up; `None`: one may.
-    pub(super) fn pause(&self, now: Instant) -> Option<Duration> {
+    fn pause(&self, now: Instant) -> Option<Duration> {
         let above = self.empty_at?.checked_duration_since(now)?.checked_sub(Duration::from_secs(1))?;
         (!above.is_zero()).then_some(above)
-    }
-}
-
-/// The protocol's word for why there are no numbers.
-#[cold]
-pub(super) fn refusal(error: SequenceError, name: &SequenceName) -> Refusal {
-    let status = match error.kind() {
-        SequenceErrorKind::NoSequence => Status::NO_SEQUENCE,
-        SequenceErrorKind::StoreAway => Status::STORE_AWAY,
-        SequenceErrorKind::StoreBehind => Status::STORE_BEHIND,
-        SequenceErrorKind::Overloaded => Status::OVERLOADED,
-        SequenceErrorKind::Exhausted => Status::EXHAUSTED,
-        SequenceErrorKind::Count => Status::COUNT,
-        SequenceErrorKind::ShuttingDown => Status::SHUTTING_DOWN,
-        _ => Status::INTERNAL,
-    };
-    let refusal = Refusal::new(status, format!("sequence {name:?}: {error}"));
-    match error.retry_after() {
-        Some(pause) => refusal.retry_after(pause),
-        None if status.is_retryable() => refusal.retry_after(SOON),
-        None => refusal,
     }
 }
 

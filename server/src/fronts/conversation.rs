@@ -1,0 +1,68 @@
+//! What a connection asks of a front: bytes in, bytes out, and requests that wait in between. A conversation has no
+//! socket, so a test can cut its input anywhere.
+
+use tokio::time::Instant;
+
+use crate::fronts::buffers::{Inbox, Outbox};
+
+/// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
+/// with one reply of 1 MiB on top it bounds what a client that reads nothing costs.
+pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
+
+/// What a conversation needs to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// More input.
+    Input,
+    /// Room in the output, or the end of a request that waits.
+    Room,
+    /// Another turn, after those of other connections.
+    Turn,
+    /// Nothing: write the output, and close.
+    End,
+}
+
+/// One client's conversation with one front.
+pub(crate) trait Conversation {
+    /// The end of a request that waited.
+    type Done;
+
+    /// What an inbox must have room for, for the next request to be whole in it.
+    fn longest_request(&self) -> usize;
+
+    /// Whether the client has shown that it speaks this protocol, and may.
+    fn was_greeted(&self) -> bool;
+
+    /// Whether its token was refused, said once: the answer to that is not to come at once.
+    fn take_rejection(&mut self) -> bool;
+
+    /// Whether nothing is read any more: what waits is answered, and then it ends.
+    fn is_leaving(&self) -> bool;
+
+    /// Requests that wait.
+    fn in_flight(&self) -> usize;
+
+    /// What comes into the inbox now was read at this time.
+    fn read_at(&mut self, now: Instant);
+
+    /// Whether there are replies that [`written_at`](Self::written_at) was not told of.
+    fn has_replied(&self) -> bool;
+
+    /// The replies so far were written at this time.
+    fn written_at(&mut self, now: Instant);
+
+    /// Answers what is in the inbox, as far as it may, and no request that begins behind the first `turn` bytes.
+    fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, turn: usize) -> Need;
+
+    /// The end of the next request that waits; never, if none does. Nothing is lost if it is not awaited to its end.
+    fn waited(&mut self) -> impl Future<Output = Self::Done> + Send;
+
+    /// Writes the reply of a request that waited, and of all others that are ready by now.
+    fn finish(&mut self, done: Self::Done, outbox: &mut Outbox);
+
+    /// The client will not send any more: what waits is still answered.
+    fn input_ended(&mut self);
+
+    /// The client is to leave. It is told, if the protocol has a word for that.
+    fn go_away(&mut self, outbox: &mut Outbox);
+}

@@ -1,0 +1,175 @@
+//! Questions about names, answered by the store of the sequences.
+
+use xuid_engine::sequence::store::{NewSequence, SequenceSettings};
+use xuid_engine::sequence::{ControlError, SequenceInfo, SequenceName, Sequences};
+use xuid_protocol::{LIST_MAX, Refusal, Status};
+
+use super::command::Scan;
+use super::glob;
+use super::reply::Reply;
+use crate::config::SequenceRights;
+use crate::fronts::refusals::{again, of_control};
+use crate::state::cursors::Cursors;
+
+/// The most names that KEYS answers with.
+const MOST_KEYS: usize = 10_000;
+
+/// What became of a question.
+pub(super) type Answer = Result<Reply, Refusal>;
+
+/// A sequence; `None` if there is none of that name.
+async fn found(all: &Sequences, name: &SequenceName) -> Result<Option<SequenceInfo>, Refusal> {
+    match all.info(name).await {
+        Ok(info) => Ok(Some(info)),
+        Err(ControlError::NoSequence { .. }) => Ok(None),
+        Err(error) => Err(of_control(&error)),
+    }
+}
+
+/// The number before the next one of this process or, where it holds none, before the store's mark.
+pub(super) async fn get(all: Sequences, name: SequenceName) -> Answer {
+    Ok(match found(&all, &name).await? {
+        Some(info) => {
+            let increment = u64::from(info.row.settings.increment);
+            let before =
+                info.here.next.map_or(info.row.next.saturating_sub(1), |next| next.saturating_sub(increment));
+            Reply::id(before)
+        }
+        None => Reply::Null,
+    })
+}
+
+pub(super) async fn exists(all: Sequences, names: Vec<SequenceName>) -> Answer {
+    let mut count = 0;
+    for name in names {
+        count += i64::from(found(&all, &name).await?.is_some());
+    }
+    Ok(Reply::Integer(count))
+}
+
+pub(super) async fn kind(all: Sequences, name: SequenceName) -> Answer {
+    let is_there = found(&all, &name).await?.is_some();
+    Ok(Reply::Simple(if is_there { "string" } else { "none" }))
+}
+
+/// -1 for a key that lives for ever, -2 for one that is not there.
+pub(super) async fn time_to_live(all: Sequences, name: SequenceName) -> Answer {
+    let is_there = found(&all, &name).await?.is_some();
+    Ok(Reply::Integer(if is_there { -1 } else { -2 }))
+}
+
+/// Creates a sequence that goes on behind the value of a counter, if there is none of that name.
+pub(super) async fn set_if_absent(
+    all: Sequences,
+    name: SequenceName,
+    value: u64,
+    step: u64,
+    is_answered_by_number: bool,
+) -> Answer {
+    let new = NewSequence {
+        start: value + 1,
+        settings: SequenceSettings { step, ..SequenceSettings::default() },
+        description: None,
+    };
+    let is_new = match found(&all, &name).await? {
+        Some(_) => false,
+        None => match all.create(&name, new).await {
+            Ok(_) => true,
+            Err(ControlError::Exists { .. }) => false,
+            Err(error) => return Err(of_control(&error)),
+        },
+    };
+    Ok(match (is_new, is_answered_by_number) {
+        (_, true) => Reply::Integer(is_new.into()),
+        (true, false) => Reply::Simple("OK"),
+        (false, false) => Reply::Null,
+    })
+}
+
+/// Why a name has no numbers: the store says which name was meant, if it has one like it.
+pub(super) async fn similar(all: Sequences, name: SequenceName) -> Answer {
+    Err(match all.info(&name).await {
+        Err(error) => of_control(&error),
+        Ok(_) => again(&name),
+    })
+}
+
+/// A page of names, and what was found on it.
+struct Page {
+    names: Vec<String>,
+    /// The last name of the page; `None`: there are no more.
+    last: Option<String>,
+}
+
+/// The names after `after` on one page of the store that the client may see and that fit.
+async fn page(
+    all: &Sequences,
+    rights: &SequenceRights,
+    pattern: Option<&str>,
+    after: &str,
+    most: usize,
+) -> Result<Page, Refusal> {
+    let prefix = pattern.map_or("", glob::prefix);
+    let rows = all.list(prefix, after, most).await.map_err(|error| of_control(&error))?;
+    let last = (rows.len() == most).then(|| rows.last().map(|info| info.row.name.to_string())).flatten();
+    let names = rows.iter().map(|info| info.row.name.as_str());
+    let fits = |name: &&str| rights.may_see(name) && pattern.is_none_or(|pattern| glob::fits(pattern, name));
+    Ok(Page { names: names.filter(fits).map(str::to_owned).collect(), last })
+}
+
+/// One step of a walk over the names.
+pub(super) async fn scan(
+    all: Sequences,
+    rights: SequenceRights,
+    (cursor, pattern, count): (u64, Option<String>, usize),
+    cursors: Cursors,
+) -> Answer {
+    let after = match cursor {
+        0 => String::new(),
+        _ => cursors.find(cursor).ok_or_else(forgotten)?,
+    };
+    let Page { names, last } = page(&all, &rights, pattern.as_deref(), &after, count).await?;
+    let next = last.map_or(0, |last| cursors.keep(last));
+    Ok(Reply::List(vec![Reply::id(next), names_list(names)]))
+}
+
+/// What a scan asks for, without its borrow.
+pub(super) fn owned(scan: Scan<'_>) -> (u64, Option<String>, usize) {
+    (scan.cursor, scan.pattern.map(str::to_owned), scan.count)
+}
+
+pub(super) async fn keys(all: Sequences, rights: SequenceRights, pattern: String) -> Answer {
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let Page { names, last } = page(&all, &rights, Some(&pattern), &after, LIST_MAX as usize).await?;
+        found.extend(names);
+        if found.len() > MOST_KEYS {
+            let text = format!("more than {MOST_KEYS} names fit: walk over them with SCAN");
+            return Err(Refusal::new(Status::COUNT, text));
+        }
+        match last {
+            Some(last) => after = last,
+            None => return Ok(names_list(found)),
+        }
+    }
+}
+
+pub(super) async fn size(all: Sequences, rights: SequenceRights) -> Answer {
+    let (mut count, mut after) = (0_usize, String::new());
+    loop {
+        let Page { names, last } = page(&all, &rights, None, &after, LIST_MAX as usize).await?;
+        count += names.len();
+        match last {
+            Some(last) => after = last,
+            None => return Ok(Reply::count(count)),
+        }
+    }
+}
+
+fn names_list(names: Vec<String>) -> Reply {
+    Reply::List(names.into_iter().map(Reply::bulk).collect())
+}
+
+fn forgotten() -> Refusal {
+    Refusal::new(Status::BAD_REQUEST, "invalid cursor: too many walks were begun since, begin anew with 0")
+}

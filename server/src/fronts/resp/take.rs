@@ -1,0 +1,306 @@
+//! Ids for a client: at once, or as soon as there are some.
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt;
+use xuid_engine::sequence::{Demand, Numbers, SequenceError, SequenceErrorKind, SequenceName};
+use xuid_engine::{IdError, Run};
+use xuid_protocol::{Op, Order, Refusal, Status};
+
+use super::command::{Key, Shape};
+use super::keys::{self, Answer};
+use super::reply::{write_id, write_integer, write_length};
+use super::{Done, Session};
+use crate::config::Right;
+use crate::crash_points;
+use crate::fronts::buffers::Outbox;
+use crate::fronts::conversation::OUTBOX_HIGH;
+use crate::fronts::names::may;
+use crate::fronts::refusals::{above_limit, forbidden, of_ids, of_numbers};
+use crate::state::id_limit::Charged;
+use crate::state::sequences::ServedSequences;
+
+/// Commands that are answered with one take of a sequence's numbers.
+const BATCH: usize = 256;
+
+/// The longest reply of an INCR: an integer of 19 digits.
+const LONGEST_INTEGER: usize = 22;
+
+/// What a command waited for.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Ids(Shape, Result<Vec<Run>, IdError>),
+    Numbers(Shape, SequenceName, Result<Vec<Numbers>, SequenceError>),
+    Answer(Answer),
+}
+
+/// Neighbours as a client gets them.
+struct Piece {
+    first: u64,
+    count: u32,
+    stride: u32,
+}
+
+impl Session {
+    /// Answers the INCR of a sequence at the front, and those behind it that have the same bytes, as far as numbers are at
+    /// hand. Returns how many; 0: it is to be carried out by itself.
+    pub(super) fn incrs(
+        &mut self,
+        frame: &[u8],
+        bytes: &[u8],
+        places: &[Range<usize>],
+        left: usize,
+        outbox: &mut Outbox,
+    ) -> usize {
+        let [word, key] = places else { return 0 };
+        let (word, name) = (&frame[word.clone()], &frame[key.clone()]);
+        if !word.eq_ignore_ascii_case(b"INCR") || name.starts_with(b"@") {
+            return 0;
+        }
+        if !self.is_admitted
+            || self.queue.is_some()
+            || self.allowance.is_limited()
+            || self.server.sequences.is_none()
+        {
+            return 0;
+        }
+        if !may(&mut self.rights, &self.server.access, Right::Next, name) {
+            return 0;
+        }
+        let Some(sequence) = self.names.find(name) else { return 0 };
+        let room = OUTBOX_HIGH.saturating_sub(outbox.len()).div_ceil(LONGEST_INTEGER);
+        let turn = bytes.len().saturating_sub(left).div_ceil(frame.len());
+        let same = bytes.chunks_exact(frame.len()).take(room.min(turn).min(BATCH));
+        let count = same.take_while(|other| *other == frame).count();
+        // All of them with one take; else one by one, as far as there are some.
+        let numbers = &mut self.numbers;
+        let taken = catch_unwind(AssertUnwindSafe(|| {
+            if sequence.try_runs(Demand::ordered(count as u32), numbers).is_ok() {
+                return count;
+            }
+            let one = || sequence.try_runs(Demand::ordered(1), numbers).is_ok();
+            std::iter::repeat_with(one).take(count).take_while(|is_taken| *is_taken).count()
+        }));
+        // A panic is answered by the command that is tried by itself; what was taken until then is spent.
+        let answered = taken.unwrap_or(0);
+        if answered > 0 {
+            let all = self.numbers.drain(..).flatten();
+            outbox.append(|out| all.take(answered).for_each(|number| write_integer(out, number)));
+            self.tally.requests(Op::SeqNext, answered as u32);
+            self.tally.answered(Op::SeqNext, answered as u32);
+            self.was_greeted = true;
+        }
+        self.numbers.clear();
+        answered
+    }
+
+    /// Answers with ids now, or lets the command wait for them.
+    pub(super) fn take(
+        &mut self,
+        key: Key,
+        count: u32,
+        shape: Shape,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        let op = shape.op(&key);
+        self.tally.request(op);
+        match key {
+            Key::Ids(order) => self.take_ids(op, order, count, shape, outbox)?,
+            Key::Name(name) => self.take_numbers(op, &name, count, shape, outbox)?,
+        }
+        if self.waiting.is_none() {
+            self.tally.answered(op, 1);
+        }
+        Ok(())
+    }
+
+    fn take_ids(
+        &mut self,
+        op: Op,
+        order: Order,
+        count: u32,
+        shape: Shape,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        self.limits.check_count(count)?;
+        let charged = self.charge(count)?;
+        self.charged = charged;
+        let tried = self.server.engine.try_runs(count, order, &mut self.scratch);
+        self.charged = Charged::default();
+        match tried {
+            Ok(()) => {
+                let runs = std::mem::take(&mut self.scratch);
+                write_ids(shape, &runs, outbox);
+                self.scratch = runs;
+                self.scratch.clear();
+                self.tally.ids(op, count.into());
+                Ok(())
+            }
+            Err(error) if error.is_retryable() && !self.server.limits.wait.is_zero() => {
+                let caller = self.share.get_or_insert_default();
+                let pending =
+                    self.server.engine.request(count, order, self.server.limits.wait).on_behalf_of(caller);
+                self.wait_for(op, charged, pending.map(move |result| Ended::Ids(shape, result)));
+                Ok(())
+            }
+            Err(error) => {
+                self.allowance.give_back(charged);
+                Err(of_ids(&self.server, error))
+            }
+        }
+    }
+
+    fn take_numbers(
+        &mut self,
+        op: Op,
+        name: &SequenceName,
+        count: u32,
+        shape: Shape,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        let server = Arc::clone(&self.server);
+        let sequences = served(server.sequences.as_ref())?;
+        if !may(&mut self.rights, &server.access, Right::Next, name.as_str().as_bytes()) {
+            return Err(forbidden(op, name.as_str()));
+        }
+        let sequence = self.names.sequence(sequences, name)?;
+        self.limits.check_count(count)?;
+        let charged = self.charge(count)?;
+        let demand = match shape {
+            Shape::Last | Shape::Piece => Demand::ordered(count).contiguous(),
+            Shape::One | Shape::List | Shape::Runs => Demand::ordered(count),
+        };
+        self.charged = charged;
+        let tried = sequence.try_runs(demand, &mut self.numbers);
+        self.charged = Charged::default();
+        match tried {
+            Ok(()) => {
+                let numbers = std::mem::take(&mut self.numbers);
+                write_numbers(shape, &numbers, outbox);
+                self.numbers = numbers;
+                self.numbers.clear();
+                Ok(())
+            }
+            Err(error) if may_pass(error) && !server.limits.wait.is_zero() => {
+                let (pending, name) = (sequence.request(demand, server.limits.wait), name.clone());
+                self.wait_for(op, charged, pending.map(move |result| Ended::Numbers(shape, name, result)));
+                Ok(())
+            }
+            Err(error) => {
+                self.allowance.give_back(charged);
+                Err(of_numbers(error, name))
+            }
+        }
+    }
+
+    /// Counts ids against the limits of the client's token and address, as far as there are any.
+    fn charge(&mut self, count: u32) -> Result<Charged, Refusal> {
+        self.allowance.take(count).map_err(|above| {
+            self.tally.limited(above.by);
+            above_limit(above, count)
+        })
+    }
+
+    /// The next reply is this one's, as soon as it is there.
+    pub(super) fn wait_for(
+        &mut self,
+        op: Op,
+        charged: Charged,
+        ended: impl Future<Output = Ended> + Send + 'static,
+    ) {
+        let came = self.came;
+        let waiting = async move {
+            let ended = AssertUnwindSafe(ended).catch_unwind().await.ok();
+            Done { op, charged, came, ended }
+        };
+        self.waiting = Some(Mutex::new(Box::pin(waiting)));
+    }
+
+    /// Writes the reply of a command that waited.
+    pub(super) fn write(&mut self, done: Done, outbox: &mut Outbox) {
+        let Done { op, charged, came, ended } = done;
+        if let Some(Ended::Numbers(_, name, Err(error))) = &ended
+            && error.kind() == SequenceErrorKind::NoSequence
+            && let Some(sequences) = &self.server.sequences
+        {
+            let similar = keys::similar(sequences.all.clone(), name.clone());
+            self.names.was_unknown();
+            return self.wait_for(op, charged, similar.map(Ended::Answer));
+        }
+        if let Some(came) = came {
+            self.tally.waited(op, came);
+        }
+        let refusal = match ended {
+            Some(Ended::Ids(shape, Ok(runs))) => {
+                self.tally.ids(op, runs.iter().map(|run| u64::from(run.len())).sum());
+                return write_ids(shape, &runs, outbox);
+            }
+            Some(Ended::Numbers(shape, _, Ok(numbers))) => return write_numbers(shape, &numbers, outbox),
+            Some(Ended::Answer(Ok(reply))) => return self.reply(&reply, outbox),
+            Some(Ended::Ids(_, Err(error))) => of_ids(&self.server, error),
+            Some(Ended::Numbers(_, name, Err(error))) => of_numbers(error, &name),
+            Some(Ended::Answer(Err(refusal))) => refusal,
+            None => self.panicked(),
+        };
+        self.allowance.give_back(charged);
+        self.refuse(&refusal, outbox);
+    }
+}
+
+/// The sequences, if this server has any.
+pub(super) fn served(sequences: Option<&ServedSequences>) -> Result<&ServedSequences, Refusal> {
+    sequences.ok_or_else(|| {
+        let text = "this server has no named sequences (sequences is off): use @any, @fresh, @ordered, or another server";
+        Refusal::new(Status::UNKNOWN_OP, text)
+    })
+}
+
+/// Whether what kept numbers from coming may pass within the wait of a command.
+fn may_pass(error: SequenceError) -> bool {
+    matches!(error.kind(), SequenceErrorKind::Overloaded | SequenceErrorKind::StoreAway)
+}
+
+fn write_ids(shape: Shape, runs: &[Run], outbox: &mut Outbox) {
+    for run in runs {
+        crash_points::issued(run.first().raw(), run.len());
+    }
+    let pieces = runs.iter().map(|run| Piece { first: run.first().raw(), count: run.len(), stride: 1 });
+    write_pieces(shape, pieces, outbox);
+}
+
+fn write_numbers(shape: Shape, numbers: &[Numbers], outbox: &mut Outbox) {
+    let pieces =
+        numbers.iter().map(|run| Piece { first: run.first(), count: run.len(), stride: run.stride() });
+    write_pieces(shape, pieces, outbox);
+}
+
+/// From here on they are spent.
+fn write_pieces(shape: Shape, pieces: impl ExactSizeIterator<Item = Piece> + Clone, outbox: &mut Outbox) {
+    let ids =
+        |piece: Piece| (0..u64::from(piece.count)).map(move |at| piece.first + at * u64::from(piece.stride));
+    let write_piece = |out: &mut Vec<u8>, piece: Piece| {
+        write_length(out, b'*', 3);
+        write_id(out, piece.first);
+        write_integer(out, piece.count.into());
+        write_integer(out, piece.stride.into());
+    };
+    outbox.append(|out| match shape {
+        Shape::Last => {
+            let last = pieces.last().and_then(|piece| ids(piece).next_back());
+            write_integer(out, last.unwrap_or(0));
+        }
+        Shape::One => pieces.flat_map(ids).for_each(|id| write_id(out, id)),
+        Shape::List => {
+            let count: u64 = pieces.clone().map(|piece| u64::from(piece.count)).sum();
+            write_length(out, b'*', count as usize);
+            pieces.flat_map(ids).for_each(|id| write_id(out, id));
+        }
+        Shape::Runs => {
+            write_length(out, b'*', pieces.len());
+            pieces.for_each(|piece| write_piece(out, piece));
+        }
+        Shape::Piece => pieces.for_each(|piece| write_piece(out, piece)),
+    });
+}
