@@ -28,6 +28,12 @@ package() {
         apk:java) echo openjdk17-jre-headless ;;
         pacman:java) echo jre-openjdk-headless ;;
         apt-get:zookeeper) echo zookeeper ;;
+        apt-get:redis-cli) echo redis-tools ;;
+        *:redis-cli) echo redis ;;
+        apt-get:venv) echo python3-venv ;;
+        *:venv) echo python3 ;;
+        apt-get:node | dnf:node | apk:node | pacman:node) echo nodejs ;;
+        apt-get:go) echo golang-go ;;
         *:zookeeper) ;;
         dnf:postgresql) echo postgresql-server ;;
         apt-get:mariadb | dnf:mariadb) echo mariadb-server ;;
@@ -101,6 +107,8 @@ has() {
         zookeeper) find_zookeeper "$1" ;;
         libfaketime) has_faketime ;;
         postgresql) has_postgres ;;
+        redis-cli) command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null ;;
+        venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
         mariadb) command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null ;;
         *) command -v "$2" >/dev/null ;;
     esac

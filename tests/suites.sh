@@ -14,6 +14,7 @@ suite monitoring waits yes 60 "alerts, dashboard and status page by a real Prome
 suite campaigns waits no 220 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime prometheus postgresql mariadb
 suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
 suite databases waits yes 60 "named sequences: their stores in private databases, and several servers on each store, with faults" -- postgresql mariadb java setpriv zookeeper
+suite fronts waits yes 60 "Redis clients of four languages, redis-cli and redis-benchmark, at the front for them" -- redis-cli python3 venv node npm go
 suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
 suite models works yes 20 "models of the ring and the threads' runs, in every interleaving (loom)"
 suite benches works yes 5 "each benchmark once: what it checks before it measures"
@@ -29,6 +30,7 @@ of_e2e=(xuid_tests campaign idle e2e)
 of_monitoring=(monitoring)
 of_zookeeper=(zookeeper packaging)
 of_databases=(databases)
+of_fronts=(fronts)
 of_unit=(imports)
 
 # Builds all of them at once, and writes the path of each in a line `NAME PATH`.
@@ -38,7 +40,7 @@ test_executables() {
     sed -n 's/.*"target":{[^}]*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' <<<"$messages" \
         >"$logs/executables"
     while read -r name _; do
-        case " ${of_e2e[*]} ${of_monitoring[*]} ${of_zookeeper[*]} ${of_databases[*]} ${of_unit[*]} " in
+        case " ${of_e2e[*]} ${of_monitoring[*]} ${of_zookeeper[*]} ${of_databases[*]} ${of_fronts[*]} ${of_unit[*]} " in
             *" $name "*) ;;
             *) echo "no suite in tests/suites.sh runs the tests of '$name'"; return 1 ;;
         esac
@@ -73,6 +75,20 @@ run_zookeeper() { executables 3 "${of_zookeeper[@]}"; }
 build_databases() { server_binary; test_executables; }
 # Each test has servers of its own, which wait for their disks most of the time.
 run_databases() { executables 4 "${of_databases[@]}"; }
+
+# Redis libraries, at the versions that the tests are written for, below the target folder: nothing of it is committed.
+redis_clients() {
+    local home="$target/tests/redis-clients" source=tests/clients/redis
+    mkdir -p "$home/node"
+    [ -x "$home/python/bin/pip" ] || python3 -m venv "$home/python"
+    "$home/python/bin/pip" install --quiet --disable-pip-version-check 'redis==8.1.0'
+    cp "$source"/*.mjs "$source/package.json" "$home/node/"
+    npm install --prefix "$home/node" --no-audit --no-fund --no-package-lock --silent
+    (cd "$source/go" && go build -o "$home/go-redis" .)
+}
+
+build_fronts() { server_binary; test_executables; redis_clients; }
+run_fronts() { XUID_REDIS_CLIENTS="$target/tests/redis-clients" executables 4 "${of_fronts[@]}"; }
 
 build_campaigns() { XUID_BUILD_ONLY=1 tests/campaign all quick; }
 # Again, although an earlier run may be recorded: a test command tests.

@@ -3,6 +3,7 @@
 //! - [`Serve`], [`Server`]: one `xuid serve` process on free ports, its log, its end by SIGTERM or SIGKILL
 //! - [`Xuid`]: one call of a `xuid` command, with its exit code and both outputs
 //! - [`Client`]: a blocking client of the wire protocol, written from the specification alone
+//! - [`Resp`]: a blocking client of the protocol of Redis, written from its specification alone
 //! - [`Load`]: threads that take ids until they are stopped or the connection dies
 //! - [`SchedulerDelay`]: how late this machine runs a thread, for what a test demands of time
 //! - [`Timeline`], [`Told`]: connections that remember when each answer came
@@ -47,6 +48,7 @@ mod oracle;
 mod postgres;
 mod prometheus;
 mod relay;
+mod resp;
 mod rng;
 mod scheduler_delay;
 mod server;
@@ -67,6 +69,7 @@ pub use oracle::{Balance, IssuedVsReceived, Ledger, Received, Report, Run, read_
 pub use postgres::Postgres;
 pub use prometheus::Prometheus;
 pub use relay::{Ending, Relay};
+pub use resp::{Resp, RespValue};
 pub use rng::Rng;
 pub use scheduler_delay::SchedulerDelay;
 pub use server::{Serve, Server};

@@ -269,6 +269,14 @@ impl Server {
         self.banner.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Where clients of Redis connect, if that was asked for.
+    pub fn resp(&self) -> Result<SocketAddr> {
+        let banner = self.banner();
+        let line = banner.lines().find_map(|line| line.split_once("(RESP) on "));
+        let (_, address) = line.with_context(|| format!("no port for clients of Redis\n{self}"))?;
+        Ok(address.trim().parse()?)
+    }
+
     /// What it logged so far, without colours.
     pub fn log(&self) -> String {
         let text = std::fs::read(self.log.path()).unwrap_or_default();
