@@ -22,7 +22,7 @@ fn is_well(server: &Server) -> Result<()> {
 fn claims_are_refused_without_memory_for_them() -> Result<()> {
     let server = serve()?;
     is_well(&server)?;
-    let before = process::rss_anon(server.id())?;
+    let before = process::rss_anon(server.pid())?;
     for claim in [
         "*1\r\n$1073741824\r\n",
         "*2147483648\r\n",
@@ -38,7 +38,7 @@ fn claims_are_refused_without_memory_for_them() -> Result<()> {
             ensure!(said.starts_with("-ERR Protocol error"), "{claim:?}: {said:?}");
         }
     }
-    let grown = process::rss_anon(server.id())?.saturating_sub(before);
+    let grown = process::rss_anon(server.pid())?.saturating_sub(before);
     ensure!(grown < ROOM, "{grown} bytes more");
     is_well(&server)?;
     server.stop().map(drop)

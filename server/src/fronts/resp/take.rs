@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use xuid_engine::sequence::{Demand, Numbers, SequenceError, SequenceErrorKind, SequenceName};
@@ -24,6 +25,10 @@ use crate::state::sequences::ServedSequences;
 
 /// Commands that are answered with one take of a sequence's numbers.
 const BATCH: usize = 256;
+
+/// How long a command waits for ids at least, whatever the server's own `wait`: its client has no word for a wait, and takes an
+/// error for the end. A sequence that is created by its first use needs two commits of its store.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
 
 /// The longest reply of an INCR: an integer of 19 digits.
 const LONGEST_INTEGER: usize = 22;
@@ -138,10 +143,10 @@ impl Session {
                 self.tally.ids(op, count.into());
                 Ok(())
             }
-            Err(error) if error.is_retryable() && !self.server.limits.wait.is_zero() => {
+            Err(error) if error.is_retryable() => {
+                let wait = self.wait();
                 let caller = self.share.get_or_insert_default();
-                let pending =
-                    self.server.engine.request(count, order, self.server.limits.wait).on_behalf_of(caller);
+                let pending = self.server.engine.request(count, order, wait).on_behalf_of(caller);
                 self.wait_for(op, charged, pending.map(move |result| Ended::Ids(shape, result)));
                 Ok(())
             }
@@ -183,8 +188,8 @@ impl Session {
                 self.numbers.clear();
                 Ok(())
             }
-            Err(error) if may_pass(error) && !server.limits.wait.is_zero() => {
-                let (pending, name) = (sequence.request(demand, server.limits.wait), name.clone());
+            Err(error) if may_pass(error) => {
+                let (pending, name) = (sequence.request(demand, self.wait()), name.clone());
                 self.wait_for(op, charged, pending.map(move |result| Ended::Numbers(shape, name, result)));
                 Ok(())
             }
@@ -193,6 +198,10 @@ impl Session {
                 Err(of_numbers(error, name))
             }
         }
+    }
+
+    fn wait(&self) -> Duration {
+        self.server.limits.wait.max(LEAST_WAIT)
     }
 
     /// Counts ids against the limits of the client's token and address, as far as there are any.
