@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use crate::fronts::buffers::{Inbox, Outbox};
 
 /// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
-/// with one reply of 1 MiB on top it bounds what a client that reads nothing costs.
+/// with one reply on top, of 1 MiB or of 3.4 MB where ids are texts, it bounds what a client that reads nothing costs.
 pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
 
 /// What a conversation needs to go on.

@@ -106,6 +106,8 @@ pub(crate) struct Session {
     script: VecDeque<Vec<Vec<u8>>>,
     // Never locked: a session is looked at by one thread at a time, and this says so.
     waiting: Option<Mutex<Pin<Box<Waiting>>>>,
+    /// What the command that waits was charged.
+    waiting_charged: Charged,
     /// Its share in the ids there are, once a command had to wait.
     share: Option<Caller>,
     scratch: Vec<Run>,
@@ -145,6 +147,7 @@ impl Session {
             queue: None,
             script: VecDeque::new(),
             waiting: None,
+            waiting_charged: Charged::default(),
             share: None,
             scratch: Vec::new(),
             numbers: Vec::new(),
@@ -206,6 +209,7 @@ impl Session {
                 self.execute(arguments, outbox);
             }
         }
+        places.shrink_to(FEW);
         self.places = places;
         inbox.consume(together.max(1) * consumed);
         true
@@ -242,6 +246,10 @@ impl Session {
             self.tally.error(Status::UNAUTHENTICATED);
             return Ok(());
         }
+        if self.queue.is_some() && matches!(command, Command::Auth(_) | Command::Hello(_)) {
+            let text = "AUTH and HELLO have no place between MULTI and EXEC";
+            return Err(Refusal::new(Status::BAD_REQUEST, text));
+        }
         if self.queue.is_some() && !command.is_never_queued() {
             return self.enqueue(arguments, outbox);
         }
@@ -252,7 +260,8 @@ impl Session {
 
     fn enqueue(&mut self, arguments: &[&[u8]], outbox: &mut Outbox) -> Result<(), Refusal> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
-        let bytes: usize = arguments.iter().map(|argument| argument.len()).sum();
+        // As on the wire, where an empty one takes some, too.
+        let bytes: usize = arguments.iter().map(|argument| argument.len() + 6).sum();
         if queue.commands.len() >= MOST_ARGUMENTS || queue.bytes + bytes > MOST_COMMAND {
             let text = format!(
                 "MULTI takes {MOST_ARGUMENTS} commands of {MOST_COMMAND} bytes in all: EXEC more often"
@@ -326,10 +335,6 @@ impl Session {
 
     fn check_token(&mut self, token: &[u8]) -> Result<(), Refusal> {
         self.tally.request(Op::Hello);
-        if !self.server.access.asks_for_token() {
-            let text = "AUTH called without any token configured for this server: leave AUTH out";
-            return Err(Refusal::new(Status::BAD_REQUEST, text));
-        }
         if self.admit(token) {
             self.was_greeted = true;
             return Ok(());
@@ -352,11 +357,11 @@ impl Session {
             return Ok(());
         }
         self.was_greeted = true;
-        if let Some(version) = hello.version {
-            self.is_version_3 = version == 3;
-        }
         if let Some(name) = hello.name {
             self.set_name(name)?;
+        }
+        if let Some(version) = hello.version {
+            self.is_version_3 = version == 3;
         }
         let reply = self.greeting();
         self.reply(&reply, outbox);
@@ -369,7 +374,10 @@ impl Session {
 
     fn refuse(&mut self, refusal: &Refusal, outbox: &mut Outbox) {
         self.tally.error(refusal.status);
-        self.was_rejected |= refusal.status == Status::UNAUTHENTICATED;
+        if refusal.status == Status::UNAUTHENTICATED {
+            // One guess a connection, as at the binary port: those in one piece would share one pause.
+            (self.was_rejected, self.is_leaving) = (true, true);
+        }
         outbox.append(|out| write_refusal(out, refusal));
     }
 
@@ -458,7 +466,7 @@ impl Conversation for Session {
     }
 
     fn finish(&mut self, done: Done, outbox: &mut Outbox) {
-        self.waiting = None;
+        (self.waiting, self.waiting_charged) = (None, Charged::default());
         self.write(done, outbox);
         self.server.traffic.add(&mut self.tally);
         crash_points::settle();
@@ -473,9 +481,10 @@ impl Conversation for Session {
     fn go_away(&mut self, _: &mut Outbox) {}
 }
 
-/// What was counted last is not lost with the connection.
+/// What was counted last is not lost with the connection, and what still waits was not issued.
 impl Drop for Session {
     fn drop(&mut self) {
+        self.allowance.give_back(self.waiting_charged);
         self.server.traffic.add(&mut self.tally);
     }
 }

@@ -13,7 +13,7 @@ const MOST: usize = 1_024;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cursors(Arc<Mutex<Walks>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Walks {
     /// The number of the first in the list.
     first: u64,
@@ -21,10 +21,25 @@ struct Walks {
     names: VecDeque<String>,
 }
 
+impl Default for Walks {
+    /// Numbers begin anywhere: one of another server, or of a life before, must be unknown here.
+    fn default() -> Self {
+        let mut bytes = [0; 8];
+        // Without randomness they begin at 1, which is no danger.
+        let _ = getrandom::fill(&mut bytes);
+        // Below 2^52 and some: libraries for JavaScript read a cursor as a number.
+        Self { first: u64::from_le_bytes(bytes) >> 12, names: VecDeque::new() }
+    }
+}
+
 impl Cursors {
     /// Keeps a place. Returns its number, which is never 0.
     pub(crate) fn keep(&self, after: String) -> u64 {
         let mut walks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The same place again, as many walks begin: no place of others is lost for it.
+        if let Some(at) = walks.names.iter().position(|name| *name == after) {
+            return walks.first + 1 + at as u64;
+        }
         walks.names.push_back(after);
         if walks.names.len() > MOST {
             walks.names.pop_front();
@@ -51,6 +66,7 @@ mod tests {
         let numbers: Vec<u64> = (0..=MOST).map(|n| cursors.keep(n.to_string())).collect();
         assert!(!numbers.contains(&0));
         assert_eq!((cursors.find(numbers[0]), cursors.find(0), cursors.find(1 << 40)), (None, None, None));
+        assert_eq!(cursors.keep("1".to_owned()), numbers[1], "a place that is kept already");
         assert_eq!(cursors.find(numbers[1]).as_deref(), Some("1"));
         assert_eq!(cursors.find(numbers[MOST]).as_deref(), Some("1024"));
     }

@@ -29,7 +29,10 @@ impl Teller {
             }
             Control::Create(name, new, question) => {
                 let made = checked(&new).and_then(|()| match self.store.create(&name, &new) {
-                    Err(StoreError::Exists(row)) if row.settings == new.settings => Ok(*row),
+                    // One that still grants numbers below the start is not the one that was asked for.
+                    Err(StoreError::Exists(row)) if row.settings == new.settings && row.next >= new.start => {
+                        Ok(*row)
+                    }
                     made => made.map_err(|error| named(error, &name)),
                 });
                 question.answer(made.map(|row| {

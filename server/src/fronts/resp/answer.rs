@@ -33,6 +33,11 @@ impl Session {
     pub(super) fn about_names<'a>(&mut self, command: Command<'a>) -> Result<Option<Command<'a>>, Refusal> {
         let server = Arc::clone(&self.server);
         let all = || Ok(served(server.sequences.as_ref())?.all.clone());
+        let op = match &command {
+            Command::SetIfAbsent { .. } | Command::Create { .. } => Op::SeqCreate,
+            Command::Scan(_) | Command::Keys { .. } | Command::Size => Op::SeqList,
+            _ => Op::SeqInfo,
+        };
         let answer: Box<dyn Future<Output = Answer> + Send + Unpin> = match command {
             Command::Get { name } => Box::new(Box::pin(keys::get(all()?, self.seen(name)?))),
             Command::Type { name } => Box::new(Box::pin(keys::kind(all()?, self.seen(name)?))),
@@ -80,8 +85,8 @@ impl Session {
             }
             other => return Ok(Some(other)),
         };
-        self.tally.request(Op::SeqInfo);
-        self.wait_for(Op::SeqInfo, Charged::default(), answer.map(Ended::Answer));
+        self.tally.request(op);
+        self.wait_for(op, Charged::default(), answer.map(Ended::Answer));
         Ok(None)
     }
 
@@ -106,10 +111,12 @@ impl Session {
         Ok(match *command {
             Command::Ping { message: None } => {
                 self.tally.request(Op::Ping);
+                self.tally.answered(Op::Ping, 1);
                 Reply::Simple("PONG")
             }
             Command::Ping { message: Some(message) } | Command::Echo { message } => {
                 self.tally.request(Op::Ping);
+                self.tally.answered(Op::Ping, 1);
                 Reply::Bulk(message.to_vec())
             }
             Command::Decode { id } => {
@@ -145,6 +152,7 @@ impl Session {
                 self.set_name(name)?;
                 ok
             }
+            Command::Client(OfClient::GetName) if self.name.is_empty() => Reply::Null,
             Command::Client(OfClient::GetName) => Reply::bulk(self.name.clone()),
             Command::Client(OfClient::Id) => Reply::Integer(i64::try_from(self.id).unwrap_or(i64::MAX)),
             Command::Client(OfClient::Noted) | Command::Select | Command::Unwatch => ok,

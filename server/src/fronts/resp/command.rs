@@ -270,6 +270,9 @@ fn of_keys<'a>(
         }
         b"EXISTS" => {
             count_of(!rest.is_empty())?;
+            if rest.len() > MOST_NAMES {
+                return Err(bad(format!("EXISTS takes at most {MOST_NAMES} names")));
+            }
             Command::Exists { names: rest.iter().map(|text| name(text)).collect::<Result<_, _>>()? }
         }
         b"SETNX" => {
@@ -293,7 +296,7 @@ fn of_keys<'a>(
         }
         b"KEYS" => {
             count_of(rest.len() == 1)?;
-            Command::Keys { pattern: text(rest[0])? }
+            Command::Keys { pattern: pattern(rest[0])? }
         }
         b"DBSIZE" => {
             count_of(rest.is_empty())?;
@@ -353,7 +356,7 @@ fn of_connection<'a>(
                     "CONFIG has only GET and one pattern here: settings are the server's own (xuid config print)",
                 ));
             }
-            Ok(Some(Command::Config { pattern: text(rest[1])? }))
+            Ok(Some(Command::Config { pattern: pattern(rest[1])? }))
         }
         _ => Ok(None),
     }
@@ -377,7 +380,7 @@ fn hello<'a>(rest: &[&'a [u8]]) -> Result<Hello<'a>, Refusal> {
                 hello.name = Some(name);
                 more
             }
-            _ => return Err(bad(format!("syntax error in HELLO option '{}'", option.escape_ascii()))),
+            _ => return Err(bad(format!("syntax error in HELLO option '{}'", shown(option)))),
         };
     }
     Ok(hello)
@@ -392,7 +395,7 @@ fn client<'a>(rest: &[&'a [u8]]) -> Result<OfClient<'a>, Refusal> {
         _ => Err(bad(format!(
             "unknown subcommand or wrong number of arguments for 'CLIENT {}': there are SETNAME, GETNAME, ID, SETINFO, \
              NO-EVICT, NO-TOUCH and MAINT_NOTIFICATIONS",
-            rest[0].escape_ascii()
+            shown(rest[0])
         ))),
     }
 }
@@ -404,7 +407,7 @@ fn scan<'a>(rest: &[&'a [u8]]) -> Result<Scan<'a>, Refusal> {
     while let Some((option, values)) = options.split_first() {
         options = match (option.to_ascii_uppercase().as_slice(), values) {
             (b"MATCH", [pattern, more @ ..]) => {
-                scan.pattern = Some(text(pattern)?);
+                scan.pattern = Some(self::pattern(pattern)?);
                 more
             }
             (b"COUNT", [count, more @ ..]) => {
@@ -442,6 +445,24 @@ fn settings(mut words: &[&[u8]]) -> Result<String, Refusal> {
         };
     }
     Ok(serde_json::Value::Object(found).to_string())
+}
+
+/// The longest pattern: more than any name, so that to compare a page of names takes no long time.
+const MOST_PATTERN: usize = 256;
+
+/// The most names that EXISTS looks up.
+const MOST_NAMES: usize = 64;
+
+fn pattern(bytes: &[u8]) -> Result<&str, Refusal> {
+    if bytes.len() > MOST_PATTERN {
+        return Err(bad(format!("a pattern has at most {MOST_PATTERN} bytes")));
+    }
+    text(bytes)
+}
+
+/// The front of an argument, for an error.
+fn shown(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(64)].escape_ascii().to_string()
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Refusal> {

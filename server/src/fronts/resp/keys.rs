@@ -1,5 +1,6 @@
 //! Questions about names, answered by the store of the sequences.
 
+use tokio::task::yield_now;
 use xuid_engine::sequence::store::{NewSequence, SequenceSettings};
 use xuid_engine::sequence::{ControlError, SequenceInfo, SequenceName, Sequences};
 use xuid_protocol::{LIST_MAX, Refusal, Status};
@@ -74,7 +75,8 @@ pub(super) async fn set_if_absent(
     let is_new = match found(&all, &name).await? {
         Some(_) => false,
         None => match all.create(&name, new).await {
-            Ok(_) => true,
+            // Another client's, made meanwhile, may have begun elsewhere, or is past this start already.
+            Ok(info) => info.row.next == value + 1,
             Err(ControlError::Exists { .. }) => false,
             Err(error) => return Err(of_control(&error)),
         },
@@ -142,6 +144,7 @@ pub(super) async fn keys(all: Sequences, rights: SequenceRights, pattern: String
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
         let Page { names, last } = page(&all, &rights, Some(&pattern), &after, LIST_MAX as usize).await?;
+        yield_now().await;
         found.extend(names);
         if found.len() > MOST_KEYS {
             let text = format!("more than {MOST_KEYS} names fit: walk over them with SCAN");
@@ -158,6 +161,7 @@ pub(super) async fn size(all: Sequences, rights: SequenceRights) -> Answer {
     let (mut count, mut after) = (0_usize, String::new());
     loop {
         let Page { names, last } = page(&all, &rights, None, &after, LIST_MAX as usize).await?;
+        yield_now().await;
         count += names.len();
         match last {
             Some(last) => after = last,

@@ -42,6 +42,7 @@ pub(super) fn parse(bytes: &[u8], arguments: &mut Vec<Range<usize>>) -> Parsed {
     match bytes.first() {
         None => Parsed::Incomplete,
         Some(b'*') => array(bytes, arguments),
+        Some(0x16) => Parsed::Broken("this is TLS, and the port is plain"),
         Some(_) => line(bytes, arguments),
     }
 }
@@ -114,9 +115,9 @@ fn line(bytes: &[u8], arguments: &mut Vec<Range<usize>>) -> Parsed {
             b' ' | b'\t' | b'\r' | b'\n' => arguments.extend(begin.take().map(|begin| begin..at)),
             _ => _ = begin.get_or_insert(at),
         }
-    }
-    if arguments.len() > MOST_ARGUMENTS {
-        return Parsed::Broken("too many words in an inline request");
+        if arguments.len() > MOST_ARGUMENTS {
+            return Parsed::Broken("too many words in an inline request");
+        }
     }
     Parsed::Command { consumed: end + 1 }
 }

@@ -102,6 +102,7 @@ pub(super) fn write_error(out: &mut Vec<u8>, kind: &str, text: &str) {
 /// A refusal, with the kind of its status and the pause after which the command is worth repeating.
 pub(super) fn write_refusal(out: &mut Vec<u8>, refusal: &Refusal) {
     let kind = match refusal.status {
+        Status::VERSION => "NOPROTO",
         Status::NO_SEQUENCE => "NOSEQ",
         Status::EXHAUSTED => "EXHAUSTED",
         Status::EXISTS => "EXISTS",

@@ -30,6 +30,9 @@ const BATCH: usize = 256;
 /// error for the end. A sequence that is created by its first use needs two commits of its store.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 
+/// Runs for which room is kept.
+const SCRATCH_KEPT: usize = 256;
+
 /// The longest reply of an INCR: an integer of 19 digits.
 const LONGEST_INTEGER: usize = 22;
 
@@ -59,9 +62,15 @@ impl Session {
         left: usize,
         outbox: &mut Outbox,
     ) -> usize {
-        let [word, key] = places else { return 0 };
-        let (word, name) = (&frame[word.clone()], &frame[key.clone()]);
-        if !word.eq_ignore_ascii_case(b"INCR") || name.starts_with(b"@") {
+        // INCR key or, as redis-py says it, INCRBY key 1.
+        let is = |place: &Range<usize>, word: &[u8]| frame[place.clone()].eq_ignore_ascii_case(word);
+        let (name, is_one) = match places {
+            [word, name] => (name, is(word, b"INCR")),
+            [word, name, by] => (name, is(word, b"INCRBY") && is(by, b"1")),
+            _ => return 0,
+        };
+        let name = &frame[name.clone()];
+        if !is_one || name.starts_with(b"@") {
             return 0;
         }
         if !self.is_admitted
@@ -111,14 +120,16 @@ impl Session {
     ) -> Result<(), Refusal> {
         let op = shape.op(&key);
         self.tally.request(op);
-        match key {
-            Key::Ids(order) => self.take_ids(op, order, count, shape, outbox)?,
-            Key::Name(name) => self.take_numbers(op, &name, count, shape, outbox)?,
-        }
+        let taken = match key {
+            Key::Ids(order) => self.take_ids(op, order, count, shape, outbox),
+            Key::Name(name) => self.take_numbers(op, &name, count, shape, outbox),
+        };
+        // Also where no ids came: the engine may have gathered many runs before it gave them back.
+        self.scratch.shrink_to(SCRATCH_KEPT);
         if self.waiting.is_none() {
             self.tally.answered(op, 1);
         }
-        Ok(())
+        taken
     }
 
     fn take_ids(
@@ -174,8 +185,8 @@ impl Session {
         self.limits.check_count(count)?;
         let charged = self.charge(count)?;
         let demand = match shape {
-            Shape::Last | Shape::Piece => Demand::ordered(count).contiguous(),
-            Shape::One | Shape::List | Shape::Runs => Demand::ordered(count),
+            Shape::Last | Shape::Piece if count > 1 => Demand::ordered(count).contiguous(),
+            _ => Demand::ordered(count),
         };
         self.charged = charged;
         let tried = sequence.try_runs(demand, &mut self.numbers);
@@ -224,6 +235,7 @@ impl Session {
             let ended = AssertUnwindSafe(ended).catch_unwind().await.ok();
             Done { op, charged, came, ended }
         };
+        self.waiting_charged = charged;
         self.waiting = Some(Mutex::new(Box::pin(waiting)));
     }
 
