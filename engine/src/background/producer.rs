@@ -547,6 +547,11 @@ impl Producer {
         for (worker, from) in sealed.release {
             self.send(Job::Release { worker, from });
         }
+        // A copy may be met in these, or was in what nobody listens to any more.
+        self.reserve.give_up_stock();
+        if let Some(request) = self.reserve.plan_giving_up() {
+            self.send(Job::GrantIfCopied { request, heard: self.windows.copies });
+        }
         self.publish();
         self.check_ledger();
     }

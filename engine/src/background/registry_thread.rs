@@ -52,6 +52,9 @@ pub(crate) enum Job {
     Extend { worker: u32, start: u64, end: u64, reach: u64 },
     /// Move a spill's mark.
     Grant(GrantRequest),
+    /// Move a spill's mark at a stop, if a copy of this process was met that the producer has not heard of: it has heard of
+    /// so many.
+    GrantIfCopied { request: GrantRequest, heard: u64 },
     /// Hand the rest of a window back.
     Release { worker: u32, from: u64 },
     /// Leave a worker.
@@ -74,7 +77,8 @@ impl Job {
             Self::Extend { worker, reach, .. } => {
                 Done::Extended { worker, result: Err(ExtendError::Later { why: why() }), reach }
             }
-            Self::Grant(GrantRequest { from, .. }) => {
+            Self::Grant(GrantRequest { from, .. })
+            | Self::GrantIfCopied { request: GrantRequest { from, .. }, .. } => {
                 Done::Granted { from, result: Err(GrantError::Later { why: why() }) }
             }
             Self::Release { worker, .. } | Self::Forget { worker } => {
@@ -211,6 +215,18 @@ impl RegistryThread {
             }
             Job::Grant(GrantRequest { spill, from, upto }) => {
                 Done::Granted { from, result: self.ownership.grant(spill, from, upto) }
+            }
+            Job::GrantIfCopied { request, heard } => {
+                if self.ownership.copies == heard {
+                    return Done::Looked;
+                }
+                deferred_log::log(|| {
+                    tracing::error!(
+                        "a copy of this machine runs, and wrote to the registry as this process, as was found out at its \
+                         stop: what is in the spill is given up. Until now both may have issued the same ids"
+                    );
+                });
+                self.work(Job::Grant(request))
             }
             Job::Release { worker, from } => {
                 let problem = self.ownership.release(worker, from).err().map(|error| error.to_string());

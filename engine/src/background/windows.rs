@@ -51,7 +51,7 @@ pub(crate) struct WindowKeeper {
     /// The worker that is being taken may be in use in another copy of this machine.
     void_take: bool,
     /// Copies of this process that the registry thread had met when it was asked last.
-    copies: u64,
+    pub(crate) copies: u64,
     retries: Retries,
     log_once: LogOnce,
     /// How it stood with the registry at the last look.
