@@ -297,6 +297,12 @@ impl Guard {
         true
     }
 
+    /// Whether none is out.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn all_hold() -> bool {
+        OUT.get() == 0
+    }
+
     /// Does something without these guards, and without those that are out already.
     #[cfg(test)]
     pub(crate) fn without<T>(guards: &[Self], body: impl FnOnce() -> T) -> T {

@@ -13,6 +13,7 @@ use xuid_spill::{MemoryStorage, SpillId, Storage};
 use crate::registry::Token;
 use crate::settings::Settings;
 use crate::sys::atomics::lock;
+use crate::sys::guards::Guard;
 use crate::testing::campaigns::Tally;
 use crate::testing::simulation::history::MS;
 use crate::testing::simulation::network::{End, Exchange, Link, State};
@@ -205,6 +206,7 @@ impl Node {
         let e = lock(&process.shared.gate).clock.last();
         self.most = self.most.max(process.shared.layout.tick_at_ns(e).unwrap_or(0));
         let stats = process.engine.stats();
+        self.check_copies(&process);
         summary::take_in(&mut self.tally, &stats, process.last_ordered > 0);
         self.tally.waste("crash", stats.held.total());
         drop(process);
@@ -260,6 +262,7 @@ impl Node {
         }
         let Some(process) = self.process.take() else { return };
         self.faults.cut();
+        self.check_copies(&process);
         summary::take_in(&mut self.tally, &process.engine.stats(), process.last_ordered > 0);
         self.tally.trouble("clean stops", 1);
         self.tally.trouble("grants awaited at a stop", process.awaited);
@@ -272,6 +275,16 @@ impl Node {
         if let Err(why) = process.account() {
             let node = self.number;
             lock(&self.exchange.oracle).wrong(|| format!("node {node} {why}"));
+        }
+    }
+
+    /// No memory was copied here, so nothing may look as if it had been: all that is held would be dropped for it.
+    fn check_copies(&mut self, process: &Process) {
+        let copies = lock(&process.shared.tally).copies;
+        if copies > 0 && Guard::all_hold() {
+            let node = self.number;
+            lock(&self.exchange.oracle)
+                .wrong(|| format!("node {node} met {copies} copies of itself, and there is none"));
         }
     }
 

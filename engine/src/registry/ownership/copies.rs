@@ -2,13 +2,15 @@
 //!
 //! # Invariants
 //! - C1 a write of ours has an operation number up to `operation`, and each number is of one write;
-//! - C2 after a proof this is another process: it holds nothing and has another token, so that no record proves the same
+//! - C2 of a worker that is held, all writes of ours that may come after the last stored one are remembered in doubt, or it
+//!   is remembered that some were forgotten, and the same goes for marks;
+//! - C3 after a proof this is another process: it holds nothing and has another token, so that no record proves the same
 //!   again.
 
 use xuid_spill::SpillId;
 
-use super::Ownership;
-use crate::registry::{MarkRecord, WorkerRecord};
+use super::{Hold, Ownership};
+use crate::registry::{MarkRecord, Versioned, WorkerEntry, WorkerRecord};
 
 impl Ownership {
     /// Whether a worker's record shows a write of a copy. Ours have operations up to `last`, and that one the end `end`.
@@ -17,21 +19,43 @@ impl Ownership {
         found.token == self.identity.token && (found.operation > last || other_end)
     }
 
+    /// Whether the record of a worker that is held shows a write of a copy: a renewal, or a hand-back. A registry that was
+    /// restored shows an earlier version instead, and one that a person edited no later operation.
+    pub(super) fn is_after_ours(&self, hold: &Hold, found: &Versioned<WorkerRecord>) -> bool {
+        let WorkerRecord { reserved_until, token, operation, .. } = found.record;
+        let is_later = reserved_until > hold.reserved_until || operation > hold.operation;
+        let is_known = !is_later || hold.has_forgotten || hold.in_doubt_of(&found.record).is_some();
+        token == self.identity.token && found.version > hold.version && !is_known
+    }
+
+    /// Whether one of the rows shows a write of a copy.
+    pub(super) fn are_of_copy(&self, entries: &[WorkerEntry]) -> bool {
+        entries.iter().any(|entry| {
+            entry.record.as_ref().is_ok_and(|found| {
+                let hold = self.holds.get(&entry.worker);
+                self.is_of_copy(&found.record, self.operation, found.record.reserved_until)
+                    || hold.is_some_and(|hold| self.is_after_ours(hold, found))
+            })
+        })
+    }
+
     /// Whether a mark shows a write of a copy: one with our token that raised the mark and is not known here. `known` is
     /// what the mark was when it was read last.
     pub(super) fn is_mark_of_copy(&self, spill: SpillId, known: u64, found: &MarkRecord) -> bool {
-        let is_remembered = self.moving.as_ref() == Some(found)
+        let is_remembered = self.has_forgotten_grants
             || self.grants.iter().any(|grant| grant.spill == spill && grant.record == *found);
-        let is_known = found.granted_upto <= known && found.operation <= self.operation;
-        found.token == self.identity.token && !is_remembered && !is_known
+        let is_news = found.granted_upto > known && !is_remembered;
+        found.token == self.identity.token && (found.operation > self.operation || is_news)
     }
 
     /// After a write that was certainly not stored: whether a copy of this process was faster. Ours have operations up to
-    /// `last`.
-    pub(super) fn look_for_copy(&mut self, worker: u32, last: u64) -> Option<String> {
-        let found = self.registry.worker(worker).ok()?.record;
+    /// `last`. `hold`: what was held of the worker.
+    pub(super) fn look_for_copy(&mut self, worker: u32, last: u64, hold: Option<&Hold>) -> Option<String> {
+        let found = self.registry.worker(worker).ok()?;
         // Of the last one the end is not known here.
-        self.is_of_copy(&found, last, found.reserved_until).then(|| self.meet_copy())
+        let is_of_copy = self.is_of_copy(&found.record, last, found.record.reserved_until)
+            || hold.is_some_and(|hold| self.is_after_ours(hold, &found));
+        is_of_copy.then(|| self.meet_copy())
     }
 
     /// There is a copy: what is held may be held by it, too. Says why.

@@ -39,6 +39,7 @@ impl Ownership {
     pub(super) fn drop_doubts(&mut self, worker: u32) {
         if let Some(hold) = self.holds.get_mut(&worker) {
             self.unknown_theirs += hold.in_doubt.drain(..).len() as u64;
+            hold.has_forgotten = false;
         }
     }
 

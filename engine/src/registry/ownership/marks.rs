@@ -80,9 +80,10 @@ impl Ownership {
         }
         self.operation += 1;
         let record = MarkRecord { granted_upto: upto, token: self.identity.token, operation: self.operation };
-        self.moving = Some(record.clone());
+        // A panic leaves it so: what it broke off may be stored yet.
+        let has_forgotten = std::mem::replace(&mut self.has_forgotten_grants, true);
         let outcome = self.registry.swap_mark(spill, found.version, &record);
-        self.moving = None;
+        self.has_forgotten_grants = has_forgotten;
         match outcome {
             Ok(()) => {
                 crash_point!(MarkMoved);
@@ -93,7 +94,9 @@ impl Ownership {
             Err(SwapError::Conflict) => Err(GrantError::Later { why: "somebody else moved the mark".into() }),
             Err(SwapError::Unknown { why }) => {
                 self.unknown += 1;
-                self.unknown_theirs += self.grants.len().saturating_sub(MOST_IN_DOUBT - 1) as u64;
+                let forgotten = self.grants.len().saturating_sub(MOST_IN_DOUBT - 1);
+                self.unknown_theirs += forgotten as u64;
+                self.has_forgotten_grants |= forgotten > 0;
                 self.grants.truncate(MOST_IN_DOUBT - 1);
                 self.grants.push(Grant { spill, extents: from..upto, record });
                 let found = self.read_mark(spill)?.record;

@@ -32,7 +32,7 @@ pub(crate) use self::grant::GrantRequest;
 pub(crate) use self::window::Window;
 
 use self::grant::Grant;
-use crate::registry::{MarkRecord, Registry, SwapError, Token, WorkerRecord, limits};
+use crate::registry::{Registry, SwapError, Token, WorkerRecord, limits};
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 
@@ -75,6 +75,18 @@ struct Hold {
     operation: u64,
     /// Renewals at this version of which it is not known whether they were stored, by their operation.
     in_doubt: Vec<(u64, Range<u64>)>,
+    /// There were more of those.
+    has_forgotten: bool,
+}
+
+impl Hold {
+    /// Which of the renewals in doubt a record shows.
+    fn in_doubt_of(&self, found: &WorkerRecord) -> Option<usize> {
+        self.in_doubt.iter().position(|(operation, span)| {
+            (*operation == found.operation || !Guard::RenewalCompared.holds())
+                && span.end == found.reserved_until
+        })
+    }
 }
 
 /// A claim of which it is not known whether it was stored.
@@ -97,8 +109,8 @@ pub(crate) struct Ownership {
     claim: Option<Claim>,
     /// Grants of which it is not known whether they were stored.
     grants: Vec<Grant>,
-    /// The write of a mark that is under way, or that a panic broke off.
-    moving: Option<MarkRecord>,
+    /// There were more of those, or a panic broke a write off.
+    has_forgotten_grants: bool,
     /// Writes whose outcome was unknown; of those, the ones that a re-read showed to have been stored, and not to.
     pub(crate) unknown: u64,
     pub(crate) unknown_ours: u64,
@@ -119,7 +131,7 @@ impl Ownership {
             marks: HashMap::new(),
             claim: None,
             grants: Vec::new(),
-            moving: None,
+            has_forgotten_grants: false,
             unknown: 0,
             unknown_ours: 0,
             unknown_theirs: 0,
@@ -144,6 +156,7 @@ impl Ownership {
         self.unknown_theirs += self.doubts();
         if Guard::LeapForgetsGrant.holds() {
             self.grants.clear();
+            self.has_forgotten_grants = false;
         }
         let claimed = self.claim.take_if(|_| Guard::LeapForgetsClaim.holds()).map(|claim| claim.worker);
         // All of it, before a registry is asked that may panic.
@@ -192,26 +205,26 @@ impl Ownership {
     }
 
     fn hold(&mut self, worker: u32, version: u64, reserved_until: u64, operation: u64) {
-        self.holds.insert(worker, Hold { version, reserved_until, operation, in_doubt: Vec::new() });
+        let (in_doubt, has_forgotten) = (Vec::new(), false);
+        self.holds.insert(worker, Hold { version, reserved_until, operation, in_doubt, has_forgotten });
     }
 
     /// Hands the rest of a worker's window back, from tick `from` on, of which no id was cut. Whatever the
     /// outcome, the worker is not used again without a new claim.
     pub(crate) fn release(&mut self, worker: u32, from: u64) -> Result<(), SwapError> {
-        self.drop_doubts(worker);
         let Some(hold) = self.holds.remove(&worker) else { return Ok(()) };
-        let result = if from < hold.reserved_until {
+        // They cannot land any more.
+        self.unknown_theirs += hold.in_doubt.len() as u64;
+        let mut result = Ok(());
+        if from < hold.reserved_until {
             let record = self.record(from);
             crash_point!(HandBackUnsent);
-            let result = self.registry.swap_worker(worker, hold.version, &record);
+            result = self.registry.swap_worker(worker, hold.version, &record);
             crash_point!(HandedBack);
             if matches!(result, Err(SwapError::Conflict)) {
-                self.look_for_copy(worker, record.operation - 1);
+                self.look_for_copy(worker, record.operation - 1, Some(&hold));
             }
-            result
-        } else {
-            Ok(())
-        };
+        }
         self.registry.leave(worker);
         result
     }

@@ -27,9 +27,10 @@ impl Ownership {
             }
             let record = self.record(end);
             if let Some(hold) = self.holds.get_mut(&worker) {
-                let most = MOST_IN_DOUBT - 1;
-                self.unknown_theirs += hold.in_doubt.len().saturating_sub(most) as u64;
-                hold.in_doubt.truncate(most);
+                let forgotten = hold.in_doubt.len().saturating_sub(MOST_IN_DOUBT - 1);
+                self.unknown_theirs += forgotten as u64;
+                hold.has_forgotten |= forgotten > 0;
+                hold.in_doubt.truncate(MOST_IN_DOUBT - 1);
                 hold.in_doubt.push((record.operation, start..end));
             }
             crash_point!(RenewalUnsent);
@@ -65,7 +66,12 @@ impl Ownership {
     pub(super) fn look_again(&mut self, worker: u32) -> Result<Option<Window>, ExtendError> {
         let (known, version) =
             self.holds.get(&worker).map_or((0, 0), |hold| (hold.reserved_until, hold.version));
-        match self.registry.worker(worker) {
+        let found = self.registry.worker(worker);
+        let hold = self.holds.get(&worker);
+        if hold.zip(found.as_ref().ok()).is_some_and(|(hold, found)| self.is_after_ours(hold, found)) {
+            return Err(ExtendError::Copied { worker, why: self.meet_copy() });
+        }
+        match found {
             Ok(found) if found.record.reserved_until < known && Guard::RecordWentBack.holds() => {
                 self.leave_for_good(worker);
                 let why = format!(
@@ -80,24 +86,13 @@ impl Ownership {
             Ok(found) if found.record.token == self.identity.token => {
                 let WorkerRecord { reserved_until, operation, .. } = found.record;
                 let Some(hold) = self.holds.get_mut(&worker) else { return Ok(None) };
-                if reserved_until < known || (reserved_until == known && operation == hold.operation) {
-                    // The one that was stored last: it was not to be read then. An earlier one is a registry that went
-                    // back, which was told above.
-                    (hold.version, hold.reserved_until) = (found.version, reserved_until);
-                    self.drop_doubts(worker);
-                    return Ok(None);
-                }
-                let landed = hold.in_doubt.iter().position(|(doubt, span)| {
-                    (*doubt == operation || !Guard::RenewalCompared.holds()) && span.end == reserved_until
-                });
-                let Some(landed) = landed else {
-                    return Err(ExtendError::Copied { worker, why: self.meet_copy() });
-                };
-                let (_, span) = hold.in_doubt.swap_remove(landed);
-                self.unknown_ours += 1;
+                let landed = hold.in_doubt_of(&found.record);
+                let landed = landed.map(|landed| Window::new(worker, hold.in_doubt.swap_remove(landed).1));
+                self.unknown_ours += u64::from(landed.is_some());
                 self.drop_doubts(worker);
+                // Else it is the one that was stored last and was not to be read then, or one that was forgotten.
                 self.hold(worker, found.version, reserved_until, operation);
-                Ok(Some(Window::new(worker, span)))
+                Ok(landed)
             }
             Ok(found) => {
                 self.conflicts += 1;

@@ -3,7 +3,7 @@
 use super::choice::{check_pinned, choose};
 use super::doubt::Stored;
 use super::{Claim, Ownership, TakeError, Window, WorkerRequest};
-use crate::registry::{ReadError, WorkerEntry, WorkerRecord};
+use crate::registry::{ReadError, WorkerEntry};
 use crate::sys::guards::Guard;
 
 impl Ownership {
@@ -13,9 +13,7 @@ impl Ownership {
             return Ok(window);
         }
         let entries = self.registry.workers()?;
-        let operation = self.operation;
-        let is_of_copy = |found: &WorkerRecord| self.is_of_copy(found, operation, found.reserved_until);
-        if entries.iter().flat_map(|entry| &entry.record).any(|found| is_of_copy(&found.record)) {
+        if self.are_of_copy(&entries) {
             return Err(TakeError::Copied { why: self.meet_copy() });
         }
         let end = request.end.min(self.furthest());
@@ -51,7 +49,7 @@ impl Ownership {
                     return Ok(Window::new(worker, start..end));
                 }
                 Stored::No => {
-                    if let Some(why) = self.look_for_copy(worker, record.operation - 1) {
+                    if let Some(why) = self.look_for_copy(worker, record.operation - 1, None) {
                         return Err(TakeError::Copied { why });
                     }
                     refused.push(worker);

@@ -344,6 +344,102 @@ fn a_copy_is_met_after_a_write_of_ours_that_it_followed() {
     assert!(matches!(one.extend(0, 2_150, 2_400), Err(ExtendError::Copied { .. })));
 }
 
+/// Two of one memory, which hold worker 0 up to tick 2100. The first has written more since.
+fn twins(registry: &MemoryRegistry) -> (Ownership, Ownership) {
+    let (mut one, mut twin) = (ownership(registry, 1), ownership(registry, 1));
+    drop(one.take(&request(2_000)).unwrap());
+    let held = one.holds.get(&0).map(|hold| (hold.version, hold.reserved_until, hold.operation)).unwrap();
+    twin.operation = one.operation;
+    twin.hold(0, held.0, held.1, held.2);
+    one.mark(spill(), true).unwrap();
+    one.grant(spill(), 0, 5).unwrap();
+    (one, twin)
+}
+
+#[test]
+fn a_copy_that_handed_back_is_met_and_not_taken_for_a_restore() {
+    let renews = |one: &mut Ownership| match one.extend(0, 2_050, 2_200) {
+        Err(ExtendError::Copied { worker: 0, .. }) => {}
+        other => panic!("{other:?}"),
+    };
+    let hands_back = |one: &mut Ownership| assert!(matches!(one.release(0, 2_020), Err(SwapError::Conflict)));
+    let takes = |one: &mut Ownership| match one.take(&WorkerRequest { except: vec![0], ..request(2_050) }) {
+        Err(TakeError::Copied { .. }) => {}
+        other => panic!("{other:?}"),
+    };
+    for does in [&renews as &dyn Fn(&mut Ownership), &hands_back, &takes] {
+        let registry = registry(2);
+        // Or one of two would be drawn.
+        registry.tamper_worker(1, None);
+        let (mut one, mut twin) = twins(&registry);
+        twin.release(0, 2_010).unwrap();
+        does(&mut one);
+        assert_eq!((one.copies, one.holds.len(), one.left.len()), (1, 0, 0));
+    }
+}
+
+#[test]
+fn what_was_in_doubt_and_landed_is_no_copys_where_a_worker_is_handed_back() {
+    let registry = registry(1);
+    let mut one = ownership(&registry, 1);
+    drop(one.take(&request(2_000)).unwrap());
+    registry.fail(Fault::LandsUnseen);
+    registry.fail_reads(1);
+    assert!(one.extend(0, 2_050, 2_200).is_err());
+    assert!(matches!(one.release(0, 2_060), Err(SwapError::Conflict)));
+    assert_eq!((one.copies, one.unknown, one.unknown_ours + one.unknown_theirs), (0, 1, 1));
+    // Nor is one that could not be read back.
+    drop(one.take(&request(2_300)).unwrap());
+    registry.fail_reads(1);
+    drop(one.extend(0, 2_350, 2_500).unwrap());
+    assert!(matches!(one.release(0, 2_360), Err(SwapError::Conflict)));
+    assert_eq!(one.copies, 0);
+}
+
+#[test]
+fn a_write_that_was_forgotten_among_many_in_doubt_is_no_copys() {
+    let many = doubt::MOST_IN_DOUBT as u64 + 4;
+    let registry = registry(1);
+    let mut one = ownership(&registry, 1);
+    drop(one.take(&request(2_000)).unwrap());
+    one.mark(spill(), true).unwrap();
+    for n in 0..many {
+        let fault = || if n == many - 2 { Fault::LandsLate } else { Fault::LostUnseen };
+        registry.fail(fault());
+        registry.fail_reads(1);
+        assert!(matches!(one.extend(0, 2_050, 2_200 + n), Err(ExtendError::Later { .. })));
+        registry.fail(fault());
+        assert!(matches!(one.grant(spill(), 0, 5 + n), Err(GrantError::Later { .. })));
+    }
+    registry.land();
+    let landed = 2_200 + many - 2;
+    // Nobody knows which ticks it was to grant.
+    assert_eq!(span(one.extend(0, 2_060, 2_400).unwrap()), landed..2_400);
+    assert!(matches!(one.grant(spill(), 0, 4), Err(GrantError::Moved { .. })));
+    assert_eq!(one.grant(spill(), many + 9, many + 10).unwrap(), many + 10);
+    assert_eq!((one.copies, one.doubts()), (0, 0));
+    assert_eq!(one.unknown, one.unknown_ours + one.unknown_theirs);
+}
+
+#[test]
+fn a_grant_that_a_panic_broke_off_and_that_lands_late_is_no_copys() {
+    let registry = registry(1);
+    let mut one = ownership(&registry, 1);
+    one.mark(spill(), true).unwrap();
+    let before = registry.clone().mark(spill()).unwrap();
+    registry.fail(Fault::LandsAndPanics);
+    let panics = std::panic::AssertUnwindSafe(|| one.grant(spill(), 0, 5));
+    assert!(std::panic::catch_unwind(panics).is_err());
+    one.after_panic();
+    let landed = registry.clone().mark(spill()).unwrap();
+    registry.tamper_mark(spill(), Some(before));
+    registry.fail(Fault::LostUnseen);
+    assert!(one.grant(spill(), 0, 6).is_err());
+    registry.tamper_mark(spill(), Some(landed));
+    assert!(matches!(one.grant(spill(), 0, 7), Err(GrantError::Moved { granted_upto: 5 })));
+    assert_eq!(one.copies, 0);
+}
+
 #[test]
 fn a_worker_that_is_announced_can_be_asked_for_when_its_windows_are_over() {
     let registry = registry(4);
