@@ -10,7 +10,9 @@
 //! - I3 the token is random per engine and every write has an operation number of its own, so that a record
 //!   tells our write from everybody's, an earlier process on this host included;
 //! - I4 marks: see [`marks`];
-//! - I5 a record that shows a write of a copy of this process makes this another process: see [`copies`].
+//! - I5 no window begins below the end of another one of that worker that was granted here, but for what was handed back
+//!   here: a copy of this process may have lowered the record;
+//! - I6 a record that shows a write of a copy of this process makes this another process: see [`copies`].
 
 mod choice;
 mod copies;
@@ -105,6 +107,9 @@ pub(crate) struct Ownership {
     /// Up to where a worker was reserved for us when its record could not be trusted any more. Only a fence, which
     /// raises it above all that was granted, makes the worker good again.
     left: HashMap<u32, u64>,
+    /// Up to where a worker was reserved for us when it was left, and not handed back by us: no window here begins below.
+    /// Only a copy of this process could hand it back meanwhile.
+    reserved_before: HashMap<u32, u64>,
     marks: HashMap<SpillId, u64>,
     claim: Option<Claim>,
     /// Grants of which it is not known whether they were stored.
@@ -128,6 +133,7 @@ impl Ownership {
             operation: 0,
             holds: HashMap::new(),
             left: HashMap::new(),
+            reserved_before: HashMap::new(),
             marks: HashMap::new(),
             claim: None,
             grants: Vec::new(),
@@ -161,6 +167,7 @@ impl Ownership {
         let claimed = self.claim.take_if(|_| Guard::LeapForgetsClaim.holds()).map(|claim| claim.worker);
         // All of it, before a registry is asked that may panic.
         let holds = std::mem::take(&mut self.holds);
+        self.reserved_before.extend(holds.iter().map(|(worker, hold)| (*worker, hold.reserved_until)));
         for worker in holds.into_keys().chain(claimed) {
             self.registry.leave(worker);
         }
@@ -215,14 +222,19 @@ impl Ownership {
         let Some(hold) = self.holds.remove(&worker) else { return Ok(()) };
         // They cannot land any more.
         self.unknown_theirs += hold.in_doubt.len() as u64;
+        self.reserved_before.insert(worker, hold.reserved_until);
         let mut result = Ok(());
         if from < hold.reserved_until {
             let record = self.record(from);
             crash_point!(HandBackUnsent);
             result = self.registry.swap_worker(worker, hold.version, &record);
             crash_point!(HandedBack);
-            if matches!(result, Err(SwapError::Conflict)) {
-                self.look_for_copy(worker, record.operation - 1, Some(&hold));
+            match result {
+                Ok(()) => drop(self.reserved_before.remove(&worker)),
+                Err(SwapError::Conflict) => {
+                    self.look_for_copy(worker, record.operation - 1, Some(&hold));
+                }
+                Err(_) => {}
             }
         }
         self.registry.leave(worker);
@@ -232,7 +244,8 @@ impl Ownership {
     /// Leaves a worker without handing anything back.
     pub(crate) fn forget(&mut self, worker: u32) {
         self.drop_doubts(worker);
-        if self.holds.remove(&worker).is_some() {
+        if let Some(hold) = self.holds.remove(&worker) {
+            self.reserved_before.insert(worker, hold.reserved_until);
             self.registry.leave(worker);
         }
     }

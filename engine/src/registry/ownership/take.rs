@@ -12,20 +12,21 @@ impl Ownership {
         if let Some(window) = self.settle_claim(request)? {
             return Ok(window);
         }
-        let entries = self.registry.workers()?;
+        let mut entries = self.registry.workers()?;
         if self.are_of_copy(&entries) {
             return Err(TakeError::Copied { why: self.meet_copy() });
         }
         let end = request.end.min(self.furthest());
-        if let Some(pinned) = request.pinned {
-            check_pinned(&entries, pinned, request.now)?;
-        }
         let mut refused = request.except.clone();
         refused.extend(self.gone_back(&entries));
         if let Some(worker) =
             request.pinned.filter(|pinned| refused.contains(pinned) && !request.except.contains(pinned))
         {
             return Err(TakeError::WentBack { worker });
+        }
+        self.raise(&mut entries);
+        if let Some(pinned) = request.pinned {
+            check_pinned(&entries, pinned, request.now)?;
         }
         let preferred = request.pinned.or_else(|| self.registry.last_worker());
         // A worker that slips away to another process is passed over, so this ends with the rows.
@@ -66,6 +67,15 @@ impl Ownership {
                     self.claim = Some(Claim { worker, operation, span: start..end });
                     return Err(TakeError::InDoubt { why });
                 }
+            }
+        }
+    }
+
+    /// Reads the records as if they had not been lowered by another process (I5).
+    fn raise(&self, entries: &mut [WorkerEntry]) {
+        for entry in entries {
+            if let (Ok(found), Some(before)) = (&mut entry.record, self.reserved_before.get(&entry.worker)) {
+                found.record.reserved_until = found.record.reserved_until.max(*before);
             }
         }
     }

@@ -379,6 +379,33 @@ fn a_copy_that_handed_back_is_met_and_not_taken_for_a_restore() {
 }
 
 #[test]
+fn no_window_begins_below_what_was_granted_here_although_a_copy_handed_that_back() {
+    let renews = |one: &mut Ownership| assert!(one.extend(0, 2_050, 2_200).is_err());
+    let hands_back = |one: &mut Ownership| assert!(one.release(0, 2_050).is_err());
+    let leaps = Ownership::reset_identity;
+    let leaves = |one: &mut Ownership| one.forget(0);
+    for does in [&leaps as &dyn Fn(&mut Ownership), &leaves, &hands_back, &renews] {
+        for pinned in [None, Some(0)] {
+            let registry = registry(2);
+            registry.tamper_worker(1, None);
+            let (mut one, mut twin) = twins(&registry);
+            twin.release(0, 2_010).unwrap();
+            does(&mut one);
+            // Ids of tick 2050 may have been issued here.
+            let again = WorkerRequest { pinned, ..request(2_050) };
+            let refused = one.take(&again);
+            assert!(refused.is_err(), "{refused:?}");
+            let later = WorkerRequest { pinned, ..request(2_100) };
+            assert_eq!(span(one.take(&later).unwrap()), 2_100..2_200);
+            // What was handed back here is another matter.
+            one.release(0, 2_110).unwrap();
+            let later = WorkerRequest { pinned, ..request(2_110) };
+            assert_eq!(span(one.take(&later).unwrap()), 2_110..2_210);
+        }
+    }
+}
+
+#[test]
 fn what_was_in_doubt_and_landed_is_no_copys_where_a_worker_is_handed_back() {
     let registry = registry(1);
     let mut one = ownership(&registry, 1);
