@@ -1,0 +1,193 @@
+// From an address to a connection that said HELLO and was answered.
+
+import net from 'node:net';
+import tls from 'node:tls';
+import { Buffer } from 'node:buffer';
+
+import {
+  ConnectionLostError, ProtocolError, RefusedError, UnreachableError, WrongClusterError, statusName,
+} from './errors.js';
+import { Breach, REPLY_ROOM, checkHeader, readError, readHeader, readReply } from './replies.js';
+import { HEADER_LEN, Op, PREFACE, REPLY_BIT, VERSION, encodeRequest } from './wire.js';
+
+/** The request id of HELLO; those of a link are above. */
+const HELLO_ID = 1;
+
+const ANY_CLUSTER = '0'.repeat(32);
+
+/**
+ * A socket, and what was received and not read yet. It grows with what arrives, whatever a header claims: chunks are
+ * joined when as many bytes are there as the front of the input needs.
+ */
+export class Stream {
+  /** Called when something came, and when the connection is over. */
+  onRead;
+  onEnd;
+  isOver = false;
+  failure;
+  #socket;
+  #chunks = [];
+  #length = 0;
+  #needed = HEADER_LEN;
+
+  constructor(socket) {
+    this.#socket = socket;
+    socket.on('data', (chunk) => {
+      this.#chunks.push(chunk);
+      this.#length += chunk.length;
+      this.onRead?.();
+    });
+    socket.on('error', (error) => {
+      this.failure ??= error;
+    });
+    // The server has said all; a half open connection is of no use to this client.
+    socket.on('end', () => this.#end());
+    socket.on('close', () => this.#end());
+  }
+
+  #end() {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.onEnd?.();
+  }
+
+  /** What was received, once the front of it can be whole; else nothing. */
+  take() {
+    if (this.#length < this.#needed) return undefined;
+    const [first] = this.#chunks;
+    const bytes = this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks, this.#length);
+    this.#chunks = [];
+    this.#length = 0;
+    return bytes;
+  }
+
+  /** Gives back what is no whole frame yet; `needed` bytes are, the given ones included. */
+  giveBack(bytes, needed) {
+    if (bytes.length > 0) this.#chunks.unshift(bytes);
+    this.#length += bytes.length;
+    this.#needed = needed;
+  }
+
+  write(bytes) {
+    this.#socket.write(bytes);
+  }
+
+  /** Whether the connection keeps the process running. */
+  hold(holds) {
+    if (holds) this.#socket.ref();
+    else this.#socket.unref();
+  }
+
+  destroy() {
+    this.#socket.destroy();
+  }
+}
+
+/** Connects and says HELLO, within `connectTimeoutMs`: the stream, and what the server said of itself. */
+export function dial(server, options) {
+  return new Promise((resolve, reject) => {
+    const socket = open(server, options);
+    // Without it a small request waits for the acknowledgement of the one before, 40 ms and more.
+    socket.setNoDelay(true);
+    const stream = new Stream(socket);
+    const settle = (how, value) => {
+      clearTimeout(timer);
+      stream.onRead = undefined;
+      stream.onEnd = undefined;
+      if (how === reject) stream.destroy();
+      how(value);
+    };
+    const timer = setTimeout(() => {
+      const cause = new Error(`it did not answer within ${options.connectTimeoutMs} ms`);
+      settle(reject, new UnreachableError(server.name, cause));
+    }, options.connectTimeoutMs);
+    let connected = false;
+    socket.once(options.tls ? 'secureConnect' : 'connect', () => {
+      connected = true;
+      stream.write(Buffer.concat([PREFACE, encodeRequest(hello(options), HELLO_ID, 0)]));
+    });
+    stream.onEnd = () => settle(reject, endOfGreeting(server, stream, connected));
+    stream.onRead = () => {
+      try {
+        const served = readGreeting(server, stream, options);
+        if (served !== undefined) settle(resolve, { stream, served });
+      } catch (error) {
+        settle(reject, error instanceof Breach ? new ProtocolError(server.name, error.message) : error);
+      }
+    };
+  });
+}
+
+function open({ host, port }, options) {
+  const address = { host, port };
+  if (options.tls === undefined) return net.connect(address);
+  // No server name for an address: TLS has none, and the certificate is compared with the address then.
+  const named = net.isIP(host) === 0 ? { servername: host } : {};
+  return tls.connect({ ...address, ...named, ...options.tls });
+}
+
+function hello({ cluster, token, clientName }) {
+  const versions = { minVersion: VERSION, maxVersion: VERSION, features: 0 };
+  return { op: Op.HELLO, ...versions, cluster: cluster ?? ANY_CLUSTER, token, client: clientName };
+}
+
+/** The end of a connection that was not greeted. A server that refuses a certificate says so behind the handshake. */
+function endOfGreeting(server, stream, connected) {
+  const { failure } = stream;
+  const code = String(failure?.code ?? '');
+  const isTls = /SSL|TLS|CERT|SELF_SIGNED|VERIFY|UNABLE_TO|DEPTH_ZERO|HOSTNAME/.test(code);
+  if (isTls) return new UnreachableError(server.name, failure, { tls: true });
+  return connected ? new ConnectionLostError(server.name, failure) : new UnreachableError(server.name, failure);
+}
+
+/** What the server said to HELLO; `undefined`: there is more to come. */
+function readGreeting(server, stream, options) {
+  const bytes = stream.take();
+  if (bytes === undefined) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const header = readHeader(view, 0);
+  try {
+    checkHeader(header, REPLY_ROOM);
+  } catch (breach) {
+    throw withLine(breach, bytes);
+  }
+  const length = HEADER_LEN + header.bodyLen;
+  if (bytes.length < length) {
+    stream.giveBack(bytes, length);
+    return undefined;
+  }
+  stream.giveBack(bytes.subarray(length), HEADER_LEN);
+  // It leaves before this client came.
+  if (header.op === Op.GOAWAY) throw new ConnectionLostError(server.name);
+  if (header.status !== 0) throw refusal(server, header.status, readError(header, view, 0), options);
+  if (header.op !== (Op.HELLO | REPLY_BIT) || header.requestId !== HELLO_ID) {
+    throw new Breach(`HELLO was answered with op 0x${header.op.toString(16)} for request ${header.requestId}`);
+  }
+  return greeted(server, readReply(header, view, 0), options);
+}
+
+/** Something else than XUID/1 may say in a line of text what it is. */
+function withLine(breach, bytes) {
+  const [line] = bytes.toString('latin1').split(/[\r\n]/, 1);
+  return /^[\x20-\x7e]{8,}$/.test(line) ? new Breach(`it says ${JSON.stringify(line.slice(0, 200))}`) : breach;
+}
+
+function refusal(server, status, { retryAfterMs, text }, { cluster }) {
+  if (statusName(status) !== 'WRONG_CLUSTER') return new RefusedError(server.name, status, retryAfterMs, text);
+  return new WrongClusterError(server.name, undefined, cluster, `${server.name} refused: ${text}`);
+}
+
+/** A server refuses by itself the cluster that HELLO names. One that does not is not believed either. */
+function greeted(server, { version, cluster, layout, limits, server: serverVersion }, options) {
+  if (version !== VERSION) throw new Breach(`version ${version} was picked, and only version ${VERSION} was offered`);
+  if (options.cluster !== undefined && cluster !== options.cluster) {
+    throw new WrongClusterError(server.name, cluster, options.cluster);
+  }
+  const { timeBits, workerBits, sequenceBits } = layout;
+  if (timeBits + workerBits + sequenceBits !== 63) {
+    throw new Breach(`the layout has ${timeBits} + ${workerBits} + ${sequenceBits} bits, and an id has 63`);
+  }
+  return Object.freeze({
+    server: server.name, version: serverVersion, cluster, layout: Object.freeze(layout), limits: Object.freeze(limits),
+  });
+}

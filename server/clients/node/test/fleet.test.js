@@ -1,0 +1,204 @@
+// Several servers: which is asked, when it is left, and when it is come back to.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { ConnectionLostError, RefusedError, TimeoutError, UnreachableError, WrongClusterError, connect } from 'xuid-client';
+import { Fake, serveIds, soon, until } from './support/fake.js';
+
+const QUICK = { firstPauseMs: 1, longestPauseMs: 20, retryForMs: 10_000 };
+
+/** So many servers, closed after the test. */
+async function fleet(t, count) {
+  const fakes = await Promise.all(Array.from({ length: count }, () => Fake.start()));
+  t.after(() => Promise.all(fakes.map((fake) => fake.close())));
+  return fakes;
+}
+
+/** A client of these, and its first server with the connection to it; the others follow. */
+async function begin(fakes, options = {}) {
+  const connecting = connect(fakes.map(({ address }) => address), { ...QUICK, ...options });
+  const peers = await Promise.all(fakes.map((fake) => fake.greet()));
+  const client = await soon(connecting);
+  const at = fakes.findIndex(({ address }) => address === client.served.server);
+  const others = fakes.filter((_, place) => place !== at);
+  return { client, first: fakes[at], peer: peers[at], others };
+}
+
+test('clients begin at different servers of one list', async (t) => {
+  const fakes = await fleet(t, 2);
+  const begun = new Set();
+  for (let times = 0; times < 64 && begun.size < 2; times += 1) {
+    const { client, peer } = await begin(fakes);
+    begun.add(client.served.server);
+    peer.socket.destroy();
+  }
+  assert.equal(begun.size, 2);
+});
+
+test('a list in one text is read as several servers', async (t) => {
+  const fakes = await fleet(t, 2);
+  const connecting = connect(fakes.map(({ address }) => address).join(', '));
+  // Both are greeted.
+  await Promise.all(fakes.map((fake) => fake.greet()));
+  const { server } = (await soon(connecting)).served;
+  assert.ok(fakes.some(({ address }) => address === server), server);
+});
+
+test('servers of two clusters are refused together, with both named', async (t) => {
+  const fakes = await fleet(t, 2);
+  fakes[1].hello.cluster = 'cd'.repeat(16);
+  await assert.rejects(begin(fakes), (error) => {
+    assert.ok(error instanceof WrongClusterError);
+    return error.message.includes('cd'.repeat(16)) && error.message.includes('07'.repeat(16));
+  });
+});
+
+test('a server that is away when the client begins is passed over', async (t) => {
+  const [there, away] = await fleet(t, 2);
+  await away.close();
+  const connecting = connect([away.address, there.address]);
+  await there.greet();
+  assert.equal((await soon(connecting)).served.server, there.address);
+});
+
+test('where none can be reached, that is said after every server was tried', async (t) => {
+  const fakes = await fleet(t, 2);
+  await Promise.all(fakes.map((fake) => fake.close()));
+  await assert.rejects(connect(fakes.map(({ address }) => address)), UnreachableError);
+});
+
+test('a call whose connection is lost is repeated at the other server', async (t) => {
+  const { client, peer, others: [other] } = await begin(await fleet(t, 2));
+  const call = client.next();
+  await peer.ask();
+  peer.socket.destroy();
+  const second = await other.greet();
+  second.answer(await second.ask(), { id: 5 });
+  assert.equal(await soon(call), 5n);
+});
+
+test('without retryForMs the caller sees the loss, and the next call goes to the other server', async (t) => {
+  const { client, peer, others: [other] } = await begin(await fleet(t, 2), { retryForMs: 0 });
+  const call = client.next();
+  await peer.ask();
+  peer.socket.destroy();
+  await assert.rejects(soon(call), ConnectionLostError);
+  const next = client.next();
+  const second = await other.greet();
+  second.answer(await second.ask(), { id: 6 });
+  assert.equal(await soon(next), 6n);
+});
+
+test('GOAWAY: what is in flight is read, what is not answered is asked elsewhere at once', async (t) => {
+  const { client, peer, others: [other] } = await begin(await fleet(t, 2), { retryForMs: 0 });
+  const answered = client.next();
+  const crossed = client.next();
+  const first = await peer.ask();
+  await peer.ask();
+  peer.goaway();
+  peer.answer(first, { id: 1 });
+  assert.equal(await soon(answered), 1n);
+  const after = client.next();
+  const second = await other.greet();
+  second.answer(await second.ask(), { id: 2 });
+  assert.equal(await soon(after), 2n, 'new requests go elsewhere while the old one is waited for');
+  peer.socket.end();
+  second.answer(await second.ask(), { id: 3 });
+  assert.equal(await soon(crossed), 3n);
+});
+
+test('a server that is not ready is left for another one, and what is in flight there is still read', async (t) => {
+  const { client, peer, others: [other] } = await begin(await fleet(t, 2));
+  const slow = client.next();
+  const held = await peer.ask();
+  // The other server was not dialed within the second that a refusal keeps a client.
+  const call = client.next();
+  let asked = await peer.ask();
+  let second;
+  const greeting = other.accept().then((accepted) => {
+    second = accepted;
+  });
+  while (second === undefined) {
+    peer.refuse(asked, 0x8010, 1);
+    await Promise.race([greeting, peer.ask().then((next) => {
+      asked = next;
+    })]);
+  }
+  await second.welcome();
+  second.answer(await second.ask(), { id: 8 });
+  assert.equal(await soon(call), 8n);
+  peer.answer(held, { id: 7 });
+  assert.equal(await soon(slow), 7n);
+});
+
+test('a server that is merely busy is stayed with', async (t) => {
+  const { client, peer, others: [other] } = await begin(await fleet(t, 2), { retryForMs: 0 });
+  for (let times = 0; times < 3; times += 1) {
+    const call = client.next();
+    peer.refuse(await peer.ask(), 0x8011, 5_000);
+    await assert.rejects(soon(call), RefusedError);
+  }
+  assert.equal(other.peers.length, 1, 'only the greeting at the beginning');
+});
+
+test('a silent server is left when a call gives up, if there is another one', async (t) => {
+  const { client, peer, others: [other] } = await begin(await fleet(t, 2), { timeoutMs: 500, retryForMs: 0 });
+  const call = client.next();
+  await peer.ask();
+  await assert.rejects(soon(call), TimeoutError);
+  const next = client.next();
+  const second = await other.greet();
+  second.answer(await second.ask(), { id: 4 });
+  assert.equal(await soon(next), 4n);
+});
+
+test('a client that had to leave its first server comes back, and reads what is in flight on the way', async (t) => {
+  const { client, first, peer, others: [other] } = await begin(await fleet(t, 2), { returnAfterMs: 40 });
+  peer.socket.destroy();
+  // Notice the loss before the next call.
+  const moved = client.next();
+  const second = await other.greet();
+  second.answer(await second.ask(), { id: 1 });
+  assert.equal(await soon(moved), 1n);
+  const slow = client.next();
+  const held = await second.ask();
+  serveIds(second, { next: 100n });
+  const back = first.greet().then((home) => serveIds(home, { next: 1_000n }));
+  await until(() => {
+    client.next().catch(() => {});
+    return client.served.server === first.address;
+  });
+  second.answer(held, { id: 2 });
+  assert.equal(await soon(slow), 2n);
+  assert.ok((await soon(client.next())) >= 1_000n);
+  void back;
+});
+
+test('a server that was replaced by one of another cluster is refused, and yields no id', async (t) => {
+  const [fake] = await fleet(t, 1);
+  const { client, peer } = await begin([fake], { retryForMs: 0, reconnectRounds: 1 });
+  fake.hello.cluster = 'cd'.repeat(16);
+  peer.socket.destroy();
+  const greeting = fake.greet();
+  let error;
+  await until(() => {
+    client.next().catch((caught) => {
+      if (caught instanceof WrongClusterError) error = caught;
+    });
+    return error !== undefined;
+  });
+  assert.ok(error.message.includes('cd'.repeat(16)) && error.message.includes('07'.repeat(16)));
+  void greeting;
+});
+
+test('many callers share one dial', async (t) => {
+  const [fake] = await fleet(t, 1);
+  const { client, peer } = await begin([fake]);
+  peer.socket.destroy();
+  const calls = Promise.all(Array.from({ length: 100 }, () => client.next()));
+  const second = await fake.greet();
+  serveIds(second, { next: 1n });
+  assert.equal(new Set(await soon(calls)).size, 100);
+  assert.equal(fake.peers.length, 2);
+});

@@ -1,0 +1,230 @@
+// Ids that are there before they are asked for: each once, none too old, none after the end.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { ClosedError, RefusedError, UsageError, WrongClusterError, connect } from 'xuid-client';
+import { Op } from '../lib/wire.js';
+import { RefillSize } from '../lib/refill_size.js';
+import { Fake, serveIds, soon, until } from './support/fake.js';
+
+const QUICK = { firstPauseMs: 1, longestPauseMs: 20 };
+
+async function pair(t, hello = {}) {
+  const fake = await Fake.start(hello);
+  t.after(() => fake.close());
+  const [client, peer] = await Promise.all([connect(fake.address, QUICK), fake.greet()]);
+  return { client, fake, peer };
+}
+
+/** Answers a RUNS with one run. */
+function put(peer, asked, first, stride = 1) {
+  const { count } = asked.body;
+  peer.answer(asked, { count, runs: [{ first, count, stride }] });
+}
+
+test('whatever way ids are taken, each comes out once', async (t) => {
+  const { client, peer } = await pair(t);
+  const counter = { next: 1n };
+  serveIds(peer, counter);
+  const source = client.prefetch();
+  const seen = new Set();
+  const add = (id) => {
+    assert.equal(typeof id, 'bigint');
+    assert.ok(!seen.has(id), `${id} twice`);
+    seen.add(id);
+  };
+  for (let round = 0; seen.size < 50_000; round += 1) {
+    add(await soon(source.next()));
+    for (let id = source.take(); id !== undefined && round % 3 === 0; id = source.take()) add(id);
+    for (const id of source.takeMany(round % 977)) add(id);
+  }
+  let left = 100;
+  for await (const id of source) {
+    add(id);
+    left -= 1;
+    if (left === 0) break;
+  }
+  const many = await soon(Promise.all(Array.from({ length: 10_000 }, () => source.next())));
+  many.forEach(add);
+  assert.ok(BigInt(seen.size) <= counter.next - 1n);
+});
+
+test('the stride of a run is kept, over the border of the low half of an id too', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ least: 16, most: 16 });
+  const first = (1n << 32n) - 5n;
+  put(peer, await peer.ask(), first, 1_000_003);
+  assert.equal(await soon(source.next()), first);
+  assert.equal(source.take(), first + 1_000_003n);
+  const rest = [];
+  while (source.held > 0) rest.push(...source.takeMany(4));
+  assert.deepEqual(rest, Array.from({ length: 14 }, (_, at) => first + BigInt(at + 2) * 1_000_003n));
+});
+
+/** The loop stands still, as in a long computation: no timer can run meanwhile. */
+function standStill(ms) {
+  for (const end = Date.now() + ms; Date.now() < end;);
+}
+
+test('no id is handed out at its age, though the loop stood still', async (t) => {
+  const { client, peer } = await pair(t);
+  const counter = { next: 1n };
+  serveIds(peer, counter);
+  const source = client.prefetch({ least: 8, most: 8, maxAgeMs: 60 });
+  await soon(source.next());
+  await until(() => source.held > 0);
+  const before = counter.next;
+  standStill(60);
+  assert.equal(source.take(), undefined);
+  assert.equal(source.takeMany(10).length, 0);
+  assert.ok((await soon(source.next())) >= before);
+});
+
+test('a reply that lay in the socket past the age of its ids yields none of them', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ least: 4, most: 4, maxAgeMs: 60 });
+  const call = source.next();
+  const asked = await peer.ask();
+  standStill(60);
+  put(peer, asked, 1);
+  put(peer, await peer.ask(), 100);
+  assert.equal(await soon(call), 100n);
+});
+
+test('the clock of the wall counts as well, which goes on while the machine is suspended', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ least: 4, most: 4 });
+  put(peer, await peer.ask(), 1);
+  assert.equal(await soon(source.next()), 1n);
+  const { now } = Date;
+  t.after(() => {
+    Date.now = now;
+  });
+  Date.now = () => now() + 1_000;
+  assert.equal(source.take(), undefined);
+});
+
+test('an idle source asks for nothing', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ least: 4, most: 4, maxAgeMs: 20 });
+  put(peer, await peer.ask(), 1);
+  await until(() => source.held === 4);
+  await until(() => source.held === 0);
+  const call = client.next();
+  const asked = await peer.ask();
+  assert.equal(asked.op, Op.NEXT, 'the ids that grew old were not asked for again');
+  peer.answer(asked, { id: 5 });
+  assert.equal(await soon(call), 5n);
+});
+
+test('a close makes void what is held, at once', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch();
+  put(peer, await peer.ask(), 1);
+  assert.equal(await soon(source.next()), 1n);
+  const closing = client.close();
+  assert.equal(source.take(), undefined);
+  assert.equal(source.takeMany(5).length, 0);
+  await assert.rejects(soon(source.next()), ClosedError);
+  let asked = await peer.ask();
+  while (asked.op !== Op.BYE) asked = await peer.ask();
+  peer.answer(asked);
+  await soon(closing);
+});
+
+test('a server of another cluster makes void what is held', async (t) => {
+  const { client, fake, peer } = await pair(t);
+  const source = client.prefetch({ least: 64, most: 64, maxAgeMs: 1_900 });
+  put(peer, await peer.ask(), 1);
+  assert.equal(await soon(source.next()), 1n);
+  fake.hello.cluster = 'cd'.repeat(16);
+  peer.socket.destroy();
+  fake.greet();
+  let error;
+  let before;
+  await until(() => {
+    if (error === undefined) before = source.held;
+    client.next().catch((caught) => {
+      if (caught instanceof WrongClusterError) error = caught;
+    });
+    return error !== undefined;
+  });
+  assert.ok(before > 0, 'it was held until then');
+  assert.equal(source.take(), undefined);
+  assert.equal(source.held, 0);
+});
+
+test('who waits is told of a refusal that stays, and of the time being over', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ waitMs: 10_000 });
+  const refused = source.next();
+  peer.refuse(await peer.ask(), 0x000b);
+  await assert.rejects(soon(refused), RefusedError);
+  assert.equal(source.failure.status, 'FORBIDDEN');
+  const impatient = client.prefetch({ waitMs: 20 });
+  await peer.ask();
+  await assert.rejects(soon(impatient.next()), { name: 'TimeoutError' });
+  const controller = new AbortController();
+  const aborted = client.prefetch().next({ signal: controller.signal });
+  controller.abort();
+  await assert.rejects(soon(aborted), { name: 'AbortError' });
+});
+
+test('a refusal that passes is asked again, and who waits gets its id', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ waitMs: 10_000 });
+  const call = source.next();
+  peer.refuse(await peer.ask(), 0x8011, 1);
+  put(peer, await peer.ask(), 7);
+  assert.equal(await soon(call), 7n);
+  assert.equal(source.failure, undefined);
+});
+
+test('a loop that gives the event loop no turn has its refill under way when it ends', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ least: 8, most: 8 });
+  put(peer, await peer.ask(), 1);
+  assert.equal(await soon(source.next()), 1n);
+  let taken = 1;
+  while (source.take() !== undefined) taken += 1;
+  assert.equal(taken, 8);
+  const asked = await peer.ask();
+  assert.equal(asked.op, Op.RUNS);
+});
+
+test('a sequence is prefetched only by its own name', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.sequence('orders').prefetch({ least: 4, most: 4 });
+  const asked = await peer.ask();
+  assert.deepEqual([asked.op, asked.body.name, asked.body.order], [Op.SEQ_RUNS, 'orders', 0]);
+  put(peer, asked, 41);
+  assert.equal(await soon(source.next()), 41n);
+});
+
+test('options out of range are refused', async (t) => {
+  const { client } = await pair(t);
+  for (const options of [{ least: 0 }, { most: 0 }, { least: 5, most: 4 }, { maxAgeMs: 2_001 }, { age: 5 }]) {
+    assert.throws(() => client.prefetch(options), UsageError, JSON.stringify(options));
+  }
+});
+
+test('the level follows the use up within a dozen refills, and down again', () => {
+  const options = { least: 16, most: 1 << 20, maxAgeMs: 1_000 };
+  const size = new RefillSize(options, 0);
+  let [time, taken, level] = [0, 0, 16];
+  const looks = (rate, times) => {
+    for (let look = 0; look < times; look += 1) {
+      const used = Math.ceil(level / 2);
+      taken += used;
+      time += (used / rate) * 1_000;
+      const next = size.look(time, taken);
+      assert.ok(next <= level * 4 && next >= options.least && next <= options.most);
+      level = next;
+    }
+    return level;
+  };
+  const hot = looks(50e6, 12);
+  assert.ok(hot > 450_000 && hot < 550_000, `${hot}`);
+  assert.equal(looks(1_000, 3), 16);
+});
