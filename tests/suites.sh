@@ -15,6 +15,7 @@ suite campaigns waits no 220 "every campaign in its small size" -- curl java set
 suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
 suite databases waits yes 60 "named sequences: their stores in private databases, and several servers on each store, with faults" -- postgresql mariadb java setpriv zookeeper
 suite fronts waits yes 60 "Redis clients of four languages, redis-cli and redis-benchmark, at the front for them" -- redis-cli python3 venv node npm go
+suite clients waits no 150 "the clients of all languages, driven by one set of stories, and their own tests" -- python3 go javac java mvn node npm
 suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
 suite models works yes 20 "models of the ring and the threads' runs, in every interleaving (loom)"
 suite benches works yes 5 "each benchmark once: what it checks before it measures"
@@ -31,6 +32,7 @@ of_monitoring=(monitoring)
 of_zookeeper=(zookeeper packaging)
 of_databases=(databases)
 of_fronts=(fronts)
+of_clients=(clients)
 of_unit=(imports)
 
 # Builds all of them at once, and writes the path of each in a line `NAME PATH`.
@@ -40,7 +42,7 @@ test_executables() {
     sed -n 's/.*"target":{[^}]*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' <<<"$messages" \
         >"$logs/executables"
     while read -r name _; do
-        case " ${of_e2e[*]} ${of_monitoring[*]} ${of_zookeeper[*]} ${of_databases[*]} ${of_fronts[*]} ${of_unit[*]} " in
+        case " ${of_e2e[*]} ${of_monitoring[*]} ${of_zookeeper[*]} ${of_databases[*]} ${of_fronts[*]} ${of_clients[*]} ${of_unit[*]} " in
             *" $name "*) ;;
             *) echo "no suite in tests/suites.sh runs the tests of '$name'"; return 1 ;;
         esac
@@ -89,6 +91,21 @@ redis_clients() {
 
 build_fronts() { server_binary; test_executables; redis_clients; }
 run_fronts() { XUID_REDIS_CLIENTS="$target/tests/redis-clients" executables 4 "${of_fronts[@]}"; }
+
+# The Rust client's program is built here; the tests build those of the other languages, which takes seconds.
+build_clients() { server_binary; test_executables; cargo build --release -p xuid-client --example conform; }
+# A program in each of several languages, beside its server: as many as two cores bear. Then each library's own tests, by the
+# runner of its language.
+run_clients() {
+    local failed=0 home=server/clients
+    XUID_RUST_CONFORM="$target/release/examples/conform" executables 6 "${of_clients[@]}" || failed=1
+    export XUID_BIN="$target/release/xuid"
+    (cd $home/python && python3 -m unittest) || failed=1
+    (cd $home/node && npm test) || failed=1
+    (cd $home/go && go test ./...) || failed=1
+    mvn --batch-mode --quiet --file $home/java/pom.xml verify || failed=1
+    return "$failed"
+}
 
 build_campaigns() { XUID_BUILD_ONLY=1 tests/campaign all quick; }
 # Again, although an earlier run may be recorded: a test command tests.
