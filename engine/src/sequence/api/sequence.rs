@@ -11,8 +11,8 @@ use crate::sequence::name::SequenceName;
 use crate::sequence::names::hub::Hub;
 use crate::sequence::names::named::Named;
 use crate::sequence::names::take::Got;
-use crate::sequence::names::threads::{any_hit, next_any, ordered_hit, remember};
-use crate::sequence::numbers::{Demand, Numbers};
+use crate::sequence::names::threads::{TooFew, any_hit, neighbours_hit, next_any, ordered_hit, remember};
+use crate::sequence::numbers::{Demand, MOST_IDS, Numbers};
 use crate::sys::fork_word::GenerationWord;
 
 /// The sequence of a name. Cheap to clone; shared by any number of threads.
@@ -64,10 +64,7 @@ impl Sequence {
     pub fn next_ordered(&self) -> Result<u64, SequenceError> {
         match ordered_hit(&self.word) {
             Some((id, false)) => Ok(id),
-            Some((id, true)) => {
-                self.hub.ask_next(&self.named);
-                Ok(id)
-            }
+            Some((id, true)) => self.asking(id).result(),
             None => self.ordered_or_wait().result(),
         }
     }
@@ -80,10 +77,7 @@ impl Sequence {
     pub fn try_next_ordered(&self) -> Result<u64, SequenceError> {
         match ordered_hit(&self.word) {
             Some((id, false)) => Ok(id),
-            Some((id, true)) => {
-                self.hub.ask_next(&self.named);
-                Ok(id)
-            }
+            Some((id, true)) => self.asking(id).result(),
             None => self.ordered_or_refuse().result(),
         }
     }
@@ -92,11 +86,18 @@ impl Sequence {
     ///
     /// # Errors
     /// [`SequenceError`]; nothing was issued then.
+    #[inline]
     pub fn take(&self, count: u32) -> Result<Numbers, SequenceError> {
-        let runs = self.runs(Demand::ordered(count).contiguous())?;
-        match runs.into_iter().next() {
-            Some(numbers) => Ok(numbers),
-            None => unreachable!("a call gets what it asks for, or an error"),
+        if count == 0 || count > MOST_IDS {
+            return Err(SequenceError::COUNT);
+        }
+        match neighbours_hit(&self.word, u64::from(count)) {
+            Ok((span, false)) => Ok(span.into_numbers()),
+            Ok((span, true)) => {
+                self.hub.ask_next(&self.named);
+                Ok(span.into_numbers())
+            }
+            Err(too_few) => self.take_or_wait(count, too_few),
         }
     }
 
@@ -144,6 +145,14 @@ impl Sequence {
         self.hub.figures_of(&self.named)
     }
 
+    /// An id with which the next grant is due.
+    #[cold]
+    #[inline(never)]
+    fn asking(&self, id: u64) -> OutcomeWord {
+        self.hub.ask_next(&self.named);
+        Ok(id).into()
+    }
+
     #[cold]
     #[inline(never)]
     fn next_or_wait(&self) -> OutcomeWord {
@@ -161,6 +170,23 @@ impl Sequence {
     #[inline(never)]
     fn ordered_or_refuse(&self) -> OutcomeWord {
         self.ordered(None).into()
+    }
+
+    /// Neighbours for a thread that does not know a segment with so many.
+    #[cold]
+    #[inline(never)]
+    fn take_or_wait(&self, count: u32, too_few: TooFew) -> Result<Numbers, SequenceError> {
+        too_few.give_back(&self.named);
+        // Before the segment is looked up, as in `ordered`.
+        let generation = self.word.load();
+        let demand = Demand::ordered(count).contiguous();
+        let taken = self.hub.take_blocking(&self.named, demand, self.hub.config.wait);
+        let (numbers, head) = self.hub.count_refusal(taken)?;
+        remember(generation, head);
+        match numbers.into_iter().next() {
+            Some(numbers) => Ok(numbers),
+            None => unreachable!("a call gets what it asks for, or an error"),
+        }
     }
 
     /// An ordered id for a thread that does not know the segment in use.

@@ -225,16 +225,32 @@ impl Named {
         }
     }
 
-    /// Takes back what a thread had of it.
-    pub(crate) fn give_back_now(&self, span: Option<Span>) {
+    /// Takes back what a thread had of it, which it took when the word had this generation. What was voided since is
+    /// waste: another copy of this machine may have it, too.
+    pub(crate) fn give_back_now(&self, span: Option<Span>, generation: u64) {
         if let Some(span) = span {
-            let wakers = {
-                let mut state = self.lock();
-                self.give_back(&mut state, vec![span]);
-                self.serve(&mut state)
-            };
-            wakers.wake();
+            self.give_back_locked(&mut self.lock(), span, generation).wake();
         }
+    }
+
+    /// The same with what a call took of a segment, and is too little for it.
+    pub(crate) fn undo(&self, span: Span, generation: u64) {
+        let wakers = {
+            let mut state = self.lock();
+            state.books.diverted += span.count;
+            self.give_back_locked(&mut state, span, generation)
+        };
+        wakers.wake();
+    }
+
+    fn give_back_locked(&self, state: &mut State, span: Span, generation: u64) -> Wakers {
+        // Under the lock, as `void` renews the word.
+        if state.is_over || self.word.load() == generation {
+            self.give_back(state, vec![span]);
+        } else {
+            state.books.waste.leap += span.count;
+        }
+        self.serve(state)
     }
 
     /// Serves those who wait, first come, first served, as far as it goes.

@@ -111,6 +111,7 @@ fn a_count_that_is_none_or_too_large_is_refused() {
     let (_world, sequences, a) = plain();
     for count in [0, 131_073] {
         assert_eq!(a.runs(Demand::any(count)).unwrap_err().kind(), SequenceErrorKind::Count);
+        assert_eq!(a.take(count).unwrap_err().kind(), SequenceErrorKind::Count);
     }
     let ids = a.runs(Demand::any(131_072)).unwrap();
     assert_eq!(ids.iter().map(Numbers::len).sum::<u32>(), 131_072);
@@ -130,6 +131,32 @@ fn a_contiguous_take_is_in_one_piece_and_what_lies_in_its_way_is_waste() {
     assert_eq!((figures.moving(), figures.issued), (0, 300 * 777), "{figures:?}");
     // Alone at its store, a name's grants touch: nothing lies in the way.
     assert_eq!((figures.wasted.contiguous, last), (0, 300 * 777), "{figures:?}");
+}
+
+#[test]
+fn neighbours_that_threads_take_at_once_are_neighbours_ascend_and_overlap_nowhere() {
+    let world = World::new();
+    world.create("a", SequenceSettings { step: 10, increment: 3, ..SequenceSettings::default() });
+    let sequences = world.builder().step_max(500).build().unwrap();
+    let a = sequence(&sequences, "a");
+    let take = |width: u32| {
+        let mut all: Vec<u64> = Vec::new();
+        for round in 0..2_000 {
+            let numbers = a.take(width + round % 3).unwrap();
+            assert_eq!((numbers.len(), numbers.stride()), (width + round % 3, 3));
+            all.extend(numbers);
+            all.push(a.next_ordered().unwrap());
+        }
+        assert!(all.is_sorted_by(|one, next| one < next), "a thread's ids do not ascend");
+        all
+    };
+    let ids: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = [1, 2, 7, 40].map(|width| scope.spawn(move || take(width))).into();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let issued = ids.len() as u64;
+    assert_distinct(ids);
+    stop_after(&sequences, issued);
 }
 
 #[test]

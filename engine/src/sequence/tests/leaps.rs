@@ -4,9 +4,12 @@ use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::{LONG, World, clock, plain, sequence};
+use super::{LONG, World, clock, named, plain, sequence};
 use crate::sequence::Demand;
+use crate::sequence::chain::span::Span;
+use crate::sequence::names::named::Named;
 use crate::sequence::store::SequenceSettings;
+use crate::sys::fork_word::GenerationWord;
 use crate::sys::guards::Guard;
 
 #[test]
@@ -153,4 +156,20 @@ fn a_step_back_or_a_small_one_voids_nothing() {
     sequences.look_for_test();
     assert_eq!(a.next_ordered().unwrap(), first + 1);
     assert_eq!(sequences.stats().figures.wasted.leap, 0);
+}
+
+/// What a thread took before a leap and gives back after it: another copy of this machine may give it back as well.
+#[test]
+fn what_was_taken_before_a_leap_and_comes_back_after_it_is_wasted() {
+    let name = Named::new(named("a"), GenerationWord::new().unwrap(), false);
+    let generation = name.word.load();
+    name.append(&mut name.lock(), Span { first: 1, count: 100, increment: 1 }).wake();
+    let taken = [(); 3].map(|()| name.pull(&mut name.lock(), 1).unwrap());
+    name.give_back_now(Some(taken[0]), generation);
+    assert_eq!(name.lock().chain.loose(), 1, "before the leap it is good");
+    let _ = name.void(&mut name.lock());
+    name.give_back_now(Some(taken[1]), generation);
+    name.undo(taken[2], generation);
+    let state = name.lock();
+    assert_eq!((state.chain.loose(), state.books.waste.leap), (0, 2));
 }
