@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use xuid_protocol::{
-    Bulk, HEADER_LEN, Header, LAST_ID, Op, Order, ParsedReply, REPLY_ROOM, Reply, parse_reply, request_array,
-    request_next, request_runs,
+    Bulk, HEADER_LEN, Header, LAST_ID, Op, Order, ParsedReply, REPLY_ROOM, Reply, SeqBulk, SequenceName,
+    parse_reply, request_array, request_next, request_runs, request_seq_array, request_seq_next,
+    request_seq_runs,
 };
 
 /// A reply: the bytes it takes, the number of the request that it answers, and what it says.
@@ -29,6 +30,11 @@ pub trait Dialect {
     /// How long the server may take for a reply, at most.
     fn longest_wait(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Whether every id must be greater than those that had come on the connection when it was asked for.
+    fn ascends(&self) -> bool {
+        false
     }
 }
 
@@ -69,9 +75,29 @@ impl Dialect for Ask {
 
     #[inline]
     fn reply<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<Answer<'b>>, String> {
+        self.answer(Op::Next, bytes)
+    }
+
+    fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn longest_wait(&self) -> Duration {
+        self.wait
+    }
+
+    fn ascends(&self) -> bool {
+        self.order == Order::Ordered
+    }
+}
+
+impl Ask {
+    /// The reply that `bytes` begin with. `next` is the op that asks for one id.
+    #[inline]
+    fn answer<'b>(&self, next: Op, bytes: &'b [u8]) -> Result<Option<Answer<'b>>, String> {
         if self.shape == Shape::Next
             && let Some((frame, _)) = bytes.split_first_chunk()
-            && let Some(answer) = next_reply(frame)
+            && let Some(answer) = next_reply(next, frame)
         {
             return Ok(Some(answer));
         }
@@ -83,22 +109,67 @@ impl Dialect for Ask {
             Err(error) => Err(format!("stopped speaking XUID/1: {error}")),
         }
     }
+}
 
-    fn count(&self) -> u32 {
-        self.count
-    }
+/// The same request for ids of a named sequence.
+#[derive(Debug, Clone)]
+pub struct SequenceAsk {
+    ask: Ask,
+    /// The request, whose number is filled in.
+    frame: Box<[u8]>,
+}
 
-    fn longest_wait(&self) -> Duration {
-        self.wait
+impl SequenceAsk {
+    /// Asks for ids of the sequence `name`. One at a time is `SEQ_NEXT`, whose ids are ordered whatever `ask` says.
+    #[must_use]
+    pub fn new(name: SequenceName<'_>, ask: Ask) -> Self {
+        let mut frame = Vec::new();
+        let Ask { shape, count, order, wait } = ask;
+        let bulk = SeqBulk::new(name, count, order, wait);
+        match shape {
+            Shape::Next => request_seq_next(&mut frame, 0, name),
+            Shape::Array => request_seq_array(&mut frame, 0, bulk),
+            Shape::Runs => request_seq_runs(&mut frame, 0, bulk),
+        }
+        let order = if shape == Shape::Next { Order::Ordered } else { order };
+        Self { ask: Ask { order, ..ask }, frame: frame.into() }
     }
 }
 
-/// The reply to NEXT, which comes by the million and looks the same but for two numbers. What looks different is
-/// parsed.
+impl Dialect for SequenceAsk {
+    #[inline]
+    fn request(&mut self, number: u64, out: &mut Vec<u8>) {
+        self.frame[NUMBER].copy_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&self.frame);
+    }
+
+    #[inline]
+    fn reply<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<Answer<'b>>, String> {
+        self.ask.answer(Op::SeqNext, bytes)
+    }
+
+    fn count(&self) -> u32 {
+        self.ask.count
+    }
+
+    fn longest_wait(&self) -> Duration {
+        self.ask.wait
+    }
+
+    fn ascends(&self) -> bool {
+        self.ask.ascends()
+    }
+}
+
+/// Where a header has the request's number.
+const NUMBER: std::ops::Range<usize> = 8..16;
+
+/// The reply to a request for one id, which comes by the million and looks the same but for two numbers. What looks
+/// different is parsed.
 #[inline]
-fn next_reply(frame: &[u8; HEADER_LEN + 8]) -> Option<Answer<'static>> {
+fn next_reply(op: Op, frame: &[u8; HEADER_LEN + 8]) -> Option<Answer<'static>> {
     let word = |at: usize| frame[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    let front = u128::from_le_bytes(Header::reply(Op::Next, 8, 0).encode()) as u64;
+    let front = u128::from_le_bytes(Header::reply(op, 8, 0).encode()) as u64;
     let (number, id) = (word(8)?, word(HEADER_LEN)?);
     (word(0)? == front && id <= LAST_ID).then_some((frame.len(), number, Reply::Next(id)))
 }

@@ -12,7 +12,9 @@
 //! - I2 open loop: each request has an intended start by [`Schedule`], fixed before the load begins, and latency runs
 //!   from there; a request that was due and never sent, or never answered, counts with its age at the end;
 //! - I3 throughput counts what was answered within the measured time, latency what was started within it;
-//! - I4 the duplicate check sees every id that came, those of the warm-up and of the last replies too;
+//! - I4 the duplicate check sees every id that came, those of the warm-up and of the last replies too.
+//!   Where ids are looked at and are to ascend, each is greater than all that had come on its connection when it was
+//!   asked for;
 //! - I5 a load thread shares nothing that it writes, allocates nothing for a request once warm, and reads the clock
 //!   once or twice for all replies of one read.
 
@@ -26,7 +28,7 @@ mod schedule;
 mod turn;
 mod wire;
 
-pub use dialect::{Answer, Ask, Dialect, Shape};
+pub use dialect::{Answer, Ask, Dialect, SequenceAsk, Shape};
 pub use duplicates::{DuplicateCheck, Recorder, Tail, Verdict};
 pub use flight::Sent;
 pub use link::{Link, Share};

@@ -60,6 +60,8 @@ pub struct Link<D> {
     /// Its requests that are not sent yet; `None` in a closed loop.
     timetable: Option<Schedule>,
     tail: Tail,
+    /// Above every id that came so far, where the ids ascend and are looked at.
+    floor: u64,
     stand: Stand,
     /// Nothing is sent before that.
     paused: u64,
@@ -98,6 +100,7 @@ impl<D: Dialect> Link<D> {
             share,
             timetable: None,
             tail: Tail::default(),
+            floor: 0,
             stand: Stand::Open,
             paused: 0,
         }
@@ -154,7 +157,7 @@ impl<D: Dialect> Link<D> {
                 }
                 Some(_) => break,
             };
-            let Some(number) = self.flight.start(Sent { start, at: now }) else { break };
+            let Some(number) = self.flight.start(Sent { start, at: now }, self.floor) else { break };
             self.dialect.request(number, &mut self.outbox);
         }
     }
@@ -228,8 +231,9 @@ impl<D: Dialect> Link<D> {
     }
 
     fn take_each(&mut self, at: u64, thread: &mut LoadThread, used: &mut usize) -> Result<(), Broken> {
-        let Self { inbox, dialect, flight, tail, stand, paused, server, .. } = self;
+        let Self { inbox, dialect, flight, tail, floor, stand, paused, server, .. } = self;
         let count = dialect.count();
+        let ascends = thread.recorder.is_some() && dialect.ascends();
         // Those that were sent together are recorded together.
         let (mut together, mut answered) = (Sent { start: 0, at: 0 }, 0);
         let taken = loop {
@@ -249,7 +253,7 @@ impl<D: Dialect> Link<D> {
                 }
                 continue;
             }
-            let Some(sent) = flight.land(number) else {
+            let Some((sent, above)) = flight.land(number) else {
                 break Err(format!("{server} answered request {number}, which was not in flight"));
             };
             if let Reply::Error(error) = &reply {
@@ -270,6 +274,16 @@ impl<D: Dialect> Link<D> {
                 && let Some(id) = impossible(&reply)
             {
                 break Err(format!("{server} answered {id}, which is no id: the highest is {LAST_ID}"));
+            }
+            if ascends {
+                match ascended(&reply, above) {
+                    Ok(end) => *floor = end.max(*floor),
+                    Err(id) => {
+                        break Err(format!(
+                            "{server} answered {id} where ids ascend: greater ones had come before on the same connection"
+                        ));
+                    }
+                }
             }
             if brought(&reply, tail, thread.recorder.as_mut()) != Some(u64::from(count)) {
                 break Err(format!("{server} answered another question: {}", brief(&reply)));
@@ -319,6 +333,20 @@ fn impossible(reply: &Reply<'_>) -> Option<u64> {
         }
         Reply::Runs(runs) => runs.iter().filter_map(Run::last).find(beyond),
         _ => None,
+    }
+}
+
+/// What is above all ids of a reply, if they ascend from `floor` on; else the first that does not.
+fn ascended(reply: &Reply<'_>, floor: u64) -> Result<u64, u64> {
+    let next = |floor: u64, id: u64| if id < floor { Err(id) } else { Ok(id + 1) };
+    match reply {
+        Reply::Next(id) => next(floor, *id),
+        Reply::Array(ids) => ids.iter().try_fold(floor, next),
+        Reply::Runs(runs) => runs.iter().try_fold(floor, |floor, run| {
+            // The ids of a run ascend, and their last one was looked at.
+            next(floor, run.first).map(|_| run.last().unwrap_or(run.first) + 1)
+        }),
+        _ => Ok(floor),
     }
 }
 

@@ -28,7 +28,7 @@ use xuid_engine::{Layout, LayoutError};
 use xuid_load::Wire;
 use xuid_protocol::{
     Bulk, ClusterId, Hello, HelloReply, LAST_ID, Limits, Op, Order, PREFACE, ParsedReply, REPLY_ROOM, Reply,
-    SeqBulk, SeqList, SequenceName, VERSION, parse_reply, reply_max, request_array, request_hello,
+    SeqBulk, SeqList, SequenceName, Status, VERSION, parse_reply, reply_max, request_array, request_hello,
     request_info, request_seq_alter, request_seq_array, request_seq_create, request_seq_info,
     request_seq_list,
 };
@@ -136,6 +136,21 @@ impl Error for Ended {
         self.source.as_ref().map(|source| source as _)
     }
 }
+
+/// The server answered that it does not do what it was asked for.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: Status,
+    text: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for Refused {}
 
 impl Connection {
     /// Connects and greets, with the token in `XUID_TOKEN` if there is one; within TLS, if that is given.
@@ -381,14 +396,13 @@ fn layout_of(hello: &HelloReply<'_>) -> Result<Layout, LayoutError> {
     Layout::new(time_bits, worker_bits, sequence_bits, tick_us, epoch_ms)
 }
 
-/// A reply that was not hoped for, as an error: mostly it is one.
+/// A reply that was not hoped for, as an error: mostly it is a [`Refused`].
 fn unexpected(reply: &Reply<'_>) -> anyhow::Error {
-    match reply {
-        Reply::Error(error) if error.retry_after_ms > 0 => {
-            let text = printable(&error.text);
-            anyhow::anyhow!("{}: {text} (try again in {:?})", error.status, error.retry_after())
-        }
-        Reply::Error(error) => anyhow::anyhow!("{}: {}", error.status, printable(&error.text)),
-        _ => anyhow::anyhow!("the server answered another question"),
-    }
+    let Reply::Error(error) = reply else { return anyhow::anyhow!("the server answered another question") };
+    let again = match error.retry_after_ms {
+        0 => String::new(),
+        _ => format!(" (try again in {:?})", error.retry_after()),
+    };
+    let text = format!("{}: {}{again}", error.status, printable(&error.text));
+    Refused { status: error.status, text }.into()
 }

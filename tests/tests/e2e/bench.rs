@@ -92,3 +92,31 @@ fn servers_of_one_registry_are_loaded_together_and_strangers_are_refused() -> Re
     }
     Ok(())
 }
+
+#[test]
+fn numbers_of_a_sequence_are_measured_and_none_comes_twice() -> Result<()> {
+    let server = Serve::fresh()?.arg("--sequences").arg("registry").start()?;
+    let address = server.addr.to_string();
+    let said = bench(&server, &["--sequence", "orders"])?.run()?.refused(1)?;
+    ensure!(said.contains(&format!("xuid sequence create orders --server {address}")), "{said}");
+    Xuid::new(["sequence", "create", "orders", "--server", &address])?.run()?.ok()?;
+    for (args, request) in [
+        (&["--connections", "4", "--pipeline", "8", "--threads", "2"][..], "SEQ_NEXT"),
+        (&["--count", "64", "--wait", "1000"], "SEQ_ARRAY"),
+        (&["--count", "256", "--runs", "--order", "any"], "SEQ_RUNS"),
+    ] {
+        let json = bench(&server, args)?.arg("--sequence").arg("orders").arg("--verify").run()?.json()?;
+        println!("bench of a sequence {args:?}: {json}");
+        ensure!(json["duplicates"] == 0 && json["unverified_ids"] == 0, "{args:?}: {json}");
+        ensure!(json["settings"]["request"] == request && json["settings"]["sequence"] == "orders", "{json}");
+        ensure!(number(&json, "ids") > 1_000.0, "{json}");
+    }
+    server.stop()?;
+    for args in [&[][..], &["--order", "any"], &["--count", "100", "--runs"], &["--rate", "1000"]] {
+        let embedded = ["bench", "--embedded", "--sequence", "orders", "--seconds", "1", "--threads", "2"];
+        let json = Xuid::new(embedded.iter().chain(args))?.arg("--verify").arg("--json").run()?.json()?;
+        println!("bench of an embedded sequence {args:?}: {json}");
+        ensure!(json["duplicates"] == 0 && number(&json, "ids") > 900.0, "{args:?}: {json}");
+    }
+    Ok(())
+}

@@ -10,6 +10,9 @@ pub(crate) struct Args {
     /// The servers; connections are dealt to them in turn [env: `XUID_SERVER`] [default: 127.0.0.1:7654]
     #[arg(long, value_name = "ADDR,ADDR", value_delimiter = ',')]
     pub(super) server: Vec<String>,
+    /// Ids of this named sequence, which the servers must have. Embedded, it begins at 1 in a registry in a temporary folder
+    #[arg(long, value_name = "NAME")]
+    pub(super) sequence: Option<String>,
     /// No server: threads on an engine in this process, in a temporary folder, on land declared unused since the epoch
     #[arg(long, conflicts_with_all = ["server", "connections", "pipeline"])]
     pub(super) embedded: bool,
@@ -28,9 +31,9 @@ pub(crate) struct Args {
     /// Ask by RUNS
     #[arg(long)]
     pub(super) runs: bool,
-    /// What they must be like
-    #[arg(long, value_enum, default_value_t)]
-    pub(super) order: OrderArg,
+    /// What they must be like [default: any; ordered of a sequence]
+    #[arg(long, value_enum)]
+    pub(super) order: Option<OrderArg>,
     /// How long ARRAY and RUNS may wait for ids, in milliseconds; embedded, any call [default: 1000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000))]
     pub(super) wait: Option<u32>,
@@ -45,7 +48,7 @@ pub(crate) struct Args {
     /// Load that is not counted, before the rest [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=3_600))]
     pub(super) warmup: Option<u64>,
-    /// Prove that no id came twice, over the whole run; keeps 16 bytes a run of ids, neighbours joined
+    /// Prove that no id came twice, over the whole run, and that ordered ones ascend on each connection; keeps 16 bytes a run of ids, neighbours joined
     #[arg(long)]
     pub(super) verify: bool,
     /// Memory that --verify may use, as in 512MiB or 4GiB; the load ends early before it would need more [default:

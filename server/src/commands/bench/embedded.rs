@@ -1,21 +1,24 @@
-//! Load on an engine in this process.
+//! Load on an engine, or a named sequence, in this process.
+
+mod source;
 
 use std::hint::{black_box, spin_loop};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use xuid_engine::{Engine, Floor, Id, IdError};
-use xuid_load::{Ask, LoadThread, Schedule, Sent, Shape, Tail};
+use xuid_engine::{Engine, Floor};
+use xuid_load::{LoadThread, Recorder, Schedule, Sent, Shape, Tail};
 use xuid_protocol::Order;
 
+use self::source::{OfEngine, OfSequence, Refusal, Source};
 use super::drive::{Outcome, drive};
 use super::plan::Plan;
 
 /// Ten years: land declared unused lasts for any run.
 const MAX_AGE: Duration = Duration::from_hours(10 * 365 * 24);
 
-/// Calls of `next_id` between two looks at the clock, in a closed loop. One call takes a nanosecond and a look some
+/// Calls for one id between two looks at the clock, in a closed loop. One call takes a nanosecond and a look some
 /// twenty: at 256 calls a look, that is a twelfth of a nanosecond a call. No time between two looks is left out, so the
 /// longest batch holds the longest stall.
 pub(super) const BATCH: u32 = 256;
@@ -32,42 +35,77 @@ const NAP: u64 = 50_000_000;
 /// Runs the load.
 pub(super) fn run(plan: &Plan) -> Result<Outcome> {
     let folder = Folder::new()?;
+    if let Some(name) = &plan.sequence {
+        let (all, source) = OfSequence::make(&folder.0, name, plan.ask)?;
+        let outcome = load(plan, &source)?;
+        all.shutdown();
+        return Ok(outcome);
+    }
     let builder = Engine::builder().data_dir(&folder.0).floor(Floor::Epoch).wait(plan.ask.wait);
     let engine = builder.max_age(MAX_AGE).backfill(MAX_AGE).build()?;
-    let shares = plan.threads as u64;
-    let load = |share: u64| {
-        let (engine, ask, rate) = (engine.clone(), plan.ask, plan.rate);
-        move |thread: &mut LoadThread| {
-            Caller::new(engine, ask, thread).run(rate.map(|rate| (rate, share, shares)));
-            Ok(())
-        }
-    };
-    let outcome = drive(plan, (0..shares).map(load).collect())?;
+    let outcome = load(plan, &OfEngine::new(engine.clone(), plan.ask))?;
     engine.shutdown();
     Ok(outcome)
 }
 
+fn load(plan: &Plan, source: &impl Source) -> Result<Outcome> {
+    let shares = plan.threads as u64;
+    let (batched, ascends) = (is_batched(plan), plan.ask.order == Order::Ordered);
+    let load = |share: u64| {
+        let (source, count) = (source.clone(), plan.ask.count);
+        let timetable = plan.rate.map(|rate| (rate, share, shares));
+        move |thread: &mut LoadThread| {
+            Caller { source, count, seen: Seen::new(ascends), thread }.run(timetable, batched);
+            Ok(())
+        }
+    };
+    drive(plan, (0..shares).map(load).collect())
+}
+
 /// Whether latency is that of a batch of [`BATCH`] calls.
 pub(super) fn is_batched(plan: &Plan) -> bool {
-    plan.rate.is_none() && plan.ask.shape == Shape::Next && plan.ask.order == Order::Any
+    let is_quick = plan.ask.order == Order::Any || plan.sequence.is_some();
+    plan.rate.is_none() && plan.ask.shape == Shape::Next && is_quick
+}
+
+/// What a thread saw, where ids are to be looked at.
+struct Seen {
+    tail: Tail,
+    ascends: bool,
+    /// Above every id so far.
+    floor: u64,
+    /// An id that did not ascend.
+    fallen: Option<u64>,
+}
+
+impl Seen {
+    fn new(ascends: bool) -> Self {
+        Self { tail: Tail::default(), ascends, floor: 0, fallen: None }
+    }
+
+    #[inline]
+    fn note(&mut self, recorder: &mut Recorder, first: u64, count: u32) {
+        recorder.note(&mut self.tail, first, count);
+        if self.ascends {
+            if first < self.floor {
+                self.fallen = Some(first);
+            }
+            self.floor = first + u64::from(count);
+        }
+    }
 }
 
 /// One thread.
-struct Caller<'t> {
-    engine: Engine,
-    ask: Ask,
-    ids: Vec<Id>,
-    tail: Tail,
+struct Caller<'t, S> {
+    source: S,
+    /// Ids of a call.
+    count: u32,
+    seen: Seen,
     thread: &'t mut LoadThread,
 }
 
-impl<'t> Caller<'t> {
-    fn new(engine: Engine, ask: Ask, thread: &'t mut LoadThread) -> Self {
-        let ids = vec![Id::default(); if ask.shape == Shape::Runs { 0 } else { ask.count as usize }];
-        Self { engine, ask, ids, tail: Tail::default(), thread }
-    }
-
-    fn run(mut self, timetable: Option<(u64, u64, u64)>) {
+impl<S: Source> Caller<'_, S> {
+    fn run(mut self, timetable: Option<(u64, u64, u64)>, batched: bool) {
         while self.thread.progress.now() < self.thread.progress.begin() {
             spin_loop();
         }
@@ -75,11 +113,15 @@ impl<'t> Caller<'t> {
             Some((rate, share, shares)) => {
                 self.by_timetable(Schedule::new(self.thread.progress.begin(), rate, share, shares));
             }
-            None if self.ask.shape == Shape::Next && self.ask.order == Order::Any => self.batches(),
+            None if batched => self.batches(),
             None => self.calls(),
         }
         if let Some(recorder) = &mut self.thread.recorder {
-            recorder.end(&mut self.tail);
+            recorder.end(&mut self.seen.tail);
+        }
+        if let Some(id) = self.seen.fallen {
+            let why = format!("{id} came to an ordered call, and the same thread had a greater one before");
+            self.thread.results.failed(why);
         }
     }
 
@@ -124,39 +166,20 @@ impl<'t> Caller<'t> {
         }
     }
 
-    /// One call of the kind that was asked for: how many ids it brought.
-    fn call(&mut self) -> Result<u32, IdError> {
-        let Self { engine, ask, ids, tail, thread, .. } = self;
-        let recorder = &mut thread.recorder;
-        match ask.shape {
-            Shape::Next if ask.order == Order::Any => {
-                let id = engine.next_id()?;
-                if let Some(recorder) = recorder {
-                    recorder.note(tail, id.raw(), 1);
-                }
-            }
-            Shape::Next | Shape::Array => {
-                engine.fill(ids, ask.order)?;
-                if let Some(recorder) = recorder {
-                    recorder.note_each(tail, ids.iter().map(|id| id.raw()));
-                }
-            }
-            Shape::Runs => {
-                for run in engine.runs(ask.count, ask.order)? {
-                    if let Some(recorder) = recorder {
-                        recorder.note(tail, run.first().raw(), run.len());
-                    }
-                }
-            }
+    /// One call of the kind that was asked for.
+    fn call(&mut self) -> Result<(), Refusal> {
+        let Self { source, seen, thread, .. } = self;
+        match &mut thread.recorder {
+            Some(recorder) => source.call(|first, count| seen.note(recorder, first, count)),
+            None => source.call(|first, _| _ = black_box(first)),
         }
-        Ok(ask.count)
     }
 
     /// Counts one call. False: there will never be an id again.
-    fn done(&mut self, outcome: Result<u32, IdError>, start: u64, sent: u64, at: u64) -> bool {
+    fn done(&mut self, outcome: Result<(), Refusal>, start: u64, sent: u64, at: u64) -> bool {
         match outcome {
-            Ok(ids) => {
-                self.thread.answered(ids, 1, Sent { start, at: sent }, at);
+            Ok(()) => {
+                self.thread.answered(self.count, 1, Sent { start, at: sent }, at);
                 self.thread.publish();
                 true
             }
@@ -164,9 +187,9 @@ impl<'t> Caller<'t> {
         }
     }
 
-    fn refused(&mut self, error: IdError, at: u64) -> bool {
+    fn refused(&mut self, error: Refusal, at: u64) -> bool {
         let LoadThread { progress, results, .. } = &mut *self.thread;
-        let name = format!("{:?}", error.kind());
+        let name = error.kind();
         if progress.counts(at) {
             results.refused(screaming(&name), error);
         }
@@ -176,14 +199,14 @@ impl<'t> Caller<'t> {
         error.is_retryable()
     }
 
-    /// `next_id` at full speed, a look at the clock every [`BATCH`] calls.
+    /// Calls for one id at full speed, a look at the clock every [`BATCH`] calls.
     fn batches(&mut self) {
         let mut begin = self.thread.progress.now();
         while begin < self.thread.progress.end() {
-            let Self { engine, tail, thread, .. } = self;
+            let Self { source, seen, thread, .. } = self;
             let outcome = match &mut thread.recorder {
-                Some(recorder) => batch(engine, |id| recorder.note(tail, id.raw(), 1)),
-                None => batch(engine, |id| _ = black_box(id)),
+                Some(recorder) => batch(source, |id| seen.note(recorder, id, 1)),
+                None => batch(source, |id| _ = black_box(id)),
             };
             let at = self.thread.progress.now();
             let (count, error) = outcome;
@@ -209,9 +232,9 @@ impl<'t> Caller<'t> {
 
 /// [`BATCH`] calls, or as many as there were before a refusal.
 #[inline]
-fn batch(engine: &Engine, mut see: impl FnMut(Id)) -> (u32, Option<IdError>) {
+fn batch(source: &mut impl Source, mut see: impl FnMut(u64)) -> (u32, Option<Refusal>) {
     for count in 0..BATCH {
-        match engine.next_id() {
+        match source.next() {
             Ok(id) => see(id),
             Err(error) => return (count, Some(error)),
         }
@@ -219,7 +242,7 @@ fn batch(engine: &Engine, mut see: impl FnMut(Id)) -> (u32, Option<IdError>) {
     (BATCH, None)
 }
 
-fn pause_after(error: IdError) -> Duration {
+fn pause_after(error: Refusal) -> Duration {
     error.retry_after().unwrap_or_default().min(LONGEST_PAUSE)
 }
 
@@ -233,7 +256,7 @@ fn wait_until(start: u64, now: u64) {
     }
 }
 
-/// The protocol's name for an engine's refusal, so that reports read alike: `ClockBehind` is `CLOCK_BEHIND`.
+/// The protocol's name for a refusal, so that reports read alike: `ClockBehind` is `CLOCK_BEHIND`.
 fn screaming(name: &str) -> Option<&'static str> {
     use xuid_protocol::Status;
     let bare = |name: &str| name.to_lowercase().replace('_', "");
@@ -264,9 +287,25 @@ mod tests {
 
     #[test]
     fn refusals_of_the_engine_have_the_protocols_names() {
-        let names = ["Overloaded", "ClockBehind", "NotReady", "ShuttingDown", "Forked"].map(screaming);
-        let wanted =
-            [Some("OVERLOADED"), Some("CLOCK_BEHIND"), Some("NOT_READY"), Some("SHUTTING_DOWN"), None];
+        let names =
+            ["Overloaded", "ClockBehind", "NotReady", "ShuttingDown", "StoreAway", "Forked"].map(screaming);
+        let [away, down] = [Some("STORE_AWAY"), Some("SHUTTING_DOWN")];
+        let wanted = [Some("OVERLOADED"), Some("CLOCK_BEHIND"), Some("NOT_READY"), down, away, None];
         assert_eq!(names, wanted);
+    }
+    #[test]
+    fn an_ordered_id_below_one_that_came_before_is_found() {
+        let check = xuid_load::DuplicateCheck::start(1 << 20, || ()).unwrap();
+        let mut recorder = check.recorder();
+        let mut fallen = |ascends, ids: [(u64, u32); 3]| {
+            let mut seen = Seen::new(ascends);
+            for (first, count) in ids {
+                seen.note(&mut recorder, first, count);
+            }
+            seen.fallen
+        };
+        assert_eq!(fallen(true, [(1, 3), (4, 1), (9, 2)]), None);
+        assert_eq!(fallen(true, [(1, 3), (3, 1), (9, 2)]), Some(3));
+        assert_eq!(fallen(false, [(9, 3), (3, 1), (1, 2)]), None);
     }
 }

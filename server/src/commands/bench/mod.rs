@@ -1,8 +1,8 @@
-//! `xuid bench`: load on servers, or on an engine in this process.
+//! `xuid bench`: load on servers, or on an engine or a named sequence in this process.
 //!
 //! ```text
 //!   Args ── Plan ──┬── network    connect ── xuid_load::Turns   a thread drives many connections
-//!                  └── embedded   engine calls                  a thread is a caller
+//!                  └── embedded   calls of a Source             a thread is a caller
 //!                           │
 //!                         drive ── progress bar, Ctrl-C
 //!                           │

@@ -6,7 +6,8 @@ mod connect;
 mod tests;
 
 use anyhow::Result;
-use xuid_load::{LoadThread, Turns};
+use xuid_load::{Dialect, LoadThread, SequenceAsk, Turns};
+use xuid_protocol::SequenceName;
 
 use super::drive::{Outcome, drive};
 use super::plan::{Net, Plan};
@@ -14,7 +15,20 @@ use connect::connect;
 
 /// Connects, runs the load, and says whom it was put on.
 pub(super) fn run(plan: &Plan, net: &Net) -> Result<(String, Outcome)> {
-    let (cluster, dealt) = connect(plan, net)?;
+    match &plan.sequence {
+        None => load(plan, net, &plan.ask),
+        Some(name) => {
+            load(plan, net, &SequenceAsk::new(SequenceName::new(name.as_str().as_bytes())?, plan.ask))
+        }
+    }
+}
+
+fn load<D: Dialect + Clone + Send + 'static>(
+    plan: &Plan,
+    net: &Net,
+    dialect: &D,
+) -> Result<(String, Outcome)> {
+    let (cluster, dealt) = connect(plan, net, dialect)?;
     let load = |links| move |thread: &mut LoadThread| Turns::new(links, thread)?.run();
     let outcome = drive(plan, dealt.into_iter().map(load).collect())?;
     Ok((format!("cluster {cluster}"), outcome))

@@ -6,12 +6,13 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 use tokio_rustls::rustls::ClientConfig;
+use xuid_engine::sequence::SequenceName;
 use xuid_load::{Ask, Shape};
 use xuid_protocol::Order;
 
 use super::args::Args;
 use super::memory;
-use crate::commands::servers;
+use crate::commands::{OrderArg, servers};
 use crate::config::cores;
 use crate::text::exit::usage;
 
@@ -21,6 +22,8 @@ pub(super) struct Plan {
     pub(super) target: Target,
     pub(super) threads: usize,
     pub(super) ask: Ask,
+    /// Of which sequence; `None`: ids of the engine.
+    pub(super) sequence: Option<SequenceName>,
     /// Requests a second in all; `None`: closed loop.
     pub(super) rate: Option<u64>,
     pub(super) warmup: Duration,
@@ -60,6 +63,7 @@ impl Plan {
                 "--wait goes with --count above 1 or --runs: how long NEXT waits is the server's setting";
             return Err(usage(text).into());
         }
+        let (sequence, order) = sequence_and_order(args, shape)?;
         let wait = Duration::from_millis(u64::from(args.wait.unwrap_or(1_000)));
         let target = if args.embedded { Target::Embedded } else { Target::Network(Net::new(args)?) };
         let connections = match &target {
@@ -73,12 +77,31 @@ impl Plan {
         Ok(Self {
             target,
             threads,
-            ask: Ask { shape, count, order: args.order.into(), wait },
+            ask: Ask { shape, count, order, wait },
+            sequence,
             rate: args.rate,
             warmup: Duration::from_secs(args.warmup.unwrap_or(1)),
             time: Duration::from_secs(args.seconds.unwrap_or(10)),
             verify: args.verify.then(|| memory::bound(args.verify_memory.as_deref())).transpose()?,
         })
+    }
+
+    /// What a request is called: the protocol's op, or the method of an engine or a sequence.
+    pub(super) fn request_name(&self) -> &'static str {
+        let Ask { shape, order, .. } = self.ask;
+        let is_embedded = matches!(self.target, Target::Embedded);
+        match (shape, is_embedded, self.sequence.is_some()) {
+            (Shape::Next, false, false) => "NEXT",
+            (Shape::Array, false, false) => "ARRAY",
+            (Shape::Runs, false, false) => "RUNS",
+            (Shape::Next, false, true) => "SEQ_NEXT",
+            (Shape::Array, false, true) => "SEQ_ARRAY",
+            (Shape::Runs, false, true) => "SEQ_RUNS",
+            (Shape::Next, true, _) if order == Order::Any => "next_id",
+            (Shape::Next, true, true) => "next_ordered",
+            (Shape::Runs, true, _) | (_, true, true) => "runs",
+            (_, true, false) => "fill",
+        }
     }
 
     /// All of it, as the report's JSON shows it.
@@ -94,7 +117,8 @@ impl Plan {
             "pipeline": net.map(|net| net.pipeline),
             "tls": net.map(|net| net.tls.is_some()),
             "threads": self.threads,
-            "request": request_name(&self.ask, net.is_none()),
+            "request": self.request_name(),
+            "sequence": self.sequence.as_ref().map(SequenceName::as_str),
             "count": self.ask.count,
             "order": self.ask.order.name(),
             "wait_ms": self.ask.wait.as_millis() as u64,
@@ -117,16 +141,19 @@ impl Net {
     }
 }
 
-/// What a request is called: the protocol's op, or the engine's method.
-pub(super) fn request_name(ask: &Ask, embedded: bool) -> &'static str {
-    match (ask.shape, embedded) {
-        (Shape::Next, false) => "NEXT",
-        (Shape::Array, false) => "ARRAY",
-        (Shape::Runs, false) => "RUNS",
-        (Shape::Runs, true) => "runs",
-        (Shape::Next, true) if ask.order == Order::Any => "next_id",
-        (_, true) => "fill",
-    }
+/// The sequence that is named, and in which order ids come.
+fn sequence_and_order(args: &Args, shape: Shape) -> Result<(Option<SequenceName>, Order)> {
+    let Some(name) = &args.sequence else { return Ok((None, args.order.unwrap_or_default().into())) };
+    let sequence = SequenceName::new(name)
+        .map_err(|error| usage(format!("--sequence is {name:?}, and that is no name of one: {error}")))?;
+    let text = match args.order {
+        Some(OrderArg::Fresh) => "--order fresh goes without --sequence: its ids have no time",
+        Some(OrderArg::Any) if shape == Shape::Next && !args.embedded => {
+            "--order any of a sequence goes with --count above 1, --runs or --embedded: SEQ_NEXT is always ordered"
+        }
+        order => return Ok((Some(sequence), order.unwrap_or(OrderArg::Ordered).into())),
+    };
+    Err(usage(text).into())
 }
 
 #[cfg(test)]
@@ -155,6 +182,25 @@ mod tests {
                 "{bad}"
             );
         }
+    }
+
+    #[test]
+    fn ids_of_a_sequence_are_ordered_where_nothing_else_is_said_and_never_fresh() {
+        let of = |args: Args| Args { sequence: Some("orders".to_owned()), ..args };
+        let plan = Plan::new(&of(Args::default())).unwrap();
+        assert_eq!((plan.ask.order, plan.request_name()), (Order::Ordered, "SEQ_NEXT"));
+        let embedded = Args { embedded: true, ..Args::default() };
+        assert_eq!(Plan::new(&of(embedded.clone())).unwrap().request_name(), "next_ordered");
+        let any = Some(OrderArg::Any);
+        assert_eq!(Plan::new(&of(Args { order: any, ..embedded })).unwrap().request_name(), "next_id");
+        for asked in [Args { count: Some(9), ..Args::default() }, Args { runs: true, ..Args::default() }] {
+            assert_eq!(Plan::new(&of(Args { order: any, ..asked })).unwrap().ask.order, Order::Any);
+        }
+        assert!(said(&of(Args { order: any, ..Args::default() })).contains("SEQ_NEXT"));
+        assert!(said(&of(Args { order: Some(OrderArg::Fresh), ..Args::default() })).contains("fresh"));
+        let nameless = Args { sequence: Some("@any".to_owned()), ..Args::default() };
+        assert!(said(&nameless).contains("--sequence"));
+        assert_eq!(Plan::new(&Args::default()).unwrap().ask.order, Order::Any);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::drive::{Outcome, per_second};
 use super::embedded;
 use super::memory::size;
-use super::plan::{Plan, Target, request_name};
+use super::plan::{Plan, Target};
 use crate::text::human_time::grouped;
 use crate::text::stdout::Printer;
 
@@ -266,18 +266,22 @@ impl Report {
 fn headline(plan: &Plan, source: Option<&str>, time: Duration) -> [String; 2] {
     let (ask, threads) = (plan.ask, plan.threads);
     let threads = format!("{threads} thread{}", if threads == 1 { "" } else { "s" });
-    let what = request_name(&ask, matches!(plan.target, Target::Embedded));
+    let what = plan.request_name();
     let ids =
         if ask.count == 1 { String::new() } else { format!(" of {} ids", grouped(u64::from(ask.count))) };
+    let (of, place) = match &plan.sequence {
+        Some(name) => (format!(" of the sequence {}", name.as_str()), "on a registry"),
+        None => (String::new(), "on an engine"),
+    };
     let span = format!("{:.1} s after {} s of warm-up", time.as_secs_f64(), plan.warmup.as_secs());
     match &plan.target {
         Target::Embedded => [
-            format!("{what}{ids}, order {}, on an engine in this process", ask.order.name()),
+            format!("{what}{ids}{of}, order {}, {place} in this process", ask.order.name()),
             format!("{threads}; {span}"),
         ],
         Target::Network(net) => [
             format!(
-                "{what}{ids}, order {}, at {} ({})",
+                "{what}{ids}{of}, order {}, at {} ({})",
                 ask.order.name(),
                 net.servers.join(", "),
                 source.unwrap_or("?")

@@ -2,11 +2,12 @@
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use xuid_load::{Ask, Link, Share};
-use xuid_protocol::ClusterId;
+use xuid_engine::sequence::SequenceName as Name;
+use xuid_load::{Dialect, Link, Share};
+use xuid_protocol::{ClusterId, SequenceName, Status};
 
 use crate::commands::bench::plan::{Net, Plan};
-use crate::commands::connection::{Connection, Greeted};
+use crate::commands::connection::{Connection, Greeted, Refused};
 use crate::net::runtime;
 use crate::text::exit::usage;
 
@@ -14,14 +15,19 @@ use crate::text::exit::usage;
 const OTHER_FILES: u64 = 64;
 
 /// Link `i` is to server `i` modulo their number, and belongs to thread `i` modulo theirs.
-pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link<Ask>>>)> {
+pub(super) fn connect<D: Dialect + Clone>(
+    plan: &Plan,
+    net: &Net,
+    dialect: &D,
+) -> Result<(ClusterId, Vec<Vec<Link<D>>>)> {
     allow_files(u64::from(net.connections) + OTHER_FILES);
-    let mut dealt: Vec<Vec<Link<Ask>>> = (0..plan.threads).map(|_| Vec::new()).collect();
+    let mut dealt: Vec<Vec<Link<D>>> = (0..plan.threads).map(|_| Vec::new()).collect();
     let mut first: Option<(ClusterId, &str)> = None;
     let servers = net.servers.iter().cycle();
     runtime::run(async {
         for (number, server) in (0..net.connections).zip(servers) {
-            let greeted = greet(server, net).await?;
+            let is_first = (number as usize) < net.servers.len();
+            let greeted = greet(server, net, plan.sequence.as_ref().filter(|_| is_first)).await?;
             let (cluster, of) = *first.get_or_insert((greeted.cluster, server));
             if cluster != greeted.cluster {
                 bail!(
@@ -35,7 +41,7 @@ pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link
             let share = plan.rate.map(|rate| Share { rate, number, of });
             let Greeted { wire, inbox, limits, .. } = greeted;
             let depth = net.pipeline.min(limits.max_in_flight);
-            let link = Link::new(wire, server, inbox.rest().to_vec(), plan.ask, depth, share);
+            let link = Link::new(wire, server, inbox.rest().to_vec(), dialect.clone(), depth, share);
             dealt[number as usize % plan.threads].push(link);
         }
         Ok(())
@@ -43,11 +49,36 @@ pub(super) fn connect(plan: &Plan, net: &Net) -> Result<(ClusterId, Vec<Vec<Link
     Ok((first.map_or(ClusterId::ANY, |(cluster, _)| cluster), dealt))
 }
 
-async fn greet(server: &str, net: &Net) -> Result<Greeted> {
-    Connection::connect(server, net.tls.as_ref())
+/// A connection to a server that has this sequence, if one is named.
+async fn greet(server: &str, net: &Net, sequence: Option<&Name>) -> Result<Greeted> {
+    let mut connection = Connection::connect(server, net.tls.as_ref())
         .await
-        .with_context(|| format!("no load on {server}"))?
-        .into_greeted()
+        .with_context(|| format!("no load on {server}"))?;
+    if let Some(name) = sequence {
+        let found = connection.sequence(SequenceName::new(name.as_str().as_bytes())?).await;
+        found.map_err(|error| absent(error, server, name))?;
+    }
+    connection.into_greeted()
+}
+
+/// Why a server does not have a sequence, with what helps: a load does not begin a sequence that was mistyped.
+fn absent(error: anyhow::Error, server: &str, name: &Name) -> anyhow::Error {
+    let name = name.as_str();
+    let is_absent =
+        error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == Status::NO_SEQUENCE);
+    if is_absent {
+        return error.context(format!(
+            "{server} has no sequence {name:?}: make it with `xuid sequence create {} --server {server}`",
+            quoted(name)
+        ));
+    }
+    error.context(format!("{server} does not serve the sequence {name:?}"))
+}
+
+/// As a word of a shell.
+fn quoted(name: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "_.:/-".contains(char);
+    if name.chars().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
 }
 
 fn check_count(plan: &Plan, server: &str, greeted: &Greeted) -> Result<()> {
@@ -66,5 +97,18 @@ fn allow_files(wanted: u64) {
         let raised = Rlimit { current: Some(target), maximum: limit.maximum };
         // As it was, then.
         let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_word_of_a_shell_whatever_is_in_it() {
+        let words = [("orders:2026", "orders:2026"), ("two words", "'two words'"), ("it's", r"'it'\''s'")];
+        for (name, word) in words {
+            assert_eq!(quoted(name), word);
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use xuid_protocol::{
     ClusterId, Header, HelloReply, Limits, Op, PREFACE, ParsedRequest, Phase, Refusal, Request, Status,
-    goaway, parse_request, reply_error, reply_hello, reply_id,
+    goaway, parse_request, reply_error, reply_hello, reply_id, reply_sequence, seq_id_reply,
 };
 
 use crate::commands::bench::drive::Outcome;
@@ -37,6 +37,10 @@ struct Manner {
     beyond: Option<(u64, u64)>,
     /// Every so many replies claim a body of 1 GiB.
     claims: Option<u64>,
+    /// It has no sequence.
+    is_nameless: bool,
+    /// Every so many replies about a sequence, a number comes that is below others, and never came before.
+    falls: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -138,6 +142,17 @@ impl Fake {
             output.extend(Header::reply(Op::Runs, 24, request_id).encode());
             output.extend((u64::from(bulk.count) | 1 << 32).to_le_bytes());
             output.extend(run.to_le_bytes());
+        } else if let Some(Request::SeqInfo { .. }) = request {
+            if self.manner.is_nameless {
+                let refusal = Refusal::new(Status::NO_SEQUENCE, "there is no such sequence");
+                reply_error(output, request_id, Op::SeqInfo.code(), &refusal);
+            } else {
+                reply_sequence(output, Op::SeqInfo, request_id, "{}");
+            }
+        } else if let Some(Request::SeqNext { .. }) = request {
+            // Far above those that are in flight at once.
+            let down = if every(self.manner.falls) { 999 } else { 0 };
+            output.extend(seq_id_reply(request_id, 2 * (number + 1_000) - down));
         } else if every(refuses) {
             let refusal = Refusal::new(Status::OVERLOADED, "nothing left");
             reply_error(output, request_id, Op::Next.code(), &refusal);
@@ -244,6 +259,27 @@ fn servers_of_two_clusters_are_refused_with_both_shown() {
     let both = [fake(Manner::default()), fake(Manner::default())];
     // Two counters from 0 on, so the check sees one cluster's worth of duplicates: both were asked.
     assert!(load(&both, &small()).unwrap().verdict.unwrap().duplicates > 0);
+}
+
+#[test]
+fn a_number_of_a_sequence_that_does_not_ascend_fails_the_run() {
+    let of_orders = Args { sequence: Some("orders".to_owned()), ..small() };
+    let good = load(&[fake(Manner::default())], &of_orders).unwrap();
+    assert!(good.total.failures.is_empty() && good.total.requests > 100, "{good:?}");
+    let falls = fake(Manner { falls: Some(100), ..Manner::default() });
+    let outcome = load(&[falls], &of_orders).unwrap();
+    let (failures, verdict) = (&outcome.total.failures, outcome.verdict.as_ref().unwrap());
+    assert!(!failures.is_empty() && failures.keys().all(|why| why.contains("ascend")), "{failures:?}");
+    assert_eq!(verdict.duplicates, 0, "{verdict:?}");
+}
+
+#[test]
+fn a_server_without_the_sequence_gets_no_load_and_the_command_that_makes_it_is_told() {
+    let servers = [false, true].map(|is_nameless| fake(Manner { is_nameless, ..Manner::default() }));
+    let args = Args { sequence: Some("new orders".to_owned()), ..small() };
+    let error = format!("{:#}", load(&servers, &args).unwrap_err());
+    let command = format!("`xuid sequence create 'new orders' --server {}`", servers[1]);
+    assert!(error.contains(&command) && error.contains("NO_SEQUENCE"), "{error}");
 }
 
 #[test]
