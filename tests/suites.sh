@@ -126,7 +126,7 @@ run_models() { models loom; }
 
 benches() {
     cargo bench -p xuid-benches --bench hot_path --bench bulk --bench ordered --bench tiers --bench spill --bench codec \
-        --bench registry "$@"
+        --bench registry --bench sequences "$@"
 }
 build_benches() { benches --no-run; }
 run_benches() { benches -- --test; }

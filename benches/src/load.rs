@@ -6,6 +6,7 @@
 //!      └────── process ── child       servers, each pinned to the core that the driver is not on
 //!
 //!   neighbours ── driver, process     several loads on one server at once, and what they cost each other
+//!   sequences ─── driver, process     named sequences: beside NEXT and Redis, on PostgreSQL, many names
 //! ```
 //!
 //! A program that measures with this must begin with [`serve_if_asked`]: the echo and the raw stream run in a child
@@ -17,8 +18,10 @@ mod dialect;
 mod driver;
 mod neighbours;
 mod process;
+mod sequences;
 
 pub use child::serve_if_asked;
 pub use compare::{Setting, redis_rows, tcp_rows};
 pub use neighbours::NEIGHBOURS;
 pub use process::Server;
+pub use sequences::SEQUENCES;

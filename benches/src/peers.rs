@@ -9,6 +9,7 @@
 //! - sustained is 12 bits of sequence a millisecond, as this engine has it, or the nearest the crate offers;
 //! - generators of one thread each get a worker number of their own.
 
+mod calls;
 mod clock;
 mod ferroid;
 mod idgenerator;
@@ -17,6 +18,7 @@ mod ours;
 mod peer;
 mod rs_snowflake;
 mod seed;
+mod sequences;
 mod snowdon;
 mod snowflake;
 mod snowflaked;
@@ -26,6 +28,7 @@ mod wide;
 use crate::subject::Subject;
 
 pub use seed::SeedRing;
+pub(crate) use sequences::TAKE;
 
 /// All subjects, ours first.
 #[must_use]
@@ -43,10 +46,16 @@ pub fn all() -> Vec<Subject> {
     all
 }
 
+/// Those of named sequences, ours first. They stand apart: their ids are dense numbers, not snowflakes.
+#[must_use]
+pub fn of_sequences() -> Vec<Subject> {
+    sequences::subjects()
+}
+
 /// The subject of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<Subject> {
-    all().into_iter().find(|subject| subject.name == name)
+    all().into_iter().chain(of_sequences()).find(|subject| subject.name == name)
 }
 
 #[cfg(test)]

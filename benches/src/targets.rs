@@ -8,6 +8,7 @@ mod field;
 mod hot;
 mod idle;
 mod land;
+mod sequences;
 mod served;
 mod spill;
 mod steady;
@@ -27,3 +28,8 @@ pub const GROUPS: [Group; 9] = [
     ("tcp", served::tcp),
     ("client", served::client),
 ];
+
+/// The groups of named sequences that need nothing but this process.
+pub const SEQUENCES: [Group; 2] = [("hot", sequences::hot), ("cold", sequences::cold)];
+
+pub use sequences::check as check_sequences;

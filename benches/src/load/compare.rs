@@ -56,7 +56,8 @@ impl std::fmt::Display for Setting {
     }
 }
 
-fn load(connections: usize, in_flight: u32) -> Load {
+/// So many connections with so many requests in flight on each, for a round.
+pub(super) fn load(connections: usize, in_flight: u32) -> Load {
     Load { connections, in_flight, warm_up: WARM_UP, span: SPAN, low_water: 1 }
 }
 

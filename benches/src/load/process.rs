@@ -99,8 +99,8 @@ fn announced(child: &mut Child) -> Result<(SocketAddr, Option<SocketAddr>)> {
     Ok((address, found.next()))
 }
 
-/// `xuid serve` on a folder, on ports of its own and without a setting of ours.
-fn serve(folder: &Path) -> Result<Command> {
+/// A command of the binary, without a setting of ours.
+pub(super) fn xuid() -> Result<Command> {
     static BINARY: std::sync::OnceLock<std::result::Result<PathBuf, String>> = std::sync::OnceLock::new();
     let binary = BINARY.get_or_init(|| binary().map_err(|error| format!("{error:#}")));
     let binary = binary.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -110,6 +110,12 @@ fn serve(folder: &Path) -> Result<Command> {
             command.env_remove(name);
         }
     }
+    Ok(command)
+}
+
+/// `xuid serve` on a folder, on ports of its own.
+fn serve(folder: &Path) -> Result<Command> {
+    let mut command = xuid()?;
     command.args(["serve", "--listen", "127.0.0.1:0", "--log", "error", "--data-dir"]).arg(folder);
     // For trying settings: words for `xuid serve`.
     if let Ok(more) = std::env::var("XUID_BENCH_SERVE") {
@@ -140,7 +146,11 @@ impl Server {
     /// `xuid serve` as it is by default, with an admin port and a new folder, on any core: what it can issue is what it
     /// mints. This thread stays where it is, too.
     pub(super) fn by_default(words: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
-        let folder = TempDir::new()?;
+        Self::in_folder(TempDir::new()?, words, variables)
+    }
+
+    /// The same in a folder, whose `data` may be one of a server already.
+    pub(super) fn in_folder(folder: TempDir, words: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
         let mut command = serve(&folder.path().join("data"))?;
         command.args(["--admin", "127.0.0.1:0"]).args(words).envs(variables.iter().copied());
         let child = command.spawn().context("failed to start the server")?;

@@ -4,12 +4,12 @@
 //! memory taken away. A call's outcome is consumed by `match`, as a caller does; refused calls void a measurement.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use xuid_engine::{Engine, Id, IdError, Order};
 
+use super::calls::{Refusals, many, single};
 use crate::land::{Farm, drain};
-use crate::subject::{Fixture, Kind, Subject, Supply, Worker, consume, local, repeat};
+use crate::subject::{Fixture, Kind, Subject, Supply, Worker};
 
 /// Ids a call for a run asks for: a whole tick of the default layout.
 const RUN: u32 = 4_096;
@@ -60,19 +60,13 @@ type Make = for<'a> fn(&'a Ours) -> Box<dyn Worker + 'a>;
 struct Ours {
     farm: Farm,
     make: Make,
-    refused: AtomicU64,
+    refused: Refusals,
 }
 
 impl Ours {
     fn new(farm: Result<Farm, xuid_engine::BuildError>, make: Make) -> Self {
         let farm = farm.unwrap_or_else(|error| panic!("an engine in a temporary folder: {error}"));
-        Self { farm, make, refused: AtomicU64::new(0) }
-    }
-
-    fn refuse(&self, calls: u64) {
-        if calls > 0 {
-            self.refused.fetch_add(calls, Ordering::Relaxed);
-        }
+        Self { farm, make, refused: Refusals::default() }
     }
 }
 
@@ -92,31 +86,27 @@ impl Fixture for Ours {
     }
 
     fn objection(&self) -> Option<String> {
-        match self.refused.load(Ordering::Relaxed) {
+        match self.refused.count() {
             0 => None,
             calls => Some(format!("{calls} calls were refused: {:?}", self.farm.engine.stats().refused)),
         }
     }
 }
 
-fn single<'a>(ours: &'a Ours, call: impl FnMut() -> Result<Id, IdError> + 'a) -> Box<dyn Worker + 'a> {
-    Box::new(Single { ours, call: Some(call) })
-}
-
 fn next_id(ours: &Ours) -> Box<dyn Worker + '_> {
     let engine = &ours.farm.engine;
-    single(ours, || engine.next_id())
+    single(&ours.refused, || engine.next_id())
 }
 
 fn try_next_id(ours: &Ours) -> Box<dyn Worker + '_> {
     let engine = &ours.farm.engine;
     // A refused try brings the reserve in for the next one; as a caller would, it comes back, and here at once.
-    single(ours, || engine.try_next_id().or_else(|_| engine.next_id()))
+    single(&ours.refused, || engine.try_next_id().or_else(|_| engine.next_id()))
 }
 
 fn next_id_outlined(ours: &Ours) -> Box<dyn Worker + '_> {
     let engine = &ours.farm.engine;
-    single(ours, || outlined(engine))
+    single(&ours.refused, || outlined(engine))
 }
 
 #[inline(never)]
@@ -126,85 +116,33 @@ fn outlined(engine: &Engine) -> Result<Id, IdError> {
 
 fn handle(ours: &Ours) -> Box<dyn Worker + '_> {
     let mut handle = ours.farm.engine.handle();
-    single(ours, move || handle.next_id())
+    single(&ours.refused, move || handle.next_id())
 }
 
 fn handle_in_box(ours: &Ours) -> Box<dyn Worker + '_> {
     let mut handle = Box::new(ours.farm.engine.handle());
-    single(ours, move || handle.next_id())
+    single(&ours.refused, move || handle.next_id())
 }
 
 fn fill(ours: &Ours, count: usize) -> Box<dyn Worker + '_> {
     let mut slice = vec![Id::default(); count];
-    many(ours, move |ids| {
+    many(&ours.refused, move |ids| {
         ours.farm.engine.fill(&mut slice, Order::Any)?;
         match ids {
             Some(ids) => ids.extend(slice.iter().map(|id| id.raw())),
             None => _ = black_box(slice.as_slice()),
         }
-        Ok(())
+        Ok::<_, IdError>(())
     })
 }
 
 fn runs(ours: &Ours, count: u32, order: Order) -> Box<dyn Worker + '_> {
-    many(ours, move |ids| {
+    many(&ours.refused, move |ids| {
         let runs = ours.farm.engine.runs(count, order)?;
         match ids {
             Some(ids) => ids.extend(runs.into_iter().flatten().map(Id::raw)),
             None => _ = black_box(runs.as_slice()),
         }
-        Ok(())
+        Ok::<_, IdError>(())
     })
-}
-
-fn many<'a>(
-    ours: &'a Ours,
-    call: impl FnMut(Option<&mut Vec<u64>>) -> Result<(), IdError> + 'a,
-) -> Box<dyn Worker + 'a> {
-    Box::new(Many { ours, call })
-}
-
-/// Calls for one id.
-struct Single<'a, F> {
-    ours: &'a Ours,
-    /// Always there between batches.
-    call: Option<F>,
-}
-
-impl<F: FnMut() -> Result<Id, IdError>> Worker for Single<'_, F> {
-    fn run(&mut self, calls: u64) {
-        let mut refused = 0;
-        local!(self.call, call => repeat!(
-            calls,
-            match call() {
-                Ok(id) => consume(id.raw()),
-                Err(_) => refused += 1,
-            }
-        ));
-        self.ours.refuse(refused);
-    }
-
-    fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {
-        let before = ids.len();
-        local!(self.call, call => ids.extend((0..calls).filter_map(|_| call().ok()).map(Id::raw)));
-        self.ours.refuse(calls - (ids.len() - before) as u64);
-    }
-}
-
-/// Calls for many ids, which are looked at or appended.
-struct Many<'a, F> {
-    ours: &'a Ours,
-    call: F,
-}
-
-impl<F: FnMut(Option<&mut Vec<u64>>) -> Result<(), IdError>> Worker for Many<'_, F> {
-    fn run(&mut self, calls: u64) {
-        let refused = (0..calls).filter(|_| (self.call)(None).is_err()).count();
-        self.ours.refuse(refused as u64);
-    }
-
-    fn collect(&mut self, calls: u64, ids: &mut Vec<u64>) {
-        let refused = (0..calls).filter(|_| (self.call)(Some(ids)).is_err()).count();
-        self.ours.refuse(refused as u64);
-    }
 }

@@ -5,6 +5,13 @@ use super::*;
 use crate::measure::{self, together};
 use crate::subject::{Kind, Supply, Worker};
 
+/// Every subject there is.
+fn each() -> Vec<Subject> {
+    let mut each = all();
+    each.extend(of_sequences());
+    each
+}
+
 /// Ids each of two threads collects.
 const IDS: u64 = 200_000;
 
@@ -24,7 +31,7 @@ fn duplicates(subject: &Subject) -> (usize, usize) {
 
 #[test]
 fn every_subject_brings_as_many_ids_as_it_says() {
-    for subject in all() {
+    for subject in each() {
         let fixture = (subject.set_up)();
         let mut ids = Vec::new();
         fixture.worker().collect(3, &mut ids);
@@ -38,7 +45,7 @@ fn every_subject_brings_as_many_ids_as_it_says() {
 fn this_engine_and_the_limits_bring_no_id_twice() {
     // Plain loops over slices count from zero in each thread: they are no generators.
     let counted = |subject: &Subject| subject.kind != Kind::Peer && !subject.name.starts_with("limit/write");
-    for subject in all().iter().filter(|subject| counted(subject)) {
+    for subject in each().iter().filter(|subject| counted(subject)) {
         let (ids, twice) = duplicates(subject);
         assert_eq!(twice, 0, "{}: of {ids} ids", subject.name);
     }
@@ -53,7 +60,7 @@ fn two_threads_that_count_the_same_are_found() {
 #[test]
 fn no_peer_brings_an_id_twice_as_it_is_used_here() {
     let mut found = Vec::new();
-    for subject in all().iter().filter(|subject| subject.kind == Kind::Peer) {
+    for subject in each().iter().filter(|subject| subject.kind == Kind::Peer) {
         let (ids, twice) = duplicates(subject);
         println!("{:40} {ids} ids, {twice} duplicates", subject.name);
         if twice > 0 {
@@ -68,7 +75,7 @@ fn no_peer_brings_an_id_twice_as_it_is_used_here() {
 #[test]
 fn names_are_unique_and_tell_the_supply() {
     let mut names = HashSet::new();
-    for subject in all() {
+    for subject in each() {
         assert!(names.insert(subject.name), "{} is there twice", subject.name);
         assert!(!subject.name.contains(char::is_whitespace), "{}", subject.name);
         assert_eq!(
