@@ -241,6 +241,12 @@ guards! {
     SegmentTakeIsOne,
     /// A grant below one that was used is no segment: ordered calls would go back (I1 of `sequence::chain::held`).
     SegmentsAscend,
+    /// What is left of a name below an ordered id that it issued is for calls in no promised order.
+    RestBelowIsLoose,
+    /// The ids of a grant leave the remainder of their name.
+    GrantFits,
+    /// They end at the name's last number.
+    GrantEnds,
     /// A take of neighbours over a seam joins what touches, and nothing else.
     ContiguousTouches,
     /// A name occurs once in a batch.
@@ -269,6 +275,12 @@ guards! {
     LeapVoidsLeftovers,
     /// It drops a grant that is under way (Q7).
     LeapDropsSegment,
+    /// The call that meets a leap after it took an id without looking at the clock wastes the id (Q7).
+    LeapWastesHit,
+    /// What a thread gives back belongs to the generation of its name, or is wasted (Q7).
+    BackInItsGeneration,
+    /// What is saved while the clock leaps is not kept (Q7).
+    LeapDropsSaved,
     /// It drops leftovers whose claim is under way (Q7).
     LeapDropsClaimed,
     /// What a call was served with before it, and did not read, is wasted (Q7).
@@ -277,12 +289,18 @@ guards! {
     StrictAboveSeen,
     /// A strict grant serves the calls that waited when it was asked for, and no later one.
     StrictServesWhoAsked,
+    /// What was taken between two notes counts as of the first of them, so that what is held keeps to its bound.
+    TakenAsOfEarliest,
+    /// A strict name holds nothing that a later call could get.
+    StrictHoldsNothing,
+    /// A strict grant below one that this process used is not used, without a witness neither.
+    StrictAboveOwn,
 }
 
 #[cfg(test)]
 thread_local! {
     /// A bit for each guard that is out.
-    static OUT: std::cell::Cell<u128> = const { std::cell::Cell::new(0) };
+    static OUT: std::cell::Cell<[u64; 4]> = const { std::cell::Cell::new([0; 4]) };
 }
 
 impl Guard {
@@ -292,7 +310,7 @@ impl Guard {
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "it names the guard"))]
     pub(crate) fn holds(self) -> bool {
         #[cfg(test)]
-        return OUT.get() >> self as u32 & 1 == 0;
+        return OUT.get()[self as usize / 64] >> (self as u32 % 64) & 1 == 0;
         #[cfg(not(test))]
         true
     }
@@ -307,13 +325,14 @@ impl Guard {
     #[cfg(test)]
     pub(crate) fn without<T>(guards: &[Self], body: impl FnOnce() -> T) -> T {
         /// Puts them back, whatever happens.
-        struct Back(u128);
+        struct Back([u64; 4]);
         impl Drop for Back {
             fn drop(&mut self) {
                 OUT.set(self.0);
             }
         }
-        let out = guards.iter().fold(OUT.get(), |out, guard| out | 1 << *guard as u32);
+        let mut out = OUT.get();
+        guards.iter().for_each(|guard| out[*guard as usize / 64] |= 1 << (*guard as u32 % 64));
         let _back = Back(OUT.replace(out));
         body()
     }

@@ -245,6 +245,12 @@ mutants! {
         Test("sequence::chain::segment::tests::a_take_in_two_steps_is_found_out");
     "grant-below-made-a-segment", [G::SegmentsAscend], "ordered",
         Test("sequence::chain::held::tests::a_grant_below_what_was_taken_is_not_for_ordered_calls");
+    "rest-below-made-a-segment", [G::RestBelowIsLoose], "ordered",
+        Test("sequence::names::named_table::tests::what_a_name_that_comes_back_has_below_its_ordered_ids_is_not_for_ordered_calls");
+    "remainder-not-aligned", [G::GrantFits], "Q4",
+        Test("sequence::chain::span::tests::a_grant_that_is_not_aligned_or_not_cut_is_found_out");
+    "last-ignored", [G::GrantEnds], "Q4",
+        Test("sequence::chain::span::tests::a_grant_that_is_not_aligned_or_not_cut_is_found_out");
     "seam-not-compared", [G::ContiguousTouches], "Q4",
         Test("sequence::chain::held::tests::neighbours_over_a_seam_are_neighbours");
     "name-twice-in-a-batch", [G::AskedOnce], "Q5",
@@ -272,12 +278,24 @@ mutants! {
         Test("sequence::tests::leaps::a_leap_voids_leftovers_that_no_name_has_taken");
     "leap-keeps-a-grant-under-way", [G::LeapDropsSegment], "Q7",
         Test("sequence::tests::leaps::a_grant_that_is_under_way_at_a_leap_is_not_used");
+    "leap-keeps-a-hit", [G::LeapWastesHit], "Q7",
+        Test("sequence::tests::leaps::a_call_that_takes_an_id_and_then_meets_a_leap_does_not_return_it");
+    "leap-keeps-what-comes-back-to-a-name", [G::BackInItsGeneration], "Q7",
+        Test("sequence::names::named::tests::what_a_thread_gives_back_after_a_leap_is_wasted");
+    "leap-keeps-what-a-stop-saves", [G::LeapDropsSaved], "Q7",
+        Test("sequence::tests::leaps::what_a_stop_saves_while_the_clock_leaps_is_not_kept");
     "leap-keeps-leftovers-under-way", [G::LeapDropsClaimed], "Q7",
         Test("sequence::tests::leaps::leftovers_whose_claim_is_under_way_at_a_leap_are_not_used");
     "leap-keeps-what-was-served", [G::LeapWastesServed], "Q7",
         Test("sequence::tests::leaps::what_a_call_was_served_with_before_a_leap_is_wasted");
     "strict-from-a-gap", [G::StrictAboveSeen], "strict",
         Test("sequence::background::witness::tests::a_strict_grant_in_a_gap_comes_too_late");
+    "strict-ids-held", [G::StrictHoldsNothing], "strict",
+        Test("sequence::tests::strict::what_a_strict_call_left_behind_is_no_later_call_s");
+    "strict-below-its-own", [G::StrictAboveOwn], "strict",
+        Test("sequence::tests::strict::strict_ids_of_one_process_ascend_also_where_a_store_without_a_witness_goes_back");
+    "taken-as-of-the-note", [G::TakenAsOfEarliest], "bound",
+        Test("sequence::chain::pace::tests::what_was_taken_at_some_time_before_a_note_counts_as_of_the_earliest");
     "strict-surplus-kept", [G::StrictServesWhoAsked], "strict",
         Test("sequence::tests::callers::a_strict_grant_is_for_those_who_waited_when_it_was_asked_for");
 }

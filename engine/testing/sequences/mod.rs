@@ -77,16 +77,6 @@ pub(crate) fn verdict(seed: u64) -> Result<(), String> {
     whole(seed).1
 }
 
-/// Flaws that are known and not mended yet. They are counted, and fail nothing: after a fail-over a strict number may lie
-/// below one that another node returned before, a name that was just granted much may hold more than its bound, and in one
-/// history in some thousands a call gets a number that was held before a leap of the clock, which a copy of this machine's
-/// memory would have as well.
-pub(crate) fn is_open(why: &str) -> bool {
-    why.contains("is strict, and came after")
-        || why.contains("and may hold")
-        || why.contains("was held before a leap")
-}
-
 /// Each of these was met in a few hundred histories, so that the absence of failures means something.
 pub(crate) const WANTED: [&str; 22] = [
     "lives",
@@ -125,7 +115,7 @@ fn no_history_of_sequences_repeats_a_number() {
     for n in 0..count {
         let (tally, verdict) = whole(seed(n));
         total.add(&tally);
-        if let Err(why) = verdict.or_else(|why| if is_open(&why) { Ok(()) } else { Err(why) }) {
+        if let Err(why) = verdict {
             failed.push(format!("XUID_SEQUENCES={} ({:?}): {why}", seed(n), mode(seed(n))));
         }
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::sequence::background::keeper::Keeper;
 use crate::sequence::background::teller::Teller;
 use crate::sequence::leftovers::format::Batch;
 use crate::sequence::names::hub::Hub;
+use crate::sequence::names::named::Named;
 use crate::sequence::store::memory::MemoryStore;
 use crate::sequence::{
     Demand, NamePattern, Numbers, PendingNumbers, Sequence, SequenceError, SequenceErrorKind, SequenceHandle,
@@ -73,6 +74,8 @@ pub(crate) struct Life {
 /// What bounds how much is held of a name.
 #[derive(Debug, Default)]
 struct Holding {
+    /// Of which entry of the table.
+    entry: Weak<Named>,
     /// Boot time, and how much was taken by then.
     taken: VecDeque<(u64, u64)>,
     granted: u64,
@@ -165,11 +168,11 @@ impl Node {
         }
     }
 
-    /// What is held keeps to its bound. Asked after a turn of the teller.
-    pub(crate) fn check_held(&self, script: &Script, number: usize) {
+    /// What is held keeps to its bound. Asked after a turn of the teller, which began at that boot time.
+    pub(crate) fn check_held(&self, script: &Script, number: usize, began: u64) {
         let mut life = self.life.borrow_mut();
         let Some(life) = &mut *life else { return };
-        if let Err(why) = life.check_held(script) {
+        if let Err(why) = life.check_held(script, began) {
             script.world.wrong(format!("node {number}: {why}"));
         }
     }
@@ -297,7 +300,7 @@ impl Life {
     fn promise(&self, script: &Script, name: usize, demand: Demand) -> Promise {
         Promise {
             above: demand.ordered.then(|| self.last_ordered[name]),
-            strictly_above: Some(script.world.oracle.borrow().highest(name)),
+            strictly_above: script.world.oracle.borrow().highest(name),
             is_contiguous: demand.contiguous,
         }
     }
@@ -342,7 +345,7 @@ impl Life {
         }
     }
 
-    fn check_held(&mut self, script: &Script) -> Result<(), String> {
+    fn check_held(&mut self, script: &Script, began: u64) -> Result<(), String> {
         let world = &script.world;
         for (name, holding) in self.books.iter_mut().enumerate() {
             let Some(named) = self.hub.names.find(&world.names[name]) else { continue };
@@ -352,11 +355,13 @@ impl Life {
                 (state.taken(), state.chain.in_segments(), named.books(&state))
             };
             // Another entry of the table, made since.
-            if holding.taken.back().is_some_and(|(_, before)| *before > taken) {
-                *holding = Holding { unserved: holding.unserved, ..Holding::default() };
+            if !std::ptr::eq(holding.entry.as_ptr(), Arc::as_ptr(&named)) {
+                let (entry, unserved) = (Arc::downgrade(&named), holding.unserved);
+                *holding = Holding { entry, unserved, ..Holding::default() };
             }
-            let boot = self.hub.now();
-            let since = boot.saturating_sub(HOLD.as_nanos() as u64);
+            let boot = self.hub.clock.read().boot;
+            // Time may have passed since the name was asked for.
+            let since = began.saturating_sub(HOLD.as_nanos() as u64);
             while holding.taken.get(1).is_some_and(|(at, _)| *at <= since) {
                 holding.taken.pop_front();
             }

@@ -81,7 +81,7 @@ struct Known {
     settings: SequenceSettings,
     start: u64,
     issued: HashSet<u64>,
-    highest: u64,
+    highest: Option<u64>,
     /// The end of the furthest grant.
     end: u64,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     pub(crate) fn know(&mut self, settings: SequenceSettings, start: u64) {
-        self.names.push(Known { settings, start, issued: HashSet::new(), highest: 0, end: start });
+        self.names.push(Known { settings, start, issued: HashSet::new(), highest: None, end: start });
     }
 
     pub(crate) fn settings(&self, name: usize) -> SequenceSettings {
@@ -119,7 +119,7 @@ impl Oracle {
         self.names[name].end
     }
 
-    pub(crate) fn highest(&self, name: usize) -> u64 {
+    pub(crate) fn highest(&self, name: usize) -> Option<u64> {
         self.names[name].highest
     }
 
@@ -165,7 +165,7 @@ impl Oracle {
             above = above.map(|above| above.max(number));
             issued.highest = issued.highest.max(number);
         }
-        known.highest = known.highest.max(issued.highest);
+        known.highest = known.highest.max(Some(issued.highest));
         if promise.is_contiguous && runs != 1 {
             flaw = flaw.or_else(|| Some(format!("a call got {runs} runs, and wanted its ids in one piece")));
         }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::node::{Node, Threads};
 use super::world::{World, enter};
 use super::{Mode, NODES};
-use crate::clock::SECOND;
+use crate::clock::{Clock, SECOND};
 use crate::sequence::SequenceName;
 use crate::sequence::store::{Alteration, HIGHEST, NewLast, NewSequence, SequenceSettings, Store};
 use crate::testing::campaigns::Tally;
@@ -228,6 +228,7 @@ impl Script {
         let Ok(mut threads) = node.threads.try_borrow_mut() else { return };
         let Some(Threads { teller, keeper }) = &mut *threads else { return };
         let depth = self.depth.get();
+        let began = node.clock.read().boot;
         let turned = catch_unwind(AssertUnwindSafe(|| {
             keeper.turn();
             teller.turn();
@@ -244,7 +245,7 @@ impl Script {
             return;
         }
         drop(threads);
-        node.check_held(self, number);
+        node.check_held(self, number, began);
     }
 
     /// The process dies in the middle of one of its next calls of the world.
@@ -438,8 +439,10 @@ impl Script {
         for host in 0..2 {
             world.database.set_away(host, false);
             // A process that knew a row which is gone does not make it again: people do.
-            for name in &world.names {
-                let _ = world.database.store(host).create(name, &NewSequence::default());
+            for (place, name) in world.names.iter().enumerate() {
+                let settings = world.oracle.borrow().settings(place);
+                let new = NewSequence { settings, ..NewSequence::default() };
+                let _ = world.database.store(host).create(name, &new);
             }
         }
         // No more happens in the middle of calls.

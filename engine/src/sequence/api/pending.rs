@@ -71,6 +71,8 @@ impl Future for PendingNumbers {
         let Stage::Waiting(waiter) = &self.stage else {
             return Poll::Ready(Err(SequenceError::SHUTTING_DOWN));
         };
+        // Before it is looked at what it was served with: a leap wastes that.
+        self.hub.now();
         let polled = self.named.poll(waiter, context.waker());
         if let Poll::Ready(result) = polled {
             self.hub.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -62,10 +62,11 @@ impl Sequence {
     /// [`SequenceError`]; nothing was issued then.
     #[inline]
     pub fn next_ordered(&self) -> Result<u64, SequenceError> {
-        match ordered_hit(&self.word) {
+        let generation = self.word.load();
+        match ordered_hit(generation) {
             Some((id, false)) => Ok(id),
-            Some((id, true)) => self.asking(id).result(),
-            None => self.ordered_or_wait().result(),
+            Some((id, true)) if self.is_good_after_asking(generation, 1) => Ok(id),
+            _ => self.ordered_or_wait().result(),
         }
     }
 
@@ -75,10 +76,11 @@ impl Sequence {
     /// [`SequenceError`], with the time to come back.
     #[inline]
     pub fn try_next_ordered(&self) -> Result<u64, SequenceError> {
-        match ordered_hit(&self.word) {
+        let generation = self.word.load();
+        match ordered_hit(generation) {
             Some((id, false)) => Ok(id),
-            Some((id, true)) => self.asking(id).result(),
-            None => self.ordered_or_refuse().result(),
+            Some((id, true)) if self.is_good_after_asking(generation, 1) => Ok(id),
+            _ => self.ordered_or_refuse().result(),
         }
     }
 
@@ -91,12 +93,11 @@ impl Sequence {
         if count == 0 || count > MOST_IDS {
             return Err(SequenceError::COUNT);
         }
-        match neighbours_hit(&self.word, u64::from(count)) {
+        let generation = self.word.load();
+        match neighbours_hit(generation, u64::from(count)) {
             Ok((span, false)) => Ok(span.into_numbers()),
-            Ok((span, true)) => {
-                self.hub.ask_next(&self.named);
-                Ok(span.into_numbers())
-            }
+            Ok((span, true)) if self.is_good_after_asking(generation, span.count) => Ok(span.into_numbers()),
+            Ok(_) => self.take_or_wait(count, TooFew::default()),
             Err(too_few) => self.take_or_wait(count, too_few),
         }
     }
@@ -145,12 +146,11 @@ impl Sequence {
         self.hub.figures_of(&self.named)
     }
 
-    /// An id with which the next grant is due.
+    /// Asks for the next grant, which is due with ids that this thread took just now. Whether these are good.
     #[cold]
     #[inline(never)]
-    fn asking(&self, id: u64) -> OutcomeWord {
-        self.hub.ask_next(&self.named);
-        Ok(id).into()
+    fn is_good_after_asking(&self, generation: u64, count: u64) -> bool {
+        self.hub.ask_after_hit(&self.named, (generation, count))
     }
 
     #[cold]

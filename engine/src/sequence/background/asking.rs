@@ -14,7 +14,7 @@ use crate::sequence::chain::line::Wakers;
 use crate::sequence::chain::span::Span;
 use crate::sequence::error::SequenceError;
 use crate::sequence::figures::GrantCounts;
-use crate::sequence::names::named::{Named, Queued, Standing};
+use crate::sequence::names::named::{Named, Queued, Standing, State};
 use crate::sequence::store::{Ask, Identity, MOST_ASKS, NewSequence, Outcome, SequenceSettings, StoreError};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
@@ -69,12 +69,7 @@ impl Teller {
                 other => self.without_grant(&asked, other, &mut counts, now),
             }
         }
-        if self.hub.leaps() != leaps && Guard::LeapDropsSegment.holds() {
-            counts.leapt += grants.len() as u64;
-            for (asked, _) in grants {
-                self.again(&asked.named);
-            }
-        } else if let Some(grants) = self.of_the_right_store(identity, grants, &mut counts, now) {
+        if let Some(grants) = self.of_the_right_store(identity, grants, &mut counts, now) {
             self.use_unseen(grants, leaps, &mut counts);
         }
         add(&mut lock(&self.hub.tally).grants, &counts);
@@ -170,7 +165,8 @@ impl Teller {
             Outcome::Unknown { .. } if !Guard::UnknownIsNoGrant.holds() => {
                 let settings = named.lock().settings.unwrap_or_default();
                 let first = named.lock().mark.max(1);
-                self.apply(asked, Grant { first, end: first + asked.ask.count.max(settings.step), settings });
+                let grant = Grant { first, end: first + asked.ask.count.max(settings.step), settings };
+                self.apply(asked, grant, self.hub.leaps(), counts);
             }
             // Q2.
             Outcome::Unknown { .. } => {
@@ -188,7 +184,7 @@ impl Teller {
             Outcome::Exhausted { settings } => {
                 counts.exhausted += 1;
                 let mut state = named.lock();
-                named.learn(&mut state, settings);
+                self.learn(named, &mut state, settings);
                 let wakers = named.serve(&mut state);
                 drop(state);
                 wakers.wake();
@@ -293,9 +289,8 @@ impl Teller {
     fn use_unseen(&mut self, grants: Vec<(Asked, Grant)>, leaps: u64, counts: &mut GrantCounts) {
         let is_used = !self.witnesses || !Guard::WitnessFirst.holds();
         if is_used {
-            counts.granted += grants.len() as u64;
             for (asked, grant) in &grants {
-                self.apply(asked, *grant);
+                self.apply(asked, *grant, leaps, counts);
             }
         }
         let Some(records) = self.records.as_mut().filter(|_| !is_used && !grants.is_empty()) else { return };
@@ -310,19 +305,11 @@ impl Teller {
         show(&mut **records, &mut shown);
         let now = self.hub.now();
         lock(&self.hub.tally).witness.record(Duration::from_nanos(now.saturating_sub(before)));
-        let is_void = self.hub.leaps() != leaps && Guard::LeapDropsSegment.holds();
         let mut failed = None;
         let verdicts: HashMap<_, _> = shown.into_iter().map(|one| (one.name, one.verdict)).collect();
         for (asked, grant) in grants {
             match verdicts.get(&asked.ask.name).cloned().flatten() {
-                Some(Ok(())) if is_void => {
-                    counts.leapt += 1;
-                    self.again(&asked.named);
-                }
-                Some(Ok(())) => {
-                    counts.granted += 1;
-                    self.apply(&asked, grant);
-                }
+                Some(Ok(())) => self.apply(&asked, grant, leaps, counts),
                 Some(Err(Thrown::Seen { from })) => {
                     counts.seen += 1;
                     self.seen_before(&asked.named, grant, from, now);
@@ -362,14 +349,34 @@ impl Teller {
         }
     }
 
-    /// Uses a grant.
-    fn apply(&mut self, asked: &Asked, grant: Grant) {
+    /// What the store says of a name.
+    fn learn(&self, named: &Named, state: &mut State, settings: SequenceSettings) {
+        if named.learn(state, settings) {
+            self.hub.limits.void();
+        }
+    }
+
+    /// Uses a grant, unless the clock leapt since it was asked for: it had leapt so often then.
+    fn apply(&mut self, asked: &Asked, grant: Grant, leaps: u64, counts: &mut GrantCounts) {
         let Asked { named, upto, .. } = asked;
         let Grant { first, end, settings } = grant;
         let span = Span::of_grant(first, end, &settings);
         let mut state = named.lock();
-        named.learn(&mut state, settings);
+        // Under the lock (I2 of the hub): also between two grants of a batch other threads see leaps.
+        if self.hub.leaps() != leaps && Guard::LeapDropsSegment.holds() {
+            drop(state);
+            counts.leapt += 1;
+            return self.again(named);
+        }
+        self.learn(named, &mut state, settings);
         let mark = state.mark;
+        if named.is_strict(&state) && first < mark && Guard::StrictAboveOwn.holds() {
+            // Without a witness, a store that went back. What this process returned is higher.
+            drop(state);
+            counts.late += 1;
+            return self.ask_above(named, mark, self.hub.now());
+        }
+        counts.granted += 1;
         state.count_grant(end, span.map_or(0, |span| span.count));
         (state.standing, state.queued, state.in_doubt) = (Standing::Open, Queued::No, false);
         state.retry.succeeded();

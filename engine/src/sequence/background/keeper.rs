@@ -57,9 +57,7 @@ impl Keeper {
 
     /// One turn; how long there is nothing to do.
     pub(crate) fn turn(&mut self) -> Duration {
-        let reading = self.hub.clock.read();
-        self.hub.look(reading);
-        let boot = reading.boot;
+        let boot = self.hub.look().boot;
         let (overdue, next) = self.hub.overdue(boot);
         for (named, waiter) in overdue {
             self.hub.expire(&named, &waiter, boot);
@@ -109,6 +107,6 @@ impl Keeper {
             let state = named.lock();
             !state.is_active && state.queued == Queued::No && state.line.is_empty()
         };
-        self.hub.names.sweep(is_over, MOST_SWEPT, self.hub.config.limit);
+        self.hub.sweep(is_over, MOST_SWEPT);
     }
 }

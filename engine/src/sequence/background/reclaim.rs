@@ -42,7 +42,7 @@ impl Teller {
         if self.hub.leaps() != leaps && Guard::LeapDropsClaimed.holds() {
             self.refuse_batch(&batch, "the clock leapt while they were claimed");
         } else {
-            self.distribute(batch, current.as_deref());
+            self.distribute(batch, current.as_deref(), leaps);
         }
         true
     }
@@ -85,8 +85,8 @@ impl Teller {
         deferred_log::log(move || tracing::warn!(ids, "{why}"));
     }
 
-    /// Gives names what was left of them.
-    fn distribute(&self, batch: Batch, identity: Option<&str>) {
+    /// Gives names what was left of them. The clock had leapt so often when it was claimed.
+    fn distribute(&self, batch: Batch, identity: Option<&str>, leaps: u64) {
         let is_ours =
             |rest: &NameRest| identity.is_none_or(|identity| rest.identity == short_identity(identity));
         let (ours, others): (Vec<_>, Vec<_>) = batch.names.into_iter().partition(is_ours);
@@ -94,7 +94,8 @@ impl Teller {
             let others = Batch { names: others, ..batch };
             self.refuse_batch(&others, "another store granted them");
         }
-        self.hub.names.reclaim(ours.into_iter().map(|rest| (rest.name, rest.spans)));
+        let left = ours.into_iter().map(|rest| (rest.name, rest.spans));
+        self.hub.names.reclaim(left, || self.hub.leaps() != leaps && Guard::LeapDropsClaimed.holds());
     }
 
     /// The clean stop: no call gets an id any more, and what was held is saved.
@@ -102,7 +103,8 @@ impl Teller {
         while self.hub.next_control().is_some() {}
         let hub = self.hub.clone();
         // A leap that no turn has seen.
-        hub.look(hub.clock.read());
+        hub.look();
+        let leaps = hub.leaps();
         hub.limits.void();
         let mut held: Vec<(Arc<Named>, Vec<Span>)> = Vec::new();
         hub.names.each(|named| {
@@ -117,7 +119,7 @@ impl Teller {
             }
         });
         let rests = hub.names.take_rests();
-        let saved = self.save(&held, &rests);
+        let saved = self.save(&held, &rests, leaps);
         for (named, spans) in &held {
             let books = &mut named.lock().books;
             let (kept, dropped) = cut(spans);
@@ -138,8 +140,13 @@ impl Teller {
         }
     }
 
-    /// Writes a batch of what is held. Whether it will be found.
-    fn save(&mut self, held: &[(Arc<Named>, Vec<Span>)], rests: &[(SequenceName, Vec<Span>)]) -> bool {
+    /// Writes a batch of what is held. The clock had leapt so often when it was taken. Whether it will be found.
+    fn save(
+        &mut self,
+        held: &[(Arc<Named>, Vec<Span>)],
+        rests: &[(SequenceName, Vec<Span>)],
+        leaps: u64,
+    ) -> bool {
         // What was claimed and never given out is as good as lost: the store that it is for did not answer.
         let pending = self.reclaim.claimed.take();
         if let Some((batch, _)) = &pending {
@@ -165,6 +172,11 @@ impl Teller {
             Some(lineage) => Ok(lineage),
             None => begin(&mut **records),
         };
+        // A copy of this process that stops as well writes the same numbers. Of the same file one of the two is claimed. A
+        // file that has just begun is its own in each copy, and a leap tells that there may be two.
+        self.hub.look();
+        let leapt = self.hub.leaps() != leaps && Guard::LeapDropsSaved.holds();
+        let lineage = if leapt { Err("the clock leapt while they were saved".to_owned()) } else { lineage };
         let saved = lineage.and_then(|Lineage { uuid, serial }| {
             let batch = Batch { uuid, serial, cluster: records.cluster(), names };
             file.write(&batch).map_err(|error| error.to_string())

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::clock::{SECOND, nanos};
 use crate::sequence::settings::SequenceConfig;
+use crate::sys::guards::Guard;
 
 /// Seconds over which the rate is measured.
 const RATE_SECONDS: u64 = 10;
@@ -29,6 +30,8 @@ pub(crate) struct Pace {
     total: u64,
     /// Boot time of the first note.
     since: Option<u64>,
+    /// Boot time of the last note.
+    noted: u64,
     /// Boot time of the last note of something that was taken, or of the first note.
     taken_at: u64,
 }
@@ -102,9 +105,12 @@ impl Pace {
         if self.since.is_none() || taken > 0 {
             self.taken_at = boot;
         }
-        self.since.get_or_insert(boot);
+        let since = *self.since.get_or_insert(boot);
         self.seconds.add(boot / SECOND, taken);
-        self.parts.add(boot / part(hold), taken);
+        // They were taken at some time since the last note. As of the earliest, or it would count for too long (I1).
+        let earliest = if Guard::TakenAsOfEarliest.holds() { self.noted.max(since) } else { boot };
+        self.parts.add(earliest / part(hold), taken);
+        self.noted = self.noted.max(boot);
     }
 
     /// Ids a second over the last ten seconds, or since the first note.
@@ -234,10 +240,26 @@ mod tests {
         for (second, taken) in [(2, 50_000), (60, 50_000), (539, 50_000), (661, 0), (100_000, 0)] {
             assert_eq!(pace.taken(second * SECOND, config.hold), taken, "after {second} s");
         }
+        pace.note(99_999 * SECOND, 50_000, config.hold);
         pace.note(100_000 * SECOND, 50_007, config.hold);
         assert_eq!(pace.taken(100_000 * SECOND, config.hold), 7);
         assert_eq!(pace.lay_idle(100_005 * SECOND), Duration::from_secs(5));
         assert!(pace.rate(100_011 * SECOND) < 0.1);
+    }
+
+    /// Whether more is asked for beyond two steps, long after what was taken long before the last note.
+    fn is_taken_for_late() -> bool {
+        let (config, mut pace) = (config(), Pace::default());
+        let minutes = |minutes: u64| minutes * 60 * SECOND;
+        pace.note(0, 0, config.hold);
+        pace.note(minutes(9), 5_000, config.hold);
+        pace.want(minutes(11), &holding(1_500), &config).is_some()
+    }
+
+    #[test]
+    fn what_was_taken_at_some_time_before_a_note_counts_as_of_the_earliest() {
+        assert!(!is_taken_for_late());
+        assert!(Guard::without(&[Guard::TakenAsOfEarliest], is_taken_for_late));
     }
 
     proptest! {
@@ -245,12 +267,14 @@ mod tests {
         #[test]
         fn what_is_held_keeps_to_the_bound_of_a_crash(
             step in 1_u64..3_000,
-            moves in prop::collection::vec((0_u64..200 * SECOND, 0_u64..5_000, prop::bool::ANY), 1..120),
+            moves in prop::collection::vec(
+                (0_u64..200 * SECOND, 0_u64..5_000, prop::bool::ANY, prop::bool::weighted(0.7)), 1..120,
+            ),
         ) {
             let (config, mut pace) = (config(), Pace::default());
             let (mut boot, mut segments, mut total) = (0, Vec::<(u64, u64)>::new(), 0);
             let mut taken: Vec<(u64, u64)> = Vec::new();
-            for (pass, take, in_doubt) in moves {
+            for (pass, take, in_doubt, is_noted) in moves {
                 boot += pass;
                 let mut left = take;
                 for (_, held) in &mut segments {
@@ -259,6 +283,10 @@ mod tests {
                     taken.push((boot, now));
                 }
                 segments.retain(|(_, held)| *held > 0);
+                // Threads take without a word.
+                if !is_noted {
+                    continue;
+                }
                 pace.note(boot, total, config.hold);
                 let held: u64 = segments.iter().map(|(_, held)| *held).sum();
                 let is_begun = segments.first().is_none_or(|(count, held)| (count - held) * 10 >= *count);

@@ -2,6 +2,7 @@
 
 use crate::sequence::numbers::Numbers;
 use crate::sequence::store::{HIGHEST, SequenceSettings};
+use crate::sys::guards::Guard;
 
 /// `count` ids: `first`, `first + increment`, ... The code that has it owns them all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,9 +17,10 @@ impl Span {
     /// there is none.
     pub(crate) fn of_grant(first: u64, end: u64, settings: &SequenceSettings) -> Option<Self> {
         let (increment, remainder) = (u64::from(settings.increment), u64::from(settings.remainder));
-        let end = end.min(settings.last.min(HIGHEST) + 1);
+        let end = if Guard::GrantEnds.holds() { end.min(settings.last.min(HIGHEST) + 1) } else { end };
         // From here on to the first number that fits.
         let ahead = (remainder + increment - first % increment) % increment;
+        let ahead = if Guard::GrantFits.holds() { ahead } else { 0 };
         let first = first.checked_add(ahead)?;
         let width = end.checked_sub(first).filter(|width| *width > 0)?;
         Some(Self { first, count: width.div_ceil(increment), increment: settings.increment })
@@ -34,6 +36,11 @@ impl Span {
     pub(crate) fn end(&self) -> u64 {
         // At most an increment above the highest number.
         self.first + self.count * u64::from(self.increment)
+    }
+
+    /// The first number above it.
+    pub(crate) fn above(&self) -> u64 {
+        self.end() - u64::from(self.increment) + 1
     }
 
     /// What is left of it when its first `count` ids are taken; `None` if nothing is.
@@ -126,6 +133,16 @@ mod tests {
             let (low, high) = span.split_at(bound);
             assert_eq!((low.map_or(0, |low| low.count), high), (below, span.after(below)), "at {bound}");
         }
+    }
+
+    #[test]
+    fn a_grant_that_is_not_aligned_or_not_cut_is_found_out() {
+        let settings =
+            SequenceSettings { increment: 3, remainder: 1, last: 7, ..SequenceSettings::default() };
+        let of_grant = || Span::of_grant(3, 12, &settings).unwrap();
+        assert_eq!(of_grant(), Span { first: 4, count: 2, increment: 3 });
+        assert_eq!(Guard::without(&[Guard::GrantFits], of_grant), Span { first: 3, count: 2, increment: 3 });
+        assert_eq!(Guard::without(&[Guard::GrantEnds], of_grant), Span { first: 4, count: 3, increment: 3 });
     }
 
     #[test]

@@ -1,4 +1,11 @@
 //! What all names of a process share: the table, the clock, and the two threads' wake-ups and queues.
+//!
+//! # Invariants
+//! - I1 a call that reads the clock after a leap finds nothing that was held before it: the offset that calls compare with
+//!   is set after all that is held was voided, and who finds another one waits for the lock under which that is done;
+//! - I2 what comes to a name from outside is compared with the count of leaps under the name's lock. A leap that is counted
+//!   later visits the name later, and voids it there;
+//! - I3 no name leaves the table while a leap is dealt with, so each is visited with what it holds.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -117,6 +124,11 @@ pub(crate) struct SequenceTally {
     pub(crate) holding: usize,
 }
 
+/// Wall less boot time, modulo 2^64.
+fn offset(reading: Reading) -> u64 {
+    reading.wall.wrapping_sub(reading.boot)
+}
+
 impl Hub {
     pub(crate) fn new(config: SequenceConfig, clock: Arc<dyn Clock>) -> std::io::Result<Arc<Self>> {
         let first = clock.read();
@@ -127,7 +139,7 @@ impl Hub {
             words: Mutex::default(),
             limits: Limits::default(),
             supervisor: Mutex::new(Supervisor::new(Thresholds::default(), first)),
-            offset: AtomicU64::new(first.wall.wrapping_sub(first.boot)),
+            offset: AtomicU64::new(offset(first)),
             leaps: AtomicU64::new(0),
             due: Mutex::default(),
             activated: Mutex::default(),
@@ -183,45 +195,60 @@ impl Hub {
         })
     }
 
-    /// The instant of a call. A leap of the clock shows in it, and voids what is held before the call goes on.
+    /// The instant of a call. A leap of the clock shows in it, and voids what is held before the call goes on, whichever
+    /// thread saw it first (I1).
     pub(crate) fn now(&self) -> u64 {
         let reading = self.clock.read();
-        let offset = reading.wall.wrapping_sub(reading.boot);
+        // Acquire: pairs with the Release in `look`.
+        let known = self.offset.load(Ordering::Acquire);
         // Either way: what steps back is looked at, too, and is no leap.
-        let moved = offset.wrapping_sub(self.offset.load(Ordering::Relaxed)).cast_signed().unsigned_abs();
-        if moved > SECOND {
-            self.look(reading);
-        }
-        reading.boot
+        let moved = offset(reading).wrapping_sub(known).cast_signed().unsigned_abs();
+        if moved > SECOND { self.look().boot } else { reading.boot }
     }
 
     /// Takes a reading for the clock's supervisor, and voids what is held if it leapt.
-    pub(crate) fn look(&self, reading: Reading) {
-        let leapt = {
+    pub(crate) fn look(&self) -> Reading {
+        let (reading, leapt) = {
             let mut supervisor = lock(&self.supervisor);
-            self.offset.store(reading.wall.wrapping_sub(reading.boot), Ordering::Relaxed);
+            // Under the lock: readings come to the supervisor in the order in which they are taken.
+            let reading = self.clock.read();
             let leapt = supervisor.observe(reading).jump;
             if leapt {
-                // Under the lock: a grant whose reply is looked at after this knows that it is void.
+                // Release: pairs with the Acquire in `leaps`. Before names are visited (I2).
                 self.leaps.fetch_add(1, Ordering::Release);
+                self.void_all();
             }
-            leapt
+            // Release: pairs with the Acquire in `now`. After names were visited (I1).
+            self.offset.store(offset(reading), Ordering::Release);
+            (reading, leapt)
         };
         if leapt {
-            self.void_all();
+            deferred_log::log(|| {
+                tracing::warn!(
+                    "the clock leapt: what was held of the sequences is not used, as this may be a copy"
+                );
+            });
         }
+        reading
     }
 
-    /// How often the clock leapt.
+    /// How often the clock was seen to leap.
     pub(crate) fn leaps(&self) -> u64 {
         // Acquire: pairs with the Release in `look`.
         self.leaps.load(Ordering::Acquire)
     }
 
-    /// Another copy of this machine may hold everything that is held here: none of it is used.
+    /// Another copy of this machine may hold everything that is held here: none of it is used. Under the supervisor's lock
+    /// (I3).
     fn void_all(&self) {
         if !Guard::LeapVoidsSegments.holds() {
             return;
+        }
+        // What names left behind goes first: a name that takes it up meanwhile has it before it is visited.
+        if Guard::LeapVoidsLeftovers.holds() {
+            let rests = self.names.take_rests();
+            let count = rests.iter().map(|(_, spans)| total(spans)).sum::<u64>();
+            self.names.count_gone(|gone| gone.wasted.leap += count);
         }
         self.names.each(|named| {
             let mut state = named.lock();
@@ -234,16 +261,12 @@ impl Hub {
             }
         });
         self.limits.void();
-        if Guard::LeapVoidsLeftovers.holds() {
-            let rests = self.names.take_rests();
-            let count = rests.iter().map(|(_, spans)| total(spans)).sum::<u64>();
-            self.names.count_gone(|gone| gone.wasted.leap += count);
-        }
-        deferred_log::log(|| {
-            tracing::warn!(
-                "the clock leapt: what was held of the sequences is not used, as this may be a copy"
-            );
-        });
+    }
+
+    /// Takes names out of the table that no caller has and that `is_over` says so of. Not while a leap is dealt with (I3).
+    pub(crate) fn sweep(&self, is_over: impl Fn(&Named) -> bool, most: usize) -> usize {
+        let _no_leap = lock(&self.supervisor);
+        self.names.sweep(is_over, most, self.config.limit)
     }
 
     /// Has the teller ask for a name, unless it is about to.

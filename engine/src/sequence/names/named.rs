@@ -4,7 +4,9 @@
 //! - I1 the word is renewed before the chain is drained: a thread that takes of a drained segment gets nothing, and what it
 //!   took before is void at its next hit;
 //! - I2 figures: an id that leaves the chain is a caller's, unless it was counted as diverted; what was diverted is counted
-//!   where it went.
+//!   where it went;
+//! - I3 a strict name holds nothing: what comes back, what an earlier life left, and what was held when the name was found
+//!   to be strict, is waste. Another process may have returned higher ids meanwhile.
 
 use std::ops::DerefMut;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -179,19 +181,29 @@ impl Named {
         self.is_strict || state.settings.is_some_and(|settings| settings.strict)
     }
 
-    /// What a grant, of which the witness knows, said of the name.
-    pub(crate) fn learn(&self, state: &mut State, settings: SequenceSettings) {
+    /// What a grant, of which the witness knows, said of the name. Whether it is strict, and held what it may not hold (I3):
+    /// handles are voided then, too.
+    pub(crate) fn learn(&self, state: &mut State, settings: SequenceSettings) -> bool {
+        let was_strict = self.is_strict(state);
         state.settings = Some(settings);
         let has_runs = settings.increment == 1 && !self.is_strict(state);
         self.has_runs.store(has_runs, Ordering::Relaxed);
+        if was_strict || !self.holds_nothing(state) {
+            return false;
+        }
+        let spans = self.void(state);
+        state.books.waste.strict += total(&spans);
+        true
     }
 
     /// What is to be asked for now.
     pub(crate) fn want(&self, state: &mut State, boot: u64, config: &SequenceConfig) -> Option<Want> {
         let missing = state.line.missing();
         if self.is_strict(state) {
-            // A grant serves those who wait when it is asked for, so it is no larger.
-            let count = missing.min(config.step_max);
+            // A grant serves those who wait when it is asked for, so it is no larger. The first of them is served by one
+            // grant, or never.
+            let first = state.line.first().and_then(|waiter| waiter.missing()).unwrap_or_default();
+            let count = missing.min(config.step_max).max(first);
             return (count > 0).then_some(Want { count, least: count });
         }
         let taken = state.taken();
@@ -209,8 +221,12 @@ impl Named {
         state.pace.want(boot, &holding, config)
     }
 
-    /// Adds ids that no code holds, and serves the line with them.
+    /// Adds ids that no code holds, and serves the line with them. A strict name holds none (I3).
     pub(crate) fn append(&self, state: &mut State, span: Span) -> Wakers {
+        if self.holds_nothing(state) {
+            state.books.waste.strict += span.count;
+            return Wakers::default();
+        }
         state.books.waste.dropped += state.chain.append(span);
         self.serve(state)
     }
@@ -219,10 +235,16 @@ impl Named {
     pub(crate) fn give_back(&self, state: &mut State, spans: Vec<Span>) {
         if state.is_over {
             state.books.waste.dropped += total(&spans);
+        } else if self.holds_nothing(state) {
+            state.books.waste.strict += total(&spans);
         } else if !spans.is_empty() {
             state.books.waste.dropped += state.chain.give_back(spans);
             self.set_has_loose(state.chain.loose() > 0);
         }
+    }
+
+    fn holds_nothing(&self, state: &State) -> bool {
+        self.is_strict(state) && Guard::StrictHoldsNothing.holds()
     }
 
     /// Takes back what a thread had of it, which it took when the word had this generation. What was voided since is
@@ -244,13 +266,24 @@ impl Named {
     }
 
     fn give_back_locked(&self, state: &mut State, span: Span, generation: u64) -> Wakers {
-        // Under the lock, as `void` renews the word.
-        if state.is_over || self.word.load() == generation {
+        // Under the lock, under which what is held is voided.
+        if self.word.load() == generation || state.is_over || !Guard::BackInItsGeneration.holds() {
             self.give_back(state, vec![span]);
         } else {
             state.books.waste.leap += span.count;
         }
         self.serve(state)
+    }
+
+    /// Whether ids that a thread took of a segment of that generation may be its caller's; else they are wasted. After a stop
+    /// they are as good as before it.
+    pub(crate) fn keep_hit(&self, state: &mut State, (generation, count): (u64, u64)) -> bool {
+        let is_good = self.word.load() == generation || state.is_over || !Guard::LeapWastesHit.holds();
+        if !is_good {
+            state.books.diverted += count;
+            state.books.waste.leap += count;
+        }
+        is_good
     }
 
     /// Serves those who wait, first come, first served, as far as it goes.
@@ -498,5 +531,31 @@ impl State {
 impl std::fmt::Debug for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Named").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    /// Whether a thread that looked at the generation before a leap gives back after it what may be used.
+    fn comes_back_after_a_leap() -> bool {
+        let named = Named::new(SequenceName::new("a").unwrap(), GenerationWord::new().unwrap(), false);
+        let generation = named.word.load();
+        named.append(&mut named.lock(), Span { first: 1, count: 100, increment: 1 }).wake();
+        let taken = named.pull(&mut named.lock(), 5);
+        assert!(taken.is_some());
+        let voided = named.void(&mut named.lock());
+        named.give_back_now(taken, generation);
+        let state = named.lock();
+        assert_eq!(total(&voided) + state.books.waste.leap + state.chain.loose(), 100);
+        state.chain.loose() > 0
+    }
+
+    #[test]
+    fn what_a_thread_gives_back_after_a_leap_is_wasted() {
+        assert!(!comes_back_after_a_leap());
+        assert!(Guard::without(&[Guard::BackInItsGeneration], comes_back_after_a_leap));
     }
 }

@@ -11,6 +11,7 @@ use crate::sequence::figures::SequenceFigures;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::SequenceSettings;
 use crate::sys::atomics::lock;
+use crate::sys::guards::Guard;
 
 /// Parts of the table, each with a lock of its own.
 const SHARDS: usize = 64;
@@ -88,6 +89,8 @@ impl NamedTable {
 
     /// Gives a name what was left of it, if something was.
     fn restore(&self, named: &Named) -> Wakers {
+        // Before the rest is taken: a leap that does not find it there any more waits for the name, and finds it here.
+        let state = &mut *named.lock();
         let rest = {
             let mut rests = lock(&self.rests);
             let Some(rest) = rests.by_name.remove(&named.name) else { return Wakers::default() };
@@ -96,32 +99,44 @@ impl NamedTable {
             rests.returned += count;
             rest
         };
-        let state = &mut *named.lock();
         if let Some(settings) = rest.settings {
             named.learn(state, settings);
         }
         state.mark = state.mark.max(rest.mark);
-        state.chain.raise_top(rest.ordered_from);
+        let ordered_from = if Guard::RestBelowIsLoose.holds() { rest.ordered_from } else { 0 };
+        state.chain.raise_top(ordered_from);
         state.count_return(total(&rest.spans));
         let mut wakers = Wakers::default();
         for span in rest.spans {
-            let (loose, segment) = span.split_at(rest.ordered_from);
+            let (loose, segment) = span.split_at(ordered_from);
             named.give_back(state, loose.into_iter().collect());
             wakers.extend(segment.map(|segment| named.append(state, segment)).unwrap_or_default());
         }
         wakers
     }
 
-    /// Keeps what an earlier life left. Names that are in use by now get theirs at once.
-    pub(crate) fn reclaim(&self, left: impl IntoIterator<Item = (SequenceName, Vec<Span>)>) {
+    /// Keeps what an earlier life left, and wastes it if it is void, which is asked under the lock. Names that are in use by
+    /// now get theirs at once.
+    pub(crate) fn reclaim(
+        &self,
+        left: impl IntoIterator<Item = (SequenceName, Vec<Span>)>,
+        is_void: impl Fn() -> bool,
+    ) {
         let mut names = Vec::new();
         {
             let mut rests = lock(&self.rests);
+            let is_void = is_void();
             for (name, spans) in left {
                 let count = total(&spans);
                 rests.gone.reclaimed += count;
+                if is_void {
+                    rests.gone.wasted.leap += count;
+                    continue;
+                }
                 rests.held += count;
                 let rest = rests.by_name.entry(name.clone()).or_default();
+                // All of it was granted, so a store that has not gone back goes on above.
+                rest.mark = spans.iter().map(Span::above).fold(rest.mark, u64::max);
                 rest.spans = sorted(rest.spans.iter().copied().chain(spans).collect());
                 names.push(name);
             }
@@ -131,6 +146,12 @@ impl NamedTable {
                 self.restore(&named).wake();
             }
         }
+    }
+
+    /// Forgets how far the store had come with each name.
+    pub(crate) fn forget_marks(&self) {
+        lock(&self.rests).by_name.values_mut().for_each(|rest| rest.mark = 0);
+        self.each(|named| named.lock().mark = 0);
     }
 
     /// Takes out everything that names left behind; `waste` counts it.
@@ -235,4 +256,36 @@ pub(crate) fn add(sum: &mut SequenceFigures, figures: &SequenceFigures) {
     sum.wasted.leap += figures.wasted.leap;
     sum.wasted.strict += figures.wasted.strict;
     sum.wasted.dropped += figures.wasted.dropped;
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use crate::sys::fork_word::GenerationWord;
+
+    /// The first ordered id of a name that left the table and came back. Six were taken in order, and one of them had come
+    /// back.
+    fn first_after_a_rest() -> u64 {
+        let (table, name) = (NamedTable::new(), SequenceName::new("a").unwrap());
+        let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
+        let named = table.find_or_make(&name, make).unwrap();
+        named.append(&mut named.lock(), Span { first: 1, count: 10, increment: 1 }).wake();
+        assert_eq!(total(&named.lock().chain.take(6).spans), 6);
+        named.give_back(&mut named.lock(), vec![Span { first: 3, count: 1, increment: 1 }]);
+        drop(named);
+        assert_eq!(table.sweep(|_| true, 1, 1), 1);
+        let named = table.find_or_make(&name, make).unwrap();
+        let first = named.lock().chain.take(1).spans[0].first;
+        let state = named.lock();
+        assert_eq!(state.chain.in_segments() + state.chain.loose(), 4);
+        drop(state);
+        first
+    }
+
+    #[test]
+    fn what_a_name_that_comes_back_has_below_its_ordered_ids_is_not_for_ordered_calls() {
+        assert_eq!(first_after_a_rest(), 7);
+        assert_eq!(Guard::without(&[Guard::RestBelowIsLoose], first_after_a_rest), 3);
+    }
 }

@@ -106,15 +106,25 @@ impl Hub {
         self.ask_if_due(named, &mut state, boot);
     }
 
+    /// A thread took so many ordered ids of that generation, with which the next grant is to be asked for. Whether the ids
+    /// are good: the clock is read here, and if it leapt they were held before.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn ask_after_hit(&self, named: &Arc<Named>, hit: (u64, u64)) -> bool {
+        self.ask_next(named);
+        named.keep_hit(&mut named.lock(), hit)
+    }
+
     /// Waits for a place in the line to be served, on the calling thread.
     pub(crate) fn block_on(&self, named: &Named, waiter: &Waiter) -> Result<Vec<Numbers>, SequenceError> {
         let waker = unpark_current();
         loop {
+            // Before it is looked at what it was served with: a leap wastes that.
+            let boot = self.now();
             if let Poll::Ready(result) = named.poll(waiter, &waker) {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 return result;
             }
-            let boot = self.clock.read().boot;
             // On a thread of ours, in a waker's code or a log's, there is no other thread to wait for.
             let is_own = self.teller.is_current() || self.keeper.is_current();
             if boot >= waiter.deadline || is_own {

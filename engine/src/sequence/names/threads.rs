@@ -25,6 +25,7 @@ use crate::sequence::error::SequenceError;
 use crate::sequence::numbers::{Demand, Numbers};
 use crate::stats::counters::{Sources, ThreadCounters, Tier};
 use crate::sys::fork_word::{GENERATION_STEP, GenerationWord, in_register};
+use crate::sys::guards::Guard;
 use crate::tiers::thread_run::ThreadRun;
 
 /// The longest run that a thread takes, as long as an engine's: at a third of a nanosecond an id it lasts ten times as long
@@ -92,12 +93,11 @@ pub(crate) fn any_hit(word: &GenerationWord) -> Option<u64> {
     RUN.try_with(|run| in_register(run).hit(word).map(xuid_id::Id::raw)).unwrap_or(None)
 }
 
-/// The next ordered id, if the thread remembers the name's segment and that is not used up; and whether the next grant is
-/// to be asked for now.
+/// The next ordered id, if the thread remembers the name's segment of that generation, and that is not used up; and whether
+/// the next grant is to be asked for now.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "this is the whole hit path; a call would cost more than its body")]
-pub(crate) fn ordered_hit(word: &GenerationWord) -> Option<(u64, bool)> {
-    let generation = word.load();
+pub(crate) fn ordered_hit(generation: u64) -> Option<(u64, bool)> {
     SEGMENTS
         .try_with(|slots| {
             let slot = &slots[place(generation)];
@@ -117,8 +117,7 @@ pub(crate) fn ordered_hit(word: &GenerationWord) -> Option<(u64, bool)> {
 /// So many neighbours, ordered, if the thread remembers the name's segment and that has as many; and whether the next
 /// grant is to be asked for now.
 #[inline]
-pub(crate) fn neighbours_hit(word: &GenerationWord, count: u64) -> Result<(Span, bool), TooFew> {
-    let generation = word.load();
+pub(crate) fn neighbours_hit(generation: u64, count: u64) -> Result<(Span, bool), TooFew> {
     SEGMENTS
         .try_with(|slots| {
             let slot = &slots[place(generation)];
@@ -281,15 +280,17 @@ impl Runs {
             return None;
         }
         let span = self.pull(generation, hub, named)?;
-        if span.increment != 1 {
-            // Its increment changed in the store. The thread has one id, and the rest goes back.
-            self.counters.taken.add(span.count);
-            self.counters.issue(Tier::Ring, 1);
-            self.counters.returned.add(span.count - 1);
-            named.give_back_now(span.after(1), generation);
-            return Some(span.first);
-        }
         self.counters.taken.add(span.count);
+        // A leap that showed when the next grant was asked for: the ids may have been taken before.
+        let is_void = named.word.load() != generation && Guard::LeapWastesHit.holds();
+        if span.increment != 1 || is_void {
+            // Or its increment changed in the store: the thread has one id, and the rest goes back.
+            let kept = u64::from(!is_void);
+            self.counters.issue(Tier::Ring, kept);
+            self.counters.returned.add(span.count - kept);
+            named.give_back_now(span.after(kept), generation);
+            return (!is_void).then_some(span.first);
+        }
         run.fill(generation, &Run::new(span.first, span.count as u32), Tier::Ring);
         Some(run.take_one().raw())
     }
@@ -337,8 +338,8 @@ impl Runs {
             let first = run.next();
             let _ = run.pull(left, &mut Sources::default());
             self.counters.returned.add(u64::from(left));
-            let rest = Span { first, count: u64::from(left), increment: 1 };
-            named.give_back_now(Some(rest), generation);
+            let span = Span { first, count: u64::from(left), increment: 1 };
+            named.give_back_now(Some(span), generation);
         }
         run.close_run(&self.counters);
     }

@@ -1,14 +1,17 @@
 //! A leap of the clock, as in a copy of a machine that is resumed: what is held is void.
 
 use std::future::Future;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use super::{LONG, World, clock, named, plain, sequence};
-use crate::sequence::Demand;
+use super::{LONG, SteppedClock, World, clock, named, plain, sequence};
+use crate::clock::{Clock, Reading};
 use crate::sequence::chain::span::Span;
 use crate::sequence::names::named::Named;
 use crate::sequence::store::SequenceSettings;
+use crate::sequence::{Demand, Sequence, SequenceError, Sequences};
 use crate::sys::fork_word::GenerationWord;
 use crate::sys::guards::Guard;
 
@@ -98,6 +101,134 @@ fn is_dropped_under_way() -> bool {
 fn a_grant_that_is_under_way_at_a_leap_is_not_used() {
     assert!(is_dropped_under_way());
     assert!(!Guard::without(&[Guard::LeapDropsSegment], is_dropped_under_way));
+}
+
+/// Woken, it meets a leap.
+struct Leaping {
+    clock: Arc<SteppedClock>,
+    sequences: Sequences,
+}
+
+impl Wake for Leaping {
+    fn wake(self: Arc<Self>) {
+        self.clock.leap(Duration::from_mins(10));
+        self.sequences.look_for_test();
+    }
+}
+
+/// Whether a grant is used although another thread saw a leap after it was granted, while the one before it was used.
+fn is_used_behind_a_leap() -> bool {
+    let (world, clock) = (World::new(), clock());
+    for name in ["a", "b"] {
+        world.create(name, SequenceSettings::default());
+    }
+    let (sequences, mut teller) = world.builder().clock(clock.clone()).assemble_for_test();
+    let leaping: Waker = Arc::new(Leaping { clock, sequences: sequences.clone() }).into();
+    let ask = |name| Box::pin(sequence(&sequences, name).request(Demand::ordered(10), LONG));
+    let [mut first, mut second] = ["a", "b"].map(ask);
+    assert!(first.as_mut().poll(&mut Context::from_waker(&leaping)).is_pending());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    teller.turn_now();
+    assert_eq!(world.database.batches()[0], 2, "both are granted at once");
+    second.as_mut().poll(&mut context).is_ready()
+}
+
+#[test]
+fn a_leap_that_another_thread_sees_between_two_grants_of_a_batch_drops_the_second() {
+    assert!(!is_used_behind_a_leap());
+    assert!(Guard::without(&[Guard::LeapDropsSegment], is_used_behind_a_leap));
+}
+
+/// Whether what a stop saves is kept although the clock leapt meanwhile: a copy of the process would save it, too.
+fn is_saved_over_a_leap() -> bool {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let folder = tempfile::tempdir().unwrap();
+    let (sequences, mut teller) = world.in_folder(folder.path()).clock(clock.clone()).assemble_for_test();
+    assert!(sequence(&sequences, "a").try_next_ordered().is_err());
+    teller.turn_now();
+    sequence(&sequences, "a").try_next_ordered().unwrap();
+    // The record of the file is about to be made.
+    world.records.before_swap(move || clock.leap(Duration::from_mins(10)));
+    sequences.shutdown();
+    teller.stop();
+    let figures = sequences.stats().figures;
+    assert_eq!((figures.held, figures.saved + figures.wasted.dropped, figures.moving()), (0, 999, 0));
+    figures.saved > 0
+}
+
+#[test]
+fn what_a_stop_saves_while_the_clock_leaps_is_not_kept() {
+    assert!(!is_saved_over_a_leap());
+    assert!(Guard::without(&[Guard::LeapDropsSaved], is_saved_over_a_leap));
+}
+
+#[test]
+fn the_poll_that_meets_a_leap_gets_nothing_of_before_it() {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let (sequences, mut teller) = world.builder().clock(clock.clone()).assemble_for_test();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut call = Box::pin(sequence(&sequences, "a").request(Demand::ordered(10), LONG));
+    assert!(call.as_mut().poll(&mut context).is_pending());
+    teller.turn_now();
+    clock.leap(Duration::from_mins(10));
+    assert!(matches!(call.as_mut().poll(&mut context), Poll::Ready(Err(_))));
+    assert_eq!(sequences.stats().figures.wasted.leap, 1_000);
+}
+
+/// A clock that leaps once, before a reading to come.
+#[derive(Debug, Default)]
+struct TrapClock {
+    clock: SteppedClock,
+    /// Readings until then, that one included; none is to come at 0.
+    readings: AtomicU64,
+}
+
+impl Clock for TrapClock {
+    fn read(&self) -> Reading {
+        let readings = self.readings.load(Ordering::Relaxed);
+        self.readings.store(readings.saturating_sub(1), Ordering::Relaxed);
+        if readings == 1 {
+            self.clock.leap(Duration::from_mins(10));
+        }
+        self.clock.read()
+    }
+}
+
+/// Calls `next` until it meets a leap at the reading of that number within it; whether that call gets an id that was held
+/// before.
+fn is_returned(nth: u64, next: impl Fn(&Sequence) -> Result<u64, SequenceError>) -> bool {
+    let (world, clock) = (World::new(), Arc::new(TrapClock::default()));
+    world.create("a", SequenceSettings::default());
+    let builder = world.builder().wait(Duration::ZERO).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let a = sequence(&sequences, "a");
+    assert!(next(&a).is_err());
+    teller.turn_now();
+    for taken in 0..1_000 {
+        // Before that the thread does not know the segment.
+        clock.readings.store(if taken < 20 { 0 } else { nth }, Ordering::Relaxed);
+        let id = next(&a);
+        if sequences.stats().figures.wasted.leap > 0 {
+            sequences.publish();
+            assert_eq!(sequences.stats().figures.moving(), 0);
+            return id.is_ok();
+        }
+    }
+    panic!("no call reads the clock {nth} times");
+}
+
+#[test]
+fn a_call_that_takes_an_id_and_then_meets_a_leap_does_not_return_it() {
+    // When the next grant is asked for: an ordered call reads the clock then, and one that takes a run for the second time.
+    let calls: [(u64, fn(&Sequence) -> Result<u64, SequenceError>); 2] =
+        [(1, Sequence::try_next_ordered), (2, Sequence::next_id)];
+    for (nth, next) in calls {
+        assert!(!is_returned(nth, next), "reading {nth}");
+        assert!(Guard::without(&[Guard::LeapWastesHit], || is_returned(nth, next)), "reading {nth}");
+    }
 }
 
 /// Whether leftovers that were being claimed when the clock leapt are kept.

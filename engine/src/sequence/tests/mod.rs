@@ -6,6 +6,7 @@ mod forks;
 mod leaps;
 mod many;
 mod restarts;
+mod strict;
 
 use std::collections::HashSet;
 use std::path::Path;

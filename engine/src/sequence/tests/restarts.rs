@@ -8,7 +8,7 @@ use super::{World, assert_distinct, sequence, until};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::sequence::store::SequenceSettings;
-use crate::sequence::{Demand, Sequences};
+use crate::sequence::{Demand, SequenceErrorKind, Sequences};
 
 fn rest_file(folder: &Path) -> PathBuf {
     folder.join("sequences.rest-0")
@@ -189,5 +189,31 @@ fn leftovers_serve_callers_while_the_store_is_away() {
     ids.extend(more);
     world.database.set_away(0, false);
     sequences.shutdown();
+    assert_distinct(ids);
+}
+
+#[test]
+fn a_store_that_is_behind_what_an_earlier_life_left_closes_its_names() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let dump = world.database.dump(0);
+    let live = |ids: &mut Vec<u64>, most: usize| {
+        let sequences = world.in_folder(folder.path()).witness(false).build().unwrap();
+        let a = sequence(&sequences, "a");
+        let refused = (0..most).find_map(|_| match a.runs(Demand::any(10)) {
+            Ok(runs) => {
+                ids.extend(runs.into_iter().flatten());
+                None
+            }
+            Err(error) => Some(error.kind()),
+        });
+        sequences.shutdown();
+        refused
+    };
+    let mut ids = Vec::new();
+    assert_eq!(live(&mut ids, 1), None);
+    let mark = world.database.mark(0, "a").unwrap();
+    world.database.restore(0, &dump);
+    assert_eq!(live(&mut ids, 1_000), Some(SequenceErrorKind::StoreBehind));
+    assert_eq!(ids.len() as u64 + 1, mark, "what the first life left is issued");
     assert_distinct(ids);
 }
