@@ -182,6 +182,12 @@ pub enum ControlError {
         /// The one that is there.
         found: Box<Row>,
     },
+    /// A fence closed it: more may have been granted than its store knows. Nothing was changed.
+    #[error("{why}")]
+    StoreBehind {
+        /// What was closed, and what to do.
+        why: String,
+    },
     /// It cannot be done so.
     #[error("{why}")]
     Refused {

@@ -318,7 +318,7 @@ impl Guard {
     /// Whether none is out.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn all_hold() -> bool {
-        OUT.get() == 0
+        OUT.get().iter().all(|out| *out == 0)
     }
 
     /// Does something without these guards, and without those that are out already.
@@ -332,7 +332,9 @@ impl Guard {
             }
         }
         let mut out = OUT.get();
-        guards.iter().for_each(|guard| out[*guard as usize / 64] |= 1 << (*guard as u32 % 64));
+        for guard in guards {
+            out[*guard as usize / 64] |= 1 << (*guard as u32 % 64);
+        }
         let _back = Back(OUT.replace(out));
         body()
     }

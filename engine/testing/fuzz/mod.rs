@@ -12,6 +12,8 @@ use crate::registry::ClusterId;
 use crate::registry::local::fuzzing as local;
 #[cfg(feature = "zookeeper")]
 use crate::registry::zookeeper::fuzzing as zookeeper;
+use crate::sequence::leftovers::format::Batch;
+use crate::sequence::{NamePattern, SequenceName};
 
 /// Both copies of a local registry's header.
 pub fn local_header(input: &[u8]) {
@@ -34,6 +36,55 @@ pub fn zookeeper_node(input: &[u8]) {
     zookeeper::node(input);
 }
 
+/// `[what is put right, a file of leftovers]`: bit 1 gives it its signature, bits 2 and 4 its checksums. What is read is
+/// written as the same bytes, and the ids of a name ascend, each below 2^63.
+pub fn leftovers(input: &[u8]) {
+    let Some((&right, rest)) = input.split_first() else { return };
+    let mut bytes = rest.to_vec();
+    if right & 1 != 0 && bytes.len() >= 8 {
+        bytes[..8].copy_from_slice(b"\x89XSR\r\n\x1a\x01");
+    }
+    if bytes.len() >= 60 {
+        let end = bytes.len() - 4;
+        for (bit, part, at) in [(2, 0..52, 52), (4, 56..end, end)] {
+            if right & bit != 0 {
+                let sum = crc32c::crc32c(&bytes[part]);
+                bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+            }
+        }
+    }
+    let Ok(batch) = Batch::decode(&bytes) else { return };
+    assert_eq!(batch.encode(), bytes);
+    for rest in &batch.names {
+        let mut above = 0;
+        for span in &rest.spans {
+            assert!(span.first >= above, "{:?} ascends", rest.spans);
+            if span.count > 0 {
+                assert!(span.id(span.count - 1) < 1 << 63);
+                above = span.id(span.count - 1) + 1;
+            }
+        }
+    }
+}
+
+/// What sequences are called, and where they are kept.
+fn of_sequences(text: &str) {
+    survives::<SequenceName>(text, str::to_owned);
+    let pattern = NamePattern::new(text);
+    assert_eq!(pattern.to_string(), text);
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    {
+        use crate::sequence::store::database::DatabaseUrl;
+        let Ok(url) = text.parse::<DatabaseUrl>() else { return };
+        assert!(DatabaseUrl::has_scheme(text) && !url.hosts().is_empty());
+        // The password and what follows the name of the database are not shown, and nothing else is left out.
+        let shown = url.to_string();
+        let again: DatabaseUrl = shown.parse().unwrap_or_else(|error| panic!("{shown}: {error}"));
+        assert!(again.to_string() == shown && !again.has_password());
+        assert_eq!((again.kind(), again.hosts()), (url.kind(), url.hosts()));
+    }
+}
+
 /// Texts of a command line: what is taken is written back, and read again, as the same value.
 pub fn texts(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
@@ -44,6 +95,7 @@ pub fn texts(input: &[u8]) {
     }
     survives::<ClusterId>(text, str::to_ascii_lowercase);
     survives::<xuid_spill::SpillId>(text, str::to_ascii_lowercase);
+    of_sequences(text);
     if let Ok(layout) = text.parse::<Layout>() {
         assert_eq!(Layout::from_bytes(layout.to_bytes()), Ok(layout));
         let short = format!("{}/{}/{}", layout.time_bits(), layout.worker_bits(), layout.sequence_bits());
@@ -150,9 +202,19 @@ mod tests {
         #[test]
         fn texts_that_are_taken_are_written_back(text in prop_oneof![
             "[ +]?[0-9]{1,20}", "[+0-9a-fA-F][0-9a-f]{31}", "[+0-9a-f]{30,34}", "[0-9]{1,2}/[0-9]{1,2}/[0-9]{1,2}",
-            "zookeeper://[a-z0-9:,.\\[\\]]{0,20}/[a-z/.]{0,12}", ".{0,40}"
+            "zookeeper://[a-z0-9:,.\\[\\]]{0,20}/[a-z/.]{0,12}", "[ @a-z:*]{0,20}",
+            "(postgres|mysql)://[a-z:]{0,9}@?[a-z0-9:,.\\[\\]]{0,20}/[a-z?/]{0,6}", ".{0,40}"
         ]) {
             super::texts(text.as_bytes());
+        }
+
+        #[test]
+        fn a_file_of_leftovers_is_read_as_it_is_written_or_refused(
+            right in any::<u8>(), count in 0u8..3, header in vec(any::<u8>(), 56), records in vec(0u8..4, 0..120),
+        ) {
+            let mut header = header;
+            header[48..52].copy_from_slice(&[count, 0, 0, 0]);
+            super::leftovers(&[vec![right | 7], header, records].concat());
         }
 
         #[test]

@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use xuid_engine::sequence::store::database::DatabaseUrl;
+
+use super::sequences::{SequenceSettings, SequenceStore};
 use super::settings::Settings;
 use super::sources::Merged;
 use crate::text::exit::Usage;
@@ -43,11 +46,23 @@ fn within_bounds(settings: &Settings) {
     assert!(settings.worker.is_none() || settings.workers == 1);
     assert!((1..=256).contains(&settings.threads) || settings.threads == super::values::cores());
     assert!(settings.max_connections.is_none_or(|count| (1..=1_000_000).contains(&count)));
-    let sequences = &settings.sequences;
-    assert!((1..=1 << 32).contains(&sequences.step) && (1..=1 << 32).contains(&sequences.step_max));
-    assert!((second..=24 * 60 * minute).contains(&sequences.hold) && sequences.limit > 0);
+    of_sequences(&settings.sequences);
     assert!(settings.tokens.each().len() <= 1);
     assert!(settings.listen.contains(':') && settings.admin.as_ref().is_none_or(|admin| admin.contains(':')));
+}
+
+fn of_sequences(sequences: &SequenceSettings) {
+    let SequenceSettings { store, create, strict, step, step_max, hold, idle, limit, .. } = sequences;
+    let day = Duration::from_secs(1)..=Duration::from_hours(24);
+    assert!((1..=1 << 32).contains(step) && (1..=1 << 32).contains(step_max));
+    assert!(day.contains(hold) && day.contains(idle) && (1..=100_000_000).contains(limit));
+    assert!(create.iter().chain(strict).all(|pattern| !pattern.to_string().is_empty()));
+    if let SequenceStore::Database(url) = store {
+        let shown = url.to_string();
+        assert!(
+            shown.parse::<DatabaseUrl>().is_ok_and(|url| url.to_string() == shown && !url.has_password())
+        );
+    }
 }
 
 #[cfg(test)]
@@ -67,6 +82,7 @@ mod tests {
                 .prop_map(|(number, unit)| format!("\"{number}{unit}\"")),
             2 => any::<i64>().prop_map(|number| number.to_string()),
             1 => "\"[-0-9a-z:/., ]{0,20}\"",
+            1 => "\"(postgres|mysql)://[a-z:@,/?0-9]{0,20}\"",
             1 => prop::sample::select(vec!["true", "[1]", "[\"a*\"]", "\"now\"", "\"off\"", "\"local\"", "\"41/10/12\""])
                 .prop_map(str::to_owned),
         ];

@@ -298,7 +298,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sequences",
         flag: Some("sequences"),
         shape: "URL",
-        default: Some("off"),
+        default: Some("registry"),
         allowed: "registry, off, or postgres://user@host,host/database or mysql://.. (a flag without a password)",
         help: "Who grants the numbers of named sequences: the registry, a database, or nobody",
     },

@@ -22,6 +22,8 @@ mod values;
 
 pub(crate) use access::{Access, AccessArgs};
 pub(crate) use exposure::is_exposed;
+#[cfg(fuzzing)]
+pub(crate) use fuzzing::file as read_file;
 pub(crate) use log_filter::log_of_environment;
 pub(crate) use sequences::{SequenceSettings, SequenceStore, Witness};
 pub(crate) use settings::{RegistrySetting, Settings, layout_said};

@@ -157,7 +157,7 @@ fn store(from: &Merged) -> Result<SequenceStore> {
             .into())
         }
         Some(file) => Ok(SequenceStore::Database(url_in(&file, from.reading)?)),
-        None => Ok(said.unwrap_or(SequenceStore::Off)),
+        None => Ok(said.unwrap_or(SequenceStore::Registry)),
     }
 }
 
@@ -210,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn there_are_sequences_where_a_store_is_named() {
+    fn sequences_are_on_the_registry_unless_another_store_or_none_is_named() {
         let store = |text: &str| settings(&[("sequences", text)], &[]).map(|settings| settings.store);
-        assert_eq!(settings(&[], &[]).unwrap().store, SequenceStore::Off);
+        assert_eq!(settings(&[], &[]).unwrap().store, SequenceStore::Registry);
         assert_eq!(store("off").unwrap(), SequenceStore::Off);
         let url: DatabaseUrl = "postgres://app@h,i:7/db".parse().unwrap();
         assert_eq!(store("postgres://app@h,i:7/db").unwrap(), SequenceStore::Database(url));

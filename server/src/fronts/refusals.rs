@@ -116,6 +116,7 @@ pub(crate) fn of_control(error: &ControlError) -> Refusal {
         ControlError::NoSequence { .. } => Status::NO_SEQUENCE,
         ControlError::Exists { .. } => Status::EXISTS,
         ControlError::Name(_) | ControlError::Refused { .. } => Status::BAD_REQUEST,
+        ControlError::StoreBehind { .. } => Status::STORE_BEHIND,
         // The same request again finds out, and changes nothing twice.
         ControlError::StoreAway { .. } | ControlError::Unknown { .. } => Status::STORE_AWAY,
         ControlError::ShuttingDown => Status::SHUTTING_DOWN,

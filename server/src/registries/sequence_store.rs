@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use xuid_engine::registry::Genesis;
 use xuid_engine::registry::local::sequences::LocalSequences;
-use xuid_engine::registry::sequences::SequenceRecords;
+use xuid_engine::registry::sequences::{OnDemand, SequenceRecords};
+use xuid_engine::registry::{Genesis, ReadError};
 use xuid_engine::sequence::Sequences;
 use xuid_engine::sequence::store::Store;
 use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl};
@@ -15,29 +15,33 @@ use crate::config::{RegistrySetting, SequenceSettings, SequenceStore, Settings, 
 use crate::registries::ensemble::Ensemble;
 
 /// The sequences of a server, or `None` if it has none. `genesis` is the registry's. Blocks, and not within an async
-/// runtime; a database that does not answer is waited for later.
+/// runtime; a database that does not answer is waited for later. Of a registry nothing is looked at before a sequence is
+/// asked for.
 pub(crate) fn open(settings: &Settings, genesis: &Genesis) -> Result<Option<Sequences>> {
     let wanted = &settings.sequences;
-    let records =
-        |of: Place| records(settings, genesis, of).context("failed to open the records of named sequences");
     let registry = match settings.registry {
         RegistrySetting::Local => Place::Folder,
         RegistrySetting::ZooKeeper(_) => Place::Registry,
     };
-    let (store, beside): (Box<dyn Store>, _) = match &wanted.store {
+    let (store, beside): (Box<dyn Store>, Box<dyn SequenceRecords>) = match &wanted.store {
         SequenceStore::Off => return Ok(None),
-        // The leftovers' marks need an opening of their own.
-        SequenceStore::Registry => (Box::new(RegistryStore::new(records(registry)?)), registry),
+        SequenceStore::Registry => {
+            // The leftovers' marks need an opening of their own.
+            let records = || on_demand(settings, genesis, registry);
+            (Box::new(RegistryStore::new(records())), records())
+        }
         SequenceStore::Database(url) => {
             let beside = match wanted.witness {
                 Some(Witness::Folder) => Place::Folder,
                 Some(Witness::Registry | Witness::None) | None => registry,
             };
+            let beside = records(settings, genesis, beside).context(FAILED)?;
             (database::open(url, &options(wanted))?, beside)
         }
     };
     let builder = Sequences::builder(store)
-        .records(records(beside)?)
+        .records(beside)
+        .on_demand(true)
         .witness(wanted.witness != Some(Witness::None))
         .lossless_failover(wanted.lossless)
         .data_dir(&settings.data_dir)
@@ -52,6 +56,9 @@ pub(crate) fn open(settings: &Settings, genesis: &Genesis) -> Result<Option<Sequ
     Ok(Some(builder.build()?))
 }
 
+/// What could not be done.
+const FAILED: &str = "failed to open the records of named sequences";
+
 /// Where records are.
 #[derive(Debug, Clone, Copy)]
 enum Place {
@@ -59,19 +66,47 @@ enum Place {
     Registry,
 }
 
+/// Records that are opened by the first use, and made by the first sequence. What keeps them from being opened is told to
+/// those that ask, and tried again.
+fn on_demand(settings: &Settings, genesis: &Genesis, place: Place) -> Box<dyn SequenceRecords> {
+    let (settings, genesis) = (settings.clone(), *genesis);
+    let shown = match (place, &settings.registry) {
+        (Place::Registry, RegistrySetting::ZooKeeper(url)) => url.to_string(),
+        _ => format!("local {}", settings.data_dir.display()),
+    };
+    Box::new(OnDemand::new(shown, genesis.cluster, move |makes| {
+        let opened = if makes || matches!(place, Place::Registry) {
+            records(&settings, &genesis, place).map(Some)
+        } else {
+            let of_registry = Some(&genesis).filter(|_| settings.registry != RegistrySetting::Local);
+            in_folder(&settings.data_dir, of_registry)
+        };
+        opened.map_err(|error| ReadError::Unavailable { why: format!("{FAILED}: {error:#}") })
+    }))
+}
+
 fn records(settings: &Settings, genesis: &Genesis, place: Place) -> Result<Box<dyn SequenceRecords>> {
     match (place, &settings.registry) {
         (Place::Registry, RegistrySetting::ZooKeeper(url)) => {
             Ensemble::new(url, &settings.access, Some(&settings.data_dir))?.open_sequences()
         }
-        (_, RegistrySetting::ZooKeeper(_)) => local(&settings.data_dir, Some(genesis)),
-        (_, RegistrySetting::Local) => local(&settings.data_dir, None),
+        (_, RegistrySetting::ZooKeeper(_)) => made_in(&settings.data_dir, Some(genesis)),
+        (_, RegistrySetting::Local) => made_in(&settings.data_dir, None),
     }
 }
 
-/// The records in a folder; `genesis` where its registry is elsewhere.
-pub(crate) fn local(folder: &Path, genesis: Option<&Genesis>) -> Result<Box<dyn SequenceRecords>> {
+/// The records in a folder, which are made where there never were any; `genesis` where its registry is elsewhere.
+fn made_in(folder: &Path, genesis: Option<&Genesis>) -> Result<Box<dyn SequenceRecords>> {
     Ok(Box::new(LocalSequences::open_or_create(folder, genesis)?))
+}
+
+/// The records in a folder; `None` where there never were any.
+pub(crate) fn in_folder(
+    folder: &Path,
+    genesis: Option<&Genesis>,
+) -> Result<Option<Box<dyn SequenceRecords>>> {
+    let found = LocalSequences::open(folder, genesis)?;
+    Ok(found.map(|found| Box::new(found) as Box<dyn SequenceRecords>))
 }
 
 /// How a server would use a database.

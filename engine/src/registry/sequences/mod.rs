@@ -19,7 +19,9 @@
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod memory;
+mod on_demand;
 
+pub use self::on_demand::OnDemand;
 use super::{ClusterId, ReadError, SwapError, Versioned};
 
 /// Gaps that a record has room for.
@@ -118,6 +120,9 @@ pub trait SequenceRecords: Send {
 
     /// Called about once a second while there is nothing else to do.
     fn maintain(&mut self) {}
+
+    /// It is not needed for long: what it can open again may be closed until then.
+    fn put_away(&mut self) {}
 
     /// Leaves cleanly. Best effort, bounded in time.
     fn close(&mut self) {}

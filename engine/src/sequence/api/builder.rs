@@ -1,8 +1,7 @@
 //! Configures and starts sequences.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use super::sequences::Sequences;
@@ -13,6 +12,7 @@ use crate::sequence::background::keeper::Keeper;
 use crate::sequence::background::rest::Reclaim;
 use crate::sequence::background::teller::Teller;
 use crate::sequence::names::hub::Hub;
+use crate::sequence::names::own_threads::Begin;
 use crate::sequence::pattern::NamePattern;
 use crate::sequence::settings::{BuildSequencesError, SequenceConfig};
 use crate::sequence::store::Store;
@@ -26,6 +26,7 @@ pub struct SequencesBuilder {
     records: Option<Box<dyn SequenceRecords>>,
     folder: Option<PathBuf>,
     clock: Option<Arc<dyn Clock>>,
+    on_demand: bool,
     config: SequenceConfig,
 }
 
@@ -47,6 +48,7 @@ impl Sequences {
             records: None,
             folder: None,
             clock: None,
+            on_demand: false,
             config: SequenceConfig::default(),
         }
     }
@@ -134,6 +136,13 @@ impl SequencesBuilder {
         self
     }
 
+    /// Whether nothing is done before the first call that names a sequence: no thread is started, and no file is looked at.
+    /// That first call waits for it. A store that [may go back](Store::may_go_back) is looked at by
+    /// [`build`](Self::build) all the same. Defaults to false.
+    pub fn on_demand(self, on_demand: bool) -> Self {
+        Self { on_demand, ..self }
+    }
+
     /// Another source of time. Defaults to [`SystemClock`](crate::clock::SystemClock).
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock: Some(clock), ..self }
@@ -151,7 +160,7 @@ impl SequencesBuilder {
     #[cfg(test)]
     pub(crate) fn assemble_for_test(self) -> (Sequences, Teller) {
         let (hub, teller, _) = self.assemble().unwrap();
-        (Sequences::new(hub, Vec::new()), teller)
+        (Sequences::new(hub), teller)
     }
 
     /// All parts, for a simulation that turns them.
@@ -162,19 +171,40 @@ impl SequencesBuilder {
     ) -> Result<(Sequences, Arc<Hub>, Teller, Keeper), BuildSequencesError> {
         let (hub, mut teller, keeper) = self.assemble()?;
         teller.set_jitter(jitter);
-        Ok((Sequences::new(hub.clone(), Vec::new()), hub, teller, keeper))
+        Ok((Sequences::new(hub.clone()), hub, teller, keeper))
     }
 
     fn open(self) -> Result<Sequences, BuildSequencesError> {
+        let waits = self.is_late();
         let (hub, teller, keeper) = self.assemble()?;
-        let system = |source| BuildSequencesError::System { action: "start a thread", source };
-        let threads = start(&hub, teller, keeper).map_err(system)?;
-        Ok(Sequences::new(hub, threads))
+        hub.threads.set_begin(begin(teller, keeper));
+        // Dropped after an error, it sees to it that no thread begins.
+        let sequences = Sequences::new(hub.clone());
+        if !waits {
+            let system = |source| BuildSequencesError::System { action: "start a thread", source };
+            hub.threads.begin().map_err(system)?;
+        }
+        Ok(sequences)
+    }
+
+    /// Whether the folder is looked at by the teller, when there is something to do.
+    fn is_late(&self) -> bool {
+        self.on_demand && !self.store.may_go_back()
     }
 
     fn assemble(self) -> Result<(Arc<Hub>, Teller, Keeper), BuildSequencesError> {
-        let Self { store, records, folder, clock, config } = self;
+        let is_late = self.is_late();
+        let Self { store, records, folder, clock, config, .. } = self;
         config.check()?;
+        let clock = clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let system = |source| BuildSequencesError::System { action: "map a page", source };
+        let hub = Hub::new(config, clock).map_err(system)?;
+        let keeper = Keeper::new(hub.clone());
+        if is_late {
+            let teller =
+                Teller::new(hub.clone(), store, records, KnownIdentity::default(), Reclaim::default());
+            return Ok((hub, teller.with_late(folder), keeper));
+        }
         if let Some(folder) = &folder {
             let fail = |source| folder_error("make the data folder", folder, source);
             xuid_spill::make_folder(folder).map_err(fail)?;
@@ -183,12 +213,8 @@ impl SequencesBuilder {
         let fail = |source| folder_error("read sequences.store in", folder.unwrap_or(Path::new("")), source);
         let known = KnownIdentity::open(folder).map_err(fail)?;
         let (reclaim, why) = Reclaim::open(folder.filter(|_| records.is_some()));
-        let clock = clock.unwrap_or_else(|| Arc::new(SystemClock));
-        let system = |source| BuildSequencesError::System { action: "map a page", source };
-        let hub = Hub::new(config, clock).map_err(system)?;
         lock(&hub.tally).status.leftovers = why;
         let teller = Teller::new(hub.clone(), store, records, known, reclaim);
-        let keeper = Keeper::new(hub.clone());
         Ok((hub, teller, keeper))
     }
 }
@@ -197,16 +223,37 @@ fn folder_error(action: &'static str, folder: &Path, source: std::io::Error) -> 
     BuildSequencesError::Folder { action, path: folder.to_owned(), source }
 }
 
-/// Starts the two threads, or none.
-fn start(hub: &Hub, teller: Teller, keeper: Keeper) -> std::io::Result<Vec<JoinHandle<()>>> {
+/// Starts the two threads, or none: what could not be started waits for the next try.
+fn begin(teller: Teller, keeper: Keeper) -> Begin {
+    let teller = Arc::new(Mutex::new(Some(teller)));
+    let keeper = Arc::new(Mutex::new(Some(keeper)));
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    let first = named("xuid-teller").spawn(move || teller.run())?;
-    match named("xuid-keeper").spawn(move || keeper.run()) {
-        Ok(second) => Ok(vec![first, second]),
-        Err(error) => {
-            hub.close();
-            let _ = first.join();
-            Err(error)
+    Box::new(move || {
+        let (go, wait) = mpsc::channel();
+        let (of_first, of_second) = (teller.clone(), keeper.clone());
+        let first = named("xuid-teller").spawn(move || {
+            let teller = wait.recv().ok().and_then(|()| lock(&of_first).take());
+            if let Some(teller) = teller {
+                teller.run();
+            }
+        })?;
+        let second = named("xuid-keeper").spawn(move || {
+            let keeper = lock(&of_second).take();
+            if let Some(keeper) = keeper {
+                keeper.run();
+            }
+        });
+        // Without the second one the first ends, and what it would have run stays.
+        match second {
+            Ok(second) => {
+                let _ = go.send(());
+                Ok(vec![first, second])
+            }
+            Err(error) => {
+                drop(go);
+                let _ = first.join();
+                Err(error)
+            }
         }
-    }
+    })
 }

@@ -1,7 +1,6 @@
 //! All sequences of a store.
 
-use std::sync::{Arc, Mutex};
-use std::thread::{JoinHandle, ThreadId};
+use std::sync::Arc;
 
 use super::sequence::Sequence;
 use crate::sequence::error::SequenceError;
@@ -11,7 +10,6 @@ use crate::sequence::names::hub::{Control, Hub};
 use crate::sequence::names::reply::Reply;
 use crate::sequence::names::threads;
 use crate::sequence::store::{Alteration, NewSequence};
-use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
 
 /// Named sequences on a store. Cheap to clone; shared by any number of threads.
@@ -27,9 +25,6 @@ pub struct Sequences {
 /// The threads behind sequences, stopped with the last clone.
 struct Inner {
     hub: Arc<Hub>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Our own threads. They run strangers' code, too: wakers, and subscribers of the log.
-    own: Vec<ThreadId>,
 }
 
 impl Inner {
@@ -39,14 +34,11 @@ impl Inner {
             return;
         }
         self.hub.close();
-        if self.own.contains(&std::thread::current().id()) {
+        // Our own threads run strangers' code, too: wakers, and subscribers of the log.
+        if self.hub.teller.is_current() || self.hub.keeper.is_current() {
             return;
         }
-        // The thread that comes second waits for the stop, too.
-        let mut threads = lock(&self.threads);
-        let panicked = threads.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
-        drop(threads);
-        for _ in 0..panicked {
+        for _ in 0..self.hub.threads.end() {
             deferred_log::log(|| tracing::error!("a thread of the sequences had panicked"));
         }
     }
@@ -65,9 +57,8 @@ impl std::fmt::Debug for Sequences {
 }
 
 impl Sequences {
-    pub(crate) fn new(hub: Arc<Hub>, threads: Vec<JoinHandle<()>>) -> Self {
-        let own = threads.iter().map(|thread| thread.thread().id()).collect();
-        let inner = Arc::new(Inner { hub: hub.clone(), threads: Mutex::new(threads), own });
+    pub(crate) fn new(hub: Arc<Hub>) -> Self {
+        let inner = Arc::new(Inner { hub: hub.clone() });
         Self { hub, inner }
     }
 
@@ -159,6 +150,11 @@ impl Sequences {
 
 #[cfg(test)]
 impl Sequences {
+    /// Whether the two threads were started.
+    pub(crate) fn has_begun_for_test(&self) -> bool {
+        self.hub.threads.has_begun()
+    }
+
     /// Both threads look at the clock.
     pub(crate) fn wake_for_test(&self) {
         self.hub.keeper.wake();

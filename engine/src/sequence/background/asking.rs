@@ -60,15 +60,18 @@ impl Teller {
         outcomes.resize(asks.len(), Outcome::Unknown { why: "the store's adaptor gave no answer".into() });
         self.judge_store(&outcomes, now);
         let mut counts = GrantCounts::default();
-        let mut grants = Vec::new();
+        let (mut grants, mut absent) = (Vec::new(), Vec::new());
         for (asked, outcome) in asked.into_iter().zip(outcomes) {
             match outcome {
                 Outcome::Granted { first, end, settings } => {
                     grants.push((asked, Grant { first, end, settings }));
                 }
+                Outcome::Absent { .. } => absent.push(asked.named),
                 other => self.without_grant(&asked, other, &mut counts, now),
             }
         }
+        counts.absent += absent.len() as u64;
+        self.absent(absent, now);
         if let Some(grants) = self.of_the_right_store(identity, grants, &mut counts, now) {
             self.use_unseen(grants, leaps, &mut counts);
         }
@@ -177,10 +180,6 @@ impl Teller {
                 counts.away += 1;
                 self.later(named, boot, false);
             }
-            Outcome::Absent { .. } => {
-                counts.absent += 1;
-                self.absent(named, boot);
-            }
             Outcome::Exhausted { settings } => {
                 counts.exhausted += 1;
                 let mut state = named.lock();
@@ -201,37 +200,59 @@ impl Teller {
                 let error = SequenceError::store_behind(Duration::from_secs(1));
                 Self::refuse(named, Standing::Refused { until: boot + REMEMBERED }, error);
             }
-            Outcome::Granted { .. } => {}
+            Outcome::Granted { .. } | Outcome::Absent { .. } => {}
         }
     }
 
-    /// The store has no such name: it is created, if that is allowed, or its callers are told so.
-    fn absent(&mut self, named: &Arc<Named>, boot: u64) {
-        let name = &named.name;
-        let was_there = named.lock().settings.is_some();
-        let creates = self.hub.config.create.iter().any(|pattern| pattern.fits(name.as_str()));
+    /// The store has no such names: those that may be are created, and the callers of the others are told so.
+    fn absent(&mut self, absent: Vec<Arc<Named>>, boot: u64) {
         // A row that vanished is never made again: it would begin at 1.
-        if creates && !was_there {
-            let settings = SequenceSettings { step: self.hub.config.step, ..SequenceSettings::default() };
-            match self.store.create(name, &NewSequence { settings, ..NewSequence::default() }) {
-                Ok(_) | Err(StoreError::Exists(_)) => return self.again(named),
-                Err(StoreError::Away { .. } | StoreError::Unknown { .. }) => {
-                    return self.later(named, boot, false);
+        let is_new = |named: &Named| {
+            let creates = self.hub.config.create.iter().any(|pattern| pattern.fits(named.name.as_str()));
+            creates && named.lock().settings.is_none()
+        };
+        let (new, absent): (Vec<_>, Vec<_>) = absent.into_iter().partition(|named| is_new(named));
+        for named in absent {
+            if named.lock().settings.is_some() {
+                let name = named.name.clone();
+                deferred_log::log(
+                    move || tracing::error!(%name, "the row of this sequence is gone from the store"),
+                );
+            }
+            self.refuse_absent(&named, boot);
+        }
+        if new.is_empty() {
+            return;
+        }
+        let settings = SequenceSettings { step: self.hub.config.step, ..SequenceSettings::default() };
+        let row =
+            |named: &Arc<Named>| (named.name.clone(), NewSequence { settings, ..NewSequence::default() });
+        let made = self.store.create_all(&new.iter().map(row).collect::<Vec<_>>());
+        // What an adaptor with a defect does not answer is asked for again.
+        let made = made.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        for (named, made) in new.into_iter().zip(made) {
+            match made {
+                Some(Ok(_) | Err(StoreError::Exists(_))) => self.again(&named),
+                None | Some(Err(StoreError::Away { .. } | StoreError::Unknown { .. })) => {
+                    self.later(&named, boot, false);
                 }
-                Err(error) => {
-                    let name = name.clone();
+                Some(Err(StoreError::Closed { .. })) => {
+                    let error = SequenceError::store_behind(Duration::from_secs(1));
+                    Self::refuse(&named, Standing::Refused { until: boot + REMEMBERED }, error);
+                }
+                Some(Err(error)) => {
+                    let name = named.name.clone();
                     deferred_log::log(
                         move || tracing::error!(%name, %error, "the sequence could not be created"),
                     );
+                    self.refuse_absent(&named, boot);
                 }
             }
         }
-        if was_there {
-            let name = name.clone();
-            deferred_log::log(
-                move || tracing::error!(%name, "the row of this sequence is gone from the store"),
-            );
-        }
+    }
+
+    /// The callers of a name are told that there is none, and it is not looked up again at once.
+    fn refuse_absent(&mut self, named: &Named, boot: u64) {
         if self.absents.0 != boot / SECOND {
             self.absents = (boot / SECOND, 0);
         }

@@ -6,7 +6,8 @@ use crate::sequence::figures::SequenceInfo;
 use crate::sequence::name::SequenceName;
 use crate::sequence::names::hub::Control;
 use crate::sequence::names::named::Standing;
-use crate::sequence::store::{HIGHEST, MOST_STEP, NewSequence, Row, SequenceSettings, StoreError};
+use crate::sequence::names::reply::Question;
+use crate::sequence::store::{HIGHEST, MOST_ASKS, MOST_STEP, NewSequence, Row, SequenceSettings, StoreError};
 
 /// Sequences that one question lists at most.
 const MOST_LISTED: usize = 1_000;
@@ -27,19 +28,7 @@ impl Teller {
                 let rows = rows.map_err(|error| unnamed(error, &prefix));
                 question.answer(rows.map(|rows| rows.into_iter().map(|row| self.info(row)).collect()));
             }
-            Control::Create(name, new, question) => {
-                let made = checked(&new).and_then(|()| match self.store.create(&name, &new) {
-                    // One that still grants numbers below the start is not the one that was asked for.
-                    Err(StoreError::Exists(row)) if row.settings == new.settings && row.next >= new.start => {
-                        Ok(*row)
-                    }
-                    made => made.map_err(|error| named(error, &name)),
-                });
-                question.answer(made.map(|row| {
-                    self.forget(&name);
-                    self.info(row)
-                }));
-            }
+            Control::Create(name, new, question) => self.create((name, new), question),
             Control::Alter(name, alteration, question) => {
                 let step = alteration.step.is_none_or(|step| (1..=MOST_STEP).contains(&step));
                 let described =
@@ -70,6 +59,40 @@ impl Teller {
         }
     }
 
+    /// Makes this sequence, and those that are to be made after it: they share a change of the store.
+    fn create(&mut self, first: (SequenceName, NewSequence), question: Question<SequenceInfo>) {
+        let (mut rows, mut questions) = (vec![first], vec![question]);
+        while rows.len() < MOST_ASKS {
+            let is_other = |control: &Control| match control {
+                Control::Create(name, ..) => rows.iter().all(|(other, _)| other != name),
+                _ => false,
+            };
+            let Some(Control::Create(name, new, question)) = self.hub.next_control_if(is_other) else {
+                break;
+            };
+            rows.push((name, new));
+            questions.push(question);
+        }
+        // What could not issue as it says is not shown to the store.
+        let checks: Vec<_> = rows.iter().map(|(_, new)| checked(new)).collect();
+        let sound = rows.iter().zip(&checks).filter(|(_, check)| check.is_ok());
+        let sound: Vec<_> = sound.map(|(row, _)| row.clone()).collect();
+        let mut made = self.store.create_all(&sound).into_iter();
+        for (((name, new), check), question) in rows.into_iter().zip(checks).zip(questions) {
+            let made = check.and_then(|()| match made.next().unwrap_or_else(no_answer) {
+                // One that still grants numbers below the start is not the one that was asked for.
+                Err(StoreError::Exists(row)) if row.settings == new.settings && row.next >= new.start => {
+                    Ok(*row)
+                }
+                made => made.map_err(|error| named(error, &name)),
+            });
+            question.answer(made.map(|row| {
+                self.forget(&name);
+                self.info(row)
+            }));
+        }
+    }
+
     /// What was remembered of a name's refusal is not true any more.
     fn forget(&self, name: &SequenceName) {
         if let Some(named) = self.hub.names.find(name) {
@@ -88,6 +111,11 @@ impl Teller {
         let here = here.map(|named| named.figures(&named.lock(), boot, trouble)).unwrap_or_default();
         SequenceInfo { row, here, store: self.store.describe() }
     }
+}
+
+/// What an adaptor's defect leaves unsaid.
+fn no_answer() -> Result<Row, StoreError> {
+    Err(StoreError::Unknown { why: "the store's adaptor gave no answer".into() })
 }
 
 /// Whether a sequence can be made so.
@@ -122,6 +150,7 @@ fn unnamed(error: StoreError, what: &str) -> ControlError {
     match error {
         StoreError::Absent { .. } => ControlError::Refused { why: format!("there is no {what}") },
         StoreError::Exists(found) => ControlError::Exists { found },
+        StoreError::Closed { why } => ControlError::StoreBehind { why },
         StoreError::Refused { why } => ControlError::Refused { why },
         StoreError::Away { why } => ControlError::StoreAway { why },
         StoreError::Unknown { why } => ControlError::Unknown { why },

@@ -18,6 +18,21 @@ impl Teller {
     /// Claims what the life before left, before anything is granted (I1 of the teller). False while it is not known
     /// which store it is for.
     pub(super) fn reclaim_first(&mut self) -> bool {
+        if self.reclaim.found.is_none() && self.reclaim.claimed.is_none() {
+            return true;
+        }
+        let is_done = self.reclaim_now();
+        // A hundred thousand names are 20 MB in the index of a folder's records, and a session at an ensemble.
+        if is_done
+            && !self.witnesses
+            && let Some(records) = &mut self.records
+        {
+            records.put_away();
+        }
+        is_done
+    }
+
+    fn reclaim_now(&mut self) -> bool {
         if let Some(batch) = self.reclaim.found.take() {
             let leaps = self.hub.leaps();
             self.reclaim.claimed = self.claim(batch).map(|batch| (batch, leaps));
@@ -152,7 +167,7 @@ impl Teller {
         if let Some((batch, _)) = &pending {
             self.refuse_batch(batch, "the store did not say which one it is");
         }
-        let (Some(file), Some(records)) = (self.reclaim.file.take(), &mut self.records) else { return false };
+        let Some(records) = &mut self.records else { return false };
         let identity = short_identity(self.known.known().unwrap_or_default()).to_owned();
         let name_rest = |name: &SequenceName, spans: &[Span]| NameRest {
             name: name.clone(),
@@ -168,6 +183,11 @@ impl Teller {
         if names.is_empty() {
             return true;
         }
+        let file = match self.reclaim.take_file() {
+            Ok(Some(file)) => Ok(file),
+            Ok(None) => return false,
+            Err(error) => Err(error.to_string()),
+        };
         let lineage = match self.reclaim.lineage {
             Some(lineage) => Ok(lineage),
             None => begin(&mut **records),
@@ -175,9 +195,10 @@ impl Teller {
         // A copy of this process that stops as well writes the same numbers. Of the same file one of the two is claimed. A
         // file that has just begun is its own in each copy, and a leap tells that there may be two.
         self.hub.look();
-        let leapt = self.hub.leaps() != leaps && Guard::LeapDropsSaved.holds();
-        let lineage = if leapt { Err("the clock leapt while they were saved".to_owned()) } else { lineage };
+        let is_void = self.hub.leaps() != leaps && Guard::LeapDropsSaved.holds();
+        let lineage = if is_void { Err("the clock leapt while they were saved".to_owned()) } else { lineage };
         let saved = lineage.and_then(|Lineage { uuid, serial }| {
+            let file = file?;
             let batch = Batch { uuid, serial, cluster: records.cluster(), names };
             file.write(&batch).map_err(|error| error.to_string())
         });

@@ -1,6 +1,7 @@
 //! What the teller knows of leftovers: its file, what was in it, and what the next batch is to be called.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use crate::sequence::leftovers::claim::Lineage;
 use crate::sequence::leftovers::file::RestFile;
@@ -10,6 +11,8 @@ use crate::sequence::leftovers::format::Batch;
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
     pub(super) file: Option<RestFile>,
+    /// Where a file is made when there is something to save.
+    folder: Option<PathBuf>,
     /// What the file held, until it is claimed.
     pub(super) found: Option<Batch>,
     /// Claimed, and waiting to know which store it is; and how often the clock had leapt before it was claimed.
@@ -30,6 +33,24 @@ impl Reclaim {
                 (Self { file: Some(file), found, ..Self::default() }, why)
             }
             Err(error) => (Self::default(), Some(format!("leftovers can't be saved: {error}"))),
+        }
+    }
+
+    /// The same, but nothing is made where no process left anything.
+    pub(crate) fn open_late(folder: Option<&Path>) -> (Self, Option<String>) {
+        match folder {
+            Some(folder) if !RestFile::are_in(folder) => {
+                (Self { folder: Some(folder.to_owned()), ..Self::default() }, None)
+            }
+            folder => Self::open(folder),
+        }
+    }
+
+    /// The file to save leftovers in; `None` where that is not wanted, or could not be.
+    pub(super) fn take_file(&mut self) -> io::Result<Option<RestFile>> {
+        match (self.file.take(), &self.folder) {
+            (None, Some(folder)) => RestFile::open_empty(folder).map(Some),
+            (file, _) => Ok(file),
         }
     }
 }

@@ -11,6 +11,7 @@
 //! - I2 a panic costs the grants of its turn, and ends no thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub(crate) struct Teller {
     pub(super) witnesses: bool,
     pub(super) known: KnownIdentity,
     pub(super) reclaim: Reclaim,
+    /// A folder that was not looked at yet.
+    late: Option<PathBuf>,
     pub(super) store_retry: Retry,
     pub(super) witness_retry: Retry,
     /// What closed the store's names.
@@ -86,6 +89,7 @@ impl Teller {
             witnesses,
             known,
             reclaim,
+            late: None,
             store_retry: Retry::default(),
             witness_retry: Retry::default(),
             behind: None,
@@ -96,9 +100,38 @@ impl Teller {
         }
     }
 
+    /// It looks at this folder when it begins to run.
+    pub(crate) fn with_late(self, folder: Option<PathBuf>) -> Self {
+        Self { late: folder, ..self }
+    }
+
+    /// Looks at a folder that the builder did not look at. What is wrong with it keeps no name from being served, since
+    /// the store cannot go back.
+    fn open_late(&mut self) {
+        let Some(folder) = self.late.take() else { return };
+        if let Err(error) = xuid_spill::make_folder(&folder) {
+            deferred_log::log(move || tracing::error!(%error, "the folder of the sequences can't be made"));
+        }
+        match KnownIdentity::open(Some(&folder)) {
+            Ok(known) => self.known = known,
+            Err(error) => {
+                let path = folder.display().to_string();
+                deferred_log::log(
+                    move || tracing::error!(path, %error, "sequences.store can't be read, and stays as it is"),
+                );
+            }
+        }
+        let why;
+        (self.reclaim, why) = Reclaim::open_late(self.records.as_ref().map(|_| folder.as_path()));
+        let status = &mut lock(&self.hub.tally).status;
+        status.identity = self.known.known().map(str::to_owned);
+        status.leftovers = why;
+    }
+
     /// Turns until the sequences are closed, then stops cleanly.
     pub(crate) fn run(mut self) {
         self.hub.teller.adopt_current();
+        deferred_log::collected(|| self.open_late());
         loop {
             let wait = deferred_log::collected(|| self.turn_whatever_happens());
             // A line is a stranger's code, which may fork: the child goes on here, and ends.

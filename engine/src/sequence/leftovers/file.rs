@@ -30,10 +30,28 @@ pub(crate) struct RestFile {
 impl RestFile {
     /// Locks the first free file of a folder; an empty one is made where there is none.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
+        Self::open_first(folder, |_| true)
+    }
+
+    /// The same of a file that holds nothing: what another process left stays.
+    pub(crate) fn open_empty(folder: &Path) -> io::Result<Self> {
+        Self::open_first(folder, |bytes| bytes == 0)
+    }
+
+    /// Whether a process of this folder ever had a file.
+    pub(crate) fn are_in(folder: &Path) -> bool {
+        let prefix = format!("{STEM}-");
+        let Ok(entries) = std::fs::read_dir(folder) else { return false };
+        entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+    }
+
+    fn open_first(folder: &Path, will_do: impl Fn(u64) -> bool) -> io::Result<Self> {
         draft::sweep(folder, STEM);
         for number in 0..MOST_FILES {
             let path = folder.join(format!("{STEM}-{number}"));
-            if let Some(file) = lock(folder, &path)? {
+            if let Some(file) = lock(folder, &path)?
+                && will_do(file.metadata()?.len())
+            {
                 return Ok(Self { folder: folder.to_owned(), path, _lock: file });
             }
         }
@@ -106,11 +124,17 @@ mod tests {
         first.write(&batch(7)).unwrap();
         let third = RestFile::open(folder.path()).unwrap();
         assert_eq!((third.path(), third.read().unwrap()), (path.as_path(), Some(batch(7))));
-        drop(third);
+        let fourth = RestFile::open_empty(folder.path()).unwrap();
+        assert_eq!(fourth.read().unwrap(), None);
+        drop((third, fourth));
+        let other = RestFile::open_empty(folder.path()).unwrap();
+        assert_ne!(other.path(), path, "what is left there is nobody's to overwrite");
         std::fs::write(&path, b"not a batch, but as long as the header of one would be at the least")
             .unwrap();
         assert!(RestFile::open(folder.path()).unwrap().read().is_err());
         let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
-        assert_eq!(left.len(), 2, "{left:?}");
+        assert_eq!(left.len(), 3, "{left:?}");
+        let empty = tempfile::tempdir().unwrap();
+        assert!(RestFile::are_in(folder.path()) && !RestFile::are_in(empty.path()));
     }
 }

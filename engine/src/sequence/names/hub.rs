@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use super::named::{Named, Queued, State};
 use super::named_table::NamedTable;
+use super::own_threads::OwnThreads;
 use super::reply::{Question, Reply};
 use crate::clock::{Clock, Reading, SECOND, Supervisor, Thresholds};
 use crate::sequence::chain::line::Waiter;
@@ -56,6 +57,7 @@ pub(crate) struct Hub {
     controls: Mutex<VecDeque<Control>>,
     pub(crate) teller: Arc<Wake>,
     pub(crate) keeper: Arc<Wake>,
+    pub(crate) threads: OwnThreads,
     deadlines: Mutex<BinaryHeap<Reverse<Deadline>>>,
     closed: AtomicBool,
     pub(crate) tally: Mutex<SequenceTally>,
@@ -146,6 +148,7 @@ impl Hub {
             controls: Mutex::default(),
             teller: Arc::default(),
             keeper: Arc::default(),
+            threads: OwnThreads::default(),
             deadlines: Mutex::default(),
             closed: AtomicBool::new(false),
             tally: Mutex::default(),
@@ -186,6 +189,9 @@ impl Hub {
 
     /// The entry of a name.
     pub(crate) fn named(&self, name: &SequenceName) -> Result<Arc<Named>, SequenceError> {
+        self.check_open()?;
+        self.threads.begin().map_err(|_| SequenceError::overloaded(Duration::from_secs(1)))?;
+        // A stop that came in between leaves no thread that would serve the name.
         self.check_open()?;
         self.names.find_or_make(name, || {
             let word =
@@ -317,6 +323,10 @@ impl Hub {
         if self.forked() {
             return Reply::ready(Err(ControlError::Forked));
         }
+        if let Err(error) = self.threads.begin() {
+            let why = format!("a thread could not be started: {error}");
+            return Reply::ready(Err(ControlError::StoreAway { why }));
+        }
         let (question, reply) = Reply::channel();
         let mut controls = lock(&self.controls);
         // Under the lock: the teller takes the last of them under it when it is closed.
@@ -332,6 +342,11 @@ impl Hub {
 
     pub(crate) fn next_control(&self) -> Option<Control> {
         lock(&self.controls).pop_front()
+    }
+
+    /// The next control, if it is one that may be answered together with others.
+    pub(crate) fn next_control_if(&self, fits: impl Fn(&Control) -> bool) -> Option<Control> {
+        lock(&self.controls).pop_front_if(|control| fits(control))
     }
 
     /// The keeper ends a call that no thread is parked for when its time is over.

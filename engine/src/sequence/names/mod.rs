@@ -3,6 +3,7 @@
 pub(crate) mod hub;
 pub(crate) mod named;
 pub(crate) mod named_table;
+pub(crate) mod own_threads;
 pub(crate) mod reply;
 pub(crate) mod retry;
 pub(crate) mod take;

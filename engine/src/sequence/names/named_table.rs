@@ -38,6 +38,12 @@ pub(crate) struct NamedTable {
     rests: Mutex<Rests>,
 }
 
+/// The table of rests gives back what it does not need when it is this much larger than that.
+const ROOMY: usize = 4;
+
+/// A table of so few names is left as it is.
+const FEW: usize = 1_024;
+
 /// What was left of names.
 #[derive(Debug, Default)]
 struct Rests {
@@ -48,6 +54,16 @@ struct Rests {
     held: u64,
     /// Ids that went from there to an entry of the table, which counts them as reclaimed.
     returned: u64,
+}
+
+impl Rests {
+    /// Gives back memory when most names are in use again. Each time the table halves, so a name pays for little.
+    fn shrink(&mut self) {
+        let len = self.by_name.len().max(FEW);
+        if self.by_name.capacity() > ROOMY * len {
+            self.by_name.shrink_to(2 * len);
+        }
+    }
 }
 
 impl NamedTable {
@@ -97,6 +113,7 @@ impl NamedTable {
             let count = total(&rest.spans);
             rests.held -= count;
             rests.returned += count;
+            rests.shrink();
             rest
         };
         if let Some(settings) = rest.settings {

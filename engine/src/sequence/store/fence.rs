@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::sequence::name::SequenceName;
-use crate::sequence::store::{Identity, Row, Store, StoreError};
+use crate::sequence::store::{Identity, Row, SequenceSettings, Store, StoreError};
 
 /// Rows that are read at once.
 const PAGE: usize = 1_000;
@@ -43,7 +43,7 @@ pub struct Fenced {
 pub fn fence(store: &mut dyn Store, fence: &Fence) -> Result<Fenced, StoreError> {
     let mut rows = Vec::new();
     match &fence.name {
-        Some(name) => rows.push(store.read(name)?),
+        Some(name) => rows.push(row_of(store, name, fence.above)?),
         None => loop {
             let after = rows.last().map_or(String::new(), |row: &Row| row.name.to_string());
             let page = store.list("", &after, PAGE)?;
@@ -67,6 +67,22 @@ pub fn fence(store: &mut dyn Store, fence: &Fence) -> Result<Fenced, StoreError>
     let absent = if fence.name.is_none() { known.into_keys().collect() } else { Vec::new() };
     let identity = if fence.name.is_none() { Some(store.record_identity()?) } else { None };
     Ok(Fenced { raised, absent, identity })
+}
+
+/// The row of one name. A row that an earlier fence closed is in the list, as the first whose name begins so. Of a name that
+/// a registry lost nothing is known but what the operator says: raising the mark makes its record.
+fn row_of(store: &mut dyn Store, name: &SequenceName, above: Option<u64>) -> Result<Row, StoreError> {
+    let error = match store.read(name) {
+        Err(StoreError::Closed { .. }) => {
+            let row = store.list(name.as_str(), "", 1)?.pop().filter(|row| row.name == *name);
+            return row.ok_or(StoreError::Absent { similar: None });
+        }
+        Err(error @ (StoreError::Absent { .. } | StoreError::Refused { .. })) => error,
+        found => return found,
+    };
+    let next = above.ok_or(error)?;
+    let settings = SequenceSettings { step: 0, ..SequenceSettings::default() };
+    Ok(Row { name: name.clone(), next, settings, description: None })
 }
 
 #[cfg(test)]

@@ -191,6 +191,12 @@ pub enum StoreError {
     /// There is such a row already.
     #[error("there is such a sequence already")]
     Exists(Box<Row>),
+    /// A fence closed the row, or the store to new ones: more may have been granted than is known. Nothing changed.
+    #[error("{why}")]
+    Closed {
+        /// What was closed, and what to do.
+        why: String,
+    },
     /// The store cannot do it, as it is set up.
     #[error("{why}")]
     Refused {
@@ -248,6 +254,12 @@ pub trait Store: Send {
     /// # Errors
     /// [`StoreError::Exists`] with the row that is there, and the others.
     fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError>;
+
+    /// Makes rows as [`create`](Self::create) does, at most [`MOST_ASKS`] of different names; one answer each, in their
+    /// order. They stand and fall alone.
+    fn create_all(&mut self, rows: &[(SequenceName, NewSequence)]) -> Vec<Result<Row, StoreError>> {
+        rows.iter().map(|(name, new)| self.create(name, new)).collect()
+    }
 
     /// Alters a row, in one change; what the row says afterwards.
     ///

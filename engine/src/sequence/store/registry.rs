@@ -81,6 +81,39 @@ impl RegistryStore {
         Err(StoreError::Away { why: contended() })
     }
 
+    /// One round of those rows that are not made yet.
+    fn create_round(
+        &mut self,
+        rows: &[(SequenceName, NewSequence)],
+        made: &mut [Option<Result<Row, StoreError>>],
+    ) {
+        let open: Vec<usize> = (0..rows.len()).filter(|n| made[*n].is_none()).collect();
+        let names: Vec<&str> = open.iter().map(|n| rows[*n].0.as_str()).collect();
+        let mut found = Vec::with_capacity(open.len());
+        self.records.read(&names, &mut found);
+        let (mut changes, mut whose) = (Vec::new(), Vec::new());
+        for (n, found) in open.into_iter().zip(found) {
+            match creation(&rows[n], found) {
+                Ok(change) => {
+                    changes.push(change);
+                    whose.push(n);
+                }
+                Err(error) => made[n] = Some(Err(error)),
+            }
+        }
+        let mut swapped = Vec::with_capacity(changes.len());
+        if !changes.is_empty() {
+            self.records.swap(&changes, &mut swapped);
+        }
+        for ((n, change), swapped) in whose.into_iter().zip(changes).zip(swapped) {
+            made[n] = match swapped {
+                Ok(()) => Some(Ok(row(&rows[n].0, &change.record))),
+                Err(SwapError::Conflict) => None,
+                Err(error) => Some(Err(of_swap(error))),
+            };
+        }
+    }
+
     /// One round of those asks that have no outcome yet.
     fn grant_round(&mut self, asks: &[Ask], outcomes: &mut [Option<Outcome>]) {
         let open: Vec<usize> = (0..asks.len()).filter(|n| outcomes[*n].is_none()).collect();
@@ -111,6 +144,24 @@ impl RegistryStore {
             };
         }
     }
+}
+
+/// The change that makes a row over what was found of it; or why it cannot be made.
+fn creation(
+    (name, new): &(SequenceName, NewSequence),
+    found: Result<Versioned<SequenceRecord>, ReadError>,
+) -> Result<SequenceChange<'_>, StoreError> {
+    let found = match found {
+        Ok(found) => Some(found),
+        Err(ReadError::Absent { .. }) => None,
+        Err(error) => return Err(of_read(error)),
+    };
+    let seen = found.as_ref().map(|found| &found.record);
+    if let Some(record) = seen.filter(|record| settings(record).is_some()) {
+        return Err(StoreError::Exists(Box::new(row(name, record))));
+    }
+    let record = begun(new, seen);
+    Ok(SequenceChange { name: name.as_str(), expected: found.map(|found| found.version), record })
 }
 
 fn contended() -> String {
@@ -168,6 +219,7 @@ fn of_read(error: ReadError) -> StoreError {
     match error {
         ReadError::Absent { .. } => StoreError::Absent { similar: None },
         ReadError::Unavailable { why } => StoreError::Away { why },
+        closed @ ReadError::Closed { .. } => StoreError::Closed { why: closed.to_string() },
         refused => StoreError::Refused { why: refused.to_string() },
     }
 }
@@ -253,12 +305,23 @@ impl Store for RegistryStore {
 
     /// The registry keeps no description.
     fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
-        self.update(name, |found| match found {
-            Some(record) if settings(&record).is_some() => {
-                Err(StoreError::Exists(Box::new(row(name, &record))))
+        let made = self.create_all(&[(name.clone(), new.clone())]).pop();
+        made.unwrap_or_else(|| Err(StoreError::Away { why: contended() }))
+    }
+
+    /// All of them share the registry's syncs.
+    fn create_all(&mut self, rows: &[(SequenceName, NewSequence)]) -> Vec<Result<Row, StoreError>> {
+        assert!(rows.len() <= MOST_ASKS, "{} rows in one call", rows.len());
+        let mut made = vec![None; rows.len()];
+        for _ in 0..ROUNDS {
+            self.create_round(rows, &mut made);
+            if made.iter().all(Option::is_some) {
+                break;
             }
-            seen => Ok(begun(new, seen.as_ref())),
-        })
+        }
+        made.into_iter()
+            .map(|made| made.unwrap_or_else(|| Err(StoreError::Away { why: contended() })))
+            .collect()
     }
 
     fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {

@@ -220,11 +220,13 @@ fn is_returned(nth: u64, next: impl Fn(&Sequence) -> Result<u64, SequenceError>)
     panic!("no call reads the clock {nth} times");
 }
 
+/// A call for one number.
+type Call = fn(&Sequence) -> Result<u64, SequenceError>;
+
 #[test]
 fn a_call_that_takes_an_id_and_then_meets_a_leap_does_not_return_it() {
     // When the next grant is asked for: an ordered call reads the clock then, and one that takes a run for the second time.
-    let calls: [(u64, fn(&Sequence) -> Result<u64, SequenceError>); 2] =
-        [(1, Sequence::try_next_ordered), (2, Sequence::next_id)];
+    let calls: [(u64, Call); 2] = [(1, Sequence::try_next_ordered), (2, Sequence::next_id)];
     for (nth, next) in calls {
         assert!(!is_returned(nth, next), "reading {nth}");
         assert!(Guard::without(&[Guard::LeapWastesHit], || is_returned(nth, next)), "reading {nth}");

@@ -5,6 +5,7 @@ mod faults;
 mod forks;
 mod leaps;
 mod many;
+mod on_demand;
 mod restarts;
 mod strict;
 

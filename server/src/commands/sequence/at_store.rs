@@ -8,7 +8,7 @@ use xuid_engine::registry::{local, printable};
 use xuid_engine::sequence::SequenceName;
 use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl, Table};
 use xuid_engine::sequence::store::registry::RegistryStore;
-use xuid_engine::sequence::store::{self, Store};
+use xuid_engine::sequence::store::{self, Identity, Store};
 
 use crate::commands::registry::confirm;
 use crate::config::{AccessArgs, RegistrySetting};
@@ -40,6 +40,9 @@ pub(super) struct Fence {
     /// Only this sequence
     #[arg(value_name = "NAME")]
     name: Option<String>,
+    /// The same where the store is named by the variable
+    #[arg(long = "name", value_name = "NAME", conflicts_with = "store")]
+    name_alone: Option<String>,
     /// Every mark ends at this number at least
     #[arg(long, value_name = "N")]
     above: Option<u64>,
@@ -94,7 +97,14 @@ impl AtStore {
         } else {
             out.line(format_args!("made in {url}: {}", done.made.join(", ")))?;
         }
-        out.line(format_args!("identity    {}", printable(&done.identity.current)))?;
+        let Identity { current, recorded, .. } = &done.identity;
+        out.line(format_args!("identity    {}", printable(current)))?;
+        if let Some(recorded) = recorded.as_ref().filter(|recorded| *recorded != current) {
+            out.line(format_args!(
+                "written     {}: it may lack commits of that one, so run `xuid sequence fence` before servers use it",
+                printable(recorded)
+            ))?;
+        }
         out.flush()
     }
 
@@ -121,7 +131,7 @@ impl Fence {
     /// Raises marks, after asking.
     pub(super) fn run(&self) -> Result<()> {
         let place = said(self.store.as_deref())?;
-        let name = self.name.as_deref().map(SequenceName::new).transpose();
+        let name = self.name.as_deref().or(self.name_alone.as_deref()).map(SequenceName::new).transpose();
         let name = name.map_err(|error| usage(format!("that is no name of a sequence: {error}")))?;
         let mut known = BTreeMap::new();
         for folder in &self.data_dir {
@@ -167,7 +177,10 @@ impl Fence {
                 bail!(usage("local is no folder; allowed is the data folder's path"))
             }
             Err(why) if place.contains("://") => return Err(usage(format!("the store {why}")).into()),
-            Err(_) => sequence_store::local(Path::new(place), None)?,
+            Err(_) => match sequence_store::in_folder(Path::new(place), None)? {
+                Some(records) => records,
+                None => bail!("{place} has no sequences: none was ever created there"),
+            },
         };
         Ok(Box::new(RegistryStore::new(records)))
     }

@@ -46,15 +46,18 @@ pub(super) fn page(server: &Server) -> Response {
     (headers(&policy(&nonce)), Html(page)).into_response()
 }
 
-/// Named sequences: where they are kept, and the busiest of them.
+/// Named sequences: where they are kept, and the busiest of them. Nothing where none was asked for.
 fn section(sequences: &ServedSequences) -> String {
-    let status = sequences.all.status();
+    let (status, busiest) = (sequences.all.status(), sequences.all.busiest(BUSIEST));
+    if busiest.is_empty() {
+        return String::new();
+    }
     let mut html = format!(
         "  <section class=\"card\"><h2>Sequences <span class=\"faint\">{}, the {BUSIEST} busiest names</span></h2>\n    <table>\n",
         escaped(&status.store)
     );
     html.push_str("<tr><th>name</th><td>issued</td><td>held</td><td>a second</td><td>state</td></tr>\n");
-    for (name, here) in sequences.all.busiest(BUSIEST) {
+    for (name, here) in busiest {
         let (issued, held) = (grouped(here.figures.issued), grouped(here.figures.held));
         let _ = writeln!(
             html,

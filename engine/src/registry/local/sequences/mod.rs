@@ -60,6 +60,14 @@ pub struct LocalSequences<D: Disk = FileDisk> {
 }
 
 impl LocalSequences {
+    /// Opens the file of a folder; `None` where there never was one, and nothing is made then.
+    ///
+    /// # Errors
+    /// As [`open_or_create`](Self::open_or_create).
+    pub fn open(folder: &Path, genesis: Option<&Genesis>) -> Result<Option<Self>, LocalError> {
+        deferred_log::collected(|| Self::open_now(folder, genesis, false))
+    }
+
     /// Opens the file of a folder, or makes it where there never was one. It belongs to the folder's own registry; where
     /// that is elsewhere, to the one of `genesis`.
     ///
@@ -67,19 +75,23 @@ impl LocalSequences {
     /// [`LocalError::Absent`] where the folder has no registry and none is given; see [`LocalError`].
     pub fn open_or_create(folder: &Path, genesis: Option<&Genesis>) -> Result<Self, LocalError> {
         // Nothing is said under the file's lock.
-        deferred_log::collected(|| Self::open_now(folder, genesis))
+        let opened = deferred_log::collected(|| Self::open_now(folder, genesis, true))?;
+        opened.ok_or_else(|| LocalError::Unsettled { path: genesis::path_of(folder, FileKind::Sequences) })
     }
 
-    fn open_now(folder: &Path, genesis: Option<&Genesis>) -> Result<Self, LocalError> {
+    fn open_now(folder: &Path, genesis: Option<&Genesis>, makes: bool) -> Result<Option<Self>, LocalError> {
         // The file is looked for by its name before each change, and the process may work in another directory by then.
         let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let genesis = genesis.map_or_else(|| genesis_of(folder), |genesis| Ok(*genesis))?;
         let path = genesis::path_of(folder, FileKind::Sequences);
         for _ in 0..OPENING_TRIES {
             let disk = match open_file(&path) {
-                Err(LocalError::Absent { .. }) => {
+                Err(LocalError::Absent { .. }) if makes => {
                     create(folder, &genesis)?;
                     continue;
+                }
+                Err(LocalError::Absent { .. }) => {
+                    return check_never_there(folder, &path).map(|()| None);
                 }
                 opened => opened?,
             };
@@ -92,7 +104,8 @@ impl LocalSequences {
             // The name may not be durable yet, if the process that made the file was killed just then.
             genesis::sync_folder(folder)?;
             records.unlock();
-            return Ok(Self { seat, records, folder: folder.to_owned(), token: draw_token()?, operation: 0 });
+            let (folder, token) = (folder.to_owned(), draw_token()?);
+            return Ok(Some(Self { seat, records, folder, token, operation: 0 }));
         }
         Err(LocalError::Unsettled { path })
     }
@@ -160,15 +173,23 @@ fn create(folder: &Path, genesis: &Genesis) -> Result<(), LocalError> {
     genesis::sweep(folder);
     let header = Header::new(genesis, Some(begun(draw_era()?, false)));
     let new = genesis::Draft::build(folder, &header, |place| Row::genesis(place, 0))?;
-    if FolderHints::of(folder, FileKind::Sequences).exist() && !path.exists() {
+    if let Err(error) = check_never_there(folder, &path) {
         new.discard();
-        return Err(LocalError::SequencesLost { path, folder: folder.to_owned() });
+        return Err(error);
     }
     match new.publish(&path) {
         // Another process was quicker.
         Ok(()) | Err(LocalError::Exists { .. }) => genesis::sync_folder(folder),
         Err(error) => Err(error),
     }
+}
+
+/// Refuses to take a file for one that never was where the folder knew one (I2).
+fn check_never_there(folder: &Path, path: &Path) -> Result<(), LocalError> {
+    if FolderHints::of(folder, FileKind::Sequences).exist() && !path.exists() {
+        return Err(LocalError::SequencesLost { path: path.to_owned(), folder: folder.to_owned() });
+    }
+    Ok(())
 }
 
 fn check_cluster<D: Disk>(records: &Records<D>, genesis: &Genesis, path: &Path) -> Result<(), LocalError> {

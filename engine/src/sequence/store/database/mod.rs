@@ -244,6 +244,7 @@ impl CallError {
             StoreError::Unknown { why } => Outcome::Unknown { why },
             StoreError::Refused { why } | StoreError::Away { why } => Outcome::Away { why },
             StoreError::Absent { similar } => Outcome::Absent { similar },
+            StoreError::Closed { why } => Outcome::Refused { why },
             StoreError::Exists(row) => Outcome::Refused { why: format!("there is {}", row.name) },
         }
     }

@@ -5,6 +5,7 @@ use crate::registry::ClusterId;
 use crate::registry::local::sequences::LocalSequences;
 use crate::registry::local::{CreateOptions, LocalRegistry, fence_restored};
 use crate::registry::sequences::memory::{MemoryRecords, RecordFault};
+use crate::sequence::store::{Fence, fence};
 
 fn name(text: &str) -> SequenceName {
     SequenceName::new(text).unwrap()
@@ -172,7 +173,12 @@ fn a_fenced_folder_s_names_are_listed_and_raised_before_they_grant() {
         "{refused:?}"
     );
     let new = store.create(&name("users"), &NewSequence::default());
-    assert!(matches!(new, Err(StoreError::Refused { .. })), "{new:?}");
+    let read = store.read(&name("orders"));
+    let altered = store.alter(&name("orders"), &Alteration { step: Some(9), ..Alteration::default() });
+    for closed in [&new, &read, &altered] {
+        let says = |why: &String| why.contains("closed by a fence") && why.contains("`xuid sequence fence`");
+        assert!(matches!(closed, Err(StoreError::Closed { why }) if says(why)), "{closed:?}");
+    }
     // What `xuid sequence fence` does.
     let rows = store.list("", "", 100).unwrap();
     assert_eq!(rows.iter().map(|row| (row.name.as_str(), row.next)).collect::<Vec<_>>(), [("orders", 51)]);
@@ -180,6 +186,33 @@ fn a_fenced_folder_s_names_are_listed_and_raised_before_they_grant() {
     store.record_identity().unwrap();
     assert_eq!(range(grant(&mut store, "orders", 1)), (5_051, 5_101));
     created(&mut store, "users", SequenceSettings::default());
+}
+
+#[test]
+fn a_fence_of_one_name_opens_it_also_where_the_registry_lost_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CreateOptions { layout: crate::Layout::default(), floor: 1_000, workers: 4 };
+    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
+    let open = || RegistryStore::new(Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap()));
+    let mut store = open();
+    created(&mut store, "orders", SequenceSettings { step: 50, ..Default::default() });
+    created(&mut store, "orders:eu", SequenceSettings::default());
+    assert_eq!(range(grant(&mut store, "orders", 1)), (1, 51));
+    drop(store);
+    fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
+    let mut store = open();
+    let one = |text: &str| Fence { name: Some(name(text)), ..Fence::default() };
+    let done = fence(&mut store, &one("orders")).unwrap();
+    assert_eq!(done.raised, [(name("orders"), 51, 551)]);
+    assert_eq!(range(grant(&mut store, "orders", 1)), (551, 601));
+    assert!(matches!(grant(&mut store, "orders:eu", 1), Outcome::Refused { .. }));
+    // Made after the backup that was put back: its mark is known to the operator alone.
+    let lost = fence(&mut store, &one("users"));
+    assert!(matches!(lost, Err(StoreError::Absent { .. })), "{lost:?}");
+    fence(&mut store, &Fence { above: Some(7_000), ..one("users") }).unwrap();
+    store.record_identity().unwrap();
+    created(&mut store, "users", SequenceSettings::default());
+    assert_eq!(range(grant(&mut store, "users", 1)).0, 7_000);
 }
 
 #[test]
