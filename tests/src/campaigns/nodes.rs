@@ -23,7 +23,7 @@ use crate::sequences::{Kind, Twice};
 /// Trials wait most of the time.
 const LANES: usize = 3;
 /// Each act on each kind of store that it is for.
-const CYCLE: u64 = 36;
+const CYCLE: u64 = 37;
 
 /// The campaign `nodes`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,9 +39,10 @@ enum Act {
     Deaths,
     Standstill,
     GoesBack(Loss, Against),
+    ManyNames,
 }
 
-const ACTS: [Act; 14] = [
+const ACTS: [Act; 15] = [
     Act::ManyServers,
     Act::Kills,
     Act::Restarts,
@@ -56,12 +57,14 @@ const ACTS: [Act; 14] = [
     Act::GoesBack(Loss::Promotion, Against::Nothing),
     Act::GoesBack(Loss::TwoPrimaries, Against::Nothing),
     Act::GoesBack(Loss::OldDump, Against::Nothing),
+    Act::ManyNames,
 ];
 
 impl Act {
     fn kinds(self) -> &'static [Kind] {
         match self {
             Self::ManyServers | Self::Kills | Self::Restarts | Self::PutBack => &Kind::ALL,
+            Self::ManyNames => &[Kind::Folder],
             Self::Deaths | Self::Standstill | Self::GoesBack(..) => &[Kind::Postgres, Kind::MariaDb],
         }
     }
@@ -79,6 +82,10 @@ impl Act {
             Self::Standstill => {
                 let lasts = Duration::from_secs(if is_full { 60 } else { 5 });
                 scenes::database_standstill(kind, lasts, seed)
+            }
+            Self::ManyNames => {
+                scenes::many_names(if is_full { 100_000 } else { 2_000 })?;
+                Ok(Played::default())
             }
             Self::GoesBack(loss, against) => scenes::store_goes_back(kind, loss, against, seed),
         }

@@ -184,6 +184,11 @@ impl Ranges {
         self.0.get(name).map_or(0, Vec::len)
     }
 
+    /// The ranges of a name.
+    pub(crate) fn of(&self, name: &str) -> impl Iterator<Item = (u64, u64)> {
+        self.0.get(name).into_iter().flatten().copied()
+    }
+
     /// The highest end of a name.
     pub(crate) fn end(&self, name: &str) -> u64 {
         self.0.get(name).into_iter().flatten().map(|(_, end)| *end).max().unwrap_or_default()

@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test: what is not there fails it")]
 
+mod beside;
+mod commands;
 mod control;
 mod cuts;
 mod fixture;
@@ -13,6 +15,7 @@ mod grants;
 mod kills;
 mod nodes;
 mod pauses;
+mod recipes;
 mod replicas;
 mod shapes;
 mod unfit;

@@ -18,7 +18,7 @@ on_both!(
 
 const GRANTS: usize = 40;
 
-fn leaf_table(server: &Server) {
+pub(crate) fn leaf_table(server: &Server) {
     let table = if server.is_mariadb() {
         // As in Leaf's README, with its collation.
         "CREATE TABLE leaf_alloc (
@@ -36,7 +36,7 @@ fn leaf_table(server: &Server) {
     sql.exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 2000)").unwrap();
 }
 
-fn tiny_id_table(server: &Server) {
+pub(crate) fn tiny_id_table(server: &Server) {
     let table = if server.is_mariadb() {
         // As in tinyid's db.sql.
         "CREATE TABLE tiny_id_info (
@@ -64,7 +64,7 @@ fn tiny_id_table(server: &Server) {
 }
 
 /// What Leaf does for a segment, which is `max_id - step .. max_id`.
-fn leaf_takes(sql: &mut Sql) -> (u64, u64) {
+pub(crate) fn leaf_takes(sql: &mut Sql) -> (u64, u64) {
     sql.exec("BEGIN").unwrap();
     sql.exec("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'").unwrap();
     let rows = sql.rows("SELECT biz_tag, max_id, step FROM leaf_alloc WHERE biz_tag = 'order'").unwrap();
@@ -75,7 +75,7 @@ fn leaf_takes(sql: &mut Sql) -> (u64, u64) {
 
 /// What tinyid does for a segment, which is the numbers above the old mark up to the new one, both as our marks; `None`
 /// if another program was quicker, after which it tries again.
-fn tinyid_takes(sql: &mut Sql) -> Option<(u64, u64)> {
+pub(crate) fn tinyid_takes(sql: &mut Sql) -> Option<(u64, u64)> {
     let rows = sql
         .rows("SELECT id, max_id, step, version FROM tiny_id_info WHERE biz_type = 'test_odd' LIMIT 1")
         .unwrap();

@@ -11,6 +11,7 @@ mod figures;
 mod foreign_folders;
 mod last_words;
 mod lives;
+mod many_names;
 mod memory;
 mod other_language;
 mod overwritten;

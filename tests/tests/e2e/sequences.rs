@@ -1,13 +1,14 @@
 //! Named sequences end to end: numbers are issued once, ascend, and have no gaps over clean restarts.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use xuid_tests::{Client, Output, Serve, Server, Xuid, folder};
+use xuid_tests::{Client, Order, Output, Serve, Server, Xuid, folder};
 
 const SEQ_NEXT: u8 = 0x30;
 const SEQ_ARRAY: u8 = 0x31;
@@ -40,9 +41,17 @@ fn xuid(server: &Server, words: &[&str]) -> Result<Output> {
     Xuid::new(["sequence"].iter().chain(words))?.arg("--server").arg(server.addr.to_string()).run()
 }
 
-/// A server with named sequences on its data folder.
+/// A server with named sequences on its data folder, as every server has them.
 fn serve(data: &Path) -> Result<Server> {
-    Serve::new(data)?.arg("--sequences").arg("registry").start()
+    Server::start(data)
+}
+
+/// Whether a thread for sequences runs.
+fn has_begun(server: &Server) -> Result<bool> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid()))?;
+    let name = |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task?.path().join("comm"));
+    let names = tasks.map(name).collect::<std::io::Result<Vec<_>>>()?;
+    Ok(names.iter().any(|name| name.starts_with("xuid-teller") || name.starts_with("xuid-keeper")))
 }
 
 /// Numbers of all names, each taken by threads at one server; each thread's ascend.
@@ -161,5 +170,89 @@ fn the_commands_create_show_list_use_alter_and_end_a_sequence() -> Result<()> {
     ensure!((issued - 3.0).abs() < 0.5, "{issued} numbers by the metrics");
     let ready = server.wait_ready(Duration::from_secs(5))?;
     ensure!(ready.starts_with("ready"), "{ready}");
+    Ok(())
+}
+
+#[test]
+fn a_server_does_nothing_for_sequences_before_one_is_asked_for_and_makes_nothing_before_one_is_created()
+-> Result<()> {
+    let (_home, data, mut ledger) = folder::fresh()?;
+    let server = serve(&data)?;
+    ledger.add_id(server.client()?.next(Order::Any)?);
+    server.metrics()?;
+    server.wait_ready(Duration::from_secs(5))?;
+    ensure!(!has_begun(&server)?, "a thread runs for sequences that nobody asked for");
+    let unknown = xuid(&server, &["next", "orders"])?.refused(1)?;
+    ensure!(unknown.contains("NO_SEQUENCE"), "{unknown}");
+    ensure!(xuid(&server, &["list", "--json"])?.json()? == serde_json::json!([]));
+    ensure!(has_begun(&server)?);
+    server.stop()?;
+    let made = folder::files(&data, "sequences")?;
+    ensure!(made.is_empty(), "{made:?} were made for no sequence");
+    // A folder of before, in which there is no file of sequences.
+    let server = serve(&data)?;
+    xuid(&server, &["create", "orders"])?.ok()?;
+    ensure!(next(&mut server.client()?, "orders")? == 1);
+    server.stop()?;
+    ensure!(!folder::files(&data, "sequences")?.is_empty());
+    // A server that is not asked for the name leaves what another one left.
+    let server = serve(&data)?;
+    ledger.add_id(server.client()?.next(Order::Any)?);
+    ensure!(!has_begun(&server)?);
+    server.stop()?;
+    let server = serve(&data)?;
+    ensure!(next(&mut server.client()?, "orders")? == 2);
+    server.stop()?;
+    let off = Serve::new(&data)?.arg("--sequences").arg("off").start()?;
+    let refused = xuid(&off, &["next", "orders"])?.refused(1)?;
+    ensure!(refused.contains("UNKNOWN_OP") && refused.contains("sequences is off"), "{refused}");
+    off.stop()?;
+    ledger.check().map(drop)
+}
+
+#[test]
+fn a_closed_sequence_is_behind_in_every_answer_until_its_name_is_fenced() -> Result<()> {
+    let (home, original, _) = folder::fresh()?;
+    let server = serve(&original)?;
+    for name in ["orders", "users"] {
+        xuid(&server, &["create", name, "--step", "100"])?.ok()?;
+        next(&mut server.client()?, name)?;
+    }
+    server.stop()?;
+    // A copy that becomes a cluster of its own: the other one goes on to grant.
+    let data = home.path().join("copy");
+    folder::copy(&original, &data)?;
+    Xuid::new(["registry", "adopt", "--yes"])?.arg(&data).run()?.ok()?;
+    let server = serve(&data)?;
+    for words in [
+        &["next", "orders"][..],
+        &["show", "orders"],
+        &["create", "orders"],
+        &["create", "others"],
+        &["alter", "orders", "--step", "7"],
+        &["retire", "orders"],
+    ] {
+        let said = xuid(&server, words)?.refused(1)?;
+        ensure!(said.contains("STORE_BEHIND") && said.contains("`xuid sequence fence`"), "{words:?}: {said}");
+    }
+    server.stop()?;
+    let fence =
+        |words: &[&str]| words.iter().fold(Xuid::new(["sequence", "fence"])?.arg(&data), Xuid::arg).run();
+    let one = fence(&["orders", "--above", "5000", "--margin", "0", "--yes"])?;
+    ensure!(one.ok()?.trim() == "orders  101 -> 5000", "{}", one.stdout);
+    let server = serve(&data)?;
+    ensure!(xuid(&server, &["next", "orders"])?.ok()?.trim() == "5000");
+    ensure!(xuid(&server, &["next", "users"])?.refused(1)?.contains("STORE_BEHIND"));
+    server.stop()?;
+    fence(&["--yes"])?.ok()?;
+    let server = serve(&data)?;
+    ensure!(xuid(&server, &["next", "users"])?.ok()?.trim() == "1101");
+    xuid(&server, &["create", "others"])?.ok()?;
+    server.stop()?;
+    let empty = tempfile::TempDir::new()?;
+    Server::start(empty.path())?.stop()?;
+    let said = Xuid::new(["sequence", "fence"])?.arg(empty.path()).arg("--yes").run()?.refused(1)?;
+    ensure!(said.contains("has no sequences"), "{said}");
+    ensure!(folder::files(empty.path(), "sequences")?.is_empty(), "a fence made a file of sequences");
     Ok(())
 }

@@ -49,7 +49,7 @@ fn rubbish_ends_its_own_connection_and_nothing_else() -> Result<()> {
     let (server, mut rng) = (serve()?, Rng::from_env("rubbish"));
     let mut other = connect(&server)?;
     for round in 0..300 {
-        let mut bytes: Vec<u8> = (0..1 + rng.below(400)).map(|_| rng.below(256) as u8).collect();
+        let mut bytes: Vec<u8> = (0..=rng.below(400)).map(|_| rng.below(256) as u8).collect();
         if round % 3 == 0 {
             bytes.splice(0..0, *b"*2\r\n$4\r\nINCR\r\n$");
         }

@@ -21,7 +21,7 @@ pub(crate) const WINDOW_MAX: Duration = Duration::from_secs(6);
 /// A fence, and a registry made where one was, begin 125 s after the command; less what a test takes until it looks.
 pub(crate) const OUT_OF_REACH: Duration = Duration::from_secs(110);
 
-const PATH: &str = "/xuid";
+pub(crate) const PATH: &str = "/xuid";
 
 /// Whether two minutes more are there to be waited, until a fenced registry serves again.
 pub(crate) fn is_long() -> bool {

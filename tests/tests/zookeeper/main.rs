@@ -20,4 +20,5 @@ mod proxy;
 mod restores;
 mod rights;
 mod sasl;
+mod sequences;
 mod slow_way;

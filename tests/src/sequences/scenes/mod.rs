@@ -3,10 +3,12 @@
 
 mod databases;
 mod failover;
+mod many_names;
 mod servers;
 
 pub use databases::{database_deaths, database_standstill};
 pub use failover::{Against, Loss, store_goes_back};
+pub use many_names::{ManyNames, many_names};
 pub use servers::{kills, many_servers, put_back, restarts};
 
 use std::time::Duration;
