@@ -315,10 +315,13 @@ impl Teller {
             }
         }
         let Some(records) = self.records.as_mut().filter(|_| !is_used && !grants.is_empty()) else { return };
+        // A name of which nothing is known may have issued higher ids in this life.
+        let has_forgotten = self.hub.names.has_forgotten();
         let one = |(asked, grant): &(Asked, Grant)| {
-            let is_strict = grant.settings.strict || asked.named.is_strict(&asked.named.lock());
             let mut one = Shown::new(asked.ask.name.clone(), grant.first, grant.end);
-            one.is_strict = is_strict;
+            let state = asked.named.lock();
+            let is_strict = grant.settings.strict || asked.named.is_strict(&state);
+            one.goes_above = is_strict || (state.mark == 0 && has_forgotten);
             one
         };
         let mut shown: Vec<Shown> = grants.iter().map(one).collect();

@@ -66,8 +66,9 @@ pub(crate) struct Shown {
     pub(crate) name: SequenceName,
     pub(crate) first: u64,
     pub(crate) end: u64,
-    /// Its name is strict: what lies below numbers that were seen comes too late.
-    pub(crate) is_strict: bool,
+    /// What lies below numbers that were seen comes too late: its name is strict, or it is not known how high the ordered
+    /// ids are that it issued.
+    pub(crate) goes_above: bool,
     known: Option<Versioned<SequenceRecord>>,
     /// There is one after [`show`].
     pub(crate) verdict: Option<Result<(), Thrown>>,
@@ -75,12 +76,12 @@ pub(crate) struct Shown {
 
 impl Shown {
     pub(crate) fn new(name: SequenceName, first: u64, end: u64) -> Self {
-        Self { name, first, end, is_strict: false, known: None, verdict: None }
+        Self { name, first, end, goes_above: false, known: None, verdict: None }
     }
 
     fn is_late(&self) -> bool {
         let below = self.known.as_ref().is_some_and(|known| self.first < known.record.value);
-        self.is_strict && below && Guard::StrictAboveSeen.holds()
+        self.goes_above && below && Guard::StrictAboveSeen.holds()
     }
 }
 
@@ -89,8 +90,8 @@ impl Shown {
 pub(crate) enum Thrown {
     /// Some of it was seen before; the store's mark is to be raised to this.
     Seen { from: u64 },
-    /// It is strict, and higher numbers were seen, which may have been returned before it was asked for. The store's mark is to be
-    /// raised to this.
+    /// It goes above all that was seen, and higher numbers were seen, which may have been returned before it was asked for. The
+    /// store's mark is to be raised to this.
     Late { from: u64 },
     /// The witness did not answer.
     Away(String),
@@ -257,7 +258,7 @@ mod tests {
         show(&mut records, &mut shown(&[("a", 1, 5)]));
         show(&mut records, &mut shown(&[("a", 8, 9)]));
         let mut late = shown(&[("a", 5, 6)]);
-        late[0].is_strict = true;
+        late[0].goes_above = true;
         show(&mut records, &mut late);
         late.remove(0).verdict
     }

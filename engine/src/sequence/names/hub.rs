@@ -252,9 +252,7 @@ impl Hub {
         }
         // What names left behind goes first: a name that takes it up meanwhile has it before it is visited.
         if Guard::LeapVoidsLeftovers.holds() {
-            let rests = self.names.take_rests();
-            let count = rests.iter().map(|(_, spans)| total(spans)).sum::<u64>();
-            self.names.count_gone(|gone| gone.wasted.leap += count);
+            self.names.void_rests();
         }
         self.names.each(|named| {
             let mut state = named.lock();

@@ -52,6 +52,8 @@ struct Rests {
     gone: SequenceFigures,
     /// Ids in `by_name`.
     held: u64,
+    /// There was no room for the rest of some name.
+    forgotten: bool,
     /// Ids that went from there to an entry of the table, which counts them as reclaimed.
     returned: u64,
 }
@@ -171,6 +173,18 @@ impl NamedTable {
         self.each(|named| named.lock().mark = 0);
     }
 
+    /// Wastes what names left behind, for a leap. What is known of them stays: ordered ids go on above those that they issued.
+    pub(crate) fn void_rests(&self) {
+        let rests = &mut *lock(&self.rests);
+        rests.by_name.values_mut().for_each(|rest| rest.spans.clear());
+        rests.gone.wasted.leap += std::mem::take(&mut rests.held);
+    }
+
+    /// Whether something is not known any more of names that issued ids.
+    pub(crate) fn has_forgotten(&self) -> bool {
+        lock(&self.rests).forgotten
+    }
+
     /// Takes out everything that names left behind; `waste` counts it.
     pub(crate) fn take_rests(&self) -> Vec<(SequenceName, Vec<Span>)> {
         let mut rests = lock(&self.rests);
@@ -232,6 +246,7 @@ impl NamedTable {
         let is_absent = matches!(state.standing, Standing::Absent { .. });
         if rests.by_name.len() >= limit {
             rests.gone.wasted.dropped += count;
+            rests.forgotten = true;
             return;
         }
         rests.held += count;
@@ -304,5 +319,25 @@ mod tests {
     fn what_a_name_that_comes_back_has_below_its_ordered_ids_is_not_for_ordered_calls() {
         assert_eq!(first_after_a_rest(), 7);
         assert_eq!(Guard::without(&[Guard::RestBelowIsLoose], first_after_a_rest), 3);
+    }
+
+    #[test]
+    fn ordered_ids_of_a_name_that_is_not_used_ascend_over_a_leap() {
+        let (table, name) = (NamedTable::new(), SequenceName::new("a").unwrap());
+        let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
+        let named = table.find_or_make(&name, make).unwrap();
+        let span = |first| Span { first, count: 10, increment: 1 };
+        named.append(&mut named.lock(), span(101)).wake();
+        assert_eq!(total(&named.lock().chain.take(5).spans), 5);
+        drop(named);
+        assert_eq!(table.sweep(|_| true, 1, 1), 1);
+        table.void_rests();
+        let named = table.find_or_make(&name, make).unwrap();
+        // A grant that comes late is below.
+        named.append(&mut named.lock(), span(51)).wake();
+        let state = named.lock();
+        assert_eq!((state.chain.in_segments(), state.chain.loose()), (0, 10));
+        drop(state);
+        assert_eq!(table.totals().wasted.leap, 5);
     }
 }

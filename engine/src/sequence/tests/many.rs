@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{LONG, World, assert_distinct, named, sequence, stop_after, until};
-use crate::sequence::store::SequenceSettings;
-use crate::sequence::{Demand, Sequence};
+use super::{LONG, World, assert_distinct, clock, named, next, sequence, stop_after, until};
+use crate::sequence::store::{SequenceSettings, Store};
+use crate::sequence::{Demand, Sequence, Sequences};
+use crate::sys::guards::Guard;
 
 /// Ids of one thread, in each way that there is.
 fn hammer(a: &Sequence, number: u64, rounds: u64) -> Vec<u64> {
@@ -163,4 +164,42 @@ fn a_name_that_nobody_uses_leaves_the_table_and_goes_on_where_it_was() {
     assert_eq!(sequences.figures(&named("a")), None);
     assert_eq!(sequence(&sequences, "a").next_ordered().unwrap(), ids[9] + 1);
     stop_after(&sequences, 11);
+}
+
+/// Whether the next ordered id of a name, of which there was no room for what is known, lies below one that it issued
+/// before: the store went back, and grants out of a gap of the witness.
+fn goes_back_when_forgotten() -> bool {
+    let (world, clock) = (World::with_hosts(2), clock());
+    for name in ["a", "b"] {
+        world.create(name, SequenceSettings { step: 100, ..SequenceSettings::default() });
+    }
+    let others = world.builder().build().unwrap();
+    sequence(&others, "b").next_ordered().unwrap();
+    others.shutdown();
+    world.database.replicate(0, 1);
+    world.database.store(0).raise(&named("b"), 5_000).unwrap();
+    let store = world.database.store(0);
+    let builder = Sequences::builder(Box::new(store.clone())).records(Box::new(world.records.clone()));
+    let builder = builder.limit(1).idle(Duration::from_secs(1)).clock(clock.clone());
+    let (sequences, _, mut teller, mut keeper) = builder.parts_for_test(7).unwrap();
+    let mut issued = Vec::new();
+    for name in ["a", "b", "b"] {
+        issued.push(next(&sequence(&sequences, name), || teller.turn_now()));
+        for _ in 0..50 {
+            clock.pass(Duration::from_secs(20));
+            keeper.turn();
+            teller.turn_now();
+        }
+        assert_eq!(sequences.stats().names, 0);
+        // What is left of "a" stays, and for "b" there is no room.
+        store.connect_to(usize::from(issued.len() == 2));
+    }
+    assert!(issued[1] >= 5_000);
+    issued[2] < issued[1]
+}
+
+#[test]
+fn ordered_ids_of_a_name_that_was_forgotten_ascend_over_a_fail_over() {
+    assert!(!goes_back_when_forgotten());
+    assert!(Guard::without(&[Guard::StrictAboveSeen], goes_back_when_forgotten));
 }

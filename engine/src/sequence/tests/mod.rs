@@ -10,15 +10,17 @@ mod restarts;
 mod strict;
 
 use std::collections::HashSet;
+use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::api::builder::SequencesBuilder;
 use super::store::memory::MemoryDatabase;
 use super::store::{NewSequence, SequenceSettings, Store};
-use super::{Sequence, SequenceName, Sequences};
+use super::{Demand, Sequence, SequenceName, Sequences};
 use crate::clock::{Clock, Reading, SystemClock};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
@@ -136,4 +138,17 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 fn clock() -> Arc<SteppedClock> {
     Arc::default()
+}
+
+/// Has the store asked until the name has an id, and returns it.
+fn next(a: &Sequence, mut turn: impl FnMut()) -> u64 {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut call = Box::pin(a.request(Demand::ordered(1), LONG));
+    for _ in 0..10 {
+        if let Poll::Ready(got) = call.as_mut().poll(&mut context) {
+            return got.unwrap()[0].first();
+        }
+        turn();
+    }
+    panic!("no id comes");
 }

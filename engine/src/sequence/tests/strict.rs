@@ -4,9 +4,9 @@ use std::future::Future;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use super::{LONG, World, named, sequence};
+use super::{LONG, World, named, next, sequence};
 use crate::sequence::store::{NewSequence, SequenceSettings, Store};
-use crate::sequence::{Demand, Sequence, Sequences};
+use crate::sequence::{Demand, Sequences};
 use crate::sys::guards::Guard;
 
 fn strict() -> SequenceSettings {
@@ -53,19 +53,6 @@ fn is_left_for_later() -> bool {
 fn what_a_strict_call_left_behind_is_no_later_call_s() {
     assert!(!is_left_for_later());
     assert!(Guard::without(&[Guard::StrictHoldsNothing], is_left_for_later));
-}
-
-/// Has the store asked until the name has an id, and returns it.
-fn next(a: &Sequence, mut turn: impl FnMut()) -> u64 {
-    let mut context = Context::from_waker(Waker::noop());
-    let mut call = Box::pin(a.request(Demand::ordered(1), LONG));
-    for _ in 0..10 {
-        if let std::task::Poll::Ready(got) = call.as_mut().poll(&mut context) {
-            return got.unwrap()[0].first();
-        }
-        turn();
-    }
-    panic!("no id comes");
 }
 
 #[test]
