@@ -149,7 +149,7 @@ fn a_thread_that_calls_many_names_keeps_a_run_of_each_or_gives_it_back() {
 fn a_name_that_nobody_uses_leaves_the_table_and_goes_on_where_it_was() {
     let world = World::new();
     world.create("a", SequenceSettings::default());
-    let clock = super::clock();
+    let clock = clock();
     let sequences = world.builder().clock(clock.clone()).build().unwrap();
     let a = sequence(&sequences, "a");
     let ids: Vec<u64> = (0..10).map(|_| a.next_ordered().unwrap()).collect();

@@ -148,12 +148,18 @@ fn sequences_that_are_made_at_once_share_their_changes() {
     let replies: Vec<_> = (0..NAMES)
         .map(|n| sequences.create(&name(n), NewSequence { start: n, ..Default::default() }))
         .collect();
-    let again = sequences.create(&name(7), NewSequence { start: 99, ..Default::default() });
+    let create_again = |start| sequences.create(&name(7), NewSequence { start, ..Default::default() });
+    let (again, above) = (create_again(3), create_again(99));
     for (n, reply) in (0..).zip(replies) {
         let made = reply.wait().unwrap().row;
         assert_eq!((made.name, made.next), (name(n), n));
     }
     assert_eq!(again.wait().unwrap().row.next, 7, "the same settings again change nothing");
+    let above = above.wait().unwrap_err();
+    assert!(
+        matches!(above, ControlError::Exists { .. }),
+        "it still grants numbers below that start: {above}"
+    );
     let made = swaps.load(Ordering::Relaxed);
     println!("{NAMES} sequences were made with {made} changes of the records");
     assert!(made <= NAMES / 8, "{made} changes");
