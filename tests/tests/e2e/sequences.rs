@@ -239,14 +239,17 @@ fn a_closed_sequence_is_behind_in_every_answer_until_its_name_is_fenced() -> Res
     let fence =
         |words: &[&str]| words.iter().fold(Xuid::new(["sequence", "fence"])?.arg(&data), Xuid::arg).run();
     let one = fence(&["orders", "--above", "5000", "--margin", "0", "--yes"])?;
-    ensure!(one.ok()?.trim() == "orders  101 -> 5000", "{}", one.stdout);
+    // One grant or two were made of it.
+    let raised = ["orders  101 -> 5000", "orders  201 -> 5000"];
+    ensure!(raised.contains(&one.ok()?.trim()), "{}", one.stdout);
     let server = serve(&data)?;
     ensure!(xuid(&server, &["next", "orders"])?.ok()?.trim() == "5000");
     ensure!(xuid(&server, &["next", "users"])?.refused(1)?.contains("STORE_BEHIND"));
     server.stop()?;
     fence(&["--yes"])?.ok()?;
     let server = serve(&data)?;
-    ensure!(xuid(&server, &["next", "users"])?.ok()?.trim() == "1101");
+    // The margin is ten steps.
+    ensure!(["1101", "1201"].contains(&xuid(&server, &["next", "users"])?.ok()?.trim()));
     xuid(&server, &["create", "others"])?.ok()?;
     server.stop()?;
     let empty = tempfile::TempDir::new()?;

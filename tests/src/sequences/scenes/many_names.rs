@@ -14,8 +14,9 @@ const NAME_BYTES: u64 = 1_700;
 const EMPTY_BYTES: u64 = 30 << 20;
 /// Requests of one connection in flight; a server takes 1,024.
 const IN_FLIGHT: usize = 512;
-/// What a start reads, give or take: settings, libraries, and what the machine says of itself.
-const START_READS: u64 = 256 << 10;
+/// What a start reads, give or take: settings, libraries, the spill, and what the machine says of itself. The records of ten
+/// thousand names are five times as long.
+const START_READS: u64 = 2 << 20;
 
 /// What came of it.
 #[derive(Debug, Clone, Copy)]
