@@ -85,6 +85,8 @@ fn a_token_is_asked_for_and_counts_as_at_the_binary_port() -> Result<()> {
     let mut client = Resp::connect(server.resp()?)?;
     ensure!(client.call(&["INCR", "@any"])?.text()?.starts_with("NOAUTH "));
     ensure!(client.call(&["AUTH", "wrong"])?.text()?.starts_with("WRONGPASS "));
+    ensure!(client.rest()?.is_empty(), "one guess a connection");
+    let mut client = Resp::connect(server.resp()?)?;
     ensure!(client.call(&["AUTH", "s3cret"])? == RespValue::Simple("OK".into()));
     ensure!(client.call(&["INCR", "@any"])?.integer()? > 0);
     server.stop().map(drop)
