@@ -36,7 +36,7 @@ use xuid_protocol::{Limits, Op, Refusal, Status};
 use command::{Command, Hello};
 use parse::{MOST_ARGUMENTS, MOST_COMMAND, Parsed, parse};
 use reply::{Reply, write_error, write_length, write_refusal};
-use take::Ended;
+use take::Done;
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
@@ -59,16 +59,6 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A command that waits for ids, or for the store.
 type Waiting = dyn Future<Output = Done> + Send;
-
-/// How the waiting ended.
-#[derive(Debug)]
-pub(crate) struct Done {
-    op: Op,
-    charged: Charged,
-    came: Option<Instant>,
-    /// `None`: the engine panicked.
-    ended: Option<Ended>,
-}
 
 /// Commands between MULTI and EXEC.
 #[derive(Debug, Default)]

@@ -7,8 +7,12 @@ use std::path::{Path, PathBuf};
 /// name counts as two.
 pub(crate) const MOST_ENTRIES: usize = 14;
 
+/// What is not looked at: what a build leaves, what a run of Python leaves, and the libraries in other languages, which are
+/// laid out as their languages have it.
+const NOT_OURS: [&str; 3] = ["target", "__pycache__", "clients"];
+
 /// One line for each folder, from `root` down, with more entries than that. What has a hidden name is not looked at, nor
-/// what a build leaves in `target`.
+/// [`NOT_OURS`].
 pub(crate) fn crowded(root: &Path) -> Vec<String> {
     let (mut open, mut found) = (vec![root.to_owned()], Vec::new());
     while let Some(folder) = open.pop() {
@@ -28,7 +32,7 @@ pub(crate) fn crowded(root: &Path) -> Vec<String> {
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder can be listed");
     let entries = entries.map(|entry| entry.expect("an entry can be read"));
-    let shown = |name: &str| !name.starts_with('.') && name != "target";
+    let shown = |name: &str| !name.starts_with('.') && !NOT_OURS.contains(&name);
     entries.filter(|entry| shown(&entry.file_name().to_string_lossy())).map(|entry| entry.path()).collect()
 }
 

@@ -13,7 +13,7 @@ use xuid_engine::registry::sequences::{MOST_CHANGES, SequenceChange, SequenceRec
 use xuid_engine::sequence::store::SequenceSettings;
 use xuid_protocol::{HEADER_LEN, Header, SequenceName, request_seq_next};
 
-use super::{PATIENCE, create, seq_next};
+use super::asked::{PATIENCE, create, seq_next};
 use crate::load::driver::{Load, drive, greet};
 use crate::load::process::Server;
 use crate::measure::now;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use xuid_tests::Postgres;
 use xuid_tests::http::Metrics;
 
-use super::{PATIENCE, create, seq_next};
+use super::asked::{PATIENCE, create, seq_next};
 use crate::load::compare::load;
 use crate::load::driver::{drive, witness_slow};
 use crate::load::process::{Server, xuid};

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use xuid_load::Shape;
 
-use super::{create, seq_next};
+use super::asked::{create, seq_next};
 use crate::load::compare::load;
 use crate::load::dialect::InOrder;
 use crate::load::driver::{ask, drive, witness};
