@@ -19,6 +19,7 @@ mod reply;
 mod take;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -36,7 +37,7 @@ use xuid_protocol::{Limits, Op, Refusal, Status};
 use command::{Command, Hello};
 use parse::{MOST_ARGUMENTS, MOST_COMMAND, Parsed, parse};
 use reply::{Reply, write_error, write_length, write_refusal};
-use take::Done;
+use waiting::Done;
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};

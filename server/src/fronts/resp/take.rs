@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::time::Instant;
+use xuid_engine::Run;
 use xuid_engine::sequence::{Demand, Numbers, SequenceError, SequenceErrorKind, SequenceName};
-use xuid_engine::{IdError, Run};
 use xuid_protocol::{Op, Order, Refusal, Status};
 
 use super::Session;
 use super::command::{Key, Shape};
-use super::keys::{self, Answer};
+use super::keys;
 use super::reply::{write_id, write_integer, write_length};
+use super::waiting::{Done, Ended};
 use crate::config::Right;
 use crate::crash_points;
 use crate::fronts::buffers::Outbox;
@@ -36,24 +36,6 @@ const SCRATCH_KEPT: usize = 256;
 
 /// The longest reply of an INCR: an integer of 19 digits.
 const LONGEST_INTEGER: usize = 22;
-
-/// What a command waited for.
-#[derive(Debug)]
-pub(super) enum Ended {
-    Ids(Shape, Result<Vec<Run>, IdError>),
-    Numbers(Shape, SequenceName, Result<Vec<Numbers>, SequenceError>),
-    Answer(Answer),
-}
-
-/// How the waiting ended.
-#[derive(Debug)]
-pub(crate) struct Done {
-    op: Op,
-    charged: Charged,
-    came: Option<Instant>,
-    /// `None`: the engine panicked.
-    ended: Option<Ended>,
-}
 
 /// Neighbours as a client gets them.
 struct Piece {
