@@ -168,7 +168,7 @@ fn a_sequence_is_created_once_altered_and_ended_and_never_set_back() {
 fn names_in_vain_are_bounded_and_the_others_are_served_all_the_same() {
     let home = home(Tokens::default());
     let mut talk = Talk::greeted(Arc::clone(&home.server));
-    let mut refused = 0;
+    let (begun, mut refused) = (Instant::now(), 0);
     for at in 0..400 {
         match talk.next_of(&format!("none-{at}")) {
             Said::Error(Status::NO_SEQUENCE) => {}
@@ -177,7 +177,9 @@ fn names_in_vain_are_bounded_and_the_others_are_served_all_the_same() {
         }
         assert_eq!(talk.next_of("orders"), Said::Ids(vec![at + 1]));
     }
-    assert!(refused > 0, "400 names were looked up");
+    // A hundred at once and a hundred a second: a disk on which they take three seconds keeps to that by itself.
+    let is_slow = begun.elapsed() >= Duration::from_secs(3);
+    assert!(refused > 0 || is_slow, "400 names were looked up");
 }
 
 #[test]
