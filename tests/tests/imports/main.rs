@@ -55,7 +55,7 @@ fn no_other_crate_has_a_circle_of_files() {
         "engine/id/src/lib.rs",
         "spill/src/lib.rs",
         "server/protocol/src/lib.rs",
-        "server/client/src/lib.rs",
+        "server/clients/rust/src/lib.rs",
         "server/load/src/lib.rs",
         "benches/src/lib.rs",
         "tests/src/lib.rs",
