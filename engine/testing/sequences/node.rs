@@ -79,6 +79,9 @@ struct Holding {
     /// Boot time, and how much was taken by then.
     taken: VecDeque<(u64, u64)>,
     granted: u64,
+    /// What was held when it was looked at last, and what the name may hold for itself.
+    held: u64,
+    own: u64,
     /// Ids that calls waited for and were not served with, or wait for still.
     unserved: u64,
 }
@@ -371,11 +374,17 @@ impl Life {
             let before =
                 holding.taken.front().filter(|(at, _)| *at <= since).map_or(0, |(_, before)| *before);
             let recent = taken - before;
-            let bound = (2 * script.steps[name].get()).max(4 * recent) + figures.reclaimed + holding.unserved;
-            if grew && held > bound {
-                let name = &world.names[name];
-                return Err(format!("{name}: it holds {held} and may hold {bound}: {recent} taken"));
+            if grew {
+                // What it held before stays, when a grant comes for those who wait alone.
+                holding.own =
+                    (2 * script.steps[name].get()).max(4 * recent).max(holding.own.min(holding.held));
+                let bound = holding.own + figures.reclaimed + holding.unserved;
+                if held > bound {
+                    let name = &world.names[name];
+                    return Err(format!("{name}: it holds {held} and may hold {bound}: {recent} taken"));
+                }
             }
+            holding.held = held;
         }
         Ok(())
     }
