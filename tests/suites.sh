@@ -111,11 +111,16 @@ build_campaigns() { XUID_BUILD_ONLY=1 tests/campaign all quick; }
 # Again, although an earlier run may be recorded: a test command tests.
 run_campaigns() { tests/campaign all quick --again; }
 
-build_unit() { test_executables; cargo test --workspace --exclude xuid-tests --no-run; }
+build_unit() {
+    test_executables
+    cargo test --workspace --exclude xuid-tests --no-run
+    cargo test --release -p xuid-id --features serde --no-run
+}
 run_unit() {
     local failed=0
     executables 2 "${of_unit[@]}" || failed=1
     cargo test --workspace --exclude xuid-tests --no-fail-fast || failed=1
+    cargo test --release -p xuid-id --features serde || failed=1
     return "$failed"
 }
 

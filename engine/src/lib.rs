@@ -97,4 +97,7 @@ pub use registry::Floor;
 pub use settings::Tiers;
 #[cfg(any(test, feature = "crash-points"))]
 pub use sys::crash_points;
-pub use xuid_id::{DEFAULT_EPOCH_MS, ID_BITS, Id, Layout, LayoutError, Order, ParseIdError, Parts};
+pub use xuid_id::{
+    DEFAULT_EPOCH_MS, Form, ID_BITS, Id, IdRangeError, IdText, InstantError, Layout, LayoutError, Order,
+    ParseIdError, Parts, PrefixError, Prefixed, PrefixedText, UnknownForm,
+};

@@ -1,8 +1,6 @@
 //! The id itself: 63 bits, ordered by time.
 
 use std::fmt;
-use std::num::ParseIntError;
-use std::str::FromStr;
 
 /// The highest id there is: ids have 63 bits, so that every language can hold them in a signed word.
 pub const LAST_ID: u64 = i64::MAX.cast_unsigned();
@@ -14,17 +12,10 @@ pub const LAST_ID: u64 = i64::MAX.cast_unsigned();
 #[repr(transparent)]
 pub struct Id(u64);
 
-/// The text or number is no id.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ParseIdError {
-    /// Not a decimal number of 64 bits.
-    #[error("an id is a decimal number from 0 to 9223372036854775807")]
-    Number(#[source] ParseIntError),
-    /// The highest bit is set.
-    #[error("{0} has the 64th bit set: ids go up to 9223372036854775807")]
-    Range(u64),
-}
+/// The number is no id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is no id: ids go from 0 to 9223372036854775807 (2^63 - 1)")]
+pub struct IdRangeError(i128);
 
 impl Id {
     /// The id of a number that the caller knows to be below 2^63: for generators, which pay for no check.
@@ -70,12 +61,21 @@ impl fmt::Debug for Id {
     }
 }
 
-impl FromStr for Id {
-    type Err = ParseIdError;
+impl TryFrom<u64> for Id {
+    type Error = IdRangeError;
 
-    fn from_str(text: &str) -> Result<Self, ParseIdError> {
-        let raw = text.trim().parse().map_err(ParseIdError::Number)?;
-        Self::from_raw(raw).ok_or(ParseIdError::Range(raw))
+    #[inline]
+    fn try_from(raw: u64) -> Result<Self, IdRangeError> {
+        Self::from_raw(raw).ok_or(IdRangeError(raw.into()))
+    }
+}
+
+impl TryFrom<i64> for Id {
+    type Error = IdRangeError;
+
+    #[inline]
+    fn try_from(raw: i64) -> Result<Self, IdRangeError> {
+        u64::try_from(raw).map(Self).map_err(|_| IdRangeError(raw.into()))
     }
 }
 
@@ -84,10 +84,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_with_the_64th_bit_is_refused() {
+    fn a_number_with_the_64th_bit_is_no_id_signed_or_not() {
         assert_eq!(Id::from_raw(1 << 63), None);
-        assert_eq!("9223372036854775808".parse::<Id>(), Err(ParseIdError::Range(1 << 63)));
-        assert_eq!("9223372036854775807".parse::<Id>().unwrap().raw(), (1 << 63) - 1);
-        assert!("ten".parse::<Id>().is_err());
+        assert_eq!(Id::try_from(LAST_ID), Ok(Id(LAST_ID)));
+        assert_eq!(Id::try_from(i64::MAX), Ok(Id(LAST_ID)));
+        let error = Id::try_from(u64::MAX).unwrap_err().to_string();
+        assert!(
+            error.starts_with("18446744073709551615 is no id: ids go from 0 to 9223372036854775807"),
+            "{error}"
+        );
+        let error = Id::try_from(i64::MIN).unwrap_err().to_string();
+        assert!(error.starts_with("-9223372036854775808 is no id"), "{error}");
+        assert!(Id::try_from(-1_i64).is_err());
     }
 }

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use tokio_rustls::rustls::ClientConfig;
+use xuid_engine::Id;
 use xuid_protocol::Order;
 
 use super::{OrderArg, servers};
 use crate::commands::connection::{Connection, Ended};
 use crate::config::TlsArgs;
 use crate::net::runtime;
+use crate::text::form::FormArgs;
 use crate::text::stdout::Printer;
 
 /// Ids of one request: some ten milliseconds of one worker's ids, so that a long list comes steadily.
@@ -31,6 +33,8 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
     tls: TlsArgs,
 }
 
@@ -48,6 +52,7 @@ async fn next(
     tls: Option<Arc<ClientConfig>>,
     mut out: Printer,
 ) -> Result<()> {
+    let form = args.form.prefixed()?;
     let mut source = Source::connect(servers, tls).await?;
     let (mut left, mut last) = (args.count, None);
     if args.json {
@@ -67,10 +72,11 @@ async fn next(
                     source.server()
                 );
             }
+            let text = form.text(Id::try_from(id).with_context(|| format!("{} answered", source.server()))?);
             if args.json {
-                out.part(format_args!("{}\"{id}\"", if last.is_none() { "" } else { ", " }))?;
+                out.part(format_args!("{}\"{text}\"", if last.is_none() { "" } else { ", " }))?;
             } else {
-                out.line(id)?;
+                out.line(text)?;
             }
             last = Some(id);
         }

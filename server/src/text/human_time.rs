@@ -1,5 +1,7 @@
 //! Times as people read them.
 
+use std::time::SystemTime;
+
 use jiff::Timestamp;
 use xuid_engine::clock::{Clock, SystemClock};
 
@@ -8,6 +10,18 @@ pub(crate) fn rfc3339_ms(unix_ms: u64) -> String {
     let timestamp = i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     timestamp
         .map_or_else(|| format!("{unix_ms} ms after 1970, past the year 9999"), |time| format!("{time:.3}"))
+}
+
+/// The instant of a text: RFC 3339, or milliseconds since the Unix epoch.
+pub(crate) fn instant(text: &str) -> Result<SystemTime, String> {
+    let parsed = match text.parse() {
+        Ok(unix_ms) => Timestamp::from_millisecond(unix_ms),
+        Err(_) => text.parse(),
+    };
+    parsed.map(SystemTime::from).map_err(|_| {
+        "allowed is a time with its offset, as in 2026-11-21T10:00:00Z, or Unix milliseconds, as in 1795255200000"
+            .to_owned()
+    })
 }
 
 /// Nanoseconds since the Unix epoch, now.
@@ -50,6 +64,17 @@ mod tests {
         assert_eq!(rfc3339_ms(951_782_400_007), "2000-02-29T00:00:00.007Z");
         assert_eq!(rfc3339_ms(1_524_153_600_000), "2018-04-19T16:00:00.000Z");
         assert!(rfc3339_ms(u64::MAX).contains("past the year 9999"));
+    }
+
+    #[test]
+    fn an_instant_is_read_as_rfc_3339_or_as_milliseconds() {
+        let time = |ms| std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms);
+        for text in ["1795255200007", "2026-11-21T10:00:00.007Z", "2026-11-21T12:00:00.007+02:00"] {
+            assert_eq!(instant(text), Ok(time(1_795_255_200_007)), "{text}");
+        }
+        for text in ["", "yesterday", "2026-11-21", "2026-11-21T10:00:00", "1e12", "99999999999999999999"] {
+            assert!(instant(text).is_err_and(|why| why.contains("Unix milliseconds")), "{text}");
+        }
     }
 
     #[test]

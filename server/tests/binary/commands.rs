@@ -21,6 +21,49 @@ fn an_id_is_decoded_to_the_millisecond_in_both_forms() {
 }
 
 #[test]
+fn ids_are_printed_and_read_in_each_form_with_a_prefix() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[], &[]);
+    let address = server.addr.to_string();
+    for (form, width) in [
+        ("decimal", 19),
+        ("hex", 16),
+        ("crockford32", 13),
+        ("base36", 13),
+        ("base58", 11),
+        ("base62", 11),
+        ("bwmarrin-base32", 12),
+        ("bwmarrin-base36", 12),
+        ("bwmarrin-base58", 11),
+    ] {
+        let flags = ["--form", form, "--prefix", "ord_"];
+        let ask = [&["next", "--json", "-n", "3", "--server", &address][..], &flags].concat();
+        let texts: Vec<String> = serde_json::from_str(&stdout(&run(&ask))).unwrap();
+        assert!(texts.iter().all(|text| text.len() == width + 4), "{form}: {texts:?}");
+        let words: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let told = stdout(&run(&[&["decode", "--json", "--server", &address][..], &flags, &words].concat()));
+        let told: Vec<serde_json::Value> =
+            told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(told.len(), 3, "{form}");
+        for (object, text) in told.iter().zip(&texts) {
+            assert!(object.get("doubt").is_none() && object["text"] == text.as_str(), "{form}: {object}");
+        }
+    }
+    let line = stdout(&run(&["next", "--form", "base62", "--prefix", "ord_", "--server", &address]));
+    assert!(line.starts_with("ord_") && line.len() == 16, "{line}");
+}
+
+#[test]
+fn the_lowest_id_of_an_instant_is_printed_alone() {
+    for time in ["2026-10-28T02:43:28.962Z", "1793155408962"] {
+        assert_eq!(stdout(&run(&["decode", "--at", time])), "1128275363336552448\n", "{time}");
+        assert_eq!(stdout(&run(&["decode", "--at", time, "--form", "hex"])), "0fa8707710800000\n", "{time}");
+        let told = stdout(&run(&["decode", "--at", time, "--json"]));
+        assert!(told.contains("\"unix_ms\":1793155408962"), "{told}");
+    }
+}
+
+#[test]
 fn wrong_usage_ends_with_2_and_names_key_value_and_range() {
     for (args, words) in [
         (&["serve", "--wait", "-3s"][..], &["wait", "-3s", "0 to 60s"][..]),

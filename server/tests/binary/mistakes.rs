@@ -70,11 +70,49 @@ fn ids_are_decoded_from_standard_input() {
     let said = fed(&["decode"], b"4194304\ntwelve\n8388608\n");
     let (code, why) = failure(&said);
     assert!(code == Some(1) && why.contains("line 2") && why.contains("twelve"), "{code:?}: {why}");
-    assert_eq!(String::from_utf8_lossy(&said.stdout).lines().count(), 1, "what was right is told");
-    let (code, why) = failure(&fed(&["decode"], &vec![b'1'; 100_000]));
+    assert!(why.contains("character 1 is 't'") && why.contains("1 of what standard input had"), "{why}");
+    assert_eq!(
+        String::from_utf8_lossy(&said.stdout).lines().count(),
+        2,
+        "a wrong line does not stop the others"
+    );
+    let long = [&[b'1'; 100_000][..], b"\n4194304\n"].concat();
+    let said = fed(&["decode"], &long);
+    assert_eq!(String::from_utf8_lossy(&said.stdout).lines().count(), 1, "nor does a long one");
+    let (code, why) = failure(&said);
     assert!(code == Some(1) && why.contains("longer than 1024 bytes"), "{code:?}: {why}");
     let (code, why) = failure(&fed(&["decode"], b" \n"));
     assert!(code == Some(2) && why.contains("no id is given"), "{code:?}: {why}");
+}
+
+#[test]
+fn what_is_no_id_of_its_form_is_wrong_usage_and_its_first_wrong_character_is_told() {
+    for (args, words) in [
+        (&["decode", "--form", "base62", "1LLVoUFd7e!"][..], &["character 11 is '!'", "base62"][..]),
+        (&["decode", "--form", "base58", "1LLVoUFd7l"], &["character 10 is 'l'", "as in 3cuJwaTbR1J"]),
+        (&["decode", "--form", "hex", "fa8707710820001"], &["15 digits", "16"]),
+        (&["decode", "--form", "base36", "zzzzzzzzzzzzz"], &["above 9223372036854775807"]),
+        (
+            &["decode", "--prefix", "ord_", ID],
+            &["character 1 is '1'", "'o'", "as in ord_1128275363336683521"],
+        ),
+        (&["decode", "4194304", "twelve"], &["twelve", "character 1 is 't'"]),
+        (&["decode", "--form", "base64", ID], &["base64", "crockford32", "bwmarrin-base58"]),
+        (&["next", "--prefix", "or d"], &["character 3 is ' '", "as in ord_"]),
+        (&["decode", "--at", "yesterday"], &["yesterday", "2026-11-21T10:00:00Z", "Unix milliseconds"]),
+        (
+            &["decode", "--at", "1795255200"],
+            &["before the epoch", "2018-04-19T16:00:00.000Z", "milliseconds"],
+        ),
+        (&["decode", "--at", "2099-01-01T00:00:00Z"], &["after the last tick", "2087-"]),
+        (&["decode", "--at", "1795255200000", ID], &["--at"]),
+    ] {
+        let output = run(args);
+        let (code, said) = failure(&output);
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{args:?}: {said}");
+        assert!(output.stdout.is_empty(), "{args:?}: nothing is told before the mistake");
+    }
 }
 
 #[test]

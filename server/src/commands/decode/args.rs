@@ -1,18 +1,23 @@
 //! The command line of `xuid decode`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
-
-use xuid_engine::{Id, ParseIdError};
+use std::time::SystemTime;
 
 use crate::config::TlsArgs;
+use crate::text::form::FormArgs;
+use crate::text::human_time::instant;
 
 /// `xuid decode`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Ids, as decimal numbers; `-`, or none at all, takes them from standard input, with white space between them
+    /// Ids, in the form of --form; `-`, or none at all, takes them from standard input, with white space between them
     #[arg(value_name = "ID")]
-    pub(super) ids: Vec<Given>,
+    pub(super) ids: Vec<String>,
+    #[command(flatten)]
+    pub(super) form: FormArgs,
+    /// Print the lowest id of this instant, for a query by time: RFC 3339, or Unix milliseconds
+    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "ids")]
+    pub(super) at: Option<SystemTime>,
     /// One JSON object an id, a line each
     #[arg(long)]
     pub(super) json: bool,
@@ -30,19 +35,4 @@ pub(crate) struct Args {
     pub(super) data_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(super) tls: TlsArgs,
-}
-
-/// An id, or where there are more.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Given {
-    Id(Id),
-    Stdin,
-}
-
-impl FromStr for Given {
-    type Err = ParseIdError;
-
-    fn from_str(text: &str) -> Result<Self, ParseIdError> {
-        if text == "-" { Ok(Self::Stdin) } else { text.parse().map(Self::Id) }
-    }
 }

@@ -4,16 +4,18 @@ mod args;
 mod namespace;
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use xuid_engine::{Id, Parts};
+use xuid_engine::{Id, InstantError, Parts, Prefixed};
 
-use crate::text::exit::usage;
+use crate::text::exit::{Usage, usage};
+use crate::text::form::example;
 use crate::text::human_time::{distance, now_ns, rfc3339_ms};
+use crate::text::logs::last_line;
 use crate::text::stdout::Printer;
 pub(crate) use args::Args;
-use args::Given;
 use namespace::Namespace;
 
 /// The longest line of standard input: dozens of ids.
@@ -22,37 +24,63 @@ const LINE_MOST: u64 = 1024;
 /// Takes the ids apart.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let out = Printer::new()?;
-    let mut teller = Teller { namespace: Namespace::of(args)?, json: args.json, out, told: 0 };
-    for given in &args.ids {
-        match given {
-            Given::Id(id) => teller.tell(*id)?,
-            Given::Stdin => teller.tell_all(io::stdin().lock())?,
+    let form = args.form.prefixed()?;
+    let ids = arguments(&args.ids, form)?;
+    let namespace = Namespace::of(args)?;
+    let mut teller = Teller { namespace, form, args, out, told: 0, wrong: 0 };
+    if let Some(time) = args.at {
+        teller.tell_first_at(time)?;
+        return teller.out.flush();
+    }
+    for id in &ids {
+        match id {
+            Some(id) => teller.tell(*id)?,
+            None => teller.tell_all(io::stdin().lock())?,
         }
     }
-    if args.ids.is_empty() {
+    if ids.is_empty() {
         let stdin = io::stdin();
         if !stdin.is_terminal() {
             teller.tell_all(stdin.lock())?;
         }
-        if teller.told == 0 {
-            return Err(usage(
-                "no id is given; allowed are decimal numbers, as arguments or on standard input",
-            )
-            .into());
+        if teller.told + teller.wrong == 0 {
+            let form = form.form();
+            let none =
+                format!("no id is given; allowed are ids in {form}, as arguments or on standard input");
+            return Err(usage(none).into());
         }
     }
-    teller.out.flush()
+    teller.out.flush()?;
+    match teller.wrong {
+        0 => Ok(()),
+        wrong => bail!("{wrong} of what standard input had are no ids, and {} are", teller.told),
+    }
 }
 
-struct Teller {
+/// The ids of the command line; `None`: more are on standard input. All are looked at before one is told.
+fn arguments(given: &[String], form: Prefixed<'_>) -> Result<Vec<Option<Id>>, Usage> {
+    let id = |text: &String| match text.as_str() {
+        "-" => Ok(None),
+        text => form
+            .parse(text)
+            .map(Some)
+            .map_err(|error| usage(format!("{text:?} is no id: {error}; as in {}", example(form)))),
+    };
+    given.iter().map(id).collect()
+}
+
+struct Teller<'a> {
     namespace: Namespace,
-    json: bool,
+    form: Prefixed<'a>,
+    args: &'a Args,
     out: Printer,
     told: u64,
+    /// Words of standard input that are no ids.
+    wrong: u64,
 }
 
-impl Teller {
-    /// Takes apart what `input` has, as it comes.
+impl Teller<'_> {
+    /// Takes apart what `input` has, as it comes. What is no id is told as well, and does not stop the others.
     fn tell_all(&mut self, input: impl Read) -> Result<()> {
         let mut input = BufReader::new(input);
         let mut line = Vec::new();
@@ -66,21 +94,47 @@ impl Teller {
                 break;
             }
             if line.len() as u64 == LINE_MOST && !line.ends_with(b"\n") {
-                self.out.flush()?;
-                bail!("line {number} of standard input is longer than {LINE_MOST} bytes: no id is");
+                self.blame(&format!(
+                    "line {number} of standard input is longer than {LINE_MOST} bytes: no id is"
+                ))?;
+                input.skip_until(b'\n').context("failed to read standard input")?;
+                continue;
             }
             for word in String::from_utf8_lossy(&line).split_whitespace() {
-                match word.parse() {
+                match self.form.parse(word) {
                     Ok(id) => self.tell(id)?,
                     Err(error) => {
-                        // What was right before it is told.
-                        self.out.flush()?;
-                        bail!("line {number} of standard input has {word:?}: {error}");
+                        self.blame(&format!("line {number} of standard input has {word:?}: {error}"))?
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Tells what is no id, behind what was told before.
+    fn blame(&mut self, what: &str) -> Result<()> {
+        self.wrong += 1;
+        self.out.flush()?;
+        last_line(&format!("xuid: {what}"));
+        Ok(())
+    }
+
+    /// The lowest id of an instant, alone on its line.
+    fn tell_first_at(&mut self, time: SystemTime) -> Result<()> {
+        let id = self.namespace.layout().first_id_at(time).map_err(|error| {
+            usage(match error {
+                InstantError::BeforeEpoch { epoch_ms } => format!(
+                    "--at is before the epoch of the layout, {}: every id is later (is it in seconds? allowed are milliseconds)",
+                    rfc3339_ms(epoch_ms)
+                ),
+                InstantError::AfterEnd { last_ms } => {
+                    format!("--at is after the last tick of the layout, {}: every id is earlier", rfc3339_ms(last_ms))
+                }
+                other => format!("--at: {other}"),
+            })
+        })?;
+        if self.args.json { self.tell(id) } else { self.out.line(self.form.text(id)) }
     }
 
     fn tell(&mut self, id: Id) -> Result<()> {
@@ -89,10 +143,11 @@ impl Teller {
         let Parts { unix_ms, worker, sequence, .. } = parts;
         let now_ms = now_ns() / 1_000_000;
         let (time, doubt) = (rfc3339_ms(unix_ms), self.namespace.doubt(&parts, now_ms));
-        if self.json {
-            let id = id.to_string();
-            let mut object =
-                json!({ "id": id, "unix_ms": unix_ms, "worker": worker, "sequence": sequence, "time": time });
+        if self.args.json {
+            let mut object = json!({ "id": id.to_string(), "unix_ms": unix_ms, "worker": worker, "sequence": sequence, "time": time });
+            if self.args.form.is_given() {
+                object["text"] = self.form.text(id).to_string().into();
+            }
             if let Some(doubt) = doubt {
                 object["doubt"] = doubt.into();
             }

@@ -1,7 +1,5 @@
 //! The frames of XUID/1: encode and parse, each beside a copy of the same bytes.
 
-mod common;
-
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -24,30 +22,29 @@ const RUNS: u32 = 32;
 /// A raw id of the years this runs in.
 const ID: u64 = 1_128_275_363_336_683_521;
 
-fn main() {
-    let mut criterion = common::criterion();
+/// Each request and reply.
+pub(crate) fn all(criterion: &mut Criterion) {
     let bulk = Bulk::new(ARRAY, Order::Any, Duration::from_millis(50));
-    request(&mut criterion, "NEXT request", 1, Phase::Serving, |out| request_next(out, 7, Order::Any));
-    request(&mut criterion, "ARRAY request", 1, Phase::Serving, |out| request_array(out, 7, bulk));
-    request(&mut criterion, "HELLO request", 1, Phase::Greeting, |out| {
+    request(criterion, "NEXT request", 1, Phase::Serving, |out| request_next(out, 7, Order::Any));
+    request(criterion, "ARRAY request", 1, Phase::Serving, |out| request_array(out, 7, bulk));
+    request(criterion, "HELLO request", 1, Phase::Greeting, |out| {
         let hello = request_hello(out, 7, &Hello::new("a client of a bench"));
         debug_assert!(hello.is_ok(), "a short name");
     });
-    reply(&mut criterion, "NEXT reply", 1, |out| reply_id(out, 7, ID));
-    reply(&mut criterion, "ARRAY reply of 4,096", u64::from(ARRAY), |out| {
+    reply(criterion, "NEXT reply", 1, |out| reply_id(out, 7, ID));
+    reply(criterion, "ARRAY reply of 4,096", u64::from(ARRAY), |out| {
         let mut writer = ArrayWriter::begin(out, 7, ARRAY);
         writer.run(ID, ARRAY);
         writer.finish();
     });
-    reply(&mut criterion, "RUNS reply of 131,072 in 32 runs", u64::from(RUNS), |out| {
+    reply(criterion, "RUNS reply of 131,072 in 32 runs", u64::from(RUNS), |out| {
         let mut writer = RunsWriter::begin(out, 7, RUNS * ARRAY);
         for tick in 0..u64::from(RUNS) {
             writer.run(ID + (tick << 22), ARRAY);
         }
         writer.finish();
     });
-    reply(&mut criterion, "HELLO reply", 1, |out| reply_hello(out, 7, &hello_reply()));
-    criterion.final_summary();
+    reply(criterion, "HELLO reply", 1, |out| reply_hello(out, 7, &hello_reply()));
 }
 
 fn hello_reply() -> HelloReply<'static> {
