@@ -1,21 +1,19 @@
 //! The handle that callers hold.
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use xuid_protocol::{Bulk, Decoded, Order, PING_MAX, Request, Run};
 
-use crate::backoff::Backoff;
 use crate::error::{Breach, ClientError};
-use crate::fleet::Fleet;
+use crate::fleet::{Backoff, Fleet, HeldAhead, Retries};
 use crate::link::Link;
 use crate::link::answer::{Answer, Outcome};
 use crate::moment::Moment;
 use crate::options::{Options, later};
-use crate::retries::Retries;
 use crate::served::Served;
 
 /// How long a link may take to look for a reply whose time is over. It needs a turn of the runtime, which may be late
@@ -51,10 +49,11 @@ impl Client {
         Self::connect_any([server], options).await
     }
 
-    /// Connects to the first of several servers of one cluster that answers; the others take its place when it is lost or
-    /// leaves, or when it refuses with what may take it long (`NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL`,
+    /// Connects to one of several servers of one cluster, drawn at random among those that answer, so that the clients of
+    /// one list spread over it. The others take its place when it is lost or leaves, or when it refuses with what may take it long (`NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL`,
     /// `STORE_AWAY`, `STORE_BEHIND`, a clock far behind): the next call goes elsewhere, and with [`Options::retry_for`] the same call does, at once. Where
     /// the others were tried within the pause that the refusal asks for (1 s at least, and 10 s at most) the client stays.
+    /// A client that had to leave the server that it began at goes back there later ([`Options::return_after`]).
     /// All are greeted, and refused together if their clusters differ; one that does not answer now is checked when it is
     /// first used. [`Order::Ordered`] holds among the ids of one server only.
     ///
@@ -65,7 +64,7 @@ impl Client {
         options: Options,
     ) -> Result<Self, ClientError> {
         let servers = servers.into_iter().map(|server| Arc::from(server.to_string())).collect();
-        Ok(Self { fleet: Arc::new(Fleet::connect(servers, options).await?) })
+        Ok(Self { fleet: Fleet::connect(servers, options).await? })
     }
 
     /// What the server of the last connection said about itself.
@@ -170,6 +169,11 @@ impl Client {
             Answer::Runs(runs) => Ok((asked, runs)),
             other => Err(self.mismatch(&other)),
         }
+    }
+
+    /// Has these told when a server turns out to be of another cluster.
+    pub(crate) fn tell_of_strangers(&self, holder: Weak<dyn HeldAhead>) {
+        self.fleet.tell_of_strangers(holder);
     }
 
     /// Refuses in a forked child.

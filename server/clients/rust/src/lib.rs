@@ -3,7 +3,8 @@
 //! ```text
 //!   tasks ---> Client (clone it freely)
 //!                |  retries, as far as the options allow
-//!              Fleet: the servers, one link at a time; dials again, on demand, after a loss or a GOAWAY
+//!              Fleet: the servers, one link at a time, to a random one first; dials again, on demand, after a loss or a
+//!                     GOAWAY, and goes back to its first choice later
 //!                |
 //!              Link: one connection. Requests are appended to one outbox, which one task writes as a whole;
 //!                    replies find their request by its id, in whatever order they come
@@ -36,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! Ids without a round trip, from whichever of three servers answers:
+//! Ids without a round trip, from one of three servers, any of which may go away:
 //!
 //! ```no_run
 //! # struct Order { id: u64 }
@@ -65,10 +66,10 @@
 //! | is silent | each gives up after [`Options::timeout`] of its own; the connection ends when it was silent for so long, to a PING as well | a refill gives up after [`PrefetchOptions::max_age`]; if there are other servers, and this one said nothing at all, they are asked next, and calls in flight are still answered |
 //! | all of them | an error after [`Options::reconnect_rounds`] | what is held, then an error after [`PrefetchOptions::wait`] |
 //!
+//! A client that had to leave the server that it began at goes back there after some minutes ([`Options::return_after`]).
 //! In each case ids may be wasted, and none comes twice. A call that gives up, or a future that is dropped, ends alone:
 //! its request keeps its place among those in flight until its reply comes, and the reply goes to nobody.
 
-mod backoff;
 mod client;
 mod error;
 mod fleet;
@@ -77,7 +78,6 @@ mod moment;
 mod options;
 mod prefetch;
 mod process;
-mod retries;
 mod sequence;
 mod served;
 #[cfg(feature = "tls")]

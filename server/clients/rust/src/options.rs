@@ -31,6 +31,7 @@ pub struct Options {
     pub(crate) first_pause: Duration,
     pub(crate) longest_pause: Duration,
     pub(crate) retry_for: Duration,
+    pub(crate) return_after: Duration,
 }
 
 impl Default for Options {
@@ -48,6 +49,7 @@ impl Default for Options {
             first_pause: Duration::from_millis(20),
             longest_pause: Duration::from_secs(2),
             retry_for: Duration::ZERO,
+            return_after: Duration::from_mins(3),
         }
     }
 }
@@ -141,6 +143,16 @@ impl Options {
         self
     }
 
+    /// When a client of several servers that had to leave the one it began at tries that one again: after half of this,
+    /// and a random part of this besides. New requests then go there, and those in flight are finished where they are.
+    /// Too short, and a server that comes and goes is followed; too long, and load stays uneven after a fail-over. 1 ms
+    /// or more; defaults to 3 min.
+    #[must_use]
+    pub fn return_after(mut self, span: Duration) -> Self {
+        self.return_after = span;
+        self
+    }
+
     pub(crate) fn check(&self) -> Result<(), ClientError> {
         let invalid = |name, found, allowed| Err(ClientError::Invalid { name, found, allowed });
         if let Err(long) = request_hello(&mut Vec::new(), 0, &self.hello()) {
@@ -149,6 +161,9 @@ impl Options {
         match (self.max_in_flight, self.rounds) {
             (0, _) => invalid("max_in_flight", 0, "1 or more"),
             (_, 0) => invalid("reconnect_rounds", 0, "1 or more"),
+            _ if self.return_after < Duration::from_millis(1) => {
+                invalid("return_after (in milliseconds)", 0, "1 or more")
+            }
             _ => Ok(()),
         }
     }
@@ -176,6 +191,7 @@ impl std::fmt::Debug for Options {
             .field("first_pause", &self.first_pause)
             .field("longest_pause", &self.longest_pause)
             .field("retry_for", &self.retry_for)
+            .field("return_after", &self.return_after)
             .finish_non_exhaustive()
     }
 }

@@ -82,6 +82,12 @@ impl AgeGroups {
         }
     }
 
+    /// Ends all age groups there are; the first one that may be good from now on.
+    pub(super) fn call_off_all(&mut self) -> AgeGroup {
+        self.alive.clear();
+        self.newest.next()
+    }
+
     /// When the next age group grows too old.
     pub(super) fn next_end(&self) -> Option<Moment> {
         self.alive.iter().map(|(_, since)| *since + self.max_age).min()
@@ -139,6 +145,16 @@ mod tests {
         assert_eq!(groups.call_off(start + AGE.saturating_sub(ms(1))), None);
         assert_eq!(groups.call_off(start + AGE), Some(late.next()));
         assert_eq!((groups.next_end(), groups.call_off(start + AGE * 2)), (None, None));
+    }
+
+    #[test]
+    fn what_is_dated_after_all_was_called_off_is_good_and_nothing_of_before_is() {
+        let start = Moment::now();
+        let mut groups = AgeGroups::new(AGE);
+        let before = groups.date(start);
+        let oldest = groups.call_off_all();
+        let after = groups.date(start);
+        assert!(before < oldest && after >= oldest, "{before:?}, {oldest:?}, {after:?}");
     }
 
     #[test]

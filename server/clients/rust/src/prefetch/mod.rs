@@ -17,7 +17,8 @@
 //! - P2 nothing is taken from the pool, and no piece of a run is opened, at `max_age` or later after it was asked for;
 //!   what is open in a handle then is voided by the ager, which aims a few milliseconds before that;
 //! - P3 received = issued + wasted by age + wasted at the end + held by pool and handles;
-//! - P4 no thread takes from a pool of another process.
+//! - P4 no thread takes from a pool of another process;
+//! - P5 what is held, and what is on its way, is void when a server turns out to be of another cluster.
 
 mod age;
 mod ager;
@@ -53,6 +54,8 @@ use state::PrefetchState;
 /// How many are held follows the use: 16 at first, up to a million in a hot loop; whoever asks for nothing is not
 /// refilled once what was held grew old. So a quiet user wastes few ids, and its first id after a pause of
 /// [`max_age`](PrefetchOptions::max_age) takes a round trip.
+///
+/// What is held is dropped when a server turns out to be of another cluster, and counted as wasted by age.
 ///
 /// # Fork
 /// A child process would hold the same ids as its parent, so handles refuse with [`ClientError::Forked`] there. A
@@ -93,6 +96,8 @@ impl Prefetch {
         options.check()?;
         let state = Arc::new(PrefetchState::new(options));
         ager::start(&state).map_err(|source| ClientError::NoThread { source: Arc::new(source) })?;
+        let weak = Arc::downgrade(&state);
+        client.tell_of_strangers(weak);
         let refiller = Refiller::new(Arc::clone(&state), client);
         let refiller = tokio::spawn(refiller.run()).abort_handle();
         Ok(Self { state, refiller })

@@ -36,6 +36,8 @@ pub(super) struct Pool {
     /// Refilling has stopped until somebody asks again, for the failure will not pass by itself.
     stopped: bool,
     closed: bool,
+    /// Nothing that was asked for until then is good.
+    voided: Option<Moment>,
     /// Ids that grew old here, and that the refiller was not told of.
     grown_old: u64,
     stats: PrefetchStats,
@@ -56,6 +58,7 @@ impl Pool {
             failure: None,
             stopped: false,
             closed: false,
+            voided: None,
             grown_old: 0,
             stats: PrefetchStats::default(),
         }
@@ -146,7 +149,7 @@ impl Pool {
             self.stats.received += u64::from(run.count);
             if self.closed {
                 self.stats.wasted_at_end += u64::from(run.count);
-            } else if group < oldest {
+            } else if group < oldest || self.voided.is_some_and(|voided| asked <= voided) {
                 self.stats.wasted_by_age += u64::from(run.count);
             } else if run.count > 0 {
                 self.held += u64::from(run.count);
@@ -175,6 +178,11 @@ impl Pool {
         });
         self.stats.wasted_by_age += before - self.held;
         self.grown_old += before - self.held;
+    }
+
+    /// What was asked for until then, and comes from now on, is wasted.
+    pub(super) fn void_until(&mut self, now: Moment) {
+        self.voided = Some(now);
     }
 
     /// How many ids grew old here since the last call.

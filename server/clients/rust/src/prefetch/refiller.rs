@@ -11,9 +11,9 @@ use super::refill_size::RefillSize;
 use super::state::PrefetchState;
 use crate::client::{Ahead, Client};
 use crate::error::ClientError;
+use crate::fleet::Retries;
 use crate::moment::Moment;
 use crate::options::later;
-use crate::retries::Retries;
 
 /// How long the server may wait for the ids of a refill: a server that lives on what its clock brings has the largest
 /// refill together in 32 ms.

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use super::age::{AgeGroup, AgeGroups, Oldest};
 use super::options::PrefetchOptions;
 use super::pool::Pool;
+use crate::fleet::HeldAhead;
 use crate::moment::Moment;
 use crate::process::Process;
 
@@ -85,5 +86,15 @@ impl PrefetchState {
         drop(self.groups());
         self.aging.notify_one();
         self.tell();
+    }
+}
+
+impl HeldAhead for PrefetchState {
+    fn void(&self) {
+        // First what is on its way: a refill that is put in before this was dated before it, and is called off below.
+        self.lock().void_until(Moment::now());
+        let oldest = self.groups().call_off_all();
+        self.oldest.raise(oldest);
+        self.lock().call_off(oldest);
     }
 }

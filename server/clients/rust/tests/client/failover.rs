@@ -5,28 +5,10 @@ use std::time::Duration;
 use xuid_client::{Client, ClientError, Options, Order, Status};
 use xuid_protocol::{Refusal, reply_id};
 
-use crate::fake::{Asked, Fake, Peer, quick, soon};
+use crate::fake::{Asked, Pair, quick, soon};
 use crate::mill::Mill;
 
 const HOUR: Duration = Duration::from_hours(1);
-
-/// Two servers and a client that uses the first.
-struct Pair {
-    b: Fake,
-    client: Client,
-    at_a: Peer,
-    a: Fake,
-}
-
-impl Pair {
-    async fn start(options: Options) -> Self {
-        let (a, b) = (Fake::start(1).await, Fake::start(1).await);
-        let connect = Client::connect_any([a.addr, b.addr], options);
-        let (client, at_a, mut at_b) = soon(async { tokio::join!(connect, a.greet(), b.greet()) }).await;
-        at_b.expect_end().await;
-        Self { b, client: client.unwrap(), at_a, a }
-    }
-}
 
 fn patient() -> Options {
     quick().retry_for(Duration::from_secs(15))

@@ -103,6 +103,27 @@ impl Fake {
     }
 }
 
+/// Two servers and a client that begins at the one that is called `a` here: which of them that is, the client draws.
+pub(crate) struct Pair {
+    pub(crate) b: Fake,
+    pub(crate) client: Client,
+    pub(crate) at_a: Peer,
+    pub(crate) a: Fake,
+}
+
+impl Pair {
+    pub(crate) async fn start(options: Options) -> Self {
+        let (a, b) = (Fake::start(1).await, Fake::start(1).await);
+        let connect = Client::connect_any([a.addr, b.addr], options);
+        let (client, at_a, at_b) = soon(async { tokio::join!(connect, a.greet(), b.greet()) }).await;
+        let client = client.unwrap();
+        let is_at_a = *client.served().server == *a.addr.to_string();
+        let (a, at_a, b, mut at_b) = if is_at_a { (a, at_a, b, at_b) } else { (b, at_b, a, at_a) };
+        at_b.expect_end().await;
+        Self { b, client, at_a, a }
+    }
+}
+
 pub(crate) fn cluster_id(byte: u8) -> ClusterId {
     ClusterId::from_bytes([byte; 16])
 }

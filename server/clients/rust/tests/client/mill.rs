@@ -27,6 +27,7 @@ const MOODS: [Mood; 4] = [Mood::Serves, Mood::Silent, Mood::NotReady, Mood::Goes
 #[derive(Debug)]
 pub(crate) struct Mill {
     pub(crate) addr: SocketAddr,
+    land: u64,
     state: Arc<State>,
     task: AbortHandle,
 }
@@ -55,7 +56,12 @@ impl Mill {
             refused: AtomicU64::default(),
         });
         let task = tokio::spawn(serve(fake, Arc::clone(&state))).abort_handle();
-        Self { addr, state, task }
+        Self { addr, land: land << 48, state, task }
+    }
+
+    /// Its first id; it has 2^48.
+    pub(crate) fn land(&self) -> u64 {
+        self.land
     }
 
     pub(crate) fn mood(&self, mood: Mood) {

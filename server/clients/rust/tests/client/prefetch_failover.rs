@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use xuid_client::{Client, PrefetchOptions, PrefetchStats};
+use xuid_client::{Client, ClientError, Order, PrefetchOptions, PrefetchStats};
 
-use crate::fake::{quick, soon};
+use crate::fake::{Asked, Fake, cluster_id, quick, soon};
 use crate::mill::{Mill, Mood};
 
 /// No call may fail, however long it takes.
@@ -19,11 +19,13 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Takes ids one by one, does that to the first of two servers on the way, and goes on until the second one has served
-/// a while. Returns the longest that a `next` took; no id may come twice, and no call may fail.
+/// Takes ids one by one, does that to the server in use on the way, and goes on until the other one has served a
+/// while. Returns the longest that a `next` took; no id may come twice, and no call may fail.
 async fn longest_stall(max_age: Duration, harm: impl Fn(&Mill)) -> (Duration, PrefetchStats) {
     let (a, b) = (Mill::start(1).await, Mill::start(2).await);
     let client = soon(Client::connect_any([a.addr, b.addr], quick())).await.unwrap();
+    let is_at_a = *client.served().server == *a.addr.to_string();
+    let (a, b) = if is_at_a { (a, b) } else { (b, a) };
     let source =
         client.prefetch(PrefetchOptions::new().max_age(max_age).wait(WAIT).ahead(16, 1_000)).unwrap();
     let mut ids = source.ids();
@@ -35,7 +37,7 @@ async fn longest_stall(max_age: Duration, harm: impl Fn(&Mill)) -> (Duration, Pr
             longest = longest.max(begin.elapsed());
             assert!(taken.insert(id), "{id:x} came twice");
         }
-        taken.last().is_some_and(|id| id >> 48 == 2)
+        taken.range(b.land()..).next().is_some_and(|id| *id < b.land() + (1 << 48))
     };
     assert!(!take(20_000).await, "the first server is used first");
     harm(&a);
@@ -75,4 +77,75 @@ async fn a_server_that_falls_silent_stalls_nobody_for_longer_than_an_id_may_be_o
     // The age, and what the refill may wait at the server.
     assert!(stall < age + Duration::from_millis(50) + NOISE, "{stall:?}, {stats:?}");
     assert!(stats.failed_refills > 0, "{stats:?}");
+}
+
+#[tokio::test]
+async fn what_is_held_is_dropped_when_the_server_turns_out_to_be_of_another_cluster() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick().reconnect_rounds(1)).await;
+    let source =
+        client.prefetch(PrefetchOptions::new().ahead(16, 64).max_age(Duration::from_mins(10))).unwrap();
+    let (mut one, mut other) = (source.ids(), source.ids());
+    let taking = async { (one.next().await.unwrap(), other.next().await.unwrap()) };
+    let (taken, _) = soon(async { tokio::join!(taking, peer.serve_runs(1)) }).await;
+    assert_eq!(taken.0.min(taken.1), 1);
+    drop(peer);
+    // By a call, which the source knows nothing of.
+    let call = async {
+        loop {
+            match client.next(Order::Any).await.unwrap_err() {
+                ClientError::Lost { .. } => {}
+                error => return error,
+            }
+        }
+    };
+    let strange = async { fake.greet_as(cluster_id(9)).await.expect_end().await };
+    let (error, ()) = soon(async { tokio::join!(call, strange) }).await;
+    assert!(matches!(error, ClientError::ClustersDiffer { .. }), "{error:?}");
+    // In a handle and in the pool.
+    assert_eq!((one.try_next(), other.try_next()), (None, None));
+    let stats = source.stats();
+    assert_eq!((stats.issued + stats.wasted_by_age, stats.held), (stats.received, 0), "{stats:?}");
+    // The server of before is back, and what it gives now is good.
+    let taking = async {
+        loop {
+            match one.next().await {
+                Ok(id) => return id,
+                Err(error) => assert!(matches!(error, ClientError::ClustersDiffer { .. }), "{error:?}"),
+            }
+        }
+    };
+    let back = async {
+        let mut peer = fake.greet().await;
+        peer.serve_runs(1_000).await;
+        peer
+    };
+    let (id, _peer) = soon(async { tokio::join!(taking, back) }).await;
+    assert!(id >= 1_000, "{id}");
+}
+
+#[tokio::test]
+async fn ids_that_were_on_their_way_when_another_cluster_was_met_are_dropped_as_well() {
+    let options = quick().retry_for(Duration::from_secs(15)).return_after(Duration::from_millis(50));
+    let crate::fake::Pair { a, b, client, mut at_a } = crate::fake::Pair::start(options).await;
+    let leaving = async {
+        at_a.expect(Asked::Next(Order::Any)).await;
+        drop(at_a);
+        let mut peer = b.greet().await;
+        peer.serve(1).await;
+        peer
+    };
+    let (next, mut stand_in) = soon(async { tokio::join!(client.next(Order::Any), leaving) }).await;
+    assert_eq!(next.unwrap(), 1);
+    let source = client.prefetch(PrefetchOptions::new().max_age(Duration::from_mins(10))).unwrap();
+    let mut ids = source.ids();
+    assert_eq!(ids.try_next(), None);
+    let (asked, runs) = soon(stand_in.ask()).await.unwrap();
+    let Asked::Runs(bulk) = runs else { panic!("{runs:?} instead of RUNS") };
+    soon(a.greet_as(cluster_id(9))).await.expect_end().await;
+    // The client has read the greeting before it closed.
+    stand_in.send_runs(asked, 1, bulk.count).await.unwrap();
+    let (next, second) = soon(async { tokio::join!(ids.next(), stand_in.serve_runs(5_000)) }).await;
+    assert!(second > 0 && next.as_ref().is_ok_and(|id| *id >= 5_000), "{next:?}");
+    assert_eq!(source.stats().wasted_by_age, u64::from(bulk.count));
 }

@@ -6,10 +6,11 @@ use tokio::time::timeout;
 use xuid_client::{Client, ClientError, Order, Status};
 use xuid_protocol::{Refusal, reply_error, reply_id};
 
-use crate::fake::{Fake, cluster_id, quick, soon};
+use crate::fake::{Asked, Fake, Pair, Peer, cluster_id, quick, soon};
+use crate::mill::Mill;
 
 /// Two servers, a client of both, and their ends of the connections.
-async fn two(a: &Fake, b: &Fake) -> (Result<Client, ClientError>, crate::fake::Peer, crate::fake::Peer) {
+async fn two(a: &Fake, b: &Fake) -> (Result<Client, ClientError>, Peer, Peer) {
     let connect = Client::connect_any([a.addr, b.addr], quick().reconnect_rounds(2));
     soon(async { tokio::join!(connect, a.greet(), b.greet()) }).await
 }
@@ -30,12 +31,9 @@ async fn servers_of_two_clusters_are_refused_with_both_ids_shown() {
 
 #[tokio::test]
 async fn the_next_server_takes_the_place_of_one_that_dies() {
-    let (a, b) = (Fake::start(1).await, Fake::start(1).await);
-    let (client, mut at_a, mut at_b) = two(&a, &b).await;
-    let client = client.unwrap();
-    at_b.expect_end().await;
+    let Pair { a, b, client, mut at_a } = Pair::start(quick().reconnect_rounds(2)).await;
     let (next, ()) = tokio::join!(client.next(Order::Any), at_a.serve(1));
-    assert_eq!(next.unwrap(), 1, "the first of the list that answers");
+    assert_eq!(next.unwrap(), 1);
     drop((at_a, a));
     let script = async {
         let mut peer = b.greet().await;
@@ -61,10 +59,14 @@ async fn callers_that_give_up_on_a_silent_server_get_to_the_one_behind_it() {
     let (a, b, c) = (Fake::start(1).await, Fake::start(1).await, Fake::start(1).await);
     let options = quick().connect_timeout(Duration::from_mins(10));
     let connect = Client::connect_any([a.addr, b.addr, c.addr], options);
-    let (client, at_a, _, _) = soon(async { tokio::join!(connect, a.greet(), b.greet(), c.greet()) }).await;
+    let (client, at_a, at_b, at_c) =
+        soon(async { tokio::join!(connect, a.greet(), b.greet(), c.greet()) }).await;
     let client = client.unwrap();
-    // From now on b is connected to, by the kernel's leave, and says nothing.
-    drop((at_a, a));
+    let (mut fakes, home) = ([a, b, c], client.served().server.clone());
+    fakes.sort_by_key(|fake| fake.addr.to_string() != *home);
+    let [first, _silent, c] = fakes;
+    // From now on one is connected to, by the kernel's leave, and says nothing.
+    drop((at_a, at_b, at_c, first));
     let serving = async {
         loop {
             let mut peer = c.accept().await;
@@ -96,9 +98,7 @@ async fn callers_that_give_up_on_a_silent_server_get_to_the_one_behind_it() {
 
 #[tokio::test]
 async fn a_server_that_became_another_cluster_is_refused_when_it_is_needed() {
-    let (a, b) = (Fake::start(1).await, Fake::start(1).await);
-    let (client, at_a, _) = two(&a, &b).await;
-    let client = client.unwrap();
+    let Pair { a, b, client, at_a } = Pair::start(quick().reconnect_rounds(2)).await;
     drop((at_a, a));
     let script = async {
         for _ in 0..2 {
@@ -184,4 +184,87 @@ async fn a_connection_may_be_waited_for_without_an_end() {
     let (client, mut peer) = fake.pair(quick().connect_timeout(Duration::MAX).timeout(Duration::MAX)).await;
     let (next, ()) = tokio::join!(client.next(Order::Any), peer.serve(1));
     assert_eq!(next.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn clients_of_one_list_begin_at_different_servers() {
+    let (a, b) = (Mill::start(1).await, Mill::start(2).await);
+    let mut begun = std::collections::BTreeSet::new();
+    // Forty at one server by chance: once in 2^39.
+    for _ in 0..40 {
+        let client = soon(Client::connect_any([a.addr, b.addr], quick())).await.unwrap();
+        begun.insert(client.served().server.to_string());
+        client.close().await;
+    }
+    assert_eq!(begun.len(), 2, "{begun:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_had_to_leave_goes_back_to_its_first_choice() {
+    let options = quick().retry_for(Duration::from_secs(15)).return_after(Duration::from_millis(100));
+    let Pair { a, b, client, mut at_a } = Pair::start(options).await;
+    let leaving = async {
+        at_a.expect(Asked::Next(Order::Any)).await;
+        drop(at_a);
+        let mut peer = b.greet().await;
+        peer.serve(1).await;
+        peer
+    };
+    let (next, mut stand_in) = soon(async { tokio::join!(client.next(Order::Any), leaving) }).await;
+    assert_eq!(next.unwrap(), 1);
+    let open = tokio::spawn({
+        let client = client.clone();
+        async move { client.next(Order::Fresh).await }
+    });
+    let asked = stand_in.expect(Asked::Next(Order::Fresh)).await;
+    // No call is made: it opens a connection to its first choice by itself, and moves there.
+    let mut back = a.greet().await;
+    let home = a.addr.to_string();
+    crate::mill::until(|| *client.served().server == *home).await;
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), back.serve(2)) }).await;
+    assert_eq!(next.unwrap(), 2);
+    stand_in.send(|out| reply_id(out, asked, 3)).await;
+    assert_eq!(soon(open).await.unwrap().unwrap(), 3);
+    stand_in.expect_end().await;
+    // There it stays.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!a.has_caller().await && !b.has_caller().await);
+}
+
+#[tokio::test]
+async fn the_first_choice_is_tried_again_until_it_is_there_and_of_the_same_cluster() {
+    let options = quick().retry_for(Duration::from_secs(15)).return_after(Duration::from_millis(20));
+    let Pair { a, b, client, mut at_a } = Pair::start(options).await;
+    let leaving = async {
+        at_a.expect(Asked::Next(Order::Any)).await;
+        drop(at_a);
+        let mut peer = b.greet().await;
+        peer.serve(1).await;
+        peer
+    };
+    let (next, mut stand_in) = soon(async { tokio::join!(client.next(Order::Any), leaving) }).await;
+    assert_eq!(next.unwrap(), 1);
+    drop(soon(a.accept()).await);
+    soon(a.greet_as(cluster_id(9))).await.expect_end().await;
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), stand_in.serve(2)) }).await;
+    assert_eq!(next.unwrap(), 2, "the one in use goes on meanwhile");
+    let _back = soon(a.greet()).await;
+    stand_in.expect_end().await;
+    assert_eq!(*client.served().server, *a.addr.to_string());
+}
+
+#[tokio::test]
+async fn a_dropped_client_goes_nowhere_any_more() {
+    let options = quick().retry_for(Duration::from_secs(15)).return_after(Duration::from_millis(50));
+    let Pair { a, b, client, mut at_a } = Pair::start(options).await;
+    let leaving = async {
+        at_a.expect(Asked::Next(Order::Any)).await;
+        drop(at_a);
+        b.greet().await.serve(1).await;
+    };
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), leaving) }).await;
+    assert_eq!(next.unwrap(), 1);
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!a.has_caller().await);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backoff::Backoff;
+use super::backoff::Backoff;
 use crate::error::ClientError;
 use crate::options::Options;
 

@@ -2,25 +2,25 @@
 //!
 //! # Invariants
 //! - I1 every link is of the cluster of the first one;
-//! - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome.
+//! - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome. Besides it one may
+//!   try whether the first choice is there again;
+//! - I3 when a server turns out to be of another cluster, what is held of before is void before any caller is told.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
 
-use crate::backoff::Backoff;
+use super::backoff::{Backoff, random_number, random_share};
+use super::greet::{greet_all, is_stranger, same_cluster};
+use super::held_ahead::{HeldAhead, Holders};
 use crate::error::ClientError;
 use crate::link::Link;
 use crate::link::dial::{Greeted, dial};
-use crate::options::{Options, later};
+use crate::options::Options;
 use crate::process::Process;
 use crate::served::Served;
-
-/// How long the other servers may still take to answer when the first connection stands. Who is later is checked when
-/// it is first used.
-const STRAGGLERS: Duration = Duration::from_secs(1);
 
 /// After a refusal a server is left for another one that was not dialed for so long, or for as long as the refusal says
 /// to wait, up to the most. Else, where all servers refuse, a caller that asks for what none of them has would take the
@@ -28,8 +28,12 @@ const STRAGGLERS: Duration = Duration::from_secs(1);
 const LEAST_STAY: Duration = Duration::from_secs(1);
 const MOST_STAY: Duration = Duration::from_secs(10);
 
+/// What "never" comes to for a client that had to leave its first choice.
+const LONGEST_AWAY: Duration = Duration::from_hours(24 * 365 * 30);
+
 #[derive(Debug)]
 pub(crate) struct Fleet {
+    /// In the order of choice: the first is a random one.
     servers: Vec<Arc<str>>,
     /// Whose connection it is. Asked for before a lock is taken: in a forked child no thread is left to release it.
     pub(crate) process: Process,
@@ -39,6 +43,8 @@ pub(crate) struct Fleet {
     current: Mutex<Current>,
     /// Held while dialing (I2).
     dialing: tokio::sync::Mutex<()>,
+    /// Sources of prefetched ids (I3).
+    holders: Holders,
 }
 
 #[derive(Debug)]
@@ -52,24 +58,54 @@ struct Current {
     /// Dials that failed, and how the last one did.
     failures: u64,
     last_failure: Option<ClientError>,
+    /// The task that tries the first choice again.
+    return_trip: Option<AbortHandle>,
     closed: bool,
 }
 
 impl Fleet {
-    /// Greets all servers, and keeps the first in the list that answers.
-    pub(crate) async fn connect(servers: Vec<Arc<str>>, options: Options) -> Result<Self, ClientError> {
+    /// Greets all servers, and keeps one of them: of those that answered, the first in an order drawn at random, so that
+    /// many clients with one list spread over it.
+    pub(crate) async fn connect(
+        mut servers: Vec<Arc<str>>,
+        options: Options,
+    ) -> Result<Arc<Self>, ClientError> {
         options.check()?;
         if servers.is_empty() {
             return Err(ClientError::Invalid { name: "servers", found: 0, allowed: "one address or more" });
         }
+        shuffle(&mut servers);
         let (at, greeted) = greet_all(&servers, &options).await?;
         let link = Link::start(greeted, &options);
         let pinned = Arc::clone(&link.served);
-        let (next, dialed) = (at + 1, vec![None; servers.len()]);
-        let current =
-            Mutex::new(Current { link, next, dialed, failures: 0, last_failure: None, closed: false });
+        let current = Mutex::new(Current {
+            link,
+            next: at + 1,
+            dialed: vec![None; servers.len()],
+            failures: 0,
+            last_failure: None,
+            return_trip: None,
+            closed: false,
+        });
         let (process, dialing) = (Process::this(), tokio::sync::Mutex::new(()));
-        Ok(Self { servers, process, pinned, options, current, dialing })
+        let fleet = Arc::new(Self {
+            servers,
+            process,
+            pinned,
+            options,
+            current,
+            dialing,
+            holders: Holders::default(),
+        });
+        if at != 0 {
+            fleet.plan_return(&mut fleet.lock());
+        }
+        Ok(fleet)
+    }
+
+    /// Has these told when a server turns out to be of another cluster (I3).
+    pub(crate) fn tell_of_strangers(&self, holder: Weak<dyn HeldAhead>) {
+        self.holders.add(holder);
     }
 
     /// What the server of the last link said about itself; in a forked child, of the first one.
@@ -81,7 +117,7 @@ impl Fleet {
     }
 
     /// A link that takes requests; dials if there is none.
-    pub(crate) async fn link(&self) -> Result<Arc<Link>, ClientError> {
+    pub(crate) async fn link(self: &Arc<Self>) -> Result<Arc<Link>, ClientError> {
         let failures = match self.current()? {
             Ok(link) => return Ok(link),
             Err(failures) => failures,
@@ -97,13 +133,16 @@ impl Fleet {
             Err(_) => {}
         }
         match self.redial().await {
-            Ok(link) => {
+            Ok((at, greeted)) => {
                 let mut current = self.lock();
                 if current.closed {
-                    link.end(&ClientError::Closed);
                     return Err(ClientError::Closed);
                 }
+                let link = Link::start(greeted, &self.options);
                 current.link = Arc::clone(&link);
+                if at != 0 {
+                    self.plan_return(&mut current);
+                }
                 Ok(link)
             }
             Err(failure) => {
@@ -151,6 +190,9 @@ impl Fleet {
         }
         let mut current = self.lock();
         current.closed = true;
+        if let Some(trip) = current.return_trip.take() {
+            trip.abort();
+        }
         let link = Arc::clone(&current.link);
         drop(current);
         link.end(&ClientError::Closed);
@@ -167,16 +209,17 @@ impl Fleet {
     }
 
     /// Tries the servers in turn, from the one after the last tried, for as many rounds as allowed.
-    async fn redial(&self) -> Result<Arc<Link>, ClientError> {
+    async fn redial(&self) -> Result<(usize, Greeted), ClientError> {
         let mut backoff = Backoff::new(self.options.first_pause, self.options.longest_pause);
         let mut round = 1;
         loop {
             let mut worth_waiting = None;
             let mut hopeless = None;
             for _ in 0..self.servers.len() {
-                let server = self.next_server();
+                let at = self.next_server();
+                let server = &self.servers[at];
                 match self.dial_pinned(server).await {
-                    Ok(greeted) => return Ok(Link::start(greeted, &self.options)),
+                    Ok(greeted) => return Ok((at, greeted)),
                     Err(error) => {
                         tracing::warn!(%server, %error, "cannot connect");
                         let kind = if error.is_retryable() { &mut worth_waiting } else { &mut hopeless };
@@ -194,19 +237,68 @@ impl Fleet {
         }
     }
 
-    /// The server whose turn it is to be dialed.
-    fn next_server(&self) -> &Arc<str> {
+    /// Index of the server whose turn it is to be dialed.
+    fn next_server(&self) -> usize {
         let mut current = self.lock();
         let at = current.next % self.servers.len();
         current.next = at + 1;
         current.dialed[at] = Some(Instant::now());
-        &self.servers[at]
+        at
     }
 
     async fn dial_pinned(&self, server: &Arc<str>) -> Result<Greeted, ClientError> {
-        let greeted = dial(server, &self.options).await?;
-        same_cluster(&self.pinned, &greeted.served)?;
-        Ok(greeted)
+        self.same_as_pinned(dial(server, &self.options).await)
+    }
+
+    /// Refuses a server of another cluster (I1), and voids what is held (I3): nothing tells which of the two clusters is
+    /// the one that ids are meant to be of.
+    fn same_as_pinned(&self, dialed: Result<Greeted, ClientError>) -> Result<Greeted, ClientError> {
+        let checked =
+            dialed.and_then(|greeted| same_cluster(&self.pinned, &greeted.served).map(|()| greeted));
+        if let Err(error) = &checked
+            && is_stranger(error)
+        {
+            self.holders.void();
+        }
+        checked
+    }
+
+    /// Has the first choice tried again after some time, at random, so that the clients of a server that was away do not
+    /// all come back at once.
+    fn plan_return(self: &Arc<Self>, current: &mut Current) {
+        let (fleet, home) = (Arc::downgrade(self), Arc::clone(&self.servers[0]));
+        let options = self.options.clone();
+        let trip = tokio::spawn(async move {
+            loop {
+                let span = options.return_after.min(LONGEST_AWAY);
+                sleep(span / 2 + span.mul_f64(random_share())).await;
+                // The fleet is not held meanwhile: it ends with its last client.
+                let dialed = dial(&home, &options).await;
+                let Some(fleet) = fleet.upgrade() else { return };
+                match fleet.same_as_pinned(dialed) {
+                    Ok(greeted) => return fleet.come_back(greeted).await,
+                    Err(error) => tracing::debug!(%error, "the first choice is not there yet"),
+                }
+            }
+        });
+        if let Some(before) = current.return_trip.replace(trip.abort_handle()) {
+            before.abort();
+        }
+    }
+
+    /// Moves new requests to the first choice; those in flight are finished where they are.
+    async fn come_back(&self, greeted: Greeted) {
+        // After a search that is under way: it may bring a link to the first choice by itself.
+        let _turn = self.dialing.lock().await;
+        let mut current = self.lock();
+        if current.closed || (current.link.is_serving() && current.link.served.server == self.servers[0]) {
+            return;
+        }
+        let home = Link::start(greeted, &self.options);
+        (current.next, current.dialed[0]) = (1, Some(Instant::now()));
+        let left = std::mem::replace(&mut current.link, home);
+        drop(current);
+        left.retire();
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
@@ -221,50 +313,30 @@ impl Drop for Fleet {
     }
 }
 
-fn same_cluster(known: &Served, new: &Served) -> Result<(), ClientError> {
-    if new.cluster == known.cluster {
-        return Ok(());
+/// Into an order drawn at random.
+fn shuffle(servers: &mut [Arc<str>]) {
+    for end in (1..servers.len()).rev() {
+        servers.swap(end, (random_number() % (end as u64 + 1)) as usize);
     }
-    Err(ClientError::ClustersDiffer {
-        server: Arc::clone(&new.server),
-        found: new.cluster,
-        other: Arc::clone(&known.server),
-        expected: known.cluster,
-    })
 }
 
-/// Greets every server at once and compares their clusters. Returns the first of the list that answered.
-async fn greet_all(servers: &[Arc<str>], options: &Options) -> Result<(usize, Greeted), ClientError> {
-    let mut dials = JoinSet::new();
-    for (at, server) in servers.iter().cloned().enumerate() {
-        let options = options.clone();
-        dials.spawn(async move { (at, dial(&server, &options).await) });
-    }
-    let mut deadline = later(later(Instant::now(), options.connect_timeout), STRAGGLERS);
-    let (mut best, mut failure): (Option<(usize, Greeted)>, Option<ClientError>) = (None, None);
-    while let Ok(Some(joined)) = timeout_at(deadline, dials.join_next()).await {
-        match joined {
-            Ok((at, Ok(greeted))) => {
-                let Some((first, known)) = best else {
-                    deadline = deadline.min(Instant::now() + STRAGGLERS);
-                    best = Some((at, greeted));
-                    continue;
-                };
-                same_cluster(&known.served, &greeted.served)?;
-                best = Some(if at < first { (at, greeted) } else { (first, known) });
-            }
-            Ok((_, Err(error))) => {
-                tracing::debug!(%error, "a server did not answer");
-                // What will not pass by waiting says more than "not reached".
-                let keeps = failure.as_ref().is_some_and(|known| !known.is_retryable());
-                failure = if keeps { failure } else { Some(error) };
-            }
-            Err(ended) => {
-                if let Ok(panic) = ended.try_into_panic() {
-                    std::panic::resume_unwind(panic);
-                }
-            }
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn each_server_comes_first_about_as_often_as_any_other() {
+        let mut begun = BTreeMap::<Arc<str>, u32>::new();
+        for _ in 0..3_000 {
+            let mut servers = ["a", "b", "c"].map(Arc::from);
+            shuffle(&mut servers);
+            *begun.entry(Arc::clone(&servers[0])).or_default() += 1;
+            servers.sort();
+            assert_eq!(servers, ["a", "b", "c"].map(Arc::from));
         }
+        // 1,000 each, give or take 26: twelve times that by chance is never.
+        assert!(begun.len() == 3 && begun.values().all(|count| (700..1_300).contains(count)), "{begun:?}");
     }
-    best.ok_or_else(|| failure.unwrap_or(ClientError::Closed))
 }

@@ -25,9 +25,14 @@ impl Backoff {
     }
 }
 
-/// Somewhere from 0 to 1. Each `RandomState` has keys of its own, which is random enough to part clients.
-fn random_share() -> f64 {
-    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
+/// Somewhere from 0 to 1.
+pub(super) fn random_share() -> f64 {
+    random_number() as f64 / u64::MAX as f64
+}
+
+/// Any number. Each `RandomState` has keys of its own, which is random enough to part clients.
+pub(super) fn random_number() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]
