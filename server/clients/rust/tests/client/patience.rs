@@ -5,7 +5,7 @@ use std::time::Duration;
 use xuid_client::{Client, ClientError, Options, Order, PrefetchOptions, PrefetchStats};
 use xuid_protocol::{Bulk, reply_id, reply_ping};
 
-use crate::fake::{Asked, Fake, Peer, quick, soon};
+use crate::fake::{Asked, Fake, Pair, Peer, quick, soon};
 use crate::mill::until;
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -172,10 +172,7 @@ async fn a_connection_without_requests_may_be_silent_for_as_long_as_it_likes() {
 
 #[tokio::test]
 async fn a_prefetch_leaves_a_silent_server_for_another_one_and_calls_in_flight_are_still_answered() {
-    let (a, b) = (Fake::start(1).await, Fake::start(1).await);
-    let connect = Client::connect_any([a.addr, b.addr], Options::new());
-    let (client, mut at_a, _) = soon(async { tokio::join!(connect, a.greet(), b.greet()) }).await;
-    let client = client.unwrap();
+    let Pair { a: _a, b, client, mut at_a } = Pair::start(Options::new()).await;
     let (call, request_id) = in_flight(&client, &mut at_a).await;
     let source = client.prefetch(hasty()).unwrap();
     let mut ids = source.ids();
@@ -223,10 +220,8 @@ async fn a_server_that_lives_and_waits_with_a_next_keeps_its_connection_and_a_lo
 
 #[tokio::test]
 async fn a_server_that_answers_nothing_but_pings_is_left_for_another_one() {
-    let (a, b) = (Fake::start(1).await, Fake::start(1).await);
-    let connect = Client::connect_any([a.addr, b.addr], quick().timeout(Duration::from_millis(200)));
-    let (client, mut at_a, _) = soon(async { tokio::join!(connect, a.greet(), b.greet()) }).await;
-    let client = client.unwrap();
+    let options = quick().timeout(Duration::from_millis(200));
+    let Pair { a: _a, b, client, mut at_a } = Pair::start(options).await;
     let (call, _) = in_flight(&client, &mut at_a).await;
     let ping = at_a.expect(Asked::Ping(vec![])).await;
     at_a.send(|out| reply_ping(out, ping, &[])).await;

@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::time::Duration;
 
-use xuid_client::{Breach, Client, ClientError, NewSequence, Order, Run, SequenceChanges, Status};
+use xuid_client::{Breach, ClientError, NewSequence, Order, Run, SequenceChanges, Status};
 use xuid_protocol::{ArrayWriter, Bulk, Op, Refusal, RunsWriter, reply_sequence, seq_id_reply};
 
-use crate::fake::{Asked, Fake, Peer, quick, soon};
+use crate::fake::{Asked, Fake, Pair, Peer, quick, soon};
 
 const WAIT: Duration = Duration::from_millis(50);
 
@@ -163,15 +163,10 @@ async fn a_call_is_tried_again_exactly_where_bit_15_is_set() {
 
 #[tokio::test]
 async fn a_server_whose_store_is_away_is_left_for_another_one_that_may_hold_numbers() {
-    let (first, second) = (Fake::start(1).await, Fake::start(1).await);
-    let connect = Client::connect_any([first.addr, second.addr], quick().retry_for(Duration::from_secs(10)));
-    let (client, mut here, there) = tokio::join!(connect, first.greet(), second.greet());
-    let client = client.unwrap();
-    // The greeting of the second server was a look at its cluster.
-    drop(there);
+    let Pair { a: _a, b, client, mut at_a } = Pair::start(quick().retry_for(Duration::from_secs(10))).await;
     let script = async {
-        here.refuse(&Refusal::new(Status::STORE_AWAY, "away").retry_after(Duration::from_mins(1))).await;
-        serve_next(&mut second.greet().await, 9).await;
+        at_a.refuse(&Refusal::new(Status::STORE_AWAY, "away").retry_after(Duration::from_mins(1))).await;
+        serve_next(&mut b.greet().await, 9).await;
     };
     let sequence = client.sequence("orders");
     let (number, ()) = soon(async { tokio::join!(sequence.next(), script) }).await;
