@@ -76,7 +76,7 @@ fn ids_are_decoded_from_standard_input() {
         2,
         "a wrong line does not stop the others"
     );
-    let long = [&[b'1'; 100_000][..], b"\n4194304\n"].concat();
+    let long = [vec![b'1'; 100_000], b"\n4194304\n".to_vec()].concat();
     let said = fed(&["decode"], &long);
     assert_eq!(String::from_utf8_lossy(&said.stdout).lines().count(), 1, "nor does a long one");
     let (code, why) = failure(&said);

@@ -104,7 +104,7 @@ impl Teller<'_> {
                 match self.form.parse(word) {
                     Ok(id) => self.tell(id)?,
                     Err(error) => {
-                        self.blame(&format!("line {number} of standard input has {word:?}: {error}"))?
+                        self.blame(&format!("line {number} of standard input has {word:?}: {error}"))?;
                     }
                 }
             }
