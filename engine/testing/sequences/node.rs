@@ -375,9 +375,10 @@ impl Life {
                 holding.taken.front().filter(|(at, _)| *at <= since).map_or(0, |(_, before)| *before);
             let recent = taken - before;
             if grew {
+                // The store grants the row's step, of which the node knows only by the grant when somebody raised it.
+                let most = (2 * script.steps[name].get()).max(4 * recent + script.raised[name].get());
                 // What it held before stays, when a grant comes for those who wait alone.
-                holding.own =
-                    (2 * script.steps[name].get()).max(4 * recent).max(holding.own.min(holding.held));
+                holding.own = most.max(holding.own.min(holding.held));
                 let bound = holding.own + figures.reclaimed + holding.unserved;
                 if held > bound {
                     let name = &world.names[name];

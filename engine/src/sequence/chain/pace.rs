@@ -3,7 +3,8 @@
 //! # Invariants
 //! - I1 what a name holds never exceeds the greater of two steps and four times what was taken of it in the `hold` before
 //!   its last grant, but for what callers were waiting for at that grant, what an earlier life left, and what it held
-//!   before a grant that came for waiting callers alone. That bounds what a crash loses;
+//!   before a grant that came for waiting callers alone. The first grant after the row's step was raised may add that
+//!   step, which is learnt by it. That bounds what a crash loses;
 //! - I2 after an outcome that is not known the least is asked for (Q2).
 
 use std::time::Duration;
