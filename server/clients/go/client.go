@@ -72,11 +72,12 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	if err != nil {
 		return nil, err
 	}
-	f, err := fleet.Connect(ctx, addresses, o.Options)
-	if err != nil {
+	c := &Client{sources: map[*Prefetch]struct{}{}}
+	o.OnStranger = c.void
+	if c.fleet, err = fleet.Connect(ctx, addresses, o.Options); err != nil {
 		return nil, public(err)
 	}
-	return &Client{fleet: f, sources: map[*Prefetch]struct{}{}}, nil
+	return c, nil
 }
 
 // DialEnv is [Dial] with the servers of the environment variable XUID_SERVER, or 127.0.0.1:7654, and the token of XUID_TOKEN,
@@ -195,6 +196,15 @@ func (c *Client) Close() error {
 	defer cancel()
 	c.fleet.Close(ctx)
 	return nil
+}
+
+// void drops what is held ahead of need: a server turned out to be of another cluster.
+func (c *Client) void() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.sources {
+		p.source.Void()
+	}
 }
 
 func (c *Client) call(ctx context.Context, r *wire.Request) (link.Answer, error) {

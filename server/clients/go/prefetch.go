@@ -22,6 +22,8 @@ const refillWait = 50
 // The ids are of order [Any]: an id that was fetched ahead is not fresh when it is handed out, and two handles that hold
 // different runs cannot keep an order.
 //
+// When a server turns out to be of another cluster, all that is held and on its way is dropped before any caller is told.
+//
 // A virtual machine that is resumed twice from one snapshot of its memory gives out the ids that it held in both copies:
 // close the source before the snapshot is made.
 type Prefetch struct {
@@ -153,7 +155,7 @@ type PrefetchStats struct {
 	Received uint64
 	// Issued ids were handed out.
 	Issued uint64
-	// WastedByAge ids grew too old before they were wanted; WastedAtEnd ids were held when the source was closed.
+	// WastedByAge ids grew too old before they were wanted, or were dropped with their cluster; WastedAtEnd ids were held when the source was closed.
 	WastedByAge, WastedAtEnd uint64
 	// Held ids are there now, without those in handles.
 	Held uint64

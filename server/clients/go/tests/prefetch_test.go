@@ -118,3 +118,47 @@ func TestPrefetchAsksForFewerWhereTheServerHasNotSoMany(t *testing.T) {
 	peer.Runs(peer.Expect(wire.OpRuns), 77)
 	gives(t, call, 77)
 }
+
+func TestAServerOfAnotherClusterMakesVoidWhatIsHeldBeforeACallerIsTold(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		fake := faketest.Start(t, 1)
+		c, peer := pair(t, fake, xuid.WithReconnectRounds(1))
+		p := c.Prefetch(xuid.PrefetchAhead(1000, 1000), xuid.PrefetchMaxAge(2*time.Second))
+		h := p.Handle()
+		call := begin(func() (uint64, error) { return p.Next(within(t)) })
+		peer.Runs(peer.Expect(wire.OpRuns), 1)
+		gives(t, call, 1)
+		for i := 0; i < 5; i++ {
+			if _, ok := h.TryNext(); !ok {
+				t.Fatal("nothing is held")
+			}
+		}
+		fake.Hello.Cluster = faketest.Cluster(2)
+		go func() {
+			for next := fake.Accept(); next != nil; next = fake.Accept() {
+				hello, ok := next.ReadHello()
+				switch {
+				case ok && refuses:
+					next.Refuse(hello, 7, 0)
+				case ok:
+					next.Reply(hello, &fake.Hello)
+				}
+			}
+		}()
+		peer.Close()
+		var wrong *xuid.WrongClusterError
+		// The first call may still meet the connection that ends.
+		for !errors.As(soon(t, next(within(t), c)).err, &wrong) {
+		}
+		for _, take := range []func() (uint64, bool){p.TryNext, h.TryNext} {
+			if id, ok := take(); ok {
+				t.Fatalf("id %d of a cluster that was lost; refused: %v", id, refuses)
+			}
+		}
+		h.Close()
+		if stats := p.Stats(); stats.Received != 1000 || stats.Issued != 6 || stats.WastedByAge != 994 || stats.Held != 0 {
+			t.Fatalf("%+v", stats)
+		}
+		fake.Close()
+	}
+}

@@ -144,7 +144,7 @@ func TestACallerThatTakesItsTimeGetsNothingTooOldThoughTheAgerSleepsOn(t *testin
 	const maxAge = 40 * time.Millisecond
 	s := &Source{options: Options{MaxAge: maxAge}, clock: newClock(), wanted: make(chan struct{}, 1)}
 	s.pool.asked = 100
-	s.pool.put(100, []wire.Run{{First: 1, Count: 100, Stride: 1}}, maxAge)
+	s.pool.put(100, []wire.Run{{First: 1, Count: 100, Stride: 1}}, maxAge, 0)
 	h := s.Handle()
 	if id, ok := h.TryNext(); !ok || id != 1 {
 		t.Fatalf("%d, %v", id, ok)
@@ -292,6 +292,57 @@ func TestTimeGoesOnWithTheFasterOfTwoClocks(t *testing.T) {
 	for _, c := range []struct{ monotonic, wall, is time.Duration }{{5, 5, 5}, {5, 900, 900}, {5, -900, 5}, {0, 0, 0}} {
 		if got := step(c.monotonic, c.wall); got != c.is {
 			t.Errorf("%v and %v: %v", c.monotonic, c.wall, got)
+		}
+	}
+}
+
+func TestWhatIsHeldAndOnItsWayIsVoidAndWastedAndWhatIsAskedForAfterIsGood(t *testing.T) {
+	const maxAge = time.Hour
+	m := &mill{refills: 1}
+	s := &Source{
+		options: Options{Least: 100, Most: 100, MaxAge: maxAge, Wait: 20 * time.Second}, server: m, clock: newClock(),
+		news: make(chan struct{}), wanted: make(chan struct{}, 1),
+	}
+	s.life, s.endLife = context.WithCancel(context.Background())
+	t.Cleanup(s.Close)
+	r := newRefiller(s)
+	refill := func() refill {
+		s.pool.asked += 100
+		r.fetch(100, 0)
+		return <-r.ended
+	}
+	r.takeIn(refill())
+	one, two := s.Handle(), s.Handle()
+	for _, h := range []*Handle{one, two, one} {
+		if _, ok := h.TryNext(); !ok {
+			t.Fatal("nothing is held")
+		}
+	}
+	// As in a hot loop: everything is open, and no hit looks at a clock.
+	one.run.openMore(longestPiece)
+	m.refills = 1
+	onItsWay, trip := refill(), r.size.roundTrip
+	s.Void()
+	if s.Stats().Held != 0 {
+		t.Fatalf("%+v", s.Stats())
+	}
+	r.takeIn(onItsWay)
+	for _, h := range []*Handle{one, two} {
+		if id, ok := h.TryNext(); ok {
+			t.Fatalf("id %d", id)
+		}
+	}
+	if stats := s.Stats(); stats.Received != 200 || stats.Issued != 3 || stats.WastedByAge != 197 || stats.Held != 0 {
+		t.Fatalf("%+v", stats)
+	}
+	if r.size.roundTrip != trip {
+		t.Fatalf("a round trip of %v", r.size.roundTrip)
+	}
+	m.refills = 1
+	r.takeIn(refill())
+	for _, h := range []*Handle{one, two} {
+		if id, ok := h.TryNext(); !ok || id < 200 {
+			t.Fatalf("%d, %v", id, ok)
 		}
 	}
 }

@@ -75,9 +75,9 @@ func (h *Handle) Close() {
 	h.closed = true
 	rest := h.run.front(h.run.left())
 	s := h.source
-	now := s.clock.now()
 	s.mu.Lock()
-	s.pool.giveBack(h.had, rest, now)
+	// After the lock: what is void is old by then, or is still to be dropped.
+	s.pool.giveBack(h.had, rest, s.clock.now())
 	s.pool.handles--
 	s.mu.Unlock()
 	h.had = 0

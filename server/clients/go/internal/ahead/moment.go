@@ -25,6 +25,14 @@ func (c *clock) now() time.Duration {
 	return c.elapsed
 }
 
+// skip moves the clock on by so much at once, and is what it says then.
+func (c *clock) skip(by time.Duration) time.Duration {
+	c.mu.Lock()
+	c.elapsed += by
+	c.mu.Unlock()
+	return c.now()
+}
+
 // step is how much time is over when both clocks have gone on by so much.
 func step(monotonic, wall time.Duration) time.Duration {
 	if wall > monotonic {

@@ -154,8 +154,9 @@ func (p *pool) demanded() (there, taken uint64, is bool) {
 	return p.held + p.asked, p.taken, p.demand && !p.stopped && !p.closed
 }
 
-// put takes in a refill that was asked for with count, and is good until end.
-func (p *pool) put(count uint64, runs []wire.Run, end time.Duration) {
+// put takes in a refill that was asked for with count, and is good until end. One that comes too late, or was void on its
+// way, is wasted.
+func (p *pool) put(count uint64, runs []wire.Run, end, now time.Duration) {
 	p.asked -= count
 	p.failure, p.stopped = nil, false
 	p.stats.Refills++
@@ -163,6 +164,10 @@ func (p *pool) put(count uint64, runs []wire.Run, end time.Duration) {
 		p.stats.Received += uint64(run.Count)
 		if p.closed {
 			p.stats.WastedAtEnd += uint64(run.Count)
+			continue
+		}
+		if now >= end {
+			p.stats.WastedByAge += uint64(run.Count)
 			continue
 		}
 		p.held += uint64(run.Count)

@@ -103,12 +103,16 @@ func (r *refiller) takeIn(ended refill) {
 		r.fail(ended)
 		return
 	}
-	r.size.answered(r.clock.now() - ended.asked)
 	r.retries = r.server.Retries()
 	end := ended.asked + r.options.MaxAge
 	r.mu.Lock()
-	r.pool.put(ended.count, ended.runs, end)
-	r.keepUntil(end)
+	now := r.clock.now()
+	r.pool.put(ended.count, ended.runs, end, now)
+	if now < end {
+		// Of one that was void on its way the clock does not tell how long it took.
+		r.size.answered(now - ended.asked)
+		r.keepUntil(end)
+	}
 	r.tell()
 	r.mu.Unlock()
 }

@@ -99,6 +99,17 @@ func (s *Source) Close() {
 	s.endLife()
 }
 
+// Void drops what is held, by handles too, and what is on its way; it goes on with what is asked for from then on.
+func (s *Source) Void() {
+	// All that was asked for until now is too old then, for every check there is. The clock goes first: what is put in or
+	// given back behind its back is found below, under the lock.
+	now := s.clock.skip(s.options.MaxAge)
+	s.raise(int64(now))
+	s.mu.Lock()
+	s.pool.dropOld(now)
+	s.mu.Unlock()
+}
+
 // Stats are what was counted so far.
 func (s *Source) Stats() Stats {
 	s.mu.Lock()

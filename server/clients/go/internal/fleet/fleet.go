@@ -3,7 +3,8 @@
 // Invariants:
 //
 //   - I1: every link is of the cluster of the first one;
-//   - I2: one dial at a time, whatever the number of callers; those that waited for it share its outcome.
+//   - I2: one dial at a time, whatever the number of callers; those that waited for it share its outcome;
+//   - I3: when a server turns out to be of another cluster, what is held of before is void before any caller is told.
 package fleet
 
 import (
@@ -35,6 +36,8 @@ type Options struct {
 	RetryFor                 time.Duration
 	// ReturnAfter is when a client that had to leave its first choice tries it again, about.
 	ReturnAfter time.Duration
+	// OnStranger is called when a server turns out to be of another cluster (I3). It must be there before the fleet is.
+	OnStranger func()
 }
 
 // Fleet is the servers of one cluster.
@@ -177,13 +180,19 @@ func (f *Fleet) nextServer() int {
 	return at
 }
 
+// dial greets a server. One of another cluster is refused (I1), and voids what is held (I3): nothing tells which of the two
+// clusters is the one that ids are meant to be of.
 func (f *Fleet) dial(at int) (*link.Greeted, error) {
 	greeted, err := link.Dial(f.life, f.servers[at], &f.options.Link)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		if err = sameCluster(f.first, f.cluster, &greeted.About); err != nil {
+			greeted.Close()
+		}
 	}
-	if err := sameCluster(f.first, f.cluster, &greeted.About); err != nil {
-		greeted.Close()
+	if err != nil {
+		if f.options.OnStranger != nil && fail.Is(err, fail.WrongCluster) {
+			f.options.OnStranger()
+		}
 		return nil, err
 	}
 	return greeted, nil
