@@ -19,6 +19,7 @@ from xuid_client import (
     Timeout,
     UsageError,
     WrongCluster,
+    fleet,
     prefetch,
     process,
     threads,
@@ -118,10 +119,21 @@ class Pools(unittest.TestCase):
         pool.fail(Refused("a:1", 0x8011, 0, ""), count)
         self.assertEqual(pool.refill(0.0, 131_072), count // 2)
 
-    def test_ids_of_another_cluster_and_of_a_closed_one_are_dropped(self):
-        pool = self.filled(100)
-        pool.fail(WrongCluster("a:1", "0" * 32, "1" * 32, ""), 1)
-        self.assertIsNone(pool.open(0.0))
+    def test_what_is_void_and_what_was_asked_for_before_is_dropped_and_asked_for_anew(self):
+        for least in (1, 100):
+            pool = self.filled(100, least=least)
+            pool.void(1.0)
+            self.assertEqual(pool.held, 0)
+            self.assertIsNone(pool.open(1.0))
+            self.assertGreater(pool.refill(1.0, 131_072), 0)
+            for asked in (0.5, 1.0):
+                pool.put([Run(5_000, 100, 1)], asked, 1.1)
+                self.assertEqual(pool.held, 0)
+                self.assertGreater(pool.refill(1.1, 131_072), 0)
+            pool.put([Run(9_000, 100, 1)], 1.2, 1.3)
+            self.assertEqual(drain(pool.open(1.3)), list(range(9_000, 9_100)))
+
+    def test_ids_of_a_closed_one_are_dropped(self):
         pool = self.filled(100)
         pool.close()
         pool.put([Run(1, 9, 1)], 0.0, 0.0)
@@ -195,6 +207,69 @@ class Draws:
             for _ in range(1_000):
                 self.one(client, ids)
         self.assertTrue(raised.exception.retryable, raised.exception)
+
+    def filled(self, fake, **options):
+        """A client with a piece that is opened, with more held, and its server's end."""
+        client, peer = self.pair(fake, **options)
+        ids = client.prefetch(least=3 * PIECE, wait=PATIENCE)
+        calling = self.begin(self.one, client, ids)
+        asked = peer.asks(wire.RUNS)
+        peer.send(frames.runs(wire.RUNS, asked.request_id, [(1, asked.fields["count"], 1)]))
+        self.assertEqual(calling.result(PATIENCE), 1)
+        self.assertEqual(self.taken(client, ids, lambda ids: ids.try_next()), 2)
+        self.assertGreater(ids._source._pool.held, 0)
+        return client, ids, peer
+
+    def test_a_server_of_another_cluster_makes_void_what_is_held_before_a_caller_is_told(self):
+        for refuses, options in ((False, {}), (True, {"cluster": frames.CLUSTER.hex()}), (True, {})):
+            with self.subTest(refuses=refuses, options=options):
+                fake = self.fake()
+                client, ids, peer = self.filled(fake, **options)
+                peer.close()
+                until(lambda client=client: not client.is_connected)
+                # Not the refill, which asks for nothing: half of the level is held.
+                calling = self.begin(client.next)
+                if refuses:
+                    stranger = fake.accept()
+                    stranger.send(frames.error(wire.HELLO, stranger.hello().request_id, 0x0007))
+                else:
+                    fake.cluster = bytes([0xEE]) * 16
+                    fake.greet()
+                with self.assertRaises(WrongCluster if options or not refuses else Refused):
+                    calling.result(PATIENCE)
+                self.assertEqual(ids._source._pool.held, 0)
+                self.assertIsNone(self.taken(client, ids, lambda ids: ids.try_next()))
+
+    def test_what_is_on_its_way_is_void_when_the_first_choice_is_of_another_cluster(self):
+        fakes = [self.fake(), self.fake()]
+        with mock.patch.object(fleet, "COMEBACK", 0.0):
+            client = self.client([fake.address for fake in fakes])
+            connecting = self.begin(client.connect)
+            peers = [fake.greet() for fake in fakes]
+            connecting.result(PATIENCE)
+            inner = client.client._fleet if isinstance(client, Blocking) else client._fleet
+            home = [fake.address for fake in fakes].index(client.served.server)
+            # Its first choice is the other one, which it goes and looks for at the next call but this one.
+            inner._comeback_at = float("inf")
+            inner._home = 1 - home
+            ids = client.prefetch(wait=PATIENCE)
+            waiting = self.begin(self.one, client, ids)
+            asked = peers[home].asks(wire.RUNS)
+            fakes[1 - home].cluster = bytes([0xEE]) * 16
+            inner._comeback_at = 0.0
+            pinging = self.begin(client.ping)
+            stranger = fakes[1 - home].greet()
+            ping = peers[home].asks(wire.PING)
+            inner._comeback_at = float("inf")
+            peers[home].send(frames.reply(wire.PING, ping.request_id, b""))
+            pinging.result(PATIENCE)
+            stranger.is_closed()
+            until(lambda: ids._source._pool._void_until > 0)
+            peers[home].send(frames.runs(wire.RUNS, asked.request_id, [(100, asked.fields["count"], 1)]))
+            # The caller waits on, for what is asked for anew.
+            again = peers[home].asks(wire.RUNS)
+            peers[home].send(frames.runs(wire.RUNS, again.request_id, [(500, again.fields["count"], 1)]))
+            self.assertEqual(waiting.result(PATIENCE), 500)
 
     def test_a_refusal_that_stays_is_told_at_once_and_the_next_caller_asks_again(self):
         client, peer = self.pair(self.fake())

@@ -10,6 +10,7 @@ Invariants
 - F2 One dial at a time, whatever the number of callers; those that waited for it share its outcome. Besides it one may
   try whether the first choice is there again.
 - F3 In a forked child no link of the parent is used.
+- F4 When a server turns out to be of another cluster, what is held ahead of before is void before any caller is told.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ _REPEATS = 6
 #: the others along from server to server.
 _LEAST_STAY = 1.0
 _MOST_STAY = 10.0
+
+#: A server's own refusal of a HELLO that expects another cluster.
+_WRONG_CLUSTER = 0x0007
 
 #: How long other servers may still take to answer when the first connection stands, in seconds.
 STRAGGLERS = 1.0
@@ -91,7 +95,7 @@ class Fleet:
 
     def __init__(self, options: Options, make_port: Callable[[], Port]) -> None:
         self.options = options
-        #: What ends with it: prefetched ids.
+        #: What ends with it, and is void where two clusters are met (F4): prefetched ids. Under the mutex.
         self.sources: weakref.WeakSet[Any] = weakref.WeakSet()
         self._make_port = make_port
         #: The first server that answered; it made the cluster ours (F1).
@@ -119,6 +123,10 @@ class Fleet:
     def after_fork(self) -> None:
         """The links are told themselves (F3)."""
         self._begin()
+
+    def add_source(self, source: Any) -> None:
+        with self._mutex:
+            self.sources.add(source)
 
     @property
     def served(self) -> Served:
@@ -232,7 +240,8 @@ class Fleet:
         with self._mutex:
             self.is_closed = True
             link, self._link = self._link, None
-        for source in list(self.sources):
+            sources = list(self.sources)
+        for source in sources:
             source.close()
         if link:
             link.end(Closed())
@@ -326,14 +335,27 @@ class Fleet:
     async def _dial_pinned(self, port: Port, server: str, limit: float) -> Link:
         self._next = self.options.servers.index(server) + 1
         self._dialed[server] = time.monotonic()
-        link = await port.dial(server, self.options, limit)
         try:
-            if self._pinned:
-                _same_cluster(self._pinned, link.served)
-        except WrongCluster:
-            link.end(Closed())
+            link = await port.dial(server, self.options, limit)
+            try:
+                if self._pinned:
+                    _same_cluster(self._pinned, link.served)
+            except WrongCluster:
+                link.end(Closed())
+                raise
+        except XuidError as error:
+            if _is_stranger(error):
+                self._void()
             raise
         return link
+
+    def _void(self) -> None:
+        """Nothing tells which of the two clusters is the one that ids are meant to be of (F4)."""
+        with self._mutex:
+            sources = list(self.sources)
+        # Without the mutex: who holds the gate of a source may wait for it.
+        for source in sources:
+            source.void()
 
     def _leave(self, link: Link, error: Refused) -> None:
         """A server has refused with what may take it long. Leaves it, if there is another server that was not dialed of
@@ -362,6 +384,11 @@ class Fleet:
         except XuidError:
             # The one in use goes on, and the time of the next try is set. The turns go on as if nothing had been tried.
             self._next = turn
+
+
+def _is_stranger(error: XuidError) -> bool:
+    """Whether a server is of another cluster: by this client's comparison, or by its own refusal."""
+    return isinstance(error, WrongCluster) or (isinstance(error, Refused) and error.status == _WRONG_CLUSTER)
 
 
 def _same_cluster(known: Served, new: Served) -> None:

@@ -5,6 +5,7 @@ Invariants
 - P1 An id is in one place: in the pool, in an opened piece, or handed out. Every move is a take, and nothing is given back.
 - P2 Nothing leaves the pool at ``max_age`` or later after it was asked for, and a piece says until when its ids are good.
 - P3 A source that nobody takes from is not refilled: a quiet user wastes few ids.
+- P4 Once it is void, nothing leaves it that was asked for before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
-from .errors import Closed, UsageError, WrongCluster, XuidError
+from .errors import Closed, UsageError, XuidError
 from .values import Run
 
 #: What is held shall last so long, in seconds, though round trips be shorter: in a hot loop a thread that waits for the
@@ -76,10 +77,17 @@ class Pool:
         self._looked: float | None = None
         #: The most ids of one request, which a server that has not so many lowers.
         self._request = most
+        #: What was asked for until then is void (P4).
+        self._void_until = float("-inf")
 
     def close(self) -> None:
         """Drops all."""
         self.closed = True
+        self._drop()
+
+    def void(self, now: float) -> None:
+        """Drops what is held and what is on its way; it goes on with what is asked for from then on (P4)."""
+        self._void_until = now
         self._drop()
 
     def check(self) -> None:
@@ -141,6 +149,10 @@ class Pool:
         self._round_trip = min(round_trip, slower) if self._round_trip else round_trip
         self._request = min(2 * self._request, self.most)
         self.failure = None
+        if asked <= self._void_until:
+            # Those who wait for it wait on.
+            self._demand = True
+            return
         for run in runs:
             self._runs.append(_Held(run.ids, asked + self.max_age))
             self.held += run.count
@@ -151,8 +163,6 @@ class Pool:
     def fail(self, error: XuidError, count: int) -> None:
         """A refill of so many ids failed."""
         self.failure = error
-        if isinstance(error, WrongCluster):
-            self._drop()
         # Fewer may be had.
         self._request = max(count // 2, self.least)
         # Where the failure will not pass by itself the next caller that waits asks again.

@@ -43,7 +43,7 @@ class Source:
         self._wait = wait
         self._pool = Pool(least, most, max_age)
         self._begin()
-        fleet.sources.add(self)
+        fleet.add_source(self)
         tell_of_forks(self)
 
     def _begin(self) -> None:
@@ -71,6 +71,17 @@ class Source:
             # Again: one may have been opened meanwhile.
             self.piece = EMPTY
             gate.notify()
+
+    def void(self) -> None:
+        """Drops what is held, opened or on its way; it goes on with what is asked for from then on. From any thread, of
+        tasks from that of their loop."""
+        gate = self._gate
+        if gate is None:
+            # Nothing was asked for yet.
+            return
+        with gate:
+            self._pool.void(now())
+            self.piece = EMPTY
 
     def take_from(self, piece: Piece) -> int | None:
         """An id of the piece in use; None: it is at its end, or too old, or in use no longer."""
