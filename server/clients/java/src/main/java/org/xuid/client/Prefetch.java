@@ -26,7 +26,8 @@ import org.xuid.client.internal.prefetch.Refiller;
  *
  * <p>How many are held follows the use: 16 at first, up to a million in a hot loop; a source that is asked for nothing
  * is not refilled once what was held grew old. No id is handed out later than {@link Options#maxAge} after it was
- * asked for. Closing the source, or its client, wastes what is held.
+ * asked for. Closing the source, or its client, wastes what is held, and so does a server that turns out to be of another
+ * cluster: what was asked for before is void before any caller is told.
  *
  * <p>An application that is resumed twice from one snapshot of its memory gives out the ids that it held in both
  * copies: close the source before the snapshot is made, and make another one after it.
@@ -53,6 +54,11 @@ public final class Prefetch implements AutoCloseable {
     Prefetch start() {
         new Worker("xuid-prefetch", new Refiller(pool, fleet)).start();
         return this;
+    }
+
+    /** Wastes what is held and what is on its way; it goes on with what is asked for from then on. */
+    void voidHeld() {
+        pool.voidHeld();
     }
 
     /**
@@ -226,7 +232,8 @@ public final class Prefetch implements AutoCloseable {
         }
 
         /**
-         * Ids that grew too old, or were held when the source was closed.
+         * Ids that grew too old, or were held or on their way when the source was closed or a server turned out to be of
+         * another cluster.
          *
          * @return a count since the source was made
          */

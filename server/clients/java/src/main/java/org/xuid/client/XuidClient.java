@@ -45,10 +45,11 @@ public final class XuidClient implements AutoCloseable {
     static final Duration WAIT = Duration.ofMillis(50);
 
     private final Fleet fleet;
-    private final Set<Prefetch> sources = ConcurrentHashMap.newKeySet();
+    private final Set<Prefetch> sources;
 
-    private XuidClient(Fleet fleet) {
+    private XuidClient(Fleet fleet, Set<Prefetch> sources) {
         this.fleet = fleet;
+        this.sources = sources;
     }
 
     /**
@@ -83,7 +84,9 @@ public final class XuidClient implements AutoCloseable {
      * @throws XuidException why no server could be reached, or what it refused; {@link XuidException.WrongCluster}
      */
     public static XuidClient connect(XuidOptions options) {
-        return new XuidClient(Fleet.connect(options.settings.copy()));
+        Set<Prefetch> sources = ConcurrentHashMap.newKeySet();
+        Fleet fleet = Fleet.connect(options.settings.copy(), () -> sources.forEach(Prefetch::voidHeld));
+        return new XuidClient(fleet, sources);
     }
 
     /**

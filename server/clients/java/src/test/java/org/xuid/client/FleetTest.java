@@ -369,6 +369,28 @@ class FleetTest {
     }
 
     @Test
+    void a_first_choice_of_another_cluster_voids_the_refill_that_is_on_its_way() throws Exception {
+        Prefetch.Options patient = new Prefetch.Options()
+                .ahead(64, 64).maxAge(Duration.ofSeconds(2)).wait(Duration.ofSeconds(10));
+        try (Two two = new Two(options -> options.returnAfter(Duration.ofMillis(300)))) {
+            two.chosen.peer().close();
+            Wait.until("the end was seen", () -> !two.client.isConnected());
+            Prefetch source = two.client.prefetch(patient);
+            Peer peer = two.other.greet();
+            Asked open = peer.expect(Op.RUNS);
+            var waiting = CompletableFuture.supplyAsync(source::next);
+            two.chosen.cluster = "ff".repeat(16);
+            two.chosen.greet();
+            // It is closed when what was asked for is void.
+            two.chosen.peer().expectEnd();
+            peer.run(open, 1);
+            peer.run(peer.expect(Op.RUNS), 1_000);
+            assertEquals(1_000, Wait.soon(waiting));
+            assertEquals(64, source.stats().wasted());
+        }
+    }
+
+    @Test
     void a_failure_of_connecting_shows_where_the_caller_stood() {
         var failed = assertThrows(XuidException.class, () -> XuidClient.connect("127.0.0.1:1"));
         boolean isMine = List.of(failed.getStackTrace()).stream()

@@ -178,6 +178,55 @@ class PrefetchTest {
     }
 
     @Test
+    void a_server_that_shows_another_cluster_voids_what_is_held_before_a_caller_is_told() throws Exception {
+        voidsWhatIsHeld(server -> {
+            server.cluster = "ff".repeat(16);
+            server.greet();
+        });
+    }
+
+    @Test
+    void a_server_that_refuses_for_its_cluster_voids_what_is_held_before_a_caller_is_told() throws Exception {
+        voidsWhatIsHeld(server -> {
+            Peer peer = server.accept();
+            peer.refuse(peer.hello(), 0x0007, 0);
+        });
+    }
+
+    /** What a server does when it is dialed again. */
+    private interface Stranger {
+        void answer(FakeServer server) throws IOException;
+    }
+
+    private static void voidsWhatIsHeld(Stranger stranger) throws Exception {
+        Prefetch.Options options = new Prefetch.Options().ahead(64, 64).maxAge(Duration.ofSeconds(2));
+        try (FakeServer server = new FakeServer(); XuidClient client = server.connect(server.options())) {
+            Prefetch source = client.prefetch(options);
+            PrefetchedIds ids = source.ids();
+            server.peer().run(server.peer().expect(Op.RUNS), 1);
+            Wait.until("ids are held", () -> source.stats().held() == 64);
+            long first = ids.tryNext();
+            assertEquals(1, first);
+            assertTrue(source.next() > first);
+            assertTrue(source.stats().held() > 0, source.stats().toString());
+            server.peer().close();
+            Wait.until("the end was seen", () -> !client.isConnected());
+            // The thread that tells the caller looks by itself: what it finds is what was there before.
+            var call = client.nextAsync();
+            var held = call.handle((id, error) -> source.stats().held());
+            var next = held.thenApply(before -> ids.tryNext());
+            stranger.answer(server);
+            Wait.failure(XuidException.WrongCluster.class, call);
+            assertEquals(0, Wait.soon(held));
+            assertEquals(-1, Wait.soon(next));
+            ids.close();
+            source.close();
+            Prefetch.Stats stats = source.stats();
+            assertEquals(List.of(64L, 2L, 62L), List.of(stats.received(), stats.issued(), stats.wasted()));
+        }
+    }
+
+    @Test
     void what_will_not_pass_is_told_at_once_and_tried_again_by_the_next_call() throws Exception {
         Prefetch.Options patient = new Prefetch.Options().wait(Duration.ofMinutes(5));
         try (Mill mill = new Mill()) {

@@ -24,7 +24,8 @@ import org.xuid.client.internal.wire.Status;
  * <ul>
  *   <li>I1 every link is of the cluster of the first one ({@link Servers#greet});
  *   <li>I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome;
- *   <li>I3 a call that was started is in one place: a link, {@link #parked}, {@link #paused}, or it is done.
+ *   <li>I3 a call that was started is in one place: a link, {@link #parked}, {@link #paused}, or it is done;
+ *   <li>I4 when a server turns out to be of another cluster, what is held of before is void before any caller is told.
  * </ul>
  */
 public final class Fleet implements Link.Owner {
@@ -52,18 +53,21 @@ public final class Fleet implements Link.Owner {
     private Thread dialer;
     private boolean isReturning;
 
-    private Fleet(Settings options) {
+    private Fleet(Settings options, Runnable onStranger) {
         this.options = options;
         timer = new ScheduledThreadPoolExecutor(1, task -> new Worker("xuid-timer", task));
         timer.setRemoveOnCancelPolicy(true);
         // What is planned while the client closes has nothing left to do.
         timer.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
-        servers = new Servers(options, timer);
+        servers = new Servers(options, timer, onStranger);
     }
 
-    /** Greets all servers, and keeps the first of a random order that answers. */
-    public static Fleet connect(Settings options) {
-        Fleet fleet = new Fleet(options);
+    /**
+     * Greets all servers, and keeps the first of a random order that answers. {@code onStranger} voids what is held ahead
+     * of need: the thread that dials runs it when a later server turns out to be of another cluster (I4).
+     */
+    public static Fleet connect(Settings options, Runnable onStranger) {
+        Fleet fleet = new Fleet(options, onStranger);
         boolean isConnected = false;
         try {
             fleet.link = fleet.start(fleet.servers.greetAny());

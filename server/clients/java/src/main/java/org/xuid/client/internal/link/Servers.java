@@ -21,6 +21,8 @@ import org.xuid.client.internal.base.Time;
 final class Servers {
     private final Settings options;
     private final ScheduledExecutorService timer;
+    /** Voids what is held ahead of need. */
+    private final Runnable onStranger;
     private final List<String> addresses;
     /** Servers whose failure was logged, and that were not reached since. */
     private final Set<String> away = ConcurrentHashMap.newKeySet();
@@ -32,9 +34,10 @@ final class Servers {
     /** Index of the server that is dialed next. It moves before each dial. */
     private int next;
 
-    Servers(Settings options, ScheduledExecutorService timer) {
+    Servers(Settings options, ScheduledExecutorService timer, Runnable onStranger) {
         this.options = options;
         this.timer = timer;
+        this.onStranger = onStranger;
         List<String> shuffled = new ArrayList<>(options.servers);
         Collections.shuffle(shuffled, ThreadLocalRandom.current());
         addresses = List.copyOf(shuffled);
@@ -70,15 +73,20 @@ final class Servers {
 
     /** A connection to one server, if that is of the cluster. */
     Dial.Greeted greet(String server) {
-        Dial.Greeted greeted = Dial.greet(server, options, timer);
-        away.remove(server);
+        Dial.Greeted greeted = null;
         try {
+            greeted = Dial.greet(server, options, timer);
+            away.remove(server);
             Greeting.checkSameCluster(pinned, greeted.server);
-        } catch (XuidException.WrongCluster other) {
-            greeted.close();
-            throw other;
+            return greeted;
+        } catch (XuidException.WrongCluster stranger) {
+            // Nothing tells which of the two clusters is the one that ids are meant to be of.
+            onStranger.run();
+            if (greeted != null) {
+                greeted.close();
+            }
+            throw stranger;
         }
-        return greeted;
     }
 
     /** Tries the servers in turn, from the one after the last tried, for as many rounds as allowed. */

@@ -17,7 +17,8 @@ import org.xuid.client.internal.base.Time;
  *   <li>P1 an id is in one place: in flight, in the pool, in one handle, issued or wasted;
  *   <li>P2 nothing is taken from the pool, and no piece of a run is opened, at {@code maxAge} or later after it was asked
  *       for; what is open in a handle then is voided by {@link #oldest}, which the refiller raises before that;
- *   <li>P3 received = issued + wasted + held by pool and handles.
+ *   <li>P3 received = issued + wasted + held by pool and handles;
+ *   <li>P4 once it is void, nothing comes out that was asked for before.
  * </ul>
  */
 public final class Pool {
@@ -181,6 +182,20 @@ public final class Pool {
         lock.lock();
         try {
             return news;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Drops what is held, in handles too, and what is on its way; it goes on with what is asked for from then on. */
+    public void voidHeld() {
+        lock.lock();
+        try {
+            // What was asked for in this very nanosecond may have been so before.
+            raiseOldest(Time.now() + 1);
+            counts.wasted += held;
+            held = 0;
+            runs.clear();
         } finally {
             lock.unlock();
         }
