@@ -124,6 +124,20 @@ impl Pair {
     }
 }
 
+/// The first choice of a client goes away with a call in flight, which the other server answers with 1. Its end.
+pub(crate) async fn moved_on(client: &Client, mut first: Peer, other: &Fake) -> Peer {
+    let leaving = async {
+        first.expect(Asked::Next(Order::Any)).await;
+        drop(first);
+        let mut peer = other.greet().await;
+        peer.serve(1).await;
+        peer
+    };
+    let (next, peer) = soon(async { tokio::join!(client.next(Order::Any), leaving) }).await;
+    assert_eq!(next.unwrap(), 1);
+    peer
+}
+
 pub(crate) fn cluster_id(byte: u8) -> ClusterId {
     ClusterId::from_bytes([byte; 16])
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use xuid_client::{Client, ClientError, Order, PrefetchOptions, PrefetchStats};
 
-use crate::fake::{Asked, Fake, cluster_id, quick, soon};
+use crate::fake::{Asked, Fake, Pair, cluster_id, moved_on, quick, soon};
 use crate::mill::{Mill, Mood};
 
 /// No call may fail, however long it takes.
@@ -127,16 +127,8 @@ async fn what_is_held_is_dropped_when_the_server_turns_out_to_be_of_another_clus
 #[tokio::test]
 async fn ids_that_were_on_their_way_when_another_cluster_was_met_are_dropped_as_well() {
     let options = quick().retry_for(Duration::from_secs(15)).return_after(Duration::from_millis(50));
-    let crate::fake::Pair { a, b, client, mut at_a } = crate::fake::Pair::start(options).await;
-    let leaving = async {
-        at_a.expect(Asked::Next(Order::Any)).await;
-        drop(at_a);
-        let mut peer = b.greet().await;
-        peer.serve(1).await;
-        peer
-    };
-    let (next, mut stand_in) = soon(async { tokio::join!(client.next(Order::Any), leaving) }).await;
-    assert_eq!(next.unwrap(), 1);
+    let Pair { a, b, client, at_a } = Pair::start(options).await;
+    let mut stand_in = moved_on(&client, at_a, &b).await;
     let source = client.prefetch(PrefetchOptions::new().max_age(Duration::from_mins(10))).unwrap();
     let mut ids = source.ids();
     assert_eq!(ids.try_next(), None);

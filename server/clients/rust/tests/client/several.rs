@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use xuid_client::{Client, ClientError, Order, Status};
 use xuid_protocol::{Refusal, reply_error, reply_id};
 
-use crate::fake::{Asked, Fake, Pair, Peer, cluster_id, quick, soon};
+use crate::fake::{Asked, Fake, Pair, Peer, cluster_id, moved_on, quick, soon};
 use crate::mill::Mill;
 
 /// Two servers, a client of both, and their ends of the connections.
@@ -202,16 +202,8 @@ async fn clients_of_one_list_begin_at_different_servers() {
 #[tokio::test]
 async fn a_client_that_had_to_leave_goes_back_to_its_first_choice() {
     let options = quick().retry_for(Duration::from_secs(15)).return_after(Duration::from_millis(100));
-    let Pair { a, b, client, mut at_a } = Pair::start(options).await;
-    let leaving = async {
-        at_a.expect(Asked::Next(Order::Any)).await;
-        drop(at_a);
-        let mut peer = b.greet().await;
-        peer.serve(1).await;
-        peer
-    };
-    let (next, mut stand_in) = soon(async { tokio::join!(client.next(Order::Any), leaving) }).await;
-    assert_eq!(next.unwrap(), 1);
+    let Pair { a, b, client, at_a } = Pair::start(options).await;
+    let mut stand_in = moved_on(&client, at_a, &b).await;
     let open = tokio::spawn({
         let client = client.clone();
         async move { client.next(Order::Fresh).await }
@@ -234,16 +226,8 @@ async fn a_client_that_had_to_leave_goes_back_to_its_first_choice() {
 #[tokio::test]
 async fn the_first_choice_is_tried_again_until_it_is_there_and_of_the_same_cluster() {
     let options = quick().retry_for(Duration::from_secs(15)).return_after(Duration::from_millis(20));
-    let Pair { a, b, client, mut at_a } = Pair::start(options).await;
-    let leaving = async {
-        at_a.expect(Asked::Next(Order::Any)).await;
-        drop(at_a);
-        let mut peer = b.greet().await;
-        peer.serve(1).await;
-        peer
-    };
-    let (next, mut stand_in) = soon(async { tokio::join!(client.next(Order::Any), leaving) }).await;
-    assert_eq!(next.unwrap(), 1);
+    let Pair { a, b, client, at_a } = Pair::start(options).await;
+    let mut stand_in = moved_on(&client, at_a, &b).await;
     drop(soon(a.accept()).await);
     soon(a.greet_as(cluster_id(9))).await.expect_end().await;
     let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), stand_in.serve(2)) }).await;
@@ -256,14 +240,8 @@ async fn the_first_choice_is_tried_again_until_it_is_there_and_of_the_same_clust
 #[tokio::test]
 async fn a_dropped_client_goes_nowhere_any_more() {
     let options = quick().retry_for(Duration::from_secs(15)).return_after(Duration::from_millis(50));
-    let Pair { a, b, client, mut at_a } = Pair::start(options).await;
-    let leaving = async {
-        at_a.expect(Asked::Next(Order::Any)).await;
-        drop(at_a);
-        b.greet().await.serve(1).await;
-    };
-    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), leaving) }).await;
-    assert_eq!(next.unwrap(), 1);
+    let Pair { a, b, client, at_a } = Pair::start(options).await;
+    drop(moved_on(&client, at_a, &b).await);
     drop(client);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!a.has_caller().await);
