@@ -21,7 +21,7 @@ from collections import deque
 from typing import Any, Protocol
 
 from . import wire
-from .errors import ConnectionLost, ProtocolError, Refused, Timeout, WrongCluster, XuidError
+from .errors import WRONG_CLUSTER, ConnectionLost, ProtocolError, Refused, Timeout, WrongCluster, XuidError
 from .options import Options
 from .values import Served
 
@@ -93,7 +93,7 @@ class Greeting:
             raise ConnectionLost(self._server, "it says GOAWAY to HELLO")
         if head.status:
             refused = wire.error(head.status, body)
-            if refused.status == 0x0007 and self._options.cluster:
+            if refused.status == WRONG_CLUSTER and self._options.cluster:
                 raise WrongCluster(self._server, None, self._options.cluster, f"the server says: {refused.text}")
             raise Refused(self._server, *refused)
         answer = wire.reply(wire.Request(wire.HELLO), head, body)

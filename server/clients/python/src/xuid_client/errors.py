@@ -15,6 +15,9 @@ The fields of an error are its ``args``: so it can be pickled, and one loss can 
 
 from __future__ import annotations
 
+#: A server's refusal of a HELLO that expects another cluster.
+WRONG_CLUSTER = 0x0007
+
 STATUS_NAMES = {
     0x0001: "BAD_REQUEST",
     0x0002: "VERSION",
@@ -22,7 +25,7 @@ STATUS_NAMES = {
     0x0004: "TOO_LARGE",
     0x0005: "COUNT",
     0x0006: "UNAUTHENTICATED",
-    0x0007: "WRONG_CLUSTER",
+    WRONG_CLUSTER: "WRONG_CLUSTER",
     0x0008: "EXHAUSTED",
     0x0009: "NO_SEQUENCE",
     0x000A: "EXISTS",

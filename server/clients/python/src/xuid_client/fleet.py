@@ -25,7 +25,7 @@ from typing import Any, Callable, Protocol
 
 from . import wire
 from .conversation import NotSent
-from .errors import Closed, ConnectionLost, Refused, Timeout, UsageError, WrongCluster, XuidError
+from .errors import WRONG_CLUSTER, Closed, ConnectionLost, Refused, Timeout, UsageError, WrongCluster, XuidError
 from .options import Options
 from .process import tell_of_forks
 from .retry import Backoff, Retries, leads_elsewhere
@@ -42,9 +42,6 @@ _REPEATS = 6
 #: the others along from server to server.
 _LEAST_STAY = 1.0
 _MOST_STAY = 10.0
-
-#: A server's own refusal of a HELLO that expects another cluster.
-_WRONG_CLUSTER = 0x0007
 
 #: How long other servers may still take to answer when the first connection stands, in seconds.
 STRAGGLERS = 1.0
@@ -388,7 +385,7 @@ class Fleet:
 
 def _is_stranger(error: XuidError) -> bool:
     """Whether a server is of another cluster: by this client's comparison, or by its own refusal."""
-    return isinstance(error, WrongCluster) or (isinstance(error, Refused) and error.status == _WRONG_CLUSTER)
+    return isinstance(error, WrongCluster) or (isinstance(error, Refused) and error.status == WRONG_CLUSTER)
 
 
 def _same_cluster(known: Served, new: Served) -> None:
