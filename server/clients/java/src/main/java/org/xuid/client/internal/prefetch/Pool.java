@@ -193,9 +193,7 @@ public final class Pool {
         try {
             // What was asked for in this very nanosecond may have been so before.
             raiseOldest(Time.now() + 1);
-            counts.wasted += held;
-            held = 0;
-            runs.clear();
+            wasteHeld();
         } finally {
             lock.unlock();
         }
@@ -208,9 +206,7 @@ public final class Pool {
         try {
             closed = true;
             news++;
-            counts.wasted += held;
-            held = 0;
-            runs.clear();
+            wasteHeld();
             wanted.signal();
             arrived.signalAll();
         } finally {
@@ -304,6 +300,12 @@ public final class Pool {
         demand = true;
         counts.failedRefills++;
         tell();
+    }
+
+    private void wasteHeld() {
+        counts.wasted += held;
+        held = 0;
+        runs.clear();
     }
 
     private void tell() {
