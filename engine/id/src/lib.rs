@@ -1,5 +1,5 @@
-//! 64-bit snowflake ids as values: what an id is, how it is written, how its bits are split, what a caller asks of it, and whose it is; and
-//! the names of sequences.
+//! 64-bit snowflake ids as values: what an id is, how it is written, how its bits are split, what a caller asks of it,
+//! and whose it is; and the names of sequences.
 //!
 //! Everything here is arithmetic and text: nothing issues an id. `xuid-engine` does, and hands these types on.
 

@@ -375,7 +375,7 @@ impl Life {
                 holding.taken.front().filter(|(at, _)| *at <= since).map_or(0, |(_, before)| *before);
             let recent = taken - before;
             if grew {
-                // The store grants the row's step, of which the node knows only by the grant when somebody raised it.
+                // The store grants the row's step. When an operator raised it, the node learns the new one by the grant.
                 let most = (2 * script.steps[name].get()).max(4 * recent + script.raised[name].get());
                 // What it held before stays, when a grant comes for those who wait alone.
                 holding.own = most.max(holding.own.min(holding.held));

@@ -1,6 +1,6 @@
 //! Ids as text: nine [`Form`]s, each to write and to read, without allocation.
 //!
-//! Nothing here is on the path of an id that is issued; whoever shows an id or reads one calls it.
+//! Nothing here is on the path of an id that is issued: commands call it, and programs that show ids or read them.
 //!
 //! # Invariants
 //! - F1 for each form, `parse(text(id)) == id`;

@@ -50,12 +50,13 @@ impl Client {
     }
 
     /// Connects to one of several servers of one cluster, drawn at random among those that answer, so that the clients of
-    /// one list spread over it. The others take its place when it is lost or leaves, or when it refuses with what may take it long (`NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL`,
-    /// `STORE_AWAY`, `STORE_BEHIND`, a clock far behind): the next call goes elsewhere, and with [`Options::retry_for`] the same call does, at once. Where
-    /// the others were tried within the pause that the refusal asks for (1 s at least, and 10 s at most) the client stays.
-    /// A client that had to leave the server that it began at goes back there later ([`Options::return_after`]).
-    /// All are greeted, and refused together if their clusters differ; one that does not answer now is checked when it is
-    /// first used. [`Order::Ordered`] holds among the ids of one server only.
+    /// one list spread over it. The others take its place when it is lost or leaves, or when it refuses with what may take
+    /// it long (`NOT_READY`, `WINDOW_LOST`, `SHUTTING_DOWN`, `INTERNAL`, `STORE_AWAY`, `STORE_BEHIND`, a clock far behind):
+    /// the next call goes elsewhere, and with [`Options::retry_for`] the same call does, at once. Where the others were
+    /// tried within the pause that the refusal asks for (1 s at least, and 10 s at most) the client stays. A client that had
+    /// to leave the server that it began at goes back there later ([`Options::return_after`]). All are greeted, and refused
+    /// together if their clusters differ; one that does not answer now is checked when it is first used.
+    /// [`Order::Ordered`] holds among the ids of one server only.
     ///
     /// # Errors
     /// As [`Client::connect`], if none answers; [`ClientError::ClustersDiffer`].
