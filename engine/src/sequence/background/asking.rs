@@ -184,9 +184,7 @@ impl Teller {
                 counts.exhausted += 1;
                 let mut state = named.lock();
                 self.learn(named, &mut state, settings);
-                let wakers = named.serve(&mut state);
                 drop(state);
-                wakers.wake();
                 Self::refuse(
                     named,
                     Standing::Exhausted { until: boot + REMEMBERED },
@@ -260,12 +258,12 @@ impl Teller {
         Self::refuse(named, Standing::Absent { until: boot + REMEMBERED }, SequenceError::NO_SEQUENCE);
     }
 
-    /// All who wait for a name are refused, and those who come in the next second.
+    /// All who wait for a name are refused for whom too little is held, and those who come in the next second.
     fn refuse(named: &Named, standing: Standing, error: SequenceError) {
         let mut state = named.lock();
         (state.standing, state.queued) = (standing, Queued::No);
         state.retry.succeeded();
-        let wakers = named.fail_all(&mut state, error);
+        let wakers = named.end_all(&mut state, error);
         drop(state);
         wakers.wake();
     }
@@ -465,7 +463,7 @@ impl Teller {
         });
         let error = SequenceError::store_behind(Duration::from_secs(1));
         self.hub.names.each(|named| {
-            let wakers = named.fail_all(&mut named.lock(), error);
+            let wakers = named.end_all(&mut named.lock(), error);
             wakers.wake();
         });
     }

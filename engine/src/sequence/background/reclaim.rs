@@ -126,7 +126,7 @@ impl Teller {
             let mut state = named.lock();
             let spans = named.void(&mut state);
             state.is_over = true;
-            let wakers = named.fail_all(&mut state, SequenceError::SHUTTING_DOWN);
+            let wakers = named.end_all(&mut state, SequenceError::SHUTTING_DOWN);
             drop(state);
             wakers.wake();
             if !spans.is_empty() {

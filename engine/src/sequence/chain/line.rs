@@ -213,11 +213,6 @@ impl Line {
         self.next
     }
 
-    /// All who wait leave.
-    pub(crate) fn clear(&mut self) -> impl Iterator<Item = Arc<Waiter>> + use<> {
-        std::mem::take(&mut self.waiters).into_iter()
-    }
-
     /// Those in the line.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.waiters.iter()

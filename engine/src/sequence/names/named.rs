@@ -338,11 +338,13 @@ impl Named {
         waker
     }
 
-    /// Ends all calls that wait with an error.
-    pub(crate) fn fail_all(&self, state: &mut State, error: SequenceError) -> Wakers {
-        let mut wakers = Wakers::default();
-        for waiter in state.line.clear() {
+    /// Ends all calls that wait: no more comes. Each gets what is held, if that is enough for it, and else the error.
+    pub(crate) fn end_all(&self, state: &mut State, error: SequenceError) -> Wakers {
+        let mut wakers = self.serve(state);
+        while let Some(waiter) = state.line.first().cloned() {
             wakers.add(self.finish(state, &waiter, error));
+            state.line.leave();
+            wakers.extend(self.serve(state));
         }
         wakers
     }

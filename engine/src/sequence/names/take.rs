@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::hub::Hub;
 use super::named::{Named, Queued, State};
 use crate::clock::nanos;
-use crate::sequence::chain::line::Waiter;
+use crate::sequence::chain::line::{Waiter, Wakers};
 use crate::sequence::chain::segment::Segment;
 use crate::sequence::chain::span::Span;
 use crate::sequence::error::SequenceError;
@@ -138,22 +138,27 @@ impl Hub {
     /// A call's time is over: it ends, with what it has if that is enough.
     pub(crate) fn expire(&self, named: &Named, waiter: &Waiter, boot: u64) {
         let refusal = self.refusal(boot);
-        let waker = {
+        let mut wakers = Wakers::default();
+        {
             let mut state = named.lock();
-            let waker = named.finish(&mut state, waiter, refusal);
+            wakers.add(named.finish(&mut state, waiter, refusal));
             state.line.forget(waiter);
-            waker
-        };
-        if let Some(waker) = waker {
-            waker.wake();
+            // What is held was too little for it, and may be enough for those behind it.
+            wakers.extend(named.serve(&mut state));
         }
+        wakers.wake();
     }
 
     /// A call's caller went away.
     pub(crate) fn give_up(&self, named: &Named, waiter: &Waiter) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-        let waker = named.cancel(&mut named.lock(), waiter);
+        let (waker, wakers) = {
+            let mut state = named.lock();
+            // As where a call's time is over.
+            (named.cancel(&mut state, waiter), named.serve(&mut state))
+        };
         drop(waker);
+        wakers.wake();
     }
 
     /// Takes ids, waiting on the calling thread.
