@@ -319,3 +319,40 @@ fn what_a_handle_and_a_thread_leave_is_issued_to_others() {
     assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
     stop_after(&sequences, ids.len() as u64);
 }
+
+/// A call for more than is held, and one for less behind it. Both wait.
+fn in_line(a: &crate::sequence::Sequence, wait: Duration, more: u32) -> [crate::sequence::PendingNumbers; 2] {
+    let mut calls = [a.request(Demand::ordered(more), wait), a.request(Demand::ordered(5), LONG)];
+    for call in &mut calls {
+        assert!(Pin::new(call).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    calls
+}
+
+#[test]
+fn what_is_too_little_for_a_call_that_leaves_is_for_those_behind_it() {
+    let (world, sequences, a) = plain();
+    assert_eq!(a.next_ordered().unwrap(), 1);
+    world.database.set_away(0, true);
+    let [large, small] = in_line(&a, Duration::from_millis(30), 131_000);
+    assert_eq!(drive(large).unwrap_err().kind(), SequenceErrorKind::StoreAway);
+    assert_eq!(drive(small).unwrap()[0].first(), 2);
+    let [large, small] = in_line(&a, LONG, 131_000);
+    drop(large);
+    assert_eq!(drive(small).unwrap()[0].first(), 7);
+    stop_after(&sequences, 11);
+}
+
+#[test]
+fn the_last_numbers_are_for_those_for_whom_they_are_enough() {
+    let world = World::new();
+    world.create("a", SequenceSettings { step: 10, last: 15, ..SequenceSettings::default() });
+    let sequences = world.builder().build().unwrap();
+    let a = sequence(&sequences, "a");
+    world.database.set_away(0, true);
+    let [large, small] = in_line(&a, LONG, 100);
+    world.database.set_away(0, false);
+    assert_eq!(drive(large).unwrap_err().kind(), SequenceErrorKind::Exhausted);
+    assert_eq!(drive(small).unwrap()[0].first(), 1);
+    stop_after(&sequences, 5);
+}
