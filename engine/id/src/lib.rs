@@ -19,7 +19,7 @@ pub use cluster::{ClusterId, ParseClusterIdError};
 pub use form::{Form, IdText, ParseIdError, PrefixError, Prefixed, PrefixedText, UnknownForm};
 pub use id::{Id, IdRangeError, LAST_ID};
 pub use instant::InstantError;
-pub use layout::{DEFAULT_EPOCH_MS, ID_BITS, Layout, LayoutError, Parts};
+pub use layout::{DEFAULT_EPOCH_MS, Face, ID_BITS, Layout, LayoutError, Parts, UnknownFace};
 pub use name::{NameError, SequenceName};
 pub use order::Order;
 pub use text::printable;

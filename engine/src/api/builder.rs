@@ -320,12 +320,12 @@ pub(crate) fn assemble(
     sleep: impl Fn(Duration),
 ) -> Result<Assembly, BuildError> {
     let (genesis, described) = (*registry.genesis(), registry.describe());
-    let layout = genesis.layout;
+    let layout = genesis.layout.plots();
     let generation =
         GenerationWord::new().map_err(|source| BuildError::System { action: "map the fork page", source })?;
     let supervisor = Supervisor::new(settings.thresholds(), clock.read());
     let engine_clock = EngineClock::new(layout, clock.clone(), supervisor);
-    let mut gate = Gate::new(engine_clock, Minter::new(layout, Ages::of(&settings, &layout)));
+    let mut gate = Gate::new(engine_clock, Minter::new(genesis.layout, Ages::of(&settings, &layout)));
 
     let tally = Arc::new(Mutex::new(Tally::default()));
     let registry = Box::new(Monitored::new(registry, tally.clone(), clock.clone()));

@@ -35,11 +35,20 @@ fn write_ids(ids: &mut [Id], first: u64) {
     }
 }
 
+/// Writes the ids of one run that holds just as many.
+fn write_run(ids: &mut [Id], run: Run) {
+    if run.stride() == 1 {
+        write_ids(ids, run.raw());
+    } else {
+        ids.iter_mut().zip(run).for_each(|(id, of_run)| *id = of_run);
+    }
+}
+
 /// Writes the ids of runs that hold just as many.
 fn write_runs(mut ids: &mut [Id], runs: impl IntoIterator<Item = Run>) {
     for run in runs {
         let (these, rest) = ids.split_at_mut(run.len() as usize);
-        write_ids(these, run.raw());
+        write_run(these, run);
         ids = rest;
     }
 }
@@ -167,6 +176,7 @@ impl Engine {
                 Some(id) => Ok(id),
                 None => self.shared.next_cold(thread_run, thread_state, wait),
             }
+            .map(|id| self.shared.show(id))
         })
     }
 
@@ -180,7 +190,10 @@ impl Engine {
     /// # Errors
     /// [`IdError`], with the time to come back.
     pub fn try_runs(&self, count: u32, order: Order, out: &mut Vec<Run>) -> Result<(), IdError> {
-        self.shared.try_take(count, order, out)
+        let before = out.len();
+        self.shared.try_take(count, order, out)?;
+        self.shared.show_runs(&mut out[before..]);
+        Ok(())
     }
 
     /// Exactly `count` ids within `wait`, or none, as a future that needs no runtime.
@@ -194,13 +207,16 @@ impl Engine {
     /// [`IdError`]; nothing was issued then.
     pub fn runs(&self, count: u32, order: Order) -> Result<Vec<Run>, IdError> {
         let shared = &self.shared;
-        let mut ticket = match shared.take_or_wait(count, order, shared.settings.wait, None)? {
-            Ok(runs) => return Ok(runs),
-            Err(ticket) => ticket,
+        let mut runs = match shared.take_or_wait(count, order, shared.settings.wait, None)? {
+            Ok(runs) => runs,
+            Err(mut ticket) => {
+                let outcome = shared.block_on(&mut ticket);
+                shared.count_outcome(&ticket, &outcome);
+                outcome?
+            }
         };
-        let outcome = shared.block_on(&mut ticket);
-        shared.count_outcome(&ticket, &outcome);
-        outcome
+        shared.show_runs(&mut runs);
+        Ok(runs)
     }
 
     /// Fills `ids`, or leaves it as it was; waits up to the builder's `wait`.
@@ -240,6 +256,7 @@ impl Engine {
             let count = ids.len() as u32;
             let whole = shared.gather_whole(count, since, &mut scratch, thread_run, thread_state).is_ok();
             if whole {
+                shared.show_runs(&mut scratch);
                 write_runs(ids, scratch.drain(..));
             } else {
                 shared.returns.give(scratch.drain(..), since);
@@ -258,7 +275,7 @@ impl Engine {
     /// The layout of all its ids.
     #[must_use]
     pub fn layout(&self) -> Layout {
-        self.shared.layout
+        self.shared.genesis.layout
     }
 
     /// The registry, for people: `local /srv/xuid-data`.

@@ -121,6 +121,9 @@ impl Rest {
         self.thread_run.catch_up(next);
         // Before the run is taken: one that is voided while it is on its way is not used beyond its first id.
         let shared = self.engine.shared();
+        if !shared.is_plain() {
+            return (self.next_shown().into(), NOWHERE);
+        }
         let generation = shared.generation.load();
         self.limit.clear();
         let result = shared.next_cold(&self.thread_run, &mut self.thread_state, Some(shared.settings.wait));
@@ -131,6 +134,18 @@ impl Rest {
             self.limit.set(self.thread_run.end(), generation, &shared.generation);
         }
         (result.into(), next)
+    }
+
+    /// An id of a layout whose ids are no plots: the run stays here, the limit at nothing, and each call misses.
+    fn next_shown(&mut self) -> Result<Id, IdError> {
+        let shared = self.engine.shared();
+        let id = match self.thread_run.hit(&shared.generation) {
+            Some(id) => id,
+            None => {
+                shared.next_cold(&self.thread_run, &mut self.thread_state, Some(shared.settings.wait))?
+            }
+        };
+        Ok(shared.show(id))
     }
 
     /// The figures catch up; the thread run, and the handle's place in it, stay as they are.

@@ -63,8 +63,9 @@ impl Future for Pending {
         }
         if let Stage::New { count, order, wait } = self.stage {
             match self.shared.take_or_wait(count, order, wait, self.caller.as_ref()) {
-                Ok(Ok(runs)) => {
+                Ok(Ok(mut runs)) => {
                     self.stage = Stage::Over;
+                    self.shared.show_runs(&mut runs);
                     return Poll::Ready(Ok(runs));
                 }
                 Ok(Err(ticket)) => self.stage = Stage::Waiting(ticket),
@@ -78,11 +79,12 @@ impl Future for Pending {
         let Stage::Waiting(ticket) = stage else {
             return Poll::Ready(Err(IdError::SHUTTING_DOWN));
         };
-        let polled = shared.poll(ticket, caller.as_ref(), context.waker());
-        if let Poll::Ready(result) = &polled {
+        let mut polled = shared.poll(ticket, caller.as_ref(), context.waker());
+        if let Poll::Ready(result) = &mut polled {
             shared.count_outcome(ticket, result);
             *stage = Stage::Over;
-            if result.is_ok() {
+            if let Ok(runs) = result {
+                shared.show_runs(runs);
                 crash_point!(TicketAnswered);
             }
         }

@@ -1,14 +1,15 @@
-//! Consecutive ids of one tick, and the form in which a slot holds them.
+//! Ids of one tick, and the form in which a slot holds them.
 //!
 //! # Invariants
-//! - I1 a [`Run`] lies within one tick of one worker: `first` and `first + len - 1` differ in sequence bits only;
+//! - I1 a [`Run`] lies within one tick of one worker: its ids differ in sequence bits only;
 //! - I2 it is move-only: the code that has it owns every id in it, and no other code has any;
-//! - I3 a [`Block`] is aligned to its length, a power of two.
+//! - I3 a [`Block`] is aligned to its length, a power of two;
+//! - I4 inside the engine a run is one of plots, its stride 1. It is shown in the layout's face once, on its way out.
 
-use xuid_id::Id;
+use xuid_id::{Id, Layout};
 use xuid_spill::Extent;
 
-/// Consecutive ids, owned by the holder of this value. Dropping it wastes them.
+/// Ids at equal distances, `first`, `first + stride`, ..., owned by the holder of this value. Dropping it wastes them.
 ///
 /// ```
 /// # use xuid_engine::{Engine, Order};
@@ -23,12 +24,13 @@ use xuid_spill::Extent;
 pub struct Run {
     first: u64,
     len: u32,
+    stride: u32,
 }
 
 impl Run {
     pub(crate) fn new(first: u64, len: u32) -> Self {
         debug_assert!(len > 0 && first >> 63 == 0);
-        Self { first, len }
+        Self { first, len, stride: 1 }
     }
 
     /// The first id.
@@ -44,6 +46,19 @@ impl Run {
         self.len
     }
 
+    /// The distance from one id to the next: 1, but where the layout has the worker lowest.
+    #[must_use]
+    pub fn stride(&self) -> u32 {
+        self.stride
+    }
+
+    /// The same ids as callers see them, of what were plots.
+    pub(crate) fn show(&mut self, layout: &Layout) {
+        debug_assert_eq!(self.stride, 1, "it is shown once");
+        self.first = layout.face_of(self.first).raw();
+        self.stride = layout.run_stride();
+    }
+
     /// Whether `next` goes on where this run ends, in the same tick.
     pub(crate) fn continues_with(&self, next: &Self, sequences: u32) -> bool {
         let end = self.first + u64::from(self.len);
@@ -53,14 +68,15 @@ impl Run {
     /// Takes `next`, which goes on where this run ends, into it.
     #[expect(clippy::needless_pass_by_value, reason = "a run that was joined to another is gone")]
     pub(crate) fn join(&mut self, next: Self) {
-        let Self { first, len } = next;
-        debug_assert_eq!(self.first + u64::from(self.len), first);
+        let Self { first, len, stride } = next;
+        debug_assert_eq!((self.first + u64::from(self.len), self.stride), (first, stride));
         self.len += len;
     }
 
     /// The same ids as an extent of one tick.
     pub(crate) fn into_extent(self) -> Extent {
-        let Self { first, len } = self;
+        let Self { first, len, stride } = self;
+        debug_assert_eq!(stride, 1, "a run of plots");
         Extent { first, len, ticks: 1 }
     }
 
@@ -75,7 +91,7 @@ impl IntoIterator for Run {
     type IntoIter = Ids;
 
     fn into_iter(self) -> Ids {
-        Ids { next: self.first, end: self.first + u64::from(self.len) }
+        Ids { next: self.first, left: self.len, stride: self.stride }
     }
 }
 
@@ -83,23 +99,23 @@ impl IntoIterator for Run {
 #[derive(Debug)]
 pub struct Ids {
     next: u64,
-    end: u64,
+    left: u32,
+    stride: u32,
 }
 
 impl Iterator for Ids {
     type Item = Id;
 
     fn next(&mut self) -> Option<Id> {
-        if self.next == self.end {
-            return None;
-        }
+        self.left = self.left.checked_sub(1)?;
         let id = Id::new(self.next);
-        self.next += 1;
+        // Behind the last id there may be none.
+        self.next = self.next.wrapping_add(u64::from(self.stride));
         Some(id)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = (self.end - self.next) as usize;
+        let left = self.left as usize;
         (left, Some(left))
     }
 }
@@ -175,6 +191,16 @@ mod tests {
         run.join(Run::new(12, 4));
         assert_eq!((run.raw(), run.len()), (8, 8));
         assert!(!run.continues_with(&Run::new(16, 1), 16), "the next tick, or another worker");
+    }
+
+    #[test]
+    fn a_run_of_a_layout_with_the_worker_lowest_is_shown_with_a_stride() {
+        let layout: Layout = "sonyflake".parse().unwrap();
+        let mut run = Run::new(layout.plots().encode(7, 3, 250).raw(), 6);
+        run.show(&layout);
+        assert_eq!((run.first(), run.stride()), (layout.encode(7, 3, 250), 1 << 16));
+        let parts = |id| layout.decode(id);
+        assert_eq!(run.into_iter().map(|id| parts(id).sequence).collect::<Vec<_>>(), [250, 251, 252, 253, 254, 255]);
     }
 
     #[test]

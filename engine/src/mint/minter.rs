@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use xuid_id::{Id, Layout};
+use xuid_id::{Face, Id, Layout};
 use xuid_spill::Extent;
 
 use crate::clock::engine_clock::Now;
@@ -49,7 +49,10 @@ impl Ages {
 
 /// The minter.
 pub(crate) struct Minter {
+    /// Of the plots that it cuts.
     layout: Layout,
+    /// The same as callers see it: ordered ids ascend there.
+    shown: Layout,
     pub(crate) workers: Vec<HeldWorker>,
     turn: usize,
     aside: Vec<Extent>,
@@ -77,7 +80,8 @@ pub(crate) struct Sealed {
 impl Minter {
     pub(crate) fn new(layout: Layout, ages: Ages) -> Self {
         Self {
-            layout,
+            layout: layout.plots(),
+            shown: layout,
             workers: Vec::new(),
             turn: 0,
             aside: Vec::new(),
@@ -165,7 +169,7 @@ impl Minter {
         let offset = self.next_offset();
         let floor = if Guard::OrderedAboveLast.holds() { self.ordered_above } else { 0 };
         let from = self.ordered_from(tick);
-        let Self { layout, workers, aside, minted, .. } = self;
+        let Self { layout, shown, workers, aside, minted, .. } = self;
         // The frontier of the held worker that served the last one is above it; another held worker's must pass it.
         let held = workers.iter_mut().find(|held| held.reaches_beyond(tick))?;
         let mut pass = |extent: Extent| {
@@ -175,7 +179,7 @@ impl Minter {
         if held.tick() < least {
             held.skip_to(layout, tick, offset, &mut pass);
         }
-        if held.has_ids(tick) && floor > 0 && held.first_id(layout) <= floor {
+        if held.has_ids(tick) && floor > 0 && shown.face_of(held.first_id(layout)) <= shown.face_of(floor) {
             // Another held worker, or a worker taken after the clock went back: not before engine time has passed the
             // last one.
             if from > tick && Guard::OrderedRises.holds() {
@@ -185,7 +189,7 @@ impl Minter {
         }
         let run = held.cut(layout, tick, most)?;
         *minted += u64::from(run.len());
-        assert!(run.raw() > floor || floor == 0, "an ordered id would not rise");
+        assert!(shown.face_of(run.raw()) > shown.face_of(floor) || floor == 0, "an ordered id would not rise");
         let passed = if Guard::OrderedRunWhole.holds() { run.len() } else { 1 };
         self.ordered_above = run.raw() + u64::from(passed) - 1;
         self.went_back = false;
@@ -193,11 +197,12 @@ impl Minter {
     }
 
     /// The first tick in which a held worker that did not serve the last ordered id has ids above it: the same tick
-    /// for a higher worker, else the next.
+    /// for a higher worker where the worker is the higher field, else the next.
     fn ordered_from(&self, tick: u64) -> u64 {
         let last = self.layout.decode(Id::new(self.ordered_above));
         let held = self.workers.iter().find(|held| held.reaches_beyond(tick));
-        last.tick + u64::from(held.is_none_or(|held| held.worker <= last.worker))
+        let is_next = self.shown.face() != Face::Plain || held.is_none_or(|held| held.worker <= last.worker);
+        last.tick + u64::from(is_next)
     }
 
     /// Nanoseconds until engine time comes to ids that are above the last ordered id, where it has to: it went back
@@ -206,7 +211,9 @@ impl Minter {
         let (Some(tick), last @ 1..) = (now.tick, self.ordered_above) else { return 0 };
         let from = self.ordered_from(tick);
         let held = self.workers.iter().find(|held| held.reaches_beyond(tick));
-        let is_below = |held: &HeldWorker| held.has_ids(tick) && held.first_id(&self.layout) <= last;
+        let shown = |plot| self.shown.face_of(plot);
+        let is_below =
+            |held: &HeldWorker| held.has_ids(tick) && shown(held.first_id(&self.layout)) <= shown(last);
         if tick >= from || (tick == self.layout.tick_of(last) && !held.is_some_and(is_below)) {
             return 0;
         }

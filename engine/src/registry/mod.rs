@@ -30,7 +30,7 @@ pub mod zookeeper;
 
 use std::sync::Arc;
 
-use xuid_id::Layout;
+use xuid_id::{Face, ID_BITS, Layout};
 pub use xuid_id::{ClusterId, ParseClusterIdError, printable};
 use xuid_spill::SpillId;
 
@@ -57,6 +57,25 @@ pub struct Genesis {
     pub floor: u64,
     /// How many workers have a record: `0 .. workers`.
     pub workers: u32,
+}
+
+/// The newest version of a registry's genesis. The first knows ids of 63 bits with the plain face only; programs of
+/// that time refuse a later one.
+const GENESIS_VERSION: u32 = 2;
+
+impl Genesis {
+    /// The version under which it is written: the oldest that can say it.
+    pub(crate) fn version(&self) -> u32 {
+        let is_first = self.layout.face() == Face::Plain && self.layout.bits() == ID_BITS;
+        if is_first { 1 } else { GENESIS_VERSION }
+    }
+
+    /// The same if it can be what was written under that version: a layout that the version can say, and a number of
+    /// workers that it has room for.
+    pub(crate) fn checked(self, version: u32) -> Option<Self> {
+        let is_sound = (1..=self.layout.workers()).contains(&self.workers) && self.version() == version;
+        is_sound.then_some(self)
+    }
 }
 
 /// A random number drawn by each process (and each engine in it): it tells our writes from those of others.

@@ -9,7 +9,7 @@ mod wait;
 use std::sync::{Arc, Mutex as PlainMutex};
 
 use crossbeam_utils::CachePadded;
-use xuid_id::Layout;
+use xuid_id::{Face, Id, Layout};
 
 use crate::clock::Clock;
 use crate::clock::engine_clock::Now;
@@ -38,6 +38,7 @@ const CLOSED: u64 = 1;
 pub(crate) struct EngineState {
     /// Tells engines of a process apart.
     pub(crate) number: u64,
+    /// Of plots. What callers see of them is the layout of `genesis`.
     pub(crate) layout: Layout,
     pub(crate) genesis: Genesis,
     pub(crate) registry: String,
@@ -88,7 +89,7 @@ impl EngineState {
         Self {
             // The first generation is unique in the process, and so are engines that way.
             number: generation.load(),
-            layout: genesis.layout,
+            layout: genesis.layout.plots(),
             genesis,
             registry,
             ring: Ring::new(settings.slots),
@@ -237,6 +238,23 @@ impl EngineState {
     }
 
     pub(crate) fn with_thread_state<T>(&self, work: impl FnOnce(&ThreadRun, &mut ThreadState) -> T) -> T {
-        with_thread_state(self.number, || self.join(), work)
+        with_thread_state(self.number, self.is_plain(), || self.join(), work)
+    }
+
+    /// Whether callers see plots as they are.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.genesis.layout.face() == Face::Plain
+    }
+
+    /// What callers see of an id that was issued.
+    pub(crate) fn show(&self, id: Id) -> Id {
+        self.genesis.layout.face_of(id.raw())
+    }
+
+    /// The same of runs.
+    pub(crate) fn show_runs(&self, runs: &mut [Run]) {
+        if !self.is_plain() {
+            runs.iter_mut().for_each(|run| run.show(&self.genesis.layout));
+        }
     }
 }

@@ -230,7 +230,9 @@ pub(crate) struct ThreadState {
 struct KnownEngine {
     engine: u64,
     thread_state: ThreadState,
-    /// Its thread run while another engine's is in use.
+    /// Whether its ids are plots, so that a hit may return them.
+    is_plain: bool,
+    /// Its thread run while another engine's is in use; always, if it is not plain.
     stashed: ThreadRun,
 }
 
@@ -240,7 +242,8 @@ impl Drop for KnownEngine {
     }
 }
 
-/// The engines this thread has called; the first one's thread run is [`THREAD_RUN`].
+/// The engines this thread has called; the first one's thread run is [`THREAD_RUN`], if that one is plain. If not,
+/// that is empty, and each of its calls misses.
 #[derive(Default)]
 struct KnownEngines(Vec<KnownEngine>);
 
@@ -263,7 +266,7 @@ thread_local! {
 impl KnownEngines {
     /// Takes the thread run in use back to the engine it belongs to.
     fn stash(&mut self) {
-        if let Some(known) = self.0.first() {
+        if let Some(known) = self.0.first().filter(|known| known.is_plain) {
             THREAD_RUN.with(|thread_run| thread_run.swap(&known.stashed));
         }
     }
@@ -273,20 +276,20 @@ impl KnownEngines {
         self.0.iter().find(|known| known.engine == engine)
     }
 
-    /// Makes `engine` the first, its thread run the one in use.
-    fn enter(&mut self, engine: u64, join: impl FnOnce() -> ThreadState) -> &mut ThreadState {
+    /// Makes `engine` the first, its thread run the one in use, if it is plain.
+    fn enter(&mut self, engine: u64, is_plain: bool, join: impl FnOnce() -> ThreadState) -> &mut KnownEngine {
         if self.0.first().is_none_or(|known| known.engine != engine) {
             self.stash();
             let known = match self.0.iter().position(|known| known.engine == engine) {
                 Some(at) => self.0.remove(at),
-                None => KnownEngine { engine, thread_state: join(), stashed: ThreadRun::new() },
+                None => KnownEngine { engine, thread_state: join(), is_plain, stashed: ThreadRun::new() },
             };
             self.0.truncate(REMEMBERED - 1);
             self.0.insert(0, known);
             // Stashing swaps the thread run in use with the stashed one; doing it again brings ours in.
             self.stash();
         }
-        &mut self.0[0].thread_state
+        &mut self.0[0]
     }
 }
 
@@ -294,14 +297,20 @@ impl KnownEngines {
 /// are gone) a passing thread run serves, and its rest is wasted.
 pub(crate) fn with_thread_state<T>(
     engine: u64,
+    is_plain: bool,
     mut join: impl FnMut() -> ThreadState,
     work: impl FnOnce(&ThreadRun, &mut ThreadState) -> T,
 ) -> T {
     let mut work = Some(work);
     let result = KNOWN_ENGINES.try_with(|engines| {
         let mut engines = engines.try_borrow_mut().ok()?;
-        let thread_state = engines.enter(engine, &mut join);
-        work.take().map(|work| THREAD_RUN.with(|thread_run| work(thread_run, thread_state)))
+        let KnownEngine { thread_state, stashed, .. } = engines.enter(engine, is_plain, &mut join);
+        let work = work.take()?;
+        Some(if is_plain {
+            THREAD_RUN.with(|thread_run| work(thread_run, thread_state))
+        } else {
+            work(stashed, thread_state)
+        })
     });
     if let Ok(Some(value)) = result {
         return value;
@@ -319,8 +328,8 @@ pub(crate) fn publish(engine: u64, generation: u64) {
     // In a thread that is ending all was counted.
     let _ = KNOWN_ENGINES.try_with(|engines| {
         let Ok(engines) = engines.try_borrow() else { return };
-        let Some(KnownEngine { thread_state, stashed, .. }) = engines.find(engine) else { return };
-        let is_in_use = engines.0.first().is_some_and(|known| known.engine == engine);
+        let Some(KnownEngine { thread_state, is_plain, stashed, .. }) = engines.find(engine) else { return };
+        let is_in_use = *is_plain && engines.0.first().is_some_and(|known| known.engine == engine);
         THREAD_RUN.with(|thread_run| {
             let thread_run = if is_in_use { thread_run } else { stashed };
             thread_run.catch_up_figures(generation, &thread_state.counters);
@@ -450,7 +459,7 @@ mod tests {
                 cursor: Ring::new(4).cursor(0),
                 scratch: Vec::new(),
             };
-            with_thread_state(100 + engine as u64, join, |thread_run, _| {
+            with_thread_state(100 + engine as u64, true, join, |thread_run, _| {
                 thread_run.fill(A, &Run::new(64, 10), Tier::Ring);
                 assert!(hit(thread_run, A).is_some());
             });
@@ -490,7 +499,7 @@ mod tests {
     fn a_thread_that_goes_between_two_engines_keeps_both_runs() {
         let mut taken = Vec::new();
         let mut call = |engine: u64, generation: u64, run: Option<Run>| {
-            with_thread_state(engine, thread_state, |thread_run, _| {
+            with_thread_state(engine, true, thread_state, |thread_run, _| {
                 if let Some(run) = run {
                     thread_run.fill(generation, &run, Tier::Ring);
                 }
@@ -516,7 +525,7 @@ mod tests {
                 cursor: Ring::new(4).cursor(0),
                 scratch: Vec::new(),
             };
-            with_thread_state(7, join, |thread_run, _| {
+            with_thread_state(7, true, join, |thread_run, _| {
                 thread_run.fill(A, &Run::new(64, 10), Tier::Ring);
                 assert_eq!(hit(thread_run, A).map(Id::raw), Some(64));
                 assert_eq!(hit(thread_run, B), None, "another generation is a miss");

@@ -15,15 +15,15 @@ use super::disk::{Disk, FileIdentity};
 use super::error::LocalError;
 use super::format::{GROWTH_SLOTS, Geometry, MARK_SLOTS, MOST_SEQUENCES, PAGE, SECTOR, Side, Table};
 use crate::registry::record::EraId;
-use crate::registry::{ClusterId, Genesis};
+use crate::registry::{ClusterId, GENESIS_VERSION, Genesis};
 use crate::sys::guards::Guard;
 
 /// The first byte is not ASCII, and a transfer that changes line ends breaks it.
 const MAGIC: [u8; 8] = *b"\x89XREG\r\n\x1a";
 /// The same of the file of sequences.
 const SEQUENCES_MAGIC: [u8; 8] = *b"\x89XSQ\r\n\x1a\x01";
-/// The version of the file that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+/// The newest version of the file. Which one is written depends on the layout, and all up to it are read.
+pub const VERSION: u32 = GENESIS_VERSION;
 
 /// Which of the folder's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl Header {
         };
         let mut bytes = HeaderBytes {
             magic: self.kind().magic(),
-            version: VERSION.into(),
+            version: self.genesis.version().into(),
             workers: self.genesis.workers.into(),
             cluster: self.genesis.cluster.bytes(),
             layout: self.genesis.layout.to_bytes(),
@@ -193,8 +193,9 @@ impl Found {
         if bytes.checksum.get() != crc32c::crc32c(&sector[..SECTOR - 4]) {
             return Self::Damaged;
         }
-        if bytes.version.get() != VERSION {
-            return Self::OtherVersion(bytes.version.get());
+        let version = bytes.version.get();
+        if !(1..=VERSION).contains(&version) {
+            return Self::OtherVersion(version);
         }
         let (workers, slots) = (bytes.workers.get(), bytes.slots.get());
         let (sequences, are_slots) = match kind {
@@ -207,11 +208,15 @@ impl Found {
                 (Some(sequences), are_slots)
             }
         };
-        match Layout::from_bytes(bytes.layout) {
-            Ok(layout) if are_slots && (1..=layout.workers()).contains(&workers) => {
-                let cluster = ClusterId::from_bytes(bytes.cluster);
+        let cluster = ClusterId::from_bytes(bytes.cluster);
+        let genesis = Layout::from_bytes(bytes.layout)
+            .ok()
+            .map(|layout| Genesis { cluster, layout, floor: bytes.floor.get(), workers })
+            .and_then(|genesis| genesis.checked(version));
+        match genesis {
+            Some(genesis) if are_slots => {
                 Self::Intact(Header {
-                    genesis: Genesis { cluster, layout, floor: bytes.floor.get(), workers },
+                    genesis,
                     sequences,
                     identity: FileIdentity {
                         inode: bytes.inode.get(),

@@ -27,7 +27,7 @@ use zookeeper_client::Stat;
 
 use crate::clock::{Clock, SystemClock};
 use crate::registry::record::{Place, Row};
-use crate::registry::{ClusterId, Genesis};
+use crate::registry::{ClusterId, GENESIS_VERSION, Genesis};
 
 pub(super) const GENESIS: &str = "/genesis";
 pub(super) const ERA: &str = "/era";
@@ -140,8 +140,8 @@ pub(super) const MARK: u32 = 0;
 
 /// The first byte is not ASCII, and a transfer that changes line ends breaks it.
 const MAGIC: [u8; 8] = *b"\x89XZKR\r\n\x1a";
-/// The version of the records that are written, and the only one that is read.
-pub const VERSION: u32 = 1;
+/// The newest version of a genesis. Which one is written depends on the layout, and all up to it are read.
+pub const VERSION: u32 = GENESIS_VERSION;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -161,7 +161,7 @@ const GENESIS_BYTES: usize = size_of::<GenesisBytes>();
 pub(super) fn encode_genesis(genesis: &Genesis) -> [u8; GENESIS_BYTES] {
     let mut bytes = GenesisBytes {
         magic: MAGIC,
-        version: VERSION.into(),
+        version: genesis.version().into(),
         workers: genesis.workers.into(),
         cluster: genesis.cluster.bytes(),
         layout: genesis.layout.to_bytes(),
@@ -183,18 +183,16 @@ pub(super) fn decode_genesis(data: &[u8]) -> Result<Genesis, String> {
     if bytes.checksum.get() != crc32c::crc32c(&data[..GENESIS_BYTES - 4]) {
         return Err("its node genesis has a wrong checksum".into());
     }
-    if bytes.version.get() != VERSION {
-        let found = bytes.version.get();
-        return Err(format!("its format is version {found}, and this program knows version {VERSION}"));
+    let version = bytes.version.get();
+    if !(1..=VERSION).contains(&version) {
+        return Err(format!("its format is version {version}, and this program knows 1 to {VERSION}"));
     }
-    let workers = bytes.workers.get();
-    match Layout::from_bytes(bytes.layout) {
-        Ok(layout) if (1..=layout.workers()).contains(&workers) => {
-            let cluster = ClusterId::from_bytes(bytes.cluster);
-            Ok(Genesis { cluster, layout, floor: bytes.floor.get(), workers })
-        }
-        _ => Err("its node genesis has fields that are impossible".into()),
-    }
+    let (cluster, floor, workers) =
+        (ClusterId::from_bytes(bytes.cluster), bytes.floor.get(), bytes.workers.get());
+    Layout::from_bytes(bytes.layout)
+        .ok()
+        .and_then(|layout| Genesis { cluster, layout, floor, workers }.checked(version))
+        .ok_or_else(|| "its node genesis has fields that are impossible".into())
 }
 
 /// The record in a node's data, or what is wrong with it (I1). A mark says the spill that its path says; a worker none.
@@ -262,6 +260,20 @@ mod tests {
             .collect();
         assert_eq!(text, golden);
         assert_eq!(decode_genesis(&encode_genesis(&genesis())), Ok(genesis()));
+    }
+
+    #[test]
+    fn a_genesis_of_another_face_or_of_fewer_bits_is_of_version_2_and_no_other() {
+        for text in ["sonyflake", "js"] {
+            let genesis = Genesis { layout: text.parse().unwrap(), workers: 16, ..genesis() };
+            let mut bytes = encode_genesis(&genesis);
+            assert_eq!(bytes[8..12], [2, 0, 0, 0], "{text}");
+            assert_eq!(decode_genesis(&bytes), Ok(genesis), "{text}");
+            bytes[8] = 1;
+            let checksum = crc32c::crc32c(&bytes[..GENESIS_BYTES - 4]);
+            bytes[GENESIS_BYTES - 4..].copy_from_slice(&checksum.to_le_bytes());
+            assert!(decode_genesis(&bytes).is_err(), "{text}");
+        }
     }
 
     proptest! {

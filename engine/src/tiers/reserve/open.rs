@@ -136,7 +136,7 @@ pub(crate) fn open_log(
     genesis: &Genesis,
     ownership: &mut Ownership,
 ) -> Result<Opened, String> {
-    let layout = genesis.layout;
+    let layout = genesis.layout.plots();
     let expected =
         Expected { cluster: genesis.cluster.bytes(), stride: layout.stride(), layout: layout.to_bytes() };
     let expected =
@@ -249,7 +249,7 @@ pub(crate) fn create_log(
     ownership: &mut Ownership,
 ) -> Result<Log, String> {
     let fail = |what: &str, error: String| format!("failed to {what} {}: {error}", path.display());
-    let layout = genesis.layout;
+    let layout = genesis.layout.plots();
     let identity = Identity {
         spill,
         cluster: genesis.cluster.bytes(),

@@ -1,8 +1,9 @@
 //! The bytes on disk, against files that only a new version of the format may change.
 
 use super::*;
-use crate::registry::local::format::{Geometry, Side};
-use crate::registry::local::header::Header;
+use crate::registry::local::disk::MemoryDisk;
+use crate::registry::local::format::{Geometry, PAGE, SECTOR, Side};
+use crate::registry::local::header::{FileKind, Header, HeaderFlaw, HeaderPair};
 
 const HEADER: &str = include_str!("../../../../tests/golden/registry/header.hex");
 const WORKER: &str = include_str!("../../../../tests/golden/registry/worker.hex");
@@ -43,6 +44,29 @@ fn the_header_is_written_as_documented() {
     let genesis = Genesis { workers: 1_024, floor: 238_946_407_962, ..some_genesis(1) };
     let header = Header { identity: some_identity(), ..Header::new(&genesis, None) };
     assert_eq!(dump(&header.encode()), without_comments(HEADER));
+}
+
+/// A program that knows version 1 alone reads the version before all else, and refuses the file by its name.
+#[test]
+fn a_header_of_another_face_or_of_fewer_bits_is_of_version_2_and_no_other() {
+    for text in ["sonyflake", "js", "41/10/12,face=worker-lowest"] {
+        let genesis = Genesis { layout: text.parse().unwrap(), ..some_genesis(4) };
+        let header = Header { identity: some_identity(), ..Header::new(&genesis, None) };
+        let mut sector = header.encode();
+        assert_eq!(sector[8..12], [2, 0, 0, 0], "{text}");
+        let read = |sector: &[u8; SECTOR]| {
+            let mut image = vec![0; 2 * PAGE as usize];
+            image[..SECTOR].copy_from_slice(sector);
+            image[PAGE as usize..][..SECTOR].copy_from_slice(sector);
+            HeaderPair::read(&MemoryDisk::new(image, some_identity()), FileKind::Registry).unwrap()
+        };
+        assert_eq!(read(&sector).unwrap().header, header, "{text}");
+        // Under the version of those that would read it as plain, it is no header.
+        sector[8] = 1;
+        let checksum = crc32c::crc32c(&sector[..SECTOR - 4]);
+        sector[SECTOR - 4..].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(read(&sector), Err(HeaderFlaw::Damaged), "{text}");
+    }
 }
 
 #[test]
