@@ -254,7 +254,9 @@ impl EngineState {
     /// The same of runs.
     pub(crate) fn show_runs(&self, runs: &mut [Run]) {
         if !self.is_plain() {
-            runs.iter_mut().for_each(|run| run.show(&self.genesis.layout));
+            for run in runs {
+                run.show(&self.genesis.layout);
+            }
         }
     }
 }

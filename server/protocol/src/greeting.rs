@@ -104,6 +104,8 @@ pub struct HelloReply<'a> {
     pub worker_bits: u8,
     /// Lowest bits: the sequence.
     pub sequence_bits: u8,
+    /// How the fields lie in an id: 0 as `time | worker | sequence`, 1 as `time | sequence | worker`.
+    pub face: u8,
     /// What this server allows.
     pub limits: Limits,
     /// The server's version, for people. At most 255 bytes are sent.

@@ -33,7 +33,7 @@ fn text(server: &Server, settings: &Settings, open: &[String], program: &str) ->
     let admin =
         server.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on {http}://{admin}"));
     let layout = server.genesis.layout;
-    let bits = format!("{}/{}/{}", layout.time_bits(), layout.worker_bits(), layout.sequence_bits());
+    let bits = layout.with_epoch_ms(Layout::default().epoch_ms()).to_text();
     let workers = match &server.engine.workers()[..] {
         [] => "no worker yet (see the log)".to_owned(),
         [worker] => format!("worker {worker}"),
@@ -105,9 +105,9 @@ fn example(server: &Server) -> String {
 fn layout_flags(layout: Layout) -> String {
     let default = Layout::default();
     let mut flags = String::new();
-    if layout.with_epoch_ms(0) != default.with_epoch_ms(0) {
-        let (time, worker, sequence) = (layout.time_bits(), layout.worker_bits(), layout.sequence_bits());
-        let _ = write!(flags, " --layout {time}/{worker}/{sequence}");
+    let of_default_epoch = layout.with_epoch_ms(default.epoch_ms());
+    if of_default_epoch != default {
+        let _ = write!(flags, " --layout {}", of_default_epoch.to_text());
     }
     if layout.epoch_ms() != default.epoch_ms() {
         let _ = write!(flags, " --epoch {}", layout.epoch_ms());

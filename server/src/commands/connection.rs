@@ -24,7 +24,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use xuid_engine::registry::printable;
-use xuid_engine::{Layout, LayoutError};
+use xuid_engine::{Face, Layout, LayoutError};
 use xuid_load::Wire;
 use xuid_protocol::{
     Bulk, ClusterId, Hello, HelloReply, LAST_ID, Limits, Op, Order, PREFACE, ParsedReply, REPLY_ROOM, Reply,
@@ -392,8 +392,9 @@ impl Connection {
 }
 
 fn layout_of(hello: &HelloReply<'_>) -> Result<Layout, LayoutError> {
-    let HelloReply { time_bits, worker_bits, sequence_bits, tick_us, epoch_ms, .. } = *hello;
-    Layout::new(time_bits, worker_bits, sequence_bits, tick_us, epoch_ms)
+    let HelloReply { time_bits, worker_bits, sequence_bits, face, tick_us, epoch_ms, .. } = *hello;
+    let face = Face::from_code(face).ok_or(LayoutError::FaceCode { code: face })?;
+    Ok(Layout::new(time_bits, worker_bits, sequence_bits, tick_us, epoch_ms)?.with_face(face))
 }
 
 /// A reply that was not hoped for, as an error: mostly it is a [`Refused`].

@@ -76,7 +76,7 @@ struct Init {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     floor: Option<String>,
     /// Bits of time, worker and sequence [default: 41/10/12]
-    #[arg(long, value_name = "T/W/S")]
+    #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
     /// Unix milliseconds of tick 0 [default: 1524153600000]
     #[arg(long, value_name = "MS")]

@@ -142,10 +142,12 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "layout",
         flag: Some("layout"),
-        shape: "T/W/S",
+        shape: "LAYOUT",
         default: None,
-        allowed: "bits of time (16 to 60), worker (0 to 20) and sequence (1 to 24) that add up to 63, as in 41/10/12",
-        help: "Split of an id's 63 bits; used where it creates the registry, refused if the registry has another \
+        allowed: "xuid, twitter, bwmarrin, discord, instagram, sonyflake, sonyflake2, js, or bits of time (16 to 60), \
+                  worker (0 to 22) and sequence (1 to 24) that add up to 40 to 63, as in 41/10/12, and behind that \
+                  tick=10ms, epoch=MS and face=worker-lowest, each after a comma",
+        help: "Split of an id's bits, by name or by widths; used where it creates the registry, refused if the registry has another \
                [default: the registry's, or 41/10/12]",
     },
     Key {

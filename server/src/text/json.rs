@@ -11,6 +11,7 @@ pub(crate) fn layout(layout: &Layout) -> Value {
         "time_bits": layout.time_bits(),
         "worker_bits": layout.worker_bits(),
         "sequence_bits": layout.sequence_bits(),
+        "face": layout.face().to_string(),
         "tick_us": layout.tick_us(),
         "epoch_ms": layout.epoch_ms(),
     })

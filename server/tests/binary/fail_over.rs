@@ -33,6 +33,7 @@ fn serve(listener: &TcpListener, answers: Answers) -> io::Result<()> {
         time_bits: 41,
         worker_bits: 10,
         sequence_bits: 12,
+        face: 0,
         limits: Limits { max_count: 2, ..Limits::default() },
         server: "a fake",
     };

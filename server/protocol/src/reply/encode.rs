@@ -30,7 +30,7 @@ pub fn reply_hello(out: &mut Vec<u8>, request_id: u64, reply: &HelloReply<'_>) {
     body[8..24].copy_from_slice(&reply.cluster.bytes());
     body[24..32].copy_from_slice(&reply.epoch_ms.to_le_bytes());
     body[32..36].copy_from_slice(&reply.tick_us.to_le_bytes());
-    body[36..39].copy_from_slice(&[reply.time_bits, reply.worker_bits, reply.sequence_bits]);
+    body[36..40].copy_from_slice(&[reply.time_bits, reply.worker_bits, reply.sequence_bits, reply.face]);
     body[40..44].copy_from_slice(&reply.limits.max_body.to_le_bytes());
     body[44..48].copy_from_slice(&reply.limits.max_count.to_le_bytes());
     body[48..52].copy_from_slice(&reply.limits.max_in_flight.to_le_bytes());

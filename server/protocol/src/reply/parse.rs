@@ -110,7 +110,7 @@ fn parse_hello(mut fields: Fields<'_>) -> Option<HelloReply<'_>> {
     let features = fields.u32()?;
     let cluster = ClusterId::from_bytes(fields.array()?);
     let (epoch_ms, tick_us) = (fields.u64()?, fields.u32()?);
-    let [time_bits, worker_bits, sequence_bits, _reserved] = fields.array()?;
+    let [time_bits, worker_bits, sequence_bits, face] = fields.array()?;
     let limits = Limits {
         max_body: fields.u32()?,
         max_count: fields.u32()?,
@@ -127,6 +127,7 @@ fn parse_hello(mut fields: Fields<'_>) -> Option<HelloReply<'_>> {
         time_bits,
         worker_bits,
         sequence_bits,
+        face,
         limits,
         server,
     })

@@ -112,6 +112,7 @@ pub(crate) fn hello_reply() -> HelloReply<'static> {
         time_bits: 41,
         worker_bits: 10,
         sequence_bits: 12,
+        face: 0,
         limits: Limits::default(),
         server: "0.1.0",
     }

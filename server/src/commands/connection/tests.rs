@@ -33,6 +33,7 @@ fn asked_of(version: u16, max_count: u32, frame: Vec<u8>) -> (Result<Vec<u64>>, 
                 time_bits: 41,
                 worker_bits: 10,
                 sequence_bits: 12,
+                face: 0,
                 limits,
                 server: "a liar",
             };

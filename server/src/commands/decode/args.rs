@@ -22,7 +22,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) json: bool,
     /// Bits of time, worker and sequence [env: `XUID_LAYOUT`] [default: 41/10/12]
-    #[arg(long, value_name = "T/W/S")]
+    #[arg(long, value_name = "LAYOUT")]
     pub(super) layout: Option<String>,
     /// Unix milliseconds of tick 0 [env: `XUID_EPOCH`] [default: 1524153600000]
     #[arg(long, value_name = "MS")]

@@ -35,6 +35,7 @@ pub(super) fn hello(
         time_bits: layout.time_bits(),
         worker_bits: layout.worker_bits(),
         sequence_bits: layout.sequence_bits(),
+        face: layout.face().code(),
         limits: *limits,
         server: VERSION,
     };

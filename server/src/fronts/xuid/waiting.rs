@@ -77,7 +77,7 @@ impl Shape {
                 outbox.put(len, |frame| {
                     let mut slots = ArraySlots::begin(frame, request_id, count);
                     for run in runs {
-                        slots.run(run.first().raw(), run.len());
+                        slots.push(of_ids(&run));
                     }
                     slots.finish();
                     len
@@ -86,7 +86,7 @@ impl Shape {
             Self::Runs { request_id, count } => outbox.append(|out| {
                 let mut writer = RunsWriter::begin(out, request_id, count);
                 for run in runs {
-                    writer.run(run.first().raw(), run.len());
+                    writer.push(of_ids(&run));
                 }
                 writer.finish();
             }),
@@ -228,4 +228,9 @@ impl Future for Waiting {
             Err(_) => Poll::Ready(Done { shape, charged, came, result: None }),
         }
     }
+}
+
+/// A run of ids as the wire has it.
+fn of_ids(run: &Run) -> xuid_protocol::Run {
+    xuid_protocol::Run { first: run.first().raw(), count: run.len(), stride: run.stride() }
 }

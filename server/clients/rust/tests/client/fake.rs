@@ -153,6 +153,7 @@ pub(crate) fn hello_reply(cluster: ClusterId, limits: Limits) -> HelloReply<'sta
         time_bits: 41,
         worker_bits: 10,
         sequence_bits: 12,
+        face: 0,
         limits,
         server: "fake",
     }

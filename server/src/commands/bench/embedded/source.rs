@@ -96,7 +96,11 @@ impl Source for OfEngine {
             }
             Shape::Runs => {
                 for run in engine.runs(ask.count, ask.order).map_err(Refusal::Id)? {
-                    see(run.first().raw(), run.len());
+                    if run.stride() == 1 {
+                        see(run.first().raw(), run.len());
+                    } else {
+                        run.into_iter().for_each(|id| see(id.raw(), 1));
+                    }
                 }
             }
         }

@@ -102,6 +102,7 @@ impl Fake {
             time_bits: 41,
             worker_bits: 10,
             sequence_bits: 12,
+            face: 0,
             limits: Limits::default(),
             server: "fake",
         };
