@@ -34,7 +34,7 @@ pub(super) fn parse<'a>(
     match (&parts[..], request.method) {
         (["ids"], "POST") => ids(request, query),
         (["sequences"], _) if is_get => list(query),
-        (["sequences"] | ["decode", _] | ["openapi.json"], _) if !is_get => Err(Denial::method("GET, HEAD")),
+        (["sequences" | "openapi.json"] | ["decode", _], _) if !is_get => Err(Denial::method("GET, HEAD")),
         (["sequences", name, "next"], "POST") if !name.is_empty() => numbers(request, query, name),
         (["ids"] | ["sequences", _, "next"], method) if method != "POST" => Err(Denial::method("POST")),
         (["sequences", name], method) if !name.is_empty() => {
