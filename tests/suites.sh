@@ -89,8 +89,17 @@ redis_clients() {
     (cd "$source/go" && go build -o "$home/go-redis" .)
 }
 
-build_fronts() { server_binary; test_executables; redis_clients; }
-run_fronts() { XUID_REDIS_CLIENTS="$target/tests/redis-clients" executables 4 "${of_fronts[@]}"; }
+# What holds a server against its own OpenAPI document.
+schemathesis() {
+    local home="$target/tests/schemathesis"
+    [ -x "$home/bin/pip" ] || python3 -m venv "$home"
+    "$home/bin/pip" install --quiet --disable-pip-version-check 'schemathesis==4.32.5'
+}
+
+build_fronts() { server_binary; test_executables; redis_clients; schemathesis; }
+run_fronts() {
+    XUID_REDIS_CLIENTS="$target/tests/redis-clients" XUID_SCHEMATHESIS="$target/tests/schemathesis/bin/schemathesis" executables 4 "${of_fronts[@]}"
+}
 
 # The Rust client's program is built here; the tests build those of the other languages, which takes seconds.
 build_clients() { server_binary; test_executables; cargo build --release -p xuid-client --example conform; }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -212,4 +213,30 @@ fn off_loopback_it_needs_tls_and_a_token_and_off_nothing_listens() -> Result<()>
     let server = Serve::fresh()?.start()?;
     ensure!(server.http().is_err() && !server.banner().contains("clients of"), "{server}");
     server.stop().map(drop)
+}
+
+#[test]
+fn schemathesis_finds_nothing_against_the_document_of_v1() -> Result<()> {
+    let program = std::env::var_os("XUID_SCHEMATHESIS")
+        .context("XUID_SCHEMATHESIS names the program: tests/run fronts sets it")?;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/http");
+    for token in [None, Some("s3cret")] {
+        let mut serve = serve()?;
+        let mut command = Command::new(&program);
+        command.arg("--config-file").arg(folder.join("schemathesis.toml")).arg("run");
+        if let Some(token) = token {
+            serve = serve.env("XUID_TOKEN", token);
+            command.args(["--header", &format!("Authorization: Bearer {token}")]);
+        }
+        let server = serve.start()?;
+        // It leaves its notes where it runs.
+        let home = tempfile::tempdir()?;
+        command.arg(format!("http://{}/v1/openapi.json", server.http()?)).args(["-n", "50", "--no-color"]);
+        command.current_dir(home.path());
+        let (code, stdout, stderr) = process::run(command, 2 * LONG)?;
+        ensure!(code == Some(0), "schemathesis says: {stderr}{stdout}");
+        println!("{}", stdout.lines().filter(|line| line.contains("generated")).collect::<String>());
+        server.stop()?;
+    }
+    Ok(())
 }
