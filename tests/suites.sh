@@ -14,7 +14,7 @@ suite monitoring waits yes 60 "alerts, dashboard and status page by a real Prome
 suite campaigns waits no 220 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime prometheus postgresql mariadb
 suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
 suite databases waits yes 60 "named sequences: their stores in private databases, and several servers on each store, with faults" -- postgresql mariadb java setpriv zookeeper
-suite fronts waits yes 60 "Redis clients of four languages, redis-cli and redis-benchmark, at the front for them" -- redis-cli python3 venv node npm go
+suite fronts waits yes 60 "Redis clients of four languages, redis-cli and redis-benchmark, and curl, at the fronts for them" -- curl redis-cli python3 venv node npm go
 suite clients waits no 150 "the clients of all languages, driven by one set of stories, and their own tests" -- python3 go javac java mvn node npm
 suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
 suite models works yes 20 "models of the ring and the threads' runs, in every interleaving (loom)"
@@ -89,8 +89,17 @@ redis_clients() {
     (cd "$source/go" && go build -o "$home/go-redis" .)
 }
 
-build_fronts() { server_binary; test_executables; redis_clients; }
-run_fronts() { XUID_REDIS_CLIENTS="$target/tests/redis-clients" executables 4 "${of_fronts[@]}"; }
+# What holds a server against its own OpenAPI document.
+schemathesis() {
+    local home="$target/tests/schemathesis"
+    [ -x "$home/bin/pip" ] || python3 -m venv "$home"
+    "$home/bin/pip" install --quiet --disable-pip-version-check 'schemathesis==4.32.5'
+}
+
+build_fronts() { server_binary; test_executables; redis_clients; schemathesis; }
+run_fronts() {
+    XUID_REDIS_CLIENTS="$target/tests/redis-clients" XUID_SCHEMATHESIS="$target/tests/schemathesis/bin/schemathesis" executables 4 "${of_fronts[@]}"
+}
 
 # The Rust client's program is built here; the tests build those of the other languages, which takes seconds.
 build_clients() { server_binary; test_executables; cargo build --release -p xuid-client --example conform; }

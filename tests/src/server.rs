@@ -277,6 +277,14 @@ impl Server {
         Ok(address.trim().parse()?)
     }
 
+    /// Where clients of HTTP connect, if that was asked for.
+    pub fn http(&self) -> Result<SocketAddr> {
+        let banner = self.banner();
+        let line = banner.lines().find_map(|line| line.split_once("clients of HTTP on http://"));
+        let (_, address) = line.with_context(|| format!("no port for clients of HTTP\n{self}"))?;
+        Ok(address.trim().parse()?)
+    }
+
     /// What it logged so far, without colours.
     pub fn log(&self) -> String {
         let text = std::fs::read(self.log.path()).unwrap_or_default();

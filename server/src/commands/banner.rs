@@ -29,9 +29,9 @@ pub(crate) fn print(server: &Server, settings: &Settings, open: &[String]) {
 
 fn text(server: &Server, settings: &Settings, open: &[String], program: &str) -> String {
     let listen = server.places.listen;
-    let http = if server.access.has_tls() { "https" } else { "http" };
+    let scheme = if server.access.has_tls() { "https" } else { "http" };
     let admin =
-        server.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on {http}://{admin}"));
+        server.places.admin.map_or("admin is off".to_owned(), |admin| format!("admin on {scheme}://{admin}"));
     let layout = server.genesis.layout;
     let bits = layout.with_epoch_ms(Layout::default().epoch_ms()).to_text();
     let workers = match &server.engine.workers()[..] {
@@ -49,6 +49,7 @@ fn text(server: &Server, settings: &Settings, open: &[String], program: &str) ->
         format!("  {}", namespace(&settings.registry)),
     ];
     let resp = server.places.resp.map(|resp| format!("  clients of Redis (RESP) on {resp}"));
+    let http = server.places.http.map(|http| format!("  clients of HTTP on {scheme}://{http}"));
     let open = open.iter().map(|sentence| format!("  insecure: {sentence}"));
     let commands = [
         "  try:".to_owned(),
@@ -56,7 +57,7 @@ fn text(server: &Server, settings: &Settings, open: &[String], program: &str) ->
         format!("    {program} decode {example}{}", layout_flags(layout)),
         format!("    {program} {}", look(settings)),
     ];
-    for line in lines.into_iter().chain(resp).chain(open).chain(commands) {
+    for line in lines.into_iter().chain(resp).chain(http).chain(open).chain(commands) {
         // Writing into a string does not fail.
         let _ = writeln!(text, "{line}");
     }

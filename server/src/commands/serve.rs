@@ -92,6 +92,7 @@ fn check_worker(settings: &Settings) -> Result<()> {
 struct Parts {
     clients: TcpListener,
     resp: Option<TcpListener>,
+    http: Option<TcpListener>,
     probes: Option<TcpListener>,
     engine: Engine,
     sequences: Option<ServedSequences>,
@@ -106,7 +107,7 @@ struct Parts {
 impl Parts {
     fn make(settings: &Settings, runtime: &Runtime) -> Result<Self> {
         // The ports first: a second server started by mistake ends here, before it has taken a worker.
-        let (clients, resp, probes, reloads) = {
+        let (clients, resp, http, probes, reloads) = {
             let _in = runtime.enter();
             shutdown::outlive_long_files()?;
             let reloads = Reloads::new()?;
@@ -114,10 +115,17 @@ impl Parts {
             let bind = |key, address: &Option<String>| {
                 address.as_deref().map(|address| listener::bind(key, address)).transpose()
             };
-            (clients, bind("resp", &settings.resp)?, bind("admin", &settings.admin)?, reloads)
+            let (resp, http) = (bind("resp", &settings.resp)?, bind("http", &settings.http)?);
+            (clients, resp, http, bind("admin", &settings.admin)?, reloads)
         };
         let mut open = Vec::new();
-        for (key, port) in [("listen", Some(&clients)), ("admin", probes.as_ref()), ("resp", resp.as_ref())] {
+        let ports = [
+            ("listen", Some(&clients)),
+            ("admin", probes.as_ref()),
+            ("resp", resp.as_ref()),
+            ("http", http.as_ref()),
+        ];
+        for (key, port) in ports {
             if let Some(port) = port {
                 open.extend(settings.check_exposure(key, port.local_addr()?)?);
             }
@@ -129,16 +137,18 @@ impl Parts {
         let sequences = sequences.map(|all| ServedSequences { all, step });
         let io_threads = Arc::new(IoThreads::new(settings.threads, runtime)?);
         let signals = Signals::new(Some(stop_times(settings)))?;
-        Ok(Self { clients, resp, probes, engine, sequences, signals, reloads, io_threads, open })
+        Ok(Self { clients, resp, http, probes, engine, sequences, signals, reloads, io_threads, open })
     }
 }
 
 async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowed) -> Result<()> {
-    let Parts { clients, resp, probes, engine, sequences, mut signals, reloads, io_threads, open } = parts;
+    let Parts { clients, resp, http, probes, engine, sequences, mut signals, reloads, io_threads, open } =
+        parts;
     let places = Places {
         listen: clients.local_addr()?,
         admin: probes.as_ref().map(TcpListener::local_addr).transpose()?,
         resp: resp.as_ref().map(TcpListener::local_addr).transpose()?,
+        http: http.as_ref().map(TcpListener::local_addr).transpose()?,
     };
     let protocol = ProtocolLimits {
         idle_ms: u32::try_from(settings.idle.as_millis()).unwrap_or(u32::MAX),
@@ -152,7 +162,9 @@ async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowe
     let permits = Arc::new(Semaphore::new(allowed.connections));
     let (of_server, of_permits, threads) =
         (Arc::clone(&server), Arc::clone(&permits), Arc::clone(&io_threads));
-    let fronts = [(clients, Front::Xuid)].into_iter().chain(resp.map(|resp| (resp, Front::Resp))).collect();
+    let mut fronts = vec![(clients, Front::Xuid)];
+    fronts.extend(resp.map(|resp| (resp, Front::Resp)));
+    fronts.extend(http.map(|http| (http, Front::Http)));
     let accepting = tokio::spawn(listener::run(fronts, of_server, of_permits, threads, allowed.farewells));
     if let Some(probes) = probes {
         tokio::spawn(admin::run(probes, Arc::clone(&server), allowed.probes));

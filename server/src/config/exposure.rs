@@ -36,8 +36,12 @@ impl Settings {
     /// The same of the addresses that are asked for, as far as they are no names.
     pub(crate) fn check_addresses(&self) -> Result<Vec<String>, Usage> {
         let mut open = Vec::new();
-        let ports =
-            [("listen", Some(&self.listen)), ("admin", self.admin.as_ref()), ("resp", self.resp.as_ref())];
+        let ports = [
+            ("listen", Some(&self.listen)),
+            ("admin", self.admin.as_ref()),
+            ("resp", self.resp.as_ref()),
+            ("http", self.http.as_ref()),
+        ];
         for (key, address) in ports {
             if let Some(literal) = address.and_then(|address| address.parse().ok()) {
                 open.extend(self.check_exposure(key, literal)?);

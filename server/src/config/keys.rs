@@ -52,6 +52,14 @@ pub(crate) const KEYS: &[Key] = &[
         help: "Where clients of Redis connect (RESP2 and RESP3); or off",
     },
     Key {
+        name: "http",
+        flag: Some("http"),
+        shape: "ADDR",
+        default: Some("off"),
+        allowed: "an address and a port, as in 127.0.0.1:8080, or off",
+        help: "Where clients of HTTP connect (/v1, and the paths of Leaf and tinyid); or off",
+    },
+    Key {
         name: "data_dir",
         flag: Some("data-dir"),
         shape: "DIR",

@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) admin: Option<String>,
     /// Where clients of Redis connect.
     pub(crate) resp: Option<String>,
+    /// Where clients of HTTP connect.
+    pub(crate) http: Option<String>,
     pub(crate) data_dir: PathBuf,
     pub(crate) registry: RegistrySetting,
     pub(crate) access: Access,
@@ -100,6 +102,7 @@ impl Settings {
             listen: from.required("listen", address)?,
             admin: from.required("admin", or_off)?,
             resp: from.required("resp", or_off)?,
+            http: from.required("http", or_off)?,
             data_dir: from.required("data_dir", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
             registry: from.required("registry", |text| RegistrySetting::parse(text).ok())?,
             access: Access::from_merged(from)?,

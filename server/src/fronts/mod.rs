@@ -1,4 +1,4 @@
-//! What the bytes of a connection mean: XUID/1, the protocol of Redis, and the admin port's HTTP. A front takes bytes in
+//! What the bytes of a connection mean: XUID/1, the protocol of Redis, HTTP, and the admin port's HTTP. A front takes bytes in
 //! and gives bytes out; it decides nothing about ids.
 
 pub(crate) mod admin;
@@ -6,6 +6,7 @@ pub(crate) mod buffers;
 pub(crate) mod conversation;
 pub(crate) mod farewell;
 pub(crate) mod handshake;
+pub(crate) mod http;
 pub(crate) mod names;
 pub(crate) mod refusals;
 pub(crate) mod resp;
@@ -18,6 +19,8 @@ pub(crate) enum Front {
     Xuid,
     /// The protocol of Redis.
     Resp,
+    /// HTTP.
+    Http,
 }
 
 impl Front {
@@ -26,6 +29,7 @@ impl Front {
         match self {
             Self::Xuid => xuid::refuse_connection(),
             Self::Resp => resp::refuse_connection(),
+            Self::Http => http::refuse_connection(),
         }
     }
 
@@ -34,6 +38,7 @@ impl Front {
         match self {
             Self::Xuid => xuid::refuse_plain(first),
             Self::Resp => resp::refuse_plain(),
+            Self::Http => http::refuse_plain(),
         }
     }
 }

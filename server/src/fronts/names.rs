@@ -1,12 +1,15 @@
-//! What a connection knows of the names of sequences.
+//! What a connection knows of the names of sequences, and what every front asks their store.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
-use xuid_engine::sequence::{Sequence, SequenceName};
-use xuid_protocol::{Refusal, Status};
+use xuid_engine::sequence::store::{Alteration, NewLast};
+use xuid_engine::sequence::{
+    Sequence, SequenceError, SequenceErrorKind, SequenceInfo, SequenceName, Sequences,
+};
+use xuid_protocol::{LIST_MAX, Refusal, Status};
 
-use crate::config::Right;
+use crate::config::{Right, SequenceRights};
 use crate::fronts::refusals;
 use crate::state::access::{AccessRules, ClientRights};
 use crate::state::sequences::ServedSequences;
@@ -73,6 +76,68 @@ impl Names {
 /// Whether a client with these rights may do that with the sequence of that name.
 pub(crate) fn may(rights: &mut ClientRights, access: &AccessRules, right: Right, name: &[u8]) -> bool {
     str::from_utf8(name).is_ok_and(|name| rights.now(access).may(right, name))
+}
+
+/// Whether what kept numbers from coming may pass within the wait of a request.
+pub(crate) fn may_pass(error: SequenceError) -> bool {
+    matches!(error.kind(), SequenceErrorKind::Overloaded | SequenceErrorKind::StoreAway)
+}
+
+/// Why a name has no numbers: the store says which name was meant, if it has one like it.
+pub(crate) async fn similar(all: Sequences, name: SequenceName) -> Refusal {
+    match all.info(&name).await {
+        Err(error) => refusals::of_control(&error),
+        // It was created meanwhile.
+        Ok(_) => refusals::again(&name),
+    }
+}
+
+/// Pages of the store until there are as many as were asked for, without those that the token may not see.
+pub(crate) async fn list_all(
+    all: Sequences,
+    rights: SequenceRights,
+    limit: u32,
+    prefix: String,
+    mut after: String,
+) -> Result<Vec<SequenceInfo>, Refusal> {
+    let limit = limit as usize;
+    let mut found: Vec<SequenceInfo> = Vec::new();
+    let page = if rights.may_see_all() { limit } else { LIST_MAX as usize };
+    loop {
+        let rows = all.list(&prefix, &after, page).await.map_err(|error| refusals::of_control(&error))?;
+        let is_last = rows.len() < page;
+        if let Some(last) = rows.last() {
+            after = last.row.name.to_string();
+        }
+        found.extend(rows.into_iter().filter(|info| rights.may_see(info.row.name.as_str())));
+        if is_last || found.len() >= limit {
+            break;
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// A `last` below the present one is the number before `next`, or not allowed.
+pub(crate) async fn alter(
+    all: Sequences,
+    name: SequenceName,
+    mut changes: Alteration,
+) -> Result<SequenceInfo, Refusal> {
+    if let Some(NewLast::At(last)) = changes.last {
+        let row = all.info(&name).await.map_err(|error| refusals::of_control(&error))?.row;
+        if last < row.settings.last {
+            if last.checked_add(1) != Some(row.next) {
+                let text = format!(
+                    "last is {last}; allowed is a number from {}, or the one before next, {}, which ends the sequence",
+                    row.settings.last, row.next
+                );
+                return Err(Refusal::new(Status::BAD_REQUEST, text));
+            }
+            changes.last = Some(NewLast::Retired);
+        }
+    }
+    all.alter(&name, changes).await.map_err(|error| refusals::of_control(&error))
 }
 
 /// A bucket of a second's look-ups that found nothing, kept as the time at which it is empty again.

@@ -31,7 +31,7 @@ use crate::fronts::buffers::{Inbox, Outbox};
 use crate::fronts::conversation::{Conversation, Need, OUTBOX_HIGH};
 use crate::fronts::farewell::farewell;
 use crate::fronts::handshake::{self, NoTls};
-use crate::fronts::{Front, resp, xuid};
+use crate::fronts::{Front, http, resp, xuid};
 use crate::net::busy_poll::BusyPoll;
 use crate::net::newcomers::Newcomer;
 use crate::net::stream::{Reading, TlsHalf, Writing};
@@ -136,6 +136,10 @@ async fn converse(
         }
         Front::Resp => {
             let session = resp::Session::new(Arc::clone(server), address);
+            Connection::new(reader, writer, session, newcomer, (opened, idle)).run(server).await
+        }
+        Front::Http => {
+            let session = http::Session::new(Arc::clone(server), address);
             Connection::new(reader, writer, session, newcomer, (opened, idle)).run(server).await
         }
     }

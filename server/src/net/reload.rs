@@ -85,10 +85,8 @@ async fn read_in_time<T: Send + 'static>(
 fn take_over(settings: Settings, server: &Server) -> Result<()> {
     check_asking(&settings, &server.access)?;
     let mut open = Vec::new();
-    for (key, bound) in [("listen", Some(server.places.listen)), ("admin", server.places.admin)] {
-        if let Some(bound) = bound {
-            open.extend(settings.check_exposure(key, bound)?);
-        }
+    for (key, bound) in server.places.each() {
+        open.extend(settings.check_exposure(key, bound)?);
     }
     logs::set_filter(&settings.log)?;
     let (tokens, has_tls) = (settings.tokens.each().len(), settings.tls.is_some());

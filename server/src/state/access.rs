@@ -107,6 +107,12 @@ impl AccessRules {
         self.asks_for_token() || self.asks_for_certificate()
     }
 
+    /// How often the rules changed: a front that asks for each request asks anew when this is another number.
+    pub(crate) fn changes(&self) -> u64 {
+        // Acquire: pairs with the Release in `replace`, so that what is asked then is at least as new.
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// Whether clients must say a token.
     pub(crate) fn asks_for_token(&self) -> bool {
         !self.current().tokens.is_empty()

@@ -105,7 +105,8 @@ impl Fields {
     fn number(&mut self, name: &str, least: u64, most: u64) -> Result<Option<u64>, String> {
         let Some(value) = self.0.remove(name) else { return Ok(None) };
         let number = match &value {
-            Value::String(text) => text.parse().ok(),
+            // Not `+5`, which the library takes for a number.
+            Value::String(text) if !text.starts_with('+') => text.parse().ok(),
             other => other.as_u64(),
         };
         match number.filter(|number| (least..=most).contains(number)) {

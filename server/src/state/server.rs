@@ -62,10 +62,21 @@ impl Limits {
 pub(crate) struct Places {
     /// XUID/1.
     pub(crate) listen: SocketAddr,
-    /// HTTP.
+    /// Pages for probes and people.
     pub(crate) admin: Option<SocketAddr>,
     /// The protocol of Redis.
     pub(crate) resp: Option<SocketAddr>,
+    /// HTTP.
+    pub(crate) http: Option<SocketAddr>,
+}
+
+impl Places {
+    /// All that the server listens at, each with its key.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        let all =
+            [("listen", Some(self.listen)), ("admin", self.admin), ("resp", self.resp), ("http", self.http)];
+        all.into_iter().filter_map(|(key, place)| Some((key, place?)))
+    }
 }
 
 impl Server {

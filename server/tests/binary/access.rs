@@ -315,3 +315,20 @@ fn a_file_of_settings_that_is_being_written_takes_no_token_away_that_stands_besi
     hup(&server, "the reload is over", || fs::read_to_string(&log).unwrap().contains("reloaded"));
     assert_eq!(status(&mut greet(server.addr, "of a file")), None);
 }
+
+#[test]
+fn sighup_leaves_no_port_open_to_strangers_that_was_not_meant_to_be() {
+    for front in ["resp", "http"] {
+        let home = tempfile::tempdir().unwrap();
+        let config = file(home.path(), "xuid.toml", "insecure_listen = true\n");
+        let (log, data) = (home.path().join("log"), home.path().join("data"));
+        let flag = format!("--{front}");
+        let more = ["--config", config.to_str().unwrap(), &flag, "0.0.0.0:0"];
+        let server = Server::start_at(&PORTS, &data, &more, &[], File::create(&log).unwrap());
+        file(home.path(), "xuid.toml", "# Nobody means it any more.\n");
+        let logged = |text: &str| fs::read_to_string(&log).unwrap().contains(text);
+        hup(&server, "it refuses", || logged("nothing was reloaded"));
+        let found = format!("{front} is bound to 0.0.0.0:");
+        assert!(logged(&found), "{}", fs::read_to_string(&log).unwrap());
+    }
+}

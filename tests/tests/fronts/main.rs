@@ -1,5 +1,6 @@
 //! The fronts beside XUID/1, by the programs and libraries that people have already.
 
+mod http;
 mod increments;
 mod libraries;
 mod strangers;

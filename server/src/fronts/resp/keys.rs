@@ -9,7 +9,7 @@ use super::command::Scan;
 use super::glob;
 use super::reply::Reply;
 use crate::config::SequenceRights;
-use crate::fronts::refusals::{again, of_control};
+use crate::fronts::refusals::of_control;
 use crate::state::cursors::Cursors;
 
 /// The most names that KEYS answers with.
@@ -85,14 +85,6 @@ pub(super) async fn set_if_absent(
         (_, true) => Reply::Integer(is_new.into()),
         (true, false) => Reply::Simple("OK"),
         (false, false) => Reply::Null,
-    })
-}
-
-/// Why a name has no numbers: the store says which name was meant, if it has one like it.
-pub(super) async fn similar(all: Sequences, name: SequenceName) -> Answer {
-    Err(match all.info(&name).await {
-        Err(error) => of_control(&error),
-        Ok(_) => again(&name),
     })
 }
 

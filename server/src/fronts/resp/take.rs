@@ -7,19 +7,18 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use xuid_engine::Run;
-use xuid_engine::sequence::{Demand, Numbers, SequenceError, SequenceErrorKind, SequenceName};
+use xuid_engine::sequence::{Demand, Numbers, SequenceErrorKind, SequenceName};
 use xuid_protocol::{Op, Order, Refusal, Status};
 
 use super::Session;
 use super::command::{Key, Shape};
-use super::keys;
 use super::reply::{write_id, write_integer, write_length};
 use super::waiting::{Done, Ended};
 use crate::config::Right;
 use crate::crash_points;
 use crate::fronts::buffers::Outbox;
 use crate::fronts::conversation::OUTBOX_HIGH;
-use crate::fronts::names::may;
+use crate::fronts::names::{may, may_pass, similar};
 use crate::fronts::refusals::{above_limit, forbidden, of_ids, of_numbers};
 use crate::state::id_limit::Charged;
 use crate::state::sequences::ServedSequences;
@@ -239,9 +238,9 @@ impl Session {
             && error.kind() == SequenceErrorKind::NoSequence
             && let Some(sequences) = &self.server.sequences
         {
-            let similar = keys::similar(sequences.all.clone(), name.clone());
+            let similar = similar(sequences.all.clone(), name.clone());
             self.names.was_unknown();
-            return self.wait_for(op, charged, similar.map(Ended::Answer));
+            return self.wait_for(op, charged, similar.map(|refusal| Ended::Answer(Err(refusal))));
         }
         if let Some(came) = came {
             self.tally.waited(op, came);
@@ -269,11 +268,6 @@ pub(super) fn served(sequences: Option<&ServedSequences>) -> Result<&ServedSeque
         let text = "this server has no named sequences (sequences is off): use @any, @fresh, @ordered, or another server";
         Refusal::new(Status::UNKNOWN_OP, text)
     })
-}
-
-/// Whether what kept numbers from coming may pass within the wait of a command.
-fn may_pass(error: SequenceError) -> bool {
-    matches!(error.kind(), SequenceErrorKind::Overloaded | SequenceErrorKind::StoreAway)
 }
 
 fn write_ids(shape: Shape, runs: &[Run], outbox: &mut Outbox) {

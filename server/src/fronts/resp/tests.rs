@@ -30,7 +30,8 @@ impl Home {
         let engine =
             Engine::builder().data_dir(folder.path()).floor(Floor::Epoch).max_age(decade).backfill(decade);
         let limits = Limits { wait: PATIENCE, protocol: ProtocolLimits::default() };
-        let places = Places { listen: "127.0.0.1:7654".parse().unwrap(), admin: None, resp: None };
+        let places =
+            Places { listen: "127.0.0.1:7654".parse().unwrap(), admin: None, resp: None, http: None };
         let server = Server::new(engine.build().unwrap(), limits, AccessRules::new(tokens, None), places);
         let records = || Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap());
         let store = Box::new(RegistryStore::new(records()));

@@ -10,20 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use xuid_engine::sequence::store::{Alteration, NewLast};
-use xuid_engine::sequence::{
-    Demand, SequenceError, SequenceErrorKind, SequenceInfo, SequenceName, Sequences,
-};
+use xuid_engine::sequence::{Demand, SequenceName};
 use xuid_protocol::{
-    ID_REPLY_LEN, LIST_MAX, Op, Order, Refusal, Request, SeqBulk, SeqList, Status, plain_seq_next,
-    seq_id_reply,
+    ID_REPLY_LEN, Op, Order, Refusal, Request, SeqBulk, SeqList, Status, plain_seq_next, seq_id_reply,
 };
 
-use crate::config::{Right, SequenceRights};
+use crate::config::Right;
 use crate::fronts::buffers::{Inbox, Outbox};
 use crate::fronts::conversation::OUTBOX_HIGH;
-use crate::fronts::names::may;
-use crate::fronts::refusals::{again, forbidden, of_control, of_numbers};
+use crate::fronts::names::{alter, list_all, may, may_pass, similar};
+use crate::fronts::refusals::{forbidden, of_control, of_numbers};
 use crate::fronts::xuid::Session;
 use crate::fronts::xuid::answer;
 use crate::fronts::xuid::waiting::{Json, Shape, Waiting};
@@ -133,7 +129,11 @@ impl Session {
                 let all = sequences.all.clone();
                 let SeqList { limit, prefix, after } = list;
                 let (prefix, after) = (prefix.to_owned(), after.to_owned());
-                self.wait_for(op, request_id, list_all(all, rights, limit, prefix, after));
+                let page = list_all(all, rights, limit, prefix, after);
+                self.wait_for(op, request_id, async move {
+                    let objects: Vec<_> = page.await?.iter().map(as_json).collect();
+                    Ok(serde_json::Value::Array(objects).to_string())
+                });
                 Ok(())
             }
             Request::SeqCreate { name, settings } => {
@@ -148,7 +148,8 @@ impl Session {
             Request::SeqAlter { name, changes } => {
                 let name = self.allowed(Right::Alter, op, name)?;
                 let changes = ServedSequences::parse_changes(changes).map_err(bad_request)?;
-                self.wait_for(op, request_id, alter(sequences.all.clone(), name, changes));
+                let altered = alter(sequences.all.clone(), name, changes);
+                self.wait_for(op, request_id, async move { Ok(as_json(&altered.await?).to_string()) });
                 Ok(())
             }
             _ => unreachable!("a request about something else"),
@@ -240,67 +241,11 @@ impl Session {
     ) -> bool {
         self.names.was_unknown();
         let Some(sequences) = &self.server.sequences else { return false };
-        let (reply, name) = (sequences.all.info(name), name.clone());
-        let json: Pin<Box<Json>> = Box::pin(async move {
-            Err(match reply.await {
-                Err(error) => of_control(&error),
-                // It was created meanwhile.
-                Ok(_) => again(&name),
-            })
-        });
+        let similar = similar(sequences.all.clone(), name.clone());
+        let json: Pin<Box<Json>> = Box::pin(async move { Err(similar.await) });
         self.waiting.push(Waiting::json(shape, charged, json, came));
         true
     }
-}
-
-/// Whether what kept numbers from coming may pass within the wait of a request.
-fn may_pass(error: SequenceError) -> bool {
-    matches!(error.kind(), SequenceErrorKind::Overloaded | SequenceErrorKind::StoreAway)
-}
-
-/// Pages of the store until there are as many as were asked for, without those that the token may not see.
-async fn list_all(
-    all: Sequences,
-    rights: SequenceRights,
-    limit: u32,
-    prefix: String,
-    mut after: String,
-) -> Result<String, Refusal> {
-    let limit = limit as usize;
-    let mut found: Vec<SequenceInfo> = Vec::new();
-    let page = if rights.may_see_all() { limit } else { LIST_MAX as usize };
-    loop {
-        let rows = all.list(&prefix, &after, page).await.map_err(|error| of_control(&error))?;
-        let is_last = rows.len() < page;
-        if let Some(last) = rows.last() {
-            after = last.row.name.to_string();
-        }
-        found.extend(rows.into_iter().filter(|info| rights.may_see(info.row.name.as_str())));
-        if is_last || found.len() >= limit {
-            break;
-        }
-    }
-    found.truncate(limit);
-    let objects: Vec<_> = found.iter().map(as_json).collect();
-    Ok(serde_json::Value::Array(objects).to_string())
-}
-
-/// A `last` below the present one is the number before `next`, or not allowed.
-async fn alter(all: Sequences, name: SequenceName, mut changes: Alteration) -> Result<String, Refusal> {
-    if let Some(NewLast::At(last)) = changes.last {
-        let row = all.info(&name).await.map_err(|error| of_control(&error))?.row;
-        if last < row.settings.last {
-            if last.checked_add(1) != Some(row.next) {
-                return Err(bad_request(format!(
-                    "last is {last}; allowed is a number from {}, or the one before next, {}, which ends the sequence",
-                    row.settings.last, row.next
-                )));
-            }
-            changes.last = Some(NewLast::Retired);
-        }
-    }
-    let info = all.alter(&name, changes).await.map_err(|error| of_control(&error))?;
-    Ok(as_json(&info).to_string())
 }
 
 fn bad_request(text: String) -> Refusal {

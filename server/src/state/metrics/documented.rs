@@ -82,7 +82,7 @@ fn page() -> String {
     }
     let sequences = Some(ServedSequences { all, step: 1_000 });
     let limits = Limits { wait: Duration::from_millis(50), protocol: xuid_protocol::Limits::default() };
-    let places = Places { listen: "127.0.0.1:7654".parse().unwrap(), admin: None, resp: None };
+    let places = Places { listen: "127.0.0.1:7654".parse().unwrap(), admin: None, resp: None, http: None };
     let server = Server::new(engine, limits, AccessRules::new(Tokens::default(), None), places);
     Page::new(Arc::new(server.with_sequences(sequences))).render().unwrap()
 }

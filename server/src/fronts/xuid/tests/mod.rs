@@ -39,7 +39,12 @@ impl Home {
             Engine::builder().data_dir(folder.path()).floor(Floor::Epoch).max_age(decade).backfill(decade);
         let limits = Limits { wait: PATIENCE, protocol: ProtocolLimits::default() };
         let address = "127.0.0.1:7654".parse().unwrap();
-        let places = Places { listen: address, admin: Some("127.0.0.1:7655".parse().unwrap()), resp: None };
+        let places = Places {
+            listen: address,
+            admin: Some("127.0.0.1:7655".parse().unwrap()),
+            resp: None,
+            http: None,
+        };
         let server = Server::new(engine.build().unwrap(), limits, AccessRules::new(tokens, None), places);
         Self { server: Arc::new(server), _folder: folder }
     }
