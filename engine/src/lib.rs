@@ -98,6 +98,6 @@ pub use settings::Tiers;
 #[cfg(any(test, feature = "crash-points"))]
 pub use sys::crash_points;
 pub use xuid_id::{
-    DEFAULT_EPOCH_MS, Face, Form, ID_BITS, Id, IdRangeError, IdText, InstantError, Layout, LayoutError, Order,
-    ParseIdError, Parts, PrefixError, Prefixed, PrefixedText, UnknownForm,
+    DEFAULT_EPOCH_MS, Face, Form, ID_BITS, Id, IdRangeError, IdText, InstantError, Layout, LayoutError,
+    Order, ParseIdError, Parts, PrefixError, Prefixed, PrefixedText, UnknownForm,
 };

@@ -16,7 +16,8 @@ fn named(name: &str) -> Layout {
 
 fn build(folder: &Path, layout: Layout) -> Engine {
     // Land of the last minutes, so that a layout of few ids a second is none that waits.
-    let builder = Engine::builder().data_dir(folder).layout(layout).floor(Floor::Before(Duration::from_hours(1)));
+    let builder =
+        Engine::builder().data_dir(folder).layout(layout).floor(Floor::Before(Duration::from_hours(1)));
     builder.workers(4).backfill(Duration::from_secs(60)).wait(Duration::from_secs(10)).build().unwrap()
 }
 
@@ -63,7 +64,9 @@ fn check(engine: &Engine, ids: &[Id], seen: &mut HashSet<Id>) {
 
 #[test]
 fn ids_of_every_call_bear_the_face_are_unique_and_accounted_for_over_a_restart() {
-    for name in ["sonyflake", "sonyflake2", "js", "instagram", "35/9/12,tick=16ms", "41/5/7,face=worker-lowest"] {
+    for name in
+        ["sonyflake", "sonyflake2", "js", "instagram", "35/9/12,tick=16ms", "41/5/7,face=worker-lowest"]
+    {
         let folder = tempfile::tempdir().unwrap();
         let mut seen = HashSet::new();
         for _ in 0..2 {

@@ -57,6 +57,7 @@ fn hello_reply() -> HelloReply<'static> {
         time_bits: 41,
         worker_bits: 10,
         sequence_bits: 12,
+        face: 0,
         limits: Limits::default(),
         server: "xuid 0.1.0",
     }

@@ -141,9 +141,7 @@ impl Rest {
         let shared = self.engine.shared();
         let id = match self.thread_run.hit(&shared.generation) {
             Some(id) => id,
-            None => {
-                shared.next_cold(&self.thread_run, &mut self.thread_state, Some(shared.settings.wait))?
-            }
+            None => shared.next_cold(&self.thread_run, &mut self.thread_state, Some(shared.settings.wait))?,
         };
         Ok(shared.show(id))
     }

@@ -200,7 +200,10 @@ mod tests {
         run.show(&layout);
         assert_eq!((run.first(), run.stride()), (layout.encode(7, 3, 250), 1 << 16));
         let parts = |id| layout.decode(id);
-        assert_eq!(run.into_iter().map(|id| parts(id).sequence).collect::<Vec<_>>(), [250, 251, 252, 253, 254, 255]);
+        assert_eq!(
+            run.into_iter().map(|id| parts(id).sequence).collect::<Vec<_>>(),
+            [250, 251, 252, 253, 254, 255]
+        );
     }
 
     #[test]

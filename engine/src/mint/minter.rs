@@ -189,7 +189,10 @@ impl Minter {
         }
         let run = held.cut(layout, tick, most)?;
         *minted += u64::from(run.len());
-        assert!(shown.face_of(run.raw()) > shown.face_of(floor) || floor == 0, "an ordered id would not rise");
+        assert!(
+            shown.face_of(run.raw()) > shown.face_of(floor) || floor == 0,
+            "an ordered id would not rise"
+        );
         let passed = if Guard::OrderedRunWhole.holds() { run.len() } else { 1 };
         self.ordered_above = run.raw() + u64::from(passed) - 1;
         self.went_back = false;

@@ -30,8 +30,8 @@ pub mod zookeeper;
 
 use std::sync::Arc;
 
-use xuid_id::{Face, ID_BITS, Layout};
 pub use xuid_id::{ClusterId, ParseClusterIdError, printable};
+use xuid_id::{Face, ID_BITS, Layout};
 use xuid_spill::SpillId;
 
 pub use self::connection::Connection;

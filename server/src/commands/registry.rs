@@ -75,7 +75,7 @@ struct Init {
     /// in an ensemble that seems to have had a registry at that path before, in 125 s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     floor: Option<String>,
-    /// Bits of time, worker and sequence [default: 41/10/12]
+    /// A layout by name (twitter, sonyflake, ..) or its bits of time, worker and sequence [default: 41/10/12]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
     /// Unix milliseconds of tick 0 [default: 1524153600000]

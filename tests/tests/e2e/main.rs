@@ -10,6 +10,7 @@ mod documented;
 mod figures;
 mod foreign_folders;
 mod last_words;
+mod layouts;
 mod lives;
 mod many_names;
 mod memory;

@@ -43,7 +43,9 @@ pub enum LayoutError {
         code: u8,
     },
     /// An option of a layout's text says nothing that can be used.
-    #[error("{option:?} of a layout is none of tick=10ms, epoch=MS (Unix milliseconds) and face=worker-lowest")]
+    #[error(
+        "{option:?} of a layout is none of tick=10ms, epoch=MS (Unix milliseconds) and face=worker-lowest"
+    )]
     Option {
         /// What was found.
         option: String,

@@ -86,7 +86,13 @@ impl Layout {
     }
 
     /// A layout of widths that add up.
-    const fn unchecked(time_bits: u8, worker_bits: u8, sequence_bits: u8, tick_us: u32, epoch_ms: u64) -> Self {
+    const fn unchecked(
+        time_bits: u8,
+        worker_bits: u8,
+        sequence_bits: u8,
+        tick_us: u32,
+        epoch_ms: u64,
+    ) -> Self {
         Self { time_bits, worker_bits, sequence_bits, tick_us, epoch_ms, face: Face::Plain }
     }
 

@@ -82,13 +82,21 @@ fn a_layout_is_read_by_name_or_by_its_widths_and_what_is_otherwise() {
         assert_eq!(text.parse::<Layout>(), Err(LayoutError::Text), "{text}");
     }
     let error = "twiter".parse::<Layout>().unwrap_err().to_string();
-    assert!(error.contains("xuid, twitter, bwmarrin, discord, instagram, sonyflake, sonyflake2, js"), "{error}");
-    for option in ["tick=10", "tick=-1ms", "tick=0.5ms", "face=upside-down", "epoch=now", "tack=1ms", "tick", ""] {
+    assert!(
+        error.contains("xuid, twitter, bwmarrin, discord, instagram, sonyflake, sonyflake2, js"),
+        "{error}"
+    );
+    for option in
+        ["tick=10", "tick=-1ms", "tick=0.5ms", "face=upside-down", "epoch=now", "tack=1ms", "tick", ""]
+    {
         let error = format!("41/10/12,{option}").parse::<Layout>().unwrap_err();
         assert_eq!(error, LayoutError::Option { option: option.to_owned() });
     }
     assert_eq!("41/10/12,tick=0ms".parse::<Layout>(), Err(LayoutError::Tick { tick_us: 0 }));
-    assert_eq!(Layout::from_bytes([41, 10, 12, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(LayoutError::FaceCode { code: 3 }));
+    assert_eq!(
+        Layout::from_bytes([41, 10, 12, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        Err(LayoutError::FaceCode { code: 3 })
+    );
 }
 
 /// Ids of the generators themselves, and of their own arithmetic.
@@ -113,11 +121,17 @@ fn ids_of_known_generators_have_the_parts_that_those_say() {
     }
     assert_eq!(named("js").last_id().raw(), (1 << 53) - 1);
     assert_eq!((named("js").workers(), named("js").sequences()), (32, 128));
-    for (name, year) in
-        [("xuid", 2087), ("twitter", 2080), ("discord", 2084), ("instagram", 2046), ("sonyflake", 2188), ("sonyflake2", 2199)]
-    {
+    for (name, year) in [
+        ("xuid", 2087),
+        ("twitter", 2080),
+        ("discord", 2084),
+        ("instagram", 2046),
+        ("sonyflake", 2188),
+        ("sonyflake2", 2199),
+    ] {
         let layout = named(name);
-        let years = layout.tick_to_ms(layout.last_tick()) as f64 / (365.2425 * 86_400_000.0);
-        assert_eq!(1970 + years as u64, year, "{name}");
+        // Years of 365.2425 days.
+        let years = layout.tick_to_ms(layout.last_tick()) / 31_556_952_000;
+        assert_eq!(1970 + years, year, "{name}");
     }
 }

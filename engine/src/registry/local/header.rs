@@ -214,19 +214,17 @@ impl Found {
             .map(|layout| Genesis { cluster, layout, floor: bytes.floor.get(), workers })
             .and_then(|genesis| genesis.checked(version));
         match genesis {
-            Some(genesis) if are_slots => {
-                Self::Intact(Header {
-                    genesis,
-                    sequences,
-                    identity: FileIdentity {
-                        inode: bytes.inode.get(),
-                        born_ns: bytes.born_ns.get(),
-                        device: bytes.device.get(),
-                        machine: bytes.machine.get(),
-                    },
-                    generation: bytes.generation.get(),
-                })
-            }
+            Some(genesis) if are_slots => Self::Intact(Header {
+                genesis,
+                sequences,
+                identity: FileIdentity {
+                    inode: bytes.inode.get(),
+                    born_ns: bytes.born_ns.get(),
+                    device: bytes.device.get(),
+                    machine: bytes.machine.get(),
+                },
+                generation: bytes.generation.get(),
+            }),
             _ => Self::Damaged,
         }
     }

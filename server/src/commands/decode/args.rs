@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// One JSON object an id, a line each
     #[arg(long)]
     pub(super) json: bool,
-    /// Bits of time, worker and sequence [env: `XUID_LAYOUT`] [default: 41/10/12]
+    /// A layout by name (twitter, sonyflake, ..) or its bits of time, worker and sequence [env: `XUID_LAYOUT`] [default: 41/10/12]
     #[arg(long, value_name = "LAYOUT")]
     pub(super) layout: Option<String>,
     /// Unix milliseconds of tick 0 [env: `XUID_EPOCH`] [default: 1524153600000]

@@ -301,7 +301,7 @@ impl Session {
     fn got_ids(&mut self, op: Op, runs: &[Run], outbox: &mut Outbox) {
         for run in runs {
             crash_points::issued(run.first().raw(), run.len());
-            self.pieces.push(Piece { first: run.first().raw(), count: run.len(), stride: 1 });
+            self.pieces.push(Piece { first: run.first().raw(), count: run.len(), stride: run.stride() });
         }
         self.tally.ids(op, runs.iter().map(|run| u64::from(run.len())).sum());
         self.fulfil(&Got::Pieces, outbox);

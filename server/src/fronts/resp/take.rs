@@ -274,7 +274,8 @@ fn write_ids(shape: Shape, runs: &[Run], outbox: &mut Outbox) {
     for run in runs {
         crash_points::issued(run.first().raw(), run.len());
     }
-    let pieces = runs.iter().map(|run| Piece { first: run.first().raw(), count: run.len(), stride: run.stride() });
+    let pieces =
+        runs.iter().map(|run| Piece { first: run.first().raw(), count: run.len(), stride: run.stride() });
     write_pieces(shape, pieces, outbox);
 }
 
