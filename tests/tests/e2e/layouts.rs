@@ -105,7 +105,7 @@ fn ids_of_named_layouts_are_what_their_owners_would_issue_and_no_crash_repeats_o
 
 #[test]
 fn decode_and_decode_at_take_a_layout_by_name() -> Result<()> {
-    let id = (1_000_u64 << 24) | (7 << 16) | 42;
+    let id = (1_000_u64 << 24) | (7 << 16) | 0x2a;
     let said = Xuid::new(["decode", "--layout", "sonyflake", "--json", &id.to_string()])?.run()?;
     let json = said.json()?;
     ensure!(json["worker"] == 42 && json["sequence"] == 7, "{json}");

@@ -224,7 +224,12 @@ fn lose(pair: &mut Pair, fleet: &mut Fleet, loss: Loss) -> Result<std::time::Ins
         Loss::OldDump => {
             let restore = "UPDATE xuid_sequence SET next = \
                            (SELECT dump.next FROM dump WHERE dump.name = xuid_sequence.name)";
-            pair.site.database()?.sql()?.exec(restore)?;
+            let mut sql = pair.site.database()?.sql()?;
+            // Grants lock rows in another order: a database may end the restore as a deadlock.
+            clock::wait_until("the dump is back", LONG, || match sql.exec(restore) {
+                Err(error) if format!("{error:#}").contains("eadlock") => Ok(false),
+                done => done.map(|()| true),
+            })?;
         }
     }
     Ok(clock::now())
