@@ -137,7 +137,7 @@ class Program:
 
     async def do_connect(self, asked: dict[str, Any]) -> dict[str, Any]:
         options = {"servers": asked["servers"], "token": asked.get("token", "")}
-        for option in ("timeout", "connect_timeout", "retry_for"):
+        for option in ("timeout", "connect_timeout", "retry_for", "return_after"):
             if option + "_ms" in asked:
                 options[option] = asked[option + "_ms"] / 1_000
         options.update({key: asked[key] for key in ("cluster", "max_in_flight") if key in asked})
