@@ -28,13 +28,17 @@ pub(crate) fn every_vector_holds_and_a_changed_byte_is_found(language: Language)
     let mut program = Program::start(language)?;
     let counts = program.ask(&json!({ "do": "vectors", "file": path }))?;
     println!("{language:?}: {counts}");
-    ensure!(counts["encoded"] == encoded && counts["refused"] == refused, "{counts}, {encoded} and {refused}");
+    ensure!(
+        counts["encoded"] == encoded && counts["refused"] == refused,
+        "{counts}, {encoded} and {refused}"
+    );
     ensure!(counts["decoded"] == vectors.len() - refused, "{counts} of {}", vectors.len());
     let mut rng = Rng::from_env("a changed byte");
     for vector in &vectors {
         let text = |field: &str| vector[field].as_str().with_context(|| format!("no {field}"));
         let (name, hex) = (text("name")?, text("hex")?);
-        let mut fields = if vector["kind"] == "refused" { FIELDS_OF_REFUSED.to_vec() } else { FIELDS.to_vec() };
+        let mut fields =
+            if vector["kind"] == "refused" { FIELDS_OF_REFUSED.to_vec() } else { FIELDS.to_vec() };
         if vector["kind"] != "refused" && hex.len() > 2 * HEADER {
             fields.push(HEADER..hex.len() / 2);
         }

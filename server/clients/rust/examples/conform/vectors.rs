@@ -231,7 +231,9 @@ fn answered(reply: &Reply<'_>) -> Result<Value> {
         Reply::Runs(runs) => {
             let all: Vec<_> = runs
                 .iter()
-                .map(|run| json!({ "first": run.first.to_string(), "count": run.count, "stride": run.stride }))
+                .map(
+                    |run| json!({ "first": run.first.to_string(), "count": run.count, "stride": run.stride }),
+                )
                 .collect();
             json!({ "count": runs.ids(), "runs": all })
         }
