@@ -181,6 +181,13 @@ class Draws:
         until(lambda: process.now() >= good_until)
         self.assertGreaterEqual(self.one(client, ids), old)
 
+    def test_how_many_are_held_is_told_without_those_that_are_too_old(self):
+        client, ids, _ = self.filled(self.fake())
+        self.assertEqual(self.taken(client, ids, lambda ids: ids.held), 2 * PIECE)
+        leap = process.now() + 10.0
+        with mock.patch.object(prefetch, "now", lambda: leap):
+            self.assertEqual(self.taken(client, ids, lambda ids: ids.held), 0)
+
     def test_the_age_is_looked_at_after_the_take(self):
         mill = self.mill()
         client = self.client(mill.address)
