@@ -41,7 +41,7 @@ async function draw(times, signal) {
   prefetch ??= client.prefetch();
   const ids = [];
   for (let left = times; left > 0; left -= 1) ids.push(String(await prefetch.next({ signal })));
-  return { ids };
+  return { ids, held: prefetch.held };
 }
 
 /** Takes as fast as it can; a counter for comparison, of BigInt as ids are. */

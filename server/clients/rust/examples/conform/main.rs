@@ -157,12 +157,12 @@ impl Program {
             let ids = source.ids();
             *ahead = Some((source, ids));
         }
-        let (_, ids) = ahead.as_mut().context("no source")?;
+        let (source, ids) = ahead.as_mut().context("no source")?;
         let mut drawn = Vec::new();
         for _ in 0..times {
             drawn.push(ids.next().await?);
         }
-        Ok(json!({ "ids": texts(&drawn) }))
+        Ok(json!({ "ids": texts(&drawn), "held": source.stats().held }))
     }
 }
 

@@ -318,7 +318,7 @@ public final class Conform {
         for (int i = 0; i < times; i++) {
             ids[i] = from.next();
         }
-        return Map.of("ids", texts(ids));
+        return Map.of("ids", texts(ids), "held", from.stats().held());
     }
 
     private Map<String, Object> rate(int seconds) {
