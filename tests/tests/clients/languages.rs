@@ -91,6 +91,10 @@ fn go() -> Result<PathBuf> {
 /// By the compiler alone, which finds what the program uses: the tests beside it want a library.
 fn java_classes() -> Result<PathBuf> {
     let classes = target().join("clients/java");
+    // The compiler takes classes that it finds there, although their source has changed.
+    if classes.exists() {
+        fs::remove_dir_all(&classes)?;
+    }
     fs::create_dir_all(&classes)?;
     let mut javac = with("javac", ["-sourcepath", "src/main/java:src/test/java", "-d"]);
     javac.arg(&classes).arg("src/test/java/org/xuid/client/Conform.java");

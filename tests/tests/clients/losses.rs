@@ -12,12 +12,12 @@ use crate::conform::{Program, ids, next};
 use crate::languages::Language;
 
 /// Long enough for any server to come back.
-const PATIENT: u32 = 30_000;
+pub(crate) const PATIENT: u32 = 30_000;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A server of this folder, at an address that one of before had.
-fn again(data: &Path, addr: SocketAddr) -> Result<Server> {
+pub(crate) fn again(data: &Path, addr: SocketAddr) -> Result<Server> {
     let addr = addr.to_string();
     let data = data.to_string_lossy();
     let arguments = ["serve", "--listen", &addr, "--admin", "127.0.0.1:0", "--data-dir", &data];
@@ -32,7 +32,7 @@ fn under_way(server: &Server) -> Result<()> {
 }
 
 /// Adds the ids of an answer, which must be so many.
-fn add(ledger: &mut Ledger, answer: &Value, count: u32) -> Result<()> {
+pub(crate) fn add(ledger: &mut Ledger, answer: &Value, count: u32) -> Result<()> {
     let found = ids(answer)?;
     ensure!(found.len() == count as usize, "{} ids of {count}", found.len());
     for id in found {

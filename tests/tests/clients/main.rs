@@ -7,6 +7,7 @@ mod languages;
 mod liar;
 mod lies;
 mod losses;
+mod several;
 mod vectors;
 
 /// Each story as a test of its own in the module of each language: `python::ids_of_each_call_come_once`.
@@ -38,5 +39,8 @@ stories! {
     losses::a_reply_cut_in_the_middle_yields_no_id,
     lies::a_lie_ends_the_connection_and_yields_no_id,
     lies::a_silent_server_is_given_up_and_a_call_to_it_can_be_cancelled,
+    several::clients_begin_at_any_of_their_servers,
+    several::a_client_returns_to_its_first_choice,
+    several::nothing_held_is_handed_out_once_a_stranger_was_met,
     vectors::every_vector_holds_and_a_changed_byte_is_found,
 }

@@ -158,7 +158,7 @@ func (p *program) draw(ctx context.Context, c *xuid.Client, r *request) (object,
 		}
 		ids = append(ids, id)
 	}
-	return object{"ids": texts(ids)}, nil
+	return object{"ids": texts(ids), "held": source.Stats().Held}, nil
 }
 
 // looks is how many draws pass between two looks at the clock.

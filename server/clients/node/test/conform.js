@@ -41,7 +41,7 @@ async function draw(times, signal) {
   prefetch ??= client.prefetch();
   const ids = [];
   for (let left = times; left > 0; left -= 1) ids.push(String(await prefetch.next({ signal })));
-  return { ids };
+  return { ids, held: prefetch.held };
 }
 
 /** Takes as fast as it can; a counter for comparison, of BigInt as ids are. */
@@ -67,7 +67,7 @@ async function begin(asked) {
   const { tls } = asked;
   client = await connect(asked.servers, {
     token: asked.token, cluster: asked.cluster, timeoutMs: asked.timeout_ms, connectTimeoutMs: asked.connect_timeout_ms,
-    retryForMs: asked.retry_for_ms, maxInFlight: asked.max_in_flight,
+    retryForMs: asked.retry_for_ms, maxInFlight: asked.max_in_flight, returnAfterMs: asked.return_after_ms,
     tls: tls && { ca: tls.ca, cert: tls.cert, key: tls.key, serverName: tls.server_name },
   });
   prefetch = undefined;

@@ -76,6 +76,8 @@ class _Part:
     def __getattr__(self, name: str) -> Any:
         if name == "next" and isinstance(self._part, xuid.Prefetch):
             return self._client._behind(self._part.__next__)
+        if name == "held":
+            return self._part.held
         return self._client._behind(getattr(self._part, name))
 
 
@@ -137,7 +139,7 @@ class Program:
 
     async def do_connect(self, asked: dict[str, Any]) -> dict[str, Any]:
         options = {"servers": asked["servers"], "token": asked.get("token", "")}
-        for option in ("timeout", "connect_timeout", "retry_for"):
+        for option in ("timeout", "connect_timeout", "retry_for", "return_after"):
             if option + "_ms" in asked:
                 options[option] = asked[option + "_ms"] / 1_000
         options.update({key: asked[key] for key in ("cluster", "max_in_flight") if key in asked})
@@ -203,7 +205,8 @@ class Program:
     async def do_prefetch(self, asked: dict[str, Any]) -> dict[str, Any]:
         if self._ids is None:
             self._ids = self._client.prefetch()
-        return {"ids": [str(await self._ids.next()) for _ in range(asked["times"])]}
+        ids = [str(await self._ids.next()) for _ in range(asked["times"])]
+        return {"ids": ids, "held": self._ids.held}
 
     async def do_prefetch_rate(self, asked: dict[str, Any]) -> dict[str, Any]:
         return await asyncio.get_running_loop().run_in_executor(None, self._rate, asked["seconds"])

@@ -11,7 +11,7 @@ from . import frames
 
 def options(**named):
     given = {"token": "", "cluster": None, "tls": None, "client_name": "test", "timeout": 10.0}
-    given.update(connect_timeout=5.0, retry_for=0.0, max_in_flight=1_024)
+    given.update(connect_timeout=5.0, retry_for=0.0, max_in_flight=1_024, return_after=180.0)
     given.update(named)
     return check("a:1", **given)
 

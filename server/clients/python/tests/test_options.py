@@ -23,6 +23,7 @@ class Options(unittest.TestCase):
             {"connect_timeout": -1},
             {"retry_for": -1},
             {"max_in_flight": 0},
+            {"return_after": 0},
             {"token": "x" * 256},
             {"client_name": "x" * 256},
             {"tls": Tls(ca="/does/not/exist.pem")},

@@ -19,7 +19,6 @@ from xuid_client import (
     Timeout,
     UsageError,
     WrongCluster,
-    fleet,
     prefetch,
     process,
     threads,
@@ -182,6 +181,13 @@ class Draws:
         until(lambda: process.now() >= good_until)
         self.assertGreaterEqual(self.one(client, ids), old)
 
+    def test_how_many_are_held_is_told_without_those_that_are_too_old(self):
+        client, ids, _ = self.filled(self.fake())
+        self.assertEqual(self.taken(client, ids, lambda ids: ids.held), 2 * PIECE)
+        leap = process.now() + 10.0
+        with mock.patch.object(prefetch, "now", lambda: leap):
+            self.assertEqual(self.taken(client, ids, lambda ids: ids.held), 0)
+
     def test_the_age_is_looked_at_after_the_take(self):
         mill = self.mill()
         client = self.client(mill.address)
@@ -242,34 +248,33 @@ class Draws:
 
     def test_what_is_on_its_way_is_void_when_the_first_choice_is_of_another_cluster(self):
         fakes = [self.fake(), self.fake()]
-        with mock.patch.object(fleet, "COMEBACK", 0.0):
-            client = self.client([fake.address for fake in fakes])
-            connecting = self.begin(client.connect)
-            peers = [fake.greet() for fake in fakes]
-            connecting.result(PATIENCE)
-            inner = client.client._fleet if isinstance(client, Blocking) else client._fleet
-            home = [fake.address for fake in fakes].index(client.served.server)
-            # Its first choice is the other one, which it goes and looks for at the next call but this one.
-            inner._comeback_at = float("inf")
-            inner._home = 1 - home
-            ids = client.prefetch(wait=PATIENCE)
-            waiting = self.begin(self.one, client, ids)
-            asked = peers[home].asks(wire.RUNS)
-            fakes[1 - home].cluster = bytes([0xEE]) * 16
-            inner._comeback_at = 0.0
-            pinging = self.begin(client.ping)
-            stranger = fakes[1 - home].greet()
-            ping = peers[home].asks(wire.PING)
-            inner._comeback_at = float("inf")
-            peers[home].send(frames.reply(wire.PING, ping.request_id, b""))
-            pinging.result(PATIENCE)
-            stranger.is_closed()
-            until(lambda: ids._source._pool._void_until > 0)
-            peers[home].send(frames.runs(wire.RUNS, asked.request_id, [(100, asked.fields["count"], 1)]))
-            # The caller waits on, for what is asked for anew.
-            again = peers[home].asks(wire.RUNS)
-            peers[home].send(frames.runs(wire.RUNS, again.request_id, [(500, again.fields["count"], 1)]))
-            self.assertEqual(waiting.result(PATIENCE), 500)
+        client = self.client([fake.address for fake in fakes], return_after=0.001)
+        connecting = self.begin(client.connect)
+        peers = [fake.greet() for fake in fakes]
+        connecting.result(PATIENCE)
+        inner = client.client._fleet if isinstance(client, Blocking) else client._fleet
+        home = [fake.address for fake in fakes].index(client.served.server)
+        # Its first choice is the other one, which it goes and looks for at the next call but this one.
+        inner._comeback_at = float("inf")
+        inner._home = 1 - home
+        ids = client.prefetch(wait=PATIENCE)
+        waiting = self.begin(self.one, client, ids)
+        asked = peers[home].asks(wire.RUNS)
+        fakes[1 - home].cluster = bytes([0xEE]) * 16
+        inner._comeback_at = 0.0
+        pinging = self.begin(client.ping)
+        stranger = fakes[1 - home].greet()
+        ping = peers[home].asks(wire.PING)
+        inner._comeback_at = float("inf")
+        peers[home].send(frames.reply(wire.PING, ping.request_id, b""))
+        pinging.result(PATIENCE)
+        stranger.is_closed()
+        until(lambda: ids._source._pool._void_until > 0)
+        peers[home].send(frames.runs(wire.RUNS, asked.request_id, [(100, asked.fields["count"], 1)]))
+        # The caller waits on, for what is asked for anew.
+        again = peers[home].asks(wire.RUNS)
+        peers[home].send(frames.runs(wire.RUNS, again.request_id, [(500, again.fields["count"], 1)]))
+        self.assertEqual(waiting.result(PATIENCE), 500)
 
     def test_a_refusal_that_stays_is_told_at_once_and_the_next_caller_asks_again(self):
         client, peer = self.pair(self.fake())

@@ -3,9 +3,8 @@
 import contextlib
 import socket
 import unittest
-from unittest import mock
 
-from xuid_client import Client, Refused, Timeout, WrongCluster, fleet, wire
+from xuid_client import Client, Refused, Timeout, WrongCluster, wire
 
 from . import frames
 from .fake import PATIENCE, Blocking, Stories, until
@@ -116,30 +115,29 @@ class Several:
         self.fail("40 clients began at the same server")
 
     def test_a_client_comes_back_to_its_first_choice_and_finishes_on_the_other_one(self):
-        with mock.patch.object(fleet, "COMEBACK", 0.05):
-            client, fakes, peers, home = self.both(retry_for=PATIENCE)
-            peers[home].close()
-            until(lambda: not client.is_connected)
-            slow = self.begin(client.next)
-            away = fakes[1 - home].greet()
-            asked = away.asks(wire.NEXT)
-            back = None
-            while back is None:
-                # Each call may be the one that goes and looks.
-                calling = self.begin(client.ping)
-                ping = away.asks(wire.PING)
-                away.send(frames.reply(wire.PING, ping.request_id, b""))
-                calling.result(PATIENCE)
-                fakes[home]._listener.settimeout(0.05)
-                with contextlib.suppress(socket.timeout):
-                    back = fakes[home].greet()
-            until(lambda: client.served.server == fakes[home].address)
-            calling = self.begin(client.next)
-            back.answer(11)
-            self.assertEqual(calling.result(PATIENCE), 11)
-            away.send(frames.number(wire.NEXT, asked.request_id, 10))
-            self.assertEqual(slow.result(PATIENCE), 10)
-            away.is_closed()
+        client, fakes, peers, home = self.both(retry_for=PATIENCE, return_after=0.03)
+        peers[home].close()
+        until(lambda: not client.is_connected)
+        slow = self.begin(client.next)
+        away = fakes[1 - home].greet()
+        asked = away.asks(wire.NEXT)
+        back = None
+        while back is None:
+            # Each call may be the one that goes and looks.
+            calling = self.begin(client.ping)
+            ping = away.asks(wire.PING)
+            away.send(frames.reply(wire.PING, ping.request_id, b""))
+            calling.result(PATIENCE)
+            fakes[home]._listener.settimeout(0.05)
+            with contextlib.suppress(socket.timeout):
+                back = fakes[home].greet()
+        until(lambda: client.served.server == fakes[home].address)
+        calling = self.begin(client.next)
+        back.answer(11)
+        self.assertEqual(calling.result(PATIENCE), 11)
+        away.send(frames.number(wire.NEXT, asked.request_id, 10))
+        self.assertEqual(slow.result(PATIENCE), 10)
+        away.is_closed()
 
 
 class SeveralForThreads(Several, Stories):

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import struct
 from typing import Any, Optional
 
 from xuid_client import wire
@@ -37,6 +38,10 @@ def check(file: str) -> dict[str, int]:
 
 def _check(vector: dict[str, Any], counts: dict[str, int]) -> None:
     data, expected = bytes.fromhex(vector["hex"]), vector["frame"]
+    head = wire.header(data)
+    _same((head.op, str(head.request_id)), (expected["op"], expected["request_id"]))
+    if vector["kind"] != "refused":
+        _same((head.body_len, head.status), (len(data) - wire.HEADER_LEN, expected["status"]))
     if vector["kind"] == "request":
         asked, length = frames.parse(data, vector["phase"] == "serving") or (None, 0)
         _same((asked.op, str(asked.request_id), asked.fields), _parts(expected))
@@ -48,6 +53,9 @@ def _check(vector: dict[str, Any], counts: dict[str, int]) -> None:
     elif vector["kind"] == "reply":
         _check_reply(data, expected)
         counts["decoded"] += 1
+        if vector["encode"]:
+            _same(_reply(expected).hex(), vector["hex"])
+            counts["encoded"] += 1
     else:
         try:
             frames.parse(data, vector["phase"] == "serving")
@@ -59,10 +67,7 @@ def _check(vector: dict[str, Any], counts: dict[str, int]) -> None:
 
 
 def _check_reply(data: bytes, expected: dict[str, Any]) -> None:
-    head = wire.header(data)
-    _same((head.op, str(head.request_id), head.status), (expected["op"], expected["request_id"], expected["status"]))
-    body = data[wire.HEADER_LEN :]
-    _same(head.body_len, len(body))
+    head, body = wire.header(data), data[wire.HEADER_LEN :]
     fields, op = expected["body"], head.op & ~wire.REPLY_BIT
     count = fields.get("count", len(fields.get("ids", ())))
     request = wire.Request(op, fields.get("bytes", "").encode(), count)
@@ -138,6 +143,37 @@ def _request(expected: dict[str, Any]) -> wire.Request:
         wire.SEQ_ALTER: lambda: wire.seq_alter(fields["name"], fields["json"]),
     }
     return named[op]()
+
+
+def _reply(expected: dict[str, Any]) -> bytes:
+    """The reply of these fields, as the tests' own server writes it."""
+    fields, op, request_id = expected["body"], expected["op"] & ~wire.REPLY_BIT, int(expected["request_id"])
+    if expected["op"] == wire.GOAWAY:
+        return frames.goaway()
+    if expected["status"]:
+        return frames.error(op, request_id, expected["status"], fields["retry_after_ms"], fields["text"])
+    if "id" in fields:
+        return frames.number(op, request_id, int(fields["id"]))
+    if "ids" in fields:
+        return frames.ids(op, request_id, [int(number) for number in fields["ids"]])
+    if "runs" in fields:
+        runs = [(int(run["first"]), run["count"], run["stride"]) for run in fields["runs"]]
+        return frames.runs(op, request_id, runs, fields["count"])
+    if "cluster" in fields:
+        return frames.reply(op, request_id, _hello(fields))
+    if "unix_ms" in fields:
+        decoded = struct.pack("<QII", int(fields["unix_ms"]), fields["worker"], fields["sequence"])
+        return frames.reply(op, request_id, decoded)
+    return frames.reply(op, request_id, fields.get("bytes", fields.get("json", "")).encode())
+
+
+def _hello(fields: dict[str, Any]) -> bytes:
+    bits = (fields[key] for key in ("time_bits", "worker_bits", "sequence_bits"))
+    limits = (fields[key] for key in ("max_body", "max_count", "max_in_flight", "idle_ms"))
+    front = struct.pack("<HHI", fields["version"], 0, fields["features"]) + bytes.fromhex(fields["cluster"])
+    layout = struct.pack("<QIBBBB", int(fields["epoch_ms"]), fields["tick_us"], *bits, 0)
+    server = fields["server"].encode()
+    return front + layout + struct.pack("<IIII", *limits) + bytes([len(server)]) + server
 
 
 _OFFER = (("min_version", 2), ("max_version", 2), ("features", 4))

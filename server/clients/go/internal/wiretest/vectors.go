@@ -59,6 +59,9 @@ func (v *vector) check(counts *Counts) error {
 	if header.RequestID != uint64(v.Frame.RequestID) || header.Op != v.Frame.Op {
 		return fmt.Errorf("its header was read as %+v", header)
 	}
+	if v.Kind != "refused" && header.Status != v.Frame.Status {
+		return fmt.Errorf("its status was read as %#x", header.Status)
+	}
 	switch v.Kind {
 	case "request":
 		_, body, consumed, refused := ParseRequest(frame, v.Phase == "serving")

@@ -36,6 +36,7 @@ class Base:
         connect_timeout: float = 5.0,
         retry_for: float = 0.0,
         max_in_flight: int = 1_024,
+        return_after: float = 180.0,
     ) -> None:
         """Checks the options. It connects at the first call, at :meth:`connect`, or at ``with``.
 
@@ -55,10 +56,23 @@ class Base:
         :param retry_for: how long a call goes on trying, in seconds, after errors that are worth it: refusals that may pass,
             lost connections, timeouts. It never repeats an id. Defaults to 0: the caller sees every error.
         :param max_in_flight: requests in flight at once; more callers wait their turn. The server's own limit holds, too.
+        :param return_after: when a client of several servers that had to leave the one it began at tries that one again, in
+            seconds: after half of this, and a random part of this besides. New requests then go there, and those in flight
+            are finished where they are. Too short, and a server that comes and goes is followed; too long, and load stays
+            uneven after a fail-over.
         :raises UsageError: for an option out of range.
         """
         options = check(
-            servers, token, cluster, tls, client_name, timeout, connect_timeout, retry_for, max_in_flight
+            servers,
+            token,
+            cluster,
+            tls,
+            client_name,
+            timeout,
+            connect_timeout,
+            retry_for,
+            max_in_flight,
+            return_after,
         )
         self._fleet = Fleet(options, self._port())
 

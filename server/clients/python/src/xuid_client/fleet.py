@@ -46,10 +46,6 @@ _MOST_STAY = 10.0
 #: How long other servers may still take to answer when the first connection stands, in seconds.
 STRAGGLERS = 1.0
 
-#: How long a client stays away from its first choice before it tries it again, in seconds; half of it is random, so that
-#: the clients of a restarted server do not all come back at once.
-COMEBACK = 240.0
-
 
 class Link(Protocol):
     """A greeted connection."""
@@ -265,7 +261,7 @@ class Fleet:
         with self._mutex:
             if not self.is_closed:
                 before, self._link = self._link, link
-                self._comeback_at = time.monotonic() + random.uniform(COMEBACK / 2, COMEBACK)
+                self._plan_comeback()
                 self._pinned = self._pinned or link.served
                 if before:
                     before.retire()
@@ -364,14 +360,18 @@ class Fleet:
             link.retire()
 
     def _maybe_come_back(self, port: Port, link: Link) -> None:
-        """After some minutes away from its first choice a client tries it again, beside its calls."""
+        """After some time away from its first choice a client tries it again, beside its calls."""
         if link.served.server == self.options.servers[self._home] or time.monotonic() < self._comeback_at:
             return
         with self._mutex:
             if time.monotonic() < self._comeback_at:
                 return
-            self._comeback_at = time.monotonic() + random.uniform(COMEBACK / 2, COMEBACK)
+            self._plan_comeback()
         port.spawn(self._come_back(port), "xuid-comeback")
+
+    def _plan_comeback(self) -> None:
+        """At random, so that the clients of a restarted server do not all come back at once."""
+        self._comeback_at = time.monotonic() + self.options.return_after * random.uniform(0.5, 1.5)
 
     async def _come_back(self, port: Port) -> None:
         turn = self._next

@@ -54,6 +54,7 @@ class Options(NamedTuple):
     connect_timeout: float
     retry_for: float
     max_in_flight: int
+    return_after: float
 
     def __repr__(self) -> str:
         # Everything but the token, which is a secret.
@@ -74,11 +75,13 @@ def check(
     connect_timeout: float,
     retry_for: float,
     max_in_flight: int,
+    return_after: float,
 ) -> Options:
     if servers is None:
         servers = os.environ.get("XUID_SERVER") or DEFAULT_SERVER
         token = os.environ.get("XUID_TOKEN", "") if token is None else token
-    for what, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
+    above_zero = (("timeout", timeout), ("connect_timeout", connect_timeout), ("return_after", return_after))
+    for what, seconds in above_zero:
         if not seconds > 0:
             raise UsageError(f"{what} is {seconds!r}, and more than 0 seconds are allowed")
     if not retry_for >= 0:
@@ -97,6 +100,7 @@ def check(
         connect_timeout,
         retry_for,
         max_in_flight,
+        return_after,
     )
     # Says what is too long.
     options.hello()

@@ -103,6 +103,11 @@ class Pool:
         good_until = self._runs[0].good_until
         return Piece(deque(self._front(PIECE)).popleft, good_until)
 
+    def held_now(self, now: float) -> int:
+        """How many ids could be taken."""
+        self._drop_old(now)
+        return self.held
+
     def take(self, count: int, now: float) -> list[int] | None:
         """So many ids; None: there are fewer."""
         if not 1 <= count <= self.most:

@@ -83,6 +83,12 @@ class Source:
             self._pool.void(now())
             self.piece = EMPTY
 
+    @property
+    def held(self) -> int:
+        gate, pool = self._current_gate(), self._pool
+        with gate:
+            return pool.held_now(now())
+
     def take_from(self, piece: Piece) -> int | None:
         """An id of the piece in use; None: it is at its end, or too old, or in use no longer."""
         try:
@@ -268,6 +274,11 @@ class Prefetch(Iterator[int]):
         ids = self._source.take_list(count)
         return threads.run(self._source.take(count)) if ids is None else ids
 
+    @property
+    def held(self) -> int:
+        """How many ids are held, without those of the piece in use."""
+        return self._source.held
+
     def close(self) -> None:
         """Drops what is held. The client goes on."""
         self._source.close()
@@ -313,6 +324,11 @@ class AsyncPrefetch:
     async def take(self, count: int) -> list[int]:
         """So many ids at once, up to ``most``."""
         return await self._source.take(count)
+
+    @property
+    def held(self) -> int:
+        """How many ids are held, without those of the piece in use."""
+        return self._source.held
 
     def close(self) -> None:
         """Drops what is held. The client goes on."""

@@ -273,6 +273,7 @@ public final class Conform {
                 .timeout(Duration.ofMillis(number(line, "timeout_ms", 10_000)))
                 .connectTimeout(Duration.ofMillis(number(line, "connect_timeout_ms", 5_000)))
                 .retryFor(Duration.ofMillis(number(line, "retry_for_ms", 0)))
+                .returnAfter(Duration.ofMillis(number(line, "return_after_ms", 180_000)))
                 .maxInFlight(number(line, "max_in_flight", 1_024));
         if (line.get("token") != null) {
             options.token((String) line.get("token"));
@@ -317,7 +318,7 @@ public final class Conform {
         for (int i = 0; i < times; i++) {
             ids[i] = from.next();
         }
-        return Map.of("ids", texts(ids));
+        return Map.of("ids", texts(ids), "held", from.stats().held());
     }
 
     private Map<String, Object> rate(int seconds) {

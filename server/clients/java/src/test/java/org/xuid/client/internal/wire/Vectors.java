@@ -38,12 +38,14 @@ public final class Vectors {
         int op = (int) (long) frame.get("op");
         int status = (int) (long) frame.get("status");
         long requestId = Long.parseUnsignedLong((String) frame.get("request_id"));
+        same(Frame.op(bytes, 0), op);
+        same(Frame.requestId(bytes, 0), requestId);
         if (vector.get("kind").equals("refused")) {
             checkRefused(bytes, isServing, status, (boolean) body.get("closes"));
             return;
         }
-        same(Frame.op(bytes, 0), op);
-        same(Frame.requestId(bytes, 0), requestId);
+        same(Frame.bodyLength(bytes, 0), (long) bytes.length - Frame.HEADER);
+        same(Frame.status(bytes, 0), status);
         boolean isRequest = vector.get("kind").equals("request");
         same(isRequest ? ServerSide.request(bytes, isServing) : read(bytes, status), body);
         decoded++;
@@ -125,7 +127,6 @@ public final class Vectors {
     /** A reply as this client reads it. */
     private static Map<String, Object> read(byte[] bytes, int status) throws BadReply {
         Reply.checkHeader(bytes, 0);
-        same((long) bytes.length - Frame.HEADER, Frame.bodyLength(bytes, 0));
         Reply reply = Reply.parse(bytes, 0);
         same(reply.status, status);
         Map<String, Object> fields = new LinkedHashMap<>();

@@ -1,6 +1,8 @@
 //! Speaks JSON lines for the suite that drives the clients of all languages: a request is begun when its line is read,
 //! and answers are written in the order in which they are done. Numbers of 64 bits are decimal texts.
 
+mod vectors;
+
 use std::collections::HashMap;
 use std::io::{BufRead, Write, stdin, stdout};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,6 +76,7 @@ impl Program {
                 }
                 return Ok(json!({}));
             }
+            "vectors" => return Ok(checked(asked["file"].as_str().unwrap_or_default())),
             _ => {}
         }
         let client = self.client().context("connect first")?;
@@ -117,6 +120,9 @@ impl Program {
         if let Some(limit) = ms("retry_for_ms") {
             options = options.retry_for(limit);
         }
+        if let Some(span) = ms("return_after_ms") {
+            options = options.return_after(span);
+        }
         if let Some(most) = asked["max_in_flight"].as_u64() {
             options = options.max_in_flight(most as u32);
         }
@@ -151,13 +157,18 @@ impl Program {
             let ids = source.ids();
             *ahead = Some((source, ids));
         }
-        let (_, ids) = ahead.as_mut().context("no source")?;
+        let (source, ids) = ahead.as_mut().context("no source")?;
         let mut drawn = Vec::new();
         for _ in 0..times {
             drawn.push(ids.next().await?);
         }
-        Ok(json!({ "ids": texts(&drawn) }))
+        Ok(json!({ "ids": texts(&drawn), "held": source.stats().held }))
     }
+}
+
+fn checked(file: &str) -> Value {
+    vectors::check(file)
+        .unwrap_or_else(|error| json!({ "error": { "kind": "vectors", "text": format!("{error:#}") } }))
 }
 
 async fn one(client: Client, order: Order) -> Result<u64, ClientError> {
