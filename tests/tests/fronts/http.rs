@@ -34,7 +34,7 @@ fn curl(server: &Server, path: &str, words: &[&str]) -> Result<(String, u16)> {
 /// What a connection says to bytes, to its end.
 fn exchange(server: &Server, bytes: &[u8]) -> Result<String> {
     let mut stream = TcpStream::connect(server.http()?)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(Duration::from_mins(1)))?;
     stream.write_all(bytes)?;
     let mut said = Vec::new();
     stream.read_to_end(&mut said)?;

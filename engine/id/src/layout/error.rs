@@ -52,9 +52,9 @@ pub enum LayoutError {
     },
     /// Neither a name nor three numbers.
     #[error(
-        "a layout is one of {}, or is written time/worker/sequence in bits, as in 41/10/12, \
-         and behind that tick=10ms, epoch=MS and face=worker-lowest, each after a comma",
-        super::text::names()
+        "a layout is one of xuid, twitter, bwmarrin, discord, instagram, sonyflake, sonyflake2, js, or is written \
+         time/worker/sequence in bits, as in 41/10/12, and behind that tick=10ms, epoch=MS and face=worker-lowest, each after \
+         a comma"
     )]
     Text,
 }

@@ -3,9 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Layout;
-use crate::id::Id;
-
 /// How callers see the fields of an id. A generator counts in *plots*, `time | worker | sequence`; a face is a bijection
 /// from plots to ids, and a layout has one for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,40 +59,8 @@ impl FromStr for Face {
     }
 }
 
-impl Layout {
-    /// The id that callers see of a plot.
-    #[must_use]
-    #[inline]
-    pub fn face_of(&self, plot: u64) -> Id {
-        Id::new(match self.face {
-            Face::Plain => plot,
-            Face::WorkerLowest => swap_low(plot, self.sequence_bits, self.worker_bits),
-        })
-    }
-
-    /// The plot of an id that callers see.
-    #[must_use]
-    #[inline]
-    pub fn plot_of(&self, id: Id) -> u64 {
-        match self.face {
-            Face::Plain => id.raw(),
-            Face::WorkerLowest => swap_low(id.raw(), self.worker_bits, self.sequence_bits),
-        }
-    }
-
-    /// The distance between the ids of neighbouring plots of one tick.
-    #[must_use]
-    #[inline]
-    pub fn run_stride(&self) -> u32 {
-        match self.face {
-            Face::Plain => 1,
-            Face::WorkerLowest => 1 << self.worker_bits,
-        }
-    }
-}
-
 /// Swaps the lowest field of `low` bits with the one of `next` bits above it.
-fn swap_low(raw: u64, low: u8, next: u8) -> u64 {
+pub(super) fn swap_low(raw: u64, low: u8, next: u8) -> u64 {
     let field = |shift: u8, bits: u8| (raw >> shift) & ((1 << bits) - 1);
     let high = raw >> (low + next) << (low + next);
     high | field(0, low) << next | field(low, next)

@@ -12,6 +12,7 @@ mod face;
 mod text;
 
 pub use self::error::LayoutError;
+use self::face::swap_low;
 pub use self::face::{Face, UnknownFace};
 use crate::id::Id;
 
@@ -224,6 +225,36 @@ impl Layout {
         let worker = (plot >> self.sequence_bits) & (u64::from(self.workers()) - 1);
         let sequence = plot & (u64::from(self.sequences()) - 1);
         Parts { tick, unix_ms: self.tick_to_ms(tick), worker: worker as u32, sequence: sequence as u32 }
+    }
+
+    /// The id that callers see of a plot.
+    #[must_use]
+    #[inline]
+    pub fn face_of(&self, plot: u64) -> Id {
+        Id::new(match self.face {
+            Face::Plain => plot,
+            Face::WorkerLowest => swap_low(plot, self.sequence_bits, self.worker_bits),
+        })
+    }
+
+    /// The plot of an id that callers see.
+    #[must_use]
+    #[inline]
+    pub fn plot_of(&self, id: Id) -> u64 {
+        match self.face {
+            Face::Plain => id.raw(),
+            Face::WorkerLowest => swap_low(id.raw(), self.worker_bits, self.sequence_bits),
+        }
+    }
+
+    /// The distance between the ids of neighbouring plots of one tick.
+    #[must_use]
+    #[inline]
+    pub fn run_stride(&self) -> u32 {
+        match self.face {
+            Face::Plain => 1,
+            Face::WorkerLowest => 1 << self.worker_bits,
+        }
     }
 
     /// The tick of a raw id, whatever lies below.

@@ -17,11 +17,6 @@ const NAMED: [(&str, Layout); 8] = [
     ("js", Layout::unchecked(41, 5, 7, 1_000, DEFAULT_EPOCH_MS)),
 ];
 
-/// Their names, for a message.
-pub(super) fn names() -> String {
-    NAMED.map(|(name, _)| name).join(", ")
-}
-
 impl Layout {
     /// The layouts that have a name, which [`FromStr`] knows: those of known generators, and `js`, whose ids JavaScript can
     /// hold in a number.
