@@ -18,7 +18,7 @@ fn build(folder: &Path, layout: Layout) -> Engine {
     // Land of the last minutes, so that a layout of few ids a second is none that waits.
     let builder =
         Engine::builder().data_dir(folder).layout(layout).floor(Floor::Before(Duration::from_hours(1)));
-    builder.workers(4).backfill(Duration::from_secs(60)).wait(Duration::from_secs(10)).build().unwrap()
+    builder.workers(4).backfill(Duration::from_mins(1)).wait(Duration::from_secs(10)).build().unwrap()
 }
 
 /// Takes ids in every way there is.
@@ -89,7 +89,7 @@ fn a_thread_that_calls_engines_of_both_faces_gets_of_each_its_own_ids() {
     let mut drawn = [Vec::new(), Vec::new()];
     for round in 0..600 {
         for (engine, drawn) in engines.iter().zip(&mut drawn) {
-            drawn.extend((0..1 + round % 3).map(|_| engine.next_id().unwrap()));
+            drawn.extend((0..=(round % 3)).map(|_| engine.next_id().unwrap()));
         }
     }
     for ((engine, seen), drawn) in engines.iter().zip(&mut seen).zip(&drawn) {
