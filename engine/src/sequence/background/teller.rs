@@ -1,6 +1,6 @@
 //! The teller: the one thread that asks the store, the witness, and the registry about leftovers.
 //!
-//! A turn answers questions, takes the names that are due (those with callers waiting first) and asks for up to 64 of them
+//! A turn answers some questions, takes the names that are due (those with callers waiting first) and asks for up to 64 of them
 //! in one commit. It does its work in a function without a loop ([`Teller::turn`]), so that a simulation can drive it.
 //!
 //! # Invariants
@@ -29,6 +29,9 @@ use crate::sys::deferred_log;
 
 /// Longest wait between two turns.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// Questions that are answered before names are asked for again: whoever asks without end holds up nobody's ids.
+const MOST_QUESTIONS: usize = 16;
 
 /// The teller.
 pub(crate) struct Teller {
@@ -192,9 +195,16 @@ impl Teller {
 
     /// Answers, asks, and says how long there is nothing to do.
     pub(crate) fn turn(&mut self) -> Duration {
-        while let Some(control) = self.hub.next_control() {
+        for _ in 0..MOST_QUESTIONS {
+            let Some(control) = self.hub.next_control() else { break };
             self.answer(control);
         }
+        let wait = self.ask_for_names();
+        if self.hub.has_control() { Duration::ZERO } else { wait }
+    }
+
+    /// Asks for the names that are due, and says how long there is nothing to ask for.
+    fn ask_for_names(&mut self) -> Duration {
         let boot = self.hub.now();
         self.requeue(boot);
         if let Some(wait) = self.look_if_behind(boot).or_else(|| self.wait_for_store(boot)) {

@@ -342,6 +342,11 @@ impl Hub {
         lock(&self.controls).pop_front()
     }
 
+    /// Whether somebody asked the teller something.
+    pub(crate) fn has_control(&self) -> bool {
+        !lock(&self.controls).is_empty()
+    }
+
     /// The next control, if it is one that may be answered together with others.
     pub(crate) fn next_control_if(&self, fits: impl Fn(&Control) -> bool) -> Option<Control> {
         lock(&self.controls).pop_front_if(|control| fits(control))

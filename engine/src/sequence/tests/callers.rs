@@ -65,6 +65,27 @@ fn the_last_number_is_issued_and_then_none_until_the_end_is_moved() {
 }
 
 #[test]
+fn questions_without_end_keep_no_name_waiting() {
+    let world = World::new();
+    world.create("a", SequenceSettings::default());
+    let (sequences, mut teller) = world.builder().assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let mut context = Context::from_waker(Waker::noop());
+    let mut call = a.request(Demand::ordered(1), LONG);
+    assert!(Pin::new(&mut call).poll(&mut context).is_pending());
+    let mut replies: Vec<_> = (0..100).map(|_| sequences.info(&named("a"))).collect();
+    teller.turn_now();
+    assert!(Pin::new(&mut call).poll(&mut context).is_ready(), "no id came");
+    replies.retain_mut(|reply| Pin::new(reply).poll(&mut context).is_pending());
+    assert!(!replies.is_empty(), "all were answered first");
+    // Nor does it wait before it goes on with them.
+    while !replies.is_empty() {
+        assert!(teller.turn().is_zero() || replies.len() <= 16, "it waits with {} unanswered", replies.len());
+        replies.retain_mut(|reply| Pin::new(reply).poll(&mut context).is_pending());
+    }
+}
+
+#[test]
 fn a_name_that_is_not_there_is_refused_at_once_and_found_when_it_is_made() {
     let (_world, sequences, _) = plain();
     let b = sequence(&sequences, "b");
