@@ -1,5 +1,6 @@
 // Prefetched ids a second, beside a loop over a counter of BigInt: `node test/bench.js [SECONDS]`, with a server at
-// XUID_SERVER or 127.0.0.1:7654.
+// XUID_SERVER or 127.0.0.1:7654. Once its reserve is used up, a server issues 4.1 M/s for each of its workers (4,096 ids a
+// millisecond): whatever takes faster than that measures the server.
 
 import process from 'node:process';
 
