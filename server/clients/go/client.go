@@ -124,7 +124,7 @@ func (c *Client) Server() ServerInfo {
 // Layout of the cluster's ids: [Layout.Decode] takes an id apart without a call.
 func (c *Client) Layout() Layout {
 	about := c.fleet.About()
-	return Layout{about.EpochMS, about.TickUS, about.TimeBits, about.WorkerBits, about.SequenceBits}
+	return Layout{about.EpochMS, about.TickUS, about.TimeBits, about.WorkerBits, about.SequenceBits, about.Face}
 }
 
 // Next is one id, of order [Any] unless another is given. The server decides how long it waits for one.

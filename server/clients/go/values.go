@@ -103,14 +103,16 @@ func (d Decoded) Time() time.Time {
 	return time.UnixMilli(int64(d.UnixMS))
 }
 
-// Layout is how the ids of a cluster are made: from the highest bit down a tick, a worker and a sequence.
+// Layout is how the ids of a cluster are made: from the highest bit down a tick, and below it a worker and a sequence.
 type Layout struct {
 	// EpochMS is tick 0, in milliseconds since the Unix epoch.
 	EpochMS uint64
 	// TickUS is the length of a tick, in microseconds.
 	TickUS uint32
-	// TimeBits, WorkerBits and SequenceBits add up to 63.
+	// TimeBits, WorkerBits and SequenceBits add up to 63 at most.
 	TimeBits, WorkerBits, SequenceBits uint8
+	// Face is 0 where the sequence lies lowest, and 1 where the worker does.
+	Face uint8
 }
 
 // Decode takes an id apart, without a call. It is arithmetic, and says nothing about whether the id was ever issued. The
@@ -126,10 +128,14 @@ func (l Layout) Decode(id uint64) Decoded {
 			unixMS = sum
 		}
 	}
+	workerAt, sequenceAt := l.SequenceBits, uint8(0)
+	if l.Face != 0 {
+		workerAt, sequenceAt = 0, l.WorkerBits
+	}
 	return Decoded{
 		UnixMS:   unixMS,
-		Worker:   uint32(id >> l.SequenceBits & (1<<l.WorkerBits - 1)),
-		Sequence: uint32(id & (1<<l.SequenceBits - 1)),
+		Worker:   uint32(id >> workerAt & (1<<l.WorkerBits - 1)),
+		Sequence: uint32(id >> sequenceAt & (1<<l.SequenceBits - 1)),
 	}
 }
 

@@ -89,6 +89,8 @@ export interface Layout {
   readonly timeBits: number;
   readonly workerBits: number;
   readonly sequenceBits: number;
+  /** 0 where the sequence lies lowest, 1 where the worker does. */
+  readonly face: number;
 }
 
 export interface Limits {

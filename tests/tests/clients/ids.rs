@@ -4,15 +4,26 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use xuid_tests::{Ledger, Serve};
+use xuid_tests::{Ledger, Serve, Server};
 
 use crate::conform::{Program, ids, next, number, runs};
 use crate::languages::Language;
 
-const IDS: u32 = 100_000;
-
 pub(crate) fn ids_of_each_call_come_once(language: Language) -> Result<()> {
-    let server = Serve::fresh()?.start()?;
+    draw(language, &Serve::fresh()?.start()?, 100_000)
+}
+
+/// The one has the worker lowest, and runs with a stride; the ids of the other have 53 bits.
+pub(crate) fn ids_of_each_call_are_of_the_layout(language: Language) -> Result<()> {
+    for layout in ["sonyflake", "js"] {
+        let server = Serve::fresh()?.arg("--layout").arg(layout).arg("--workers").arg("16").start()?;
+        draw(language, &server, 4_000)?;
+    }
+    Ok(())
+}
+
+/// Takes so many ids by each call, none twice, and has one taken apart by the server and by the client.
+fn draw(language: Language, server: &Server, many: u32) -> Result<()> {
     let mut program = Program::connected(language, &[server.addr], &json!({}))?;
     let mut ledger = Ledger::default();
     let mut add = |found: Vec<u64>, count: u32| -> Result<()> {
@@ -23,29 +34,29 @@ pub(crate) fn ids_of_each_call_come_once(language: Language) -> Result<()> {
         Ok(())
     };
     // Several calls at once, beside 16 in flight of each.
-    let singles = [program.begin(next(IDS / 2, 16))?, program.begin(next(IDS / 2, 16))?];
-    let ahead = program.begin(json!({ "do": "prefetch", "times": IDS }))?;
+    let singles = [program.begin(next(many / 2, 16))?, program.begin(next(many / 2, 16))?];
+    let ahead = program.begin(json!({ "do": "prefetch", "times": many }))?;
     for ticket in singles {
-        add(ids(&program.success(ticket)?)?, IDS / 2)?;
+        add(ids(&program.success(ticket)?)?, many / 2)?;
     }
-    add(ids(&program.success(ahead)?)?, IDS)?;
+    add(ids(&program.success(ahead)?)?, many)?;
     let mut last_ordered = 0;
     for order in ["any", "fresh", "ordered"] {
-        let asked = json!({ "do": "array", "count": 10_000, "order": order, "wait_ms": 5_000 });
+        let asked = json!({ "do": "array", "count": many / 10, "order": order, "wait_ms": 5_000 });
         let found = ids(&program.ask(&asked)?)?;
         if order == "ordered" {
             ensure!(found.is_sorted_by(|one, other| one < other) && found[0] > last_ordered, "{found:?}");
             last_ordered = *found.last().context("no id")?;
         }
-        add(found, 10_000)?;
-        let asked = json!({ "do": "runs", "count": IDS, "order": order, "wait_ms": 5_000 });
+        add(found, many / 10)?;
+        let asked = json!({ "do": "runs", "count": many, "order": order, "wait_ms": 5_000 });
         let found = runs(&program.ask(&asked)?)?;
         let all: Vec<u64> = found
             .iter()
             .flat_map(|(first, count, stride)| (0..*count).map(move |at| first + at * stride))
             .collect();
         ensure!(order != "ordered" || (all.is_sorted() && all[0] > last_ordered), "{found:?}");
-        add(all, IDS)?;
+        add(all, many)?;
     }
     println!("{language:?}: {}", ledger.check()?);
     let one = program.ask(&next(1, 1))?["ids"][0].clone();

@@ -31,6 +31,7 @@ macro_rules! stories {
 
 stories! {
     ids::ids_of_each_call_come_once,
+    ids::ids_of_each_call_are_of_the_layout,
     ids::numbers_of_a_sequence_come_once_and_without_a_gap,
     losses::a_server_killed_and_back_issues_nothing_twice,
     losses::a_server_that_drains_is_left_for_another_one,

@@ -203,7 +203,9 @@ func TestAGreetingThatCannotBeIsRefused(t *testing.T) {
 		says   string
 	}{
 		{func(b *wiretest.Body) { b.Version = 2 }, "version 2"},
-		{func(b *wiretest.Body) { b.TimeBits = 40 }, "63"},
+		{func(b *wiretest.Body) { b.TimeBits = 42 }, "63"},
+		{func(b *wiretest.Body) { b.TimeBits = 17 }, "40 to 63"},
+		{func(b *wiretest.Body) { b.Face = 2 }, "face"},
 	} {
 		body := good
 		c.change(&body)

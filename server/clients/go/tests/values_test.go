@@ -92,6 +92,10 @@ func TestTheFieldsOfAnIDAreToldWithoutACall(t *testing.T) {
 	asked := peer.Expect(wire.OpDecode)
 	peer.Reply(asked, &wiretest.Body{UnixMS: 1, Worker: 32, Sequence: 3})
 	gives(t, call, 32)
+	lowest := xuid.Layout{TickUS: 10_000, TimeBits: 39, WorkerBits: 16, SequenceBits: 8, Face: 1}
+	if d := lowest.Decode(7<<24 | 5<<16 | 3); (d != xuid.Decoded{UnixMS: 70, Worker: 3, Sequence: 5}) {
+		t.Fatalf("%+v", d)
+	}
 	far := xuid.Layout{EpochMS: 1<<64 - 1, TickUS: 1<<32 - 1, TimeBits: 60, WorkerBits: 2, SequenceBits: 1}
 	if d := far.Decode(xuid.LargestID); d.UnixMS != 1<<64-1 || d.Worker != 3 || d.Sequence != 1 {
 		t.Fatalf("%+v", d)

@@ -46,12 +46,13 @@ export class Client {
 
   /** The same by the layout that the server told, without a call. */
   timeOf(id) {
-    const { epochMs, tickUs, workerBits, sequenceBits } = this.served.layout;
+    const { epochMs, tickUs, workerBits, sequenceBits, face } = this.served.layout;
+    const [workerAt, sequenceAt] = face === 0 ? [sequenceBits, 0] : [0, workerBits];
     const tick = checkId(id) >> BigInt(workerBits + sequenceBits);
     return withDate({
       unixMs: (tick * BigInt(tickUs)) / 1_000n + epochMs,
-      worker: Number(BigInt.asUintN(workerBits, id >> BigInt(sequenceBits))),
-      sequence: Number(BigInt.asUintN(sequenceBits, id)),
+      worker: Number(BigInt.asUintN(workerBits, id >> BigInt(workerAt))),
+      sequence: Number(BigInt.asUintN(sequenceBits, id >> BigInt(sequenceAt))),
     });
   }
 

@@ -183,10 +183,12 @@ function greeted(server, { version, cluster, layout, limits, server: serverVersi
   if (options.cluster !== undefined && cluster !== options.cluster) {
     throw new WrongClusterError(server.name, cluster, options.cluster);
   }
-  const { timeBits, workerBits, sequenceBits } = layout;
-  if (timeBits + workerBits + sequenceBits !== 63) {
-    throw new Breach(`the layout has ${timeBits} + ${workerBits} + ${sequenceBits} bits, and an id has 63`);
+  const { timeBits, workerBits, sequenceBits, face } = layout;
+  const bits = timeBits + workerBits + sequenceBits;
+  if (bits < 40 || bits > 63) {
+    throw new Breach(`the layout has ${timeBits} + ${workerBits} + ${sequenceBits} bits, and an id has 40 to 63`);
   }
+  if (face > 1) throw new Breach(`the layout has face ${face}, and this client knows 0 and 1`);
   return Object.freeze({
     server: server.name, version: serverVersion, cluster, layout: Object.freeze(layout), limits: Object.freeze(limits),
   });

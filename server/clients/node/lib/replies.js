@@ -110,10 +110,10 @@ function readHello(fields) {
   const cluster = fields.bytes(16).toString('hex');
   const epochMs = fields.u64();
   const tickUs = fields.u32();
-  const [timeBits, workerBits, sequenceBits] = fields.bytes(4);
+  const [timeBits, workerBits, sequenceBits, face] = fields.bytes(4);
   const limits = { maxBody: fields.u32(), maxCount: fields.u32(), maxInFlight: fields.u32(), idleMs: fields.u32() };
   const server = fields.bytes(fields.u8()).toString('utf8');
-  return { version, features, cluster, layout: { epochMs, tickUs, timeBits, workerBits, sequenceBits }, limits, server };
+  return { version, features, cluster, layout: { epochMs, tickUs, timeBits, workerBits, sequenceBits, face }, limits, server };
 }
 
 function readArray(fields) {

@@ -364,6 +364,14 @@ test('the fields of an id are told by the layout, without a call', async (t) => 
   assert.throws(() => client.timeOf(5), UsageError);
 });
 
+test('the worker lies lowest where the layout says so, and another face is refused', async (t) => {
+  const sonyflake = { face: 1, time_bits: 39, worker_bits: 16, sequence_bits: 8, tick_us: 10_000, epoch_ms: '0' };
+  const { client } = await pair(t, {}, sonyflake);
+  const fields = client.timeOf((7n << 24n) | (5n << 16n) | 3n);
+  assert.deepEqual([fields.worker, fields.sequence, fields.unixMs], [3, 5, 70n]);
+  await assert.rejects(pair(t, {}, { face: 2 }), /face 2/);
+});
+
 test('a client without use does not keep its process running', async (t) => {
   const fake = await Fake.start();
   t.after(() => fake.close());

@@ -138,6 +138,10 @@ class Values(unittest.TestCase):
         self.assertEqual(found, (1_793_155_408_962, 32, 1))
         self.assertEqual(found.time.isoformat(), "2026-10-28T02:43:28.962000+00:00")
 
+    def test_a_face_says_which_of_the_two_low_fields_is_the_lowest(self):
+        found = Layout(0, 10_000, 39, 16, 8, 1).decode(7 << 24 | 5 << 16 | 3)
+        self.assertEqual(found, (70, 3, 5))
+
 
 class Errors(unittest.TestCase):
     def test_every_error_survives_a_pickle_and_says_what_to_do(self):

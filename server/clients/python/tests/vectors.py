@@ -168,10 +168,10 @@ def _reply(expected: dict[str, Any]) -> bytes:
 
 
 def _hello(fields: dict[str, Any]) -> bytes:
-    bits = (fields[key] for key in ("time_bits", "worker_bits", "sequence_bits"))
+    bits = (fields[key] for key in ("time_bits", "worker_bits", "sequence_bits", "face"))
     limits = (fields[key] for key in ("max_body", "max_count", "max_in_flight", "idle_ms"))
     front = struct.pack("<HHI", fields["version"], 0, fields["features"]) + bytes.fromhex(fields["cluster"])
-    layout = struct.pack("<QIBBBB", int(fields["epoch_ms"]), fields["tick_us"], *bits, 0)
+    layout = struct.pack("<QIBBBB", int(fields["epoch_ms"]), fields["tick_us"], *bits)
     server = fields["server"].encode()
     return front + layout + struct.pack("<IIII", *limits) + bytes([len(server)]) + server
 

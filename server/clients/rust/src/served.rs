@@ -23,6 +23,8 @@ pub struct Served {
     pub worker_bits: u8,
     /// Lowest bits: the sequence.
     pub sequence_bits: u8,
+    /// 0 where the sequence lies lowest, as said above; 1 where the worker does.
+    pub face: u8,
     /// What it allows.
     pub limits: Limits,
 }
@@ -38,6 +40,7 @@ impl Served {
             time_bits: hello.time_bits,
             worker_bits: hello.worker_bits,
             sequence_bits: hello.sequence_bits,
+            face: hello.face,
             limits: hello.limits,
         }
     }

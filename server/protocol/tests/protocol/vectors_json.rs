@@ -97,7 +97,8 @@ fn answered(answer: &Answer) -> Value {
         Answer::Hello { head, server } => json!({
             "version": head.version, "features": head.features, "cluster": head.cluster.to_string(),
             "epoch_ms": head.epoch_ms.to_string(), "tick_us": head.tick_us, "time_bits": head.time_bits,
-            "worker_bits": head.worker_bits, "sequence_bits": head.sequence_bits, "max_body": head.limits.max_body,
+            "worker_bits": head.worker_bits, "sequence_bits": head.sequence_bits, "face": head.face,
+            "max_body": head.limits.max_body,
             "max_count": head.limits.max_count, "max_in_flight": head.limits.max_in_flight,
             "idle_ms": head.limits.idle_ms, "server": server,
         }),

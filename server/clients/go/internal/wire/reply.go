@@ -23,6 +23,7 @@ type HelloReply struct {
 	EpochMS                                uint64
 	TickUS                                 uint32
 	TimeBits, WorkerBits, SequenceBits     uint8
+	Face                                   uint8
 	MaxBody, MaxCount, MaxInFlight, IdleMS uint32
 	Server                                 string
 }
@@ -40,6 +41,7 @@ func ParseHello(body []byte) (HelloReply, error) {
 		TimeBits:     body[36],
 		WorkerBits:   body[37],
 		SequenceBits: body[38],
+		Face:         body[39],
 		MaxBody:      binary.LittleEndian.Uint32(body[40:]),
 		MaxCount:     binary.LittleEndian.Uint32(body[44:]),
 		MaxInFlight:  binary.LittleEndian.Uint32(body[48:]),
@@ -47,8 +49,12 @@ func ParseHello(body []byte) (HelloReply, error) {
 		Server:       strings.ToValidUTF8(string(body[57:57+int(body[56])]), "?"),
 	}
 	copy(hello.Cluster[:], body[8:])
-	if int(hello.TimeBits)+int(hello.WorkerBits)+int(hello.SequenceBits) != 63 {
-		return HelloReply{}, errors.New("the bits of its layout do not add up to 63")
+	bits := int(hello.TimeBits) + int(hello.WorkerBits) + int(hello.SequenceBits)
+	if bits < 40 || bits > 63 {
+		return HelloReply{}, errors.New("the bits of its layout do not add up to 40 to 63")
+	}
+	if hello.Face > 1 {
+		return HelloReply{}, errors.New("its layout has a face that this client does not know")
 	}
 	return hello, nil
 }

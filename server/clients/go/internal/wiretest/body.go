@@ -61,6 +61,7 @@ type Body struct {
 	TimeBits     uint8     `json:"time_bits"`
 	WorkerBits   uint8     `json:"worker_bits"`
 	SequenceBits uint8     `json:"sequence_bits"`
+	Face         uint8     `json:"face"`
 	MaxBody      uint32    `json:"max_body"`
 	MaxCount     uint32    `json:"max_count"`
 	MaxInFlight  uint32    `json:"max_in_flight"`
@@ -149,7 +150,7 @@ func appendHello(out []byte, body *Body) []byte {
 	out = append(out, cluster...)
 	out = appendU64(out, uint64(body.EpochMS))
 	out = appendU32(out, body.TickUS)
-	out = append(out, body.TimeBits, body.WorkerBits, body.SequenceBits, 0)
+	out = append(out, body.TimeBits, body.WorkerBits, body.SequenceBits, body.Face)
 	for _, limit := range []uint32{body.MaxBody, body.MaxCount, body.MaxInFlight, body.IdleMS} {
 		out = appendU32(out, limit)
 	}

@@ -158,7 +158,7 @@ func decodeHello(body []byte) (Body, error) {
 	h, err := wire.ParseHello(body)
 	return Body{
 		Version: h.Version, Features: h.Features, Cluster: hex.EncodeToString(h.Cluster[:]), EpochMS: Number(h.EpochMS),
-		TickUS: h.TickUS, TimeBits: h.TimeBits, WorkerBits: h.WorkerBits, SequenceBits: h.SequenceBits, MaxBody: h.MaxBody,
-		MaxCount: h.MaxCount, MaxInFlight: h.MaxInFlight, IdleMS: h.IdleMS, Server: h.Server,
+		TickUS: h.TickUS, TimeBits: h.TimeBits, WorkerBits: h.WorkerBits, SequenceBits: h.SequenceBits, Face: h.Face,
+		MaxBody: h.MaxBody, MaxCount: h.MaxCount, MaxInFlight: h.MaxInFlight, IdleMS: h.IdleMS, Server: h.Server,
 	}, err
 }

@@ -181,7 +181,7 @@ const REPLIES = {
   [Op.HELLO]: (body) =>
     Buffer.concat([
       u16(body.version), u16(0), u32(body.features), Buffer.from(body.cluster, 'hex'), u64(body.epoch_ms), u32(body.tick_us),
-      Buffer.of(body.time_bits, body.worker_bits, body.sequence_bits, 0),
+      Buffer.of(body.time_bits, body.worker_bits, body.sequence_bits, body.face ?? 0),
       u32(body.max_body), u32(body.max_count), u32(body.max_in_flight), u32(body.idle_ms),
       Buffer.of(Buffer.byteLength(body.server)), Buffer.from(body.server),
     ]),

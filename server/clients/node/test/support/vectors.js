@@ -93,7 +93,7 @@ function named(op, value) {
       return {
         version: value.version, features: value.features, cluster: value.cluster, server: value.server,
         epoch_ms: String(value.layout.epochMs), tick_us: value.layout.tickUs, time_bits: value.layout.timeBits,
-        worker_bits: value.layout.workerBits, sequence_bits: value.layout.sequenceBits, max_body: value.limits.maxBody,
+        worker_bits: value.layout.workerBits, sequence_bits: value.layout.sequenceBits, face: value.layout.face, max_body: value.limits.maxBody,
         max_count: value.limits.maxCount, max_in_flight: value.limits.maxInFlight, idle_ms: value.limits.idleMs,
       };
     case Op.PING:

@@ -41,7 +41,7 @@ class Decoded(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How an id is put together: from the highest bit down a tick, a worker and a sequence."""
+    """How an id is put together: from the highest bit down a tick, and below it a worker and a sequence."""
 
     #: Tick 0, in milliseconds since the Unix epoch.
     epoch_ms: int
@@ -50,12 +50,15 @@ class Layout(NamedTuple):
     time_bits: int
     worker_bits: int
     sequence_bits: int
+    #: 0 where the sequence lies lowest, 1 where the worker does.
+    face: int = 0
 
     def decode(self, number: int) -> Decoded:
         """The fields of an id. It is arithmetic, and says nothing about whether the id was ever issued."""
         tick = number >> (self.worker_bits + self.sequence_bits)
-        worker = number >> self.sequence_bits & ((1 << self.worker_bits) - 1)
-        sequence = number & ((1 << self.sequence_bits) - 1)
+        worker_at, sequence_at = (0, self.worker_bits) if self.face else (self.sequence_bits, 0)
+        worker = number >> worker_at & ((1 << self.worker_bits) - 1)
+        sequence = number >> sequence_at & ((1 << self.sequence_bits) - 1)
         return Decoded(tick * self.tick_us // 1_000 + self.epoch_ms, worker, sequence)
 
 

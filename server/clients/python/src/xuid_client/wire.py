@@ -293,12 +293,13 @@ def error(status: int, body: bytes) -> ErrorReply:
 def greeting(server: str, body: bytes) -> Served:
     """The reply to HELLO."""
     fields = _GREETING.unpack_from(body)
-    version, _, _, cluster, epoch_ms, tick_us, time_bits, worker_bits, sequence_bits, _ = fields[:10]
+    version, _, _, cluster, epoch_ms, tick_us, time_bits, worker_bits, sequence_bits, face = fields[:10]
     if version != VERSION:
         raise Breach(f"version {version} was picked, and only version {VERSION} was offered")
-    if time_bits + worker_bits + sequence_bits != 63 or not tick_us:
-        raise Breach(f"a layout of {time_bits}/{worker_bits}/{sequence_bits} bits and ticks of {tick_us} us is none")
-    layout = Layout(epoch_ms, tick_us, time_bits, worker_bits, sequence_bits)
+    if not 40 <= time_bits + worker_bits + sequence_bits <= 63 or not tick_us or face > 1:
+        what = f"{time_bits}/{worker_bits}/{sequence_bits} bits, ticks of {tick_us} us and face {face}"
+        raise Breach(f"a layout of {what} is none")
+    layout = Layout(epoch_ms, tick_us, time_bits, worker_bits, sequence_bits, face)
     at = _GREETING.size
     length = struct.unpack_from("<B", body, at)[0]
     (text,) = struct.unpack_from(f"<{length}s", body, at + 1)

@@ -298,10 +298,13 @@ fn read(text: &str) -> Result<Value> {
 fn time_of(client: &Client, id: u64) -> Value {
     let served = client.served();
     let low = |bits: u8, number: u64| number & ((1 << bits) - 1);
-    let worker = low(served.worker_bits, id >> served.sequence_bits);
+    let (worker_at, sequence_at) =
+        if served.face == 0 { (served.sequence_bits, 0) } else { (0, served.worker_bits) };
+    let (worker, sequence) =
+        (low(served.worker_bits, id >> worker_at), low(served.sequence_bits, id >> sequence_at));
     let tick = u128::from(id >> (served.worker_bits + served.sequence_bits));
     let unix_ms = tick * u128::from(served.tick_us) / 1_000 + u128::from(served.epoch_ms);
-    json!({ "unix_ms": unix_ms.to_string(), "worker": worker, "sequence": low(served.sequence_bits, id) })
+    json!({ "unix_ms": unix_ms.to_string(), "worker": worker, "sequence": sequence })
 }
 
 fn described(error: &anyhow::Error) -> Value {

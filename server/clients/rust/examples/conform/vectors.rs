@@ -216,7 +216,7 @@ fn answered(reply: &Reply<'_>) -> Result<Value> {
         Reply::Hello(hello) => json!({
             "version": hello.version, "features": hello.features, "cluster": hello.cluster.to_string(),
             "epoch_ms": hello.epoch_ms.to_string(), "tick_us": hello.tick_us, "time_bits": hello.time_bits,
-            "worker_bits": hello.worker_bits, "sequence_bits": hello.sequence_bits,
+            "worker_bits": hello.worker_bits, "sequence_bits": hello.sequence_bits, "face": hello.face,
             "max_body": hello.limits.max_body, "max_count": hello.limits.max_count,
             "max_in_flight": hello.limits.max_in_flight, "idle_ms": hello.limits.idle_ms, "server": hello.server,
         }),

@@ -1,12 +1,26 @@
 package org.xuid.client;
 
-/** How a cluster's ids are made of bits: from the highest down a tick, a worker and a sequence. Immutable. */
+/** How a cluster's ids are made of bits: from the highest down a tick, below it a worker and a sequence. Immutable. */
 public final class Layout {
     private final long epochMs;
     private final long tickUs;
     private final int timeBits;
     private final int workerBits;
     private final int sequenceBits;
+    private final int face;
+
+    /**
+     * A layout with the sequence lowest.
+     *
+     * @param epochMs tick 0, in milliseconds since the Unix epoch
+     * @param tickUs the length of a tick, in microseconds
+     * @param timeBits the width of the tick
+     * @param workerBits the width of the worker
+     * @param sequenceBits the width of the sequence
+     */
+    public Layout(long epochMs, long tickUs, int timeBits, int workerBits, int sequenceBits) {
+        this(epochMs, tickUs, timeBits, workerBits, sequenceBits, 0);
+    }
 
     /**
      * A layout.
@@ -16,13 +30,15 @@ public final class Layout {
      * @param timeBits the width of the tick
      * @param workerBits the width of the worker
      * @param sequenceBits the width of the sequence
+     * @param face 0 where the sequence lies lowest, 1 where the worker does
      */
-    public Layout(long epochMs, long tickUs, int timeBits, int workerBits, int sequenceBits) {
+    public Layout(long epochMs, long tickUs, int timeBits, int workerBits, int sequenceBits, int face) {
         this.epochMs = epochMs;
         this.tickUs = tickUs;
         this.timeBits = timeBits;
         this.workerBits = workerBits;
         this.sequenceBits = sequenceBits;
+        this.face = face;
     }
 
     /**
@@ -46,7 +62,7 @@ public final class Layout {
     /**
      * The width of the tick.
      *
-     * @return bits; the three widths add up to 63
+     * @return bits; the three widths add up to 63 at most
      */
     public int timeBits() {
         return timeBits;
@@ -71,6 +87,15 @@ public final class Layout {
     }
 
     /**
+     * The order of the two low fields.
+     *
+     * @return 0 where the sequence lies lowest, 1 where the worker does
+     */
+    public int face() {
+        return face;
+    }
+
+    /**
      * The fields of an id, by arithmetic alone. It says nothing about whether the id was ever issued.
      *
      * @param id 0 to 2^63 - 1
@@ -84,8 +109,11 @@ public final class Layout {
         long tick = id >>> workerBits + sequenceBits;
         // In two parts: the product of all ticks and microseconds may be above 2^63.
         long sinceEpochMs = tick / 1_000 * tickUs + tick % 1_000 * tickUs / 1_000;
-        long worker = id >>> sequenceBits & (1L << workerBits) - 1;
-        return new IdParts(epochMs + sinceEpochMs, worker, id & (1L << sequenceBits) - 1);
+        int workerAt = face == 0 ? sequenceBits : 0;
+        int sequenceAt = face == 0 ? 0 : workerBits;
+        long worker = id >>> workerAt & (1L << workerBits) - 1;
+        long sequence = id >>> sequenceAt & (1L << sequenceBits) - 1;
+        return new IdParts(epochMs + sinceEpochMs, worker, sequence);
     }
 
     @Override

@@ -62,6 +62,7 @@ final class FakeServer implements Closeable {
         fields.put("time_bits", 41L);
         fields.put("worker_bits", 10L);
         fields.put("sequence_bits", 12L);
+        fields.put("face", 0L);
         fields.put("max_body", 4_096L);
         fields.put("max_count", 131_072L);
         fields.put("max_in_flight", (long) maxInFlight);

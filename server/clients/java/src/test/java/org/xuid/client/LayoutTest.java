@@ -17,6 +17,10 @@ class LayoutTest {
         assertEquals(32, parts.worker());
         assertEquals(1, parts.sequence());
         assertThrows(IllegalArgumentException.class, () -> layout.parts(-1));
+        IdParts lowest = new Layout(0, 10_000, 39, 16, 8, 1).parts(7L << 24 | 5 << 16 | 3);
+        assertEquals(70, lowest.unixMs());
+        assertEquals(3, lowest.worker());
+        assertEquals(5, lowest.sequence());
         Layout fine = new Layout(0, 10, 60, 0, 3);
         assertEquals((Long.MAX_VALUE >>> 3) / 100, fine.parts(Long.MAX_VALUE).unixMs());
         assertEquals(0, fine.parts(Long.MAX_VALUE).worker());

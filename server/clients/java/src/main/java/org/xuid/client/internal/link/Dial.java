@@ -222,8 +222,12 @@ final class Dial {
         if (hello.version != 1) {
             throw new BadReply("version " + hello.version + " was picked, and only version 1 was offered");
         }
-        if (hello.timeBits + hello.workerBits + hello.sequenceBits != 63) {
-            throw new BadReply("the bits of its ids do not add up to 63");
+        int bits = hello.timeBits + hello.workerBits + hello.sequenceBits;
+        if (bits < 40 || bits > 63) {
+            throw new BadReply("the bits of its ids do not add up to 40 to 63");
+        }
+        if (hello.face > 1) {
+            throw new BadReply("its ids have face " + hello.face + ", and this client knows 0 and 1");
         }
         // A server refuses by itself what HELLO expected of it. One that does not is not believed either.
         if (!options.allows(hello.cluster)) {
@@ -232,7 +236,7 @@ final class Dial {
             throw new XuidException.WrongCluster(server, hello.cluster, options.cluster, text, null);
         }
         Layout layout =
-                new Layout(hello.epochMs, hello.tickUs, hello.timeBits, hello.workerBits, hello.sequenceBits);
+                new Layout(hello.epochMs, hello.tickUs, hello.timeBits, hello.workerBits, hello.sequenceBits, hello.face);
         return new ServerInfo(server, hello.server, hello.cluster, layout, hello.maxCount, hello.maxInFlight);
     }
 

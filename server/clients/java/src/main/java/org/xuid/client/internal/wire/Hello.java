@@ -16,6 +16,8 @@ public final class Hello {
     public int workerBits;
     /** Lowest bits. */
     public int sequenceBits;
+    /** 0 where the sequence lies lowest, 1 where the worker does. */
+    public int face;
     /** The longest body of a request. */
     public long maxBody;
     /** The most ids of one request. */

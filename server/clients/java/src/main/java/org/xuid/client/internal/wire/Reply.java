@@ -177,7 +177,7 @@ public final class Reply {
         read.timeBits = u8();
         read.workerBits = u8();
         read.sequenceBits = u8();
-        u8();
+        read.face = u8();
         read.maxBody = u32();
         read.maxCount = u32();
         read.maxInFlight = u32();

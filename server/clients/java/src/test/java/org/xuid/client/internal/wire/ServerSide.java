@@ -85,7 +85,7 @@ public final class ServerSide {
                 out.raw(unhex((String) fields.get("cluster")));
                 out.u64(id(fields.get("epoch_ms"))).u32(number(fields, "tick_us"));
                 out.u8(number(fields, "time_bits")).u8(number(fields, "worker_bits"));
-                out.u8(number(fields, "sequence_bits")).u8(0);
+                out.u8(number(fields, "sequence_bits")).u8(number(fields, "face"));
                 out.u32(number(fields, "max_body")).u32(number(fields, "max_count"));
                 out.u32(number(fields, "max_in_flight")).u32(number(fields, "idle_ms"));
                 out.shortRaw(bytes(fields, "server"));

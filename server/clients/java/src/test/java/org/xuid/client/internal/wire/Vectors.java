@@ -190,6 +190,7 @@ public final class Vectors {
         fields.put("time_bits", (long) hello.timeBits);
         fields.put("worker_bits", (long) hello.workerBits);
         fields.put("sequence_bits", (long) hello.sequenceBits);
+        fields.put("face", (long) hello.face);
         fields.put("max_body", hello.maxBody);
         fields.put("max_count", hello.maxCount);
         fields.put("max_in_flight", hello.maxInFlight);
