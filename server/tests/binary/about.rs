@@ -70,7 +70,7 @@ fn the_version_says_commit_date_and_formats() {
     assert_eq!(lines[0], format!("xuid {}", env!("CARGO_PKG_VERSION")));
     assert!(lines[1].starts_with("commit    ") && lines[1].len() > 12, "{long}");
     assert_eq!(lines[2], "speaks    XUID/1");
-    assert_eq!(lines[3], "formats   spill 1, local registry 1, ZooKeeper registry 1, node.json 1");
+    assert_eq!(lines[3], "formats   spill 1, local registry 2, ZooKeeper registry 2, node.json 1");
     let short = stdout(&run(&["-V"]));
     assert!(short.starts_with(&format!("{} (", lines[0])) && short.lines().count() == 1, "{short}");
     assert!(short.contains(&lines[1]["commit    ".len()..]), "{short}");
