@@ -2,6 +2,7 @@
 //! socket, so a test can cut its input anywhere.
 
 use tokio::time::Instant;
+use xuid_engine::sequence::Numbers;
 
 use crate::fronts::buffers::{Inbox, Outbox};
 
@@ -65,4 +66,14 @@ pub(crate) trait Conversation {
 
     /// The client is to leave. It is told, if the protocol has a word for that.
     fn go_away(&mut self, outbox: &mut Outbox);
+}
+
+/// A run of the engine's ids, as fronts write it.
+pub(crate) fn run_of_ids(run: &xuid_engine::Run) -> xuid_protocol::Run {
+    xuid_protocol::Run { first: run.first().raw(), count: run.len(), stride: run.stride() }
+}
+
+/// The same of numbers of a sequence.
+pub(crate) fn run_of_numbers(numbers: &Numbers) -> xuid_protocol::Run {
+    xuid_protocol::Run { first: numbers.first(), count: numbers.len(), stride: numbers.stride() }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 use xuid_engine::sequence::Demand;
 
-use super::ask::{Ask, Denial, Got, Piece};
+use super::ask::{Ask, Denial, Got};
 use super::framing::Request;
 use super::reply::{number, quoted};
 use super::target::Fields;
@@ -74,7 +74,7 @@ fn invalid() -> Denial {
     Denial::bad(INVALID)
 }
 
-pub(super) fn write(out: &mut Vec<u8>, got: &Got, pieces: &[Piece]) {
+pub(super) fn write(out: &mut Vec<u8>, got: &Got, pieces: &[xuid_protocol::Run]) {
     out.extend_from_slice(br#"{"code":0,"msg":"success","data":"#);
     match got {
         Got::Pieces => {

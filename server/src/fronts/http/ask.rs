@@ -61,24 +61,6 @@ pub(super) enum Got {
     OpenApi,
 }
 
-/// Ids at equal distances.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) first: u64,
-    pub(super) count: u32,
-    pub(super) stride: u32,
-}
-
-impl Piece {
-    pub(super) fn ids(self) -> impl Iterator<Item = u64> {
-        (0..u64::from(self.count)).map(move |at| self.first + at * u64::from(self.stride))
-    }
-
-    pub(super) fn last(self) -> u64 {
-        self.first + u64::from(self.count.saturating_sub(1)) * u64::from(self.stride)
-    }
-}
-
 /// In whose words a request is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {

@@ -4,7 +4,7 @@ use xuid_engine::sequence::Demand;
 use xuid_engine::{Id, Layout};
 use xuid_protocol::{Order, Status};
 
-use super::ask::{Ask, Denial, Got, Piece};
+use super::ask::{Ask, Denial, Got};
 use super::reply::{number, quoted};
 use super::target::{Fields, segment};
 use crate::text::human_time;
@@ -33,7 +33,7 @@ pub(super) fn parse<'a>(
 }
 
 /// The first number.
-pub(super) fn write_number(out: &mut Vec<u8>, pieces: &[Piece]) {
+pub(super) fn write_number(out: &mut Vec<u8>, pieces: &[xuid_protocol::Run]) {
     number(out, pieces.first().map_or(0, |piece| piece.first));
 }
 

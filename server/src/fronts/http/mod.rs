@@ -42,7 +42,7 @@ use xuid_engine::sequence::Numbers;
 use xuid_engine::{Caller, Run};
 use xuid_protocol::{Limits, Refusal, Status};
 
-use ask::{Ask, Denial, Dialect, Form, Got, Piece};
+use ask::{Ask, Denial, Dialect, Form, Got};
 use framing::{MOST_HEAD, MOST_RAW_BODY, Parsed, Request};
 use reply::{Head, Then};
 use waiting::Done;
@@ -116,7 +116,7 @@ pub(crate) struct Session {
     share: Option<Caller>,
     scratch: Vec<Run>,
     numbers: Vec<Numbers>,
-    pieces: Vec<Piece>,
+    pieces: Vec<xuid_protocol::Run>,
     names: Names,
     asked: Asked,
     /// What the inbox is to have room for.

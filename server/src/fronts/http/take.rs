@@ -11,11 +11,12 @@ use xuid_engine::sequence::{ControlError, Demand, Numbers, SequenceErrorKind, Se
 use xuid_protocol::{Op, Order, Refusal, Status, WAIT_CAP};
 
 use super::Session;
-use super::ask::{Ask, Dialect, Got, Piece};
+use super::ask::{Ask, Dialect, Got};
 use super::waiting::{Done, Ended};
 use crate::config::Right;
 use crate::crash_points;
 use crate::fronts::buffers::Outbox;
+use crate::fronts::conversation::{run_of_ids, run_of_numbers};
 use crate::fronts::names::{alter, list_all, may, may_pass, similar};
 use crate::fronts::refusals::{above_limit, forbidden, of_control, of_ids, of_numbers};
 use crate::state::id_limit::Charged;
@@ -301,7 +302,7 @@ impl Session {
     fn got_ids(&mut self, op: Op, runs: &[Run], outbox: &mut Outbox) {
         for run in runs {
             crash_points::issued(run.first().raw(), run.len());
-            self.pieces.push(Piece { first: run.first().raw(), count: run.len(), stride: run.stride() });
+            self.pieces.push(run_of_ids(run));
         }
         self.tally.ids(op, runs.iter().map(|run| u64::from(run.len())).sum());
         self.fulfil(&Got::Pieces, outbox);
@@ -309,8 +310,7 @@ impl Session {
 
     /// The same of numbers.
     fn got_numbers(&mut self, numbers: &[Numbers], outbox: &mut Outbox) {
-        let piece = |run: &Numbers| Piece { first: run.first(), count: run.len(), stride: run.stride() };
-        self.pieces.extend(numbers.iter().map(piece));
+        self.pieces.extend(numbers.iter().map(run_of_numbers));
         self.fulfil(&Got::Pieces, outbox);
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use xuid_engine::sequence::Demand;
 use xuid_protocol::Status;
 
-use super::ask::{Ask, Denial, Form, Piece};
+use super::ask::{Ask, Denial, Form};
 use super::framing::Request;
 use super::reply::{joined, number, quoted};
 use super::target::Fields;
@@ -67,7 +67,7 @@ impl<'a> Call<'a> {
 }
 
 /// Ids, or a segment.
-pub(super) fn write(out: &mut Vec<u8>, form: Form, is_simple: bool, pieces: &[Piece]) {
+pub(super) fn write(out: &mut Vec<u8>, form: Form, is_simple: bool, pieces: &[xuid_protocol::Run]) {
     let (front, back): (&[u8], &[u8]) = match (is_simple, form) {
         (true, _) => (b"", b""),
         (false, Form::Runs) => (b"{\"data\":", b",\"code\":200,\"message\":\"\"}"),
@@ -76,15 +76,16 @@ pub(super) fn write(out: &mut Vec<u8>, form: Form, is_simple: bool, pieces: &[Pi
     out.extend_from_slice(front);
     match form {
         Form::Runs => write_segment(out, is_simple, pieces),
-        _ => joined(out, b',', pieces.iter().copied().flat_map(Piece::ids), number),
+        _ => joined(out, b',', pieces.iter().copied().flatten(), number),
     }
     out.extend_from_slice(back);
 }
 
 /// The ids of a segment are those in (current, max] that leave the remainder.
-fn write_segment(out: &mut Vec<u8>, is_simple: bool, pieces: &[Piece]) {
+fn write_segment(out: &mut Vec<u8>, is_simple: bool, pieces: &[xuid_protocol::Run]) {
     let [piece] = pieces else { return };
-    let (first, last, delta) = (piece.first.cast_signed(), piece.last(), u64::from(piece.stride));
+    let Some(last) = piece.last() else { return };
+    let (first, delta) = (piece.first.cast_signed(), u64::from(piece.stride));
     let current = first - 1;
     let loading = current + ((last - piece.first + 1) * LOADING / 100).cast_signed();
     let remainder = piece.first % delta;

@@ -8,7 +8,7 @@ use xuid_engine::sequence::Demand;
 use xuid_engine::{Id, Layout};
 use xuid_protocol::{LIST_MAX, Order, Refusal, Status, WAIT_CAP};
 
-use super::ask::{Ask, Denial, Form, Got, Piece};
+use super::ask::{Ask, Denial, Form, Got};
 use super::framing::Request;
 use super::reply::{joined, number, phrase, quoted};
 use super::target::{Fields, segment};
@@ -177,7 +177,7 @@ impl Body {
     }
 }
 
-pub(super) fn write(out: &mut Vec<u8>, got: &Got, form: Form, pieces: &[Piece]) {
+pub(super) fn write(out: &mut Vec<u8>, got: &Got, form: Form, pieces: &[xuid_protocol::Run]) {
     let value = match got {
         Got::Pieces => return write_pieces(out, form, pieces),
         Got::OpenApi => return out.extend_from_slice(OPENAPI.as_bytes()),
@@ -198,7 +198,7 @@ pub(super) fn write(out: &mut Vec<u8>, got: &Got, form: Form, pieces: &[Piece]) 
     let _ = serde_json::to_writer(out, &value);
 }
 
-fn write_pieces(out: &mut Vec<u8>, form: Form, pieces: &[Piece]) {
+fn write_pieces(out: &mut Vec<u8>, form: Form, pieces: &[xuid_protocol::Run]) {
     let write_text = |out: &mut Vec<u8>, id: u64| {
         out.push(b'"');
         number(out, id);
@@ -217,7 +217,7 @@ fn write_pieces(out: &mut Vec<u8>, form: Form, pieces: &[Piece]) {
         });
     } else {
         out.extend_from_slice(b"{\"ids\":[");
-        joined(out, b',', pieces.iter().copied().flat_map(Piece::ids), write_text);
+        joined(out, b',', pieces.iter().copied().flatten(), write_text);
     }
     out.extend_from_slice(b"]}");
 }

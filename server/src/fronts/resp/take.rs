@@ -17,7 +17,7 @@ use super::waiting::{Done, Ended};
 use crate::config::Right;
 use crate::crash_points;
 use crate::fronts::buffers::Outbox;
-use crate::fronts::conversation::OUTBOX_HIGH;
+use crate::fronts::conversation::{OUTBOX_HIGH, run_of_ids, run_of_numbers};
 use crate::fronts::names::{may, may_pass, similar};
 use crate::fronts::refusals::{above_limit, forbidden, of_ids, of_numbers};
 use crate::state::id_limit::Charged;
@@ -35,13 +35,6 @@ const SCRATCH_KEPT: usize = 256;
 
 /// The longest reply of an INCR: an integer of 19 digits.
 const LONGEST_INTEGER: usize = 22;
-
-/// Neighbours as a client gets them.
-struct Piece {
-    first: u64,
-    count: u32,
-    stride: u32,
-}
 
 impl Session {
     /// Answers the INCR of a sequence at the front, and those behind it that have the same bytes, as far as numbers are at
@@ -274,42 +267,40 @@ fn write_ids(shape: Shape, runs: &[Run], outbox: &mut Outbox) {
     for run in runs {
         crash_points::issued(run.first().raw(), run.len());
     }
-    let pieces =
-        runs.iter().map(|run| Piece { first: run.first().raw(), count: run.len(), stride: run.stride() });
-    write_pieces(shape, pieces, outbox);
+    write_runs(shape, runs.iter().map(run_of_ids), outbox);
 }
 
 fn write_numbers(shape: Shape, numbers: &[Numbers], outbox: &mut Outbox) {
-    let pieces =
-        numbers.iter().map(|run| Piece { first: run.first(), count: run.len(), stride: run.stride() });
-    write_pieces(shape, pieces, outbox);
+    write_runs(shape, numbers.iter().map(run_of_numbers), outbox);
 }
 
 /// From here on they are spent.
-fn write_pieces(shape: Shape, pieces: impl ExactSizeIterator<Item = Piece> + Clone, outbox: &mut Outbox) {
-    let ids =
-        |piece: Piece| (0..u64::from(piece.count)).map(move |at| piece.first + at * u64::from(piece.stride));
-    let write_piece = |out: &mut Vec<u8>, piece: Piece| {
+fn write_runs(
+    shape: Shape,
+    runs: impl ExactSizeIterator<Item = xuid_protocol::Run> + Clone,
+    outbox: &mut Outbox,
+) {
+    let write_run = |out: &mut Vec<u8>, run: xuid_protocol::Run| {
         write_length(out, b'*', 3);
-        write_id(out, piece.first);
-        write_integer(out, piece.count.into());
-        write_integer(out, piece.stride.into());
+        write_id(out, run.first);
+        write_integer(out, run.count.into());
+        write_integer(out, run.stride.into());
     };
     outbox.append(|out| match shape {
         Shape::Last => {
-            let last = pieces.last().and_then(|piece| ids(piece).next_back());
+            let last = runs.last().and_then(xuid_protocol::Run::last);
             write_integer(out, last.unwrap_or(0));
         }
-        Shape::One => pieces.flat_map(ids).for_each(|id| write_id(out, id)),
+        Shape::One => runs.flatten().for_each(|id| write_id(out, id)),
         Shape::List => {
-            let count: u64 = pieces.clone().map(|piece| u64::from(piece.count)).sum();
+            let count: u64 = runs.clone().map(|run| u64::from(run.count)).sum();
             write_length(out, b'*', count as usize);
-            pieces.flat_map(ids).for_each(|id| write_id(out, id));
+            runs.flatten().for_each(|id| write_id(out, id));
         }
         Shape::Runs => {
-            write_length(out, b'*', pieces.len());
-            pieces.for_each(|piece| write_piece(out, piece));
+            write_length(out, b'*', runs.len());
+            runs.for_each(|run| write_run(out, run));
         }
-        Shape::Piece => pieces.for_each(|piece| write_piece(out, piece)),
+        Shape::Piece => runs.for_each(|run| write_run(out, run)),
     });
 }

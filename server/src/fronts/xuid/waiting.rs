@@ -12,6 +12,7 @@ use xuid_protocol::{ArraySlots, Op, Refusal, RunsWriter, reply_id, seq_id_reply}
 
 use crate::crash_points;
 use crate::fronts::buffers::Outbox;
+use crate::fronts::conversation::{run_of_ids, run_of_numbers};
 use crate::state::id_limit::Charged;
 
 /// Which reply the ids go into.
@@ -77,7 +78,7 @@ impl Shape {
                 outbox.put(len, |frame| {
                     let mut slots = ArraySlots::begin(frame, request_id, count);
                     for run in runs {
-                        slots.push(of_ids(&run));
+                        slots.push(run_of_ids(&run));
                     }
                     slots.finish();
                     len
@@ -86,7 +87,7 @@ impl Shape {
             Self::Runs { request_id, count } => outbox.append(|out| {
                 let mut writer = RunsWriter::begin(out, request_id, count);
                 for run in runs {
-                    writer.push(of_ids(&run));
+                    writer.push(run_of_ids(&run));
                 }
                 writer.finish();
             }),
@@ -98,11 +99,7 @@ impl Shape {
 
     /// The same of numbers of a sequence.
     pub(super) fn write_numbers(self, numbers: impl Iterator<Item = Numbers>, outbox: &mut Outbox) {
-        let runs = numbers.map(|numbers| xuid_protocol::Run {
-            first: numbers.first(),
-            count: numbers.len(),
-            stride: numbers.stride(),
-        });
+        let runs = numbers.map(|numbers| run_of_numbers(&numbers));
         match self {
             Self::SeqNext { request_id } => outbox.append(|out| {
                 for run in runs {
@@ -228,9 +225,4 @@ impl Future for Waiting {
             Err(_) => Poll::Ready(Done { shape, charged, came, result: None }),
         }
     }
-}
-
-/// A run of ids as the wire has it.
-fn of_ids(run: &Run) -> xuid_protocol::Run {
-    xuid_protocol::Run { first: run.first().raw(), count: run.len(), stride: run.stride() }
 }
