@@ -34,6 +34,9 @@ package() {
         apt-get:go | dnf:go) echo golang ;;
         *:node) echo nodejs ;;
         apt-get:zookeeper) echo zookeeper ;;
+        dnf:ip) echo iproute ;;
+        *:ip) echo iproute2 ;;
+        apt-get:busybox) echo busybox-static ;;
         apt-get:redis-cli) echo redis-tools ;;
         *:redis-cli) echo redis ;;
         apt-get:mvn | dnf:mvn | apk:mvn | pacman:mvn) echo maven ;;
@@ -113,6 +116,8 @@ has() {
         libfaketime) has_faketime ;;
         postgresql) has_postgres ;;
         redis-cli) command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null ;;
+        # One that runs where there is no library.
+        busybox) command -v busybox >/dev/null && ! grep -q '=>' <<<"$(ldd "$(command -v busybox)" 2>/dev/null)" ;;
         venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
         mariadb) command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null ;;
         *) command -v "$2" >/dev/null ;;

@@ -14,9 +14,10 @@ suite monitoring waits yes 60 "alerts, dashboard and status page by a real Prome
 suite campaigns waits no 220 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime prometheus postgresql mariadb
 suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
 suite databases waits yes 60 "named sequences: their stores in private databases, and several servers on each store, with faults" -- postgresql mariadb java setpriv zookeeper
-suite fronts waits yes 60 "Redis clients of four languages, redis-cli and redis-benchmark, and curl, at the fronts for them" -- curl redis-cli python3 venv node npm go
-suite clients waits no 150 "the clients of all languages, driven by one set of stories, and their own tests" -- python3 go javac java mvn node npm
+suite fronts waits yes 60 "Redis clients of four languages, redis-cli and redis-benchmark, and curl, at the fronts for them" -- curl openssl redis-cli python3 venv node npm go
+suite clients waits no 170 "the clients of all languages, driven by one set of stories, and their own tests" -- python3 venv go javac java mvn node npm
 suite unit measures yes 160 "unit, property and doc tests, and the order of the source" -- java setpriv zookeeper
+suite packages waits no 110 "packed crates from empty folders, packages, manifests, and the commands of the pages" -- python3 curl openssl redis-cli java setpriv zookeeper postgresql prometheus go ip debootstrap busybox
 suite models works yes 20 "models of the ring and the threads' runs, in every interleaving (loom)"
 suite benches works yes 5 "each benchmark once: what it checks before it measures"
 suite lints works no 75 "format, lints and documentation without a warning"
@@ -101,18 +102,19 @@ run_fronts() {
     XUID_REDIS_CLIENTS="$target/tests/redis-clients" XUID_SCHEMATHESIS="$target/tests/schemathesis/bin/schemathesis" executables 4 "${of_fronts[@]}"
 }
 
-# The Rust client's program is built here; the tests build those of the other languages, which takes seconds.
-build_clients() { server_binary; test_executables; cargo build --release -p xuid-client --example conform; }
+# The Rust client's programs are built here; the tests build those of the other languages, which takes seconds.
+build_clients() { server_binary; test_executables; cargo build --release -p xuid-client --examples; }
 # A program in each of several languages, beside its server: as many as two cores bear. Then each library's own tests, by the
-# runner of its language.
+# runner of its language, and once the programs that measure them.
 run_clients() {
     local failed=0 home=server/clients
     XUID_RUST_CONFORM="$target/release/examples/conform" executables 6 "${of_clients[@]}" || failed=1
     export XUID_BIN="$target/release/xuid"
     (cd $home/python && python3 -m unittest) || failed=1
     (cd $home/node && npm test) || failed=1
-    (cd $home/go && go test ./...) || failed=1
+    (cd $home/go && go test -race ./...) || failed=1
     mvn --batch-mode --quiet --file $home/java/pom.xml verify || failed=1
+    $home/bench 0.1 1 || failed=1
     return "$failed"
 }
 
@@ -130,6 +132,31 @@ run_unit() {
     executables 2 "${of_unit[@]}" || failed=1
     cargo test --workspace --exclude xuid-tests --no-fail-fast || failed=1
     cargo test --release -p xuid-id --features serde || failed=1
+    return "$failed"
+}
+
+# The crates are built from what is packed of them, so nothing of another build can be used.
+build_packages() { server_binary; tests/packages/crates build; tests/packages/debian build; }
+# All but the crates need namespaces of their own; there they wait most of the time, beside each other. A namespace keeps a copy of
+# each mount, so no test with a disk of its own may run meanwhile.
+run_packages() {
+    local failed=0 part beside=()
+    export XUID_BIN="$target/release/xuid"
+    tests/packages/crates run || failed=1
+    tests/packages/licences || failed=1
+    tests/packages/pages links || failed=1
+    if ! unshare --net --mount --pid --fork true 2>/dev/null; then
+        [ "${CI:-}" != true ] || failed=1
+        echo "packages in roots and networks of their own: only root may make them" | tee -a "$XUID_NOT_TRIED"
+        return "$failed"
+    fi
+    tests/packages/static "$target/tests/packages/installed/bin/xuid" || failed=1
+    for part in debian kubernetes/pods golden pages; do
+        tests/packages/$part >"$logs/packages-${part%/*}" 2>&1 &
+        beside+=($!)
+    done
+    for part in "${beside[@]}"; do wait "$part" || failed=1; done
+    cat "$logs"/packages-*
     return "$failed"
 }
 

@@ -1,4 +1,4 @@
-//! Many ids a call: `fill` beside a plain loop over a slice, and runs beside an uncontended lock.
+//! Many ids a call: `fill` beside a plain loop over a slice, runs beside an uncontended lock, and opaque ids beside a copy.
 //!
 //! Bursts on declared land. What is measured is one thread at a time, with the producer refilling on another core.
 
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use criterion::{Criterion, Throughput};
 use xuid_benches::land::Farm;
-use xuid_engine::{Engine, Id, Order, Run};
+use xuid_engine::{Engine, Id, Order, Run, Veil};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut criterion = common::criterion();
@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for count in [100, 4_096, 131_072] {
         runs(&mut criterion, &farm.engine, count);
     }
+    seal(&mut criterion)?;
     ids::assert_nobody_was_refused(&farm.engine);
     criterion.final_summary();
     Ok(())
@@ -74,6 +75,38 @@ fn fill(criterion: &mut Criterion, engine: &Engine, len: usize) {
         bencher.iter(&mut write);
     });
     group.finish();
+}
+
+/// What opaque ids cost beside plain ones: neighbours sealed together, and one by one.
+fn seal(criterion: &mut Criterion) -> Result<(), Box<dyn std::error::Error>> {
+    const COUNT: u64 = 4_096;
+    let veil: Veil = "1b1a1918131211100b0a090803020100".parse()?;
+    let plots: Vec<Id> = (0..COUNT).filter_map(|at| Id::from_raw((1 << 60) + at)).collect();
+    let mut sealed = plots.clone();
+    veil.seal_all(&mut sealed);
+    assert!(sealed.iter().zip(&plots).all(|(id, plot)| veil.open(*id) == *plot), "it does not open again");
+    ids::assert_unique("seal_all", sealed.iter().copied().map(Id::raw));
+
+    let mut group = criterion.benchmark_group("4,096 opaque ids");
+    group.throughput(Throughput::Elements(COUNT));
+    group.bench_function("seal_all", |bencher| {
+        bencher.iter(|| {
+            sealed.copy_from_slice(&plots);
+            veil.seal_all(black_box(&mut sealed));
+        });
+    });
+    group.bench_function("seal, one by one", |bencher| {
+        bencher.iter(|| {
+            for (id, plot) in sealed.iter_mut().zip(&plots) {
+                *id = veil.seal(black_box(*plot));
+            }
+        });
+    });
+    group.bench_function("a copy", |bencher| {
+        bencher.iter(|| black_box(&mut sealed).copy_from_slice(&plots));
+    });
+    group.finish();
+    Ok(())
 }
 
 fn runs(criterion: &mut Criterion, engine: &Engine, count: u32) {

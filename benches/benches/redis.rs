@@ -1,6 +1,7 @@
-//! NEXT against Redis's INCR at the same settings and on the same cores: `cargo bench -p xuid-benches --bench redis`.
+//! NEXT against Redis's INCR at the same settings and on the same cores, and both by redis-benchmark:
+//! `cargo bench -p xuid-benches --bench redis`.
 //!
-//! Words after `--` pick settings (`50x100`); a number of rounds is given as `--rounds=9`.
+//! Words after `--` pick settings (`50x100`, `redis-benchmark`); a number of rounds is given as `--rounds=9`.
 
 use anyhow::Result;
 use xuid_benches::load;
@@ -18,6 +19,9 @@ fn main() -> Result<()> {
         println!("redis-server is not installed: nothing to compare with");
         return Ok(());
     };
+    if wanted("redis-benchmark") {
+        rows.extend(load::redis_benchmark_rows()?.unwrap_or_default());
+    }
     if picked.contains(&"tcp") {
         rows.extend(load::tcp_rows(rounds)?);
     }

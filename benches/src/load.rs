@@ -5,6 +5,7 @@
 //!      │
 //!      └────── process ── child       servers, each pinned to the core that the driver is not on
 //!
+//!   redis_benchmark ── process        Redis's own driver, on Redis and on our port for its clients
 //!   neighbours ── driver, process     several loads on one server at once, and what they cost each other
 //!   sequences ─── driver, process     named sequences: beside NEXT and Redis, on PostgreSQL, many names
 //! ```
@@ -18,10 +19,12 @@ mod dialect;
 mod driver;
 mod neighbours;
 mod process;
+mod redis_benchmark;
 mod sequences;
 
 pub use child::serve_if_asked;
 pub use compare::{Setting, redis_rows, tcp_rows};
 pub use neighbours::NEIGHBOURS;
 pub use process::Server;
+pub use redis_benchmark::redis_benchmark_rows;
 pub use sequences::SEQUENCES;

@@ -36,12 +36,12 @@
 //!
 //! # Runtimes
 //!
-//! No async runtime is needed: [`Engine::request`] is a plain future. Linux, 64-bit.
-
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-compile_error!(
-    "xuid-engine runs on 64-bit Linux: it relies on CLOCK_BOOTTIME, MADV_WIPEONFORK and 64-bit words"
-);
+//! No async runtime is needed: [`Engine::next_id_async`] and [`Engine::request`] are plain futures.
+//!
+//! # Systems
+//!
+//! 64-bit Linux only: the crate relies on `CLOCK_BOOTTIME`, `MADV_WIPEONFORK` and 64-bit words. On another system its
+//! build says so and ends; the crate `xuid-client` runs there.
 
 #[cfg(all(feature = "crash-points", not(debug_assertions)))]
 compile_error!("the feature crash-points is for crash campaigns, and never for a release build");
@@ -79,9 +79,9 @@ mod sys;
 mod testing;
 mod tiers;
 
-/// The README's example compiles.
+/// The examples of the crate's README compile and hold.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
 
 pub use api::build_error::BuildError;
@@ -90,6 +90,7 @@ pub use api::engine::Engine;
 pub use api::handle::Handle;
 pub use api::pending::Pending;
 pub use id::error::{IdError, IdErrorKind};
+pub use id::key_error::OpaqueKeyError;
 pub use id::run::{Ids, Run};
 pub use mint::wait_queue::Caller;
 pub use registry::Floor;
@@ -99,5 +100,5 @@ pub use settings::Tiers;
 pub use sys::crash_points;
 pub use xuid_id::{
     DEFAULT_EPOCH_MS, Face, Form, ID_BITS, Id, IdRangeError, IdText, InstantError, Layout, LayoutError,
-    Order, ParseIdError, Parts, PrefixError, Prefixed, PrefixedText, UnknownForm,
+    Order, ParseIdError, ParseKeyError, Parts, PrefixError, Prefixed, PrefixedText, UnknownForm, Veil,
 };

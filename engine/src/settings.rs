@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use xuid_id::Veil;
+
 use crate::clock::{Thresholds, nanos};
 
 /// Ticks of the first window beyond now; doubled at each renewal up to `window_max`.
@@ -66,6 +68,7 @@ pub(crate) struct Settings {
     pub(crate) drift: Duration,
     pub(crate) max_forward: Duration,
     pub(crate) spill: bool,
+    pub(crate) veil: Option<Veil>,
     pub(crate) tiers: Tiers,
     /// Slots of the ring, and blocks the queue holds: as many, so that a ring emptied at once is refilled at once.
     pub(crate) slots: usize,
@@ -84,6 +87,7 @@ impl Default for Settings {
             drift: Duration::from_secs(1),
             max_forward: Duration::from_secs(5),
             spill: true,
+            veil: None,
             tiers: Tiers::default(),
             slots: SLOTS,
         }

@@ -128,7 +128,7 @@ fn slow(inner: &MemoryRegistry) -> (Box<dyn Registry>, Arc<AtomicU32>, Arc<Atomi
 }
 
 fn registry(layout: Layout, floor: u64, workers: u32) -> MemoryRegistry {
-    MemoryRegistry::new(Genesis { cluster: ClusterId::from_bytes([7; 16]), layout, floor, workers })
+    MemoryRegistry::new(Genesis::new(ClusterId::from_bytes([7; 16]), layout, floor, workers))
 }
 
 fn tick_of(clock: &dyn Clock) -> u64 {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use xuid_engine::clock::{Clock, SystemClock};
 use xuid_engine::registry::memory::MemoryRegistry;
 use xuid_engine::registry::{ClusterId, Genesis};
-use xuid_engine::{Engine, Handle, Id, IdError, IdErrorKind, Layout, Order, Pending, Run};
+use xuid_engine::{Engine, Floor, Handle, Id, IdError, IdErrorKind, Layout, Order, Pending, Run};
 
 #[derive(Default)]
 struct Woken(AtomicBool);
@@ -52,7 +52,7 @@ fn in_a_child(mut work: impl FnMut() -> String + Send + Sync + 'static) -> Strin
 fn a_request_that_waits_across_a_fork_is_answered_in_the_parent_only() {
     let layout = Layout::default();
     let now = layout.tick_at_ns(SystemClock.read().wall).unwrap();
-    let genesis = Genesis { cluster: ClusterId::from_bytes([7; 16]), layout, floor: now - 1_000, workers: 4 };
+    let genesis = Genesis::new(ClusterId::from_bytes([7; 16]), layout, now - 1_000, 4);
     let engine = Engine::builder().registry(Box::new(MemoryRegistry::new(genesis))).build().unwrap();
     let woken = Arc::new(Woken::default());
     // Everything up to now is spent, so that the next one has to wait.
@@ -80,6 +80,40 @@ fn a_request_that_waits_across_a_fork_is_answered_in_the_parent_only() {
     assert_eq!(both, 0, "{both} ids were issued in parent and child; the child got: {child:.60}");
 }
 
+#[test]
+fn a_worker_in_memory_stays_the_parents_and_a_child_gets_another() {
+    let engine = Engine::memory(1).floor(Floor::Epoch).build().unwrap();
+    let child = in_a_child(|| {
+        let built = |worker| Engine::memory(worker).floor(Floor::Epoch).build();
+        let theirs = built(1).map(|engine| format!("issued {:?}", engine.next_id()));
+        let own = built(2).unwrap().next_id().unwrap();
+        format!("{}, own {own}", theirs.unwrap_or_else(|error| error.to_string()))
+    });
+    assert!(
+        child.starts_with("worker 1 cannot be had: the process that this one was forked from has it"),
+        "{child}"
+    );
+    assert!(child.contains(", own 1"), "{child}");
+    engine.next_id().unwrap();
+}
+
+/// The parent goes on with the windows that the child's memory shows.
+#[test]
+fn a_child_does_not_say_of_ids_that_they_are_uncut() {
+    let engine = Engine::memory(3).floor(Floor::Epoch).build().unwrap();
+    let is_uncut = |engine: &Engine| {
+        let now = engine.layout().tick_at_ns(SystemClock.read().wall).unwrap();
+        // Of a window a second at least is left.
+        engine.is_uncut(engine.layout().encode(now + 500, 3, 0))
+    };
+    let theirs = engine.clone();
+    assert!(is_uncut(&engine));
+    assert_eq!(in_a_child(move || is_uncut(&theirs).to_string()), "false");
+    assert!(is_uncut(&engine));
+    engine.shutdown();
+    assert!(!is_uncut(&engine), "it is handed back");
+}
+
 /// Whether a call answered as it should.
 type Check = fn(&Parents) -> bool;
 
@@ -96,6 +130,10 @@ const CALLS: &[(&str, Check)] = &[
         let mut pending = of.engine.request(100, Order::Fresh, Duration::from_secs(1));
         matches!(poll(&mut pending, &Arc::default()), Poll::Ready(Err(error)) if error.kind() == IdErrorKind::Forked)
     }),
+    ("next_id_async", |of| {
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(std::pin::pin!(of.engine.next_id_async()).poll(&mut context), Poll::Ready(answer) if is_forked(answer))
+    }),
     ("a parent's request", |of| {
         let mut pending = of.pending.borrow_mut().take().unwrap();
         matches!(poll(&mut pending, &Arc::default()), Poll::Ready(Err(error)) if error.kind() == IdErrorKind::Forked)
@@ -106,6 +144,10 @@ const CALLS: &[(&str, Check)] = &[
     ("publish", |of| {
         of.engine.publish();
         of.handle.borrow_mut().publish();
+        true
+    }),
+    ("tell_registry", |of| {
+        of.engine.tell_registry();
         true
     }),
     ("producer_silent", |of| of.engine.producer_silent().is_zero()),

@@ -141,7 +141,7 @@ impl Clock for Swinging {
 fn engine(clock: &Arc<Swinging>) -> Engine {
     let layout = Layout::default();
     let now = layout.tick_at_ns(SystemClock.read().wall).unwrap();
-    let genesis = Genesis { cluster: ClusterId::from_bytes([9; 16]), layout, floor: now - 1_000, workers: 4 };
+    let genesis = Genesis::new(ClusterId::from_bytes([9; 16]), layout, now - 1_000, 4);
     let registry = Box::new(MemoryRegistry::new(genesis));
     Engine::builder().registry(registry).clock(clock.clone()).build().unwrap()
 }

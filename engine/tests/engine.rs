@@ -32,8 +32,7 @@ impl Clock for Shifted {
 }
 
 fn registry(floor: u64, workers: u32) -> MemoryRegistry {
-    let genesis =
-        Genesis { cluster: ClusterId::from_bytes([7; 16]), layout: Layout::default(), floor, workers };
+    let genesis = Genesis::new(ClusterId::from_bytes([7; 16]), Layout::default(), floor, workers);
     MemoryRegistry::new(genesis)
 }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::about::{completions, config, man};
-use crate::commands::{bench, decode, inspect, next, registry, sequence, serve, workers};
+use crate::commands::{bench, decode, inspect, next, provenance, registry, sequence, serve, workers};
 use crate::config::log_of_environment;
 use crate::text::logs;
 use crate::text::stdout::Printer;
@@ -29,6 +29,8 @@ enum Command {
     Next(next::Args),
     /// Say when an id was made, by which worker, and its place in that tick (offline)
     Decode(decode::Args),
+    /// Say what is known of where ids came from: never granted, put aside, or to whom and when (read-only)
+    Provenance(provenance::Args),
     /// Look into a data folder: what its spill files and its registry hold (read-only)
     Inspect(inspect::Args),
     /// List the workers of a registry: owner, and until when its land is reserved
@@ -58,6 +60,7 @@ impl Cli {
             Command::Serve(args) => serve::run(&args),
             Command::Next(args) => next::run(&args),
             Command::Decode(args) => decode::run(&args),
+            Command::Provenance(args) => provenance::run(&args),
             Command::Inspect(args) => inspect::run(&args),
             Command::Workers(args) => workers::run(&args),
             Command::Registry(args) => registry::run(&args),

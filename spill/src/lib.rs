@@ -16,7 +16,10 @@
 //! - Damage is skipped and counted, never guessed at.
 //! - [`inspect()`] looks at a file without taking its lock, also while a process uses it.
 //!
-//! The crate knows no clock, no worker and no thread. The bytes are described in `docs/spill-format.md`.
+//! The crate knows no clock, no worker and no thread. The bytes are described in `docs/spill-format.md`. It is for 64-bit
+//! Linux, and empty elsewhere, so that the engine's build ends there with the engine's own words.
+
+#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 mod error;
 mod extent;
@@ -31,6 +34,11 @@ mod regular;
 mod rights;
 mod scan;
 mod storage;
+
+/// The crate's README compiles, and what it claims holds.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use error::{AppendError, CreateError, HeaderError, InspectError, OpenError, ReadError, SyncError};
 pub use extent::{Extent, LAST_ID, Stock};

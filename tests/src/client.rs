@@ -77,6 +77,8 @@ pub struct Hello {
     pub tick_us: u32,
     /// Bits of time, worker and sequence.
     pub bits: (u8, u8, u8),
+    /// What callers see of them.
+    pub face: u8,
     /// The longest request body.
     pub max_body: u32,
     /// The most ids of one request.
@@ -390,7 +392,7 @@ fn parse_hello(body: &[u8]) -> Option<Hello> {
     let cluster = fields.bytes(16)?.try_into().ok()?;
     let (epoch_ms, tick_us) = (fields.u64()?, fields.u32()?);
     let bits = (fields.u8()?, fields.u8()?, fields.u8()?);
-    let _reserved = fields.u8()?;
+    let face = fields.u8()?;
     let (max_body, max_count, max_in_flight, idle_ms) =
         (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
     let len = usize::from(fields.u8()?);
@@ -401,6 +403,7 @@ fn parse_hello(body: &[u8]) -> Option<Hello> {
         epoch_ms,
         tick_us,
         bits,
+        face,
         max_body,
         max_count,
         max_in_flight,

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -135,6 +136,13 @@ impl Xuid {
     pub fn cwd(mut self, dir: &Path) -> Self {
         self.command.current_dir(dir);
         self
+    }
+
+    /// Runs it to its end, with that file on its standard input.
+    pub fn fed(self, input: &Path) -> Result<Output> {
+        let input = File::open(input).with_context(|| format!("opening {}", input.display()))?;
+        let (code, stdout, stderr) = process::run_fed(self.command, input.into(), self.limit)?;
+        Ok(Output { code, stdout, stderr })
     }
 
     /// Runs it to its end.

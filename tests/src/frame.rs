@@ -24,6 +24,8 @@ pub mod op {
     pub const INFO: u8 = 0x21;
     /// What the server counted, as JSON.
     pub const STATS: u8 = 0x22;
+    /// Where an id came from, as JSON.
+    pub const PROVENANCE: u8 = 0x23;
     /// One number of a sequence.
     pub const SEQ_NEXT: u8 = 0x30;
     /// Many numbers of a sequence, one by one.
@@ -56,8 +58,16 @@ pub mod status {
     pub const WRONG_CLUSTER: u16 = 0x0007;
     /// Nothing is left for ever.
     pub const EXHAUSTED: u16 = 0x0008;
+    /// Opaque ids have no order.
+    pub const NO_ORDER: u16 = 0x000c;
+    /// No window of ticks is held yet.
+    pub const NOT_READY: u16 = 0x8010;
     /// Nothing left within the wait.
     pub const OVERLOADED: u16 = 0x8011;
+    /// The clock is behind what was issued.
+    pub const CLOCK_BEHIND: u16 = 0x8012;
+    /// The window of ticks was lost.
+    pub const WINDOW_LOST: u16 = 0x8013;
     /// The server is about to end.
     pub const SHUTTING_DOWN: u16 = 0x8014;
     /// The store of sequences does not answer.

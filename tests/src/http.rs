@@ -1,10 +1,15 @@
-//! One HTTP GET over a plain socket, and the metrics page as numbers.
+//! HTTP over a plain socket: one GET, a connection that stays open, and the metrics page as numbers.
 
-use std::io::{Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+
+use crate::client::ClientError;
+
+/// No answer may take longer.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Status and body of `GET path`.
 pub fn get(addr: SocketAddr, path: &str) -> Result<(u16, String)> {
@@ -19,6 +24,61 @@ pub fn get(addr: SocketAddr, path: &str) -> Result<(u16, String)> {
     ensure!(head.starts_with("HTTP/1."), "not HTTP: {head}");
     let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok()).context("no status")?;
     Ok((status, body.to_owned()))
+}
+
+/// A connection of HTTP/1.1 that stays open.
+#[derive(Debug)]
+pub struct HttpConnection {
+    stream: BufReader<TcpStream>,
+    is_closed: bool,
+}
+
+impl HttpConnection {
+    /// Connects.
+    pub fn open(addr: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&addr, Duration::from_secs(5))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LIMIT))?;
+        stream.set_write_timeout(Some(LIMIT))?;
+        Ok(Self { stream: BufReader::new(stream), is_closed: false })
+    }
+
+    /// Whether the last reply said that the connection ends with it.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Sends requests as they are.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// Status and body of the next reply, which says how long it is.
+    pub fn reply(&mut self) -> Result<(u16, String), ClientError> {
+        let first = self.line()?;
+        let status = first.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+        let status = status.ok_or(ClientError::Broken("no reply of HTTP"))?;
+        let mut length = None;
+        loop {
+            let line = self.line()?.to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            self.is_closed |= line == "connection: close";
+            length = line.strip_prefix("content-length: ").and_then(|text| text.parse().ok()).or(length);
+        }
+        let mut body = vec![0; length.ok_or(ClientError::Broken("a reply without its length"))?];
+        self.stream.read_exact(&mut body)?;
+        let body = String::from_utf8(body).map_err(|_| ClientError::Broken("a text that is not UTF-8"))?;
+        Ok((status, body))
+    }
+
+    fn line(&mut self) -> Result<String, ClientError> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        Ok(line.strip_suffix("\r\n").ok_or_else(cut)?.to_owned())
+    }
 }
 
 /// One line of the metrics page.

@@ -4,6 +4,7 @@
 //! - [`Xuid`]: one call of a `xuid` command, with its exit code and both outputs
 //! - [`Client`]: a blocking client of the wire protocol, written from the specification alone
 //! - [`Resp`]: a blocking client of the protocol of Redis, written from its specification alone
+//! - [`fronts`]: ids and numbers by any front, from one call
 //! - [`Load`]: threads that take ids until they are stopped or the connection dies
 //! - [`SchedulerDelay`]: how late this machine runs a thread, for what a test demands of time
 //! - [`Timeline`], [`Told`]: connections that remember when each answer came
@@ -29,6 +30,7 @@
 pub mod campaigns;
 pub mod clock;
 pub mod folder;
+pub mod fronts;
 pub mod http;
 pub mod process;
 pub mod proxy;

@@ -16,6 +16,7 @@ use anyhow::{Result, anyhow, bail};
 
 use crate::client::{Client, ClientError, Order, Refusal};
 use crate::clock;
+use crate::fronts::{Caller, Doors, Form, Front, Wanted};
 use crate::oracle::{Ledger, Received};
 
 /// What a connection asks for, again and again.
@@ -38,17 +39,25 @@ pub struct Job {
     pub order: Order,
     /// The pause between two requests: zero is full speed.
     pub pause: Duration,
+    /// Where it asks.
+    pub front: Front,
 }
 
 impl Job {
     /// At full speed.
     pub const fn new(work: Work, order: Order) -> Self {
-        Self { work, order, pause: Duration::ZERO }
+        Self::gently(work, order, Duration::ZERO)
     }
 
     /// With a pause between two requests.
     pub const fn gently(work: Work, order: Order, pause: Duration) -> Self {
-        Self { work, order, pause }
+        Self { work, order, pause, front: Front::Xuid }
+    }
+
+    /// The same at another front.
+    #[must_use]
+    pub const fn by(self, front: Front) -> Self {
+        Self { front, ..self }
     }
 }
 
@@ -107,13 +116,18 @@ pub struct Load {
 }
 
 impl Load {
-    /// One thread and one connection a job.
+    /// One thread and one connection a job, all of XUID/1.
     pub fn start(addr: SocketAddr, jobs: &[Job]) -> Self {
+        Self::start_at(Doors::of_xuid(addr), jobs)
+    }
+
+    /// The same, each job at its front.
+    pub fn start_at(doors: Doors, jobs: &[Job]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let ids: Vec<Arc<AtomicU64>> = jobs.iter().map(|_| Arc::default()).collect();
         let spawn = |(job, ids): (&Job, &Arc<AtomicU64>)| {
             let (job, stop, ids) = (*job, Arc::clone(&stop), Arc::clone(ids));
-            thread::spawn(move || run_load(|result| take(addr, job, &stop, &ids, result)))
+            thread::spawn(move || run_load(|result| take(doors, job, &stop, &ids, result)))
         };
         let threads = jobs.iter().zip(&ids).map(spawn).collect();
         Self { stop, ids, threads }
@@ -179,14 +193,8 @@ fn run_load(take: impl FnOnce(&mut LoadResults) -> Result<()>) -> LoadResults {
 }
 
 /// The loop of one connection. A connection that ends is the normal end of a life, a broken protocol is not.
-fn take(
-    addr: SocketAddr,
-    job: Job,
-    stop: &AtomicBool,
-    ids: &AtomicU64,
-    result: &mut LoadResults,
-) -> Result<()> {
-    let mut client = match Client::connect(addr) {
+fn take(doors: Doors, job: Job, stop: &AtomicBool, ids: &AtomicU64, result: &mut LoadResults) -> Result<()> {
+    let mut client = match Caller::connect(doors, job.front, CONNECT) {
         Ok(client) => client,
         Err(ClientError::Ended(_)) => {
             result.broken = true;
@@ -204,7 +212,7 @@ fn take(
         let mut span = Span { low: u64::MAX, high: 0 };
         let since = *asked.get_or_insert_with(clock::now);
         let (old, answer) =
-            (result.received.ids(), request(&mut client, job, &mut result.received, &mut span));
+            (result.received.ids(), request_by(&mut client, job, &mut result.received, &mut span));
         ids.fetch_add(result.received.ids() - old, Ordering::Relaxed);
         // Everything asked for after earlier replies had come must lie above all of them.
         if job.order == Order::Ordered && span.low <= highest {
@@ -246,6 +254,36 @@ impl Span {
     }
 }
 
+/// How long a greeting may take.
+const CONNECT: Duration = Duration::from_mins(1);
+
+/// How long a request may wait.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// One request, or one batch of them, at any front.
+fn request_by(
+    caller: &mut Caller,
+    job: Job,
+    received: &mut Received,
+    span: &mut Span,
+) -> Result<(), ClientError> {
+    if let Caller::Xuid(client) = caller {
+        return request(client, job, received, span);
+    }
+    let (requests, count, form) = match job.work {
+        Work::Next(in_flight) => (in_flight, 1, Form::One),
+        Work::Array(count) => (1, count, Form::List),
+        Work::Runs(count) => (1, count, Form::Runs),
+    };
+    let wanted = Wanted { sequence: None, count, order: job.order, wait: WAIT, form };
+    caller.take_many(requests, &wanted, |ids| {
+        for id in ids {
+            span.cover(id, id);
+            received.push(id);
+        }
+    })
+}
+
 /// One request, or one batch of them.
 pub(crate) fn request(
     client: &mut Client,
@@ -253,7 +291,6 @@ pub(crate) fn request(
     received: &mut Received,
     span: &mut Span,
 ) -> Result<(), ClientError> {
-    let wait = Duration::from_secs(2);
     match job.work {
         Work::Next(in_flight) => {
             let refusals = client.next_pipelined(in_flight, job.order, |id| {
@@ -264,14 +301,14 @@ pub(crate) fn request(
             Err(first.into())
         }
         Work::Array(count) => {
-            for id in client.array(count, wait, job.order)? {
+            for id in client.array(count, WAIT, job.order)? {
                 span.cover(id, id);
                 received.push(id);
             }
             Ok(())
         }
         Work::Runs(count) => {
-            for run in client.runs(count, wait, job.order)? {
+            for run in client.runs(count, WAIT, job.order)? {
                 span.cover(run.first, run.first + u64::from(run.count - 1) * u64::from(run.stride));
                 received.push_run(run);
             }

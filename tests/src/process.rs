@@ -45,6 +45,11 @@ pub fn terminate(child: &Child) -> Result<()> {
     signal(child, Signal::TERM)
 }
 
+/// SIGHUP, at which a server reads its files again.
+pub fn reload(child: &Child) -> Result<()> {
+    signal(child, Signal::HUP)
+}
+
 /// SIGINT.
 pub fn interrupt(child: &Child) -> Result<()> {
     signal(child, Signal::INT)
@@ -167,8 +172,13 @@ pub fn wait_exit(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
 }
 
 /// Runs a command to its end: exit code (none after a signal), standard output, standard error.
-pub fn run(mut command: Command, limit: Duration) -> Result<(Option<i32>, String, String)> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+pub fn run(command: Command, limit: Duration) -> Result<(Option<i32>, String, String)> {
+    run_fed(command, Stdio::null(), limit)
+}
+
+/// The same, with that on its standard input.
+pub fn run_fed(mut command: Command, input: Stdio, limit: Duration) -> Result<(Option<i32>, String, String)> {
+    command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());

@@ -1,6 +1,6 @@
 //! A blocking client of the protocol of Redis, version 2, written from its specification alone.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -78,11 +78,12 @@ impl Resp {
         Ok(self.stream.get_mut().write_all(bytes)?)
     }
 
-    /// The next reply.
+    /// The next reply. A connection that ends before it is whole is an error of `io`.
     pub fn reply(&mut self) -> Result<RespValue> {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
-        let line = line.strip_suffix("\r\n").with_context(|| format!("no whole line: {line:?}"))?;
+        let cut = || io::Error::new(io::ErrorKind::UnexpectedEof, format!("no whole line: {line:?}"));
+        let line = line.strip_suffix("\r\n").ok_or_else(cut)?;
         let (kind, rest) = line.split_at_checked(1).context("an empty line")?;
         Ok(match kind {
             "+" => RespValue::Simple(rest.to_owned()),
@@ -109,7 +110,8 @@ impl Resp {
     }
 }
 
-fn frame(words: &[&str]) -> Vec<u8> {
+/// A command as it is sent.
+pub(crate) fn frame(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         bytes.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes());

@@ -271,18 +271,24 @@ impl Server {
 
     /// Where clients of Redis connect, if that was asked for.
     pub fn resp(&self) -> Result<SocketAddr> {
-        let banner = self.banner();
-        let line = banner.lines().find_map(|line| line.split_once("(RESP) on "));
-        let (_, address) = line.with_context(|| format!("no port for clients of Redis\n{self}"))?;
-        Ok(address.trim().parse()?)
+        self.place("  clients of Redis (RESP) on ")
     }
 
     /// Where clients of HTTP connect, if that was asked for.
     pub fn http(&self) -> Result<SocketAddr> {
-        let banner = self.banner();
-        let line = banner.lines().find_map(|line| line.split_once("clients of HTTP on http://"));
-        let (_, address) = line.with_context(|| format!("no port for clients of HTTP\n{self}"))?;
-        Ok(address.trim().parse()?)
+        self.place("  clients of HTTP on ")
+    }
+
+    /// The address that a line of the banner has behind these words. It follows the first two addresses after a moment.
+    fn place(&self, words: &str) -> Result<SocketAddr> {
+        let mut banner = self.banner();
+        while !banner.contains("\n  try:\n") && self.born.elapsed() < START_LIMIT {
+            thread::sleep(Duration::from_micros(500));
+            banner = self.banner();
+        }
+        let line = banner.lines().find_map(|line| line.strip_prefix(words));
+        let place = line.with_context(|| format!("no line of the banner begins with {words:?}\n{self}"))?;
+        Ok(place.trim_start_matches("http://").trim_start_matches("https://").parse()?)
     }
 
     /// What it logged so far, without colours.

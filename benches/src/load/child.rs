@@ -1,5 +1,5 @@
-//! What a child process of a benchmark does: an echo of NEXT's frame sizes, numbers in the frames of ARRAY, the same
-//! frames with nothing written into them, or a stream of bytes.
+//! What a child process of a benchmark does: an echo of NEXT's frame sizes, a reply to each command of a Redis client, numbers
+//! in the frames of ARRAY, the same frames with nothing written into them, or a stream of bytes.
 
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
@@ -24,6 +24,8 @@ const WRITE: usize = 1 << 20;
 pub(super) enum Role {
     /// Answers 24 bytes to each 16.
     Echo,
+    /// Answers the same number to each command of a Redis client, without looking at it.
+    Number,
     /// Answers each ARRAY with the next 4,096 numbers, without looking at it.
     Numbers,
     /// Answers each ARRAY with the same bytes, which are written once.
@@ -36,6 +38,7 @@ impl Role {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Echo => "echo",
+            Self::Number => "number",
             Self::Numbers => "numbers",
             Self::Blank => "blank",
             Self::Stream => "stream",
@@ -56,7 +59,8 @@ pub fn serve_if_asked() -> Result<bool> {
         std::process::exit(0);
     });
     match role.to_str() {
-        Some("echo") => echo()?,
+        Some("echo") => on_connections(echo_one)?,
+        Some("number") => on_connections(number_one)?,
         Some("numbers") => arrays(true)?,
         Some("blank") => arrays(false)?,
         Some("stream") => stream()?,
@@ -66,7 +70,9 @@ pub fn serve_if_asked() -> Result<bool> {
 }
 
 /// On the runtime that the server uses where it has one core.
-fn echo() -> Result<()> {
+fn on_connections<F: Future<Output = std::io::Result<()>> + Send + 'static>(
+    serve: fn(TcpStream) -> F,
+) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -74,9 +80,24 @@ fn echo() -> Result<()> {
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            tokio::spawn(echo_one(stream));
+            tokio::spawn(serve(stream));
         }
     })
+}
+
+/// A command is an array, and nothing else of what `redis-benchmark -t incr` sends has its sign.
+async fn number_one(mut stream: TcpStream) -> std::io::Result<()> {
+    const REPLY: &[u8] = b":123456789\r\n";
+    let mut input = vec![0; 64 * 1024];
+    let output = REPLY.repeat(input.len());
+    loop {
+        let read = stream.read(&mut input).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        let commands = input[..read].split(|byte| *byte == b'*').count() - 1;
+        stream.write_all(&output[..commands * REPLY.len()]).await?;
+    }
 }
 
 async fn echo_one(mut stream: TcpStream) -> std::io::Result<()> {

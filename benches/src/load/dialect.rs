@@ -31,6 +31,16 @@ impl InOrder {
         Self::new(b"*2\r\n$4\r\nINCR\r\n$2\r\nid\r\n".to_vec(), integer)
     }
 
+    /// An id of any order from our port for clients of Redis.
+    pub(super) fn incr_any() -> Self {
+        Self::new(b"*2\r\n$4\r\nINCR\r\n$4\r\n@any\r\n".to_vec(), integer)
+    }
+
+    /// The same from that for clients of HTTP, by a path of Leaf.
+    pub(super) fn leaf_id() -> Self {
+        Self::new(b"GET /api/snowflake/get/any HTTP/1.1\r\nHost: here\r\n\r\n".to_vec(), text_page)
+    }
+
     /// Frames of NEXT's sizes, which nobody looks at.
     pub(super) fn echo() -> Self {
         Self::new(vec![0; NEXT_REQUEST], |bytes| Ok((bytes.len() >= NEXT_REPLY).then_some((NEXT_REPLY, 0))))
@@ -83,6 +93,23 @@ fn integer(bytes: &[u8]) -> Parsed {
     Ok(Some((end + 1, number)))
 }
 
+/// A page that is a number.
+fn text_page(bytes: &[u8]) -> Parsed {
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
+    let fail = || format!("answered {}", String::from_utf8_lossy(bytes));
+    let head = str::from_utf8(&bytes[..end]).map_err(|_| fail())?;
+    let mut lines = head.split("\r\n");
+    let is_well = lines.next().is_some_and(|status| status.starts_with("HTTP/1.1 200 "));
+    let fields = lines.filter_map(|line| line.split_once(": "));
+    let len = fields
+        .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .find_map(|(_, len)| len.parse().ok());
+    let len: usize = len.filter(|_| is_well).ok_or_else(fail)?;
+    let Some(page) = bytes.get(end + 4..end + 4 + len) else { return Ok(None) };
+    let number = str::from_utf8(page).ok().and_then(|page| page.parse().ok()).ok_or_else(fail)?;
+    Ok(Some((end + 4 + len, number)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +135,15 @@ mod tests {
         for piece in [1, 7, 24, 1_000] {
             let wanted: Vec<_> = (0..50).map(|number| (number, number * number)).collect();
             assert_eq!(taken(InOrder::incr(), 50, text.as_bytes(), piece), wanted);
+            let page = |id| {
+                let body = u64::to_string(&id);
+                format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{body}",
+                    body.len()
+                )
+            };
+            let pages = (0..50).map(|number| page(number * number)).collect::<Vec<_>>().concat();
+            assert_eq!(taken(InOrder::leaf_id(), 50, pages.as_bytes(), piece), wanted);
             assert_eq!(taken(InOrder::echo(), 50, &[0x5a; 50 * NEXT_REPLY], piece).len(), 50);
         }
     }

@@ -13,17 +13,19 @@ mod strangers;
 mod tls;
 mod tokens;
 mod watch;
+mod words;
 
 use crate::table::Group;
 
 /// All groups.
-pub const NEIGHBOURS: [Group; 8] = [
+pub const NEIGHBOURS: [Group; 9] = [
     // First: nothing else has run on the machine.
     ("life", life::rows),
     ("greed", greed::rows),
     ("shares", greed::shares),
     ("flood", flood::rows),
     ("strangers", strangers::rows),
+    ("fronts", strangers::fronts),
     ("admin", strangers::admin),
     ("tokens", tokens::rows),
     ("tls", tls::rows),

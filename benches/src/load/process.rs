@@ -72,6 +72,15 @@ fn spawn(command: &mut Command) -> Result<Child> {
     child.with_context(|| format!("failed to start {}", command.get_program().display()))
 }
 
+/// What a command of the driver prints, on the driver's core.
+pub(super) fn output(command: &mut Command) -> Result<String> {
+    pin_client()?;
+    let name = command.get_program().display().to_string();
+    let output = command.output().with_context(|| format!("failed to start {name}"))?;
+    ensure!(output.status.success(), "{name} ended with {}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 /// The binary: `XUID_BIN`, else the release build of this workspace with jemalloc, brought up to date.
 fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("XUID_BIN") {
@@ -97,6 +106,12 @@ fn announced(child: &mut Child) -> Result<(SocketAddr, Option<SocketAddr>)> {
     let mut found = words.filter_map(|word| word.parse().ok());
     let address = found.next().with_context(|| format!("the server told no address: {line:?}"))?;
     Ok((address, found.next()))
+}
+
+/// An address for a port that a server does not announce. It is taken and given back: a server that another process forestalls
+/// fails to start, and says so.
+pub(super) fn free_port() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
 /// A command of the binary, without a setting of ours.
@@ -188,10 +203,9 @@ impl Server {
     /// It is there and does not start.
     pub fn redis(durable: bool) -> Result<Option<Self>> {
         let folder = TempDir::new()?;
-        // Taken and given back: whoever is quicker than Redis makes it fail to start, and says so.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let address = free_port()?;
         let mut command = Command::new("redis-server");
-        command.args(["--bind", "127.0.0.1", "--save", "", "--port"]).arg(port.to_string());
+        command.args(["--bind", "127.0.0.1", "--save", "", "--port"]).arg(address.port().to_string());
         if durable {
             command.args(["--appendonly", "yes", "--appendfsync", "always"]);
         } else {
@@ -203,7 +217,6 @@ impl Server {
             return Ok(None);
         }
         let child = spawn(&mut command)?;
-        let address = (Ipv4Addr::LOCALHOST, port).into();
         let mut server = Self { address, admin: None, child, _folder: Some(folder) };
         let begun = now();
         while !answers_ping(address) {

@@ -12,8 +12,15 @@ mod layout;
 mod name;
 mod order;
 mod text;
+#[cfg(feature = "veil")]
+mod veil;
 #[cfg(feature = "serde")]
 mod with_serde;
+
+/// The crate's README compiles, and what it claims holds.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use cluster::{ClusterId, ParseClusterIdError};
 pub use form::{Form, IdText, ParseIdError, PrefixError, Prefixed, PrefixedText, UnknownForm};
@@ -23,3 +30,5 @@ pub use layout::{DEFAULT_EPOCH_MS, Face, ID_BITS, Layout, LayoutError, Parts, Un
 pub use name::{NameError, SequenceName};
 pub use order::Order;
 pub use text::printable;
+#[cfg(feature = "veil")]
+pub use veil::{ParseKeyError, Veil};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use xuid_id::Layout;
 
+use crate::id::key_error::OpaqueKeyError;
 use crate::registry::{ClusterId, ReadError};
 use crate::settings::SettingError;
 
@@ -66,6 +67,9 @@ pub enum BuildError {
         /// The cluster it names.
         cluster: ClusterId,
     },
+    /// The namespace has another key of opaque ids, or one where none was given, or none where one was.
+    #[error(transparent)]
+    Key(#[from] OpaqueKeyError),
     /// The local registry refused.
     #[error(transparent)]
     Local(#[from] crate::registry::local::LocalError),

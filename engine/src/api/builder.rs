@@ -6,17 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use xuid_id::Layout;
+use xuid_id::{ClusterId, Layout, Veil};
 
 use crate::api::build_error::BuildError;
 use crate::api::data_dir;
 use crate::api::engine::Engine;
 use crate::api::folder_rights;
+use crate::api::memory;
 use crate::background::producer::Producer;
 use crate::background::registry_thread::{Cause, Done, Job, RegistryThread};
 use crate::background::windows::{WindowKeeper, explain};
 use crate::clock::engine_clock::EngineClock;
 use crate::clock::{Clock, Supervisor, SystemClock, nanos};
+use crate::id::key_error::OpaqueKeyError;
 use crate::mint::gate::Gate;
 use crate::mint::minter::{Ages, Minter};
 use crate::registry::health::{Monitored, Tally};
@@ -51,6 +53,8 @@ pub struct EngineBuilder {
     layout: Option<Layout>,
     floor: Floor,
     clock: Option<Arc<dyn Clock>>,
+    /// No folder and no registry: the worker was given to this process.
+    in_memory: bool,
     settings: Settings,
 }
 
@@ -67,6 +71,37 @@ impl Engine {
     /// Begins to configure an engine.
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
+    }
+
+    /// Begins to configure an engine without a folder, whose ids never come twice **while no other process has this worker,
+    /// and while the clock does not go back over a restart** by more than a second.
+    ///
+    /// It is for programs whose workers somebody else hands out (a deployment's ordinals, a coordinator of its own).
+    /// Nothing remembers what was issued once the process ends, so the rest of the promise is the caller's:
+    ///
+    /// - No two processes have one worker of one namespace at one time. Engines of one process may: they share it, if they
+    ///   are of one copy of this library (two versions of it, or two extensions that each bring it, know nothing of each
+    ///   other, and count as two processes). A forked child is another process and gets a worker of its own; so does a
+    ///   machine that is resumed once more from a snapshot with its memory.
+    /// - When a process follows another with the same worker, the clock reads no earlier than it ever did for the first, and
+    ///   both have the same [`drift`](EngineBuilder::drift), one second by default. Where its clock was set back, the first
+    ///   may have been that much ahead of what it read, so ids begin that much after the first `build`, which waits for it.
+    ///   [`floor`](EngineBuilder::floor) makes the wait shorter for those who can assert more.
+    ///
+    /// Within the process the clock may do what it likes, as with any engine; where it goes back by more than `drift`
+    /// there is no other worker to switch to, and calls are refused until it has caught up. Unused ids end with the
+    /// process. Where a folder can be kept, [`data_dir`](EngineBuilder::data_dir) promises more.
+    ///
+    /// ```
+    /// use xuid_engine::{Engine, Floor};
+    ///
+    /// // In a test there is no past to stay clear of.
+    /// let engine = Engine::memory(7).floor(Floor::Epoch).build()?;
+    /// assert_eq!(engine.layout().decode(engine.next_id()?).worker, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn memory(worker: u32) -> EngineBuilder {
+        EngineBuilder { in_memory: true, ..EngineBuilder::default().worker(worker) }
     }
 }
 
@@ -91,8 +126,8 @@ impl EngineBuilder {
         Self { layout: Some(layout), ..self }
     }
 
-    /// From when on ids may be minted, where the local registry is created by this call; no effect later.
-    /// Defaults to [`Floor::Now`].
+    /// From when on ids may be minted, where the local registry is created by this call, or a worker is first used by
+    /// [`Engine::memory`]; no effect later. Defaults to [`Floor::Now`].
     pub fn floor(self, floor: Floor) -> Self {
         Self { floor, ..self }
     }
@@ -165,6 +200,14 @@ impl EngineBuilder {
         self
     }
 
+    /// The key with which callers see opaque ids: they have no order, and say neither time nor worker to whoever lacks it.
+    /// A local registry that this call creates is of opaque ids, of that key for ever; one that is there must have been
+    /// created with it. The layout needs 63 bits. Defaults to none, which a registry of opaque ids is not opened with.
+    pub fn opaque_key(mut self, key: Veil) -> Self {
+        self.settings.veil = Some(key);
+        self
+    }
+
     /// Another source of time. Defaults to [`SystemClock`].
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock: Some(clock), ..self }
@@ -196,14 +239,26 @@ impl EngineBuilder {
             })?;
             folder_rights::narrow(folder);
         }
+        let veil = self.settings.veil.as_ref();
+        let layout = match (self.layout, veil) {
+            (Some(layout), Some(_)) => Some(layout.opaque().map_err(OpaqueKeyError::from)?),
+            (layout, _) => layout,
+        };
         let registry: Box<dyn Registry> = match (self.registry, &self.folder) {
+            (registry, folder) if self.in_memory => {
+                memory::check(&self.settings, folder.is_some(), registry.is_some())?;
+                let cluster = ClusterId::from_bytes(random()?);
+                let (layout, wall) = (self.layout.unwrap_or_default(), clock.read().wall);
+                Box::new(memory::given(cluster, layout, self.floor, wall, &self.settings)?)
+            }
             (Some(registry), _) => registry,
-            (None, Some(folder)) => Box::new(local(folder, self.layout, self.floor, clock.as_ref())?),
+            (None, Some(folder)) => Box::new(local(folder, layout, self.floor, veil, clock.as_ref())?),
             (None, None) => return Err(BuildError::NoRegistry),
         };
         let genesis = *registry.genesis();
+        genesis.check_veil(veil)?;
         if let Some(wanted) =
-            self.layout.filter(|wanted| *wanted != genesis.layout && Guard::LayoutCompared.holds())
+            layout.filter(|wanted| *wanted != genesis.layout && Guard::LayoutCompared.holds())
         {
             return Err(BuildError::Layout { found: genesis.layout, wanted });
         }
@@ -219,13 +274,14 @@ fn local(
     folder: &Path,
     layout: Option<Layout>,
     floor: Floor,
+    veil: Option<&Veil>,
     clock: &dyn Clock,
 ) -> Result<LocalRegistry, BuildError> {
     let layout = layout.unwrap_or_default();
     let floor = floor.tick(&layout, clock.read().wall);
     let options = CreateOptions { layout, floor, workers: layout.workers().min(MOST_WORKERS) };
     match data_dir::remembered(folder)? {
-        None => Ok(LocalRegistry::open_or_create(folder, &options)?),
+        None => Ok(LocalRegistry::open_or_create_with(folder, &options, veil)?),
         // Made again, it would grant again what the one that is gone had granted.
         Some(cluster) => LocalRegistry::open(folder).map_err(|error| match error {
             LocalError::Absent { .. } => BuildError::RegistryGone { path: folder.to_owned(), cluster },
@@ -278,7 +334,8 @@ fn start(
         Some(_) => open::none("it is switched off"),
         None => open::none("there is no data folder"),
     };
-    let identity = Identity::new(Token(random()?), owner());
+    let mut identity = Identity::new(Token(random()?), owner());
+    identity.notes = folder.map(Path::to_owned);
     let Assembly { shared, mut producer, registry_thread, jobs, done } =
         assemble(registry, identity, open, settings, clock, std::thread::sleep)?;
     let (wake, generation) = (shared.producer.clone(), shared.generation.clone());
@@ -427,7 +484,7 @@ mod tests {
     fn a_build_that_cannot_start_its_second_thread_leaves_nothing_behind() {
         let (folder, layout) = (tempfile::tempdir().unwrap(), Layout::default());
         let cluster = ClusterId::from_bytes([1; 16]);
-        let registry = MemoryRegistry::new(Genesis { cluster, layout, floor: 1_000, workers: 1 });
+        let registry = MemoryRegistry::new(Genesis::new(cluster, layout, 1_000, 1));
         let start = |spawn: &mut Spawn<'_>| {
             let registry = Box::new(registry.clone());
             start(registry, Some(folder.path()), Settings::default(), Arc::new(SystemClock), spawn)
@@ -463,7 +520,7 @@ mod tests {
     #[test]
     fn the_producers_thread_ends_with_its_producer_although_the_sender_lives_on() {
         let cluster = ClusterId::from_bytes([1; 16]);
-        let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 1 };
+        let genesis = Genesis::new(cluster, Layout::default(), 1_000, 1);
         let (registry, identity) = (MemoryRegistry::new(genesis), Identity::new(Token([1; 16]), owner()));
         let open = |_: &Genesis, _: &mut Ownership| open::none("a test");
         let clock = Arc::new(SystemClock);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
-use xuid_id::{Id, Layout, Order};
+use xuid_id::{Id, Layout, Order, Parts};
 
 use crate::api::pending::Pending;
 use crate::api::{report, status};
@@ -35,20 +35,11 @@ fn write_ids(ids: &mut [Id], first: u64) {
     }
 }
 
-/// Writes the ids of one run that holds just as many.
-fn write_run(ids: &mut [Id], run: Run) {
-    if run.stride() == 1 {
-        write_ids(ids, run.raw());
-    } else {
-        ids.iter_mut().zip(run).for_each(|(id, of_run)| *id = of_run);
-    }
-}
-
-/// Writes the ids of runs that hold just as many.
+/// Writes the plots of runs that hold just as many.
 fn write_runs(mut ids: &mut [Id], runs: impl IntoIterator<Item = Run>) {
     for run in runs {
         let (these, rest) = ids.split_at_mut(run.len() as usize);
-        write_run(these, run);
+        write_ids(these, run.raw());
         ids = rest;
     }
 }
@@ -154,6 +145,44 @@ impl Engine {
         }
     }
 
+    /// As [`next_id`](Self::next_id) for asynchronous code: where everything is spent the future waits, up to the
+    /// builder's `wait`, and its thread does not. It needs no runtime. Dropping it wastes nothing that another call
+    /// could have had.
+    ///
+    /// ```
+    /// # use xuid_engine::{Engine, IdError};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let engine = Engine::builder().data_dir(folder.path()).build().unwrap();
+    /// async fn order_number(engine: &Engine) -> Result<String, IdError> {
+    ///     Ok(format!("order {}", engine.next_id_async().await?))
+    /// }
+    /// # let mut future = std::pin::pin!(order_number(&engine));
+    /// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// # while future.as_mut().poll(&mut context).is_pending() {}
+    /// ```
+    ///
+    /// # Errors
+    /// [`IdError`]; nothing was issued then.
+    #[inline]
+    pub async fn next_id_async(&self) -> Result<Id, IdError> {
+        match hit(&self.generation) {
+            Some(id) => Ok(id),
+            None => self.next_or_pending().await,
+        }
+    }
+
+    async fn next_or_pending(&self) -> Result<Id, IdError> {
+        if let Ok(id) = self.next_or_refuse().result() {
+            return Ok(id);
+        }
+        // It says why, too, where waiting does not help.
+        let runs = self.request(1, Order::Any, self.shared.settings.wait).await?;
+        let Some(run) = runs.first() else {
+            unreachable!("a request is done only with all that was asked for")
+        };
+        Ok(run.first())
+    }
+
     #[cold]
     #[inline(never)]
     fn next_or_wait(&self) -> Outcome {
@@ -192,7 +221,7 @@ impl Engine {
     pub fn try_runs(&self, count: u32, order: Order, out: &mut Vec<Run>) -> Result<(), IdError> {
         let before = out.len();
         self.shared.try_take(count, order, out)?;
-        self.shared.show_runs(&mut out[before..]);
+        self.shared.show_runs(out, before);
         Ok(())
     }
 
@@ -206,17 +235,21 @@ impl Engine {
     /// # Errors
     /// [`IdError`]; nothing was issued then.
     pub fn runs(&self, count: u32, order: Order) -> Result<Vec<Run>, IdError> {
+        let mut runs = self.runs_of_plots(count, order)?;
+        self.shared.show_runs(&mut runs, 0);
+        Ok(runs)
+    }
+
+    fn runs_of_plots(&self, count: u32, order: Order) -> Result<Vec<Run>, IdError> {
         let shared = &self.shared;
-        let mut runs = match shared.take_or_wait(count, order, shared.settings.wait, None)? {
-            Ok(runs) => runs,
+        match shared.take_or_wait(count, order, shared.settings.wait, None)? {
+            Ok(runs) => Ok(runs),
             Err(mut ticket) => {
                 let outcome = shared.block_on(&mut ticket);
                 shared.count_outcome(&ticket, &outcome);
-                outcome?
+                outcome
             }
-        };
-        shared.show_runs(&mut runs);
-        Ok(runs)
+        }
     }
 
     /// Fills `ids`, or leaves it as it was; waits up to the builder's `wait`.
@@ -238,14 +271,14 @@ impl Engine {
                 return Ok(());
             }
         }
-        if order == Order::Any && self.fill_from_tiers(ids)? {
-            return Ok(());
+        if order != Order::Any || !self.fill_from_tiers(ids)? {
+            write_runs(ids, self.runs_of_plots(count, order)?);
         }
-        write_runs(ids, self.runs(count, order)?);
+        self.shared.show_all(ids);
         Ok(())
     }
 
-    /// Fills `ids` without waiting, and without allocating once the thread has done so before; false if there were too
+    /// Fills `ids` with plots without waiting, and without allocating once the thread has done so before; false if there were too
     /// few.
     #[inline(never)]
     fn fill_from_tiers(&self, ids: &mut [Id]) -> Result<bool, IdError> {
@@ -256,7 +289,6 @@ impl Engine {
             let count = ids.len() as u32;
             let whole = shared.gather_whole(count, since, &mut scratch, thread_run, thread_state).is_ok();
             if whole {
-                shared.show_runs(&mut scratch);
                 write_runs(ids, scratch.drain(..));
             } else {
                 shared.returns.give(scratch.drain(..), since);
@@ -276,6 +308,13 @@ impl Engine {
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.shared.genesis.layout
+    }
+
+    /// What an id of this engine's namespace says, whatever its face. It is arithmetic: whether the id was issued it does not
+    /// say.
+    #[must_use]
+    pub fn decode(&self, id: Id) -> Parts {
+        self.shared.parts_of(id)
     }
 
     /// The registry, for people: `local /srv/xuid-data`.
@@ -382,12 +421,7 @@ mod tests {
     /// A subscriber of the log runs on the threads of a registry's client, too, and a stop waits for the registry.
     #[test]
     fn a_stop_that_is_asked_for_on_a_thread_of_the_registry_s_adaptor_is_not_waited_for_there() {
-        let genesis = Genesis {
-            cluster: ClusterId::from_bytes([1; 16]),
-            layout: Layout::default(),
-            floor: 1_000,
-            workers: 1,
-        };
+        let genesis = Genesis::new(ClusterId::from_bytes([1; 16]), Layout::default(), 1_000, 1);
         let registry = Box::new(MemoryRegistry::new(genesis));
         let engine = Engine::builder().registry(registry).build().unwrap();
         let connection = Arc::new(Connection::default());

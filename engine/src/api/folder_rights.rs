@@ -17,7 +17,7 @@ use std::path::Path;
 use crate::sys::deferred_log;
 
 /// How the names begin that a data folder holds. The engine makes all but `lost+found`, which is a filesystem's own.
-const OURS: [&str; 5] = ["registry", "spill-", "spill.new-", "node.json", "lost+found"];
+const OURS: [&str; 6] = ["registry", "spill-", "spill.new-", "node.json", "windows.log", "lost+found"];
 
 /// Every right of users other than the owner, and those of users outside of the group.
 const OTHERS: u32 = 0o077;

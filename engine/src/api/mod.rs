@@ -6,6 +6,8 @@ pub(crate) mod data_dir;
 pub(crate) mod engine;
 pub(crate) mod folder_rights;
 pub(crate) mod handle;
+mod memory;
 pub(crate) mod pending;
+pub(crate) mod provenance;
 pub(crate) mod report;
 pub(crate) mod status;

@@ -65,7 +65,7 @@ impl Future for Pending {
             match self.shared.take_or_wait(count, order, wait, self.caller.as_ref()) {
                 Ok(Ok(mut runs)) => {
                     self.stage = Stage::Over;
-                    self.shared.show_runs(&mut runs);
+                    self.shared.show_runs(&mut runs, 0);
                     return Poll::Ready(Ok(runs));
                 }
                 Ok(Err(ticket)) => self.stage = Stage::Waiting(ticket),
@@ -84,7 +84,7 @@ impl Future for Pending {
             shared.count_outcome(ticket, result);
             *stage = Stage::Over;
             if let Ok(runs) = result {
-                shared.show_runs(runs);
+                shared.show_runs(runs, 0);
                 crash_point!(TicketAnswered);
             }
         }

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use xuid_id::Order;
+
 use crate::api::report::is_anything_held;
 use crate::background::log_once::{FEW_DAYS, days_left};
 use crate::clock::engine_clock::Now;
@@ -99,7 +101,8 @@ fn served(shared: &EngineState, view: &View) -> Status {
     let fresh = view.is_minting() && waits <= most;
     // Out of the layout's time everything is refused, unless the clock is only on its way back.
     let any = (view.now.tick.is_some() || view.is_behind()) && (view.is_minting() || view.in_memory);
-    Status { ready: any, fresh, ordered: fresh && view.ordered_waits <= most, notes: Vec::new() }
+    let ordered = fresh && view.ordered_waits <= most && shared.check_order(Order::Ordered).is_ok();
+    Status { ready: any, fresh, ordered, notes: Vec::new() }
 }
 
 /// The supervisor's verdict, and what the layout can say.

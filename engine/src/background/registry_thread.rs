@@ -18,11 +18,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use xuid_spill::SpillId;
+
 use crate::clock::{Clock, Reading};
 use crate::registry::health::{Call, Tally};
 use crate::registry::ownership::{
     ExtendError, GrantError, GrantRequest, Ownership, TakeError, Window, WorkerRequest,
 };
+use crate::registry::provenance::note::Event;
 use crate::stats::{Latency, Unknown};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
@@ -97,6 +100,34 @@ pub(crate) enum Cause {
     Missing,
     /// The clock went back behind the ones that are held.
     Behind,
+}
+
+/// What of a job its answer does not say.
+enum Asked {
+    Grant { spill: SpillId },
+    Other,
+}
+
+impl Asked {
+    fn of(job: &Job) -> Self {
+        match job {
+            Job::Grant(request) | Job::GrantIfCopied { request, .. } => Self::Grant { spill: request.spill },
+            _ => Self::Other,
+        }
+    }
+
+    /// What is known with the answer.
+    fn event(&self, done: &Done) -> Option<Event> {
+        match (self, done) {
+            (_, Done::Taken { result: Ok(window), .. } | Done::Extended { result: Ok(window), .. }) => {
+                Some(Event::Window { worker: window.worker(), ticks: window.span() })
+            }
+            (Self::Grant { spill }, Done::Granted { from, result: Ok(upto) }) if from < upto => {
+                Some(Event::Grant { spill: (*spill).into(), extents: *from..*upto })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Something that was done.
@@ -184,12 +215,18 @@ impl RegistryThread {
     /// Does one job.
     pub(crate) fn run(&mut self, job: Job) -> Done {
         let begun = self.clock.read();
+        let asked = Asked::of(&job);
+        if let Job::Release { worker, from } = job {
+            // Before it: whatever becomes of it, this process cuts nothing from there on, and another one may have those ticks
+            // before a word can be said.
+            self.ownership.note(begun.wall / 1_000_000, Event::HandBack { worker, from });
+        }
         let done = self.work(job);
         let ended = self.clock.read().boot;
         let took = Duration::from_nanos(ended.saturating_sub(begun.boot));
         let time = self.sample(ended);
-        let tally = &mut *lock(&self.tally);
-        if let Some(latency) = latency(tally, &done) {
+        let mut tally = lock(&self.tally);
+        if let Some(latency) = latency(&mut tally, &done) {
             latency.record(took);
         }
         let granted =
@@ -202,6 +239,10 @@ impl RegistryThread {
         let doubt = self.ownership.unknown.saturating_sub(ours + not_ours);
         tally.unknown = Unknown { ours, not_ours, doubt };
         tally.time = time.or(tally.time);
+        drop(tally);
+        if let Some(event) = asked.event(&done) {
+            self.ownership.note(begun.wall / 1_000_000, event);
+        }
         done
     }
 

@@ -24,6 +24,8 @@ pub enum IdErrorKind {
     ShuttingDown,
     /// This process is a fork of the one that built the engine, and must build its own.
     Forked,
+    /// Ordered ids were asked for, and the ids of this namespace are opaque: they have no order.
+    NoOrder,
 }
 
 /// Why a call for ids got none. Nothing was issued; whatever had been gathered went back.
@@ -67,6 +69,7 @@ impl IdError {
 
     pub(crate) const SHUTTING_DOWN: Self = Self::of(IdErrorKind::ShuttingDown);
     pub(crate) const FORKED: Self = Self::of(IdErrorKind::Forked);
+    pub(crate) const NO_ORDER: Self = Self::of(IdErrorKind::NoOrder);
     pub(crate) const EXHAUSTED: Self = Self::of(IdErrorKind::Exhausted);
 
     fn again(kind: IdErrorKind, retry_after: Duration) -> Self {
@@ -94,7 +97,7 @@ impl IdError {
     /// Which kind it is.
     #[must_use]
     pub fn kind(self) -> IdErrorKind {
-        const KINDS: [IdErrorKind; 7] = [
+        const KINDS: [IdErrorKind; 8] = [
             IdErrorKind::NotReady,
             IdErrorKind::Overloaded,
             IdErrorKind::ClockBehind,
@@ -102,6 +105,7 @@ impl IdError {
             IdErrorKind::Exhausted,
             IdErrorKind::ShuttingDown,
             IdErrorKind::Forked,
+            IdErrorKind::NoOrder,
         ];
         KINDS[(self.word & ((1 << KIND_BITS) - 1)) as usize]
     }
@@ -109,7 +113,10 @@ impl IdError {
     /// Whether the same call may succeed later.
     #[must_use]
     pub fn is_retryable(self) -> bool {
-        !matches!(self.kind(), IdErrorKind::Exhausted | IdErrorKind::ShuttingDown | IdErrorKind::Forked)
+        !matches!(
+            self.kind(),
+            IdErrorKind::Exhausted | IdErrorKind::ShuttingDown | IdErrorKind::Forked | IdErrorKind::NoOrder
+        )
     }
 
     /// When it is worth trying again, in whole milliseconds; at most 17 years.
@@ -178,6 +185,10 @@ impl fmt::Display for IdError {
                 "the clock is before the layout's epoch or past its last tick: check the clock, or choose a layout with more time bits",
             ),
             IdErrorKind::ShuttingDown => f.write_str("the engine is shut down"),
+            IdErrorKind::NoOrder => f.write_str(
+                "ordered ids were asked for, and the ids of this namespace are opaque and have no order: ask for fresh ones, or \
+                 for any",
+            ),
             IdErrorKind::Forked => f.write_str(
                 "this process was forked from the one that built the engine: build an engine of its own after the fork",
             ),

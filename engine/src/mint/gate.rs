@@ -93,6 +93,12 @@ impl Gate {
         self.minter.switch()
     }
 
+    /// Whether a plot is owned and still to be cut. Not after a leap of the clock: another copy of this machine may have the
+    /// same windows.
+    pub(crate) fn is_uncut(&self, plot: u64) -> bool {
+        !self.clock.has_leapt() && self.minter.is_uncut(plot)
+    }
+
     /// How many wait.
     pub(crate) fn waiting(&self) -> usize {
         self.queues.iter().map(WaitQueue::len).sum()

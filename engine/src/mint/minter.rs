@@ -132,6 +132,15 @@ impl Minter {
         extents
     }
 
+    /// Whether a plot is owned and still to be cut. After the seal what is owned is handed back, to be granted to others.
+    pub(crate) fn is_uncut(&self, plot: u64) -> bool {
+        let parts = self.layout.decode(Id::new(plot));
+        let is_uncut =
+            |held: &HeldWorker| held.worker == parts.worker && held.is_uncut(parts.tick, parts.sequence);
+        // A sealed one has none: they are handed back.
+        self.workers.iter().any(is_uncut)
+    }
+
     /// How many ids may be cut now.
     pub(crate) fn available(&self, now: &Now) -> u64 {
         let Some(tick) = now.tick.filter(|_| !self.sealed) else { return 0 };

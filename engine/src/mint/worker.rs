@@ -108,6 +108,11 @@ impl HeldWorker {
         }
     }
 
+    /// Whether an id of a tick that is owned is still to be cut.
+    pub(crate) fn is_uncut(&self, tick: u64, sequence: u32) -> bool {
+        (tick, sequence) >= (self.tick, self.sequence) && self.spans.iter().any(|span| span.contains(&tick))
+    }
+
     /// The tick of the frontier.
     pub(crate) fn tick(&self) -> u64 {
         self.tick
@@ -253,6 +258,8 @@ mod tests {
                     }
                 }
                 for id in out {
+                    let parts = layout.decode(crate::Id::new(id));
+                    prop_assert!(!held.is_uncut(parts.tick, parts.sequence), "{id} was cut");
                     prop_assert!(id > high || high == 0, "the frontier went back");
                     high = id;
                     prop_assert!(seen.insert(id), "{id} twice");
@@ -295,7 +302,9 @@ mod tests {
         let layout = small();
         let mut held = HeldWorker::new(Window::new(0, 3..5), 1);
         assert_eq!(held.untouched(), 3);
+        assert!(held.is_uncut(3, 0) && held.is_uncut(4, 7) && !held.is_uncut(2, 7) && !held.is_uncut(5, 0));
         assert_eq!(held.cut(&layout, 3, 1).unwrap().len(), 1);
         assert_eq!(held.untouched(), 4);
+        assert!(!held.is_uncut(3, 0) && held.is_uncut(3, 1));
     }
 }

@@ -18,8 +18,7 @@ pub struct Fenced {
     /// When the newest change was made that the records and the folder show, in Unix ms, by the clock of its process; `None`
     /// where no record says when it was changed, as in an ensemble.
     pub newest_change_ms: Option<u64>,
-    /// Names whose records are closed now, until a person says how far each may have come; of an ensemble 0, where the new
-    /// era alone closes all of them.
+    /// Names whose records are closed now, until a person says how far each may have come; those of leftovers are counted, too.
     pub sequences: u32,
     /// Records of names of which nothing tells whose they were.
     pub lost_sequences: u32,

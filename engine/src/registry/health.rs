@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn a_registry_is_away_from_its_first_silence_to_its_next_answer() {
         let cluster = ClusterId::from_bytes([1; 16]);
-        let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 3 };
+        let genesis = Genesis::new(cluster, Layout::default(), 1_000, 3);
         let registry = MemoryRegistry::new(genesis);
         let tally = Arc::<Mutex<Tally>>::default();
         let watched = Monitored::new(Box::new(registry.clone()), tally.clone(), Arc::new(SystemClock));

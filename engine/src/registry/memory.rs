@@ -68,7 +68,7 @@ impl fmt::Debug for MemoryRegistry {
 }
 
 impl MemoryRegistry {
-    /// A registry whose workers are all free from the floor on.
+    /// A registry whose workers are all free from the floor on, but for the closed ones. They begin at 0.
     #[must_use]
     pub fn new(genesis: Genesis) -> Self {
         let fresh = WorkerRecord {
@@ -77,8 +77,12 @@ impl MemoryRegistry {
             operation: 0,
             owner: String::new(),
         };
+        let record = |worker| {
+            if genesis.closed.contains(worker) { WorkerRecord::closed(0) } else { fresh.clone() }
+        };
         let workers =
-            (0..genesis.workers).map(|_| Some(Versioned { record: fresh.clone(), version: 0 })).collect();
+            (0..genesis.workers).map(|worker| Some(Versioned { record: record(worker), version: 0 }));
+        let workers = workers.collect();
         let store = Store { workers, ..Store::default() };
         Self { genesis, store: Arc::new(Mutex::new(store)), claimed: Vec::new() }
     }
@@ -145,7 +149,7 @@ impl MemoryRegistry {
     pub fn fence(&self, now_ns: u64) {
         let mut store = lock(&self.store);
         let Store { workers, marks, .. } = &mut *store;
-        let highest = workers.iter().flatten().map(|found| found.record.reserved_until).max().unwrap_or(0);
+        let highest = workers.iter().flatten().map(|found| found.record.reach()).max().unwrap_or(0);
         let reach = beyond(&self.genesis.layout, now_ns).unwrap_or(0);
         let reserved_until = reach.max(highest).max(self.genesis.floor);
         let versions = workers.iter().flatten().map(|found| found.version);
@@ -154,7 +158,10 @@ impl MemoryRegistry {
         let version = (highest_version + LEAP).max(now_ns);
         let (token, operation) = (Token::default(), 0);
         for slot in workers {
-            let record = WorkerRecord { reserved_until, token, operation, owner: "fence".to_owned() };
+            let record = match slot {
+                Some(found) if found.record.is_closed() => WorkerRecord::closed(reserved_until),
+                _ => WorkerRecord { reserved_until, token, operation, owner: "fence".to_owned() },
+            };
             *slot = Some(Versioned { record, version });
         }
         for mark in marks.values_mut() {
@@ -334,7 +341,7 @@ mod tests {
     #[test]
     fn versions_of_before_a_fence_never_come_again_whatever_backup_is_put_back() {
         let cluster = ClusterId::from_bytes([7; 16]);
-        let genesis = Genesis { cluster, layout: crate::Layout::default(), floor: 1, workers: 1 };
+        let genesis = Genesis::new(cluster, crate::Layout::default(), 1, 1);
         let mut registry = MemoryRegistry::new(genesis);
         let backup = registry.backup();
         let mut now_ns = 1_700_000_000_000_000_000;

@@ -14,15 +14,17 @@
 //! - I4 an absent or unreadable record is an error, and is never made again by a read or a swap;
 //! - I5 it is called by one thread; another process may work on the same records at any moment.
 
+pub(crate) mod closed;
 pub(crate) mod connection;
 mod fenced;
-mod floor;
+pub(crate) mod given;
 pub(crate) mod health;
 pub(crate) mod limits;
 pub mod local;
 #[cfg(any(test, feature = "test-util"))]
 pub mod memory;
 pub(crate) mod ownership;
+pub mod provenance;
 mod record;
 pub mod sequences;
 #[cfg(feature = "zookeeper")]
@@ -31,12 +33,15 @@ pub mod zookeeper;
 use std::sync::Arc;
 
 pub use xuid_id::{ClusterId, ParseClusterIdError, printable};
-use xuid_id::{Face, ID_BITS, Layout};
+use xuid_id::{Face, ID_BITS, Layout, Veil};
 use xuid_spill::SpillId;
 
+pub use self::closed::{OpenError, Opened, open};
 pub use self::connection::Connection;
 pub use self::fenced::{Adopted, Fenced};
-pub use self::floor::Floor;
+pub use self::limits::floor::{Floor, FloorError};
+pub use self::limits::range::{ParseWorkersError, Workers};
+use crate::id::key_error::OpaqueKeyError;
 pub use crate::stats::ConnectionState;
 
 /// What is longer is no `node.json`, in which a data folder remembers its cluster: that has a line.
@@ -55,25 +60,105 @@ pub struct Genesis {
     /// The first tick that may ever be granted: the time of genesis, or earlier where whoever created it
     /// asserted that the namespace issued nothing since.
     pub floor: u64,
-    /// How many workers have a record: `0 .. workers`.
+    /// How many workers have a record: `first_worker .. first_worker + workers`.
     pub workers: u32,
+    /// The first worker that has a record. The others of the layout belong to whoever issues beside this registry.
+    pub first_worker: u32,
+    /// What shows that a key is the one of an opaque namespace: 0 enciphered with it. `None` with any other face.
+    pub key_check: Option<u64>,
+    /// The workers that were closed when it was made: another generator's. Some may have been opened since.
+    pub closed: Workers,
 }
 
-/// The newest version of a registry's genesis. The first knows ids of 63 bits with the plain face only; programs of
-/// that time refuse a later one.
-const GENESIS_VERSION: u32 = 2;
+/// The newest version of a registry's genesis. Programs that know only an earlier one refuse it.
+const GENESIS_VERSION: u32 = 3;
+
+/// The most bits of worker that programs know which read version 1 alone.
+const FIRST_WORKER_BITS: u8 = 20;
 
 impl Genesis {
-    /// The version under which it is written: the oldest that can say it.
-    pub(crate) fn version(&self) -> u32 {
-        let is_first = self.layout.face() == Face::Plain && self.layout.bits() == ID_BITS;
-        if is_first { 1 } else { GENESIS_VERSION }
+    /// That of a namespace whose workers are `0 .. workers` and whose ids are not opaque.
+    #[must_use]
+    pub const fn new(cluster: ClusterId, layout: Layout, floor: u64, workers: u32) -> Self {
+        Self { cluster, layout, floor, workers, first_worker: 0, key_check: None, closed: Workers::NONE }
     }
 
-    /// The same if it can be what was written under that version: a layout that the version can say, and a number of
-    /// workers that it has room for.
+    /// The workers that have a record.
+    #[must_use]
+    pub const fn worker_range(&self) -> Workers {
+        Workers { from: self.first_worker, until: self.first_worker.saturating_add(self.workers) }
+    }
+
+    /// The same with opaque ids, of that key for ever.
+    ///
+    /// # Errors
+    /// [`OpaqueKeyError::Layout`] if an id has fewer than 63 bits.
+    pub fn opaque(self, veil: &Veil) -> Result<Self, OpaqueKeyError> {
+        Ok(Self { layout: self.layout.opaque()?, key_check: Some(veil.check()), ..self })
+    }
+
+    /// Whether the namespace is to be used with that key, or with none.
+    ///
+    /// # Errors
+    /// [`OpaqueKeyError`]: it has another key, or one where none was given, or none where one was.
+    pub fn check_veil(&self, veil: Option<&Veil>) -> Result<(), OpaqueKeyError> {
+        // A registry that was made by other means may have a face that nothing would make.
+        self.check_key()?;
+        match (self.key_check, veil) {
+            (None, None) => Ok(()),
+            (Some(check), Some(veil)) if check == veil.check() => Ok(()),
+            (Some(_), Some(_)) => Err(OpaqueKeyError::Other),
+            (Some(_), None) => Err(OpaqueKeyError::Absent),
+            (None, Some(_)) => Err(OpaqueKeyError::Unwanted),
+        }
+    }
+
+    /// Whether it has the check of a key if, and only if, its ids are opaque.
+    pub(crate) fn check_key(&self) -> Result<(), OpaqueKeyError> {
+        match (self.layout.face(), self.key_check) {
+            (Face::Opaque, None) => Err(OpaqueKeyError::Absent),
+            (Face::Opaque, Some(_)) | (_, None) => Ok(()),
+            (_, Some(_)) => Err(OpaqueKeyError::Unwanted),
+        }
+    }
+
+    /// The same with what version 3 says beside, in bytes that no earlier one reads. An opaque face has a check, even if
+    /// that is 0; else 0 is none.
+    pub(crate) fn with_third(self, version: u32, first_worker: u32, key_check: u64, closed: Workers) -> Self {
+        if version < 3 {
+            return self;
+        }
+        let is_check = key_check != 0 || self.layout.face() == Face::Opaque;
+        Self { first_worker, key_check: is_check.then_some(key_check), closed, ..self }
+    }
+
+    /// The version under which it is written: the oldest that can say it. The first knows ids of 63 bits with the plain
+    /// face, and workers from 0; the second other widths and the worker lowest; the third opaque ids, any first worker, and
+    /// closed ones: a fence by a program that does not know them would close all.
+    pub(crate) fn version(&self) -> u32 {
+        let Self { layout, first_worker, closed, .. } = self;
+        let is_first = layout.face() == Face::Plain
+            && layout.bits() == ID_BITS
+            && layout.worker_bits() <= FIRST_WORKER_BITS;
+        match () {
+            () if *first_worker > 0 || layout.face() == Face::Opaque || *closed != Workers::NONE => {
+                GENESIS_VERSION
+            }
+            () if is_first => 1,
+            () => 2,
+        }
+    }
+
+    /// The same if it can be what was written under that version: a layout that the version can say, workers that it has
+    /// room for, and the check of a key where one seals the ids.
     pub(crate) fn checked(self, version: u32) -> Option<Self> {
-        let is_sound = (1..=self.layout.workers()).contains(&self.workers) && self.version() == version;
+        let end = self.first_worker.checked_add(self.workers)?;
+        let is_sound = self.workers > 0
+            && end <= self.layout.workers()
+            && (self.closed == Workers::NONE || !self.closed.is_empty())
+            && self.closed.are_among(&self.worker_range())
+            && self.check_key().is_ok()
+            && self.version() == version;
         is_sound.then_some(self)
     }
 }
@@ -85,11 +170,12 @@ pub struct Token(pub [u8; 16]);
 /// The record of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerRecord {
-    /// The first tick that no process was granted.
+    /// The first tick that no process was granted; the end of time where the worker [is closed](Self::is_closed).
     pub reserved_until: u64,
     /// Who wrote it.
     pub token: Token,
-    /// The writer's operation number: with the token it identifies one write.
+    /// The writer's operation number: with the token it identifies one write. Of a closed one the tick before which it is
+    /// not opened.
     pub operation: u64,
     /// Who that is, for people: `host pid 1234`. At most 64 bytes of UTF-8 are kept, and read as [`printable`] text:
     /// who may write to a registry may write anything.

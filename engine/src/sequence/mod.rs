@@ -39,6 +39,7 @@ pub use figures::{
     GrantCounts, NameFigures, NameState, SequenceFigures, SequenceInfo, SequenceWaste, SequencesStats,
     StoreStatus, Trouble,
 };
+pub use leftovers::file::marks_left_in;
 pub use name::{MOST_NAME_BYTES, NameError, SequenceName};
 pub use names::reply::Reply;
 pub use numbers::{Demand, MOST_IDS, Numbers, NumbersIter};

@@ -39,6 +39,11 @@ impl SequenceName {
         Ok(xuid_id::SequenceName::new(bytes)?.into())
     }
 
+    /// The same name in memory of its own, which does not keep alive, or in place, what was made with this one.
+    pub(crate) fn apart(&self) -> Self {
+        Self(self.as_str().into())
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -22,6 +22,7 @@ impl EngineState {
     /// Takes `count` ids without waiting, or says why not; nothing is left in `out` then.
     pub(crate) fn try_take(&self, count: u32, order: Order, out: &mut Vec<Run>) -> Result<(), IdError> {
         let since = self.check_open()?;
+        self.check_order(order)?;
         let before = out.len();
         if order == Order::Any {
             if self.gather_any(count, since, out).is_ok() {
@@ -65,6 +66,7 @@ impl EngineState {
         caller: Option<&Caller>,
     ) -> Result<Result<Vec<Run>, Arc<Ticket>>, IdError> {
         let since = self.check_open_to_wait()?;
+        self.check_order(order)?;
         let (mut runs, mut sources) = (Vec::new(), Sources::default());
         if order == Order::Any {
             match self.gather_any(count, since, &mut runs) {

@@ -1,16 +1,18 @@
 //! The state that callers, producer and registry thread share. How a call without luck gets its ids stands in `one`, a
-//! miss; `many`, a call for many; and `wait`.
+//! miss; `many`, a call for many; and `wait`. `shown` is what callers see of what they get.
 
 mod many;
 mod one;
+mod shown;
 mod wait;
 
 // What is read for figures only is no part of loom's models.
 use std::sync::{Arc, Mutex as PlainMutex};
 
 use crossbeam_utils::CachePadded;
-use xuid_id::{Face, Id, Layout};
+use xuid_id::{Id, Layout, Order, Parts as IdParts};
 
+use self::shown::Shown;
 use crate::clock::Clock;
 use crate::clock::engine_clock::Now;
 use crate::id::error::IdError;
@@ -40,6 +42,7 @@ pub(crate) struct EngineState {
     pub(crate) number: u64,
     /// Of plots. What callers see of them is the layout of `genesis`.
     pub(crate) layout: Layout,
+    shown: Shown,
     pub(crate) genesis: Genesis,
     pub(crate) registry: String,
     pub(crate) settings: Settings,
@@ -90,6 +93,7 @@ impl EngineState {
             // The first generation is unique in the process, and so are engines that way.
             number: generation.load(),
             layout: genesis.layout.plots(),
+            shown: Shown::new(genesis.layout, settings.veil.as_ref()),
             genesis,
             registry,
             ring: Ring::new(settings.slots),
@@ -243,20 +247,34 @@ impl EngineState {
 
     /// Whether callers see plots as they are.
     pub(crate) fn is_plain(&self) -> bool {
-        self.genesis.layout.face() == Face::Plain
+        matches!(self.shown, Shown::Plots)
     }
 
     /// What callers see of an id that was issued.
     pub(crate) fn show(&self, id: Id) -> Id {
-        self.genesis.layout.face_of(id.raw())
+        self.shown.one(id)
     }
 
-    /// The same of runs.
-    pub(crate) fn show_runs(&self, runs: &mut [Run]) {
-        if !self.is_plain() {
-            for run in runs {
-                run.show(&self.genesis.layout);
-            }
+    /// The same of all ids in a slice.
+    pub(crate) fn show_all(&self, ids: &mut [Id]) {
+        self.shown.all(ids);
+    }
+
+    /// The same of the runs from that place on.
+    pub(crate) fn show_runs(&self, runs: &mut Vec<Run>, from: usize) {
+        self.shown.runs(runs, from);
+    }
+
+    /// What an id that callers see says.
+    pub(crate) fn parts_of(&self, id: Id) -> IdParts {
+        self.shown.parts(&self.genesis.layout, id)
+    }
+
+    /// Whether ids of that order can be told from others by callers: those that are sealed have none.
+    pub(crate) fn check_order(&self, order: Order) -> Result<(), IdError> {
+        match self.shown {
+            Shown::Sealed(_) if order == Order::Ordered => Err(IdError::NO_ORDER),
+            _ => Ok(()),
         }
     }
 }

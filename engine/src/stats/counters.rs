@@ -262,6 +262,8 @@ impl Counters {
             IdErrorKind::WindowLost => 3,
             IdErrorKind::Exhausted => 4,
             IdErrorKind::ShuttingDown | IdErrorKind::Forked => 5,
+            // Nothing is lacking here.
+            IdErrorKind::NoOrder => return,
         };
         self.refused[at].add(1);
     }

@@ -77,6 +77,8 @@ guards! {
     EraTagged,
     /// After a connection to an ensemble a sync comes before everything else.
     SyncFirst,
+    /// A look around in an ensemble that was broken off half-way has shown nothing (U2).
+    LookToItsEnd,
     /// An answer of an ensemble counts only over the connection that was looked around in (U2).
     SameConnection,
     /// An era that the registry, or another process of the folder, knows to be over is over for this process, too (U2).
@@ -259,14 +261,20 @@ guards! {
     WitnessCompared,
     /// What the witness took out of a gap is no gap any more (Q5).
     GapCutOut,
+    /// Below the first grant after a fence nothing is known to be unseen (Q5).
+    OpenedIsSeen,
     /// Without a witness a store of another identity closes its names until a fence.
     IdentityCompared,
+    /// Another store is gone on with after a fence of its own that is news, and not for one of before it was left.
+    FenceIsNews,
     /// Leftovers are used after their mark in the registry was raised (Q6).
     LeftoversClaimed,
     /// The mark is raised above the serial that was claimed (Q6).
     SerialRaised,
     /// Leftovers whose mark is absent are not used (Q6).
     LeftoversAbsentRefused,
+    /// What an earlier life left tells how far its store had come, also where it is not used.
+    LeftMarksKept,
     /// A name refuses what it holds in a forked child (Q7).
     SequenceForked,
     /// A leap of the clock voids what names hold (Q7).
@@ -293,8 +301,8 @@ guards! {
     TakenAsOfEarliest,
     /// A strict name holds nothing that a later call could get.
     StrictHoldsNothing,
-    /// A strict grant below one that this process used is not used, without a witness neither.
-    StrictAboveOwn,
+    /// A grant below one that this process used is not used, where it is strict or no witness says that it is unseen.
+    GrantAboveOwn,
 }
 
 #[cfg(test)]

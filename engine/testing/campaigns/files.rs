@@ -57,7 +57,7 @@ enum Damage {
 }
 
 fn genesis() -> Genesis {
-    Genesis { cluster: ClusterId::from_bytes([0xc1; 16]), layout: Layout::default(), floor: 0, workers: 4 }
+    Genesis::new(ClusterId::from_bytes([0xc1; 16]), Layout::default(), 0, 4)
 }
 
 /// The extent of an index: no two overlap.

@@ -42,7 +42,7 @@ pub(crate) fn run(seed: u64, images: usize, fault: Fault) -> Result<Scenario, St
         .map_err(|error| error.to_string())?;
     let settings = settings(&mut rng);
     let floor = layout.tick_at_ns(BEGIN - 3_600 * SECOND).unwrap_or(0);
-    let genesis = Genesis { cluster: ClusterId::from_bytes([7; 16]), layout, floor, workers: WORKERS };
+    let genesis = Genesis::new(ClusterId::from_bytes([7; 16]), layout, floor, WORKERS);
     let disks = Disks {
         registry: MemoryDisk::with_registry(&genesis, FILE),
         hints: MemoryHints::default(),

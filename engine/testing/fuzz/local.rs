@@ -55,7 +55,7 @@ fn record_sum(sector: &[u8; SECTOR]) -> u32 {
 }
 
 fn genesis() -> Genesis {
-    Genesis { cluster: CLUSTER, layout: Layout::default(), floor: 1_000, workers: WORKERS }
+    Genesis::new(CLUSTER, Layout::default(), 1_000, WORKERS)
 }
 
 /// `[what is put right, copy A, copy B]`: bits 1 and 2 give the copies their magic and version, bits 4 and 8 their
@@ -194,7 +194,7 @@ pub(crate) fn record(input: &[u8]) {
 /// right. It opens, every record is one of its two copies or is refused, and a change is there after a reopening.
 pub(crate) fn registry(input: &[u8]) {
     let disk = MemoryDisk::with_registry(&genesis(), IDENTITY);
-    let geometry = Geometry::registry(WORKERS);
+    let geometry = Geometry::registry(0..WORKERS);
     for patch in input.chunks_exact(11).take(64) {
         let kind = if patch[0] & 1 == 0 { Kind::Worker } else { Kind::Mark };
         let side = if patch[0] & 2 == 0 { Side::A } else { Side::B };

@@ -65,7 +65,7 @@ fn small() -> Layout {
 
 /// What the registries of these tests were created with.
 fn genesis(layout: Layout, workers: u32) -> Genesis {
-    Genesis { cluster: ClusterId::from_bytes([5; 16]), layout, floor: FLOOR, workers }
+    Genesis::new(ClusterId::from_bytes([5; 16]), layout, FLOOR, workers)
 }
 
 fn memory(layout: Layout, workers: u32) -> MemoryRegistry {

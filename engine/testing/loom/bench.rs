@@ -71,7 +71,7 @@ impl Bench {
         let floor = layout.tick_at_ns(BEGIN).unwrap();
         let cluster = ClusterId::from_bytes([1; 16]);
         // One worker, since a choice is left to chance and a model must not be.
-        let registry = MemoryRegistry::new(Genesis { cluster, layout, floor, workers: 1 });
+        let registry = MemoryRegistry::new(Genesis::new(cluster, layout, floor, 1));
         let (time, disk) = (Arc::new(Time::default()), MemoryStorage::new());
         let storage = Box::new(disk.clone());
         let settings = Settings { slots: PARTITIONS, wait: Duration::ZERO, ..Settings::default() };

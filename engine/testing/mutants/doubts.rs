@@ -14,7 +14,7 @@ use crate::testing::simulation::twins::Link;
 
 fn registry() -> MemoryRegistry {
     let cluster = ClusterId::from_bytes([1; 16]);
-    MemoryRegistry::new(Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 1 })
+    MemoryRegistry::new(Genesis::new(cluster, Layout::default(), 1_000, 1))
 }
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> Option<String> {

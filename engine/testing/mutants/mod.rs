@@ -112,6 +112,8 @@ mutants! {
         Test("registry::zookeeper::tests::without_the_era_in_a_version_one_of_before_a_fence_fits_after_it");
     "answer-over-another-connection", [G::SameConnection], "U2",
         Test("registry::zookeeper::tests::without_a_look_at_the_connection_an_answer_over_the_next_one_is_believed");
+    "broken-off-look-believed", [G::LookToItsEnd], "U2",
+        Test("registry::zookeeper::tests::without_an_end_of_its_look_a_restored_registry_is_believed");
     "ended-eras-not-learnt", [G::EndedLearnt], "U2",
         Test("registry::zookeeper::tests::without_the_names_of_ended_eras_one_that_is_put_back_is_taken_for_a_fence_s");
     "ensemble-not-synced-with", [G::SyncFirst], "liveness",
@@ -260,16 +262,22 @@ mutants! {
     "used-before-the-witness", [G::WitnessFirst], "Q5",
         Test("sequence::tests::faults::a_teller_without_a_guard_is_found_out");
     "witness-not-compared", [G::WitnessCompared], "Q5", Sequences(&["came twice"]);
+    "opened-leaves-a-gap", [G::OpenedIsSeen], "Q5",
+        Test("sequence::background::witness::tests::what_a_witness_saw_is_opened_after_a_fence_and_nothing_below_the_next_grant_is_unseen");
     "gap-not-cut-out", [G::GapCutOut], "Q5",
         Test("sequence::background::witness::tests::a_witness_that_does_not_compare_or_cut_is_found_out");
     "identity-not-compared", [G::IdentityCompared], "Q5",
         Test("sequence::tests::faults::another_identity_that_is_not_noticed_repeats_ids");
+    "old-fence-believed", [G::FenceIsNews], "Q5",
+        Test("sequence::tests::faults::a_store_that_was_left_and_is_gone_back_to_for_its_old_fence_repeats_ids");
     "leftovers-not-claimed", [G::LeftoversClaimed], "Q6",
         Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
     "serial-not-raised", [G::SerialRaised], "Q6",
         Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
     "leftovers-without-a-record", [G::LeftoversAbsentRefused], "Q6",
         Test("sequence::leftovers::claim::tests::a_batch_without_a_record_is_refused_and_a_claim_that_does_not_say_so_is_found_out");
+    "left-marks-forgotten", [G::LeftMarksKept], "Q6",
+        Test("sequence::tests::restarts::without_a_witness_what_an_earlier_life_left_shows_that_a_fence_went_too_low");
     "sequences-forked", [G::SequenceForked], "Q7",
         Test("sequence::tests::forks::a_page_that_is_not_wiped_and_a_refusal_that_is_left_out_are_found_out");
     "leap-keeps-segments", [G::LeapVoidsSegments], "Q7",
@@ -292,7 +300,7 @@ mutants! {
         Test("sequence::background::witness::tests::a_strict_grant_in_a_gap_comes_too_late");
     "strict-ids-held", [G::StrictHoldsNothing], "strict",
         Test("sequence::tests::strict::what_a_strict_call_left_behind_is_no_later_call_s");
-    "strict-below-its-own", [G::StrictAboveOwn], "strict",
+    "strict-below-its-own", [G::GrantAboveOwn], "strict",
         Test("sequence::tests::strict::strict_ids_of_one_process_ascend_also_where_a_store_without_a_witness_goes_back");
     "taken-as-of-the-note", [G::TakenAsOfEarliest], "bound",
         Test("sequence::chain::pace::tests::what_was_taken_at_some_time_before_a_note_counts_as_of_the_earliest");

@@ -19,7 +19,7 @@ const SPILL_BYTES: u64 = 8_192 + 64 * 32;
 
 fn genesis(cluster: u8) -> Genesis {
     let cluster = ClusterId::from_bytes([cluster; 16]);
-    Genesis { cluster, layout: Layout::default(), floor: FLOOR, workers: 1 }
+    Genesis::new(cluster, Layout::default(), FLOOR, 1)
 }
 
 /// An idle second, `number` seconds after the floor.

@@ -51,7 +51,7 @@ pub(super) fn assembled(
     let time = Time::new(BEGIN);
     let layout = Layout::default();
     let floor = layout.tick_at_ns(BEGIN).unwrap();
-    let genesis = Genesis { cluster: ClusterId::from_bytes([1; 16]), layout, floor, workers: 1 };
+    let genesis = Genesis::new(ClusterId::from_bytes([1; 16]), layout, floor, 1);
     let faults = Faults::new(time.clone(), None);
     faults.set_working(true);
     let clock =

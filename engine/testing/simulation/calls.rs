@@ -57,7 +57,7 @@ impl Node {
             IdErrorKind::Overloaded => "OVERLOADED",
             IdErrorKind::WindowLost => "WINDOW_LOST",
             IdErrorKind::Exhausted => "EXHAUSTED",
-            IdErrorKind::ShuttingDown | IdErrorKind::Forked => {
+            IdErrorKind::ShuttingDown | IdErrorKind::Forked | IdErrorKind::NoOrder => {
                 if !self.closing {
                     lock(&self.exchange.oracle).wrong(|| format!("a running node said {error}"));
                 }

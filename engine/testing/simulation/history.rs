@@ -116,7 +116,7 @@ pub(crate) fn run(plan: &Plan) -> (Tally, Result<(), String>) {
 /// Four workers of a small layout.
 fn genesis(layout: Layout, floor_ns: u64) -> Genesis {
     let floor = layout.tick_at_ns(floor_ns).unwrap_or(0);
-    Genesis { cluster: ClusterId::from_bytes([7; 16]), layout, floor, workers: WORKERS }
+    Genesis::new(ClusterId::from_bytes([7; 16]), layout, floor, WORKERS)
 }
 
 /// A registry, and the time.
@@ -436,7 +436,8 @@ impl History {
     /// Whoever served once goes on serving, and every call that waits is answered in time.
     ///
     /// A node that serves callers may have its first turn since its clock is right after that only. If that shows a
-    /// leap to it, the node lets its workers go, and is to serve again within the bound that all have.
+    /// leap to it, the node lets its workers go, and is to serve again within the bound that all have; so is one that waits
+    /// for the right time to pass its E, and has used up what it had in memory.
     fn settled(&mut self) -> Result<(), String> {
         let mut let_go = self.let_go();
         let serving: Vec<usize> = (0..self.nodes.len()).filter(|at| self.serves(*at)).collect();
@@ -452,6 +453,15 @@ impl History {
                     let before = std::mem::replace(&mut let_go, self.let_go());
                     if let_go[*at] > before[*at] {
                         self.tally.trouble("leaps seen after all served", 1);
+                        self.recover()?;
+                        continue;
+                    }
+                    if answer.as_ref().is_err_and(|error| error.kind() == IdErrorKind::ClockBehind)
+                        && self.nodes[*at].e().is_some_and(|e| e > self.time.now())
+                    {
+                        // It served from what was in memory, and that was used up before the right time passed its E, which
+                        // is near. No other worker was free.
+                        self.tally.trouble("memories used up while a clock was behind", 1);
                         self.recover()?;
                         continue;
                     }

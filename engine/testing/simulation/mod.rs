@@ -63,7 +63,7 @@ pub(crate) fn seed_draws(seed: u64) {
 /// A process whose choices among workers come from the seed.
 pub(crate) fn seeded(token: Token, owner: String) -> Identity {
     let draw = || DRAWS.with_borrow_mut(|draws| draws.as_mut().map_or(0, Rng::next));
-    Identity { token, owner, random: draw }
+    Identity { token, owner, random: draw, notes: None }
 }
 
 /// Things done in an ordinary history, before times get better. A campaign's have [`LONG`].

@@ -15,7 +15,7 @@ use crate::registry::{Fenced, Genesis, Versioned, WorkerRecord};
 
 /// The offsets of the first copy of a place's record and of the second.
 fn offsets(genesis: &Genesis, place: Place) -> [u64; 2] {
-    let geometry = Geometry::registry(genesis.workers);
+    let geometry = Geometry::registry(genesis.worker_range().numbers());
     Side::BOTH.map(|copy| geometry.offset(place, copy))
 }
 

@@ -34,6 +34,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -96,7 +97,8 @@ func split(servers string) ([]string, error) {
 	seen := map[string]bool{}
 	for _, server := range strings.Split(servers, ",") {
 		server = strings.TrimSpace(server)
-		if host, port, err := net.SplitHostPort(server); err != nil || host == "" || port == "" {
+		host, port, err := net.SplitHostPort(server)
+		if number, wrong := strconv.ParseUint(port, 10, 16); err != nil || host == "" || wrong != nil || number == 0 {
 			return nil, usage("%q is no address of a server: host:port is, or several with commas between them", server)
 		}
 		if !seen[server] {
@@ -168,6 +170,12 @@ func (c *Client) Info(ctx context.Context) (json.RawMessage, error) {
 // Stats is what the server counted: a JSON object with the names of its metrics.
 func (c *Client) Stats(ctx context.Context) (json.RawMessage, error) {
 	return c.json(ctx, &wire.Request{Op: wire.OpStats})
+}
+
+// Provenance is what the server knows of where an id came from, and whether it may have been issued: a JSON object. A
+// server of before this request refuses it as an op that it does not know.
+func (c *Client) Provenance(ctx context.Context, id uint64) (json.RawMessage, error) {
+	return c.json(ctx, &wire.Request{Op: wire.OpProvenance, ID: id})
 }
 
 // Ping goes there and back, ahead of all that waits for ids. A quiet client that wants to keep its connection pings more

@@ -28,6 +28,7 @@ const (
 	StatusNoSequence      Status = 0x0009 // there is no sequence of that name
 	StatusExists          Status = 0x000a // there is a sequence of that name, with other settings
 	StatusForbidden       Status = 0x000b // the token may not do this with that name
+	StatusNoOrder         Status = 0x000c // ordered ids were asked for, and those of this server are opaque
 	StatusNotReady        Status = 0x8010 // the server holds no window of ticks yet
 	StatusOverloaded      Status = 0x8011 // too few ids within the wait, or too many connections
 	StatusClockBehind     Status = 0x8012 // the server's clock is behind what was issued
@@ -43,6 +44,7 @@ var statusNames = map[Status]string{
 	StatusBadRequest: "BAD_REQUEST", StatusVersion: "VERSION", StatusUnknownOp: "UNKNOWN_OP", StatusTooLarge: "TOO_LARGE",
 	StatusCount: "COUNT", StatusUnauthenticated: "UNAUTHENTICATED", StatusWrongCluster: "WRONG_CLUSTER",
 	StatusExhausted: "EXHAUSTED", StatusNoSequence: "NO_SEQUENCE", StatusExists: "EXISTS", StatusForbidden: "FORBIDDEN",
+	StatusNoOrder:  "NO_ORDER",
 	StatusNotReady: "NOT_READY", StatusOverloaded: "OVERLOADED", StatusClockBehind: "CLOCK_BEHIND",
 	StatusWindowLost: "WINDOW_LOST", StatusShuttingDown: "SHUTTING_DOWN", StatusInternal: "INTERNAL",
 	StatusStoreAway: "STORE_AWAY", StatusStoreBehind: "STORE_BEHIND", StatusRate: "RATE",

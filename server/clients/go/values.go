@@ -111,13 +111,21 @@ type Layout struct {
 	TickUS uint32
 	// TimeBits, WorkerBits and SequenceBits add up to 63 at most.
 	TimeBits, WorkerBits, SequenceBits uint8
-	// Face is 0 where the sequence lies lowest, and 1 where the worker does.
+	// Face is 0 where the sequence lies lowest, 1 where the worker does, and 2 where ids are opaque.
 	Face uint8
 }
 
+// IsOpaque says whether only the server can take an id apart, since it has the key: ask it, by [Client.Decode].
+func (l Layout) IsOpaque() bool { return l.Face == opaqueFace }
+
+const opaqueFace = 2
+
 // Decode takes an id apart, without a call. It is arithmetic, and says nothing about whether the id was ever issued. The
-// bits above the 63 of an id are not looked at.
+// bits above the 63 of an id are not looked at. Of an opaque layout it panics with a [*UsageError]: see [Layout.IsOpaque].
 func (l Layout) Decode(id uint64) Decoded {
+	if l.IsOpaque() {
+		panic(usage("the ids of this cluster are opaque, and only their server has the key: take them apart by Client.Decode"))
+	}
 	id &= LargestID
 	below := l.WorkerBits + l.SequenceBits
 	high, low := bits.Mul64(id>>below, uint64(l.TickUS))

@@ -89,7 +89,7 @@ export interface Layout {
   readonly timeBits: number;
   readonly workerBits: number;
   readonly sequenceBits: number;
-  /** 0 where the sequence lies lowest, 1 where the worker does. */
+  /** 0 where the sequence lies lowest, 1 where the worker does, 2 where ids are opaque. */
   readonly face: number;
 }
 
@@ -138,12 +138,14 @@ export class Client {
   runs(count: number, options?: BulkOptions): Promise<Run[]>;
   /** The fields of an id, by a call. */
   decode(id: bigint, options?: CallOptions): Promise<Fields>;
-  /** The fields of an id, by the layout that the server told, without a call. */
+  /** The fields of an id, by the layout that the server told, without a call. Opaque ids only the server takes apart: a `UsageError`. */
   timeOf(id: bigint): Fields;
   /** What the server is. Ids and other numbers of 64 bits in it are strings. */
   info(options?: CallOptions): Promise<Record<string, unknown>>;
   /** What the server counted. */
   stats(options?: CallOptions): Promise<Record<string, unknown>>;
+  /** What the server knows of where an id came from, and whether it may have been issued. */
+  provenance(id: bigint, options?: CallOptions): Promise<Record<string, unknown>>;
   /** Sends bytes, at most 1,024, there and back. */
   ping(bytes?: string | Uint8Array, options?: CallOptions): Promise<void>;
   /** The sequence of that name. It need not exist, and nothing is sent. Throws UsageError where no sequence can be called so. */

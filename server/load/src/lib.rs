@@ -28,6 +28,11 @@ mod schedule;
 mod turn;
 mod wire;
 
+/// The crate's README compiles, and what it claims holds.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use dialect::{Answer, Ask, Dialect, SequenceAsk, Shape};
 pub use duplicates::{DuplicateCheck, Recorder, Tail, Verdict};
 pub use flight::Sent;

@@ -28,6 +28,11 @@ mod request;
 mod run;
 mod status;
 
+/// The crate's README compiles, and what it claims holds.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use greeting::{Hello, HelloReply, TooLong, VERSION};
 pub use header::{HEADER_LEN, Header, REPLY_BIT};
 pub use limits::{
@@ -39,7 +44,7 @@ pub use preface::{Foreign, PREFACE, Preface, check_preface, foreign_answer};
 pub use refusal::Refusal;
 pub use reply::encode::{
     ID_REPLY_LEN, goaway, id_reply, reply_bye, reply_decode, reply_error, reply_hello, reply_id, reply_info,
-    reply_ping, reply_sequence, reply_stats, seq_id_reply,
+    reply_ping, reply_provenance, reply_sequence, reply_stats, seq_id_reply,
 };
 pub use reply::parse::{ParsedReply, parse_reply};
 pub use reply::writer::{ArraySlots, ArrayWriter, RunsWriter};
@@ -48,7 +53,7 @@ pub use request::Request;
 pub use request::asked::{Bulk, SeqBulk, SeqList};
 pub use request::encode::{
     request_array, request_bye, request_decode, request_hello, request_info, request_next, request_ping,
-    request_runs, request_stats,
+    request_provenance, request_runs, request_stats,
 };
 pub use request::parse::{ParsedRequest, Phase, parse_request, plain_next};
 pub use request::sequence::{

@@ -40,7 +40,9 @@ pub const fn reply_max(op: Op, count: u32) -> u32 {
     let expected = match op {
         Op::Array | Op::SeqArray => count.saturating_mul(8),
         Op::Runs | Op::SeqRuns => count.saturating_mul(16),
-        Op::Info | Op::Stats | Op::SeqInfo | Op::SeqList | Op::SeqCreate | Op::SeqAlter => JSON_MAX,
+        Op::Info | Op::Stats | Op::Provenance | Op::SeqInfo | Op::SeqList | Op::SeqCreate | Op::SeqAlter => {
+            JSON_MAX
+        }
         _ => 0,
     };
     expected.saturating_add(REPLY_ROOM)

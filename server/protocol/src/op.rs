@@ -22,6 +22,8 @@ pub enum Op {
     Info = 0x21,
     /// What the server counted, as JSON.
     Stats = 0x22,
+    /// What is known of where an id came from, as JSON.
+    Provenance = 0x23,
     /// One number of a named sequence.
     SeqNext = 0x30,
     /// Exactly so many numbers of a sequence, one by one.
@@ -44,7 +46,7 @@ pub enum Op {
 
 impl Op {
     /// Every op.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Hello,
         Self::Ping,
         Self::Next,
@@ -53,6 +55,7 @@ impl Op {
         Self::Decode,
         Self::Info,
         Self::Stats,
+        Self::Provenance,
         Self::SeqNext,
         Self::SeqArray,
         Self::SeqRuns,
@@ -77,6 +80,7 @@ impl Op {
             0x20 => Self::Decode,
             0x21 => Self::Info,
             0x22 => Self::Stats,
+            0x23 => Self::Provenance,
             0x30 => Self::SeqNext,
             0x31 => Self::SeqArray,
             0x32 => Self::SeqRuns,
@@ -109,6 +113,7 @@ impl Op {
             Self::Decode => "DECODE",
             Self::Info => "INFO",
             Self::Stats => "STATS",
+            Self::Provenance => "PROVENANCE",
             Self::SeqNext => "SEQ_NEXT",
             Self::SeqArray => "SEQ_ARRAY",
             Self::SeqRuns => "SEQ_RUNS",

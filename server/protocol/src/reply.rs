@@ -30,6 +30,8 @@ pub enum Reply<'a> {
     Info(&'a str),
     /// To STATS: JSON.
     Stats(&'a str),
+    /// To PROVENANCE: JSON.
+    Provenance(&'a str),
     /// To `SEQ_INFO`, `SEQ_CREATE` and `SEQ_ALTER`: a JSON object. To `SEQ_LIST`: a JSON array of such objects.
     Sequence(&'a str),
     /// To BYE; the server closes.

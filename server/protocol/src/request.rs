@@ -37,6 +37,11 @@ pub enum Request<'a> {
     Info,
     /// What the server counted.
     Stats,
+    /// Where an id came from.
+    Provenance {
+        /// The id, below 2^63.
+        id: u64,
+    },
     /// One number of a sequence, in order.
     SeqNext {
         /// Of which sequence.
@@ -84,6 +89,7 @@ impl Request<'_> {
             Self::Decode { .. } => Op::Decode,
             Self::Info => Op::Info,
             Self::Stats => Op::Stats,
+            Self::Provenance { .. } => Op::Provenance,
             Self::SeqNext { .. } => Op::SeqNext,
             Self::SeqArray(_) => Op::SeqArray,
             Self::SeqRuns(_) => Op::SeqRuns,

@@ -32,6 +32,8 @@ impl Status {
     pub const EXISTS: Self = Self(0x000a);
     /// The client's token may not do this with that name.
     pub const FORBIDDEN: Self = Self(0x000b);
+    /// Ordered ids were asked for, and those of this server are opaque.
+    pub const NO_ORDER: Self = Self(0x000c);
     /// No window of ticks is held yet.
     pub const NOT_READY: Self = Self(0x8010);
     /// Nothing left within the wait.
@@ -52,7 +54,7 @@ impl Status {
     pub const RATE: Self = Self(0x801a);
 
     /// Every status that has a name, success first.
-    pub const NAMED: [Self; 21] = [
+    pub const NAMED: [Self; 22] = [
         Self::OK,
         Self::BAD_REQUEST,
         Self::VERSION,
@@ -65,6 +67,7 @@ impl Status {
         Self::NO_SEQUENCE,
         Self::EXISTS,
         Self::FORBIDDEN,
+        Self::NO_ORDER,
         Self::NOT_READY,
         Self::OVERLOADED,
         Self::CLOCK_BEHIND,
@@ -110,6 +113,7 @@ impl Status {
             Self::NO_SEQUENCE => "NO_SEQUENCE",
             Self::EXISTS => "EXISTS",
             Self::FORBIDDEN => "FORBIDDEN",
+            Self::NO_ORDER => "NO_ORDER",
             Self::NOT_READY => "NOT_READY",
             Self::OVERLOADED => "OVERLOADED",
             Self::CLOCK_BEHIND => "CLOCK_BEHIND",

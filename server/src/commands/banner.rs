@@ -9,7 +9,7 @@ use tracing::warn;
 use xuid_engine::registry::zookeeper::AuthScheme;
 use xuid_engine::{Layout, Order};
 
-use crate::config::{DEFAULT_LISTEN, RegistrySetting, Settings};
+use crate::config::{DEFAULT_LISTEN, OpaqueKey, RegistrySetting, Settings};
 use crate::crash_points;
 use crate::state::server::{Server, VERSION};
 
@@ -42,6 +42,7 @@ fn text(server: &Server, settings: &Settings, open: &[String], program: &str) ->
     let folder = settings.data_dir.display();
     let flag = server_flag(listen);
     let example = example(server);
+    let key = settings.opaque_key.as_ref().map(OpaqueKey::file);
     let mut text = String::new();
     let lines = [
         format!("xuid {VERSION} listening on {listen}, {admin}"),
@@ -54,7 +55,7 @@ fn text(server: &Server, settings: &Settings, open: &[String], program: &str) ->
     let commands = [
         "  try:".to_owned(),
         format!("    {program} next -n 5{flag}{}", tls_flags(settings)),
-        format!("    {program} decode {example}{}", layout_flags(layout)),
+        format!("    {program} decode {example}{}", decode_flags(layout, key)),
         format!("    {program} {}", look(settings)),
     ];
     for line in lines.into_iter().chain(resp).chain(http).chain(open).chain(commands) {
@@ -100,6 +101,14 @@ fn example(server: &Server) -> String {
     }
     crash_points::settle();
     runs.first().map_or("ID".to_owned(), |run| run.first().to_string())
+}
+
+/// What `decode` must be told: the key of opaque ids, and the layout that is behind them.
+fn decode_flags(layout: Layout, key: Option<&Path>) -> String {
+    match key {
+        Some(key) => format!("{} --opaque-key-file {}", layout_flags(layout.plots()), quoted(key)),
+        None => layout_flags(layout),
+    }
 }
 
 /// What `decode` must be told of a layout that is not the default one.
@@ -184,6 +193,8 @@ mod tests {
         let other: Layout = "42/9/12".parse().unwrap();
         assert_eq!(layout_flags(Layout::default()), "");
         assert_eq!(layout_flags(other.with_epoch_ms(7)), " --layout 42/9/12 --epoch 7");
+        let opaque = Layout::default().opaque().unwrap();
+        assert_eq!(decode_flags(opaque, Some(Path::new("ids.key"))), " --opaque-key-file ids.key");
     }
 
     #[test]

@@ -27,10 +27,10 @@ use xuid_engine::registry::printable;
 use xuid_engine::{Face, Layout, LayoutError};
 use xuid_load::Wire;
 use xuid_protocol::{
-    Bulk, ClusterId, Hello, HelloReply, LAST_ID, Limits, Op, Order, PREFACE, ParsedReply, REPLY_ROOM, Reply,
-    SeqBulk, SeqList, SequenceName, Status, VERSION, parse_reply, reply_max, request_array, request_hello,
-    request_info, request_seq_alter, request_seq_array, request_seq_create, request_seq_info,
-    request_seq_list,
+    Bulk, ClusterId, Decoded, Hello, HelloReply, LAST_ID, Limits, Op, Order, PREFACE, ParsedReply,
+    REPLY_ROOM, Reply, SeqBulk, SeqList, SequenceName, Status, VERSION, parse_reply, reply_max,
+    request_array, request_decode, request_hello, request_info, request_provenance, request_seq_alter,
+    request_seq_array, request_seq_create, request_seq_info, request_seq_list,
 };
 
 use crate::fronts::buffers::Inbox;
@@ -296,6 +296,20 @@ impl Connection {
         info.await
     }
 
+    /// What the server knows of where an id came from.
+    pub(crate) async fn provenance(&mut self, id: u64) -> Result<serde_json::Value> {
+        let request_id = self.next_request();
+        request_provenance(&mut self.outbox, request_id, id);
+        self.flush().await?;
+        let found = self.answered(reply_max(Op::Provenance, 0), |id, reply| match reply {
+            Reply::Provenance(json) if id == request_id => {
+                serde_json::from_str(json).context("what the server says of an id is no JSON")
+            }
+            other => Err(unexpected(other)),
+        });
+        found.await
+    }
+
     /// So many numbers of a sequence, or as many as the server gives at a time, or why not.
     pub(crate) async fn numbers(
         &mut self,
@@ -313,6 +327,18 @@ impl Connection {
         });
         let numbers = numbers.await?;
         self.checked(count, numbers)
+    }
+
+    /// What the server says of an id.
+    pub(crate) async fn decode(&mut self, id: u64) -> Result<Decoded> {
+        let request_id = self.next_request();
+        request_decode(&mut self.outbox, request_id, id);
+        self.flush().await?;
+        self.answered(reply_max(Op::Decode, 0), |id, reply| match reply {
+            Reply::Decode(decoded) if id == request_id => Ok(*decoded),
+            other => Err(unexpected(other)),
+        })
+        .await
     }
 
     /// What the server knows of a sequence.
@@ -402,6 +428,8 @@ fn unexpected(reply: &Reply<'_>) -> anyhow::Error {
     let Reply::Error(error) = reply else { return anyhow::anyhow!("the server answered another question") };
     let again = match error.retry_after_ms {
         0 => String::new(),
+        // The engine's own words end with it.
+        _ if error.text.contains("try again in") => String::new(),
         _ => format!(" (try again in {:?})", error.retry_after()),
     };
     let text = format!("{}: {}{again}", error.status, printable(&error.text));

@@ -7,6 +7,7 @@ mod connection;
 pub(crate) mod decode;
 pub(crate) mod inspect;
 pub(crate) mod next;
+pub(crate) mod provenance;
 pub(crate) mod registry;
 pub(crate) mod sequence;
 pub(crate) mod serve;

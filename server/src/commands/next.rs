@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 use xuid_engine::Id;
-use xuid_protocol::Order;
+use xuid_protocol::{ClusterId, Order, SequenceName};
 
 use super::{OrderArg, servers};
 use crate::commands::connection::{Connection, Ended};
@@ -89,7 +90,7 @@ async fn next(
 
 /// Servers of one cluster, and a connection to one of them. It connects again where the connection ended: a server ends
 /// one that is idle, as it is while a slow reader of standard output takes its time.
-struct Source {
+pub(super) struct Source {
     servers: Vec<String>,
     tls: Option<Arc<ClientConfig>>,
     /// The server of the connection.
@@ -100,23 +101,57 @@ struct Source {
 }
 
 impl Source {
-    async fn connect(servers: Vec<String>, tls: Option<Arc<ClientConfig>>) -> Result<Self> {
+    pub(super) async fn connect(servers: Vec<String>, tls: Option<Arc<ClientConfig>>) -> Result<Self> {
         let (at, connection) = reach(&servers, 0, tls.as_ref()).await?;
         Ok(Self { servers, tls, at, connection, answered: false })
     }
 
+    /// The connection, for a question that is asked once.
+    pub(super) fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
     /// The one that the last ids came from.
-    fn server(&self) -> &str {
+    pub(super) fn server(&self) -> &str {
         &self.servers[self.at]
+    }
+
+    /// Whose ids come from it.
+    pub(super) fn cluster(&self) -> ClusterId {
+        self.connection.cluster()
     }
 
     /// At most so many ids. The ids of a request whose reply was lost are wasted, and others are asked for.
     async fn ids(&mut self, count: u32, order: Order) -> Result<Vec<u64>> {
+        self.ask(async |connection| connection.ids(count, order).await).await
+    }
+
+    /// What it knows of where an id came from.
+    pub(super) async fn provenance(&mut self, id: u64) -> Result<Value> {
+        self.ask(async |connection| connection.provenance(id).await).await
+    }
+
+    /// At most so many numbers of a sequence. Those of a request whose reply was lost are wasted, and others are asked for.
+    pub(super) async fn numbers(
+        &mut self,
+        name: SequenceName<'_>,
+        count: u32,
+        order: Order,
+    ) -> Result<Vec<u64>> {
+        self.ask(async |connection| connection.numbers(name, count, order).await).await
+    }
+
+    /// A page of its sequences.
+    pub(super) async fn sequences(&mut self, prefix: &str, after: &str, limit: u32) -> Result<Value> {
+        self.ask(async |connection| connection.sequences(prefix, after, limit).await).await
+    }
+
+    async fn ask<T>(&mut self, question: impl AsyncFn(&mut Connection) -> Result<T>) -> Result<T> {
         loop {
-            match self.connection.ids(count, order).await {
-                Ok(ids) => {
+            match question(&mut self.connection).await {
+                Ok(answer) => {
                     self.answered = true;
-                    return Ok(ids);
+                    return Ok(answer);
                 }
                 Err(error) if self.answered && error.is::<Ended>() => self.reconnect().await?,
                 Err(error) => return Err(error),

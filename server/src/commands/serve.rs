@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
+use xuid_engine::registry::Workers;
 use xuid_engine::registry::local::{self, LocalError};
 use xuid_engine::stats::Status;
 use xuid_engine::{BuildError, Engine};
@@ -25,11 +26,13 @@ use crate::net::service_manager::ServiceManager;
 use crate::net::shutdown;
 use crate::net::shutdown::{Signals, StopTimes};
 use crate::registries::ensemble::Ensemble;
+use crate::registries::new::workers_of_new;
+use crate::registries::provenance;
 use crate::registries::sequence_store;
-use crate::registries::target::{is_of_ensemble, workers_of_new};
+use crate::registries::target::{Target, is_of_ensemble};
 use crate::state::access::AccessRules;
 use crate::state::sequences::ServedSequences;
-use crate::state::server::{Limits, Places, Server};
+use crate::state::server::{Limits, Origins, Places, Server};
 use crate::text::exit::usage;
 use crate::text::logs;
 
@@ -65,26 +68,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn check_worker(settings: &Settings) -> Result<()> {
     let Some(worker) = settings.worker else { return Ok(()) };
     let folder = settings.data_dir.display();
+    let below = |until| Workers { from: 0, until };
     let (workers, why) = match (&settings.registry, settings.layout) {
         (RegistrySetting::ZooKeeper(_), None) => return Ok(()),
         (RegistrySetting::ZooKeeper(_), Some(layout)) => {
-            (layout.workers(), format!("the layout {layout} tells no more apart"))
+            (below(layout.workers()), format!("the layout {layout} tells no more apart"))
         }
         (RegistrySetting::Local, layout) => match local::inspect(&settings.data_dir) {
-            Ok(found) => (found.genesis.workers, format!("the registry in {folder} has no more")),
+            Ok(found) => (found.genesis.worker_range(), format!("the registry in {folder} has no more")),
             Err(LocalError::Absent { .. }) => {
                 let layout = layout.unwrap_or_default();
-                (workers_of_new(layout), format!("a new registry of the layout {layout} has no more"))
+                (below(workers_of_new(layout)), format!("a new registry of the layout {layout} has no more"))
             }
             // The start says what is wrong with it.
             Err(_) => return Ok(()),
         },
     };
-    if worker < workers {
+    if workers.contains(worker) {
         return Ok(());
     }
-    let last = workers.saturating_sub(1);
-    Err(usage(format!("worker is {worker}; allowed is a number from 0 to {last}: {why}")).into())
+    let (first, last) = (workers.from, workers.until.saturating_sub(1));
+    Err(usage(format!("worker is {worker}; allowed is a number from {first} to {last}: {why}")).into())
 }
 
 /// What a server needs before it serves.
@@ -134,7 +138,8 @@ impl Parts {
         let engine = build_engine(settings)?;
         let step = settings.sequences.step;
         let sequences = sequence_store::open(settings, &engine.genesis())?;
-        let sequences = sequences.map(|all| ServedSequences { all, step });
+        let tiny_tokens = sequence_store::tiny_tokens(settings)?;
+        let sequences = sequences.map(|all| ServedSequences { all, step, tiny_tokens });
         let io_threads = Arc::new(IoThreads::new(settings.threads, runtime)?);
         let signals = Signals::new(Some(stop_times(settings)))?;
         Ok(Self { clients, resp, http, probes, engine, sequences, signals, reloads, io_threads, open })
@@ -157,7 +162,12 @@ async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowe
     let limits = Limits { wait: settings.wait, protocol };
     let access = AccessRules::new(settings.tokens.clone(), settings.tls.clone());
     access.limit_addresses(settings.address_ids_per_second);
-    let server = Arc::new(Server::new(engine, limits, access, places).with_sequences(sequences));
+    let (registry, folder) = (target(settings)?, settings.data_dir.clone());
+    let origins = Origins(Box::new(move |engine: &Engine, name: &str, id| {
+        provenance::of_server(&registry, &folder, engine, name, id)
+    }));
+    let server = Server::new(engine, limits, access, places).with_sequences(sequences);
+    let server = Arc::new(server.with_origins(origins));
 
     let permits = Arc::new(Semaphore::new(allowed.connections));
     let (of_server, of_permits, threads) =
@@ -237,6 +247,14 @@ fn say(server: &Server, settings: &Settings) {
     debug!(?settings, "settings");
 }
 
+/// Its registry, to look at.
+fn target(settings: &Settings) -> Result<Target> {
+    Ok(match &settings.registry {
+        RegistrySetting::Local => Target::Folder(settings.data_dir.clone()),
+        RegistrySetting::ZooKeeper(url) => Target::Ensemble(Ensemble::new(url, &settings.access, None)?),
+    })
+}
+
 fn build_engine(settings: &Settings) -> Result<Engine> {
     let mut builder = Engine::builder()
         .data_dir(&settings.data_dir)
@@ -261,6 +279,9 @@ fn build_engine(settings: &Settings) -> Result<Engine> {
     }
     if let Some(layout) = settings.layout {
         builder = builder.layout(layout);
+    }
+    if let Some(key) = &settings.opaque_key {
+        builder = builder.opaque_key(key.veil.clone());
     }
     builder.build().map_err(|error| match error {
         // Only what two settings say together gets so far.

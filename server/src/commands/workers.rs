@@ -41,13 +41,15 @@ fn print(target: &Target, all: bool, json: bool) -> Result<()> {
     let mut out = Printer::new()?;
     let View { genesis, open, workers, .. } = target.look()?;
     let now_ms = now_ns() / 1_000_000;
-    let mut left_out = 0;
+    let (mut left_out, mut closed) = (0, 0);
     if !json {
         out.line(format_args!("{:<8}{:<37}{:<38}OWNER", "WORKER", "RESERVED UNTIL", "LIVE"))?;
     }
     for entry in &workers {
+        let is_closed = is_closed(entry);
+        closed += u32::from(is_closed);
         if !all && !was_used(entry, &genesis) {
-            left_out += 1;
+            left_out += u32::from(!is_closed);
         } else if json {
             out.line(as_json(entry, &genesis))?;
         } else {
@@ -58,7 +60,8 @@ fn print(target: &Target, all: bool, json: bool) -> Result<()> {
         let total = workers.len();
         let rest =
             if left_out > 0 { format!(", {left_out} never used (--all shows them)") } else { String::new() };
-        out.line(format_args!("{total} workers in cluster {}{rest}", genesis.cluster))?;
+        let closed = if closed > 0 { format!(", {closed} closed") } else { String::new() };
+        out.line(format_args!("{total} workers in cluster {}{closed}{rest}", genesis.cluster))?;
         if !open {
             out.line(format_args!(
                 "the registry is closed: nobody can reserve before `xuid registry fence {target}`"
@@ -68,8 +71,15 @@ fn print(target: &Target, all: bool, json: bool) -> Result<()> {
     out.flush()
 }
 
+fn is_closed(entry: &WorkerEntry) -> bool {
+    entry.record.as_ref().is_ok_and(|found| found.record.is_closed())
+}
+
 /// Whether any process was ever granted ticks of it, or may have been.
 fn was_used(entry: &WorkerEntry, genesis: &Genesis) -> bool {
+    if is_closed(entry) {
+        return false;
+    }
     let moved = |record: &xuid_engine::registry::WorkerRecord| {
         record.reserved_until > genesis.floor || !record.owner.is_empty()
     };
@@ -81,6 +91,7 @@ fn as_text(entry: &WorkerEntry, genesis: &Genesis, now_ms: u64) -> String {
     let live = live.as_deref().unwrap_or("-");
     match record {
         Err(error) => format!("{worker:<8}unusable: {error}"),
+        Ok(_) if is_closed(entry) => format!("{worker:<8}closed: another generator has it"),
         Ok(found) => {
             let until_ms = genesis.layout.tick_to_ms(found.record.reserved_until);
             let until = format!("{} {}", rfc3339_ms(until_ms), distance(until_ms, now_ms));
@@ -93,6 +104,9 @@ fn as_json(entry: &WorkerEntry, genesis: &Genesis) -> Value {
     let WorkerEntry { worker, record, live } = entry;
     match record {
         Err(error) => json!({ "worker": worker, "live": live, "error": error.to_string() }),
+        Ok(found) if is_closed(entry) => {
+            json!({ "worker": worker, "live": live, "closed": true, "version": found.version })
+        }
         Ok(found) => {
             let until_ms = genesis.layout.tick_to_ms(found.record.reserved_until);
             json!({

@@ -167,6 +167,15 @@ pub(crate) const KEYS: &[Key] = &[
         help: "The instant of tick 0; goes with the layout [default: the registry's, or 1524153600000]",
     },
     Key {
+        name: "opaque_key_file",
+        flag: Some("opaque-key-file"),
+        shape: "FILE",
+        default: None,
+        allowed: "a file with one line, 32 hexadecimal digits, as `openssl rand -hex 16` prints them",
+        help: "The key of opaque ids, without which this registry is not served; where it creates the local registry, that \
+               has opaque ids for ever",
+    },
+    Key {
         name: "window_max",
         flag: Some("window-max"),
         shape: "TIME",

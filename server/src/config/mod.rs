@@ -25,6 +25,7 @@ pub(crate) use exposure::is_exposed;
 #[cfg(fuzzing)]
 pub(crate) use fuzzing::file as read_file;
 pub(crate) use log_filter::log_of_environment;
+pub(crate) use secrets::opaque_key::OpaqueKey;
 pub(crate) use sequences::{SequenceSettings, SequenceStore, Witness};
 pub(crate) use settings::{RegistrySetting, Settings, layout_said};
 pub(crate) use shown::{Found, Shown, shown};

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use xuid_engine::registry::zookeeper::ZooKeeperUrl as Url;
-use xuid_engine::{Floor, Layout};
+use xuid_engine::{Face, Floor, Layout};
 
 use super::access::Access;
 use super::keys::Key;
 use super::log_filter::{log_filter, log_of_environment};
+use super::secrets::opaque_key::OpaqueKey;
 use super::sequences::SequenceSettings;
 use super::sources::{Flags, Merged, strangers, variables};
 use super::tls::ServerTls;
@@ -42,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) floor: Floor,
     /// `None`: whatever the registry has.
     pub(crate) layout: Option<Layout>,
+    /// `None`: its ids are not opaque.
+    pub(crate) opaque_key: Option<OpaqueKey>,
     pub(crate) window_max: Duration,
     pub(crate) rollback_wait: Duration,
     pub(crate) drift: Duration,
@@ -106,13 +109,14 @@ impl Settings {
             data_dir: from.required("data_dir", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
             registry: from.required("registry", |text| RegistrySetting::parse(text).ok())?,
             access: Access::from_merged(from)?,
-            worker: from.optional("worker", |text| small(text, 0, (1 << 20) - 1))?,
+            worker: from.optional("worker", |text| small(text, 0, (1 << 22) - 1))?,
             workers: from.required("workers", |text| small(text, 1, 64))?,
             max_age: from.required("max_age", between(2 * second, CENTURY))?,
             wait: from.required("wait", between(Duration::ZERO, minute))?,
             backfill: from.required("backfill", duration)?,
             floor: from.required("floor", values::floor)?,
             layout: layout_from(from)?,
+            opaque_key: OpaqueKey::from_merged(from)?,
             window_max: from.required("window_max", between(second, Duration::from_secs(100)))?,
             rollback_wait: from.required("rollback_wait", between(Duration::ZERO, minute))?,
             drift: from.required("drift", between(Duration::ZERO, minute))?,
@@ -153,7 +157,8 @@ impl Settings {
             _ => None,
         };
         let key = self.tls.as_ref().and_then(ServerTls::warning);
-        let open = [self.access.warning(), self.tokens.warning(), key, merged.warning()];
+        let of_ids = self.opaque_key.as_ref().and_then(OpaqueKey::warning);
+        let open = [self.access.warning(), self.tokens.warning(), key, of_ids, merged.warning()];
         let of_sequences = self.sequences.doubts(merged);
         unknown.into_iter().chain(open.into_iter().flatten()).chain(idle_floor).chain(of_sequences).collect()
     }
@@ -174,11 +179,30 @@ impl Settings {
             ))
             .into());
         }
+        self.check_opaque()?;
         if let (Some(worker), 2..) = (self.worker, self.workers) {
             let count = self.workers;
             return Err(
                 usage(format!("workers is {count}; allowed is 1 where worker names one, {worker}")).into()
             );
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    /// The key and the layout must both be of opaque ids, before anything is made.
+    fn check_opaque(&self) -> Result<()> {
+        match (self.layout, &self.opaque_key) {
+            (Some(layout), Some(_)) => {
+                layout.opaque().map_err(|error| usage(format!("layout with opaque_key_file: {error}")))?;
+            }
+            (Some(layout), None) if layout.face() == Face::Opaque => {
+                let text =
+                    "layout has opaque ids, and no key is given; allowed is it with opaque_key_file only";
+                return Err(usage(text).into());
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -9,6 +9,10 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
+/// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
+/// with one reply on top, of 1 MiB or of 3.4 MB where ids are texts, it bounds what a client that reads nothing costs.
+pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
+
 /// Memory of a thread that no buffer uses now.
 type Spare = LocalKey<Cell<Vec<u8>>>;
 
@@ -127,6 +131,16 @@ impl Outbox {
     /// How many bytes that is.
     pub(crate) fn len(&self) -> usize {
         self.end - self.at
+    }
+
+    /// Whether more is to wait until some of it is written.
+    pub(crate) fn is_high(&self) -> bool {
+        self.len() >= OUTBOX_HIGH
+    }
+
+    /// How many bytes come before that.
+    pub(crate) fn room(&self) -> usize {
+        OUTBOX_HIGH.saturating_sub(self.len())
     }
 
     /// Whether everything is written.

@@ -5,10 +5,7 @@ use tokio::time::Instant;
 use xuid_engine::sequence::Numbers;
 
 use crate::fronts::buffers::{Inbox, Outbox};
-
-/// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
-/// with one reply on top, of 1 MiB or of 3.4 MB where ids are texts, it bounds what a client that reads nothing costs.
-pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
+use crate::fronts::client::Client;
 
 /// What a conversation needs to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,14 +25,24 @@ pub(crate) trait Conversation {
     /// The end of a request that waited.
     type Done;
 
+    /// Whose it is.
+    fn client(&self) -> &Client;
+
+    /// Whose it is, to be changed.
+    fn client_mut(&mut self) -> &mut Client;
+
     /// What an inbox must have room for, for the next request to be whole in it.
     fn longest_request(&self) -> usize;
 
     /// Whether the client has shown that it speaks this protocol, and may.
-    fn was_greeted(&self) -> bool;
+    fn was_greeted(&self) -> bool {
+        self.client().was_greeted
+    }
 
     /// Whether its token was refused, said once: the answer to that is not to come at once.
-    fn take_rejection(&mut self) -> bool;
+    fn take_rejection(&mut self) -> bool {
+        self.client_mut().take_rejection()
+    }
 
     /// Whether nothing is read any more: what waits is answered, and then it ends.
     fn is_leaving(&self) -> bool;
@@ -44,13 +51,19 @@ pub(crate) trait Conversation {
     fn in_flight(&self) -> usize;
 
     /// What comes into the inbox now was read at this time.
-    fn read_at(&mut self, now: Instant);
+    fn read_at(&mut self, now: Instant) {
+        self.client_mut().came = Some(now);
+    }
 
     /// Whether there are replies that [`written_at`](Self::written_at) was not told of.
-    fn has_replied(&self) -> bool;
+    fn has_replied(&self) -> bool {
+        self.client().tally.is_untimed()
+    }
 
     /// The replies so far were written at this time.
-    fn written_at(&mut self, now: Instant);
+    fn written_at(&mut self, now: Instant) {
+        self.client_mut().written_at(now);
+    }
 
     /// Answers what is in the inbox, as far as it may, and no request that begins behind the first `turn` bytes.
     fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, turn: usize) -> Need;

@@ -3,14 +3,20 @@
 
 pub(crate) mod admin;
 pub(crate) mod buffers;
+pub(crate) mod client;
 pub(crate) mod conversation;
 pub(crate) mod farewell;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub(crate) mod handshake;
 pub(crate) mod http;
 pub(crate) mod names;
 pub(crate) mod refusals;
 pub(crate) mod resp;
+pub(crate) mod waiting;
 pub(crate) mod xuid;
+
+use crate::state::traffic::FrontName;
 
 /// A way in for clients that ask for ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +30,15 @@ pub(crate) enum Front {
 }
 
 impl Front {
+    /// What its connections are counted as.
+    pub(crate) fn name(self) -> FrontName {
+        match self {
+            Self::Xuid => FrontName::Xuid,
+            Self::Resp => FrontName::Resp,
+            Self::Http => FrontName::Http,
+        }
+    }
+
     /// What one connection too many is told.
     pub(crate) fn refuse_connection(self) -> Vec<u8> {
         match self {

@@ -57,6 +57,7 @@ pub(crate) fn of_ids(server: &Server, error: IdError) -> Refusal {
         IdErrorKind::WindowLost => Status::WINDOW_LOST,
         IdErrorKind::Exhausted => Status::EXHAUSTED,
         IdErrorKind::ShuttingDown => Status::SHUTTING_DOWN,
+        IdErrorKind::NoOrder => Status::NO_ORDER,
         _ => Status::INTERNAL,
     };
     let notes = match status {

@@ -1,7 +1,7 @@
 //! One connection: a socket, its two buffers, its deadlines, and the [`Conversation`] that understands the bytes.
 //!
 //! # Invariants
-//! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`OUTBOX_HIGH`] and one reply, waiting requests
+//! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`Outbox::is_high`] and one reply, waiting requests
 //!   by `max_in_flight`;
 //! - I2 it is woken by its socket, its waiting requests, one timer and the stop, before HELLO by the listener
 //!   ([`Newcomer`]), and for a moment after a reply by itself ([`BusyPoll`]): idle connections cost nothing;
@@ -28,7 +28,7 @@ use xuid_protocol::{FRAME_DEADLINE, GREETING_DEADLINE, LINGER_TIME, WAIT_CAP};
 
 use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
-use crate::fronts::conversation::{Conversation, Need, OUTBOX_HIGH};
+use crate::fronts::conversation::{Conversation, Need};
 use crate::fronts::farewell::farewell;
 use crate::fronts::handshake::{self, NoTls};
 use crate::fronts::{Front, http, resp, xuid};
@@ -54,7 +54,7 @@ const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
 
 /// Serves a connection of a front to its end.
 pub(crate) async fn serve(mut stream: TcpStream, front: Front, server: Arc<Server>, newcomer: Arc<Newcomer>) {
-    let _open = server.traffic.connection_accepted();
+    let _open = server.traffic.connection_accepted(front.name());
     // Replies are written in batches; Nagle's algorithm would hold the last one of each back for 40 ms.
     if stream.set_nodelay(true).is_err() {
         return;
@@ -217,7 +217,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             if self.session.take_rejection() {
                 self.hold_back(server).await;
             }
-            let was_full = self.outbox.len() >= OUTBOX_HIGH;
+            let was_full = self.outbox.is_high();
             if self.write_now().is_err() {
                 return Ended::Broken;
             }
@@ -226,7 +226,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
                 return Ended::Orderly;
             }
             self.wind(timer.as_mut());
-            let has_room = self.outbox.len() < OUTBOX_HIGH;
+            let has_room = !self.outbox.is_high();
             let may_finish = has_room && self.session.in_flight() > 0;
             let longest = self.session.longest_request();
             let is_stranger = !self.session.was_greeted();

@@ -127,7 +127,11 @@ impl IoThread {
         let runtime = runtime(1)?;
         let thread = thread::Builder::new().name(format!("xuid-io-{index}"));
         let thread = thread
-            .spawn(move || runtime.block_on(work(new_connections)))
+            .spawn(move || {
+                runtime.block_on(work(new_connections));
+                // Dropped, it would wait for a question to the registry about where an id came from.
+                runtime.shutdown_background();
+            })
             .context("failed to start a thread")?;
         Ok(Self { post: Some(post), load: Arc::default(), work: Work::Thread(Some(thread)) })
     }
@@ -155,4 +159,61 @@ async fn work(mut new_connections: UnboundedReceiver<NewConnection>) {
         }
     }
     open.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Mutex, mpsc};
+
+    use serde_json::Value;
+    use tokio::sync::Semaphore;
+    use xuid_engine::Engine;
+    use xuid_protocol::{Hello, PREFACE, request_hello, request_provenance};
+
+    use super::*;
+    use crate::config::Tokens;
+    use crate::fronts::fixture::{Home, PATIENCE};
+    use crate::net::newcomers::Newcomers;
+    use crate::state::server::Origins;
+
+    #[test]
+    fn a_question_about_an_id_that_hangs_is_not_waited_for_at_the_end() {
+        let (release, hang) = mpsc::channel::<()>();
+        let (tell, has_begun) = mpsc::channel();
+        let channels = Mutex::new((tell, hang));
+        let was_waited_for = Arc::new(AtomicBool::new(false));
+        let waited_for = Arc::clone(&was_waited_for);
+        let origins = Origins(Box::new(move |_: &Engine, _: &str, _| {
+            let (tell, hang) = &*channels.lock().unwrap();
+            tell.send(()).unwrap();
+            waited_for.store(hang.recv_timeout(PATIENCE).is_err(), Ordering::SeqCst);
+            Value::Null
+        }));
+        let home = Home::new(Tokens::default());
+        let server = Arc::into_inner(home.server).unwrap().with_origins(origins);
+
+        let accepting = runtime(1).unwrap();
+        let io_threads = IoThreads::new(2, &accepting).unwrap();
+        let port = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = net::TcpStream::connect(port.local_addr().unwrap()).unwrap();
+        let (stream, peer) = port.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        {
+            let _in = accepting.enter();
+            let stream = TcpStream::from_std(stream).unwrap();
+            let newcomer = Newcomers::new(4).welcome(peer.ip());
+            let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+            io_threads.serve(stream, Front::Xuid, Arc::new(server), newcomer, permit);
+        }
+        let mut asked = PREFACE.to_vec();
+        request_hello(&mut asked, 1, &Hello::new("test")).unwrap();
+        request_provenance(&mut asked, 2, 7);
+        client.write_all(&asked).unwrap();
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        drop(io_threads);
+        assert!(!was_waited_for.load(Ordering::SeqCst), "it was waited for to its end");
+        release.send(()).unwrap();
+    }
 }

@@ -84,6 +84,8 @@ async fn read_in_time<T: Send + 'static>(
 
 fn take_over(settings: Settings, server: &Server) -> Result<()> {
     check_asking(&settings, &server.access)?;
+    // A key stays for the life of a namespace. A wrong one in its file would end the next start.
+    server.genesis.check_veil(settings.opaque_key.as_ref().map(|key| &key.veil))?;
     let mut open = Vec::new();
     for (key, bound) in server.places.each() {
         open.extend(settings.check_exposure(key, bound)?);

@@ -273,6 +273,8 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::config::Tokens;
+    use crate::fronts::fixture::{Home, PATIENCE};
 
     const TIMES: StopTimes = StopTimes { lame_duck: Duration::from_secs(2), drain: Duration::from_secs(5) };
 
@@ -287,6 +289,18 @@ mod tests {
         assert!(is_done(beside(|| ()).unwrap(), late).await.unwrap());
         let failed = is_done(beside(|| panic!("it fails")).unwrap(), late).await;
         assert!(failed.is_err(), "a stop that failed is no clean one");
+    }
+
+    /// Else the exit code says that ids may be lost.
+    #[tokio::test]
+    async fn a_stop_is_clean_once_the_engine_has_stopped_though_a_connection_stays() {
+        let home = Home::new(Tokens::default());
+        // With time for a busy machine.
+        let begun = Instant::now() + PATIENCE;
+        let by = Stop { name: "SIGTERM", begun, clean: Arc::default() };
+        let times = StopTimes { lame_duck: Duration::ZERO, drain: Duration::ZERO };
+        stop(&home.server, &Semaphore::new(0), 1, times, &by).await.unwrap();
+        assert!(by.clean.load(Ordering::Acquire));
     }
 
     #[test]

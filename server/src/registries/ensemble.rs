@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use anyhow::Result;
+use xuid_engine::Veil;
 use xuid_engine::registry::sequences::SequenceRecords;
 use xuid_engine::registry::zookeeper::{
     self, Plan, ZooKeeperError, ZooKeeperOptions, ZooKeeperRegistry, ZooKeeperSequences,
 };
 use xuid_engine::registry::{Adopted, Fenced, Registry};
-use xuid_engine::{Floor, Layout};
 
 use crate::config::{Access, Url};
+use crate::registries::new::New;
 use crate::registries::view::{Created, View};
 use crate::text::exit::usage;
 
@@ -48,8 +49,17 @@ impl Ensemble {
         Ok(Box::new(ZooKeeperSequences::open(&self.url, &self.options)?))
     }
 
-    pub(crate) fn create(&self, layout: Layout, floor: Option<Floor>, workers: u32) -> Result<Created> {
-        match zookeeper::init(&self.url, &self.options, &Plan { layout, floor, workers }) {
+    pub(crate) fn create(&self, new: &New<'_>) -> Result<Created> {
+        let New { layout, floor, workers, closed, veil } = *new;
+        let plan = Plan {
+            layout,
+            floor,
+            workers: workers.count(),
+            key_check: veil.map(Veil::check),
+            first_worker: workers.from,
+            closed,
+        };
+        match zookeeper::init(&self.url, &self.options, &plan) {
             Ok(created) => Ok(Created { genesis: created.genesis, again: created.again }),
             Err(error @ ZooKeeperError::Workers { .. }) => Err(usage(format!("--workers: {error}")).into()),
             Err(error) => Err(error.into()),
@@ -62,6 +72,7 @@ impl Ensemble {
             place: self.url.to_string(),
             genesis: found.genesis,
             open: found.open,
+            is_current: found.open,
             workers: found.workers,
             marks: found.marks,
             findings: found.findings,

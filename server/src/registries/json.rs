@@ -1,6 +1,7 @@
 //! What a registry is, and what became of it, as programs read it.
 
 use serde_json::{Value, json};
+use xuid_engine::registry::local::sequences::SequencesFenced;
 use xuid_engine::registry::{Adopted, Fenced, Genesis};
 
 use crate::registries::view::{Created, View};
@@ -14,6 +15,7 @@ pub(crate) fn genesis(place: &str, genesis: &Genesis) -> Value {
         "cluster": genesis.cluster.to_string(),
         "layout": text::json::layout(layout),
         "workers": genesis.workers,
+        "first_worker": genesis.first_worker,
     });
     text::json::tick(&mut object, "floor", layout, genesis.floor);
     text::json::tick(&mut object, "last", layout, layout.last_tick());
@@ -25,6 +27,7 @@ pub(crate) fn view(view: &View) -> Value {
     let mut object = genesis(&view.place, &view.genesis);
     object["open"] = view.open.into();
     object["live"] = view.live().into();
+    object["closed"] = view.closed().into();
     object["spills"] = view.marks.len().into();
     object["findings"] = view.findings.clone().into();
     object
@@ -45,6 +48,11 @@ pub(crate) fn fenced(place: &str, fenced: &Fenced) -> Value {
     object["repaired"] = fenced.repaired.into();
     object["remade"] = fenced.remade.into();
     object
+}
+
+/// What a fence of a folder's sequences did.
+pub(crate) fn sequences_fenced(place: &str, fenced: SequencesFenced) -> Value {
+    json!({ "folder": place, "closed": fenced.names, "lost": fenced.lost })
 }
 
 /// What an adoption did; `fence` is null where there was nothing to adopt.

@@ -2,6 +2,8 @@
 
 pub(crate) mod ensemble;
 pub(crate) mod json;
+pub(crate) mod new;
+pub(crate) mod provenance;
 pub(crate) mod sequence_store;
 pub(crate) mod target;
 pub(crate) mod view;

@@ -1,6 +1,7 @@
 //! Where named sequences are kept: the records of a registry, or a database with a witness beside it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use xuid_engine::registry::local::sequences::LocalSequences;
@@ -8,11 +9,12 @@ use xuid_engine::registry::sequences::{OnDemand, SequenceRecords};
 use xuid_engine::registry::{Genesis, ReadError};
 use xuid_engine::sequence::Sequences;
 use xuid_engine::sequence::store::Store;
-use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl};
+use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl, Shape};
 use xuid_engine::sequence::store::registry::RegistryStore;
 
 use crate::config::{RegistrySetting, SequenceSettings, SequenceStore, Settings, Witness};
 use crate::registries::ensemble::Ensemble;
+use crate::state::tiny_tokens::TinyTokens;
 
 /// The sequences of a server, or `None` if it has none. `genesis` is the registry's. Blocks, and not within an async
 /// runtime; a database that does not answer is waited for later. Of a registry nothing is looked at before a sequence is
@@ -115,6 +117,19 @@ pub(crate) fn options(wanted: &SequenceSettings) -> DatabaseOptions {
         table: wanted.table.clone(),
         allow_unsafe: wanted.allow_unsafe,
         ..DatabaseOptions::default()
+    }
+}
+
+/// The tokens of a tinyid deployment, where a server with paths for its clients works on its table.
+pub(crate) fn tiny_tokens(settings: &Settings) -> Result<Option<Arc<TinyTokens>>> {
+    let wanted = &settings.sequences;
+    match &wanted.store {
+        SequenceStore::Database(url) if settings.http.is_some() && wanted.table.shape == Shape::TinyId => {
+            let (url, options) = (url.clone(), options(wanted));
+            let tokens = TinyTokens::follow(move || database::tiny_tokens(&url, &options));
+            tokens.map(Some).context("failed to start the thread that reads tiny_id_token")
+        }
+        _ => Ok(None),
     }
 }
 

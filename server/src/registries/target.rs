@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use xuid_engine::registry::local::{self, CreateOptions, LocalError, LocalRegistry};
-use xuid_engine::registry::{Adopted, Fenced, Registry};
-use xuid_engine::{Floor, Layout};
+use xuid_engine::registry::local::{self, LocalError, LocalRegistry};
+use xuid_engine::registry::{self, Adopted, Fenced, Genesis, OpenError, Opened, Registry, Workers};
 
 use crate::config::{AccessArgs, RegistrySetting};
 use crate::registries::ensemble::Ensemble;
+use crate::registries::new::New;
 use crate::registries::view::{Created, View};
 use crate::text::exit::usage;
 use crate::text::human_time::now_ns;
@@ -43,18 +43,30 @@ impl Target {
         }
     }
 
-    /// Creates it; without a floor, from now on. `None` workers: as many as the layout has, at most 1024.
-    pub(crate) fn create(
-        &self,
-        layout: Layout,
-        floor: Option<Floor>,
-        workers: Option<u32>,
-    ) -> Result<Created> {
-        let workers = workers.unwrap_or_else(|| workers_of_new(layout));
+    /// Creates it.
+    pub(crate) fn create(&self, new: &New<'_>) -> Result<Created> {
+        new.check()?;
         match self {
-            Self::Folder(folder) => create_local(folder, layout, floor.unwrap_or_default(), workers),
-            Self::Ensemble(ensemble) => ensemble.create(layout, floor, workers),
+            Self::Folder(folder) => create_local(folder, new),
+            Self::Ensemble(ensemble) => ensemble.create(new),
         }
+    }
+
+    /// Opens closed workers to ticks after that one.
+    pub(crate) fn open(&self, workers: Workers, after: u64) -> Result<Opened> {
+        let mut registry: Box<dyn Registry> = match self {
+            Self::Folder(folder) => Box::new(LocalRegistry::open(folder)?),
+            Self::Ensemble(ensemble) => ensemble.open()?,
+        };
+        let opened = registry::open(registry.as_mut(), workers, after, now_ns());
+        registry.close();
+        opened.map_err(|error| match error {
+            OpenError::Absent { .. } | OpenError::NotClosed { .. } => {
+                usage(format!("--workers: {error}")).into()
+            }
+            OpenError::Ahead { .. } => usage(format!("--after-id: {error}")).into(),
+            error => error.into(),
+        })
     }
 
     /// Reads all of it.
@@ -92,11 +104,6 @@ impl Target {
     }
 }
 
-/// Workers of a registry that is created and that nobody said more about: at most what the default layout tells apart.
-pub(crate) fn workers_of_new(layout: Layout) -> u32 {
-    layout.workers().min(1024)
-}
-
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -106,18 +113,29 @@ impl fmt::Display for Target {
     }
 }
 
-fn create_local(folder: &Path, layout: Layout, floor: Floor, workers: u32) -> Result<Created> {
-    let options = CreateOptions { layout, floor: floor.tick(&layout, now_ns()), workers };
-    let mut registry = match LocalRegistry::open_or_create(folder, &options) {
-        Err(error @ LocalError::Workers { .. }) => return Err(usage(format!("--workers: {error}")).into()),
-        opened => opened?,
+fn create_local(folder: &Path, new: &New<'_>) -> Result<Created> {
+    let New { layout, floor, workers, closed, veil } = *new;
+    let floor = floor.unwrap_or_default().tick(&layout, now_ns());
+    let mut genesis = Genesis {
+        first_worker: workers.from,
+        closed,
+        ..Genesis::new(local::draw_cluster()?, layout, floor, workers.count())
     };
-    let (genesis, created) = (*registry.genesis(), registry.created());
-    registry.close();
-    if !created {
-        bail!("there is a registry in {} already, of cluster {}", folder.display(), genesis.cluster);
+    if let Some(veil) = veil {
+        genesis = genesis.opaque(veil)?;
     }
-    Ok(Created { genesis, again: false })
+    match LocalRegistry::create(folder, &genesis) {
+        Ok(mut registry) => {
+            registry.close();
+            Ok(Created { genesis, again: false })
+        }
+        Err(error @ LocalError::Workers { .. }) => Err(usage(format!("--workers: {error}")).into()),
+        Err(LocalError::Exists { .. }) => {
+            let cluster = local::inspect(folder)?.genesis.cluster;
+            bail!("there is a registry in {} already, of cluster {cluster}", folder.display());
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether a server with a registry in an ensemble used this data folder: it leaves notes about it.

@@ -11,6 +11,8 @@ pub(crate) struct View {
     pub(crate) genesis: Genesis,
     /// Whether anybody may use it before a fence.
     pub(crate) open: bool,
+    /// Whether it says all that was granted, as far as that shows: an old content that was put back does not.
+    pub(crate) is_current: bool,
     /// All workers, in order.
     pub(crate) workers: Vec<WorkerEntry>,
     pub(crate) marks: Vec<(SpillId, MarkRecord)>,
@@ -29,12 +31,14 @@ pub(crate) struct Created {
 
 impl From<local::Inspection> for View {
     fn from(found: local::Inspection) -> Self {
+        let is_old = |finding: &Finding| matches!(finding, Finding::Restored { .. } | Finding::Copied { .. });
         let is_unreadable = |finding: &&Finding| matches!(finding, Finding::Unreadable { .. });
         Self {
             unreadable: found.findings.iter().filter(is_unreadable).count(),
             place: found.path.display().to_string(),
             genesis: found.genesis,
             open: true,
+            is_current: !found.findings.iter().any(is_old),
             workers: found.workers,
             marks: found.marks,
             findings: found.findings.iter().map(ToString::to_string).collect(),
@@ -46,5 +50,12 @@ impl View {
     /// Workers that somebody seems to be alive with.
     pub(crate) fn live(&self) -> usize {
         self.workers.iter().filter(|entry| entry.live.is_some()).count()
+    }
+
+    /// Workers that another generator has.
+    pub(crate) fn closed(&self) -> usize {
+        let is_closed =
+            |entry: &&WorkerEntry| entry.record.as_ref().is_ok_and(|found| found.record.is_closed());
+        self.workers.iter().filter(is_closed).count()
     }
 }

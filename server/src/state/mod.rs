@@ -8,4 +8,5 @@ pub(crate) mod latency;
 pub(crate) mod metrics;
 pub(crate) mod sequences;
 pub(crate) mod server;
+pub(crate) mod tiny_tokens;
 pub(crate) mod traffic;

@@ -1,10 +1,13 @@
 //! The named sequences of a server, and how they are told in JSON.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use xuid_engine::sequence::store::{Alteration, HIGHEST, MOST_STEP, NewLast, NewSequence, SequenceSettings};
 use xuid_engine::sequence::{NameState, SequenceInfo, SequenceName, Sequences, StoreStatus};
+
+use crate::state::tiny_tokens::TinyTokens;
 
 /// The largest increment: the column of a database has 31 bits.
 const MOST_INCREMENT: u64 = i32::MAX as u64;
@@ -18,6 +21,8 @@ pub(crate) struct ServedSequences {
     pub(crate) all: Sequences,
     /// The step of what is created without one.
     pub(crate) step: u64,
+    /// Who may have numbers at tinyid's paths, where they are in a table of tinyid's.
+    pub(crate) tiny_tokens: Option<Arc<TinyTokens>>,
 }
 
 impl ServedSequences {

@@ -1,17 +1,19 @@
 //! What every connection and every page of one server shares.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tracing::warn;
-use xuid_engine::Engine;
 use xuid_engine::registry::Genesis;
 use xuid_engine::stats::Status;
+use xuid_engine::{Engine, Id};
 
 use crate::state::access::AccessRules;
 use crate::state::cursors::Cursors;
@@ -36,9 +38,24 @@ pub(crate) struct Server {
     pub(crate) sequences: Option<ServedSequences>,
     /// Walks over their names.
     pub(crate) cursors: Cursors,
+    /// Where it looks for what is known of ids.
+    origins: Option<Origins>,
+    /// Held by the one request that looks there.
+    pub(crate) origins_turn: Arc<Semaphore>,
     started: Instant,
     stopping: AtomicBool,
     draining: watch::Sender<bool>,
+}
+
+/// Says what is known of where an id of the engine came from, for the server of that name. It blocks.
+pub(crate) struct Origins(pub(crate) Box<Judge>);
+
+type Judge = dyn Fn(&Engine, &str, Id) -> Value + Send + Sync;
+
+impl fmt::Debug for Origins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origins").finish_non_exhaustive()
+    }
 }
 
 /// What a connection is allowed.
@@ -91,6 +108,8 @@ impl Server {
             traffic: Traffic::default(),
             sequences: None,
             cursors: Cursors::default(),
+            origins: None,
+            origins_turn: Arc::new(Semaphore::new(1)),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             draining: watch::Sender::new(false),
@@ -101,6 +120,18 @@ impl Server {
     pub(crate) fn with_sequences(mut self, sequences: Option<ServedSequences>) -> Self {
         self.sequences = sequences;
         self
+    }
+
+    /// The same with a place to look for what is known of ids.
+    pub(crate) fn with_origins(mut self, origins: Origins) -> Self {
+        self.origins = Some(origins);
+        self
+    }
+
+    /// What is known of where an id came from; `None` where nothing was given that could say it. Blocks.
+    pub(crate) fn provenance(&self, id: Id) -> Option<Value> {
+        let Origins(judge) = self.origins.as_ref()?;
+        Some(judge(&self.engine, &format!("server {}", self.places.listen), id))
     }
 
     /// Becomes true, once, when the server begins to drain.
@@ -181,6 +212,7 @@ impl Server {
             "layout": text::json::layout(&layout),
             "floor_ms": layout.tick_to_ms(self.genesis.floor),
             "registry_workers": self.genesis.workers,
+            "registry_first_worker": self.genesis.first_worker,
             "workers": self.engine.workers(),
             "registry": self.engine.registry(),
             "sequences": self.sequences.as_ref().map(ServedSequences::info),

@@ -16,6 +16,34 @@ const STATUSES: usize = Status::NAMED.len();
 /// Where a status counts that has no name.
 const UNNAMED: Status = Status::INTERNAL;
 
+/// Requests that waited for which a connection keeps room. A thousand may end at once.
+const WAITED_KEPT: usize = 64;
+
+/// What a connection came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FrontName {
+    Xuid,
+    Resp,
+    Http,
+    /// Not for clients: its connections are none of those that `max_connections` bounds.
+    Admin,
+}
+
+impl FrontName {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 4] = [Self::Xuid, Self::Resp, Self::Http, Self::Admin];
+
+    /// As a metric's label says it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Xuid => "xuid",
+            Self::Resp => "resp",
+            Self::Http => "http",
+            Self::Admin => "admin",
+        }
+    }
+}
+
 /// Counters of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
@@ -23,8 +51,8 @@ pub(crate) struct Traffic {
     ids: [AtomicU64; OPS],
     errors: [AtomicU64; STATUSES],
     limited: [AtomicU64; LimitBy::ALL.len()],
+    open: [AtomicU64; FrontName::ALL.len()],
     accepted: AtomicU64,
-    closed: AtomicU64,
     refused: AtomicU64,
     foreign: AtomicU64,
     rejected_tokens: AtomicU64,
@@ -111,15 +139,16 @@ const fn index_of(op: Op) -> usize {
         Op::Decode => 5,
         Op::Info => 6,
         Op::Stats => 7,
-        Op::SeqNext => 8,
-        Op::SeqArray => 9,
-        Op::SeqRuns => 10,
-        Op::SeqInfo => 11,
-        Op::SeqList => 12,
-        Op::SeqCreate => 13,
-        Op::SeqAlter => 14,
-        Op::GoAway => 15,
-        Op::Bye => 16,
+        Op::Provenance => 8,
+        Op::SeqNext => 9,
+        Op::SeqArray => 10,
+        Op::SeqRuns => 11,
+        Op::SeqInfo => 12,
+        Op::SeqList => 13,
+        Op::SeqCreate => 14,
+        Op::SeqAlter => 15,
+        Op::GoAway => 16,
+        Op::Bye => 17,
     }
 }
 
@@ -157,6 +186,7 @@ impl Traffic {
         for (place, came) in tally.waited.drain(..) {
             self.latencies.record(place, 1, now.saturating_duration_since(came));
         }
+        tally.waited.shrink_to(WAITED_KEPT);
     }
 
     /// How long requests took so far, by op.
@@ -164,10 +194,17 @@ impl Traffic {
         self.latencies.times()
     }
 
-    /// A connection begins; it ends when the guard is dropped.
-    pub(crate) fn connection_accepted(&self) -> Open<'_> {
+    /// A client's connection begins; it ends when the guard is dropped.
+    pub(crate) fn connection_accepted(&self, front: FrontName) -> Open<'_> {
         self.accepted.fetch_add(1, Relaxed);
-        Open(self)
+        self.connection_opened(front)
+    }
+
+    /// The same of any connection, without being counted as accepted.
+    pub(crate) fn connection_opened(&self, front: FrontName) -> Open<'_> {
+        let open = &self.open[front as usize];
+        open.fetch_add(1, Relaxed);
+        Open(open)
     }
 
     /// One connection too many, which is told that with an error; returns how many there were so far.
@@ -237,11 +274,15 @@ impl Traffic {
         ]
     }
 
-    /// Connections open now.
+    /// Connections of clients open now.
     pub(crate) fn open(&self) -> u64 {
-        // Read first: whatever is closed was accepted before.
-        let closed = self.closed.load(Relaxed);
-        self.accepted.load(Relaxed).saturating_sub(closed)
+        let of_clients = self.open_by_front().filter(|(front, _)| *front != FrontName::Admin);
+        of_clients.map(|(_, open)| open).sum()
+    }
+
+    /// Connections open now, by what they came in by.
+    pub(crate) fn open_by_front(&self) -> impl Iterator<Item = (FrontName, u64)> + '_ {
+        FrontName::ALL.into_iter().zip(self.open.iter().map(|open| open.load(Relaxed)))
     }
 
     /// Requests that made us panic.
@@ -250,13 +291,13 @@ impl Traffic {
     }
 }
 
-/// A connection that is open.
+/// A connection that is open, and where it is counted.
 #[derive(Debug)]
-pub(crate) struct Open<'a>(&'a Traffic);
+pub(crate) struct Open<'a>(&'a AtomicU64);
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.0.closed.fetch_add(1, Relaxed);
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -280,6 +321,15 @@ mod tests {
     }
 
     #[test]
+    fn a_thousand_requests_that_waited_leave_no_room_for_as_many_behind() {
+        let (traffic, mut tally, now) = (Traffic::default(), Tally::default(), Instant::now());
+        (0..1_024).for_each(|_| tally.waited(Op::Next, now));
+        traffic.time(&mut tally, now, now);
+        assert!(tally.waited.capacity() <= WAITED_KEPT, "{}", tally.waited.capacity());
+        assert_eq!(traffic.times().map(|(_, times)| times.count()).sum::<u64>(), 1_024);
+    }
+
+    #[test]
     fn a_tally_is_added_once() {
         let (traffic, mut tally) = (Traffic::default(), Tally::default());
         tally.request(Op::Next);
@@ -290,6 +340,18 @@ mod tests {
         assert_eq!(traffic.requests().map(|(_, count)| count).sum::<u64>(), 1);
         assert_eq!(traffic.ids().last(), Some((Op::Runs, 1 << 40)));
         assert_eq!(traffic.errors().find(|(_, count)| *count > 0), Some((Status::COUNT, 1)));
+    }
+
+    #[test]
+    fn open_connections_are_counted_by_front_and_those_of_the_admin_port_are_no_clients() {
+        let traffic = Traffic::default();
+        let open = || traffic.open_by_front().map(|(_, open)| open).collect::<Vec<_>>();
+        let one = traffic.connection_accepted(FrontName::Resp);
+        let (_other, _page) =
+            (traffic.connection_accepted(FrontName::Http), traffic.connection_opened(FrontName::Admin));
+        assert_eq!((open(), traffic.open(), traffic.connections()[0].1), (vec![0, 1, 1, 1], 2, 2));
+        drop(one);
+        assert_eq!((open(), traffic.open(), traffic.connections()[0].1), (vec![0, 0, 1, 1], 1, 2));
     }
 
     #[test]

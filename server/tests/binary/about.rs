@@ -30,6 +30,12 @@ fn every_setting_is_printed_with_its_origin_and_no_secret() {
     assert_eq!(line("listen "), ["listen", "127.0.0.1:7654", "default"]);
     assert_eq!(line("token "), ["token", "(set)", "file", file]);
     assert_eq!(line("registry_auth "), ["registry_auth", "(not", "set)", "default"]);
+    // The longest name there is has its column, too.
+    let column = text.find("127.0.0.1:7654").unwrap();
+    for shown in text.lines() {
+        let (name, value) = shown.split_at(column);
+        assert!(name.ends_with("  ") && !value.starts_with(' '), "{shown}");
+    }
     assert!(!text.contains("hunter2"), "{text}");
 
     let object = json(&[&args[..], &["--json"]].concat());
@@ -44,7 +50,9 @@ fn settings_that_no_server_would_take_are_printed_and_refused() {
     let output = run(&["config", "print", "--backfill", "2h"]);
     let (code, said) = failure(&output);
     assert!(code == Some(2) && said.contains("backfill") && said.contains("max_age"), "{code:?}: {said}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("backfill            2h"), "{output:?}");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let line = shown.lines().find(|line| line.starts_with("backfill ")).unwrap();
+    assert!(line.split_whitespace().eq(["backfill", "2h", "flag", "--backfill"]), "{line}");
 }
 
 #[test]
@@ -70,7 +78,7 @@ fn the_version_says_commit_date_and_formats() {
     assert_eq!(lines[0], format!("xuid {}", env!("CARGO_PKG_VERSION")));
     assert!(lines[1].starts_with("commit    ") && lines[1].len() > 12, "{long}");
     assert_eq!(lines[2], "speaks    XUID/1");
-    assert_eq!(lines[3], "formats   spill 1, local registry 2, ZooKeeper registry 2, node.json 1");
+    assert_eq!(lines[3], "formats   spill 1, local registry 3, ZooKeeper registry 3, node.json 1");
     let short = stdout(&run(&["-V"]));
     assert!(short.starts_with(&format!("{} (", lines[0])) && short.lines().count() == 1, "{short}");
     assert!(short.contains(&lines[1]["commit    ".len()..]), "{short}");

@@ -2,13 +2,19 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
-use crate::support::{Server, failure, get, run, shell, stdout, until, xuid};
+use xuid_engine::Layout;
+use xuid_engine::registry::local::sequences::LocalSequences;
+use xuid_engine::registry::sequences::{SequenceChange, SequenceRecord, SequenceRecords};
+use xuid_engine::registry::{ClusterId, Genesis};
+use xuid_protocol::{Reply, SequenceName, request_seq_create};
+
+use crate::support::{Server, failure, get, greet, reply, run, shell, stdout, until, xuid};
 
 #[test]
 fn an_id_is_decoded_to_the_millisecond_in_both_forms() {
@@ -130,6 +136,36 @@ fn a_fence_where_nothing_was_put_back_says_what_is_missing() {
 }
 
 #[test]
+fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_in_an_ensemble() {
+    let home = tempfile::tempdir().unwrap();
+    let (folder, file) = (home.path().to_str().unwrap(), home.path().join("sequences"));
+    let genesis = Genesis::new(ClusterId::from_bytes([7; 16]), Layout::default(), 0, 1);
+    let open = || LocalSequences::open_or_create(home.path(), Some(&genesis));
+    let mut witness = open().unwrap();
+    let (record, mut stored) = (SequenceRecord { value: 101, ..SequenceRecord::default() }, Vec::new());
+    witness.swap(&[SequenceChange { name: "orders", expected: None, record }], &mut stored);
+    assert!(stored[0].is_ok(), "{stored:?}");
+    drop(witness);
+    std::fs::write(home.path().join("registry.zookeeper-0"), "").unwrap();
+    // The folder is moved.
+    std::fs::copy(&file, home.path().join("copy")).unwrap();
+    std::fs::rename(home.path().join("copy"), &file).unwrap();
+    let refused = open().map(drop).unwrap_err().to_string();
+    let command = format!("`xuid registry fence --restored {folder}`");
+    assert!(refused.contains(&command), "{refused}");
+    let fenced = stdout(&run(&["registry", "fence", "--restored", folder, "--yes"]));
+    assert!(fenced.starts_with("fenced; 1 sequences closed until `xuid sequence fence`"), "{fenced}");
+    let opened = stdout(&run(&["sequence", "fence", folder, "--above", "300", "--margin", "0", "--yes"]));
+    assert_eq!(opened, "orders  101 -> 300\n");
+    let mut found = Vec::new();
+    open().unwrap().read(&["orders"], &mut found);
+    assert_eq!(found[0].as_ref().map(|found| found.record.value).ok(), Some(300), "{found:?}");
+    let json = stdout(&run(&["registry", "fence", "--restored", folder, "--yes", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["closed"], &json["lost"]), (&1.into(), &0.into()));
+}
+
+#[test]
 fn what_a_stranger_wrote_into_a_registry_moves_no_terminal() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &["--worker", "3"], &[]);
@@ -241,11 +277,74 @@ fn is_loaded(line: &str) -> bool {
 }
 
 #[test]
+fn a_sequence_is_not_changed_where_nothing_can_be_told() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = Server::start(home.path(), &[], &[]);
+    let (address, folder) = (server.addr.to_string(), home.path().to_str().unwrap());
+    let through = ["--server", address.as_str()];
+    let said = |args: &[&str]| stdout(&run(&[args, &through].concat()));
+    said(&["sequence", "create", "there"]);
+    let before = (said(&["sequence", "list"]), said(&["sequence", "show", "there"]));
+    let refused = |args: &[&str]| {
+        let (code, said) = failure(&shell("exec \"$@\" >&-", args));
+        assert!(code == Some(1) && said.contains("standard output"), "{args:?}: {code:?}, {said}");
+    };
+    for args in
+        [&["create", "new"][..], &["alter", "there", "--step", "7"], &["retire", "there"], &["next", "there"]]
+    {
+        refused(&[&["sequence"], args, &through].concat());
+        assert_eq!((said(&["sequence", "list"]), said(&["sequence", "show", "there"])), before, "{args:?}");
+    }
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(0));
+    let fence = ["sequence", "fence", folder, "--above", "300", "--margin", "0", "--yes"];
+    refused(&fence);
+    assert_eq!(stdout(&run(&fence)), "there  1 -> 300\n");
+}
+
+#[test]
 fn a_list_that_is_read_slowly_outlives_the_servers_idle_end() {
     let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &["--idle", "1s", "--sequence-create", "orders"], &[]);
+    for what in [&["next"][..], &["sequence", "next", "orders"]] {
+        let all = read_slowly(&server, &[what, &["-n", "200000"]].concat());
+        let ids: HashSet<u64> = all.lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!((ids.len(), all.lines().count()), (200_000, 200_000), "{what:?}");
+    }
+}
+
+#[test]
+fn the_names_of_sequences_are_told_to_a_slow_reader_whatever_the_servers_idle_end() {
+    let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &["--idle", "1s"], &[]);
+    let mut stream = greet(server.addr, "");
+    reply(&mut stream, |_| ());
+    // Pages that are longer than what a pipe holds.
+    let names: Vec<String> = (0..2_500).map(|number| format!("{number:0>120}")).collect();
+    for some in names.chunks(500) {
+        let mut creates = Vec::new();
+        for (id, name) in (2..).zip(some) {
+            request_seq_create(&mut creates, id, SequenceName::new(name.as_bytes()).unwrap(), "{}");
+        }
+        stream.write_all(&creates).unwrap();
+        for _ in some {
+            reply(&mut stream, |reply| assert!(matches!(reply, Reply::Sequence(_)), "{reply:?}"));
+        }
+    }
+    drop(stream);
+    let all = read_slowly(&server, &["sequence", "list"]);
+    assert!(
+        all.lines().map(|line| line.split(' ').next().unwrap()).eq(&names),
+        "{} lines",
+        all.lines().count()
+    );
+}
+
+/// What a command prints whose reader stops until the server has ended the connection, twice.
+fn read_slowly(server: &Server, args: &[&str]) -> String {
     let address = server.addr.to_string();
-    let mut command = xuid(&["next", "-n", "200000", "--server", &address]);
+    let mut command = xuid(args);
+    command.args(["--server", &address]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut all = String::new();
@@ -256,9 +355,57 @@ fn a_list_that_is_read_slowly_outlives_the_servers_idle_end() {
     }
     out.read_to_string(&mut all).unwrap();
     let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {output:?}");
+    all
+}
+
+#[test]
+fn where_many_ids_came_from_is_told_to_a_slow_reader_whatever_the_servers_idle_end() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &["--idle", "1s"], &[]);
+    let address = server.addr.to_string();
+    let ids = home.path().join("ids");
+    // More than a pipe holds of what is told. The server knows these without a look into its folder.
+    std::fs::write(&ids, "4194304\n".repeat(5_000)).unwrap();
+    let mut command = xuid(&["provenance", "-", "--server", &address]);
+    let piped =
+        command.stdin(std::fs::File::open(&ids).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut all = String::new();
+    out.read_line(&mut all).unwrap();
+    let is_gone = |line: &str| line == "xuid_connections_open 0";
+    until("the server has ended the connection", || get(server.admin, "/metrics").1.lines().any(is_gone));
+    out.read_to_string(&mut all).unwrap();
+    let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let ids: HashSet<u64> = all.lines().map(|line| line.parse().unwrap()).collect();
-    assert_eq!((ids.len(), all.lines().count()), (200_000, 200_000));
+    assert_eq!(all.lines().filter(|line| line.starts_with("4194304 ")).count(), 5_000);
+}
+
+#[test]
+fn where_an_id_came_from_is_asked_of_servers_of_one_cluster_only() {
+    let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let servers = homes.each_ref().map(|home| Server::start(home.path(), &[], &[]));
+    let [one, other] = servers.each_ref().map(|server| server.addr.to_string());
+    let own = homes[0].path().to_str().unwrap();
+    let (both, own) = (["--server", &one, "--server", &other], ["--data-dir", own, "--server", &other]);
+    for named in [both, own] {
+        let (code, said) = failure(&run(&[&["provenance", "4194304"][..], &named].concat()));
+        assert!(code == Some(1) && said.contains(&format!("{other} is of cluster")), "{code:?}: {said}");
+    }
+}
+
+#[test]
+fn a_data_folder_that_is_not_there_is_not_taken_for_one_that_knows_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, typo) = (home.path().join("data"), home.path().join("dta"));
+    let (data, typo) = (data.to_str().unwrap(), typo.to_str().unwrap());
+    stdout(&run(&["registry", "init", data]));
+    for folders in [&["--data-dir", typo][..], &["--registry", data, "--data-dir", typo]] {
+        let (code, said) = failure(&run(&[&["provenance", "4194304"][..], folders].concat()));
+        assert!(code == Some(1) && said.contains(typo), "{code:?}: {said}");
+    }
+    stdout(&run(&["provenance", "4194304", "--data-dir", data]));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Lives of the real server that end by `kill -9`: at random moments, and at each point that the crash-point build
-//! names.
+//! Lives of the real server, with clients at all of its fronts, that end by `kill -9`: at random moments, and at each
+//! point that the crash-point build names.
 //!
 //! A trial is one life. The lives of a part follow each other on one data folder (or one ensemble), which is new at its
 //! beginning, so that each inherits what the one before it left: half a genesis, a record written once, a spill whose

@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use thiserror::Error;
 
 use super::Name;
+use crate::fronts::Front;
 
 /// A call that was answered with numbers.
 #[derive(Debug, Clone)]
@@ -15,6 +16,8 @@ pub struct Call {
     pub name: usize,
     /// Which life of which node answered.
     pub life: usize,
+    /// At which front.
+    pub front: Front,
     /// Whether the numbers were to be ordered.
     pub is_ordered: bool,
     /// Before the request was sent.
@@ -160,6 +163,7 @@ mod tests {
         let call = |&(life, asked, got, numbers): &(usize, u64, u64, &[u64])| Call {
             name: 0,
             life,
+            front: Front::Xuid,
             is_ordered: true,
             asked: at(asked),
             got: at(got),

@@ -1,24 +1,24 @@
 //! The servers of a site.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
 use super::{Name, Site};
+use crate::fronts::Doors;
 use crate::{Client, Server};
 
 /// Where each node serves, and which life of it that is; none while it is down.
 #[derive(Debug)]
-pub struct Seats(Vec<Mutex<Option<(SocketAddr, usize)>>>);
+pub struct Seats(Vec<Mutex<Option<(Doors, usize)>>>);
 
 impl Seats {
     /// Where this node serves.
-    pub fn of(&self, node: usize) -> Option<(SocketAddr, usize)> {
+    pub fn of(&self, node: usize) -> Option<(Doors, usize)> {
         *self.0[node].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, node: usize, to: Option<(SocketAddr, usize)>) {
+    fn set(&self, node: usize, to: Option<(Doors, usize)>) {
         *self.0[node].lock().unwrap_or_else(PoisonError::into_inner) = to;
     }
 
@@ -50,7 +50,7 @@ impl Fleet {
     /// Starts a node that is down.
     pub fn start_node(&mut self, site: &Site, node: usize) -> Result<&Server> {
         let server = site.serve(node)?.start()?;
-        self.seats.set(node, Some((server.addr, self.lives)));
+        self.seats.set(node, Some((Doors::of(&server)?, self.lives)));
         self.lives += 1;
         Ok(self.servers[node].insert(server))
     }

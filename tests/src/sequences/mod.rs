@@ -4,12 +4,12 @@
 //! - [`Site`], [`Kind`]: a folder, an ensemble or a database, and how servers are started on it
 //! - [`Fleet`]: the servers; each start of one is a *life* of its own
 //! - [`Name`]: a sequence with its settings
-//! - [`Takers`]: clients that take numbers until they are stopped, over all lives of a server
+//! - [`Takers`]: clients of all fronts that take numbers, and ids, until they are stopped, over all lives of a server
 //! - [`Account`]: every call with what it got; it finds numbers that came twice and orders that do not hold
 //! - [`scenes`]: what happens to servers and databases meanwhile
 //!
 //! # Invariants
-//! - N1 no number of a name comes twice, over all servers and lives;
+//! - N1 no number of a name, and no id, comes twice, over all servers, lives and fronts;
 //! - N2 a number that was returned before an ordered call began is lower than what that call gets: of the same life, or,
 //!   where the name is strict, of any;
 //! - N3 each number is one that the settings of its name allow.

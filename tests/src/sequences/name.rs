@@ -26,6 +26,8 @@ pub struct Name {
     pub is_strict: bool,
     /// The only server that is asked for it, if not all are.
     pub node: Option<usize>,
+    /// It is no sequence: ids are taken, of which none may come twice either.
+    pub is_of_ids: bool,
 }
 
 impl Name {
@@ -40,7 +42,13 @@ impl Name {
             last: LAST,
             is_strict: false,
             node: None,
+            is_of_ids: false,
         }
+    }
+
+    /// Ids, in the list of names.
+    pub fn of_ids() -> Self {
+        Self { is_of_ids: true, ..Self::new("ids") }
     }
 
     /// So many names, of every kind: small steps, increments, strict ones, and one that ends.

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use super::Database;
+use crate::fronts::Doors;
 use crate::zookeeper::Ensemble;
 use crate::{MariaDb, Postgres, Serve, Xuid};
 
@@ -95,9 +96,10 @@ impl Site {
         self.home.path().join(self.registry.as_ref().map_or("shared".to_owned(), |_| format!("node-{node}")))
     }
 
-    /// A server, of which there may be many.
+    /// A server with all fronts, of which there may be many.
     pub fn serve(&self, node: usize) -> Result<Serve> {
-        let mut serve = Serve::new(&self.folder(node))?.arg("--sequences").arg(&self.sequences);
+        let serve = Serve::new(&self.folder(node))?.arg("--sequences").arg(&self.sequences);
+        let mut serve = Doors::ARGUMENTS.iter().fold(serve, Serve::arg);
         if let Some(url) = &self.registry {
             serve = serve.arg("--registry").arg(url).arg("--session").arg("1s");
         }

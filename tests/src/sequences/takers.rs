@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 
 use super::account::{Account, Call, Missed};
 use super::{Name, Seats};
-use crate::{Client, ClientError, Order, Rng, clock};
+use crate::fronts::{Caller, Form, Front, Wanted};
+use crate::{ClientError, Order, Rng, clock};
 
 /// How hard they take.
 #[derive(Debug, Clone, Copy)]
@@ -49,11 +50,12 @@ pub struct Takers {
 }
 
 impl Takers {
-    /// Starts them on every node.
+    /// Starts them on every node, at its fronts in turn.
     pub fn start(seats: &Arc<Seats>, names: &[Name], pace: Pace, seed: u64) -> Self {
         let (shared, mut rng) = (Arc::new(Shared::default()), Rng::new(seed));
         let start = |client: usize| {
             let node = client % seats.count();
+            let front = Front::ALL[client / seats.count() % Front::ALL.len()];
             let is_mine = |name: &Name| name.node.is_none_or(|mine| mine == node);
             let mine: Vec<(usize, Name)> = names.iter().cloned().enumerate().collect();
             let mut taker = Taker {
@@ -63,6 +65,7 @@ impl Takers {
                 account: Account::default(),
                 rng: Rng::new(rng.word()),
                 node,
+                front,
                 pace,
             };
             thread::spawn(move || taker.run().map(|()| taker.account))
@@ -113,6 +116,7 @@ struct Taker {
     account: Account,
     rng: Rng,
     node: usize,
+    front: Front,
     pace: Pace,
 }
 
@@ -123,8 +127,8 @@ impl Taker {
 
     fn run(&mut self) -> Result<()> {
         while !self.is_over() {
-            let connected =
-                self.seats.of(self.node).map(|(addr, life)| (Client::connect_within(addr, CONNECT), life));
+            let seat = self.seats.of(self.node);
+            let connected = seat.map(|(doors, life)| (Caller::connect(doors, self.front, CONNECT), life));
             let Some((Ok(mut client), life)) = connected else {
                 // It is down, or just went.
                 clock::idle(Duration::from_millis(1));
@@ -141,21 +145,25 @@ impl Taker {
     }
 
     /// One call; whether the connection is still there.
-    fn take(&mut self, client: &mut Client, life: usize) -> Result<bool> {
+    fn take(&mut self, client: &mut Caller, life: usize) -> Result<bool> {
         let (name, at) = (self.rng.below(self.names.len() as u64) as usize, self.rng.below(8));
-        let (name, text) = (self.names[name].0, self.names[name].1.text.as_str());
+        let (name, asked_of) = (self.names[name].0, &self.names[name].1);
         let count = 1 + self.rng.below(u64::from(self.pace.most)) as u32;
-        let (count, order) = match at {
-            0 | 1 => (1, Order::Ordered),
-            2 if !self.pace.is_dense => (count, Order::Any),
-            _ => (count, Order::Ordered),
+        let (count, form) = match at {
+            0 | 1 => (1, Form::One),
+            2..=5 => (count, Form::List),
+            7 if !self.pace.is_dense => (count, Form::Piece),
+            _ => (count, Form::Runs),
         };
-        let (asked, wait) = (clock::now(), self.pace.wait);
-        let answer = match at {
-            0 | 1 => client.seq_next(text).map(|number| vec![number]),
-            2..=5 => client.seq_array(text, count, wait, order),
-            _ => client.seq_runs(text, count, wait, order, at == 7 && !self.pace.is_dense),
+        let order = match at {
+            _ if asked_of.is_of_ids => Order::Any,
+            // The protocol of Redis has no word for it.
+            2 if !self.pace.is_dense && self.front != Front::Resp => Order::Any,
+            _ => Order::Ordered,
         };
+        let sequence = (!asked_of.is_of_ids).then_some((&*asked_of.text, asked_of.increment));
+        let asked = clock::now();
+        let answer = client.take(&Wanted { sequence, count, order, wait: self.pace.wait, form });
         let got = clock::now();
         let mut miss = |refusal| {
             self.account.missed.push(Missed { name, life, count, refusal, asked, took: got - asked });
@@ -164,7 +172,8 @@ impl Taker {
             Ok(numbers) => {
                 self.shared.taken.fetch_add(u64::from(count), Ordering::Relaxed);
                 let is_ordered = order == Order::Ordered;
-                self.account.calls.push(Call { name, life, is_ordered, asked, got, numbers });
+                let front = self.front;
+                self.account.calls.push(Call { name, life, front, is_ordered, asked, got, numbers });
             }
             Err(ClientError::Refused(refusal)) => miss(Some((refusal.status, refusal.text))),
             Err(ClientError::Ended(_)) => {

@@ -196,6 +196,11 @@ impl Failure {
     }
 }
 
+/// Whether as much is to be drawn as the promise of the clients names, which takes minutes.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("XUID_LONG").is_some()
+}
+
 /// A request to connect to these servers, by these options.
 pub(crate) fn connecting(servers: &[SocketAddr], options: &Value) -> Value {
     let mut what = options.clone();

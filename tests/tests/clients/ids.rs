@@ -4,26 +4,37 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use xuid_tests::{Ledger, Serve, Server};
+use tempfile::TempDir;
+use xuid_tests::{Ledger, Serve, Server, clock};
 
-use crate::conform::{Program, ids, next, number, runs};
+use crate::conform::{Program, ids, is_long, next, number, runs};
 use crate::languages::Language;
 
+/// Most single ids of one request: they come in one line.
+const PIECE: u32 = 20_000;
+
 pub(crate) fn ids_of_each_call_come_once(language: Language) -> Result<()> {
-    draw(language, &Serve::fresh()?.start()?, 100_000)
+    // With XUID_LONG=1 a million of each client one by one, and 430,000 by the other calls.
+    let (singles, many) = if is_long() { (1_000_000, 100_000) } else { (40_000, 40_000) };
+    draw(language, &Serve::fresh()?.start()?, singles, many, true)
 }
 
-/// The one has the worker lowest, and runs with a stride; the ids of the other have 53 bits.
+/// The first has the worker lowest, and runs with a stride; the ids of the second have 53 bits; those of the last are opaque.
 pub(crate) fn ids_of_each_call_are_of_the_layout(language: Language) -> Result<()> {
     for layout in ["sonyflake", "js"] {
         let server = Serve::fresh()?.arg("--layout").arg(layout).arg("--workers").arg("16").start()?;
-        draw(language, &server, 4_000)?;
+        draw(language, &server, 4_000, 4_000, true)?;
     }
-    Ok(())
+    let home = TempDir::new()?;
+    let key = home.path().join("key");
+    std::fs::write(&key, "1b1a1918131211100b0a090803020100\n")?;
+    let server = Serve::new(&home.path().join("data"))?.arg("--opaque-key-file").arg(&key).start()?;
+    draw(language, &server, 4_000, 4_000, false)
 }
 
-/// Takes so many ids by each call, none twice, and has one taken apart by the server and by the client.
-fn draw(language: Language, server: &Server, many: u32) -> Result<()> {
+/// Takes so many ids one by one and `many` by each other call, none twice, and has one taken apart by the server and, if it has
+/// its fields in an order, by the client.
+fn draw(language: Language, server: &Server, singles: u32, many: u32, has_order: bool) -> Result<()> {
     let mut program = Program::connected(language, &[server.addr], &json!({}))?;
     let mut ledger = Ledger::default();
     let mut add = |found: Vec<u64>, count: u32| -> Result<()> {
@@ -34,15 +45,23 @@ fn draw(language: Language, server: &Server, many: u32) -> Result<()> {
         Ok(())
     };
     // Several calls at once, beside 16 in flight of each.
-    let singles = [program.begin(next(many / 2, 16))?, program.begin(next(many / 2, 16))?];
     let ahead = program.begin(json!({ "do": "prefetch", "times": many }))?;
-    for ticket in singles {
-        add(ids(&program.success(ticket)?)?, many / 2)?;
+    let piece = PIECE.min(singles / 2);
+    for _ in 0..singles / (2 * piece) {
+        for ticket in [program.begin(next(piece, 16))?, program.begin(next(piece, 16))?] {
+            add(ids(&program.success(ticket)?)?, piece)?;
+        }
     }
     add(ids(&program.success(ahead)?)?, many)?;
     let mut last_ordered = 0;
     for order in ["any", "fresh", "ordered"] {
         let asked = json!({ "do": "array", "count": many / 10, "order": order, "wait_ms": 5_000 });
+        if order == "ordered" && !has_order {
+            let refused = program.refused(&asked)?;
+            refused.is_any(&["refused"])?;
+            ensure!(refused.whole.contains("NO_ORDER"), "{}", refused.whole);
+            continue;
+        }
         let found = ids(&program.ask(&asked)?)?;
         if order == "ordered" {
             ensure!(found.is_sorted_by(|one, other| one < other) && found[0] > last_ordered, "{found:?}");
@@ -55,15 +74,27 @@ fn draw(language: Language, server: &Server, many: u32) -> Result<()> {
             .iter()
             .flat_map(|(first, count, stride)| (0..*count).map(move |at| first + at * stride))
             .collect();
+        ensure!(has_order || found.len() == many as usize, "{} runs of opaque ids", found.len());
         ensure!(order != "ordered" || (all.is_sorted() && all[0] > last_ordered), "{found:?}");
         add(all, many)?;
     }
     println!("{language:?}: {}", ledger.check()?);
     let one = program.ask(&next(1, 1))?["ids"][0].clone();
     let by_call = program.ask(&json!({ "do": "decode", "number": one }))?;
-    let by_layout = program.ask(&json!({ "do": "time_of", "number": one }))?;
-    for field in ["unix_ms", "worker", "sequence"] {
-        ensure!(by_call[field] == by_layout[field] && !by_call[field].is_null(), "{by_call} and {by_layout}");
+    let time_of = json!({ "do": "time_of", "number": one });
+    if has_order {
+        let by_layout = program.ask(&time_of)?;
+        for field in ["unix_ms", "worker", "sequence"] {
+            ensure!(
+                by_call[field] == by_layout[field] && !by_call[field].is_null(),
+                "{by_call} and {by_layout}"
+            );
+        }
+    } else {
+        let refused = program.refused(&time_of)?;
+        refused.is_any(&["usage"])?;
+        ensure!(refused.whole.contains("opaque"), "{}", refused.whole);
+        ensure!(number(&by_call["unix_ms"])?.abs_diff(clock::unix_ms()) < 700_000, "{by_call}");
     }
     program.ask(&json!({ "do": "ping" }))?;
     ensure!(program.ask(&json!({ "do": "info" }))?["info"].is_object());

@@ -29,7 +29,7 @@ fn root() -> PathBuf {
 }
 
 /// The folder of a client's package.
-fn package(name: &str) -> PathBuf {
+pub(crate) fn package(name: &str) -> PathBuf {
     root().join("server/clients").join(name)
 }
 
@@ -55,7 +55,10 @@ impl Language {
     }
 }
 
-fn with<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Command {
+pub(crate) fn with<S: AsRef<OsStr>>(
+    program: impl AsRef<OsStr>,
+    arguments: impl IntoIterator<Item = S>,
+) -> Command {
     let mut command = Command::new(program);
     command.args(arguments);
     command
@@ -72,7 +75,7 @@ fn built(once: &'static Built, build: fn() -> Result<PathBuf>) -> Result<&'stati
     outcome.as_deref().map_err(|error| anyhow!("{error}"))
 }
 
-fn run(mut command: Command, dir: &Path) -> Result<()> {
+pub(crate) fn run(mut command: Command, dir: &Path) -> Result<()> {
     command.current_dir(dir);
     let text = format!("{command:?} in {}", dir.display());
     let (code, stdout, stderr) = process::run(command, BUILD_LIMIT)?;

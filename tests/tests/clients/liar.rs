@@ -26,6 +26,8 @@ pub(crate) enum Lie {
     NotAReply,
     /// Nothing comes.
     Silence,
+    /// The connection ends where HELLO should be answered.
+    HangsUp,
 }
 
 /// A listener on any free port. Its threads end with its connections.
@@ -68,6 +70,7 @@ fn converse(mut stream: TcpStream, lie: Lie, asked: &AtomicU64) -> std::io::Resu
         let mut request_id = [0; 8];
         request_id.copy_from_slice(&header[8..]);
         match header[4] {
+            op::HELLO if lie == Lie::HangsUp => return Ok(()),
             op::HELLO => stream.write_all(&frame(op::HELLO | 0x80, request_id, &greeting()))?,
             op::PING | op::BYE if lie != Lie::Silence => {
                 stream.write_all(&frame(header[4] | 0x80, request_id, &body))?;
@@ -102,7 +105,7 @@ fn answer(lie: Lie, op: u8, request_id: [u8; 8], body: &[u8]) -> Vec<u8> {
         }
         Lie::NotAReply => frame(op, request_id, &body),
         Lie::NoId | Lie::Count(_) => frame(op | 0x80, request_id, &body),
-        Lie::Silence => Vec::new(),
+        Lie::Silence | Lie::HangsUp => Vec::new(),
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use xuid_tests::clock;
+use xuid_tests::{Serve, clock};
 
-use crate::conform::{Program, next};
+use crate::conform::{Program, connecting, next};
 use crate::languages::Language;
 use crate::liar::{Liar, Lie};
 
@@ -38,6 +38,29 @@ pub(crate) fn a_lie_ends_the_connection_and_yields_no_id(language: Language) -> 
                 .is_any(&["protocol"])
                 .map_err(|error| error.context(format!("{lie:?}, asked {asked}")))?;
         }
+    }
+    program.finish()
+}
+
+pub(crate) fn a_port_that_speaks_http_is_told_by_its_words(language: Language) -> Result<()> {
+    let server = Serve::fresh()?.start()?;
+    let mut program = Program::start(language)?;
+    let failure = program.refused(&connecting(&[server.admin], &json!({})))?;
+    failure.is_any(&["protocol"])?;
+    for word in ["HTTP/1.1 400", &server.admin.to_string()] {
+        ensure!(failure.whole.contains(word), "{word} is not named: {}", failure.whole);
+    }
+    program.finish()?;
+    server.stop().map(drop)
+}
+
+pub(crate) fn a_server_that_hangs_up_before_hello_is_told_of(language: Language) -> Result<()> {
+    let liar = Liar::start(Lie::HangsUp)?;
+    let mut program = Program::start(language)?;
+    let failure = program.refused(&connecting(&[liar.addr], &json!({})))?;
+    failure.is_any(&["lost"])?;
+    for word in ["HELLO", &liar.addr.to_string()] {
+        ensure!(failure.whole.contains(word), "{word} is not named: {}", failure.whole);
     }
     program.finish()
 }

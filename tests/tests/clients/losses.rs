@@ -8,13 +8,18 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use xuid_tests::{Ending, Ledger, Relay, Serve, Server, clock, folder, process};
 
-use crate::conform::{Program, ids, next};
+use crate::conform::{Program, ids, is_long, next};
 use crate::languages::Language;
 
 /// Long enough for any server to come back.
 pub(crate) const PATIENT: u32 = 30_000;
 
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// How many ids are asked for while something happens to the server.
+fn load() -> u32 {
+    if is_long() { 200_000 } else { 50_000 }
+}
 
 /// A server of this folder, at an address that one of before had.
 pub(crate) fn again(data: &Path, addr: SocketAddr) -> Result<Server> {
@@ -46,12 +51,12 @@ pub(crate) fn a_server_killed_and_back_issues_nothing_twice(language: Language) 
     let server = Server::start(&data)?;
     let addr = server.addr;
     let mut program = Program::connected(language, &[addr], &json!({ "retry_for_ms": PATIENT }))?;
-    let load = program.begin(next(50_000, 16))?;
+    let asked = program.begin(next(load(), 16))?;
     under_way(&server)?;
-    ensure!(!program.is_done(load), "all was taken before the server could be killed");
+    ensure!(!program.is_done(asked), "all was taken before the server could be killed");
     server.kill()?;
     let server = again(&data, addr)?;
-    add(&mut ledger, &program.success(load)?, 50_000)?;
+    add(&mut ledger, &program.success(asked)?, load())?;
     add(&mut ledger, &program.ask(&json!({ "do": "prefetch", "times": 10_000 }))?, 10_000)?;
     println!("{language:?}, killed and back: {}", ledger.check()?);
     program.finish()?;
@@ -66,11 +71,11 @@ pub(crate) fn a_server_that_drains_is_left_for_another_one(language: Language) -
     let first = program.connect(&[left.addr, right.addr], &options)?;
     let (drained, other) =
         if first["server"] == left.addr.to_string() { (left, right) } else { (right, left) };
-    let load = program.begin(next(50_000, 16))?;
+    let asked = program.begin(next(load(), 16))?;
     under_way(&drained)?;
-    ensure!(!program.is_done(load), "all was taken before the server could be stopped");
+    ensure!(!program.is_done(asked), "all was taken before the server could be stopped");
     drained.stop()?;
-    add(&mut ledger, &program.success(load)?, 50_000)?;
+    add(&mut ledger, &program.success(asked)?, load())?;
     add(&mut ledger, &program.ask(&next(1_000, 16))?, 1_000)?;
     println!("{language:?}, drained: {}", ledger.check()?);
     program.finish()?;
@@ -121,13 +126,13 @@ pub(crate) fn a_server_stopped_for_ten_seconds_is_waited_for(language: Language)
     let mut ledger = Ledger::default();
     let options = json!({ "retry_for_ms": 2 * PATIENT, "timeout_ms": 2_000 });
     let mut program = Program::connected(language, &[server.addr], &options)?;
-    let load = program.begin(next(50_000, 16))?;
+    let asked = program.begin(next(load(), 16))?;
     under_way(&server)?;
     process::freeze(server.child())?;
     // The subject is a pause that is longer than the patience of calls and link.
     clock::idle(Duration::from_secs(10));
     process::thaw(server.child())?;
-    add(&mut ledger, &program.success(load)?, 50_000)?;
+    add(&mut ledger, &program.success(asked)?, load())?;
     println!("{language:?}, stopped: {}", ledger.check()?);
     program.finish()
 }

@@ -2,11 +2,13 @@
 //! which speaks JSON lines ([`conform`]), against real servers and one that lies.
 
 mod conform;
+mod forks;
 mod ids;
 mod languages;
 mod liar;
 mod lies;
 mod losses;
+mod packages;
 mod several;
 mod vectors;
 
@@ -39,6 +41,8 @@ stories! {
     losses::a_server_stopped_for_ten_seconds_is_waited_for,
     losses::a_reply_cut_in_the_middle_yields_no_id,
     lies::a_lie_ends_the_connection_and_yields_no_id,
+    lies::a_port_that_speaks_http_is_told_by_its_words,
+    lies::a_server_that_hangs_up_before_hello_is_told_of,
     lies::a_silent_server_is_given_up_and_a_call_to_it_can_be_cancelled,
     several::clients_begin_at_any_of_their_servers,
     several::a_client_returns_to_its_first_choice,

@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use xuid_tests::{Serve, Server as XuidServer, Sql, Xuid, folder};
+use xuid_tests::{Serve, Server as XuidServer, Sql, Xuid, clock, folder, http};
 
 use crate::fixture::Server;
 use crate::shapes::{leaf_table, tiny_id_table};
+
+/// A busy machine answers within that.
+const LONG: Duration = Duration::from_secs(30);
 
 /// The blocks of a recipe in their order, each with its language.
 fn blocks(title: &str) -> Result<Vec<(String, String)>> {
@@ -87,6 +91,46 @@ fn from_leaf_and_from_tinyid_the_rows_go_on_where_they_were() -> Result<()> {
         let mut sql = server.sql();
         sql.exec("UPDATE tiny_id_info SET biz_type = 'order'")?;
         ensure!(follow("From tinyid", &server)?.numbers == [3, 5, 7]);
+    }
+    Ok(())
+}
+
+/// What tinyid's client gets of a token and a name.
+fn tinyid_answers(xuid: &XuidServer, token: &str, name: &str) -> Result<String> {
+    let path = format!("/tinyid/id/nextId?bizType={name}&token={token}");
+    Ok(http::get(xuid.http()?, &path)?.1)
+}
+
+fn on_tinyid_s_table(server: &Server) -> Result<XuidServer> {
+    let serve = Serve::fresh()?.arg("--http").arg("127.0.0.1:0").arg("--sequence-table").arg("tinyid");
+    serve.arg("--sequences").arg(server.url().to_string()).start()
+}
+
+#[test]
+fn a_token_of_tinyid_s_table_is_good_for_its_name_alone() -> Result<()> {
+    for server in [Server::mariadb(&[]), Server::postgres(&[])] {
+        tiny_id_table(&server);
+        let mut sql = server.sql();
+        let known = |answer: &str| answer.starts_with("{\"data\":[") && answer.contains("\"code\":200");
+        let wrong = r#"{"data":null,"code":5,"message":"token is error"}"#;
+
+        // Without a table of tokens the server's own count, and it has none.
+        let xuid = on_tinyid_s_table(&server)?;
+        let answers = || Ok(known(&tinyid_answers(&xuid, "any", "test_odd")?));
+        clock::wait_until("the rows are looked for", LONG, answers)?;
+        xuid.stop()?;
+
+        sql.exec("CREATE TABLE tiny_id_token (id int PRIMARY KEY, token varchar(255), biz_type varchar(63), remark varchar(255))")?;
+        sql.exec("INSERT INTO tiny_id_token VALUES (1, '0f673adf80504e2eaa552f5d791b644c', 'test_odd', ''), (2, 't', 'other', '')")?;
+        let xuid = on_tinyid_s_table(&server)?;
+        let token = "0f673adf80504e2eaa552f5d791b644c";
+        clock::wait_until("the rows are read", LONG, || {
+            Ok(known(&tinyid_answers(&xuid, token, "test_odd")?))
+        })?;
+        for (token, name) in [("t", "test_odd"), ("", "test_odd"), (token, "other"), (token, "")] {
+            ensure!(tinyid_answers(&xuid, token, name)? == wrong, "{token} for {name}");
+        }
+        xuid.stop()?;
     }
     Ok(())
 }

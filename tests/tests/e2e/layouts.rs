@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use xuid_tests::{Client, Order, Serve, Xuid, clock, folder};
+use xuid_tests::{Client, ClientError, Order, Serve, Xuid, clock, folder, status};
 
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -100,6 +100,73 @@ fn ids_of_named_layouts_are_what_their_owners_would_issue_and_no_crash_repeats_o
         }
         println!("layouts: {} ids of {}, none twice", seen.len(), known.name);
     }
+    Ok(())
+}
+
+/// The key of the published vector of Speck64/128.
+const KEY: &str = "1b1a1918131211100b0a090803020100\n";
+
+/// Opaque ids of every call, each opened by the server: new, one a run, and of now.
+fn draw_opaque(client: &mut Client, seen: &mut HashSet<u64>) -> Result<()> {
+    for order in [Order::Any, Order::Fresh] {
+        for round in 1..=20 {
+            let mut ids = vec![client.next(order)?];
+            ids.extend(client.array(round * 3, WAIT, order)?);
+            for run in client.runs(round * 5, WAIT, order)? {
+                ensure!((run.count, run.stride) == (1, 1), "{run:?}");
+                ids.push(run.first);
+            }
+            for id in ids {
+                ensure!(id >> 63 == 0 && seen.insert(id), "{id} came twice, or is none");
+                let age = clock::unix_ms().abs_diff(client.decode(id)?.unix_ms);
+                ensure!(age < 700_000, "{id} is opened as {age} ms from now");
+            }
+        }
+    }
+    let asked = [
+        client.next(Order::Ordered).map(drop),
+        client.array(2, WAIT, Order::Ordered).map(drop),
+        client.runs(2, WAIT, Order::Ordered).map(drop),
+    ];
+    for answer in asked {
+        let is_refused = matches!(&answer, Err(ClientError::Refused(why)) if why.status == status::NO_ORDER);
+        ensure!(is_refused, "{answer:?} to a call for ordered ids");
+    }
+    Ok(())
+}
+
+/// Where there is no registry, the server makes one of opaque ids; later ones need its key, and no crash repeats an id.
+#[test]
+fn opaque_ids_need_their_key_for_ever_and_no_crash_repeats_one() -> Result<()> {
+    let (home, data, _) = folder::fresh()?;
+    let [key, other] = [("key", KEY.to_owned()), ("other", KEY.replace('a', "b"))].map(|(name, text)| {
+        let path = home.path().join(name);
+        std::fs::write(&path, text).map(|()| path)
+    });
+    let (key, other) = (key?, other?);
+    let mut seen = HashSet::new();
+    for life in 0..3 {
+        let server = Serve::new(&data)?.arg("--opaque-key-file").arg(&key).start()?;
+        let (mut client, hello) = Client::hello(server.addr)?;
+        ensure!(hello.face == 2, "{hello:?}");
+        draw_opaque(&mut client, &mut seen)?;
+        // Long enough for the spill to have something.
+        clock::idle(Duration::from_millis(1_500));
+        if life == 1 {
+            server.stop()?
+        } else {
+            server.kill()?
+        };
+        for (given, says) in [(None, "no key was given"), (Some(&other), "not the one")] {
+            let mut serve = Serve::new(&data)?;
+            if let Some(given) = given {
+                serve = serve.arg("--opaque-key-file").arg(given);
+            }
+            let refused = serve.run_to_exit()?.refused(1)?;
+            ensure!(refused.contains(says), "{refused}");
+        }
+    }
+    println!("layouts: {} opaque ids, none twice", seen.len());
     Ok(())
 }
 

@@ -1,9 +1,11 @@
 //! The fronts beside XUID/1, by the programs and libraries that people have already.
 
+mod figures;
 mod http;
 mod increments;
 mod libraries;
 mod strangers;
+mod tls;
 mod tools;
 
 use std::time::Duration;

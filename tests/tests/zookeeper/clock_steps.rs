@@ -34,7 +34,7 @@ const LONGEST: Duration = Duration::from_millis(500);
 const STAMP_MS: i64 = 1_000;
 
 const fn job(work: Work, order: Order) -> Job {
-    Job { work, order, pause: Duration::from_millis(2) }
+    Job::gently(work, order, Duration::from_millis(2))
 }
 
 /// Ten clients.

@@ -26,9 +26,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// How far a first window reaches: the longest wait, and what the machine was late.
 const WINDOW: Duration = Duration::from_secs(2);
 const JOBS: [Job; 3] = [
-    Job { work: Work::Runs(5_000), order: Order::Any, pause: Duration::from_millis(5) },
-    Job { work: Work::Array(100), order: Order::Fresh, pause: Duration::from_millis(5) },
-    Job { work: Work::Next(4), order: Order::Ordered, pause: Duration::from_millis(5) },
+    Job::gently(Work::Runs(5_000), Order::Any, Duration::from_millis(5)),
+    Job::gently(Work::Array(100), Order::Fresh, Duration::from_millis(5)),
+    Job::gently(Work::Next(4), Order::Ordered, Duration::from_millis(5)),
 ];
 
 /// What one life showed.

@@ -52,15 +52,19 @@ fn look(fixture: &Fixture, url: &str) -> Result<Left> {
     Ok(Left::Complete)
 }
 
-/// Fences it when the session of the one that was killed has ended.
-fn fence(url: &str) -> Result<Output> {
-    let (said, _) = clock::wait_for("a further fence", SOON, || {
-        let output = registry("fence", url)?.arg("--yes").run()?;
+/// Runs a command when the session of the one that was killed, and may hold the registry still, has ended.
+fn when_free(what: &str, command: impl Fn() -> Result<Xuid>) -> Result<Output> {
+    let (said, _) = clock::wait_for(what, SOON, || {
+        let output = command()?.run()?;
         let busy = output.code == Some(1) && output.stderr.contains("another fence");
         Ok((!busy).then_some(output))
     })?;
     said.ok()?;
     Ok(said)
+}
+
+fn fence(url: &str) -> Result<Output> {
+    when_free("a further fence", || Ok(registry("fence", url)?.arg("--yes")))
 }
 
 /// How long a command takes that nobody kills.
@@ -96,7 +100,7 @@ fn an_init_that_is_cut_off_leaves_nothing_or_what_a_fence_completes() -> Result<
         let left = look(&fixture, &url)?;
         lefts.push(left);
         if left == Left::Nothing {
-            init(&url)?.run()?.ok()?;
+            when_free("a further init", || init(&url))?;
         } else if left == Left::Closed {
             let said = fence(&url)?;
             println!("init cut off: {}", said.stdout.trim());

@@ -30,12 +30,12 @@ const LEAST_RATE: f64 = 20_000.0;
 
 /// Some 35,000 ids a second of any order; with what is below, more than 100,000 over three servers.
 const ANY: [Job; 2] = [
-    Job { work: Work::Array(300), order: Order::Any, pause: Duration::from_millis(8) },
-    Job { work: Work::Next(16), order: Order::Any, pause: Duration::from_millis(8) },
+    Job::gently(Work::Array(300), Order::Any, Duration::from_millis(8)),
+    Job::gently(Work::Next(16), Order::Any, Duration::from_millis(8)),
 ];
 const NOW: [Job; 2] = [
-    Job { work: Work::Array(60), order: Order::Fresh, pause: Duration::from_millis(20) },
-    Job { work: Work::Array(60), order: Order::Ordered, pause: Duration::from_millis(20) },
+    Job::gently(Work::Array(60), Order::Fresh, Duration::from_millis(20)),
+    Job::gently(Work::Array(60), Order::Ordered, Duration::from_millis(20)),
 ];
 
 /// What one order saw at one server.

@@ -13,9 +13,9 @@ use crate::cluster::{self, Cluster};
 const CUTS: u64 = 500;
 
 const JOBS: [Job; 3] = [
-    Job { work: Work::Array(2_000), order: Order::Any, pause: Duration::from_millis(2) },
-    Job { work: Work::Next(8), order: Order::Fresh, pause: Duration::from_millis(5) },
-    Job { work: Work::Runs(1_000), order: Order::Ordered, pause: Duration::from_millis(5) },
+    Job::gently(Work::Array(2_000), Order::Any, Duration::from_millis(2)),
+    Job::gently(Work::Next(8), Order::Fresh, Duration::from_millis(5)),
+    Job::gently(Work::Runs(1_000), Order::Ordered, Duration::from_millis(5)),
 ];
 
 #[test]

@@ -16,7 +16,7 @@ const PERIOD: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(15);
 
 const fn often(work: Work, order: Order) -> Job {
-    Job { work, order, pause: Duration::from_millis(2) }
+    Job::gently(work, order, Duration::from_millis(2))
 }
 
 /// Eight clients, over three servers.

@@ -15,6 +15,7 @@ mod harness;
 mod leader_kills;
 mod many_engines;
 mod mismatch;
+mod moving;
 mod pauses;
 mod proxy;
 mod restores;

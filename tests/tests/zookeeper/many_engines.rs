@@ -30,7 +30,7 @@ const MOST_WRITES: f64 = 100.0;
 const START_LIMIT: Duration = Duration::from_mins(1);
 
 /// Some twenty requests a second and engine.
-const JOB: Job = Job { work: Work::Array(50), order: Order::Any, pause: Duration::from_millis(50) };
+const JOB: Job = Job::gently(Work::Array(50), Order::Any, Duration::from_millis(50));
 
 /// How soon engines served that were started at once.
 #[derive(Debug)]

@@ -34,15 +34,15 @@ const WORKERS: &str = "32";
 
 /// Of all three servers, all the time.
 const ALWAYS: [Job; 3] = [
-    Job { work: Work::Next(8), order: Order::Any, pause: Duration::from_millis(3) },
-    Job { work: Work::Array(100), order: Order::Fresh, pause: Duration::from_millis(3) },
-    Job { work: Work::Array(50), order: Order::Ordered, pause: Duration::from_millis(5) },
+    Job::gently(Work::Next(8), Order::Any, Duration::from_millis(3)),
+    Job::gently(Work::Array(100), Order::Fresh, Duration::from_millis(3)),
+    Job::gently(Work::Array(50), Order::Ordered, Duration::from_millis(5)),
 ];
 /// Of whoever went on, and of whoever took its worker: so much that all they have of it is asked for.
 const HEAVY: [Job; 3] = [
-    Job { work: Work::Next(16), order: Order::Any, pause: Duration::from_millis(1) },
-    Job { work: Work::Runs(20_000), order: Order::Any, pause: Duration::from_millis(1) },
-    Job { work: Work::Array(100), order: Order::Fresh, pause: Duration::from_millis(1) },
+    Job::gently(Work::Next(16), Order::Any, Duration::from_millis(1)),
+    Job::gently(Work::Runs(20_000), Order::Any, Duration::from_millis(1)),
+    Job::gently(Work::Array(100), Order::Fresh, Duration::from_millis(1)),
 ];
 
 /// Where the rounds take place.

@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{interval, sleep, timeout};
-use xuid_protocol::{HEADER_LEN, Header, Op};
 
+use super::words::Port;
 use crate::load::driver::greeting;
 use crate::measure::now;
 
@@ -34,11 +34,11 @@ const LIE: Duration = Duration::from_secs(2);
 pub(super) enum Manner {
     /// Connects.
     Silent,
-    /// Says HELLO, a byte at a time.
+    /// Says what a client says first, a byte at a time.
     Slow,
     /// Asks for a page, a byte at a time.
     SlowHttp,
-    /// Says HELLO as a client does, and then a request, a byte at a time.
+    /// Says that as a client does, and then a request, a byte at a time.
     Half,
     /// Says something that is not true.
     Lying,
@@ -67,7 +67,7 @@ impl Drop for Crowd {
 impl Crowd {
     /// So many of each manner, from these addresses in turn, who come again whenever they are closed.
     pub(super) fn gather(
-        server: SocketAddr,
+        (server, port): (SocketAddr, Port),
         manners: &[(usize, Manner)],
         from: &'static [Ipv4Addr],
     ) -> Result<Self> {
@@ -81,7 +81,7 @@ impl Crowd {
                 let visits = visits.clone();
                 tokio::spawn(async move {
                     loop {
-                        visits.visit(server, from[number % from.len()], manner, number).await;
+                        visits.visit((server, port), from[number % from.len()], manner, number).await;
                         sleep(AGAIN).await;
                     }
                 });
@@ -103,7 +103,7 @@ impl Crowd {
                 arrivals.tick().await;
                 let visits = visits.clone();
                 tokio::spawn(async move {
-                    visits.visit(server, from[number % from.len()], manner, number).await;
+                    visits.visit((server, Port::Binary), from[number % from.len()], manner, number).await;
                 });
             }
         })
@@ -156,11 +156,11 @@ struct Visits {
 
 impl Visits {
     /// From connecting to the end, be it the server's or its own.
-    async fn visit(&self, server: SocketAddr, from: Ipv4Addr, manner: Manner, number: usize) {
+    async fn visit(&self, (server, port): (SocketAddr, Port), from: Ipv4Addr, manner: Manner, number: usize) {
         let Ok(mut stream) = connect(server, from).await else { return };
         self.open.fetch_add(1, Relaxed);
         // Whatever ends it is its end.
-        let _ = behave(&mut stream, manner, number).await;
+        let _ = behave(&mut stream, port, manner, number).await;
         self.open.fetch_sub(1, Relaxed);
         self.closed.fetch_add(1, Relaxed);
     }
@@ -172,17 +172,17 @@ async fn connect(server: SocketAddr, from: Ipv4Addr) -> Result<TcpStream> {
     Ok(socket.connect(server).await?)
 }
 
-async fn behave(stream: &mut TcpStream, manner: Manner, number: usize) -> Result<()> {
+async fn behave(stream: &mut TcpStream, port: Port, manner: Manner, number: usize) -> Result<()> {
     match manner {
         Manner::Silent => until_closed(stream).await,
-        Manner::Slow => slowly(stream, &greeting(b"")?).await,
+        Manner::Slow => slowly(stream, &port.greeting()?).await,
         Manner::SlowHttp => slowly(stream, b"GET /readyz HTTP/1.1\r\nHost: somewhere\r\n").await,
         Manner::Half => {
-            stream.write_all(&greeting(b"")?).await?;
-            slowly(stream, &Header::request(Op::Next, 0, 7).encode()).await
+            stream.write_all(&port.greeting()?).await?;
+            slowly(stream, &port.request()).await
         }
         Manner::Lying => {
-            stream.write_all(&lie(number)?).await?;
+            stream.write_all(&port.lie(number)?).await?;
             timeout(LIE, until_closed(stream)).await?
         }
         Manner::Stranger => {
@@ -207,20 +207,4 @@ async fn until_closed(stream: &mut TcpStream) -> Result<()> {
     let mut piece = [0; 512];
     while stream.read(&mut piece).await? > 0 {}
     Ok(())
-}
-
-/// Something that is not true: a body of 4 GiB, four thousand million ids, another protocol, frames of nothing.
-fn lie(number: usize) -> Result<Vec<u8>> {
-    let mut bytes = greeting(b"")?;
-    match number % 5 {
-        0 => bytes.extend_from_slice(&Header::request(Op::Array, u32::MAX, 7).encode()),
-        1 => {
-            bytes.extend_from_slice(&Header::request(Op::Array, 12, 7).encode());
-            bytes.extend_from_slice(&[0xff; 12]);
-        }
-        2 => bytes = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n".to_vec(),
-        3 => bytes = vec![0x16; HEADER_LEN],
-        _ => bytes.extend_from_slice(&[0x5a; 8 * HEADER_LEN]),
-    }
-    Ok(bytes)
 }

@@ -1,17 +1,19 @@
 //! Working connections beside thousands of silent, slow and lying ones, with the settings that a server has by default.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use xuid_load::{Link, Results};
+use xuid_load::{Dialect, Link, Results};
 
 use super::crowd::{Crowd, Manner};
 use super::party::{NEXT, first_of, guest, quantile_ms};
-use super::watch::{Watch, first_id, readyz};
+use super::watch::{Watch, first_id, first_reply, readyz};
+use super::words::Port;
+use crate::load::dialect::InOrder;
 use crate::load::driver::{check, connect_from, greet, link};
-use crate::load::process::Server;
+use crate::load::process::{Server, free_port};
 use crate::rows::{Row, at_most, figure, median};
 
 /// Connections that work, each with one request in flight: half of them from addresses of their own, half from those of
@@ -22,6 +24,10 @@ const WORKING: usize = 1_000;
 /// closed when its time is over, and comes again: so many, that there are always as many as are told.
 const BAD: [(usize, Manner); 4] =
     [(3_600, Manner::Silent), (1_100, Manner::Slow), (1_000, Manner::Half), (350, Manner::Lying)];
+
+/// The same at other ports, which are sooner rid of those that lie.
+const BAD_AT_FRONTS: [(usize, Manner); 4] =
+    [(5_000, Manner::Silent), (1_100, Manner::Slow), (1_000, Manner::Half), (350, Manner::Lying)];
 
 /// So many of them are connected at a time, at least, some of the lying ones among them.
 const CONNECTED: usize = 5_000;
@@ -43,19 +49,52 @@ const ROUNDS: usize = 5;
 const SPAN: Duration = Duration::from_secs(3);
 
 /// Descriptors of this process: all connections, and some.
-const FILES: u64 = 8_192;
+const FILES: u64 = 12_288;
 
 /// Connections to the admin port that never ask, and those that ask a byte at a time.
 const ADMIN: [(usize, Manner); 2] = [(300, Manner::Silent), (200, Manner::SlowHttp)];
 const PROBED: Duration = Duration::from_secs(15);
 
 pub(super) fn rows() -> Result<Vec<Row>> {
-    allow_files()?;
     let server = Server::by_default(&[], &[])?;
+    let address = server.address;
+    let all = [BAD_ONES, GOOD_ONES].concat();
+    let newcomer = move |number: usize| first_id(address, all[number % all.len()]);
+    let open = |stream: &mut TcpStream| greet(stream).map(|()| NEXT);
+    beside(&server, (address, Port::Binary), "1,000 x NEXT", open, newcomer)
+}
+
+/// The same at the ports for clients of Redis and of HTTP.
+pub(super) fn fronts() -> Result<Vec<Row>> {
+    let (resp, http) = (free_port()?, free_port()?);
+    let words = ["--resp", &resp.to_string(), "--http", &http.to_string()];
+    let server = Server::by_default(&words, &[])?;
+    let newcomer = |address: SocketAddr, port: Port| {
+        let all = [BAD_ONES, GOOD_ONES].concat();
+        move |number: usize| first_reply(address, all[number % all.len()], port)
+    };
+    let incr = |_: &mut TcpStream| Ok(InOrder::incr_any());
+    let mut rows =
+        beside(&server, (resp, Port::Resp), "1,000 x INCR @any", incr, newcomer(resp, Port::Resp))?;
+    let get = |_: &mut TcpStream| Ok(InOrder::leaf_id());
+    rows.extend(beside(&server, (http, Port::Http), "1,000 x GET", get, newcomer(http, Port::Http))?);
+    Ok(rows)
+}
+
+/// One that nobody listens at now.
+/// What working connections keep at a port beside bad ones, what the server holds then, and how long a newcomer waits.
+fn beside<D: Dialect + Send + 'static>(
+    server: &Server,
+    place: (SocketAddr, Port),
+    what: &str,
+    open: impl Fn(&mut TcpStream) -> Result<D>,
+    newcomer: impl FnMut(usize) -> Result<()> + Send + 'static,
+) -> Result<Vec<Row>> {
+    allow_files()?;
     let (mut alone, mut beside, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     let (mut rate_alone, mut rate_beside) = (Vec::new(), Vec::new());
     let measure = |p99s: &mut Vec<f64>, rates: &mut Vec<f64>| -> Result<()> {
-        let results = working(server.address)?;
+        let results = working(place.0, &open)?;
         p99s.push(quantile_ms(&results, 0.99));
         rates.push(results.requests as f64 / SPAN.as_secs_f64() / 1e3);
         Ok(())
@@ -63,11 +102,10 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     for _ in 0..ROUNDS {
         measure(&mut alone, &mut rate_alone)?;
     }
-    let address = server.address;
-    let all = [BAD_ONES, GOOD_ONES].concat();
     // From before they come until after the last round.
-    let newcomers = Watch::start(move |number| first_id(address, all[number % all.len()]));
-    let crowd = Crowd::gather(address, &BAD, BAD_ONES)?;
+    let newcomers = Watch::start(newcomer);
+    let bad = if place.1 == Port::Binary { BAD } else { BAD_AT_FRONTS };
+    let crowd = Crowd::gather(place, &bad, BAD_ONES)?;
     crowd.wait_for(CONNECTED)?;
     let mut connected = crowd.open();
     for _ in 0..ROUNDS {
@@ -79,7 +117,7 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     let newcomers = newcomers.end()?;
     drop(crowd);
     ensure!(connected >= CONNECTED, "only {connected} bad ones were connected: the figures are void");
-    let path = "1,000 x NEXT beside 5,000 that are silent or slow, and 300 that lie";
+    let path = format!("{what} beside 5,000 that are silent or slow, and 300 that lie");
     let figures = format!(
         "p99 {}, without them {}; {}, without them {}; {connected} or more connected at a time, {visits} closed meanwhile",
         figure(&beside, "ms"),
@@ -91,19 +129,22 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     let first = newcomers.longest.as_secs_f64() * 1e3;
     let tried = format!("the slowest of {} new clients, {first:.0} ms", newcomers.times);
     Ok(vec![
-        at_most(path, figures, median(&beside) / median(&alone), 2.0, "x the p99 without them"),
+        at_most(&path, figures, median(&beside) / median(&alone), 2.0, "x the p99 without them"),
         at_most("anonymous memory of the server meanwhile", figure(&memory, "MiB"), largest, 190.0, "MiB"),
         at_most("the first id of a new client meanwhile", tried, first, 1_000.0, "ms"),
     ])
 }
 
 /// The working ones, for a while.
-fn working(server: SocketAddr) -> Result<Results> {
+fn working<D: Dialect + Send + 'static>(
+    server: SocketAddr,
+    dialect: impl Fn(&mut TcpStream) -> Result<D>,
+) -> Result<Results> {
     let open = |number: usize| -> Result<Link<_>> {
         let some = if number.is_multiple_of(2) { GOOD_ONES } else { BAD_ONES };
         let mut stream = connect_from(some[number / 2 % some.len()], server)?;
-        greet(&mut stream)?;
-        link(stream, NEXT, 1)
+        let dialect = dialect(&mut stream)?;
+        link(stream, dialect, 1)
     };
     let links = (0..WORKING).map(open).collect::<Result<_>>()?;
     let results = first_of(vec![guest(links)], SPAN)?;
@@ -123,7 +164,7 @@ pub(super) fn admin() -> Result<Vec<Row>> {
         watch.end()
     };
     let alone = watched(PROBED / 5)?;
-    let crowd = Crowd::gather(admin, &ADMIN, BAD_ONES)?;
+    let crowd = Crowd::gather((admin, Port::Http), &ADMIN, BAD_ONES)?;
     let beside = watched(PROBED)?;
     let (open, visits) = (crowd.open(), crowd.closed());
     let longest = beside.longest.as_secs_f64() * 1e3;
@@ -142,7 +183,7 @@ fn allow_files() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|now| now < FILES) {
         let raised = Rlimit { current: Some(FILES), maximum: limit.maximum };
-        setrlimit(Resource::Nofile, raised).context("8,192 open files are needed (ulimit -n)")?;
+        setrlimit(Resource::Nofile, raised).context("12,288 open files are needed (ulimit -n)")?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use xuid_protocol::{HEADER_LEN, Header, Order, request_next};
 
+use super::words::Port;
 use crate::load::driver::{connect_from, greet};
 use crate::measure::now;
 
@@ -56,6 +57,21 @@ impl Watch {
         self.over.store(true, Relaxed);
         self.thread.join().map_err(|_| anyhow!("a thread that watches panicked"))?
     }
+}
+
+/// A new client of another port from this address is answered at all.
+pub(super) fn first_reply(server: SocketAddr, from: Ipv4Addr, port: Port) -> Result<()> {
+    let mut stream = connect_from(from, server)?;
+    stream.set_read_timeout(Some(GIVEN_UP))?;
+    stream.write_all(&port.request())?;
+    let mut piece = [0; 512];
+    let read = stream.read(&mut piece).context("a new client gets no reply")?;
+    let is_id = matches!(
+        &piece[..read],
+        [b':', ..] | [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1', b' ', b'2', ..]
+    );
+    ensure!(is_id, "a new client got {}", String::from_utf8_lossy(&piece[..read]));
+    Ok(())
 }
 
 /// A new client from this address gets its first id.

@@ -37,10 +37,16 @@ pub enum LayoutError {
         tick_us: u32,
     },
     /// The code of a face that this program does not know.
-    #[error("the face {code} is not known: 0 is plain, 1 worker-lowest")]
+    #[error("the face {code} is not known: 0 is plain, 1 worker-lowest, 2 opaque")]
     FaceCode {
         /// What was found.
         code: u8,
+    },
+    /// An opaque id has 63 bits.
+    #[error("opaque ids need a layout of 63 bits, and this one has {bits}: choose wider fields")]
+    OpaqueBits {
+        /// Bits of the layout.
+        bits: u8,
     },
     /// An option of a layout's text says nothing that can be used.
     #[error(

@@ -13,11 +13,13 @@ pub enum Face {
     Plain,
     /// `time | sequence | worker`, as sonyflake has them.
     WorkerLowest,
+    /// The plot sealed with a key. A layout has no key: what it encodes and decodes is the plot.
+    Opaque,
 }
 
 impl Face {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Plain, Self::WorkerLowest];
+    pub const ALL: [Self; 3] = [Self::Plain, Self::WorkerLowest, Self::Opaque];
 
     /// The byte that stands for it in files and on the wire.
     #[must_use]
@@ -36,6 +38,7 @@ impl Face {
         match self {
             Self::Plain => "plain",
             Self::WorkerLowest => "worker-lowest",
+            Self::Opaque => "opaque",
         }
     }
 }
@@ -48,7 +51,7 @@ impl fmt::Display for Face {
 
 /// No face has that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a face is plain or worker-lowest")]
+#[error("a face is plain, worker-lowest or opaque")]
 pub struct UnknownFace;
 
 impl FromStr for Face {

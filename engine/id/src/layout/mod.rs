@@ -216,7 +216,7 @@ impl Layout {
         self.face_of((high << self.sequence_bits) | u64::from(sequence))
     }
 
-    /// An id taken apart.
+    /// An id taken apart; with an opaque face one that was opened.
     #[must_use]
     #[inline]
     pub fn decode(&self, id: Id) -> Parts {
@@ -227,22 +227,22 @@ impl Layout {
         Parts { tick, unix_ms: self.tick_to_ms(tick), worker: worker as u32, sequence: sequence as u32 }
     }
 
-    /// The id that callers see of a plot.
+    /// The id that callers see of a plot; with an opaque face the plot, which is still to be sealed.
     #[must_use]
     #[inline]
     pub fn face_of(&self, plot: u64) -> Id {
         Id::new(match self.face {
-            Face::Plain => plot,
+            Face::Plain | Face::Opaque => plot,
             Face::WorkerLowest => swap_low(plot, self.sequence_bits, self.worker_bits),
         })
     }
 
-    /// The plot of an id that callers see.
+    /// The plot of an id that callers see; with an opaque face of one that was opened.
     #[must_use]
     #[inline]
     pub fn plot_of(&self, id: Id) -> u64 {
         match self.face {
-            Face::Plain => id.raw(),
+            Face::Plain | Face::Opaque => id.raw(),
             Face::WorkerLowest => swap_low(id.raw(), self.worker_bits, self.sequence_bits),
         }
     }
@@ -252,7 +252,7 @@ impl Layout {
     #[inline]
     pub fn run_stride(&self) -> u32 {
         match self.face {
-            Face::Plain => 1,
+            Face::Plain | Face::Opaque => 1,
             Face::WorkerLowest => 1 << self.worker_bits,
         }
     }
@@ -316,12 +316,29 @@ impl Layout {
     /// The layout of 16 bytes as [`to_bytes`](Self::to_bytes) writes them.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and for a face that is not known.
+    /// As [`new`](Self::new), for a face that is not known, and for an opaque one of fewer than 63 bits.
     pub fn from_bytes(bytes: [u8; 16]) -> Result<Self, LayoutError> {
         let [time, worker, sequence, face, t0, t1, t2, t3, epoch @ ..] = bytes;
         let face = Face::from_code(face).ok_or(LayoutError::FaceCode { code: face })?;
         let tick_us = u32::from_le_bytes([t0, t1, t2, t3]);
-        Ok(Self::new(time, worker, sequence, tick_us, u64::from_le_bytes(epoch))?.with_face(face))
+        Self::new(time, worker, sequence, tick_us, u64::from_le_bytes(epoch))?.with_face(face).checked_face()
+    }
+
+    /// The same split with opaque ids.
+    ///
+    /// # Errors
+    /// [`LayoutError::OpaqueBits`] if an id has fewer than 63 bits.
+    pub fn opaque(self) -> Result<Self, LayoutError> {
+        self.with_face(Face::Opaque).checked_face()
+    }
+
+    /// The same if its face can show its bits.
+    fn checked_face(self) -> Result<Self, LayoutError> {
+        match self.face {
+            // A key permutes the ids of 63 bits.
+            Face::Opaque if self.bits() != ID_BITS => Err(LayoutError::OpaqueBits { bits: self.bits() }),
+            _ => Ok(self),
+        }
     }
 }
 

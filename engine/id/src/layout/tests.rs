@@ -4,11 +4,11 @@ use super::*;
 
 /// All widths, and every face.
 fn any_layout() -> impl Strategy<Value = Layout> {
-    (LEAST_BITS..=ID_BITS, 0u8..=22, 1u8..=24, 1u32..=1_000_000, 0u64..=4_000_000_000_000, 0usize..2)
+    (LEAST_BITS..=ID_BITS, 0u8..=22, 1u8..=24, 1u32..=1_000_000, 0u64..=4_000_000_000_000, 0usize..3)
         .prop_filter_map("time bits", |(bits, worker, sequence, tick, epoch, face)| {
             let time = bits.checked_sub(worker + sequence)?;
             let layout = Layout::new(time, worker, sequence, tick, epoch).ok()?;
-            Some(layout.with_face(Face::ALL[face]))
+            layout.with_face(Face::ALL[face]).checked_face().ok()
         })
 }
 
@@ -94,6 +94,10 @@ fn a_layout_is_read_by_name_or_by_its_widths_and_what_is_otherwise() {
         Layout::from_bytes([41, 10, 12, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         Err(LayoutError::FaceCode { code: 3 })
     );
+    let error = LayoutError::OpaqueBits { bits: 53 };
+    assert_eq!("js,face=opaque".parse::<Layout>(), Err(error.clone()));
+    let js = "js".parse::<Layout>().unwrap();
+    assert_eq!(Layout::from_bytes(js.with_face(Face::Opaque).to_bytes()), Err(error));
 }
 
 /// Ids of the generators themselves, and of their own arithmetic.

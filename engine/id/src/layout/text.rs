@@ -110,6 +110,6 @@ impl FromStr for Layout {
         } else {
             return Err(LayoutError::Text);
         };
-        parts.try_fold(layout, Self::with_option)
+        parts.try_fold(layout, Self::with_option)?.checked_face()
     }
 }

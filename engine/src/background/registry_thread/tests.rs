@@ -11,6 +11,7 @@ use crate::registry::health::Monitored;
 use crate::registry::local::{FileIdentity, LocalRegistry, MemoryDisk};
 use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::ownership::Identity;
+use crate::registry::provenance::{Evidence, Verdict};
 use crate::registry::{ClusterId, Genesis, Registry, Token};
 use crate::testing::support::clock::{SimClock, Time};
 use crate::testing::support::faults::{Armed, Faults, FaultyClock};
@@ -19,7 +20,7 @@ const SPILL: SpillId = SpillId::from_bytes([2; 16]);
 
 fn registry_thread() -> (RegistryThread, MemoryRegistry, Arc<Faults>) {
     let cluster = ClusterId::from_bytes([1; 16]);
-    let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 4 };
+    let genesis = Genesis::new(cluster, Layout::default(), 1_000, 4);
     let registry = MemoryRegistry::new(genesis);
     let (tally, time) = (Arc::<Mutex<Tally>>::default(), Time::new(0));
     let faults = Faults::new(time.clone(), None);
@@ -129,6 +130,35 @@ fn a_renewal_that_panicked_is_one_in_doubt_until_it_is_known() {
     assert_eq!(unknown(&registry_thread), Unknown { ours: 1, not_ours: 0, doubt: 0 });
 }
 
+/// A process that dies after a hand-back and before it says so must not stay the holder of ticks that another one gets: of
+/// those it would be said with certainty to whom they were granted, and wrongly.
+#[test]
+fn what_is_handed_back_is_noted_before_another_process_can_have_it() {
+    let home = tempfile::tempdir().unwrap();
+    let genesis = Genesis::new(ClusterId::from_bytes([1; 16]), Layout::default(), 1_000, 1);
+    let registry = MemoryRegistry::new(genesis);
+    let mut identity = Identity::new(Token([1; 16]), "a host pid 7".into());
+    identity.notes = Some(home.path().to_owned());
+    let ownership = Ownership::new(Box::new(registry.clone()), identity);
+    let mut registry_thread = RegistryThread::new(ownership, Arc::default(), SimClock::new(Time::new(0), 1));
+    let (worker, span) = taken(registry_thread.run_whatever_happens(take())).unwrap().into_parts();
+    assert_eq!(span, 2_000..2_100);
+    registry.fail(Fault::LandsAndPanics);
+    registry_thread.run_whatever_happens(Job::Release { worker, from: 2_050 });
+    assert_eq!(registry.clone().worker(worker).unwrap().record.reserved_until, 2_050, "it landed");
+    // Another process has it from there on, and notes that in a folder that is not at hand.
+    let found = registry.clone().worker(worker).unwrap();
+    let record = crate::registry::WorkerRecord { reserved_until: 2_200, ..found.record };
+    registry.clone().swap_worker(worker, found.version, &record).unwrap();
+    let mut evidence = Evidence::new(genesis);
+    evidence.add_registry("registry", &registry.clone().workers().unwrap(), &[]);
+    evidence.add_folder("folder", home.path());
+    let judge = |tick| evidence.judge(genesis.layout.encode(tick, worker, 0), None);
+    assert_eq!(judge(2_049).holder.as_deref(), Some("a host pid 7"));
+    let found = judge(2_050);
+    assert_eq!((found.verdict, found.holder, found.window), (Verdict::Granted, None, None));
+}
+
 #[test]
 fn a_process_that_may_have_a_copy_is_somebody_else_also_after_a_panic() {
     let (mut registry_thread, mut registry, faults) = registry_thread();
@@ -146,7 +176,7 @@ fn a_process_that_may_have_a_copy_is_somebody_else_also_after_a_panic() {
 /// Over a registry on a disk, which is tried because it has no connection.
 fn over_a_disk() -> (RegistryThread, MemoryDisk) {
     let cluster = ClusterId::from_bytes([1; 16]);
-    let genesis = Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 4 };
+    let genesis = Genesis::new(cluster, Layout::default(), 1_000, 4);
     let disk = MemoryDisk::with_registry(&genesis, FileIdentity::default());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let registry = LocalRegistry::on(disk.open_again(), clock.clone()).unwrap();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::disk::FileIdentity;
+use crate::id::key_error::OpaqueKeyError;
 use crate::registry::ClusterId;
 
 /// Why a local registry cannot be had.
@@ -212,6 +213,9 @@ pub enum LocalError {
         /// The file.
         path: PathBuf,
     },
+    /// It cannot be made with that key of opaque ids, or without one.
+    #[error(transparent)]
+    Key(#[from] OpaqueKeyError),
     /// That many workers cannot be had.
     #[error("{found} workers were asked for, and the layout allows 1 to {most}")]
     Workers {

@@ -7,10 +7,12 @@
 //! - I1 no process uses the folder meanwhile: the registry's lock and every seat's are held;
 //! - I2 afterwards no record's version is one that a process saw before, so no compare-and-set begun before succeeds;
 //! - I3 every mark that there was is at its maximum: no extent of any spill can be granted again;
-//! - I4 what the fence makes of the records is durable among what the folder knows before it is in the registry's place,
+//! - I4 a closed worker stays closed, and is not opened to ticks that a fence went above;
+//! - I5 what the fence makes of the records is durable among what the folder knows before it is in the registry's place,
 //!   and what the folder knew before is removed after that: cut off anywhere, a fence leaves its own records, or an old
 //!   registry that is refused.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ use super::hints::{self, FolderHints, Hints};
 use super::records::{all_pairs, read_header};
 use super::{OPENING_TRIES, genesis, seat, sequences};
 use crate::registry::limits::beyond;
-use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, NODE_VERSION, Token};
+use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, NODE_VERSION, Token, Workers};
 
 /// Added to every version: more changes than were made between the backup and the restore (at ten a second it
 /// takes 13 years), and room for four thousand million fences.
@@ -170,7 +172,7 @@ fn moment() {
     super::tests::cut_here();
 }
 
-/// Notes what a fence makes of all records, before they are in the registry (I4).
+/// Notes what a fence makes of all records, before they are in the registry (I5).
 pub(super) fn remember(
     hints: &mut dyn Hints,
     table: Table,
@@ -193,8 +195,9 @@ pub(super) fn raised<D: Disk>(
     // What was put back says less than what the folder knew, and a later hint must not refuse what the fence makes of
     // it.
     let readable = || workers.iter().chain(&marks).flatten().map(|pair| &pair.row).chain(known);
-    let of_workers = readable().filter(|row| row.place.kind == Kind::Worker);
-    let highest = of_workers.map(|row| row.value).max().unwrap_or(0);
+    let of_workers = || readable().filter(|row| row.place.kind == Kind::Worker);
+    let highest = of_workers().map(|row| row.worker_record().reach()).max().unwrap_or(0);
+    let stay_closed = StayClosed::of(&genesis, of_workers());
     // A clock before the epoch says nothing; the records then have to.
     let reach = beyond(&genesis.layout, now_ns).unwrap_or(0);
     let reserved_until = reach.max(highest).max(genesis.floor);
@@ -212,12 +215,35 @@ pub(super) fn raised<D: Disk>(
         sequences: 0,
         lost_sequences: 0,
     };
+    let geometry = header.geometry();
     let row = move |place: Place| {
         let pairs = if place.kind == Kind::Worker { &workers } else { &marks };
-        let pair = pairs.get(place.slot as usize);
-        raise(place, pair, version, reserved_until, now_ns / 1_000_000)
+        let pair = geometry.position(place).and_then(|at| pairs.get(at as usize));
+        raise(place, pair, stay_closed.contains(place), (version, reserved_until), now_ns / 1_000_000)
     };
     (fenced, row)
+}
+
+/// Which workers stay closed: those of which all that is known says so, and of those of which nothing is known the ones
+/// that were closed when the registry was made. One that was opened since is opened once more then, by a person.
+struct StayClosed {
+    known: HashMap<u32, bool>,
+    at_genesis: Workers,
+}
+
+impl StayClosed {
+    fn of<'a>(genesis: &Genesis, rows: impl Iterator<Item = &'a Row>) -> Self {
+        let mut known = HashMap::new();
+        for row in rows {
+            *known.entry(row.place.slot).or_insert(true) &= row.is_closed();
+        }
+        Self { known, at_genesis: genesis.closed }
+    }
+
+    fn contains(&self, place: Place) -> bool {
+        let at_genesis = || self.at_genesis.contains(place.slot);
+        place.kind == Kind::Worker && self.known.get(&place.slot).copied().unwrap_or_else(at_genesis)
+    }
 }
 
 /// The record that a fence puts in a place. An unreadable mark becomes an unused slot: whosever it was, that spill
@@ -225,10 +251,13 @@ pub(super) fn raised<D: Disk>(
 fn raise(
     place: Place,
     old: Option<&Result<Pair, PairFlaw>>,
-    version: u64,
-    reserved_until: u64,
+    is_closed: bool,
+    (version, reserved_until): (u64, u64),
     now_ms: u64,
 ) -> Row {
+    if is_closed {
+        return Row { version, updated_ms: now_ms, ..Row::closed(place, reserved_until) };
+    }
     let spill = match old {
         Some(Ok(pair)) => pair.row.spill,
         _ => NO_SPILL,

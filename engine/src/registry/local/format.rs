@@ -44,6 +44,8 @@ impl Side {
 /// Where things lie in a file of so many workers, mark slots and slots of sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
+    /// The worker of the first record.
+    pub(super) first_worker: u32,
     pub(super) workers: u32,
     pub(super) marks: u32,
     pub(super) sequences: u32,
@@ -56,13 +58,14 @@ fn region(slots: u32) -> u64 {
 
 impl Geometry {
     /// Of the file `registry`.
-    pub(super) fn registry(workers: u32) -> Self {
-        Self { workers, marks: MARK_SLOTS, sequences: 0 }
+    pub(super) fn registry(workers: Range<u32>) -> Self {
+        let (first_worker, workers) = (workers.start, workers.end - workers.start);
+        Self { first_worker, workers, marks: MARK_SLOTS, sequences: 0 }
     }
 
     /// Of the file `sequences`.
     pub(super) fn sequences(slots: u32) -> Self {
-        Self { workers: 0, marks: 0, sequences: slots }
+        Self { first_worker: 0, workers: 0, marks: 0, sequences: slots }
     }
 
     /// The kinds of records that there are.
@@ -74,14 +77,26 @@ impl Geometry {
     /// All records, some that lie beside each other at a time.
     pub(super) fn chunks(self) -> impl Iterator<Item = (Kind, Range<u32>)> {
         self.kinds().flat_map(move |kind| {
-            let slots = self.slots(kind);
-            (0..slots).step_by(CHUNK as usize).map(move |first| (kind, first..slots.min(first + CHUNK)))
+            let Range { start, end } = self.numbers(kind);
+            (start..end).step_by(CHUNK as usize).map(move |first| (kind, first..end.min(first + CHUNK)))
         })
     }
 
     /// All places, kind by kind.
     pub(super) fn places(self) -> impl Iterator<Item = Place> {
-        self.kinds().flat_map(move |kind| (0..self.slots(kind)).map(move |slot| Place { kind, slot }))
+        self.kinds().flat_map(move |kind| self.numbers(kind).map(move |slot| Place { kind, slot }))
+    }
+
+    /// The numbers of the records of a kind: those of workers may begin above 0.
+    pub(super) fn numbers(self, kind: Kind) -> Range<u32> {
+        let first = if kind == Kind::Worker { self.first_worker } else { 0 };
+        first..first + self.slots(kind)
+    }
+
+    /// How many of its kind lie before it; `None` if it is not in the file.
+    pub(super) fn position(self, place: Place) -> Option<u32> {
+        let numbers = self.numbers(place.kind);
+        numbers.contains(&place.slot).then(|| place.slot - numbers.start)
     }
 
     pub(super) fn slots(self, kind: Kind) -> u32 {
@@ -104,10 +119,12 @@ impl Geometry {
     }
 
     pub(super) fn offset(self, place: Place, copy: Side) -> u64 {
-        assert!(place.slot < self.slots(place.kind), "{place} is not in the file");
+        let position = self.position(place);
+        assert!(position.is_some(), "{place} is not in the file");
+        let position = position.unwrap_or(0);
         let (growths, slot) = match place.kind {
-            Kind::Sequence => (place.slot / GROWTH_SLOTS, place.slot % GROWTH_SLOTS),
-            Kind::Worker | Kind::Mark => (0, place.slot),
+            Kind::Sequence => (position / GROWTH_SLOTS, position % GROWTH_SLOTS),
+            Kind::Worker | Kind::Mark => (0, position),
         };
         let before = u64::from(growths) * 2 * region(GROWTH_SLOTS);
         self.begin(place.kind, copy) + before + u64::from(slot) * SECTOR as u64

@@ -35,7 +35,10 @@ pub(super) fn path_of(folder: &Path, kind: FileKind) -> PathBuf {
 }
 
 /// A cluster's id, drawn at random.
-pub(super) fn draw_cluster() -> Result<ClusterId, LocalError> {
+///
+/// # Errors
+/// The system has no random bytes.
+pub fn draw_cluster() -> Result<ClusterId, LocalError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| LocalError::Random(io::Error::other(error)))?;
     Ok(ClusterId::from_bytes(bytes))
@@ -43,17 +46,22 @@ pub(super) fn draw_cluster() -> Result<ClusterId, LocalError> {
 
 /// Makes the registry of a folder where there is none.
 pub(super) fn create(folder: &Path, genesis: &Genesis) -> Result<(), LocalError> {
+    let genesis = &Genesis { closed: genesis.closed.or_none(), ..*genesis };
     let most = genesis.layout.workers();
-    if !(1..=most).contains(&genesis.workers) {
+    if genesis.workers == 0
+        || genesis.worker_range().until > most
+        || !genesis.closed.are_among(&genesis.worker_range())
+    {
         return Err(LocalError::Workers { found: genesis.workers, most });
     }
+    genesis.check_key()?;
     make_folder(folder)?;
     let path = path(folder);
     if path.symlink_metadata().is_ok() {
         return Err(LocalError::Exists { path });
     }
     sweep(folder);
-    let new = Draft::build(folder, &Header::new(genesis, None), |place| Row::genesis(place, genesis.floor))?;
+    let new = Draft::build(folder, &Header::new(genesis, None), |place| Row::at_genesis(place, genesis))?;
     crash_point!(GenesisSynced);
     new.publish(&path)?;
     crash_point!(GenesisNamed);
@@ -143,11 +151,11 @@ pub(super) fn write_image(
         FileKind::Sequences => (&[Kind::Sequence][..], GROWTH_SLOTS),
     };
     for kind in kinds.iter().copied() {
-        let slots = header.geometry().slots(kind);
-        for first in (0..slots).step_by(growths as usize) {
+        let numbers = header.geometry().numbers(kind);
+        for first in numbers.clone().step_by(growths as usize) {
             for _ in Side::BOTH {
                 let mut written = 0;
-                for slot in first..slots.min(first.saturating_add(growths)) {
+                for slot in first..numbers.end.min(first.saturating_add(growths)) {
                     let sector = row(Place { kind, slot }).encode(header.genesis.cluster);
                     to.write_all(&sector)?;
                     written += sector.len() as u64;

@@ -15,7 +15,7 @@ use super::disk::{Disk, FileIdentity};
 use super::error::LocalError;
 use super::format::{GROWTH_SLOTS, Geometry, MARK_SLOTS, MOST_SEQUENCES, PAGE, SECTOR, Side, Table};
 use crate::registry::record::EraId;
-use crate::registry::{ClusterId, GENESIS_VERSION, Genesis};
+use crate::registry::{ClusterId, GENESIS_VERSION, Genesis, Workers};
 use crate::sys::guards::Guard;
 
 /// The first byte is not ASCII, and a transfer that changes line ends breaks it.
@@ -126,7 +126,15 @@ struct HeaderBytes {
     machine: U64,
     generation: U64,
     era: EraId,
-    rest: [u8; 388],
+    /// From version 3 on, and zeros before.
+    first_worker: U32,
+    zeros: [u8; 4],
+    /// The same, and zeros where the face is not opaque.
+    key_check: U64,
+    /// Zeros before version 3, too.
+    closed_from: U32,
+    closed_until: U32,
+    rest: [u8; 364],
     checksum: U32,
 }
 
@@ -141,7 +149,7 @@ impl Header {
 
     pub(super) fn geometry(&self) -> Geometry {
         match &self.sequences {
-            None => Geometry::registry(self.genesis.workers),
+            None => Geometry::registry(self.genesis.worker_range().numbers()),
             Some(sequences) => Geometry::sequences(sequences.slots),
         }
     }
@@ -175,7 +183,12 @@ impl Header {
             machine: self.identity.machine.into(),
             generation: self.generation.into(),
             era,
-            rest: [0; 388],
+            first_worker: self.genesis.first_worker.into(),
+            zeros: [0; 4],
+            key_check: self.genesis.key_check.unwrap_or_default().into(),
+            closed_from: self.genesis.closed.from.into(),
+            closed_until: self.genesis.closed.until.into(),
+            rest: [0; 364],
             checksum: U32::ZERO,
         };
         bytes.checksum = crc32c::crc32c(&bytes.as_bytes()[..SECTOR - 4]).into();
@@ -211,7 +224,11 @@ impl Found {
         let cluster = ClusterId::from_bytes(bytes.cluster);
         let genesis = Layout::from_bytes(bytes.layout)
             .ok()
-            .map(|layout| Genesis { cluster, layout, floor: bytes.floor.get(), workers })
+            .map(|layout| Genesis::new(cluster, layout, bytes.floor.get(), workers))
+            .map(|genesis| {
+                let closed = Workers { from: bytes.closed_from.get(), until: bytes.closed_until.get() };
+                genesis.with_third(version, bytes.first_worker.get(), bytes.key_check.get(), closed)
+            })
             .and_then(|genesis| genesis.checked(version));
         match genesis {
             Some(genesis) if are_slots => Self::Intact(Header {

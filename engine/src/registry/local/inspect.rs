@@ -8,7 +8,7 @@ use xuid_spill::SpillId;
 
 use super::disk::{Disk, FileDisk, FileIdentity};
 use super::error::LocalError;
-use super::format::{Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
+use super::format::{Geometry, Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
 use super::header::FileKind;
 use super::high_water::HighWater;
 use super::hints::{self, FolderHints};
@@ -143,10 +143,11 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
         pairs
     };
     let (workers, marks) = (look(Kind::Worker), look(Kind::Mark));
-    findings.extend(strange(Kind::Worker, &workers).chain(strange(Kind::Mark, &marks)));
+    let geometry = pair.header.geometry();
+    findings.extend(strange(geometry, Kind::Worker, &workers).chain(strange(geometry, Kind::Mark, &marks)));
     findings.extend(went_back(&known, workers.iter().chain(&marks)));
     let mut live = seat::live(folder, None);
-    let workers = (0..).zip(workers).map(|(worker, pair)| WorkerEntry {
+    let workers = geometry.numbers(Kind::Worker).zip(workers).map(|(worker, pair)| WorkerEntry {
         worker,
         record: pair.map(|pair| versioned(&pair, Row::worker_record)).map_err(|flaw| ReadError::Damaged {
             what: Place::worker(worker).to_string(),
@@ -176,8 +177,12 @@ fn went_back<'a>(
     found.into_iter().map(|(what, how)| Finding::Restored { what, how })
 }
 
-fn strange(kind: Kind, pairs: &[Result<Pair, PairFlaw>]) -> impl Iterator<Item = Finding> {
-    (0..).zip(pairs).filter_map(move |(slot, pair)| {
+fn strange(
+    geometry: Geometry,
+    kind: Kind,
+    pairs: &[Result<Pair, PairFlaw>],
+) -> impl Iterator<Item = Finding> {
+    geometry.numbers(kind).zip(pairs).filter_map(move |(slot, pair)| {
         let what = Place { kind, slot }.to_string();
         match pair {
             Ok(pair) if pair.is_whole() => None,

@@ -35,7 +35,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use xuid_id::Layout;
+use xuid_id::{Layout, Veil};
 use xuid_spill::SpillId;
 
 #[cfg(any(test, feature = "test-util"))]
@@ -43,6 +43,7 @@ pub use disk::MemoryDisk;
 pub use disk::{Disk, FileDisk, FileIdentity};
 pub use error::LocalError;
 pub use fence::{adopt, fence_restored};
+pub use genesis::draw_cluster;
 pub use header::VERSION as FORMAT_VERSION;
 pub use inspect::{Finding, Inspection, inspect};
 
@@ -104,12 +105,28 @@ impl LocalRegistry {
     /// # Errors
     /// See [`LocalError`].
     pub fn open_or_create(folder: &Path, options: &CreateOptions) -> Result<Self, LocalError> {
+        Self::open_or_create_with(folder, options, None)
+    }
+
+    /// The same; where it is made with a key, its ids are opaque. Whether one that is there has that key is not looked at:
+    /// see [`Genesis::check_veil`].
+    ///
+    /// # Errors
+    /// See [`LocalError`].
+    pub fn open_or_create_with(
+        folder: &Path,
+        options: &CreateOptions,
+        veil: Option<&Veil>,
+    ) -> Result<Self, LocalError> {
         match Self::open(folder) {
             Err(LocalError::Absent { .. }) => {}
             found => return found,
         }
         let CreateOptions { layout, floor, workers } = *options;
-        let genesis = Genesis { cluster: genesis::draw_cluster()?, layout, floor, workers };
+        let mut genesis = Genesis::new(draw_cluster()?, layout, floor, workers);
+        if let Some(veil) = veil {
+            genesis = genesis.opaque(veil)?;
+        }
         match Self::create(folder, &genesis) {
             Err(LocalError::Exists { .. }) => Self::open(folder),
             made => made,
@@ -200,7 +217,7 @@ impl<D: Disk> LocalRegistry<D> {
     }
 
     fn check_worker(&self, worker: u32) -> Result<(), ReadError> {
-        if worker < self.records.geometry().workers {
+        if self.records.geometry().position(Place::worker(worker)).is_some() {
             return Ok(());
         }
         Err(ReadError::Absent { what: Place::worker(worker).to_string() })
@@ -214,7 +231,7 @@ impl MemoryDisk {
     pub fn with_registry(genesis: &Genesis, identity: FileIdentity) -> Self {
         let mut image = Vec::new();
         let header = header::Header { identity, ..header::Header::new(genesis, None) };
-        let written = genesis::write_image(&mut image, &header, &|place| Row::genesis(place, genesis.floor));
+        let written = genesis::write_image(&mut image, &header, &|place| Row::at_genesis(place, genesis));
         debug_assert!(written.is_ok(), "memory takes everything");
         Self::new(image, identity)
     }
@@ -270,7 +287,7 @@ impl<D: Disk> Registry for LocalRegistry<D> {
                 record: pair.map(|pair| versioned(&pair, Row::worker_record)),
                 live: live.remove(&worker),
             };
-            Ok((0..).zip(pairs).map(entry).collect())
+            Ok(records.geometry().numbers(Kind::Worker).zip(pairs).map(entry).collect())
         })
     }
 

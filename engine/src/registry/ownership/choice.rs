@@ -1,14 +1,19 @@
 //! Which worker to take.
 
 use super::error::TakeError;
-use crate::registry::{ReadError, WorkerEntry};
+use crate::registry::WorkerEntry;
 use crate::sys::guards::Guard;
 
 pub(super) fn check_pinned(entries: &[WorkerEntry], pinned: u32, now: u64) -> Result<(), TakeError> {
     let Some(entry) = entries.iter().find(|entry| entry.worker == pinned) else {
-        return Err(ReadError::Absent { what: format!("worker {pinned}") }.into());
+        let number = |entry: Option<&WorkerEntry>| entry.map_or(0, |entry| entry.worker);
+        let (first, last) = (number(entries.first()), number(entries.last()));
+        return Err(TakeError::Outside { worker: pinned, first, last });
     };
     let record = &entry.record.as_ref().map_err(Clone::clone)?.record;
+    if record.is_closed() {
+        return Err(TakeError::Closed { worker: pinned });
+    }
     if record.reserved_until > now {
         let (worker, until) = (pinned, record.reserved_until);
         let Some(owner) = entry.live.clone() else {
@@ -33,14 +38,19 @@ pub(super) fn choose<'a>(
     (pinned, except): (Option<u32>, &[u32]),
     random: fn() -> u64,
 ) -> Result<&'a WorkerEntry, TakeError> {
-    let mark = |entry: &WorkerEntry| entry.record.as_ref().ok().map(|found| found.record.reserved_until);
+    let is_closed = |entry: &WorkerEntry| entry.record.as_ref().is_ok_and(|found| found.record.is_closed());
+    let mark = |entry: &WorkerEntry| {
+        let found = entry.record.as_ref().ok().filter(|found| !found.record.is_closed());
+        found.map(|found| found.record.reserved_until)
+    };
     let usable = entries
         .iter()
         .filter(|entry| pinned.is_none_or(|pinned| pinned == entry.worker))
         .filter(|entry| !except.contains(&entry.worker))
         .filter_map(|entry| mark(entry).map(|until| (until, entry)));
     let Some(earliest) = usable.clone().map(|(until, _)| until).min() else {
-        return Err(TakeError::NoneUsable);
+        let are_closed = entries.iter().any(is_closed);
+        return Err(if are_closed { TakeError::AllClosed } else { TakeError::NoneUsable });
     };
     let mut free: Vec<_> =
         usable.filter(|(until, _)| *until <= now || !Guard::MarkNotAhead.holds()).collect();

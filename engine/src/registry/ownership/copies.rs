@@ -1,7 +1,8 @@
 //! A copy of this process, its memory and all: proven by a record that shows our token and a write that is not ours.
 //!
 //! # Invariants
-//! - C1 a write of ours has an operation number up to `operation`, and each number is of one write;
+//! - C1 each operation number is of one write, and those of a worker with our token are remembered as far as they can
+//!   tell: the last one, and the one before it;
 //! - C2 of a worker that is held, all writes of ours that may come after the last stored one are remembered in doubt, or it
 //!   is remembered that some were forgotten, and the same goes for marks;
 //! - C3 after a proof this is another process: it holds nothing and has another token, so that no record proves the same
@@ -9,14 +10,24 @@
 
 use xuid_spill::SpillId;
 
-use super::{Hold, Ownership};
+use super::{Hold, Ownership, Writes};
 use crate::registry::{MarkRecord, Versioned, WorkerEntry, WorkerRecord};
 
 impl Ownership {
-    /// Whether a worker's record shows a write of a copy. Ours have operations up to `last`, and that one the end `end`.
-    pub(super) fn is_of_copy(&self, found: &WorkerRecord, last: u64, end: u64) -> bool {
-        let other_end = found.operation == last && found.reserved_until != end;
-        found.token == self.identity.token && (found.operation > last || other_end)
+    /// Whether a worker's record shows a write of a copy after the last one of ours, of whatever outcome.
+    fn is_after_all_of_ours(&self, worker: u32, found: &WorkerRecord) -> bool {
+        found.token == self.identity.token && found.operation > self.writes_of(worker).last
+    }
+
+    /// Whether it shows a write of a copy where the last one of ours, up to `end`, is in doubt.
+    pub(super) fn is_of_copy(&self, worker: u32, found: &WorkerRecord, end: u64) -> bool {
+        let Writes { before, last } = self.writes_of(worker);
+        let is_last = (found.operation, found.reserved_until) == (last, end);
+        found.token == self.identity.token && found.operation > before && !is_last
+    }
+
+    fn writes_of(&self, worker: u32) -> Writes {
+        self.writes.get(&worker).copied().unwrap_or_default()
     }
 
     /// Whether the record of a worker that is held shows a write of a copy: a renewal, or a hand-back. A registry that was
@@ -33,7 +44,7 @@ impl Ownership {
         entries.iter().any(|entry| {
             entry.record.as_ref().is_ok_and(|found| {
                 let hold = self.holds.get(&entry.worker);
-                self.is_of_copy(&found.record, self.operation, found.record.reserved_until)
+                self.is_after_all_of_ours(entry.worker, &found.record)
                     || hold.is_some_and(|hold| self.is_after_ours(hold, found))
             })
         })
@@ -48,12 +59,12 @@ impl Ownership {
         found.token == self.identity.token && (found.operation > self.operation || is_news)
     }
 
-    /// After a write that was certainly not stored: whether a copy of this process was faster. Ours have operations up to
-    /// `last`. `hold`: what was held of the worker.
-    pub(super) fn look_for_copy(&mut self, worker: u32, last: u64, hold: Option<&Hold>) -> Option<String> {
+    /// After a write that was certainly not stored: whether a copy of this process was faster. `hold`: what was held of the
+    /// worker.
+    pub(super) fn look_for_copy(&mut self, worker: u32, hold: Option<&Hold>) -> Option<String> {
         let found = self.registry.worker(worker).ok()?;
-        // Of the last one the end is not known here.
-        let is_of_copy = self.is_of_copy(&found.record, last, found.record.reserved_until)
+        let is_of_copy = found.record.token == self.identity.token
+            && found.record.operation > self.writes_of(worker).before
             || hold.is_some_and(|hold| self.is_after_ours(hold, &found));
         is_of_copy.then(|| self.meet_copy())
     }

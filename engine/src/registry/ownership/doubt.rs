@@ -85,7 +85,7 @@ impl Ownership {
                         self.unknown_ours += 1;
                         Stored::Yes { version: found.version }
                     }
-                    Ok(found) if self.is_of_copy(&found.record, record.operation, record.reserved_until) => {
+                    Ok(found) if self.is_of_copy(worker, &found.record, record.reserved_until) => {
                         Stored::Copied
                     }
                     Ok(_) => Stored::Unseen,

@@ -12,6 +12,18 @@ pub(crate) enum TakeError {
     #[error("none of the registry's worker records can be used")]
     NoneUsable,
     #[error(
+        "every worker of the registry that can be used is closed, as another generator has it: when that has stopped, open \
+         some with `xuid registry open`"
+    )]
+    AllClosed,
+    #[error("the registry has no worker {worker}, it has {first} to {last}")]
+    Outside { worker: u32, first: u32, last: u32 },
+    #[error(
+        "worker {worker} is closed, as another generator has it: take another one, or open it with `xuid registry open` when \
+         that has stopped"
+    )]
+    Closed { worker: u32 },
+    #[error(
         "the record of worker {worker} says less than was granted here: the registry was restored and needs a fence"
     )]
     WentBack { worker: u32 },

@@ -26,6 +26,7 @@ mod window;
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use xuid_spill::SpillId;
 
@@ -34,6 +35,8 @@ pub(crate) use self::grant::GrantRequest;
 pub(crate) use self::window::Window;
 
 use self::grant::Grant;
+use crate::registry::provenance::note::Event;
+use crate::registry::provenance::windows_log::WindowsLog;
 use crate::registry::{Registry, SwapError, Token, WorkerRecord, limits};
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
@@ -61,12 +64,14 @@ pub(crate) struct Identity {
     pub(crate) owner: String,
     /// What chooses among workers that are as good as each other.
     pub(crate) random: fn() -> u64,
+    /// The folder in which it is noted what was granted.
+    pub(crate) notes: Option<PathBuf>,
 }
 
 impl Identity {
     pub(crate) fn new(token: Token, owner: String) -> Self {
         // No randomness to be had is no reason to fail: a fixed choice only makes meeting likelier.
-        Self { token, owner, random: || getrandom::u64().unwrap_or(0) }
+        Self { token, owner, random: || getrandom::u64().unwrap_or(0), notes: None }
     }
 }
 
@@ -91,6 +96,13 @@ impl Hold {
     }
 }
 
+/// The operations of our last write of a worker and of the one before it; 0 where there was none.
+#[derive(Debug, Clone, Copy, Default)]
+struct Writes {
+    before: u64,
+    last: u64,
+}
+
 /// A claim of which it is not known whether it was stored.
 struct Claim {
     worker: u32,
@@ -102,7 +114,10 @@ struct Claim {
 pub(crate) struct Ownership {
     registry: Box<dyn Registry>,
     identity: Identity,
+    notes: Option<WindowsLog>,
     operation: u64,
+    /// Which writes of each worker there were with this token.
+    writes: HashMap<u32, Writes>,
     holds: HashMap<u32, Hold>,
     /// Up to where a worker was reserved for us when its record could not be trusted any more. Only a fence, which
     /// raises it above all that was granted, makes the worker good again.
@@ -127,10 +142,15 @@ pub(crate) struct Ownership {
 
 impl Ownership {
     pub(crate) fn new(registry: Box<dyn Registry>, identity: Identity) -> Self {
+        let cluster = registry.genesis().cluster;
+        let notes = identity.notes.as_deref();
+        let notes = notes.map(|folder| WindowsLog::new(folder, cluster, identity.owner.clone()));
         Self {
             registry,
             identity,
+            notes,
             operation: 0,
+            writes: HashMap::new(),
             holds: HashMap::new(),
             left: HashMap::new(),
             reserved_before: HashMap::new(),
@@ -151,7 +171,10 @@ impl Ownership {
         let mut token = [0; 16];
         match getrandom::fill(&mut token) {
             Ok(()) if !Guard::LeapDrawsToken.holds() => {}
-            Ok(()) => self.identity.token = Token(token),
+            Ok(()) => {
+                self.identity.token = Token(token);
+                self.writes.clear();
+            }
             // The old one goes on: a write of the other copy could be taken for ours, if the answer to ours is lost.
             Err(error) => {
                 deferred_log::log(
@@ -170,6 +193,14 @@ impl Ownership {
         self.reserved_before.extend(holds.iter().map(|(worker, hold)| (*worker, hold.reserved_until)));
         for worker in holds.into_keys().chain(claimed) {
             self.registry.leave(worker);
+        }
+    }
+
+    /// Notes what became known, for people who ask later where an id came from.
+    pub(crate) fn note(&mut self, at_ms: u64, event: Event) {
+        let token = self.identity.token;
+        if let Some(notes) = &mut self.notes {
+            notes.note(token, at_ms, event);
         }
     }
 
@@ -201,8 +232,11 @@ impl Ownership {
         reached.map_or(u64::MAX, |ns| limits::furthest(&layout, ns).unwrap_or(0))
     }
 
-    fn record(&mut self, reserved_until: u64) -> WorkerRecord {
+    /// The next write of a worker.
+    fn record(&mut self, worker: u32, reserved_until: u64) -> WorkerRecord {
         self.operation += 1;
+        let writes = self.writes.entry(worker).or_default();
+        *writes = Writes { before: writes.last, last: self.operation };
         WorkerRecord {
             reserved_until,
             token: self.identity.token,
@@ -225,14 +259,14 @@ impl Ownership {
         self.reserved_before.insert(worker, hold.reserved_until);
         let mut result = Ok(());
         if from < hold.reserved_until {
-            let record = self.record(from);
+            let record = self.record(worker, from);
             crash_point!(HandBackUnsent);
             result = self.registry.swap_worker(worker, hold.version, &record);
             crash_point!(HandedBack);
             match result {
                 Ok(()) => drop(self.reserved_before.remove(&worker)),
                 Err(SwapError::Conflict) => {
-                    self.look_for_copy(worker, record.operation - 1, Some(&hold));
+                    self.look_for_copy(worker, Some(&hold));
                 }
                 Err(_) => {}
             }
@@ -261,11 +295,15 @@ impl Ownership {
     /// Asks the registry something, to see whether it answers.
     pub(crate) fn look(&mut self) {
         // What it says is of no use here.
-        let _ = self.registry.worker(0);
+        let first = self.registry.genesis().first_worker;
+        let _ = self.registry.worker(first);
     }
 
     /// Leaves the registry.
     pub(crate) fn close(&mut self) {
+        if let Some(notes) = &mut self.notes {
+            notes.close();
+        }
         self.registry.close();
     }
 }

@@ -25,7 +25,7 @@ impl Ownership {
             if start >= end {
                 return Err(ExtendError::Later { why: "the window reaches far enough".into() });
             }
-            let record = self.record(end);
+            let record = self.record(worker, end);
             if let Some(hold) = self.holds.get_mut(&worker) {
                 let forgotten = hold.in_doubt.len().saturating_sub(MOST_IN_DOUBT - 1);
                 self.unknown_theirs += forgotten as u64;

@@ -41,7 +41,7 @@ impl Ownership {
             if start >= end {
                 return Err(TakeError::NoneFree { earliest: start });
             }
-            let record = self.record(end);
+            let record = self.record(worker, end);
             let outcome = self.registry.claim(worker, found.version, &record);
             match self.settle(worker, found.version, &record, outcome) {
                 Stored::Yes { version } => {
@@ -50,7 +50,7 @@ impl Ownership {
                     return Ok(Window::new(worker, start..end));
                 }
                 Stored::No => {
-                    if let Some(why) = self.look_for_copy(worker, record.operation - 1, None) {
+                    if let Some(why) = self.look_for_copy(worker, None) {
                         return Err(TakeError::Copied { why });
                     }
                     refused.push(worker);
@@ -110,7 +110,7 @@ impl Ownership {
                     return Ok(Some(Window::new(worker, span.clone())));
                 }
             }
-            Ok(found) if self.is_of_copy(&found.record, operation, span.end) => {
+            Ok(found) if self.is_of_copy(worker, &found.record, span.end) => {
                 self.registry.leave(worker);
                 return Err(TakeError::Copied { why: self.meet_copy() });
             }

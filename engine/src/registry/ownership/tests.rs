@@ -9,7 +9,7 @@ const FLOOR: u64 = 1_000;
 
 fn registry(workers: u32) -> MemoryRegistry {
     let cluster = ClusterId::from_bytes([1; 16]);
-    MemoryRegistry::new(Genesis { cluster, layout: Layout::default(), floor: FLOOR, workers })
+    MemoryRegistry::new(Genesis::new(cluster, Layout::default(), FLOOR, workers))
 }
 
 fn ownership(registry: &MemoryRegistry, token: u8) -> Ownership {
@@ -41,6 +41,24 @@ fn windows_of_one_worker_follow_each_other_across_holders() {
         "it is the other's now"
     );
     assert_eq!(span(second.extend(0, 2_350, 2_600).unwrap()), 2_400..2_600);
+}
+
+#[test]
+fn a_closed_worker_is_taken_by_nobody_and_that_is_said() {
+    let closed = crate::registry::Workers { from: 0, until: 2 };
+    let genesis = Genesis::new(ClusterId::from_bytes([1; 16]), Layout::default(), FLOOR, 3);
+    let registry = MemoryRegistry::new(Genesis { closed, ..genesis });
+    let mut first = ownership(&registry, 1);
+    let pinned = WorkerRequest { pinned: Some(1), ..request(2_000) };
+    assert!(matches!(first.take(&pinned), Err(TakeError::Closed { worker: 1 })));
+    assert_eq!(first.take(&request(2_000)).unwrap().worker(), 2);
+    assert!(matches!(
+        ownership(&registry, 2).take(&request(2_050)),
+        Err(TakeError::NoneFree { earliest: 2_100 })
+    ));
+    let all = crate::registry::Workers { from: 0, until: 3 };
+    let registry = MemoryRegistry::new(Genesis { closed: all, ..genesis });
+    assert!(matches!(ownership(&registry, 1).take(&request(2_000)), Err(TakeError::AllClosed)));
 }
 
 #[test]
@@ -309,6 +327,40 @@ fn a_copy_is_met_wherever_a_worker_shows_a_write_of_it() {
     written_by_a_copy(&handed_back, &one, 0, 2_200);
     assert!(matches!(one.release(0, 2_050), Err(SwapError::Conflict)));
     assert_eq!(one.copies, 1);
+}
+
+#[test]
+fn a_copy_is_met_at_once_although_it_counts_from_where_it_was_copied() {
+    let written = |registry: &MemoryRegistry, one: &Ownership, worker| {
+        let found = registry.clone().worker(worker).unwrap();
+        let (token, operation) = (one.identity.token, 4);
+        let record = WorkerRecord { reserved_until: 2_150, token, operation, ..found.record };
+        registry.tamper_worker(worker, Some(Versioned { record, version: found.version + 1 }));
+    };
+    // In the rows: this process wrote nothing of that worker.
+    let rows = registry(2);
+    let mut one = ownership(&rows, 1);
+    one.operation = 8;
+    let other = 1 - one.take(&request(2_000)).unwrap().worker();
+    written(&rows, &one, other);
+    let except = WorkerRequest { except: vec![1 - other], ..request(2_400) };
+    assert!(matches!(one.take(&except), Err(TakeError::Copied { .. })));
+    assert_eq!((one.copies, one.writes.len()), (1, 0), "with another token nothing was written yet");
+
+    // In the place of a claim that was lost, and which is no copy's where it was stored.
+    for lost in [true, false] {
+        let claims = registry(1);
+        let mut one = ownership(&claims, 1);
+        one.operation = 8;
+        claims.fail(if lost { Fault::LostUnseen } else { Fault::LandsUnseen });
+        claims.fail_reads(1);
+        assert!(matches!(one.take(&request(2_000)), Err(TakeError::InDoubt { .. })));
+        if lost {
+            written(&claims, &one, 0);
+        }
+        assert_eq!(matches!(one.take(&request(2_010)), Err(TakeError::Copied { .. })), lost);
+        assert_eq!(one.copies, u64::from(lost));
+    }
 }
 
 #[test]

@@ -20,6 +20,10 @@ impl Window {
         self.worker
     }
 
+    pub(crate) fn span(&self) -> Range<u64> {
+        self.span.clone()
+    }
+
     pub(crate) fn into_parts(self) -> (u32, Range<u64>) {
         (self.worker, self.span)
     }

@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub(in crate::registry) use self::named::{EraId, NAME_BYTES, NAMED_BYTES, Named};
 use crate::registry::sequences::SequenceRecord;
-use crate::registry::{ClusterId, MarkRecord, Token, WorkerRecord, printable};
+use crate::registry::{ClusterId, Genesis, MarkRecord, Token, WorkerRecord, printable};
 
 /// The least that a device writes: what a power cut tears is at most the sectors that were being written.
 pub(in crate::registry) const SECTOR: usize = 512;
@@ -225,6 +225,25 @@ impl Row {
         let Named { last, step, increment, remainder, strict, .. } = **named;
         let gaps = named.gaps.clone();
         Some(SequenceRecord { value: self.value, gaps, last, step, increment, remainder, strict })
+    }
+
+    /// The record that a registry is made with.
+    pub(in crate::registry) fn at_genesis(place: Place, genesis: &Genesis) -> Self {
+        if place.kind == Kind::Worker && genesis.closed.contains(place.slot) {
+            return Self::closed(place, 0);
+        }
+        Self::genesis(place, genesis.floor)
+    }
+
+    /// The record of a closed worker.
+    pub(in crate::registry) fn closed(place: Place, not_before: u64) -> Self {
+        let WorkerRecord { reserved_until, token, operation, owner } = WorkerRecord::closed(not_before);
+        Self { value: reserved_until, token, operation, owner, ..Self::genesis(place, 0) }
+    }
+
+    /// Whether it is the record of a closed worker.
+    pub(in crate::registry) fn is_closed(&self) -> bool {
+        self.place.kind == Kind::Worker && self.value == WorkerRecord::CLOSED
     }
 
     /// The record that genesis writes: a worker of which nothing was granted below `floor`, or an unused slot.

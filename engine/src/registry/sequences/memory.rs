@@ -1,6 +1,6 @@
 //! Records of names in memory, for tests: the clones of one share them, as processes share a registry.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use super::{MOST_CHANGES, SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
@@ -22,6 +22,8 @@ pub enum RecordFault {
 #[derive(Default)]
 struct Shared {
     rows: BTreeMap<String, Versioned<SequenceRecord>>,
+    /// Names whose record a fence closed.
+    closed: BTreeSet<String>,
     faults: VecDeque<Option<RecordFault>>,
     away: bool,
     /// Called once, before the next change.
@@ -65,6 +67,16 @@ impl MemoryRecords {
         lock(&self.shared).away = away;
     }
 
+    /// Closes a name's record, as a fence does, or opens it.
+    pub fn set_closed(&self, name: &str, closed: bool) {
+        let names = &mut lock(&self.shared).closed;
+        if closed {
+            names.insert(name.to_owned())
+        } else {
+            names.remove(name)
+        };
+    }
+
     /// Something else happens before the next change.
     pub fn before_swap(&self, event: impl FnOnce() + Send + 'static) {
         lock(&self.shared).before_swap = Some(Box::new(event));
@@ -88,6 +100,10 @@ impl Shared {
     }
 
     fn swap(&mut self, change: &SequenceChange<'_>) -> Result<(), SwapError> {
+        if self.closed.contains(change.name) {
+            let what = format!("the sequence '{}'", change.name);
+            return Err(ReadError::Closed { what, value: 0 }.into());
+        }
         let found = self.rows.get(change.name);
         if found.map(|row| row.version) != change.expected {
             return Err(SwapError::Conflict);
@@ -98,7 +114,11 @@ impl Shared {
     }
 
     fn read(&self, name: &str) -> Result<Versioned<SequenceRecord>, ReadError> {
-        let absent = || ReadError::Absent { what: format!("the sequence '{name}'") };
+        let what = || format!("the sequence '{name}'");
+        if self.closed.contains(name) {
+            return Err(ReadError::Closed { what: what(), value: 0 });
+        }
+        let absent = || ReadError::Absent { what: what() };
         self.rows.get(name).cloned().ok_or_else(absent)
     }
 }

@@ -38,7 +38,8 @@ pub struct SequenceRecord {
     /// Ranges `(first, end)` below `value` of numbers that were not seen, ascending, apart from each other, at most
     /// [`MOST_GAPS`]. Empty where the registry is the store.
     pub gaps: Vec<(u64, u64)>,
-    /// The highest number that may be issued. 0 where a database is the store, as in the rest of these.
+    /// The highest number that may be issued. 0 where a database is the store, as in the rest of these; and 1 where a fence
+    /// closed such a record and a person opened it, until the next grant is shown.
     pub last: u64,
     /// The least that is granted at once.
     pub step: u64,
@@ -48,6 +49,27 @@ pub struct SequenceRecord {
     pub remainder: u32,
     /// Whether each request goes to the store.
     pub strict: bool,
+}
+
+/// What `last` says of a witness's record that was opened after a fence.
+const OPENED: u64 = 1;
+
+impl SequenceRecord {
+    /// What it is when a person opens it, who says that nothing from `least` on was granted.
+    pub(in crate::registry) fn opened(self, least: u64) -> Self {
+        // What was seen above the mark that a registry lost is not known, so nothing below it is unseen.
+        Self {
+            value: self.value.max(least),
+            gaps: Vec::new(),
+            last: if self.step == 0 { OPENED } else { self.last },
+            ..self
+        }
+    }
+
+    /// Whether nothing was shown to it since a person opened it: how much was seen above its mark is not known.
+    pub(crate) fn was_opened(&self) -> bool {
+        (self.step, self.last) == (0, OPENED)
+    }
 }
 
 /// One change.

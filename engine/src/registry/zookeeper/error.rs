@@ -1,6 +1,7 @@
 //! Why a registry in an ensemble cannot be opened, made, looked at or fenced.
 
 use super::target::ZooKeeperUrl;
+use crate::id::key_error::OpaqueKeyError;
 use crate::registry::ClusterId;
 
 /// Why an ensemble does not let this process in as a user of it.
@@ -50,6 +51,9 @@ pub enum ZooKeeperError {
         /// Where it would be.
         url: ZooKeeperUrl,
     },
+    /// It cannot be made with that key of opaque ids, or without one.
+    #[error(transparent)]
+    Key(#[from] OpaqueKeyError),
     /// There is one already.
     #[error("there is a registry at {url} already, of cluster {cluster}: use it, or another path")]
     Exists {
@@ -92,8 +96,11 @@ pub enum ZooKeeperError {
         /// What was tried.
         action: &'static str,
     },
-    /// Somebody else is fencing it.
-    #[error("another fence of {url} is at work; wait for it")]
+    /// Another process is fencing it, or making it.
+    #[error(
+        "another fence of {url} is at work, or it is being made; wait for it, or where that was broken off, for the end of its \
+         session"
+    )]
     Busy {
         /// Where it is.
         url: ZooKeeperUrl,

@@ -10,7 +10,7 @@ use xuid_spill::SpillId;
 use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, Stat};
 
 use super::error::ZooKeeperError;
-use super::genesis::{draw_cluster, draw_era, ensemble_ns, make};
+use super::genesis::{draw_cluster, draw_era, ensemble_ns, hold, make};
 use super::inspect::{broken, children, connected, read_all, read_genesis};
 use super::link::{Failure, Link};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
@@ -20,8 +20,8 @@ use super::znode::{
     ended_path, era_path, known_path, spill_path, wall_ms, worker_path,
 };
 use crate::registry::limits::beyond;
-use crate::registry::record::{NO_SPILL, Place, Row, SECTOR};
-use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token};
+use crate::registry::record::{Kind, NO_SPILL, Place, Row, SECTOR};
+use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token, Workers};
 
 /// A node that moves while it is raised is one of another fence, or of a hand.
 const TRIES: u32 = 4;
@@ -66,12 +66,7 @@ impl Fence {
         let client = connected(&mut link)?;
         read_genesis(&link, &client)?;
         let fail = |failure: Failure| broken(&link, "fence the registry", &failure);
-        let ephemeral = CreateMode::Ephemeral.with_acls(link.acls());
-        match link.ask(client.create(FENCE, b"", &ephemeral)) {
-            Ok(_) => {}
-            Err(Failure::Said(Error::NodeExists)) => return Err(ZooKeeperError::Busy { url: url.clone() }),
-            Err(failure) => return Err(fail(failure)),
-        }
+        hold(&link, &client)?;
         for folder in FOLDERS {
             let dirs = CreateMode::Persistent.with_acls(link.acls());
             make(&link, &client, folder, &[], &dirs).map_err(fail)?;
@@ -123,9 +118,10 @@ impl Fence {
     fn raise_all(&self, adopted: Option<ClusterId>) -> Result<Fenced, Failure> {
         let Self { link, client, genesis, .. } = self;
         let stat = link.ask(client.set_data(CLOCK, b"", None))?;
-        let workers: Vec<_> = (0..genesis.workers).map(Node::worker).collect();
+        let workers: Vec<_> = genesis.worker_range().numbers().map(Node::worker).collect();
         let found = self.read(&workers)?;
-        let known = found.iter().flatten().filter_map(|found| Some(found.row.as_ref()?.value));
+        let known =
+            found.iter().flatten().filter_map(|found| Some(found.row.as_ref()?.worker_record().reach()));
         let highest = known.fold(genesis.floor, u64::max);
         let until = beyond(&genesis.layout, ensemble_ns(&stat)).unwrap_or(0).max(highest);
         let mut raised = *genesis;
@@ -135,10 +131,10 @@ impl Fence {
             let data = znode::encode_genesis(&raised);
             link.ask(client.set_data(GENESIS, &data, Some(self.genesis_stat.version)))?;
         }
-        let workers = self.raise(&workers, raised.cluster, until, "fence")?;
+        let workers = self.raise(&workers, raised.cluster, until)?;
         let spills = children(link, client, SPILLS)?;
         let marks: Vec<_> = spills.iter().filter_map(|name| name.parse().ok()).map(Node::mark).collect();
-        let marks = self.raise(&marks, raised.cluster, u64::MAX, "")?;
+        let marks = self.raise(&marks, raised.cluster, u64::MAX)?;
         // The new era closes all names (it is named by none of them), and this node new ones: where it is not there, those
         // that were may be gone with it.
         let persistent = CreateMode::Persistent.with_acls(link.acls());
@@ -176,27 +172,20 @@ impl Fence {
     }
 
     /// Puts `value` into those nodes, whatever is there, and says what it was.
-    fn raise(
-        &self,
-        nodes: &[Node],
-        cluster: ClusterId,
-        value: u64,
-        owner: &str,
-    ) -> Result<Vec<Option<Found>>, Failure> {
+    fn raise(&self, nodes: &[Node], cluster: ClusterId, value: u64) -> Result<Vec<Option<Found>>, Failure> {
         let mut before = Vec::with_capacity(nodes.len());
+        let closed = self.genesis.closed;
         for nodes in nodes.chunks(AT_ONCE) {
-            let row = |node: &Node, version| raised_row(node, version, value, owner).encode(cluster);
+            let row = |node: &Node, found: Option<&Found>, version| {
+                raised_row(node, found, version, value, closed).encode(cluster)
+            };
             before.extend(self.raise_some(nodes, &row)?);
         }
         Ok(before)
     }
 
     /// As many as one transaction takes. A node that moved since it was read fails all of it.
-    fn raise_some(
-        &self,
-        nodes: &[Node],
-        row: &dyn Fn(&Node, u64) -> [u8; SECTOR],
-    ) -> Result<Vec<Option<Found>>, Failure> {
+    fn raise_some(&self, nodes: &[Node], row: &RaisedRow<'_>) -> Result<Vec<Option<Found>>, Failure> {
         for _ in 0..TRIES {
             let found = self.read(nodes)?;
             let is_unnamable = |found: &Option<Found>| found.as_ref().is_some_and(|found| found.version < 0);
@@ -216,20 +205,15 @@ impl Fence {
     }
 
     /// Whether all of it was written, each node at the version that was found.
-    fn write(
-        &self,
-        nodes: &[Node],
-        found: &[Option<Found>],
-        row: &dyn Fn(&Node, u64) -> [u8; SECTOR],
-    ) -> Result<bool, Failure> {
+    fn write(&self, nodes: &[Node], found: &[Option<Found>], row: &RaisedRow<'_>) -> Result<bool, Failure> {
         let options = CreateMode::Persistent.with_acls(self.link.acls());
         let mut writer = self.client.new_multi_writer();
         for (node, found) in nodes.iter().zip(found) {
             let added = match found {
-                None => writer.add_create(&node.path, &row(node, 0), &options),
-                Some(Found { version, .. }) => {
+                None => writer.add_create(&node.path, &row(node, None, 0), &options),
+                Some(found @ Found { version, .. }) => {
                     let next = u64::try_from(*version).map_or(0, znode::next_version);
-                    writer.add_set_data(&node.path, &row(node, next), Some(*version))
+                    writer.add_set_data(&node.path, &row(node, Some(found), next), Some(*version))
                 }
             };
             added.map_err(Failure::of)?;
@@ -267,7 +251,18 @@ struct Found {
     version: i32,
 }
 
-fn raised_row(node: &Node, version: u64, value: u64, owner: &str) -> Row {
+/// The bytes that a fence puts into a node in which it found that, as that version.
+type RaisedRow<'a> = dyn Fn(&Node, Option<&Found>, u64) -> [u8; SECTOR] + 'a;
+
+/// A worker stays closed if its record says so; where that cannot be read, if it was closed when the registry was made.
+/// One that was opened since is opened once more then, by a person.
+fn raised_row(node: &Node, found: Option<&Found>, version: u64, value: u64, closed: Workers) -> Row {
+    let is_worker = node.place.kind == Kind::Worker;
+    let row = found.and_then(|found| found.row.as_ref());
+    if is_worker && row.map_or_else(|| closed.contains(node.place.slot), Row::is_closed) {
+        return Row { version, ..Row::closed(node.place, value) };
+    }
+    let owner = if is_worker { "fence" } else { "" };
     Row {
         place: node.place,
         spill: node.spill,

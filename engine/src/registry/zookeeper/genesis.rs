@@ -1,6 +1,8 @@
 //! Making a registry: once, by a person.
 //!
-//! The era's node comes last, so a making that is cut off leaves a registry that is closed, which a fence completes.
+//! The era's node comes last, so a making that is cut off leaves a registry that is closed, which a fence completes. No fence
+//! works on one that is being made, nor the other way round: both hold the same node, which ends with their session, and
+//! what was begun in a session that ended is not done any more. Else the two would begin an era each.
 
 use xuid_id::Layout;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, Stat};
@@ -9,11 +11,13 @@ use super::error::ZooKeeperError;
 use super::inspect::{broken, children, connected, read_genesis, rights};
 use super::link::{Failure, Link};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
-use super::znode::{self, AT_ONCE, CLOCK, ERA, FOLDERS, GENESIS, WORKERS, era_path, wall_ms, worker_path};
+use super::znode::{
+    self, AT_ONCE, CLOCK, ERA, FENCE, FOLDERS, GENESIS, WORKERS, era_path, wall_ms, worker_path,
+};
 use crate::registry::Floor;
 use crate::registry::limits::beyond;
 use crate::registry::record::{Place, Row};
-use crate::registry::{ClusterId, Genesis};
+use crate::registry::{ClusterId, Genesis, Workers};
 
 /// A node takes half a kilobyte, and each process that looks for a worker reads all of them.
 const MOST_WORKERS: u32 = 1 << 14;
@@ -27,10 +31,17 @@ pub struct Plan {
     /// The layout of every id.
     pub layout: Layout,
     /// From when on ids may be minted. `None`: from the ensemble's time now on, or 125 s later where a registry seems
-    /// to have been before. A floor that is given is an assertion: of the namespace, nothing later is in use.
+    /// to have been before. A floor that is given is an assertion: of the namespace, nothing later is in use; but
+    /// [`Floor::Tick`] is of another generator, and those 125 s are kept beside it.
     pub floor: Option<Floor>,
     /// How many workers it has, at most the layout's and 16,384.
     pub workers: u32,
+    /// The [check](xuid_id::Veil::check) of their key, where the layout is of opaque ids.
+    pub key_check: Option<u64>,
+    /// The first of them.
+    pub first_worker: u32,
+    /// Those that another generator has for now.
+    pub closed: Workers,
 }
 
 /// A registry that was made.
@@ -48,9 +59,18 @@ pub struct Created {
 /// [`ZooKeeperError::Exists`] if there is one.
 pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Result<Created, ZooKeeperError> {
     let most = plan.layout.workers().min(MOST_WORKERS);
-    if !(1..=most).contains(&plan.workers) {
+    let (first, there) = (plan.first_worker, plan.layout.workers());
+    let range = Workers { from: first, until: first.saturating_add(plan.workers) };
+    if !(1..=most).contains(&plan.workers) || range.until > there || !plan.closed.are_among(&range) {
         return Err(ZooKeeperError::Workers { found: plan.workers, most });
     }
+    let to_be = |cluster, floor| Genesis {
+        key_check: plan.key_check,
+        first_worker: plan.first_worker,
+        closed: plan.closed.or_none(),
+        ..Genesis::new(cluster, plan.layout, floor, plan.workers)
+    };
+    to_be(ClusterId::ANY, 0).check_key()?;
     let mut link = Link::new(url, options)?;
     let client = connected(&mut link)?;
     if let Ok((genesis, _)) = read_genesis(&link, &client) {
@@ -75,13 +95,9 @@ pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Resu
             return Err(ZooKeeperError::Damaged { url: url.clone(), why });
         }
     }
+    hold(&link, &client)?;
     let stat = link.ask(client.set_data(CLOCK, b"", None)).map_err(fail)?;
-    let genesis = Genesis {
-        cluster: draw_cluster()?,
-        layout: plan.layout,
-        floor: floor(plan, ensemble_ns(&stat), before),
-        workers: plan.workers,
-    };
+    let genesis = to_be(draw_cluster()?, floor(plan, ensemble_ns(&stat), before));
     let birth = match link.ask(client.create(GENESIS, &znode::encode_genesis(&genesis), &dirs)) {
         Ok((stat, _)) => stat.czxid,
         Err(Failure::Said(Error::NodeExists)) => {
@@ -93,17 +109,25 @@ pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Resu
     make_workers(&link, &client, &genesis, &dirs).map_err(fail)?;
     make(&link, &client, &era_path(&draw_era()?), &znode::encode_era(birth, wall_ms()), &dirs)
         .map_err(fail)?;
+    let _ = link.ask(client.delete(FENCE, None));
     // A session ends with the last of its clients.
     drop((root, client));
     link.leave();
-    Ok(Created { genesis, again: before && plan.floor.is_none() })
+    Ok(Created { genesis, again: before && is_raised(plan) })
 }
 
 fn floor(plan: &Plan, now_ns: u64, before: bool) -> u64 {
-    match plan.floor {
-        None if before => beyond(&plan.layout, now_ns).unwrap_or(0).min(plan.layout.last_tick()),
-        floor => floor.unwrap_or_default().tick(&plan.layout, now_ns),
+    let floor = plan.floor.unwrap_or_default().tick(&plan.layout, now_ns);
+    if !before || !is_raised(plan) {
+        return floor;
     }
+    beyond(&plan.layout, now_ns).unwrap_or(0).min(plan.layout.last_tick()).max(floor)
+}
+
+/// Whether the floor is raised above the windows of an earlier registry: a person who names a tick knows another
+/// generator's last id, and not what that registry granted.
+fn is_raised(plan: &Plan) -> bool {
+    matches!(plan.floor, None | Some(Floor::Tick(_)))
 }
 
 /// Leaves a trace of this registry outside of it, and says whether one was there already: then a registry was at this
@@ -152,6 +176,16 @@ fn make_path(link: &Link, root: &Client, dirs: &CreateOptions<'_>) -> Result<(),
     }
 }
 
+/// Holds the node that only one can hold who makes or fences a registry, for as long as the session lasts.
+pub(super) fn hold(link: &Link, client: &Client) -> Result<(), ZooKeeperError> {
+    let ephemeral = CreateMode::Ephemeral.with_acls(link.acls());
+    match link.ask(client.create(FENCE, b"", &ephemeral)) {
+        Ok(_) => Ok(()),
+        Err(Failure::Said(Error::NodeExists)) => Err(ZooKeeperError::Busy { url: link.url().clone() }),
+        Err(failure) => Err(broken(link, "shut out other fences", &failure)),
+    }
+}
+
 /// Makes a node, or finds it made.
 pub(super) fn make(
     link: &Link,
@@ -172,10 +206,11 @@ fn make_workers(
     genesis: &Genesis,
     options: &CreateOptions<'_>,
 ) -> Result<(), Failure> {
-    for first in (0..genesis.workers).step_by(AT_ONCE) {
+    let workers = genesis.worker_range();
+    for first in workers.numbers().step_by(AT_ONCE) {
         let mut writer = client.new_multi_writer();
-        for worker in first..genesis.workers.min(first + AT_ONCE as u32) {
-            let row = Row { version: 0, ..Row::genesis(Place::worker(worker), genesis.floor) };
+        for worker in first..workers.until.min(first + AT_ONCE as u32) {
+            let row = Row { version: 0, ..Row::at_genesis(Place::worker(worker), genesis) };
             let data = row.encode(genesis.cluster);
             writer.add_create(&worker_path(worker), &data, options).map_err(Failure::of)?;
         }

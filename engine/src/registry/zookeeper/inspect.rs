@@ -11,7 +11,9 @@ use super::link::{Failure, Link};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use super::znode::{self, AT_ONCE, ERA, GENESIS, LIVE, MARK, SPILLS, era_path, spill_path, worker_path};
 use crate::registry::record::{NO_SPILL, Place};
-use crate::registry::{Genesis, MarkRecord, ReadError, Versioned, WorkerEntry, WorkerRecord, printable};
+use crate::registry::{
+    Genesis, MarkRecord, ReadError, Versioned, WorkerEntry, WorkerRecord, Workers, printable,
+};
 
 /// What a registry says.
 #[derive(Debug, Clone)]
@@ -39,6 +41,9 @@ pub struct Inspection {
 pub fn inspect(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Inspection, ZooKeeperError> {
     let mut link = Link::new(url, options)?;
     let client = connected(&mut link)?;
+    // A server that lags behind would say less than was granted.
+    let synced = link.ask(client.sync("/"));
+    synced.map_err(|failure| broken(&link, "talk to ZooKeeper", &failure))?;
     let (genesis, stat) = read_genesis(&link, &client)?;
     let broken = |failure: Failure| broken(&link, "look at the registry", &failure);
     let era = read_era(&link, &client, stat.czxid).map_err(broken)?;
@@ -49,7 +54,7 @@ pub fn inspect(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Inspect
     }
     // Of a closed registry nobody can say which nodes are older than its era.
     let era_birth = era.as_ref().map_or(i64::MAX, |era| era.birth);
-    let listing = Listing::read(&link, &client, genesis.workers).map_err(broken)?;
+    let listing = Listing::read(&link, &client, genesis.worker_range()).map_err(broken)?;
     let believe = |place: Place, data: &[u8], stat: &Stat| {
         let damaged = |why| ReadError::Damaged { what: place.to_string(), why };
         if znode::is_made_again(stat, era_birth) {
@@ -97,15 +102,16 @@ fn read_marks(
 
 /// Every worker's node as it was read, and which workers are announced.
 pub(super) struct Listing {
+    workers: Workers,
     nodes: Vec<MultiReadResult>,
     live: HashSet<u32>,
 }
 
 impl Listing {
-    pub(super) fn read(link: &Link, client: &Client, workers: u32) -> Result<Self, Failure> {
+    pub(super) fn read(link: &Link, client: &Client, workers: Workers) -> Result<Self, Failure> {
         let live = children(link, client, LIVE)?.iter().filter_map(|name| name.parse().ok()).collect();
-        let paths: Vec<_> = (0..workers).map(worker_path).collect();
-        Ok(Self { nodes: read_all(link, client, &paths)?, live })
+        let paths: Vec<_> = workers.numbers().map(worker_path).collect();
+        Ok(Self { workers, nodes: read_all(link, client, &paths)?, live })
     }
 
     /// A row for each worker. `believe` says what the data of its node is worth.
@@ -113,7 +119,7 @@ impl Listing {
         self,
         mut believe: impl FnMut(Place, &[u8], &Stat) -> Result<Versioned<WorkerRecord>, ReadError>,
     ) -> impl Iterator<Item = WorkerEntry> {
-        (0..).zip(self.nodes).map(move |(worker, node)| {
+        self.workers.numbers().zip(self.nodes).map(move |(worker, node)| {
             let place = Place::worker(worker);
             let what = || place.to_string();
             let record = match node {

@@ -133,7 +133,7 @@ impl ZooKeeperRegistry {
     }
 
     fn check_worker(&self, worker: u32) -> Result<(), ReadError> {
-        if worker < self.tree.genesis.workers {
+        if self.tree.genesis.worker_range().contains(worker) {
             return Ok(());
         }
         Err(ReadError::Absent { what: Place::worker(worker).to_string() })
@@ -212,7 +212,7 @@ impl Registry for ZooKeeperRegistry {
         let client = self.tree.client()?;
         let unavailable = |failure: Failure| ReadError::Unavailable { why: failure.why() };
         let tree = &mut self.tree;
-        let listing = Listing::read(&tree.link, &client, tree.genesis.workers).map_err(unavailable)?;
+        let listing = Listing::read(&tree.link, &client, tree.genesis.worker_range()).map_err(unavailable)?;
         tree.still_connected()?;
         let entries = listing.entries(|place, data, stat| {
             let row = tree.believe(&client, &worker_path(place.slot), (data, stat), place, NO_SPILL)?;

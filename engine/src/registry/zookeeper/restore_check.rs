@@ -143,6 +143,10 @@ impl Learnt {
     /// An era that was begun after this one was begun and learnt of is none of before it, whatever the ensemble's clock
     /// said of this one. The time of the host that began it counts only where the ensemble's clock said the same.
     fn relation(&self, found: &Era) -> Relation {
+        if found.name == self.era.name && found.birth != self.era.birth {
+            // No fence uses a name again: it was made again by hand.
+            return Relation::Before;
+        }
         let is_younger = found.birth >= self.era.birth && found.made_ms >= self.era.made_ms;
         let agreed = found.begun_ms.abs_diff(u64::try_from(found.made_ms).unwrap_or(0)) <= AGREED_MS;
         let is_later = agreed && found.begun_ms > self.learnt_ms.max(self.era.begun_ms);

@@ -147,9 +147,7 @@ impl SequenceRecords for ZooKeeperSequences {
             Err(ReadError::Absent { .. }) => (SequenceRecord::default(), None),
             Err(error) => return Err(error.into()),
         };
-        // What was seen above the mark that a registry lost is not known, so nothing below it is unseen.
-        let record = SequenceRecord { value: found.value.max(least), gaps: Vec::new(), ..found };
-        let write = self.write(name, expected, &record);
+        let write = self.write(name, expected, &found.opened(least));
         match expected {
             Some(_) => self.tree.store_names(&[write]).pop().unwrap_or(Err(SwapError::Conflict)),
             None => self.tree.store_missing(&write),

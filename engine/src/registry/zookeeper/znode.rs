@@ -1,7 +1,7 @@
 //! The nodes of a registry: their paths, and their bytes. `docs/registry.md` has the same as tables.
 //!
 //! ```text
-//!   PATH/genesis      what the registry was made with; 64 bytes
+//!   PATH/genesis      what the registry was made with; 64 or 80 bytes
 //!       /era/HEX      one child: while it exists the registry is open; 16 bytes, the birth of genesis and the time
 //!                     of who began it
 //!       /known/HEX    an era that a fence ended, or that a process knew and did not find; empty
@@ -27,7 +27,7 @@ use zookeeper_client::Stat;
 
 use crate::clock::{Clock, SystemClock};
 use crate::registry::record::{Place, Row};
-use crate::registry::{ClusterId, GENESIS_VERSION, Genesis};
+use crate::registry::{ClusterId, GENESIS_VERSION, Genesis, Workers};
 
 pub(super) const GENESIS: &str = "/genesis";
 pub(super) const ERA: &str = "/era";
@@ -152,46 +152,77 @@ struct GenesisBytes {
     cluster: [u8; 16],
     layout: [u8; 16],
     floor: U64,
-    zeros: [u8; 4],
-    checksum: U32,
+    /// Zeros before version 3. A node of those versions has a checksum behind it and ends.
+    first_worker: U32,
 }
 
-const GENESIS_BYTES: usize = size_of::<GenesisBytes>();
+/// Behind them in version 3: the check of a key, or zeros; and the first closed worker and the one behind the last, or zeros.
+const THIRD_BYTES: usize = 16;
+/// A checksum ends every version.
+const CHECKSUM_BYTES: usize = 4;
 
-pub(super) fn encode_genesis(genesis: &Genesis) -> [u8; GENESIS_BYTES] {
-    let mut bytes = GenesisBytes {
+/// How long the node of a version is.
+fn genesis_bytes(version: u32) -> usize {
+    let third = if version < 3 { 0 } else { THIRD_BYTES };
+    size_of::<GenesisBytes>() + third + CHECKSUM_BYTES
+}
+
+pub(super) fn encode_genesis(genesis: &Genesis) -> Vec<u8> {
+    let bytes = GenesisBytes {
         magic: MAGIC,
         version: genesis.version().into(),
         workers: genesis.workers.into(),
         cluster: genesis.cluster.bytes(),
         layout: genesis.layout.to_bytes(),
         floor: genesis.floor.into(),
-        zeros: [0; 4],
-        checksum: U32::ZERO,
+        first_worker: genesis.first_worker.into(),
     };
-    bytes.checksum = crc32c::crc32c(&bytes.as_bytes()[..GENESIS_BYTES - 4]).into();
-    zerocopy::transmute!(bytes)
+    let mut data = bytes.as_bytes().to_vec();
+    if genesis.version() >= 3 {
+        data.extend(genesis.key_check.unwrap_or_default().to_le_bytes());
+        data.extend(genesis.closed.from.to_le_bytes());
+        data.extend(genesis.closed.until.to_le_bytes());
+    }
+    data.extend(crc32c::crc32c(&data).to_le_bytes());
+    data
 }
 
 pub(super) fn decode_genesis(data: &[u8]) -> Result<Genesis, String> {
-    let Ok(bytes) = GenesisBytes::read_from_bytes(data) else {
-        return Err(format!("its node genesis has {} bytes and should have {GENESIS_BYTES}", data.len()));
+    let Ok((bytes, rest)) = GenesisBytes::read_from_prefix(data) else {
+        return Err(format!(
+            "its node genesis has {} bytes and should have {}",
+            data.len(),
+            genesis_bytes(1)
+        ));
     };
     if bytes.magic != MAGIC {
         return Err("its node genesis is not one".into());
     }
-    if bytes.checksum.get() != crc32c::crc32c(&data[..GENESIS_BYTES - 4]) {
+    let is_whole = data
+        .split_last_chunk()
+        .is_some_and(|(said, checksum)| crc32c::crc32c(said) == u32::from_le_bytes(*checksum));
+    if !is_whole {
         return Err("its node genesis has a wrong checksum".into());
     }
     let version = bytes.version.get();
     if !(1..=VERSION).contains(&version) {
         return Err(format!("its format is version {version}, and this program knows 1 to {VERSION}"));
     }
+    if data.len() != genesis_bytes(version) {
+        let right = genesis_bytes(version);
+        return Err(format!("its node genesis has {} bytes and should have {right}", data.len()));
+    }
+    let third = rest.first_chunk::<THIRD_BYTES>().filter(|_| version >= 3).copied().unwrap_or_default();
+    let third = u128::from_le_bytes(third);
+    let key_check = third as u64;
+    let closed = Workers { from: (third >> 64) as u32, until: (third >> 96) as u32 };
     let (cluster, floor, workers) =
         (ClusterId::from_bytes(bytes.cluster), bytes.floor.get(), bytes.workers.get());
     Layout::from_bytes(bytes.layout)
         .ok()
-        .and_then(|layout| Genesis { cluster, layout, floor, workers }.checked(version))
+        .map(|layout| Genesis::new(cluster, layout, floor, workers))
+        .map(|genesis| genesis.with_third(version, bytes.first_worker.get(), key_check, closed))
+        .and_then(|genesis| genesis.checked(version))
         .ok_or_else(|| "its node genesis has fields that are impossible".into())
 }
 
@@ -233,6 +264,7 @@ pub(super) fn next_version(expected: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use xuid_id::Face;
 
     use super::super::fuzzing::stat;
     use super::*;
@@ -240,12 +272,7 @@ mod tests {
     use crate::registry::record::NO_SPILL;
 
     fn genesis() -> Genesis {
-        Genesis {
-            cluster: ClusterId::from_bytes([7; 16]),
-            layout: Layout::default(),
-            floor: 269_000_000_000,
-            workers: 1_024,
-        }
+        Genesis::new(ClusterId::from_bytes([7; 16]), Layout::default(), 269_000_000_000, 1_024)
     }
 
     #[test]
@@ -270,15 +297,39 @@ mod tests {
             assert_eq!(bytes[8..12], [2, 0, 0, 0], "{text}");
             assert_eq!(decode_genesis(&bytes), Ok(genesis), "{text}");
             bytes[8] = 1;
-            let checksum = crc32c::crc32c(&bytes[..GENESIS_BYTES - 4]);
-            bytes[GENESIS_BYTES - 4..].copy_from_slice(&checksum.to_le_bytes());
-            assert!(decode_genesis(&bytes).is_err(), "{text}");
+            assert!(decode_genesis(&resealed(&bytes)).is_err(), "{text}");
         }
+    }
+
+    /// With the checksum of what it has become.
+    fn resealed(bytes: &[u8]) -> Vec<u8> {
+        let said = &bytes[..bytes.len() - 4];
+        [said, &crc32c::crc32c(said).to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn a_genesis_of_a_later_first_worker_or_of_opaque_ids_is_of_version_3_and_longer() {
+        let opaque = genesis().layout.with_face(Face::Opaque);
+        let sealed = Genesis { layout: opaque, key_check: Some(0x0102_0304_0506_0708), ..genesis() };
+        let closed = Genesis { closed: Workers { from: 7, until: 9 }, ..genesis() };
+        assert_eq!(&encode_genesis(&closed)[68..76], [7, 0, 0, 0, 9, 0, 0, 0]);
+        for genesis in [Genesis { first_worker: 512, workers: 512, ..genesis() }, sealed, closed] {
+            let bytes = encode_genesis(&genesis);
+            assert_eq!((bytes.len(), &bytes[8..12]), (80, &[3, 0, 0, 0][..]));
+            assert_eq!(decode_genesis(&bytes), Ok(genesis));
+            for version in [1, 2] {
+                let mut bytes = bytes.clone();
+                bytes[8] = version;
+                assert!(decode_genesis(&resealed(&bytes)).is_err(), "version {version} passes");
+            }
+        }
+        assert_eq!(&encode_genesis(&sealed)[56..68], [0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1]);
+        assert!(decode_genesis(&encode_genesis(&Genesis { first_worker: 1, ..genesis() })).is_err());
     }
 
     proptest! {
         #[test]
-        fn a_genesis_with_any_bit_flipped_is_refused(bit in 0..GENESIS_BYTES * 8) {
+        fn a_genesis_with_any_bit_flipped_is_refused(bit in 0usize..64 * 8) {
             let mut bytes = encode_genesis(&genesis());
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(decode_genesis(&bytes).is_err());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::identity::Shows;
 use super::teller::{Behind, Teller};
-use super::witness::{Shown, Thrown, show};
+use super::witness::{Shown, Thrown, refusals, show};
 use crate::clock::SECOND;
 use crate::registry::ReadError;
 use crate::sequence::chain::line::Wakers;
@@ -47,6 +47,7 @@ impl Teller {
     pub(super) fn ask(&mut self) {
         let boot = self.hub.now();
         let asked = self.collect(boot);
+        let asked = self.without_refused(asked, boot);
         if asked.is_empty() || !self.is_witness_there(&asked, boot) {
             return;
         }
@@ -131,6 +132,26 @@ impl Teller {
         }
     }
 
+    /// Those but for names whose record of the witness waits for a person still: what they are granted would be thrown
+    /// away.
+    fn without_refused(&mut self, asked: Vec<Asked>, boot: u64) -> Vec<Asked> {
+        let Some(records) = self.records.as_mut().filter(|_| self.witnesses) else { return asked };
+        let was_refused = |asked: &Asked| matches!(asked.named.lock().standing, Standing::Refused { .. });
+        let (doubtful, mut good): (Vec<_>, Vec<_>) = asked.into_iter().partition(was_refused);
+        if doubtful.is_empty() {
+            return good;
+        }
+        let names: Vec<&str> = doubtful.iter().map(|asked| asked.ask.name.as_str()).collect();
+        let whys = refusals(&mut **records, &names);
+        for (asked, why) in doubtful.into_iter().zip(whys) {
+            match why {
+                Some(why) => Self::refuse_name(&asked.named, &why, boot),
+                None => good.push(asked),
+            }
+        }
+        good
+    }
+
     /// Whether the store answered at all.
     fn judge_store(&mut self, outcomes: &[Outcome], boot: u64) {
         let why = outcomes.iter().map(|outcome| match outcome {
@@ -193,10 +214,7 @@ impl Teller {
             }
             Outcome::Refused { why } => {
                 counts.refused += 1;
-                let name = named.name.clone();
-                deferred_log::log(move || tracing::error!(%name, why, "the store refuses this sequence"));
-                let error = SequenceError::store_behind(Duration::from_secs(1));
-                Self::refuse(named, Standing::Refused { until: boot + REMEMBERED }, error);
+                Self::refuse_name(named, &why, boot);
             }
             Outcome::Granted { .. } | Outcome::Absent { .. } => {}
         }
@@ -204,14 +222,19 @@ impl Teller {
 
     /// The store has no such names: those that may be are created, and the callers of the others are told so.
     fn absent(&mut self, absent: Vec<Arc<Named>>, boot: u64) {
-        // A row that vanished is never made again: it would begin at 1.
-        let is_new = |named: &Named| {
-            let creates = self.hub.config.create.iter().any(|pattern| pattern.fits(named.name.as_str()));
-            creates && named.lock().settings.is_none()
+        // A row that vanished is never made again: it would begin at 1. Of a name that an earlier life left numbers of, there was
+        // one; a witness knows how far it came, wherever that was.
+        let witnesses = self.witnesses;
+        let had_row = |named: &Named| {
+            let state = named.lock();
+            state.settings.is_some() || (state.mark > 0 && !witnesses)
         };
-        let (new, absent): (Vec<_>, Vec<_>) = absent.into_iter().partition(|named| is_new(named));
+        let creates =
+            |named: &Named| self.hub.config.create.iter().any(|pattern| pattern.fits(named.name.as_str()));
+        let (new, absent): (Vec<_>, Vec<_>) =
+            absent.into_iter().partition(|named| creates(named) && !had_row(named));
         for named in absent {
-            if named.lock().settings.is_some() {
+            if had_row(&named) {
                 let name = named.name.clone();
                 deferred_log::log(
                     move || tracing::error!(%name, "the row of this sequence is gone from the store"),
@@ -256,6 +279,14 @@ impl Teller {
         }
         self.absents.1 += 1;
         Self::refuse(named, Standing::Absent { until: boot + REMEMBERED }, SequenceError::NO_SEQUENCE);
+    }
+
+    /// A name that waits for a person is asked for again in a second at the earliest.
+    fn refuse_name(named: &Named, why: &str, boot: u64) {
+        let (name, why) = (named.name.clone(), why.to_owned());
+        deferred_log::log(move || tracing::error!(%name, why, "this sequence is refused"));
+        let error = SequenceError::store_behind(Duration::from_secs(1));
+        Self::refuse(named, Standing::Refused { until: boot + REMEMBERED }, error);
     }
 
     /// All who wait for a name are refused for whom too little is held, and those who come in the next second.
@@ -327,8 +358,16 @@ impl Teller {
         show(&mut **records, &mut shown);
         let now = self.hub.now();
         lock(&self.hub.tally).witness.record(Duration::from_nanos(now.saturating_sub(before)));
-        let mut failed = None;
         let verdicts: HashMap<_, _> = shown.into_iter().map(|one| (one.name, one.verdict)).collect();
+        // Before a call is done that shall find it so.
+        let away = verdicts.values().flatten().find_map(|verdict| match verdict {
+            Err(Thrown::Away(why)) => Some(why.as_str()),
+            _ => None,
+        });
+        match away {
+            Some(why) => self.witness_failed(why, now),
+            None => self.witness_answered(),
+        }
         for (asked, grant) in grants {
             match verdicts.get(&asked.ask.name).cloned().flatten() {
                 Some(Ok(())) => self.apply(&asked, grant, leaps, counts),
@@ -340,17 +379,17 @@ impl Teller {
                     counts.late += 1;
                     self.ask_above(&asked.named, from, now);
                 }
-                Some(Err(Thrown::Away(why))) => {
+                Some(Err(Thrown::Refused(why))) => {
                     counts.unwitnessed += 1;
-                    failed = Some(why);
+                    asked.named.lock().in_doubt = true;
+                    Self::refuse_name(&asked.named, &why, now);
+                }
+                Some(Err(Thrown::Away(_))) => {
+                    counts.unwitnessed += 1;
                     self.later(&asked.named, now, true);
                 }
                 None => self.later(&asked.named, now, true),
             }
-        }
-        match failed {
-            Some(why) => self.witness_failed(&why, now),
-            None => self.witness_answered(),
         }
     }
 
@@ -365,7 +404,7 @@ impl Teller {
 
     /// The store's mark is raised to what was seen, and the name asks again.
     fn ask_above(&mut self, named: &Arc<Named>, from: u64, boot: u64) {
-        match self.store.raise(&named.name, from) {
+        match self.store.raise_open(&named.name, from) {
             Ok(_) => self.again(named),
             Err(_) => self.later(named, boot, true),
         }
@@ -392,8 +431,10 @@ impl Teller {
         }
         self.learn(named, &mut state, settings);
         let mark = state.mark;
-        if named.is_strict(&state) && first < mark && Guard::StrictAboveOwn.holds() {
-            // Without a witness, a store that went back. What this process returned is higher.
+        let goes_above = named.is_strict(&state) || !self.witnesses;
+        if goes_above && first < mark && Guard::GrantAboveOwn.holds() {
+            // Without a witness, a store that went back, or a registry that was opened too low after a fence. What this process
+            // was granted is higher.
             drop(state);
             counts.late += 1;
             return self.ask_above(named, mark, self.hub.now());
@@ -417,7 +458,7 @@ impl Teller {
         wakers.wake();
         if first < mark {
             // Numbers that come late, after a fail-over, are not for ordered calls: the store goes on above the others.
-            let _ = self.store.raise(&named.name, mark);
+            let _ = self.store.raise_open(&named.name, mark);
         }
     }
 
@@ -432,11 +473,18 @@ impl Teller {
                 + u64::from(matches!(&shows, Shows::Other(_)) && !watched);
         }
         match shows {
-            Shows::Known => return None,
+            Shows::Known => {
+                if let Err(error) = self.known.learn(found) {
+                    deferred_log::log(
+                        move || tracing::error!(%error, "the store's last fence could not be remembered"),
+                    );
+                }
+                return None;
+            }
             Shows::Other(why) if watched => return Some(why),
             Shows::First | Shows::Fenced | Shows::Other(_) => {}
         }
-        let learnt = self.known.learn(&found.current);
+        let learnt = self.known.learn(found);
         let (store, first) = (found.current.clone(), matches!(shows, Shows::First));
         deferred_log::log(move || match learnt {
             Ok(()) if first => tracing::info!(store, "the store of the sequences"),

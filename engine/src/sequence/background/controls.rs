@@ -51,7 +51,7 @@ impl Teller {
                 let found = self.store.identity().map_err(|error| unnamed(error, "the store"));
                 question.answer(found.map(|found| {
                     // Its marks may be anywhere.
-                    self.hub.names.forget_marks();
+                    self.hub.forget_marks();
                     let _ = self.look_at_identity(&found, false);
                     self.open_names();
                 }));

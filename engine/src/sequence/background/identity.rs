@@ -2,6 +2,10 @@
 //!
 //! The node's folder remembers it, in `sequences.store`, so that a store that is another one after a restart is noticed,
 //! too.
+//!
+//! # Invariants
+//! - I1 another store is gone on with after a fence of its own that is news: one that was left is not believed for the fence
+//!   that it had then, nor any for one that is older than the known store's.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,17 +20,34 @@ const NAME: &str = "sequences.store";
 const MOST_BYTES: usize = 64 * 1024;
 const VERSION: u32 = 1;
 
-#[derive(Serialize, Deserialize)]
-struct Known {
-    version: u32,
+/// Stores that were left, and are remembered.
+const MOST_LEFT: usize = 16;
+
+/// A store, and when it was fenced last, in its own words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
     identity: String,
+    #[serde(default)]
+    fenced: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    #[serde(flatten)]
+    known: Seen,
+    /// The latest last.
+    #[serde(default)]
+    left: Vec<Seen>,
 }
 
 /// What this node knows.
 #[derive(Debug, Default)]
 pub(crate) struct KnownIdentity {
     folder: Option<PathBuf>,
-    identity: Option<String>,
+    known: Option<Seen>,
+    /// Those that it left, the latest last.
+    left: Vec<Seen>,
 }
 
 /// What an answer of the store shows.
@@ -47,19 +68,19 @@ impl KnownIdentity {
     pub(crate) fn open(folder: Option<&Path>) -> io::Result<Self> {
         let Some(folder) = folder else { return Ok(Self::default()) };
         draft::sweep(folder, NAME);
-        let identity = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
+        let (known, left) = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
             Ok(bytes) => {
-                let Known { version, identity } = serde_json::from_slice(&bytes)?;
+                let Kept { version, known, left } = serde_json::from_slice(&bytes)?;
                 if version != VERSION {
                     let text = format!("its version is {version}, and this program knows version {VERSION}");
                     return Err(io::Error::new(io::ErrorKind::InvalidData, text));
                 }
-                Some(identity)
+                (Some(known), left)
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new()),
             Err(error) => return Err(error),
         };
-        Ok(Self { folder: Some(folder.to_owned()), identity })
+        Ok(Self { folder: Some(folder.to_owned()), known, left })
     }
 
     /// What an answer shows.
@@ -68,31 +89,70 @@ impl KnownIdentity {
         if !Guard::IdentityCompared.holds() {
             return Shows::Known;
         }
-        match &self.identity {
-            Some(known) if *known == found.current && is_recorded => Shows::Known,
+        let Identity { current, recorded, .. } = found;
+        match &self.known {
+            Some(known) if known.identity == *current && is_recorded => Shows::Known,
             None if is_recorded => Shows::First,
-            Some(known) if found.recorded.as_ref() == Some(&found.current) && *known != found.current => {
-                Shows::Fenced
+            Some(known) if known.identity != *current && recorded.as_ref() == Some(current) => {
+                if self.is_fenced_anew(known, found) || !Guard::FenceIsNews.holds() {
+                    return Shows::Fenced;
+                }
+                let known = &known.identity;
+                Shows::Other(format!(
+                    "the store is {current}, and it was {known}: no fence of it came later than that one's, by their clocks"
+                ))
             }
-            _ => {
-                let known = self.identity.as_ref().or(found.recorded.as_ref());
+            known => {
+                let known = known.as_ref().map(|known| &known.identity).or(recorded.as_ref());
                 let known = known.map_or("another one", String::as_str);
-                Shows::Other(format!("the store is {}, and it was {known}", found.current))
+                Shows::Other(format!("the store is {current}, and it was {known}"))
             }
         }
     }
 
+    /// Whether another store, in which its own identity is written, was fenced since this node left the one for the other
+    /// (I1). One that was there before has its identity from then.
+    fn is_fenced_anew(&self, known: &Seen, found: &Identity) -> bool {
+        let left = self.left.iter().find(|left| left.identity == found.current);
+        let is_news = left.is_none_or(|left| match times(found.fenced.as_ref(), left.fenced.as_ref()) {
+            Some((found, left)) => found > left,
+            None => found.fenced != left.fenced,
+        });
+        is_news
+            && times(found.fenced.as_ref(), known.fenced.as_ref()).is_none_or(|(found, known)| found >= known)
+    }
+
     /// This store is the known one from now on.
-    pub(crate) fn learn(&mut self, current: &str) -> io::Result<()> {
-        if self.identity.as_deref() == Some(current) {
-            return Ok(());
+    pub(crate) fn learn(&mut self, found: &Identity) -> io::Result<()> {
+        let Identity { current, fenced, .. } = found;
+        match &mut self.known {
+            Some(known) if known.identity == *current => {
+                let is_older =
+                    times(fenced.as_ref(), known.fenced.as_ref()).is_some_and(|(found, known)| found < known);
+                // What may not be read for once was not taken back, nor was what an old dump does not have.
+                if fenced.is_none() || known.fenced == *fenced || is_older {
+                    return Ok(());
+                }
+                known.fenced.clone_from(fenced);
+            }
+            known => {
+                self.left.retain(|left| left.identity != *current);
+                let before = known.replace(Seen { identity: current.clone(), fenced: fenced.clone() });
+                self.left.extend(before);
+                let surplus = self.left.len().saturating_sub(MOST_LEFT);
+                self.left.drain(..surplus);
+            }
         }
-        self.identity = Some(current.to_owned());
-        let Some(folder) = &self.folder else { return Ok(()) };
+        self.keep()
+    }
+
+    /// Writes it down, where there is a folder.
+    fn keep(&self) -> io::Result<()> {
+        let (Some(folder), Some(known)) = (&self.folder, &self.known) else { return Ok(()) };
         let (mut file, beside) = draft::make(folder, NAME)?;
         let mut write = || {
-            let known = Known { version: VERSION, identity: current.to_owned() };
-            file.write_all(&serde_json::to_vec(&known)?)?;
+            let kept = Kept { version: VERSION, known: known.clone(), left: self.left.clone() };
+            file.write_all(&serde_json::to_vec(&kept)?)?;
             file.sync_all()?;
             std::fs::rename(&beside, folder.join(NAME))?;
             draft::sync_folder(folder)
@@ -103,8 +163,13 @@ impl KnownIdentity {
     }
 
     pub(crate) fn known(&self) -> Option<&str> {
-        self.identity.as_deref()
+        self.known.as_ref().map(|known| known.identity.as_str())
     }
+}
+
+/// When two fences were, where both are told as a number that rises.
+fn times(found: Option<&String>, known: Option<&String>) -> Option<(f64, f64)> {
+    Some((found?.parse().ok()?, known?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -121,13 +186,63 @@ mod tests {
         let mut known = KnownIdentity::open(Some(folder.path())).unwrap();
         assert_eq!(known.shows(&identity("a", None)), Shows::First);
         assert!(matches!(known.shows(&identity("b", Some("a"))), Shows::Other(_)), "a copy, at first sight");
-        known.learn("a").unwrap();
+        known.learn(&identity("a", None)).unwrap();
         let known = KnownIdentity::open(Some(folder.path())).unwrap();
         assert_eq!((known.known(), known.shows(&identity("a", Some("a")))), (Some("a"), Shows::Known));
         assert!(matches!(known.shows(&identity("b", None)), Shows::Other(_)));
         assert!(matches!(known.shows(&identity("b", Some("a"))), Shows::Other(_)), "promoted");
         assert_eq!(known.shows(&identity("b", Some("b"))), Shows::Fenced);
         assert!(matches!(known.shows(&identity("a", Some("b"))), Shows::Other(_)), "put back");
+    }
+
+    fn fenced(current: &str, at: &str) -> Identity {
+        Identity { fenced: Some(at.to_owned()), ..identity(current, Some(current)) }
+    }
+
+    #[test]
+    fn a_store_that_was_left_is_gone_on_with_after_a_later_fence_also_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || KnownIdentity::open(Some(folder.path())).unwrap();
+        let mut known = open();
+        known.learn(&identity("a", Some("a"))).unwrap();
+        known.learn(&fenced("a", "100.25")).unwrap();
+        for older in [identity("a", None), fenced("a", "99")] {
+            known.learn(&older).unwrap();
+        }
+        assert_eq!(open().shows(&fenced("b", "200")), Shows::Fenced);
+        assert!(matches!(open().shows(&fenced("b", "100")), Shows::Other(_)), "before the known one was");
+        known.learn(&fenced("b", "200")).unwrap();
+        let mut known = open();
+        assert_eq!((known.known(), known.shows(&fenced("b", "200"))), (Some("b"), Shows::Known));
+        let is_other =
+            |known: &KnownIdentity, found: &Identity| matches!(known.shows(found), Shows::Other(_));
+        for (current, at) in [("a", "100.25"), ("a", "99"), ("a", "150"), ("c", "199.9")] {
+            assert!(is_other(&known, &fenced(current, at)), "{current} fenced at {at}");
+        }
+        assert!(is_other(&known, &identity("a", None)) && is_other(&known, &identity("c", None)));
+        for (current, at) in [("a", "200.5"), ("a", "1000"), ("c", "200.5")] {
+            assert_eq!(known.shows(&fenced(current, at)), Shows::Fenced, "{current} fenced at {at}");
+        }
+        // In words that are no numbers, another one is a later one.
+        known.learn(&fenced("c", "on monday")).unwrap();
+        known.learn(&fenced("d", "on tuesday")).unwrap();
+        assert!(is_other(&open(), &fenced("c", "on monday")));
+        assert_eq!(open().shows(&fenced("c", "on sunday")), Shows::Fenced);
+    }
+
+    #[test]
+    fn of_stores_that_were_left_the_latest_are_remembered_and_a_file_of_before_that_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(NAME), br#"{"version":1,"identity":"a"}"#).unwrap();
+        let mut known = KnownIdentity::open(Some(folder.path())).unwrap();
+        assert_eq!(known.shows(&fenced("a", "1")), Shows::Known);
+        for round in 0..40 {
+            known.learn(&fenced(&format!("host {}", round % 20), &round.to_string())).unwrap();
+        }
+        let known = KnownIdentity::open(Some(folder.path())).unwrap();
+        let left: Vec<&str> = known.left.iter().map(|left| left.identity.as_str()).collect();
+        let latest: Vec<String> = (3..19).map(|host| format!("host {host}")).collect();
+        assert_eq!((known.known(), left), (Some("host 19"), latest.iter().map(String::as_str).collect()));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::sequence::leftovers::claim::{Claim, Lineage, begin, claim};
 use crate::sequence::leftovers::format::{Batch, MOST_RANGES, NameRest, short_identity};
 use crate::sequence::name::SequenceName;
 use crate::sequence::names::named::Named;
+use crate::sequence::names::named_table::mark_of;
 use crate::sequence::store::StoreError;
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
@@ -79,10 +80,12 @@ impl Teller {
             Claim::Before(lineage) => {
                 // As after a life that was killed: its file is the one that it claimed at its start.
                 self.reclaim.lineage = Some(lineage);
+                self.remember_marks(&batch);
                 None
             }
             Claim::Refused(why) => {
                 self.refuse_batch(&batch, &why);
+                self.remember_marks(&batch);
                 None
             }
         }
@@ -100,14 +103,25 @@ impl Teller {
         deferred_log::log(move || tracing::warn!(ids, "{why}"));
     }
 
+    /// What is left of a name was granted, used or not. A witness knows that anyhow; without one, a store that is behind it has
+    /// gone back, whichever store it is.
+    fn remember_marks(&self, batch: &Batch) {
+        if !self.witnesses && Guard::LeftMarksKept.holds() {
+            self.hub
+                .names
+                .remember_marks(batch.names.iter().map(|rest| (rest.name.clone(), mark_of(&rest.spans))));
+        }
+    }
+
     /// Gives names what was left of them. The clock had leapt so often when it was claimed.
     fn distribute(&self, batch: Batch, identity: Option<&str>, leaps: u64) {
         let is_ours =
-            |rest: &NameRest| identity.is_none_or(|identity| rest.identity == short_identity(identity));
+            |rest: &NameRest| identity.is_none_or(|identity| *rest.identity == *short_identity(identity));
         let (ours, others): (Vec<_>, Vec<_>) = batch.names.into_iter().partition(is_ours);
         if !others.is_empty() {
             let others = Batch { names: others, ..batch };
             self.refuse_batch(&others, "another store granted them");
+            self.remember_marks(&others);
         }
         let left = ours.into_iter().map(|rest| (rest.name, rest.spans));
         self.hub.names.reclaim(left, || self.hub.leaps() != leaps && Guard::LeapDropsClaimed.holds());
@@ -168,7 +182,7 @@ impl Teller {
             self.refuse_batch(batch, "the store did not say which one it is");
         }
         let Some(records) = &mut self.records else { return false };
-        let identity = short_identity(self.known.known().unwrap_or_default()).to_owned();
+        let identity: Arc<str> = short_identity(self.known.known().unwrap_or_default()).into();
         let name_rest = |name: &SequenceName, spans: &[Span]| NameRest {
             name: name.clone(),
             identity: identity.clone(),

@@ -5,7 +5,9 @@
 //! # Invariants
 //! - I1 a number that was seen stays seen: `w` only rises, and gaps only shrink, but for those that come with a rise of
 //!   `w`, of numbers above it;
-//! - I2 an answer that is lost counts as a refusal.
+//! - I2 an answer that is lost counts as a refusal;
+//! - I3 what lies below the first grant that is shown to a record which is new, or which a person opened after a fence,
+//!   counts as seen.
 
 use crate::registry::sequences::{MOST_GAPS, SequenceChange, SequenceRecord, SequenceRecords};
 use crate::registry::{ReadError, SwapError, Versioned};
@@ -36,7 +38,10 @@ pub(crate) fn see(record: Option<&SequenceRecord>, first: u64, end: u64) -> Sigh
     }
     let mut record = record.clone();
     if first >= record.value {
-        if first > record.value {
+        if record.was_opened() && Guard::OpenedIsSeen.holds() {
+            // Of what a fence's registry has lost, nothing is known to be unseen.
+            record.last = 0;
+        } else if first > record.value {
             record.gaps.push((record.value, first));
             if record.gaps.len() > MOST_GAPS {
                 // Forgotten is seen: safe, and it costs the grant that comes late.
@@ -95,6 +100,28 @@ pub(crate) enum Thrown {
     Late { from: u64 },
     /// The witness did not answer.
     Away(String),
+    /// The name's record can't be had, and waits for a person; those of other names can.
+    Refused(String),
+}
+
+impl Thrown {
+    fn of_read(error: &ReadError) -> Self {
+        match error {
+            ReadError::Closed { .. } | ReadError::Damaged { .. } => Self::Refused(error.to_string()),
+            _ => Self::Away(error.to_string()),
+        }
+    }
+}
+
+/// Why the record of each of these names can't be had, where it waits for a person.
+pub(crate) fn refusals(records: &mut dyn SequenceRecords, names: &[&str]) -> Vec<Option<String>> {
+    let mut found = Vec::with_capacity(names.len());
+    records.read(names, &mut found);
+    let why = |found: Result<_, ReadError>| match Thrown::of_read(&found.err()?) {
+        Thrown::Refused(why) => Some(why),
+        _ => None,
+    };
+    found.into_iter().map(why).collect()
 }
 
 /// Shows grants of different names to the witness, together. Each has a verdict afterwards.
@@ -148,7 +175,7 @@ fn look_up(records: &mut dyn SequenceRecords, shown: &mut [Shown]) {
             Ok(found) => one.known = Some(found),
             // Its first use.
             Err(ReadError::Absent { .. }) => {}
-            Err(error) => one.verdict = Some(Err(Thrown::Away(error.to_string()))),
+            Err(error) => one.verdict = Some(Err(Thrown::of_read(&error))),
         }
     }
 }
@@ -159,6 +186,7 @@ fn settle(one: &mut Shown, done: Result<(), SwapError>) {
     match done {
         Ok(()) => one.verdict = Some(Ok(())),
         Err(SwapError::Conflict) => {}
+        Err(SwapError::Read(error)) => one.verdict = Some(Err(Thrown::of_read(&error))),
         Err(error) => one.verdict = Some(Err(Thrown::Away(error.to_string()))),
     }
 }
@@ -169,7 +197,11 @@ mod tests {
 
     use super::*;
     use crate::registry::ClusterId;
+    use crate::registry::local::sequences::LocalSequences;
+    use crate::registry::local::{CreateOptions, LocalRegistry, fence_restored};
     use crate::registry::sequences::memory::{MemoryRecords, RecordFault};
+    use crate::sequence::store::registry::RegistryStore;
+    use crate::sequence::store::{Fence, Store, fence};
 
     fn record(value: u64, gaps: &[(u64, u64)]) -> SequenceRecord {
         SequenceRecord { value, gaps: gaps.to_vec(), ..SequenceRecord::default() }
@@ -278,6 +310,51 @@ mod tests {
             show(&mut records, &mut lost);
             assert!(matches!(lost[0].verdict, Some(Err(Thrown::Away(_)))), "{fault:?}");
         }
+    }
+
+    fn orders() -> SequenceName {
+        SequenceName::new("orders").unwrap()
+    }
+
+    /// A witness whose record a fence closed and a person opened: what it says of numbers that it saw before, of which the
+    /// registry lost some, when the database goes back.
+    fn seen_after_a_fence(name_alone: bool) -> Result<(), Thrown> {
+        let folder = tempfile::tempdir().unwrap();
+        let options = CreateOptions { layout: crate::Layout::default(), floor: 1_000, workers: 4 };
+        drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
+        let open = || Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap());
+        let see = |first, end| {
+            let mut shown = [Shown::new(orders(), first, end)];
+            show(&mut *open(), &mut shown);
+            shown[0].verdict.take().unwrap()
+        };
+        assert_eq!(see(1, 101), Ok(()));
+        fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
+        assert!(matches!(see(101, 201), Err(Thrown::Refused(why)) if why.contains("`xuid sequence fence`")));
+        let wanted = Fence {
+            name: Some(orders()).filter(|_| name_alone),
+            above: Some(300),
+            margin: Some(0),
+            ..Fence::default()
+        };
+        let done = fence(&mut RegistryStore::new(open()), &wanted).unwrap();
+        assert_eq!(done.raised, [(orders(), 101, 300)]);
+        assert!(RegistryStore::new(open()).list("", "", 10).unwrap().is_empty(), "it is no sequence");
+        assert_eq!(see(101, 201), Err(Thrown::Seen { from: 300 }));
+        // The database had come further than the person said.
+        assert_eq!(see(1_000, 1_100), Ok(()));
+        let again = see(500, 600);
+        // From then on it is as before.
+        assert_eq!((see(1_200, 1_300), see(1_100, 1_150)), (Ok(()), Ok(())));
+        again
+    }
+
+    #[test]
+    fn what_a_witness_saw_is_opened_after_a_fence_and_nothing_below_the_next_grant_is_unseen() {
+        for name_alone in [false, true] {
+            assert_eq!(seen_after_a_fence(name_alone), Err(Thrown::Seen { from: 1_100 }));
+        }
+        assert_eq!(Guard::without(&[Guard::OpenedIsSeen], || seen_after_a_fence(false)), Ok(()));
     }
 
     /// Eight processes show grants of one name at once; all of them are unseen.

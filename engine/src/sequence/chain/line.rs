@@ -181,7 +181,7 @@ impl Line {
     /// The first call that waits; those that are over leave the line.
     pub(crate) fn first(&mut self) -> Option<&Arc<Waiter>> {
         while self.waiters.front().is_some_and(|waiter| waiter.missing().is_none()) {
-            self.waiters.pop_front();
+            self.leave();
         }
         self.waiters.front()
     }
@@ -189,6 +189,10 @@ impl Line {
     /// The first call leaves the line.
     pub(crate) fn leave(&mut self) {
         self.waiters.pop_front();
+        // Most names have a line once, for their first grant.
+        if self.waiters.is_empty() {
+            self.waiters = VecDeque::new();
+        }
     }
 
     /// A call that is over leaves the line, wherever it stands.

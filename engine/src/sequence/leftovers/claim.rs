@@ -50,7 +50,7 @@ pub(crate) fn claim(records: &mut dyn SequenceRecords, batch: &Batch) -> Claim {
             return Claim::Before(Lineage { uuid: batch.uuid, serial: value });
         }
         let raised = if Guard::SerialRaised.holds() { batch.serial + 1 } else { batch.serial };
-        let record = SequenceRecord { value: raised.max(value), ..found.record };
+        let record = SequenceRecord { value: raised, ..found.record };
         let change = SequenceChange { name: &name, expected: Some(found.version), record };
         records.swap(&[change], &mut done);
         match done.pop() {

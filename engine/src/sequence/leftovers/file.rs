@@ -1,12 +1,15 @@
 //! The file of leftovers of this process: the first of `sequences.rest-0`, `sequences.rest-1`, ... that no other process
 //! has.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::format::Batch;
+use super::format::{Batch, NameRest};
+use crate::sequence::name::SequenceName;
+use crate::sequence::names::named_table::mark_of;
 use crate::sys::draft;
 
 /// Processes that share a folder. More go without leftovers.
@@ -17,6 +20,34 @@ const MOST_BYTES: usize = 256 << 20;
 
 /// How the files begin, and their drafts: `sequences.rest.new-...`.
 const STEM: &str = "sequences.rest";
+
+/// How far the stores of a folder's processes had come with each name, as far as what they left there tells: for a fence that
+/// goes above all of it.
+///
+/// # Errors
+/// A file that cannot be read, or is none of this version.
+pub fn marks_left_in(folder: &Path) -> io::Result<BTreeMap<SequenceName, u64>> {
+    let prefix = format!("{STEM}-");
+    let is_left = |path: &Path| -> bool {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.strip_prefix(&prefix).is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let mut marks = BTreeMap::new();
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(marks),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let batch = if is_left(&path) { read(&path) } else { Ok(None) };
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        for NameRest { name, spans, .. } in batch.map_err(named)?.into_iter().flat_map(|batch| batch.names) {
+            let mark = marks.entry(name).or_default();
+            *mark = mark_of(&spans).max(*mark);
+        }
+    }
+    Ok(marks)
+}
 
 /// A file, locked.
 #[derive(Debug)]
@@ -64,12 +95,7 @@ impl RestFile {
 
     /// What it holds; `None` if it is empty.
     pub(crate) fn read(&self) -> io::Result<Option<Batch>> {
-        let bytes = xuid_spill::read_regular(&self.path, MOST_BYTES)?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        let unreadable = |flaw| io::Error::new(io::ErrorKind::InvalidData, flaw);
-        Batch::decode(&bytes).map(Some).map_err(unreadable)
+        read(&self.path)
     }
 
     /// Replaces it by a batch: whole or not at all, and durable. It is another process's from then on.
@@ -87,6 +113,16 @@ impl RestFile {
     }
 }
 
+/// What a file holds; `None` if it is empty.
+fn read(path: &Path) -> io::Result<Option<Batch>> {
+    let bytes = xuid_spill::read_regular(path, MOST_BYTES)?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let unreadable = |flaw| io::Error::new(io::ErrorKind::InvalidData, flaw);
+    Batch::decode(&bytes).map(Some).map_err(unreadable)
+}
+
 /// Opens and locks a file; `None` if another process has it.
 fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
     let made = !path.try_exists()?;
@@ -94,6 +130,11 @@ fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
     if made {
         xuid_spill::give_to_owner_of(folder, &file);
     }
+    lock_opened(file, path)
+}
+
+/// Locks what was opened by that name; `None` if another process has it, or has put another file in its place since.
+fn lock_opened(file: File, path: &Path) -> io::Result<Option<File>> {
     match file.try_lock() {
         Ok(()) => {}
         Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
@@ -108,9 +149,45 @@ fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
 mod tests {
     use super::*;
     use crate::registry::ClusterId;
+    use crate::sequence::chain::span::Span;
 
     fn batch(serial: u64) -> Batch {
         Batch { uuid: [1; 16], serial, cluster: ClusterId::from_bytes([2; 16]), names: Vec::new() }
+    }
+
+    /// Else two processes would have one file, and the one would write over what the other one saved.
+    #[test]
+    fn a_file_that_was_replaced_after_it_was_opened_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = RestFile::open(folder.path()).unwrap();
+        let path = first.path().to_owned();
+        let opened = File::open(&path).unwrap();
+        first.write(&batch(7)).unwrap();
+        assert!(lock_opened(opened, &path).unwrap().is_none());
+        assert!(lock_opened(File::open(&path).unwrap(), &path).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_the_processes_of_a_folder_left_tells_how_far_their_stores_had_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |text: &str| SequenceName::new(text).unwrap();
+        let rest = |text: &str, first, count| NameRest {
+            name: name(text),
+            identity: "a store".into(),
+            spans: vec![Span { first, count, increment: 2 }],
+        };
+        let lefts = [vec![rest("a", 1, 50), rest("b", 7, 1)], Vec::new(), vec![rest("a", 31, 5)]];
+        let files = lefts.map(|names| (RestFile::open(folder.path()).unwrap(), names));
+        for (file, names) in files {
+            file.write(&Batch { names, ..batch(1) }).unwrap();
+        }
+        let _in_use = RestFile::open_empty(folder.path()).unwrap();
+        std::fs::write(folder.path().join("sequences.store"), b"{}").unwrap();
+        assert_eq!(marks_left_in(folder.path()).unwrap(), BTreeMap::from([(name("a"), 100), (name("b"), 8)]));
+        std::fs::write(folder.path().join("sequences.rest-7"), b"no batch").unwrap();
+        let error = marks_left_in(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("sequences.rest-7"), "{error}");
+        assert!(marks_left_in(&folder.path().join("none")).unwrap().is_empty());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A batch of leftovers as bytes. `docs/sequences.md` has the same as a table.
 
+use std::sync::Arc;
+
 use crate::registry::ClusterId;
 use crate::sequence::chain::span::Span;
 use crate::sequence::name::SequenceName;
@@ -32,8 +34,8 @@ pub(crate) struct Batch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NameRest {
     pub(crate) name: SequenceName,
-    /// The store that granted it.
-    pub(crate) identity: String,
+    /// The store that granted it: one text for all names that have the same.
+    pub(crate) identity: Arc<str>,
     /// Ascending, apart from each other, at most [`MOST_RANGES`].
     pub(crate) spans: Vec<Span>,
 }
@@ -98,8 +100,9 @@ impl Batch {
             return Err(Flaw::Checksum);
         }
         let mut reader = Reader(records);
+        let mut identity = Arc::from("");
         // Each name takes some bytes, so that many are there.
-        let names = (0..count).map(|_| reader.name()).collect::<Result<_, _>>()?;
+        let names = (0..count).map(|_| reader.name(&mut identity)).collect::<Result<_, _>>()?;
         if reader.0.is_empty() { Ok(Self { uuid, serial, cluster, names }) } else { Err(Flaw::Nonsense) }
     }
 }
@@ -124,11 +127,20 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(usize::from(len))?).map_err(|_| Flaw::Nonsense)
     }
 
-    fn name(&mut self) -> Result<NameRest, Flaw> {
+    /// A name, and the store of the one before it, which is mostly its own, too.
+    fn name(&mut self, before: &mut Arc<str>) -> Result<NameRest, Flaw> {
         let name = SequenceName::new(self.text()?).map_err(|_| Flaw::Nonsense)?;
-        let identity = self.text()?.to_owned();
+        let identity = self.text()?;
+        if **before != *identity {
+            *before = identity.into();
+        }
+        let identity = before.clone();
         let [ranges] = self.array()?;
-        let spans = (0..ranges).map(|_| self.span()).collect::<Result<Vec<_>, _>>()?;
+        // Not collected: that would have room for four, and there may be a hundred thousand names.
+        let mut spans = Vec::with_capacity(usize::from(ranges));
+        for _ in 0..ranges {
+            spans.push(self.span()?);
+        }
         let apart = spans.windows(2).all(|pair| pair[0].end() <= pair[1].first);
         if apart { Ok(NameRest { name, identity, spans }) } else { Err(Flaw::Nonsense) }
     }
@@ -163,7 +175,11 @@ mod tests {
                 next = span.end();
                 span
             });
-            NameRest { name: SequenceName::new(&name).unwrap(), identity, spans: spans.collect() }
+            NameRest {
+                name: SequenceName::new(&name).unwrap(),
+                identity: identity.into(),
+                spans: spans.collect(),
+            }
         });
         let cluster = ClusterId::from_bytes([7; 16]);
         Batch { uuid: [3; 16], serial: 9, cluster, names: names.collect() }

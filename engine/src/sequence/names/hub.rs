@@ -273,6 +273,12 @@ impl Hub {
         self.names.sweep(is_over, most, self.config.limit)
     }
 
+    /// Forgets how far the store had come with each name. Not while names leave the table, which take theirs along.
+    pub(crate) fn forget_marks(&self) {
+        let _no_sweep = lock(&self.supervisor);
+        self.names.forget_marks();
+    }
+
     /// Has the teller ask for a name, unless it is about to.
     pub(crate) fn enqueue(&self, named: &Arc<Named>, state: &mut State, urgent: bool) {
         let wanted = if urgent { Queued::Urgent } else { Queued::Calm };
@@ -325,7 +331,7 @@ impl Hub {
             let why = format!("a thread could not be started: {error}");
             return Reply::ready(Err(ControlError::StoreAway { why }));
         }
-        let (question, reply) = Reply::channel();
+        let (question, reply) = Reply::channel(Some(self.alive.clone()));
         let mut controls = lock(&self.controls);
         // Under the lock: the teller takes the last of them under it when it is closed.
         if self.is_closed() {
@@ -454,12 +460,22 @@ impl Hub {
             return Vec::new();
         }
         let (boot, trouble) = (self.clock.read().boot, self.trouble());
-        let mut all = Vec::new();
-        self.names.each(|named| all.push((named.name.clone(), named.figures(&named.lock(), boot, trouble))));
-        all.sort_by(|(_, left), (_, right)| right.rate.total_cmp(&left.rate));
-        all.truncate(most);
-        all.sort_by(|(left, _), (right, _)| left.cmp(right));
-        all
+        let mut busiest: Vec<(SequenceName, NameFigures)> = Vec::new();
+        let cut = |busiest: &mut Vec<(SequenceName, NameFigures)>| {
+            busiest.sort_by(|(_, left), (_, right)| right.rate.total_cmp(&left.rate));
+            busiest.truncate(most);
+        };
+        // Never all at once: of a hundred thousand names they are more than what is kept of those that are idle.
+        let room = most.saturating_mul(2).max(1_024);
+        self.names.each(|named| {
+            if busiest.len() >= room {
+                cut(&mut busiest);
+            }
+            busiest.push((named.name.clone(), named.figures(&named.lock(), boot, trouble)));
+        });
+        cut(&mut busiest);
+        busiest.sort_by(|(left, _), (right, _)| left.cmp(right));
+        busiest
     }
 
     pub(crate) fn status(&self) -> StoreStatus {
@@ -484,5 +500,51 @@ impl Hub {
 impl std::fmt::Debug for Hub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hub").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::sequence::store::SequenceSettings;
+
+    /// Else what a store that was accepted grants of it would be taken for a mark that went back.
+    #[test]
+    fn the_mark_of_a_name_that_leaves_the_table_while_all_are_forgotten_is_forgotten_too() {
+        let hub = Hub::new(SequenceConfig::default(), Arc::new(SystemClock)).unwrap();
+        let name = SequenceName::new("a").unwrap();
+        let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
+        let named = hub.names.find_or_make(&name, make).unwrap();
+        {
+            let state = &mut *named.lock();
+            (state.mark, state.settings) = (500, Some(SequenceSettings::default()));
+        }
+        drop(named);
+        let (leave, leaves) = channel();
+        thread::scope(|scope| {
+            let hub = &hub;
+            scope.spawn(move || {
+                // Asked a second time, it has the name's part of the table.
+                let looks = Cell::new(0);
+                let is_over = |_: &Named| {
+                    looks.set(looks.get() + 1);
+                    if looks.get() == 2 {
+                        leave.send(()).unwrap();
+                        thread::sleep(Duration::from_millis(50));
+                    }
+                    true
+                };
+                assert_eq!(hub.sweep(is_over, 1), 1);
+            });
+            leaves.recv().unwrap();
+            hub.forget_marks();
+        });
+        assert_eq!(hub.names.find_or_make(&name, make).unwrap().lock().mark, 0);
     }
 }

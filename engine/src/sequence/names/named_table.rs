@@ -1,10 +1,11 @@
 //! The table of names, and what is kept of those that were not used for long.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, RwLock};
 
-use super::named::{Named, Standing};
+use super::named::Named;
 use crate::sequence::chain::line::Wakers;
 use crate::sequence::chain::span::{Span, sorted, total};
 use crate::sequence::figures::SequenceFigures;
@@ -28,6 +29,18 @@ pub(crate) struct Rest {
     pub(crate) settings: Option<SequenceSettings>,
     /// The end of the last grant.
     pub(crate) mark: u64,
+}
+
+impl Rest {
+    /// The same of a name of which something was kept already.
+    fn join(&mut self, other: Self) {
+        self.spans.reserve_exact(other.spans.len());
+        self.spans.extend(other.spans);
+        self.spans = sorted(std::mem::take(&mut self.spans));
+        self.ordered_from = self.ordered_from.max(other.ordered_from);
+        self.settings = other.settings.or(self.settings);
+        self.mark = self.mark.max(other.mark);
+    }
 }
 
 /// The table.
@@ -146,20 +159,38 @@ impl NamedTable {
             let mut rests = lock(&self.rests);
             let is_void = is_void();
             for (name, spans) in left {
-                let count = total(&spans);
+                let (count, mark) = (total(&spans), mark_of(&spans));
                 rests.gone.reclaimed += count;
-                if is_void {
+                let spans = if is_void {
                     rests.gone.wasted.leap += count;
-                    continue;
-                }
-                rests.held += count;
-                let rest = rests.by_name.entry(name.clone()).or_default();
-                // All of it was granted, so a store that has not gone back goes on above.
-                rest.mark = spans.iter().map(Span::above).fold(rest.mark, u64::max);
-                rest.spans = sorted(rest.spans.iter().copied().chain(spans).collect());
+                    Vec::new()
+                } else {
+                    rests.held += count;
+                    spans
+                };
+                let rest = Rest { spans, mark, ..Rest::default() };
+                rests.by_name.entry(name.clone()).or_default().join(rest);
                 names.push(name);
             }
         }
+        self.restore_used(names);
+    }
+
+    /// Keeps how far the store had come with names, of whose numbers nothing is kept.
+    pub(crate) fn remember_marks(&self, marks: impl IntoIterator<Item = (SequenceName, u64)>) {
+        let mut names = Vec::new();
+        {
+            let mut rests = lock(&self.rests);
+            for (name, mark) in marks {
+                rests.by_name.entry(name.clone()).or_default().join(Rest { mark, ..Rest::default() });
+                names.push(name);
+            }
+        }
+        self.restore_used(names);
+    }
+
+    /// Gives those of these names that are in use what is kept of them.
+    fn restore_used(&self, names: Vec<SequenceName>) {
         for name in names {
             if let Some(named) = self.find(&name) {
                 self.restore(&named).wake();
@@ -238,21 +269,27 @@ impl NamedTable {
     fn put_by(&self, named: &Named, limit: usize) {
         let state = &mut *named.lock();
         let ordered_from = state.chain.ordered_from();
-        let spans = named.void(state);
+        let mut spans = named.void(state);
         let count = total(&spans);
         let figures = named.books(state);
         let mut rests = lock(&self.rests);
         add(&mut rests.gone, &figures);
-        let is_absent = matches!(state.standing, Standing::Absent { .. });
         if rests.by_name.len() >= limit {
             rests.gone.wasted.dropped += count;
             rests.forgotten = true;
             return;
         }
         rests.held += count;
-        if count > 0 || (state.settings.is_some() && !is_absent) {
+        // Also of a name whose row vanished, which is not to be made again. What never was there is not remembered.
+        if count > 0 || state.settings.is_some() || state.mark > 0 {
+            spans.shrink_to_fit();
             let rest = Rest { spans, ordered_from, settings: state.settings, mark: state.mark };
-            rests.by_name.insert(named.name.clone(), rest);
+            // A few bytes that stay among the many that go would keep whole pages from being given back.
+            match rests.by_name.entry(named.name.apart()) {
+                Entry::Vacant(place) => _ = place.insert(rest),
+                // What an earlier life left has just come, and found the name in the table still.
+                Entry::Occupied(mut kept) => kept.get_mut().join(rest),
+            }
         }
     }
 
@@ -267,6 +304,11 @@ impl NamedTable {
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| read(shard).len()).sum()
     }
+}
+
+/// How far a store had come that granted these: all of it was granted, so one that has not gone back goes on above.
+pub(crate) fn mark_of(spans: &[Span]) -> u64 {
+    spans.iter().map(Span::above).max().unwrap_or_default()
 }
 
 fn read(shard: &Shard) -> std::sync::RwLockReadGuard<'_, HashMap<SequenceName, Arc<Named>>> {
@@ -293,6 +335,9 @@ pub(crate) fn add(sum: &mut SequenceFigures, figures: &SequenceFigures) {
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
+    use std::cell::Cell;
+    use std::sync::mpsc::channel;
+
     use super::*;
     use crate::sys::fork_word::GenerationWord;
 
@@ -319,6 +364,66 @@ mod tests {
     fn what_a_name_that_comes_back_has_below_its_ordered_ids_is_not_for_ordered_calls() {
         assert_eq!(first_after_a_rest(), 7);
         assert_eq!(Guard::without(&[Guard::RestBelowIsLoose], first_after_a_rest), 3);
+    }
+
+    #[test]
+    fn what_an_earlier_life_left_is_kept_where_it_comes_while_its_name_leaves_the_table() {
+        let (table, name) = (&NamedTable::new(), SequenceName::new("a").unwrap());
+        let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
+        let named = table.find_or_make(&name, make).unwrap();
+        named.append(&mut named.lock(), Span { first: 101, count: 10, increment: 1 }).wake();
+        assert_eq!(total(&named.lock().chain.take(5).spans), 5);
+        drop(named);
+        let (begin, begins) = channel();
+        let (leave, leaves) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                begins.recv().unwrap();
+                // Asked a second time, it has the shard, and goes on to what is kept.
+                let looks = Cell::new(0);
+                let is_over = |_: &Named| {
+                    looks.set(looks.get() + 1);
+                    if looks.get() == 2 {
+                        leave.send(()).unwrap();
+                    }
+                    true
+                };
+                assert_eq!(table.sweep(is_over, 1, 10), 1);
+            });
+            let left = vec![Span { first: 1, count: 10, increment: 1 }];
+            table.reclaim([(name.clone(), left)], || {
+                begin.send(()).unwrap();
+                leaves.recv().unwrap();
+                false
+            });
+        });
+        assert!(table.find(&name).is_none());
+        let named = table.find_or_make(&name, make).unwrap();
+        let state = named.lock();
+        assert_eq!((state.chain.in_segments(), state.chain.loose(), state.mark), (5, 10, 11));
+        drop(state);
+        assert_eq!(table.totals().held, 15);
+    }
+
+    #[test]
+    fn the_settings_of_a_name_are_kept_whichever_of_two_rests_knows_them() {
+        let known = Rest { settings: Some(SequenceSettings::default()), ..Rest::default() };
+        for (mut rest, other) in [(known.clone(), Rest::default()), (Rest::default(), known.clone())] {
+            rest.join(other);
+            assert_eq!(rest, known);
+        }
+    }
+
+    #[test]
+    fn what_was_kept_of_many_names_takes_no_room_once_they_are_back() {
+        let mut rests = Rests::default();
+        let name = |number: usize| SequenceName::new(&number.to_string()).unwrap();
+        rests.by_name.extend((0..100_000).map(|number| (name(number), Rest::default())));
+        for number in 0..100_000 {
+            rests.by_name.remove(&name(number));
+            rests.shrink();
+        }
+        assert!(rests.by_name.capacity() <= ROOMY * FEW, "room for {} names", rests.by_name.capacity());
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use crate::sequence::error::ControlError;
 use crate::sys::atomics::lock;
+use crate::sys::fork_word::GenerationWord;
+use crate::sys::guards::Guard;
 use crate::sys::wake::unpark_current;
 
 enum State<T> {
@@ -16,9 +18,13 @@ enum State<T> {
 }
 
 /// An answer of the store that is being waited for. It comes within some seconds, whatever the store does; dropping it
-/// does not take back what was asked for.
+/// does not take back what was asked for. In a forked child there is none: the answer is the parent's.
 #[must_use = "an answer comes only to what is polled or waited for"]
-pub struct Reply<T>(Arc<Mutex<State<T>>>);
+pub struct Reply<T> {
+    state: Arc<Mutex<State<T>>>,
+    /// Zero in a child of the process that asked, if the answer was not there at once.
+    alive: Option<GenerationWord>,
+}
 
 impl<T> std::fmt::Debug for Reply<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -30,15 +36,15 @@ impl<T> std::fmt::Debug for Reply<T> {
 pub(crate) struct Question<T>(Arc<Mutex<State<T>>>);
 
 impl<T> Reply<T> {
-    /// A reply, and what answers it.
-    pub(crate) fn channel() -> (Question<T>, Self) {
+    /// A reply, and what answers it in the process of which this word is.
+    pub(crate) fn channel(alive: Option<GenerationWord>) -> (Question<T>, Self) {
         let state = Arc::new(Mutex::new(State::Waiting(None)));
-        (Question(state.clone()), Self(state))
+        (Question(state.clone()), Self { state, alive })
     }
 
     /// One that is there already.
     pub(crate) fn ready(answer: Result<T, ControlError>) -> Self {
-        Self(Arc::new(Mutex::new(State::Done(answer))))
+        Self { state: Arc::new(Mutex::new(State::Done(answer))), alive: None }
     }
 
     /// Blocks the thread until it is there. Not for a thread of a runtime, nor for a subscriber of the log on the
@@ -57,9 +63,13 @@ impl<T> Reply<T> {
     }
 
     fn poll_with(&self, waker: &Waker) -> Poll<Result<T, ControlError>> {
+        // The thread that answers is the parent's, and may have held the lock.
+        if self.alive.as_ref().is_some_and(GenerationWord::forked) && Guard::SequenceForked.holds() {
+            return Poll::Ready(Err(ControlError::Forked));
+        }
         // A waker is a stranger's code, its clone and its drop as well: the old one goes after the lock.
         let mut kept = Some(waker.clone());
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if let State::Waiting(waker) = &mut *state {
             std::mem::swap(waker, &mut kept);
             drop(state);
@@ -110,11 +120,11 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_once_and_one_that_is_dropped_is_answered_too() {
-        let (question, reply) = Reply::channel();
+        let (question, reply) = Reply::channel(None);
         let asked = std::thread::spawn(move || reply.wait());
         question.answer(Ok(7));
         assert_eq!(asked.join().unwrap().unwrap(), 7);
-        let (question, reply) = Reply::<u32>::channel();
+        let (question, reply) = Reply::<u32>::channel(None);
         let asked = std::thread::spawn(move || reply.wait());
         drop(question);
         assert!(matches!(asked.join().unwrap(), Err(ControlError::ShuttingDown)));

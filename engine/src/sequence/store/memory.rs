@@ -29,7 +29,7 @@ struct Host {
     rows: BTreeMap<SequenceName, Row>,
     current: String,
     recorded: Option<String>,
-    fences: u64,
+    fenced: Option<String>,
     away: bool,
 }
 
@@ -38,15 +38,21 @@ struct Hosts {
     all: Vec<Host>,
     faults: VecDeque<Fault>,
     late: Vec<(usize, Vec<Ask>)>,
+    /// Fences of all hosts.
+    fences: u64,
     /// Calls of `grant` that reached it.
     grants: u64,
     /// How many asks each of them had, the last of them last.
     batches: Vec<usize>,
 }
 
-/// A host's rows as they were.
+/// A host's rows as they were, and what was written of its identity.
 #[derive(Clone, Debug)]
-pub struct Dump(BTreeMap<SequenceName, Row>, Option<String>);
+pub struct Dump {
+    rows: BTreeMap<SequenceName, Row>,
+    recorded: Option<String>,
+    fenced: Option<String>,
+}
 
 /// The database. Clones share it.
 #[derive(Clone, Default)]
@@ -111,15 +117,15 @@ impl MemoryDatabase {
     /// What a host says now.
     #[must_use]
     pub fn dump(&self, host: usize) -> Dump {
-        let host = &lock(&self.0).all[host];
-        Dump(host.rows.clone(), host.recorded.clone())
+        let Host { rows, recorded, fenced, .. } = lock(&self.0).all[host].clone();
+        Dump { rows, recorded, fenced }
     }
 
     /// A host says again what it once said. Its identity stays: a dump does not carry it.
-    pub fn restore(&self, host: usize, Dump(rows, recorded): &Dump) {
+    pub fn restore(&self, host: usize, dump: &Dump) {
+        let Dump { rows, recorded, fenced } = dump.clone();
         let host = &mut lock(&self.0).all[host];
-        host.rows.clone_from(rows);
-        host.recorded.clone_from(recorded);
+        (host.rows, host.recorded, host.fenced) = (rows, recorded, fenced);
     }
 
     /// A host has another identity from now on.
@@ -160,8 +166,8 @@ fn first_from(from: u64, increment: u32, remainder: u32) -> Option<u64> {
 
 impl Host {
     fn identity(&self) -> Identity {
-        let (current, recorded) = (self.current.clone(), self.recorded.clone());
-        Identity { current, recorded, fenced: (self.fences > 0).then(|| self.fences.to_string()) }
+        let Self { current, recorded, fenced, .. } = self.clone();
+        Identity { current, recorded, fenced }
     }
 
     fn grant(&mut self, ask: &Ask) -> Outcome {
@@ -311,9 +317,13 @@ impl Store for MemoryStore {
     }
 
     fn record_identity(&mut self) -> Result<Identity, StoreError> {
+        let fences = {
+            let hosts = &mut *lock(&self.database.0);
+            hosts.fences += 1;
+            hosts.fences
+        };
         self.with_host(|host| {
-            host.recorded = Some(host.current.clone());
-            host.fences += 1;
+            (host.recorded, host.fenced) = (Some(host.current.clone()), Some(fences.to_string()));
             Ok(host.identity())
         })
     }

@@ -174,7 +174,8 @@ pub struct Identity {
     /// What is written in the database as its identity, by the command that prepared it or the one that fenced it. It
     /// is copied with the database, so in a copy it differs from `current`. `None` where nothing is written.
     pub recorded: Option<String>,
-    /// When the store was fenced last, in any words that each fence changes. `None` where that is not known.
+    /// When the store was fenced last, in any words that each fence changes; a number, if it rises with each fence, whichever
+    /// host was fenced. `None` where that is not known.
     pub fenced: Option<String>,
 }
 
@@ -272,6 +273,14 @@ pub trait Store: Send {
     /// # Errors
     /// [`StoreError`].
     fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError>;
+
+    /// The same for a process that was granted what lies below: a row that a fence closed stays closed.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn raise_open(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
+        self.raise(name, least)
+    }
 
     /// Writes the store's present identity into it ([`Identity::recorded`]), after all marks were raised.
     ///

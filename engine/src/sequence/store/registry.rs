@@ -5,7 +5,7 @@
 //!   granted, and the record is read anew;
 //! - R2 a record that only a witness made is no sequence: it is not granted from, and a sequence that is created over it
 //!   begins above all that was seen;
-//! - R3 what a fence closed is opened by [`Store::raise`] alone, which a person's command calls.
+//! - R3 what a fence closed, records of a witness included, is opened by [`Store::raise`] alone, which a person's command calls.
 
 use super::{
     Alteration, Ask, HIGHEST, Identity, MOST_ASKS, MOST_STEP, NewLast, NewSequence, Outcome, Row,
@@ -202,6 +202,11 @@ fn settings(record: &SequenceRecord) -> Option<SequenceSettings> {
     })
 }
 
+/// The record of a sequence, if that is what was found.
+fn sequence_of(found: Option<SequenceRecord>) -> Result<SequenceRecord, StoreError> {
+    found.filter(|record| settings(record).is_some()).ok_or(StoreError::Absent { similar: None })
+}
+
 fn row(name: &SequenceName, record: &SequenceRecord) -> Row {
     let settings = settings(record).unwrap_or_default();
     Row { name: name.clone(), next: record.value, settings, description: None }
@@ -277,7 +282,8 @@ impl Store for RegistryStore {
         Ok(row(name, &found.record))
     }
 
-    /// Names that a fence closed are in the list, with the mark that is known.
+    /// Names that a fence closed are in the list, with the mark that is known; those of a witness, too, as they have to be
+    /// opened.
     fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
         let (mut rows, mut after) = (Vec::new(), after.to_owned());
         while rows.len() < limit {
@@ -287,17 +293,12 @@ impl Store for RegistryStore {
             for (text, found) in page {
                 let Ok(name) = SequenceName::new(&text) else { continue };
                 let record = match found {
-                    Ok(found) => found.record,
-                    Err(ReadError::Closed { .. }) => match self.records.closed_record(&text) {
-                        Ok(record) => record,
-                        // Opened meanwhile, or unreadable.
-                        Err(_) => continue,
-                    },
-                    Err(_) => continue,
+                    Ok(found) => Some(found.record).filter(|record| settings(record).is_some()),
+                    // None where it was opened meanwhile, or is unreadable.
+                    Err(ReadError::Closed { .. }) => self.records.closed_record(&text).ok(),
+                    Err(_) => None,
                 };
-                if settings(&record).is_some() {
-                    rows.push(row(&name, &record));
-                }
+                rows.extend(record.map(|record| row(&name, &record)));
             }
         }
         Ok(rows)
@@ -326,10 +327,7 @@ impl Store for RegistryStore {
 
     fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
         self.update(name, |found| {
-            let absent = StoreError::Absent { similar: None };
-            let Some(mut record) = found.filter(|record| settings(record).is_some()) else {
-                return Err(absent);
-            };
+            let mut record = sequence_of(found)?;
             match alteration.last {
                 Some(NewLast::At(last)) if last < record.last => {
                     let why =
@@ -350,6 +348,14 @@ impl Store for RegistryStore {
         self.records.reopen(name.as_str(), least).map_err(of_swap)?;
         let found = self.record(name).map_err(of_read)?;
         Ok(row(name, &found.record))
+    }
+
+    fn raise_open(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
+        self.update(name, |found| {
+            let mut record = sequence_of(found)?;
+            record.value = record.value.max(least);
+            Ok(record)
+        })
     }
 
     fn record_identity(&mut self) -> Result<Identity, StoreError> {

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use super::{LONG, World, assert_distinct, named, plain, sequence, stop_after, until};
+use super::{LONG, World, assert_distinct, clock, named, plain, sequence, stop_after, until};
 use crate::sequence::store::{Alteration, HIGHEST, NewLast, NewSequence, SequenceSettings};
 use crate::sequence::{
-    ControlError, Demand, NamePattern, NameState, Numbers, SequenceError, SequenceErrorKind,
+    ControlError, Demand, NamePattern, NameState, Numbers, Sequence, SequenceError, SequenceErrorKind,
 };
 use crate::sys::guards::Guard;
 
@@ -125,6 +125,40 @@ fn a_row_that_vanished_is_not_made_again() {
     assert_eq!(refused.map(SequenceError::kind), Some(SequenceErrorKind::NoSequence));
     assert_eq!(world.database.mark(0, "a"), None);
     drop(sequences);
+}
+
+/// Nor after its name left memory, or in the process's next life, to which numbers of it were left.
+#[test]
+fn a_row_that_vanished_is_not_made_again_when_its_name_was_not_used_for_long() {
+    for is_other_life in [false, true] {
+        let (world, folder, clock) = (World::new(), tempfile::tempdir().unwrap(), clock());
+        let build = || {
+            let builder = world.in_folder(folder.path()).witness(false).lossless_failover(true);
+            builder.create([NamePattern::new("*")]).clock(clock.clone()).build().unwrap()
+        };
+        let mut sequences = build();
+        let a = sequence(&sequences, "a");
+        let mut ids = vec![a.next_ordered().unwrap()];
+        world.database.remove(0, "a");
+        if is_other_life {
+            sequences.shutdown();
+            sequences = build();
+        }
+        let mut use_up = |a: &Sequence| {
+            let refused = (0..10_000).find_map(|_| a.next_ordered().map(|id| ids.push(id)).err());
+            assert_eq!(refused.map(SequenceError::kind), Some(SequenceErrorKind::NoSequence));
+        };
+        use_up(&sequence(&sequences, "a"));
+        drop(a);
+        until("the sweep", || {
+            clock.pass(Duration::from_mins(1));
+            sequences.wake_for_test();
+            sequences.stats().names == 0
+        });
+        use_up(&sequence(&sequences, "a"));
+        assert_distinct(ids);
+        assert_eq!(world.database.mark(0, "a"), None);
+    }
 }
 
 #[test]
@@ -342,7 +376,7 @@ fn what_a_handle_and_a_thread_leave_is_issued_to_others() {
 }
 
 /// A call for more than is held, and one for less behind it. Both wait.
-fn in_line(a: &crate::sequence::Sequence, wait: Duration, more: u32) -> [crate::sequence::PendingNumbers; 2] {
+fn in_line(a: &Sequence, wait: Duration, more: u32) -> [crate::sequence::PendingNumbers; 2] {
     let mut calls = [a.request(Demand::ordered(more), wait), a.request(Demand::ordered(5), LONG)];
     for call in &mut calls {
         assert!(Pin::new(call).poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -1,12 +1,12 @@
 //! Stores and witnesses that fail, lose commits, are another one, or two.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{LONG, World, assert_distinct, clock, named, sequence, stop_after, until};
+use super::{LONG, World, assert_distinct, clock, named, sequence, stop_after, twice, until};
 use crate::registry::sequences::memory::RecordFault;
 use crate::sequence::store::memory::{Fault, MemoryStore};
-use crate::sequence::store::{Ask, Outcome, SequenceSettings, Store};
+use crate::sequence::store::registry::RegistryStore;
+use crate::sequence::store::{Ask, NewSequence, Outcome, SequenceSettings, Store};
 use crate::sequence::{Demand, NameState, Sequence, SequenceErrorKind, Sequences};
 use crate::sys::guards::Guard;
 
@@ -39,11 +39,6 @@ impl Node {
     fn take(&self, count: u32, ids: &mut Vec<u64>) {
         ids.extend(self.a.runs(Demand::any(count)).unwrap().into_iter().flatten());
     }
-}
-
-/// How many ids came twice.
-fn twice(ids: &[u64]) -> usize {
-    ids.len() - ids.iter().collect::<HashSet<_>>().len()
 }
 
 #[test]
@@ -159,6 +154,32 @@ fn while_the_witness_is_away_nothing_is_granted_and_it_costs_one_grant() {
     stop_after(&node.sequences, ids.len() as u64);
 }
 
+/// A registry was fenced, and some of its names were not opened yet.
+#[test]
+fn a_name_whose_witness_is_closed_waits_for_a_person_and_holds_up_no_other() {
+    let (world, clock) = (world(1), clock());
+    world.create("b", SequenceSettings { strict: true, ..SequenceSettings::default() });
+    world.records.set_closed("a", true);
+    let sequences = world.builder().clock(clock.clone()).build().unwrap();
+    let [a, b] = ["a", "b"].map(|name| sequence(&sequences, name));
+    let refused = |a: &Sequence| a.next_ordered().unwrap_err().kind();
+    assert_eq!(refused(&a), SequenceErrorKind::StoreBehind);
+    let thrown_away = || sequences.stats().grants.unwitnessed;
+    // It is counted behind the call's end.
+    until("the grant's end", || thrown_away() == 1);
+    for _ in 0..5 {
+        clock.pass(Duration::from_secs(2));
+        assert_eq!(refused(&a), SequenceErrorKind::StoreBehind);
+        b.next_ordered().unwrap();
+        assert_eq!(sequences.status().witness_trouble, None, "it answers");
+    }
+    assert_eq!(thrown_away(), 1, "the store is not asked in vain");
+    world.records.set_closed("a", false);
+    clock.pass(Duration::from_secs(2));
+    a.next_ordered().unwrap();
+    stop_after(&sequences, 6);
+}
+
 #[test]
 fn an_answer_of_the_witness_that_is_lost_throws_the_grant_away() {
     for fault in [RecordFault::LandsUnseen, RecordFault::LostUnseen] {
@@ -249,6 +270,26 @@ fn without_a_witness_another_identity_closes_the_names_until_a_fence() {
     store.raise(&named("a"), 5_000).unwrap();
     store.record_identity().unwrap();
     until("the fence", || a.try_next_ordered().map(|id| ids.push(id)).is_ok());
+    assert!(*ids.last().unwrap() >= 5_000);
+    assert_distinct(ids);
+}
+
+#[test]
+fn a_store_that_a_program_accepts_is_gone_on_with_at_once() {
+    let world = world(2);
+    let mut store = world.database.store(0);
+    let sequences = Sequences::builder(Box::new(store.clone())).wait(LONG).build().unwrap();
+    let a = sequence(&sequences, "a");
+    let mut ids = vec![a.next_ordered().unwrap()];
+    world.database.replicate(0, 1);
+    store.connect_to(1);
+    let refused = (0..10_000).find_map(|_| a.next_ordered().map(|id| ids.push(id)).err());
+    assert_eq!(refused.unwrap().kind(), SequenceErrorKind::StoreBehind);
+    // Nothing is written into the store: it is not this that opens it.
+    store.raise(&named("a"), 5_000).unwrap();
+    sequences.accept_identity().wait().unwrap();
+    assert_eq!(sequences.status().behind, None);
+    ids.push(a.next_ordered().unwrap());
     assert!(*ids.last().unwrap() >= 5_000);
     assert_distinct(ids);
 }
@@ -369,4 +410,81 @@ fn twice_of_another_store() -> usize {
 fn another_identity_that_is_not_noticed_repeats_ids() {
     assert_eq!(twice_of_another_store(), 0);
     assert!(Guard::without(&[Guard::IdentityCompared], twice_of_another_store) > 0);
+}
+
+/// Ids that came twice, where the store that was left at a fail-over comes back, whose own identity is written in it.
+fn twice_of_a_store_that_was_left() -> usize {
+    let world = world(2);
+    world.create("b", SequenceSettings { step: 100, ..SequenceSettings::default() });
+    let mut store = world.database.store(0);
+    store.record_identity().unwrap();
+    let (sequences, mut teller) = Sequences::builder(Box::new(store.clone())).assemble_for_test();
+    let [a, b] = ["a", "b"].map(|name| sequence(&sequences, name));
+    let mut ids: Vec<u64> = Vec::new();
+    let mut turns = |of: &Sequence, count: u32| {
+        for _ in 0..count {
+            let mut out = Vec::new();
+            let _ = of.try_runs(Demand::any(50), &mut out);
+            ids.extend(out.into_iter().flatten().filter(|_| of.name() == b.name()));
+            teller.turn_now();
+        }
+    };
+    turns(&a, 5);
+    // A fail-over, and its fence.
+    world.database.replicate(0, 1);
+    store.connect_to(1);
+    turns(&a, 5);
+    store.raise(&named("a"), 5_000).unwrap();
+    store.raise(&named("b"), 5_000).unwrap();
+    store.record_identity().unwrap();
+    std::thread::sleep(Duration::from_millis(1_100));
+    turns(&a, 5);
+    assert!(sequences.status().behind.is_none(), "it goes on with the store that was fenced");
+    // Another node goes on there, too.
+    let mut granted = Vec::new();
+    world.database.store(1).grant(&[Ask { name: named("b"), count: 2_000, least: 1 }], &mut granted);
+    let Some(Outcome::Granted { first, end, .. }) = granted.pop() else { panic!("it has ids") };
+    // The old primary is back, without a fence of its own.
+    store.connect_to(0);
+    turns(&b, 300);
+    ids.extend(first..end);
+    twice(&ids)
+}
+
+#[test]
+fn a_store_that_was_left_and_is_gone_back_to_for_its_old_fence_repeats_ids() {
+    assert_eq!(twice_of_a_store_that_was_left(), 0);
+    assert!(Guard::without(&[Guard::FenceIsNews], twice_of_a_store_that_was_left) > 0);
+}
+
+/// Ids that came twice, where a person opened a registry's record after a fence and said too little.
+fn twice_of_a_registry_that_says_too_little() -> usize {
+    let records = World::new().records;
+    let registry = || RegistryStore::new(Box::new(records.clone()));
+    let new = |start| {
+        let settings = SequenceSettings { step: 100, ..SequenceSettings::default() };
+        NewSequence { start, settings, ..NewSequence::default() }
+    };
+    registry().create(&named("a"), &new(1)).unwrap();
+    let (sequences, mut teller) = Sequences::builder(Box::new(registry())).assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let mut ids: Vec<u64> = Vec::new();
+    for turn in 0..40 {
+        let mut out = Vec::new();
+        let _ = a.try_runs(Demand::any(90), &mut out);
+        ids.extend(out.into_iter().flatten());
+        if turn == 10 {
+            records.lose("a");
+            registry().create(&named("a"), &new(50)).unwrap();
+        }
+        teller.turn_now();
+    }
+    assert!(ids.len() > 1_000);
+    twice(&ids)
+}
+
+#[test]
+fn a_process_is_not_granted_again_what_it_was_granted_before() {
+    assert_eq!(twice_of_a_registry_that_says_too_little(), 0);
+    assert!(Guard::without(&[Guard::GrantAboveOwn], twice_of_a_registry_that_says_too_little) > 0);
 }

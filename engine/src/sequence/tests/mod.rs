@@ -119,6 +119,11 @@ fn stop_after(sequences: &Sequences, issued: u64) {
     assert_eq!(figures.issued, issued, "{figures:?}");
 }
 
+/// How many ids came twice.
+fn twice(ids: &[u64]) -> usize {
+    ids.len() - ids.iter().collect::<HashSet<_>>().len()
+}
+
 /// That no id is there twice.
 fn assert_distinct(ids: impl IntoIterator<Item = u64>) {
     let mut seen = HashSet::new();

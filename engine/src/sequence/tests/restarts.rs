@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{World, assert_distinct, sequence, until};
+use super::{World, assert_distinct, named, sequence, twice, until};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
-use crate::sequence::store::SequenceSettings;
+use crate::sequence::store::{SequenceSettings, Store};
 use crate::sequence::{Demand, SequenceErrorKind, Sequences};
+use crate::sys::guards::Guard;
 
 fn rest_file(folder: &Path) -> PathBuf {
     folder.join("sequences.rest-0")
@@ -172,6 +173,40 @@ fn without_a_witness_leftovers_of_another_store_are_dropped() {
     let figures = sequences.shutdown().figures;
     assert!(figures.reclaimed > 0 && figures.wasted.dropped == 0, "{figures:?}");
     assert_distinct(ids);
+}
+
+/// Ids that came twice, where a fence after a fail-over went not as high as a process that was stopped meanwhile had been
+/// granted.
+fn twice_after_a_fence_that_went_too_low() -> usize {
+    let (world, folder) = (World::with_hosts(2), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    world.database.replicate(0, 1);
+    let mut ids: Vec<u64> = Vec::new();
+    for host in [0, 1] {
+        let mut store = world.database.store(host);
+        if host == 1 {
+            store.raise(&named("a"), 100).unwrap();
+            store.record_identity().unwrap();
+        }
+        let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
+        let (sequences, mut teller) = builder.witness(false).data_dir(folder.path()).assemble_for_test();
+        let a = sequence(&sequences, "a");
+        for _ in 0..20 {
+            let mut out = Vec::new();
+            let _ = a.try_runs(Demand::any(40), &mut out);
+            ids.extend(out.into_iter().flatten());
+            teller.turn_now();
+        }
+        assert_eq!(sequences.status().behind.is_some(), host == 1 && Guard::LeftMarksKept.holds());
+        teller.stop();
+    }
+    twice(&ids)
+}
+
+#[test]
+fn without_a_witness_what_an_earlier_life_left_shows_that_a_fence_went_too_low() {
+    assert_eq!(twice_after_a_fence_that_went_too_low(), 0);
+    assert!(Guard::without(&[Guard::LeftMarksKept], twice_after_a_fence_that_went_too_low) > 0);
 }
 
 #[test]

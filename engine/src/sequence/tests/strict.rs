@@ -97,7 +97,7 @@ fn descends_without_a_witness() -> bool {
 #[test]
 fn strict_ids_of_one_process_ascend_also_where_a_store_without_a_witness_goes_back() {
     assert!(!descends_without_a_witness());
-    assert!(Guard::without(&[Guard::StrictAboveOwn], descends_without_a_witness));
+    assert!(Guard::without(&[Guard::GrantAboveOwn], descends_without_a_witness));
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn registry() -> MemoryRegistry {
     let layout = layout();
     // An hour ago.
     let floor = layout.tick_at_ns(BEGIN - 3_600 * SECOND).unwrap_or(0);
-    MemoryRegistry::new(Genesis { cluster: ClusterId::from_bytes([7; 16]), layout, floor, workers: WORKERS })
+    MemoryRegistry::new(Genesis::new(ClusterId::from_bytes([7; 16]), layout, floor, WORKERS))
 }
 
 impl World {

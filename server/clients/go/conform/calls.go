@@ -33,6 +33,9 @@ func ids(ctx context.Context, c *xuid.Client, r *request) (object, error) {
 		d, err := c.Decode(ctx, uint64(r.Number))
 		return decoded(d), err
 	case "time_of":
+		if c.Layout().IsOpaque() {
+			return nil, errOpaque
+		}
 		return decoded(c.Layout().Decode(uint64(r.Number))), nil
 	case "info":
 		info, err := c.Info(ctx)

@@ -130,7 +130,10 @@ func (p *program) answer(id json.Number, answer object, err error) {
 	_ = p.out.Encode(answer)
 }
 
-var errUnsupported = errors.New("this client has no such thing")
+var (
+	errUnsupported = errors.New("this client has no such thing")
+	errOpaque      = errors.New("the ids of this cluster are opaque")
+)
 
 // vectorsError names the first vector that failed.
 type vectorsError struct{ err error }

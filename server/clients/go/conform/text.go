@@ -78,7 +78,7 @@ func kind(err error) string {
 		return "unreachable"
 	case errors.As(err, &protocol):
 		return "protocol"
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.Is(err, errOpaque):
 		return "usage"
 	case errors.As(err, &vectors):
 		return "vectors"

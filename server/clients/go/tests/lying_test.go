@@ -205,7 +205,7 @@ func TestAGreetingThatCannotBeIsRefused(t *testing.T) {
 		{func(b *wiretest.Body) { b.Version = 2 }, "version 2"},
 		{func(b *wiretest.Body) { b.TimeBits = 42 }, "63"},
 		{func(b *wiretest.Body) { b.TimeBits = 17 }, "40 to 63"},
-		{func(b *wiretest.Body) { b.Face = 2 }, "face"},
+		{func(b *wiretest.Body) { b.Face = 3 }, "face"},
 	} {
 		body := good
 		c.change(&body)

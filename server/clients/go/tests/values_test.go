@@ -56,6 +56,7 @@ func TestWhatNoServerTakesIsNotSent(t *testing.T) {
 			return err
 		},
 		"address":   func() error { _, err := xuid.Dial(ctx, "localhost"); return err },
+		"port":      func() error { _, err := xuid.Dial(ctx, "h:65536"); return err },
 		"no server": func() error { _, err := xuid.Dial(ctx, ""); return err },
 		"token":     func() error { _, err := xuid.Dial(ctx, "h:1", xuid.WithToken(strings.Repeat("x", 256))); return err },
 		"in flight": func() error { _, err := xuid.Dial(ctx, "h:1", xuid.WithMaxInFlight(0)); return err },
@@ -96,6 +97,16 @@ func TestTheFieldsOfAnIDAreToldWithoutACall(t *testing.T) {
 	if d := lowest.Decode(7<<24 | 5<<16 | 3); (d != xuid.Decoded{UnixMS: 70, Worker: 3, Sequence: 5}) {
 		t.Fatalf("%+v", d)
 	}
+	opaque := xuid.Layout{TickUS: 1_000, TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Face: 2}
+	func() {
+		defer func() {
+			var wrong *xuid.UsageError
+			if err, ok := recover().(error); !ok || !errors.As(err, &wrong) || !strings.Contains(err.Error(), "Client.Decode") {
+				t.Errorf("%v", err)
+			}
+		}()
+		opaque.Decode(7)
+	}()
 	far := xuid.Layout{EpochMS: 1<<64 - 1, TickUS: 1<<32 - 1, TimeBits: 60, WorkerBits: 2, SequenceBits: 1}
 	if d := far.Decode(xuid.LargestID); d.UnixMS != 1<<64-1 || d.Worker != 3 || d.Sequence != 1 {
 		t.Fatalf("%+v", d)

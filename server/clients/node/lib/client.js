@@ -2,13 +2,13 @@
 
 import { Buffer } from 'node:buffer';
 
-import { ConnectionLostError, ProtocolError, TimeoutError, XuidError, leadsElsewhere } from './errors.js';
+import { ConnectionLostError, ProtocolError, TimeoutError, UsageError, XuidError, leadsElsewhere } from './errors.js';
 import { Fleet } from './fleet.js';
 import { readOptions } from './options.js';
 import { Prefetch } from './prefetch.js';
 import { Sequence } from './sequence.js';
 import { Backoff, Retries, now, pause, within } from './waiting.js';
-import { Op, bulkRequest, checkId, orderCode } from './wire.js';
+import { OPAQUE, Op, bulkRequest, checkId, orderCode } from './wire.js';
 
 /** Connects to the servers of one cluster; see index.d.ts. */
 export async function connect(servers, options) {
@@ -47,6 +47,7 @@ export class Client {
   /** The same by the layout that the server told, without a call. */
   timeOf(id) {
     const { epochMs, tickUs, workerBits, sequenceBits, face } = this.served.layout;
+    if (face === OPAQUE) throw new UsageError('the ids of this cluster are opaque: take them apart by a call (decode)');
     const [workerAt, sequenceAt] = face === 0 ? [sequenceBits, 0] : [0, workerBits];
     const tick = checkId(id) >> BigInt(workerBits + sequenceBits);
     return withDate({
@@ -62,6 +63,11 @@ export class Client {
 
   async stats({ signal } = {}) {
     return this.json({ op: Op.STATS }, signal);
+  }
+
+  /** What the server knows of where an id came from. */
+  async provenance(id, { signal } = {}) {
+    return this.json({ op: Op.PROVENANCE, id: checkId(id) }, signal);
   }
 
   async ping(bytes = '', { signal } = {}) {

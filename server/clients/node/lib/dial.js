@@ -8,7 +8,7 @@ import {
   ConnectionLostError, ProtocolError, RefusedError, UnreachableError, WrongClusterError, statusName,
 } from './errors.js';
 import { Breach, REPLY_ROOM, checkHeader, readError, readHeader, readReply } from './replies.js';
-import { HEADER_LEN, Op, PREFACE, REPLY_BIT, VERSION, encodeRequest } from './wire.js';
+import { HEADER_LEN, OPAQUE, Op, PREFACE, REPLY_BIT, VERSION, encodeRequest } from './wire.js';
 
 /** The request id of HELLO; those of a link are above. */
 const HELLO_ID = 1;
@@ -137,7 +137,8 @@ function endOfGreeting(server, stream, connected) {
   const code = String(failure?.code ?? '');
   const isTls = /SSL|TLS|CERT|SELF_SIGNED|VERIFY|UNABLE_TO|DEPTH_ZERO|HOSTNAME/.test(code);
   if (isTls) return new UnreachableError(server.name, failure, { tls: true });
-  return connected ? new ConnectionLostError(server.name, failure) : new UnreachableError(server.name, failure);
+  if (!connected) return new UnreachableError(server.name, failure);
+  return new ConnectionLostError(server.name, failure ?? new Error('it was closed before HELLO was answered'));
 }
 
 /** What the server said to HELLO; `undefined`: there is more to come. */
@@ -188,7 +189,7 @@ function greeted(server, { version, cluster, layout, limits, server: serverVersi
   if (bits < 40 || bits > 63) {
     throw new Breach(`the layout has ${timeBits} + ${workerBits} + ${sequenceBits} bits, and an id has 40 to 63`);
   }
-  if (face > 1) throw new Breach(`the layout has face ${face}, and this client knows 0 and 1`);
+  if (face > OPAQUE) throw new Breach(`the layout has face ${face}, and this client knows 0 to ${OPAQUE}`);
   return Object.freeze({
     server: server.name, version: serverVersion, cluster, layout: Object.freeze(layout), limits: Object.freeze(limits),
   });

@@ -25,6 +25,7 @@ const STATUS_NAMES = new Map([
   [0x0009, 'NO_SEQUENCE'],
   [0x000a, 'EXISTS'],
   [0x000b, 'FORBIDDEN'],
+  [0x000c, 'NO_ORDER'],
   [0x8010, 'NOT_READY'],
   [0x8011, 'OVERLOADED'],
   [0x8012, 'CLOCK_BEHIND'],
@@ -71,7 +72,8 @@ export class TimeoutError extends XuidError {
 /** The connection ended with the request in flight: ids that were on their way are wasted, and come to no caller. */
 export class ConnectionLostError extends XuidError {
   constructor(server, cause) {
-    super(`the connection to ${server} ended before its reply: ask again`, { server, retryable: true, cause });
+    const why = cause?.message ? ` (${cause.message})` : '';
+    super(`the connection to ${server} ended before its reply${why}: ask again`, { server, retryable: true, cause });
   }
 }
 
@@ -81,7 +83,7 @@ export class UnreachableError extends XuidError {
     const what = tls
       ? `no TLS with ${server}: check that it speaks TLS, who vouches for it under that name, and what it asks of clients`
       : `${server} cannot be reached: check the address, and that the server runs`;
-    super(`${what} (${cause?.message || cause?.code || 'no answer'})`, { server, retryable: !tls, cause });
+    super(`${what} (${cause?.message?.trim() || cause?.code || 'no answer'})`, { server, retryable: !tls, cause });
   }
 }
 

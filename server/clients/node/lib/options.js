@@ -58,7 +58,7 @@ export function readOptions(servers, given = {}) {
   }
   options.cluster = options.cluster?.toLowerCase();
   options.tls = readTls(options.tls);
-  return { servers: readServers(servers ?? process.env.XUID_SERVER ?? '127.0.0.1:7654'), options };
+  return { servers: readServers(servers ?? (process.env.XUID_SERVER || '127.0.0.1:7654')), options };
 }
 
 function dropUndefined(given) {
@@ -68,7 +68,8 @@ function dropUndefined(given) {
 /** Each server as it was given, with the host and the port in it. */
 function readServers(servers) {
   const list = (Array.isArray(servers) ? servers : String(servers).split(',')).map((server) => String(server).trim());
-  const read = list.filter((server) => server !== '').map((server) => {
+  // Twice the same would count as two that can take each other's place.
+  const read = [...new Set(list)].filter((server) => server !== '').map((server) => {
     const match = /^(?:\[([^\]]+)\]|([^:\s]+)):(\d{1,5})$/.exec(server);
     const port = Number(match?.[3]);
     if (match === null || port < 1 || port > 65_535) {

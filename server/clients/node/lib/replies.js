@@ -35,6 +35,7 @@ export function longestReply(request) {
       return REPLY_ROOM + 16 * request.count;
     case Op.INFO:
     case Op.STATS:
+    case Op.PROVENANCE:
     case Op.SEQ_INFO:
     case Op.SEQ_LIST:
     case Op.SEQ_CREATE:
@@ -167,6 +168,7 @@ const READERS = {
   [Op.DECODE]: (fields) => ({ unixMs: fields.u64(), worker: fields.u32(), sequence: fields.u32() }),
   [Op.INFO]: readText,
   [Op.STATS]: readText,
+  [Op.PROVENANCE]: readText,
   [Op.SEQ_INFO]: readText,
   [Op.SEQ_LIST]: readText,
   [Op.SEQ_CREATE]: readText,

@@ -4,6 +4,8 @@ import { Buffer } from 'node:buffer';
 
 import { UsageError } from './errors.js';
 
+/** The face of a layout whose ids are sealed with a key. */
+export const OPAQUE = 2;
 export const PREFACE = Buffer.from('89585549440d0a1a', 'hex');
 export const VERSION = 1;
 export const HEADER_LEN = 16;
@@ -27,6 +29,7 @@ export const Op = Object.freeze({
   DECODE: 0x20,
   INFO: 0x21,
   STATS: 0x22,
+  PROVENANCE: 0x23,
   SEQ_NEXT: 0x30,
   SEQ_ARRAY: 0x31,
   SEQ_RUNS: 0x32,
@@ -125,6 +128,12 @@ function u32s(...numbers) {
   return bytes;
 }
 
+function idBody(request) {
+  const bytes = Buffer.allocUnsafe(8);
+  bytes.writeBigUInt64LE(checkId(request.id));
+  return bytes;
+}
+
 function bulk(request, limits) {
   checkInteger('count', request.count, 1, limits.maxCount);
   // Three reserved bytes follow the order; SEQ_RUNS has `contiguous` in the first of them.
@@ -148,13 +157,10 @@ const BODIES = {
   [Op.NEXT]: (request) => (request.order === 0 ? EMPTY : Buffer.of(request.order)),
   [Op.ARRAY]: bulk,
   [Op.RUNS]: bulk,
-  [Op.DECODE]: (request) => {
-    const bytes = Buffer.allocUnsafe(8);
-    bytes.writeBigUInt64LE(checkId(request.id));
-    return bytes;
-  },
+  [Op.DECODE]: idBody,
   [Op.INFO]: () => EMPTY,
   [Op.STATS]: () => EMPTY,
+  [Op.PROVENANCE]: idBody,
   [Op.SEQ_NEXT]: (request) => sequenceName(request.name),
   [Op.SEQ_ARRAY]: (request, limits) => Buffer.concat([bulk(request, limits), sequenceName(request.name)]),
   [Op.SEQ_RUNS]: (request, limits) => Buffer.concat([bulk(request, limits), sequenceName(request.name)]),

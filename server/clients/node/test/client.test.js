@@ -8,6 +8,7 @@ import {
   ClosedError, ConnectionLostError, ProtocolError, RefusedError, Run, TimeoutError, UnreachableError, UsageError,
   WrongClusterError, connect,
 } from 'xuid-client';
+import { readOptions } from '../lib/options.js';
 import { Op } from '../lib/wire.js';
 import { reply } from './support/codec.js';
 import { Fake, serveIds, soon } from './support/fake.js';
@@ -116,6 +117,20 @@ test('options that make no sense are refused with what is allowed', async () => 
     ['a:1', { tls: { ca: '/nowhere/ca.pem' } }],
   ];
   for (const args of wrong) await assert.rejects(connect(...args), UsageError, JSON.stringify(args));
+});
+
+test('without servers the environment names them, and one that is empty does not', async () => {
+  const before = process.env.XUID_SERVER;
+  try {
+    for (const [said, port] of [['', 7654], ['127.0.0.1:1,127.0.0.1:1', 1]]) {
+      process.env.XUID_SERVER = said;
+      const { servers } = readOptions();
+      assert.deepEqual(servers, [{ name: `127.0.0.1:${port}`, host: '127.0.0.1', port }]);
+    }
+  } finally {
+    if (before === undefined) delete process.env.XUID_SERVER;
+    else process.env.XUID_SERVER = before;
+  }
 });
 
 test('replies find their request in any order, and in pieces of any size', async (t) => {
@@ -369,7 +384,12 @@ test('the worker lies lowest where the layout says so, and another face is refus
   const { client } = await pair(t, {}, sonyflake);
   const fields = client.timeOf((7n << 24n) | (5n << 16n) | 3n);
   assert.deepEqual([fields.worker, fields.sequence, fields.unixMs], [3, 5, 70n]);
-  await assert.rejects(pair(t, {}, { face: 2 }), /face 2/);
+  await assert.rejects(pair(t, {}, { face: 3 }), /face 3/);
+});
+
+test('opaque ids are taken apart by the server alone', async (t) => {
+  const { client } = await pair(t, {}, { face: 2 });
+  assert.throws(() => client.timeOf(5n), (error) => error instanceof UsageError && /opaque.*decode/.test(error.message));
 });
 
 test('a client without use does not keep its process running', async (t) => {

@@ -22,7 +22,7 @@ _HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(_HERE.parents[1]), str(_HERE.parents[1] / "src")]
 
 import xuid_client as xuid  # noqa: E402
-from tests import vectors  # noqa: E402
+from tests.support import vectors  # noqa: E402
 
 _KINDS = {
     xuid.Refused: "refused",
@@ -273,8 +273,11 @@ class Program:
 
     def _fork(self, children: int, each: int) -> dict[str, Any]:
         ids = self._prefetch()
-        next(ids)
+        mine = [next(ids)]
+        while not ids.held:
+            mine.append(next(ids))
         pipes = [_child(ids, each) for _ in range(children)]
+        mine += [next(ids) for _ in range(each)]
         found: list[str] = []
         for read, child in pipes:
             with os.fdopen(read, "rb") as pipe:
@@ -282,7 +285,7 @@ class Program:
             if os.waitpid(child, 0)[1]:
                 raise RuntimeError("a child failed")
             found += map(str, struct.unpack(f"<{len(data) // 8}Q", data))
-        return {"ids": found}
+        return {"ids": found, "parents": _texts(mine)}
 
 
 def _child(ids: xuid.Prefetch, each: int) -> tuple[int, int]:

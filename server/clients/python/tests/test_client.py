@@ -19,8 +19,8 @@ from xuid_client import (
     wire,
 )
 
-from . import frames
-from .fake import PATIENCE, Blocking, Stories, until
+from .support import frames
+from .support.fake import PATIENCE, Blocking, Stories, until
 
 
 class Calls:

@@ -8,9 +8,9 @@ import sys
 import threading
 import unittest
 
-from . import frames, vectors
-from .fake import PATIENCE, Fake, Mill
-from .server import Server, needed
+from .support import frames, vectors
+from .support.fake import PATIENCE, Fake, Mill
+from .support.server import Server, needed
 
 PROGRAM = pathlib.Path(__file__).with_name("conform.py")
 

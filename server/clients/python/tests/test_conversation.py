@@ -3,10 +3,10 @@
 import unittest
 
 from xuid_client import ConnectionLost, ProtocolError, Refused, Timeout, wire
-from xuid_client.conversation import Conversation, Greeting, NotSent
+from xuid_client.link.conversation import Conversation, Greeting, NotSent
 from xuid_client.options import check
 
-from . import frames
+from .support import frames
 
 
 def options(**named):

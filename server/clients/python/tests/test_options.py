@@ -44,8 +44,9 @@ class Options(unittest.TestCase):
             said = Client()._fleet.options
             self.assertEqual((said.servers, said.token), (("ids:1", "ids2:2"), b"s3cret"))
             self.assertEqual(Client("other:1")._fleet.options.token, b"", "a token is no other server's business")
-        with mock.patch.dict(os.environ, clear=True):
-            self.assertEqual(Client()._fleet.options.servers, ("127.0.0.1:7654",))
+        for empty in ({}, {"XUID_SERVER": ""}):
+            with mock.patch.dict(os.environ, empty, clear=True):
+                self.assertEqual(Client()._fleet.options.servers, ("127.0.0.1:7654",))
 
     def test_nothing_is_known_of_a_server_before_the_first_connection(self):
         with self.assertRaises(UsageError):

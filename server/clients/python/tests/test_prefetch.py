@@ -21,14 +21,14 @@ from xuid_client import (
     WrongCluster,
     prefetch,
     process,
-    threads,
     wire,
 )
+from xuid_client.link import threads
 from xuid_client.pool import AGE_CAP, PIECE, Pool
 from xuid_client.values import Run
 
-from . import frames
-from .fake import PATIENCE, Blocking, Stories, until
+from .support import frames
+from .support.fake import PATIENCE, Blocking, Stories, until
 
 
 def drain(piece):

@@ -13,8 +13,8 @@ import unittest
 
 from xuid_client import AsyncClient, Client, Refused
 
-from .fake import PATIENCE
-from .server import Server, needed
+from .support.fake import PATIENCE
+from .support.server import Server, needed
 
 HERE = pathlib.Path(__file__).parents[1]
 

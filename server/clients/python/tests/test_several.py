@@ -6,8 +6,8 @@ import unittest
 
 from xuid_client import Client, Refused, Timeout, WrongCluster, wire
 
-from . import frames
-from .fake import PATIENCE, Blocking, Stories, until
+from .support import frames
+from .support.fake import PATIENCE, Blocking, Stories, until
 
 OTHER = bytes([0xEE]) * 16
 

@@ -9,8 +9,8 @@ import unittest
 
 from xuid_client import Client, ConnectionLost, Tls, Unreachable, wire
 
-from . import frames
-from .fake import PATIENCE, Blocking, Stories
+from .support import frames
+from .support.fake import PATIENCE, Blocking, Stories
 
 
 class Secured:

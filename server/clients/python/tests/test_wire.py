@@ -8,7 +8,7 @@ import unittest
 from xuid_client import Refused, Timeout, UsageError, WrongCluster, XuidError, wire
 from xuid_client.values import Layout, Run
 
-from . import frames, vectors
+from .support import frames, vectors
 
 
 class GoldenVectors(unittest.TestCase):
@@ -141,6 +141,10 @@ class Values(unittest.TestCase):
     def test_a_face_says_which_of_the_two_low_fields_is_the_lowest(self):
         found = Layout(0, 10_000, 39, 16, 8, 1).decode(7 << 24 | 5 << 16 | 3)
         self.assertEqual(found, (70, 3, 5))
+
+    def test_an_opaque_id_is_taken_apart_by_the_server_alone(self):
+        with self.assertRaisesRegex(UsageError, "opaque.*decode"):
+            Layout(0, 1_000, 41, 10, 12, 2).decode(7)
 
 
 class Errors(unittest.TestCase):

@@ -68,6 +68,19 @@ impl Client {
         Ok(Self { fleet: Fleet::connect(servers, options).await? })
     }
 
+    /// [`Client::connect_any`] to the servers that the environment variable `XUID_SERVER` names, with commas between them, or
+    /// to 127.0.0.1:7654 where it is not set; with the token of `XUID_TOKEN`, unless the options have one.
+    ///
+    /// # Errors
+    /// As [`Client::connect_any`].
+    pub async fn connect_env(options: Options) -> Result<Self, ClientError> {
+        let said = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let servers = said("XUID_SERVER").unwrap_or_else(|| "127.0.0.1:7654".to_owned());
+        let token = said("XUID_TOKEN").filter(|_| options.token.is_empty());
+        let options = if let Some(token) = token { options.token(token) } else { options };
+        Self::connect_any(servers.split(',').map(str::trim), options).await
+    }
+
     /// What the server of the last connection said about itself.
     #[must_use]
     pub fn served(&self) -> Arc<Served> {
@@ -120,6 +133,12 @@ impl Client {
     /// What the server counted: a JSON object.
     pub async fn stats(&self) -> Result<String, ClientError> {
         self.json(&Request::Stats).await
+    }
+
+    /// What the server knows of where an id came from, and whether it may have been issued: a JSON object. A server of before
+    /// this op refuses it with `UNKNOWN_OP`.
+    pub async fn provenance(&self, id: u64) -> Result<String, ClientError> {
+        self.json(&Request::Provenance { id }).await
     }
 
     pub(crate) async fn json(&self, request: &Request<'_>) -> Result<String, ClientError> {

@@ -142,6 +142,9 @@ pub enum Breach {
     /// Bytes that are no reply.
     #[error(transparent)]
     Bytes(#[from] BadReply),
+    /// A text instead of a reply: the port speaks another protocol.
+    #[error("it says {0:?}")]
+    Words(Box<str>),
     /// A reply to no request in flight.
     #[error("a reply to request {0:016x}, which is not in flight")]
     UnknownRequest(u64),

@@ -83,6 +83,11 @@ mod served;
 #[cfg(feature = "tls")]
 mod tls;
 
+/// The crate's README compiles, and what it claims holds.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use client::Client;
 pub use error::{Breach, ClientError};
 pub use options::Options;

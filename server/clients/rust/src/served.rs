@@ -23,7 +23,8 @@ pub struct Served {
     pub worker_bits: u8,
     /// Lowest bits: the sequence.
     pub sequence_bits: u8,
-    /// 0 where the sequence lies lowest, as said above; 1 where the worker does.
+    /// 0 where the sequence lies lowest, as said above; 1 where the worker does; 2 where ids are opaque: only the server, or
+    /// the owner of the key, can take them apart.
     pub face: u8,
     /// What it allows.
     pub limits: Limits,

@@ -94,6 +94,11 @@ pub fn reply_stats(out: &mut Vec<u8>, request_id: u64, json: &str) {
     with_body(out, Op::Stats, request_id, json.as_bytes());
 }
 
+/// Appends the reply to PROVENANCE: a JSON object.
+pub fn reply_provenance(out: &mut Vec<u8>, request_id: u64, json: &str) {
+    with_body(out, Op::Provenance, request_id, json.as_bytes());
+}
+
 /// Appends the reply to a request about sequences that is answered in JSON: `op` is `SEQ_INFO`, `SEQ_LIST`, `SEQ_CREATE` or
 /// `SEQ_ALTER`. Numbers in it that may reach 2^53 are strings.
 pub fn reply_sequence(out: &mut Vec<u8>, op: Op, request_id: u64, json: &str) {

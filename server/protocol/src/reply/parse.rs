@@ -91,6 +91,7 @@ fn parse_body(header: Header, body: &[u8]) -> Result<Reply<'_>, BadReply> {
         Some(Op::Decode) => Reply::Decode(parse_decoded(fields).ok_or_else(short)?),
         Some(Op::Info) => Reply::Info(text()?),
         Some(Op::Stats) => Reply::Stats(text()?),
+        Some(Op::Provenance) => Reply::Provenance(text()?),
         Some(Op::SeqInfo | Op::SeqList | Op::SeqCreate | Op::SeqAlter) => Reply::Sequence(text()?),
         Some(Op::Bye) => Reply::Bye,
         Some(Op::GoAway) | None => return Err(BadReply::NotAReply { op: header.op, flags: header.flags }),

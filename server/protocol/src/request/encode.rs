@@ -84,6 +84,11 @@ pub fn request_stats(out: &mut Vec<u8>, request_id: u64) {
     fixed(out, Op::Stats, request_id, []);
 }
 
+/// Appends PROVENANCE.
+pub fn request_provenance(out: &mut Vec<u8>, request_id: u64, id: u64) {
+    fixed(out, Op::Provenance, request_id, id.to_le_bytes());
+}
+
 /// Appends BYE.
 pub fn request_bye(out: &mut Vec<u8>, request_id: u64) {
     fixed(out, Op::Bye, request_id, []);

@@ -131,7 +131,8 @@ fn parse_frame(header: Header, body: &[u8], phase: Phase) -> Result<Request<'_>,
         Some(Op::Runs) => parse_bulk(Op::Runs, body).map(Request::Runs),
         Some(Op::Hello) => parse_hello(body).map(Request::Hello).map_err(Refusal::closing),
         Some(Op::Ping) => limited(Op::Ping, PING_MAX, body).map(|()| Request::Ping(body)),
-        Some(Op::Decode) => parse_decode(body),
+        Some(Op::Decode) => parse_id(Op::Decode, body).map(|id| Request::Decode { id }),
+        Some(Op::Provenance) => parse_id(Op::Provenance, body).map(|id| Request::Provenance { id }),
         Some(Op::Info) => limited(Op::Info, 0, body).map(|()| Request::Info),
         Some(Op::Stats) => limited(Op::Stats, 0, body).map(|()| Request::Stats),
         Some(Op::Bye) => limited(Op::Bye, 0, body).map(|()| Request::Bye),
@@ -169,15 +170,15 @@ fn parse_bulk(op: Op, body: &[u8]) -> Result<Bulk, Refusal> {
     Ok(Bulk { count, wait_ms, order: parse_order(order)? })
 }
 
-fn parse_decode(body: &[u8]) -> Result<Request<'static>, Refusal> {
+fn parse_id(op: Op, body: &[u8]) -> Result<u64, Refusal> {
     let Some(id) = Fields::new(body).u64() else {
-        return Err(Refusal::short(Op::Decode, "8: an id", body.len()));
+        return Err(Refusal::short(op, "8: an id", body.len()));
     };
-    limited(Op::Decode, 8, body)?;
+    limited(op, 8, body)?;
     if id >> 63 != 0 {
         return Err(Refusal::bad_request(format!("{id} is no id: ids have 63 bits, up to {}", i64::MAX)));
     }
-    Ok(Request::Decode { id })
+    Ok(id)
 }
 
 fn parse_hello(body: &[u8]) -> Result<Hello<'_>, Refusal> {

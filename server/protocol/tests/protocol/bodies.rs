@@ -6,10 +6,10 @@ use xuid_protocol::{
     ArrayWriter, ClusterId, Decoded, Foreign, Hello, HelloReply, Op, Order, PREFACE, ParsedReply,
     ParsedRequest, Phase, Preface, Reply, Request, Run, check_preface, foreign_answer, parse_reply,
     parse_request, plain_next, plain_seq_next, reply_bye, reply_decode, reply_hello, reply_id, reply_info,
-    reply_ping, reply_sequence, reply_stats, request_array, request_bye, request_decode, request_hello,
-    request_info, request_next, request_ping, request_runs, request_seq_alter, request_seq_array,
-    request_seq_create, request_seq_info, request_seq_list, request_seq_next, request_seq_runs,
-    request_stats, seq_id_reply,
+    reply_ping, reply_provenance, reply_sequence, reply_stats, request_array, request_bye, request_decode,
+    request_hello, request_info, request_next, request_ping, request_provenance, request_runs,
+    request_seq_alter, request_seq_array, request_seq_create, request_seq_info, request_seq_list,
+    request_seq_next, request_seq_runs, request_stats, seq_id_reply,
 };
 
 const HEADER: usize = 16;
@@ -101,6 +101,7 @@ fn encode(out: &mut Vec<u8>, id: u64, request: &Request<'_>) {
         Request::Decode { id: asked } => request_decode(out, id, asked),
         Request::Info => request_info(out, id),
         Request::Stats => request_stats(out, id),
+        Request::Provenance { id: asked } => request_provenance(out, id, asked),
         Request::SeqNext { name } => request_seq_next(out, id, name),
         Request::SeqArray(asked) => request_seq_array(out, id, asked),
         Request::SeqRuns(asked) => request_seq_runs(out, id, asked),
@@ -197,7 +198,9 @@ fn says(reply: &Reply<'_>, status: u16, body: &[u8]) {
         Reply::Decode(Decoded { unix_ms, worker, sequence }) => {
             assert_eq!((*unix_ms, *worker, *sequence), (u64_at(body, 0), u32_at(body, 8), u32_at(body, 12)));
         }
-        Reply::Info(text) | Reply::Stats(text) | Reply::Sequence(text) => assert_eq!(text.as_bytes(), body),
+        Reply::Info(text) | Reply::Stats(text) | Reply::Provenance(text) | Reply::Sequence(text) => {
+            assert_eq!(text.as_bytes(), body);
+        }
         Reply::Bye | Reply::GoAway => {}
         Reply::Error(error) => {
             assert_eq!((error.status.code(), error.retry_after_ms), (status, u32_at(body, 0)));
@@ -225,6 +228,7 @@ fn write_again(out: &mut Vec<u8>, op: u8, id: u64, reply: &Reply<'_>) -> bool {
         Reply::Decode(decoded) => reply_decode(out, id, *decoded),
         Reply::Info(json) => reply_info(out, id, json),
         Reply::Stats(json) => reply_stats(out, id, json),
+        Reply::Provenance(json) => reply_provenance(out, id, json),
         Reply::Sequence(json) => match Op::from_code(op) {
             Some(op) => reply_sequence(out, op, id, json),
             None => return false,

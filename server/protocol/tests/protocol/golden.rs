@@ -61,6 +61,7 @@ pub(crate) fn requests() -> Vec<(&'static str, u64, Request<'static>)> {
         ("decode", 7, Request::Decode { id: ID }),
         ("info", 7, Request::Info),
         ("stats", 7, Request::Stats),
+        ("provenance", 7, Request::Provenance { id: ID }),
         ("bye", 7, Request::Bye),
         ("seq_next", 7, Request::SeqNext { name: orders }),
         ("seq_next, a name of 3 letters in 7 bytes", 7, Request::SeqNext { name: sequence("注文1") }),
@@ -99,12 +100,17 @@ fn requests_are_their_golden_bytes_in_both_directions() {
     assert!(golden.is_empty(), "vectors without a test: {:?}", golden.keys());
 }
 
+/// What a server says of an id.
+const GRANTED: &str = r#"{"id":"1128275363336683521","issued":"maybe","verdict":"granted"}"#;
+
 pub(crate) fn answers() -> Vec<(String, u64, Answer)> {
     let run = |first, count, stride| Run { first, count, stride };
     let three = vec![run(ID, 199, 1), run(ID + (1 << 22), 100, 1), run(ID + (2 << 22), 1, 1)];
+    let opaque = xuid_protocol::HelloReply { face: 2, ..hello_reply() };
     let of_sequence = |op, json: &str| Answer::Sequence { op, json: json.to_owned() };
     let mut answers = vec![
         ("hello", 1, Answer::Hello { head: hello_reply(), server: "0.1.0".to_owned() }),
+        ("hello, opaque ids", 1, Answer::Hello { head: opaque, server: "0.1.0".to_owned() }),
         ("ping", 7, Answer::Ping(b"still there?".to_vec())),
         ("next", 7, Answer::Next(ID)),
         ("array, 4 ids", 7, Answer::Array(vec![ID, ID + 1, ID + 2, ID + 4_096])),
@@ -113,6 +119,7 @@ pub(crate) fn answers() -> Vec<(String, u64, Answer)> {
         ("decode", 7, Answer::Decode(Decoded { unix_ms: 1_793_155_408_962, worker: 32, sequence: 1 })),
         ("info", 7, Answer::Info(r#"{"version":"0.1.0"}"#.to_owned())),
         ("stats", 7, Answer::Stats("{}".to_owned())),
+        ("provenance", 7, Answer::Provenance(GRANTED.to_owned())),
         ("seq_next", 7, Answer::SeqNext(1_001)),
         ("seq_array, 4 numbers", 7, Answer::SeqArray(vec![run(1_001, 3, 1), run(2_001, 1, 1)])),
         ("seq_array, 3 numbers 3 apart", 7, Answer::SeqArray(vec![run(1, 3, 3)])),
@@ -166,6 +173,7 @@ pub(crate) fn says(reply: &Reply<'_>, answer: &Answer) -> bool {
         (Reply::Decode(decoded), Answer::Decode(sent)) => decoded == sent,
         (Reply::Info(json), Answer::Info(sent))
         | (Reply::Stats(json), Answer::Stats(sent))
+        | (Reply::Provenance(json), Answer::Provenance(sent))
         | (Reply::Sequence(json), Answer::Sequence { json: sent, .. }) => json == sent,
         (Reply::Bye, Answer::Bye) | (Reply::GoAway, Answer::GoAway) => true,
         (Reply::Error(error), Answer::Error { refusal, .. }) => {

@@ -113,7 +113,7 @@ proptest! {
         // These are all field, to their last byte.
         let is_open = matches!(
             Op::from_code(bytes[4] & 0x7f),
-            Some(Op::Ping | Op::Info | Op::Stats | Op::SeqInfo | Op::SeqList | Op::SeqCreate | Op::SeqAlter)
+            Some(Op::Ping | Op::Info | Op::Stats | Op::Provenance | Op::SeqInfo | Op::SeqList | Op::SeqCreate | Op::SeqAlter)
         );
         prop_assume!(!is_open || bytes[6] != 0);
         let Ok(ParsedReply::Frame { consumed, reply, .. }) = parse_reply(&bytes, 4_096) else { panic!("not a reply") };

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use xuid_protocol::{
     ArraySlots, ArrayWriter, Bulk, ClusterId, Decoded, Hello, HelloReply, Limits, Op, Order, Refusal,
     Request, Run, RunsWriter, SeqBulk, SeqList, SequenceName, Status, goaway, reply_bye, reply_decode,
-    reply_error, reply_hello, reply_id, reply_info, reply_ping, reply_sequence, reply_stats, request_array,
-    request_bye, request_decode, request_hello, request_info, request_next, request_ping, request_runs,
-    request_seq_alter, request_seq_array, request_seq_create, request_seq_info, request_seq_list,
-    request_seq_next, request_seq_runs, request_stats, seq_id_reply,
+    reply_error, reply_hello, reply_id, reply_info, reply_ping, reply_provenance, reply_sequence,
+    reply_stats, request_array, request_bye, request_decode, request_hello, request_info, request_next,
+    request_ping, request_provenance, request_runs, request_seq_alter, request_seq_array, request_seq_create,
+    request_seq_info, request_seq_list, request_seq_next, request_seq_runs, request_stats, seq_id_reply,
 };
 
 /// Appends any request.
@@ -21,6 +21,7 @@ pub(crate) fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Reque
         Request::Decode { id } => request_decode(out, request_id, id),
         Request::Info => request_info(out, request_id),
         Request::Stats => request_stats(out, request_id),
+        Request::Provenance { id } => request_provenance(out, request_id, id),
         Request::SeqNext { name } => request_seq_next(out, request_id, name),
         Request::SeqArray(asked) => request_seq_array(out, request_id, asked),
         Request::SeqRuns(asked) => request_seq_runs(out, request_id, asked),
@@ -43,6 +44,7 @@ pub(crate) enum Answer {
     Decode(Decoded),
     Info(String),
     Stats(String),
+    Provenance(String),
     SeqNext(u64),
     SeqArray(Vec<Run>),
     SeqRuns(Vec<Run>),
@@ -74,6 +76,7 @@ impl Answer {
             Self::Decode(decoded) => reply_decode(out, request_id, *decoded),
             Self::Info(json) => reply_info(out, request_id, json),
             Self::Stats(json) => reply_stats(out, request_id, json),
+            Self::Provenance(json) => reply_provenance(out, request_id, json),
             Self::SeqNext(id) => out.extend(seq_id_reply(request_id, *id)),
             Self::SeqArray(runs) => {
                 let count = runs.iter().map(|run| run.count).sum();
@@ -191,6 +194,7 @@ pub(crate) fn request(text: &'static [u8]) -> impl Strategy<Value = Request<'sta
         (0..1_u64 << 63).prop_map(|id| Request::Decode { id }),
         Just(Request::Info),
         Just(Request::Stats),
+        (0..1_u64 << 63).prop_map(|id| Request::Provenance { id }),
         Just(Request::Bye),
     ];
     prop_oneof![other, seq_request()]
@@ -235,6 +239,7 @@ pub(crate) fn answer() -> impl Strategy<Value = Answer> {
         })),
         ".{0,40}".prop_map(Answer::Info),
         ".{0,40}".prop_map(Answer::Stats),
+        ".{0,40}".prop_map(Answer::Provenance),
         (0..1_u64 << 63).prop_map(Answer::SeqNext),
         // No more numbers than the readers of the tests take.
         runs().prop_map(|runs| Answer::SeqArray(runs.into_iter().take(5).collect())),

@@ -72,7 +72,7 @@ fn asked(request: &Request<'_>) -> Value {
         Request::Ping(bytes) => json!({"bytes": text(bytes)}),
         Request::Next { order } => json!({"order": order.code()}),
         Request::Array(asked) | Request::Runs(asked) => bulk(*asked),
-        Request::Decode { id } => json!({"id": id.to_string()}),
+        Request::Decode { id } | Request::Provenance { id } => json!({"id": id.to_string()}),
         Request::Info | Request::Stats | Request::Bye => json!({}),
         Request::SeqNext { name } | Request::SeqInfo { name } => json!({"name": name.as_str()}),
         Request::SeqArray(asked) => of_sequence(asked),
@@ -114,7 +114,10 @@ fn answered(answer: &Answer) -> Value {
         Answer::Decode(decoded) => json!({
             "unix_ms": decoded.unix_ms.to_string(), "worker": decoded.worker, "sequence": decoded.sequence,
         }),
-        Answer::Info(json) | Answer::Stats(json) | Answer::Sequence { json, .. } => json!({"json": json}),
+        Answer::Info(json)
+        | Answer::Stats(json)
+        | Answer::Provenance(json)
+        | Answer::Sequence { json, .. } => json!({"json": json}),
         Answer::Bye | Answer::GoAway => json!({}),
         Answer::Error { refusal, .. } => {
             json!({"retry_after_ms": refusal.retry_after_ms, "text": refusal.text})

@@ -40,9 +40,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if *json {
         out.line(as_json(&all))?;
     } else {
+        let longest = all.iter().map(|one| one.name.len()).max().unwrap_or(0);
         let width = all.iter().map(|one| as_text(&one.found).chars().count()).max().unwrap_or(0);
         for Shown { name, found, origin } in &all {
-            out.line(format_args!("{name:<20}{:<width$}  {origin}", as_text(found)))?;
+            out.line(format_args!("{name:<longest$}  {:<width$}  {origin}", as_text(found)))?;
         }
     }
     out.flush()?;

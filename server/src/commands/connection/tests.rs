@@ -1,7 +1,7 @@
 //! Replies of servers that do not keep to the protocol.
 
 use tokio::net::TcpListener;
-use xuid_protocol::{Header, HelloReply, Op, reply_hello};
+use xuid_protocol::{Header, HelloReply, Op, Refusal, reply_error, reply_hello};
 
 use super::*;
 use crate::net::runtime::runtime;
@@ -102,4 +102,15 @@ fn a_reply_longer_than_what_was_asked_for_is_refused_before_memory_is_taken() {
 #[test]
 fn a_server_that_gives_nothing_at_a_time_is_not_asked_for_ever() {
     assert!(asked(0, array(8, &[])).0.is_err());
+}
+
+#[test]
+fn the_time_to_come_back_is_said_once() {
+    for text in ["no id is held; try again in 940ms", "too many"] {
+        let refusal = Refusal::new(Status::OVERLOADED, text).retry_after(Duration::from_millis(940));
+        let mut frame = Vec::new();
+        reply_error(&mut frame, 2, Op::Array.code(), &refusal);
+        let error = asked(10, frame).0.unwrap_err().to_string();
+        assert_eq!(error.matches("try again in 940ms").count(), 1, "{error}");
+    }
 }

@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Take the layout from the local registry in this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["layout", "epoch"])]
     pub(super) data_dir: Option<PathBuf>,
+    /// The key of opaque ids, as the server has it
+    #[arg(long, value_name = "FILE", env = "XUID_OPAQUE_KEY_FILE", hide_env_values = true)]
+    pub(super) opaque_key_file: Option<PathBuf>,
     #[command(flatten)]
     pub(super) tls: TlsArgs,
 }

@@ -122,7 +122,7 @@ impl Teller<'_> {
 
     /// The lowest id of an instant, alone on its line.
     fn tell_first_at(&mut self, time: SystemTime) -> Result<()> {
-        let id = self.namespace.layout().first_id_at(time).map_err(|error| {
+        let id = self.namespace.ordered()?.first_id_at(time).map_err(|error| {
             usage(match error {
                 InstantError::BeforeEpoch { epoch_ms } => format!(
                     "--at is before the epoch of the layout, {}: every id is later (is it in seconds? allowed are milliseconds)",
@@ -139,7 +139,7 @@ impl Teller<'_> {
 
     fn tell(&mut self, id: Id) -> Result<()> {
         self.told += 1;
-        let parts = self.namespace.layout().decode(id);
+        let parts = self.namespace.parts(id);
         let Parts { unix_ms, worker, sequence, .. } = parts;
         let now_ms = now_ns() / 1_000_000;
         let (time, doubt) = (rfc3339_ms(unix_ms), self.namespace.doubt(&parts, now_ms));

@@ -110,6 +110,7 @@ impl Home {
                 "floor": registry.genesis.floor,
                 "workers": registry.workers.len(),
                 "live": registry.live(),
+                "closed": registry.closed(),
                 "findings": registry.findings,
                 "unreadable": registry.unreadable,
             }),
@@ -145,7 +146,9 @@ fn tell(out: &mut Printer, registry: &View, folder: Option<&str>) -> Result<()> 
     }
     out.line(format_args!("  layout       {}", genesis.layout))?;
     out.line(format_args!("  floor        {}", rfc3339_ms(genesis.layout.tick_to_ms(genesis.floor))))?;
-    out.line(format_args!("  workers      {}, {} live", registry.workers.len(), registry.live()))?;
+    let (workers, live, closed) = (registry.workers.len(), registry.live(), registry.closed());
+    let closed = if closed > 0 { format!(", {closed} closed") } else { String::new() };
+    out.line(format_args!("  workers      {workers}, {live} live{closed}"))?;
     for finding in &registry.findings {
         out.line(format_args!("  damage       {finding}"))?;
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use xuid_engine::registry::{local, printable};
-use xuid_engine::sequence::SequenceName;
 use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl, Table};
 use xuid_engine::sequence::store::registry::RegistryStore;
 use xuid_engine::sequence::store::{self, Identity, Store};
+use xuid_engine::sequence::{SequenceName, marks_left_in};
 
 use crate::commands::registry::confirm;
 use crate::config::{AccessArgs, RegistrySetting};
@@ -89,9 +89,9 @@ impl AtStore {
 
     /// Makes what is missing.
     pub(super) fn init(&self) -> Result<()> {
+        let mut out = Printer::new()?;
         let url = self.url()?;
         let done = database::init(&url, &options(&self.sequence_table))?;
-        let mut out = Printer::new()?;
         if done.made.is_empty() {
             out.line(format_args!("{url} has its tables already"))?;
         } else {
@@ -110,8 +110,8 @@ impl AtStore {
 
     /// Shows what a server would find.
     pub(super) fn check(&self) -> Result<()> {
-        let report = database::check(&self.url()?, &options(&self.sequence_table))?;
         let mut out = Printer::new()?;
+        let report = database::check(&self.url()?, &options(&self.sequence_table))?;
         out.line(format_args!("host        {}", report.host))?;
         out.line(format_args!("version     {}", printable(&report.version)))?;
         out.line(format_args!("table       {}", report.table))?;
@@ -130,6 +130,7 @@ impl AtStore {
 impl Fence {
     /// Raises marks, after asking.
     pub(super) fn run(&self) -> Result<()> {
+        let mut out = Printer::new()?;
         let place = said(self.store.as_deref())?;
         let name = self.name.as_deref().or(self.name_alone.as_deref()).map(SequenceName::new).transpose();
         let name = name.map_err(|error| usage(format!("that is no name of a sequence: {error}")))?;
@@ -154,7 +155,6 @@ impl Fence {
         )?;
         let plan = store::Fence { name, above: self.above, known, margin: self.margin };
         let done = store::fence(&mut *store, &plan)?;
-        let mut out = Printer::new()?;
         for (name, before, after) in &done.raised {
             out.line(format_args!("{name}  {before} -> {after}"))?;
         }
@@ -186,16 +186,23 @@ impl Fence {
     }
 }
 
-/// What a server knew, by the records in its data folder.
+/// What a server knew, by the records in its data folder and by what it left there.
 fn read_folder(folder: &Path, known: &mut BTreeMap<SequenceName, u64>) -> Result<()> {
-    let Some(found) = local::sequences::inspect(folder)? else {
+    let found = local::sequences::inspect(folder)?;
+    let left = marks_left_in(folder).with_context(|| {
+        let shown = folder.display();
+        format!(
+            "what servers left of sequences in {shown} can't be read: remove that file if --above says more"
+        )
+    })?;
+    if found.is_none() && left.is_empty() {
         bail!("{} has no records of sequences: is it the data folder of a server?", folder.display());
-    };
-    for row in found.records {
-        if let Ok(name) = SequenceName::new(&row.name) {
-            let mark = known.entry(name).or_default();
-            *mark = row.record.value.max(*mark);
-        }
+    }
+    let records = found.into_iter().flat_map(|found| found.records);
+    let seen = records.filter_map(|row| Some((SequenceName::new(&row.name).ok()?, row.record.value)));
+    for (name, value) in seen.chain(left) {
+        let mark = known.entry(name).or_default();
+        *mark = value.max(*mark);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ mod at_store;
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 use tokio_rustls::rustls::ClientConfig;
@@ -14,7 +14,7 @@ use xuid_protocol::{LIST_MAX, Order, SequenceName};
 use self::at_store::{AtStore, Fence};
 use super::servers;
 use crate::commands::connection::Connection;
-use crate::commands::next::reach;
+use crate::commands::next::Source;
 use crate::config::TlsArgs;
 use crate::net::runtime;
 use crate::text::exit::{Usage, usage};
@@ -169,9 +169,8 @@ async fn through(action: &Action) -> Result<()> {
         Action::Create(args) => create(args).await,
         Action::List(args) => list(args).await,
         Action::Show(named) => {
-            let mut server = named.through.connect().await?;
-            let found = server.sequence(checked(&named.name)?).await?;
-            print(&found, named.json)
+            let name = checked(&named.name)?;
+            named.ask(async |server| server.sequence(name).await).await
         }
         Action::Alter(args) => {
             let mut changes = Map::new();
@@ -194,10 +193,18 @@ async fn through(action: &Action) -> Result<()> {
 }
 
 impl Through {
-    async fn connect(&self) -> Result<Connection> {
+    async fn connect(&self) -> Result<Source> {
         let tls: Option<Arc<ClientConfig>> = self.tls.load()?;
-        let (_, connection) = reach(&servers(&self.server)?, 0, tls.as_ref()).await?;
-        Ok(connection)
+        Source::connect(servers(&self.server)?, tls).await
+    }
+}
+
+impl Named {
+    /// Prints what a server answers.
+    async fn ask(&self, question: impl AsyncFnOnce(&mut Connection) -> Result<Value>) -> Result<()> {
+        let out = Printer::new()?;
+        let mut source = self.through.connect().await?;
+        print(&question(source.connection()).await?, self.json, out)
     }
 }
 
@@ -227,38 +234,31 @@ async fn create(args: &Create) -> Result<()> {
     if args.strict {
         settings.insert("strict".to_owned(), true.into());
     }
-    let mut server = args.named.through.connect().await?;
-    let made = server.create_sequence(name, &Value::Object(settings).to_string()).await?;
-    print(&made, args.named.json)
+    let settings = Value::Object(settings).to_string();
+    args.named.ask(async |server| server.create_sequence(name, &settings).await).await
 }
 
 async fn alter(named: &Named, changes: Map<String, Value>) -> Result<()> {
     let name = checked(&named.name)?;
-    let mut server = named.through.connect().await?;
-    let altered = server.alter_sequence(name, &Value::Object(changes).to_string()).await?;
-    print(&altered, named.json)
+    let changes = Value::Object(changes).to_string();
+    named.ask(async |server| server.alter_sequence(name, &changes).await).await
 }
 
 async fn list(args: &List) -> Result<()> {
-    let mut server = args.through.connect().await?;
     let (mut out, mut after, mut all) = (Printer::new()?, String::new(), Vec::new());
+    let mut source = args.through.connect().await?;
     loop {
-        let Value::Array(page) = server.sequences(&args.prefix, &after, LIST_MAX).await? else {
-            anyhow::bail!("the server's list of sequences is no list");
+        let Value::Array(page) = source.sequences(&args.prefix, &after, LIST_MAX).await? else {
+            bail!("the server's list of sequences is no list");
         };
         let is_last = page.len() < LIST_MAX as usize;
-        after = page.last().map(|row| text(row, "name").to_owned()).unwrap_or(after);
+        after = last_of(&page, after)?;
         if args.json {
             all.extend(page);
         } else {
             for row in &page {
-                let name = printable(text(row, "name"));
-                out.line(format_args!(
-                    "{name}  next {}  step {}{}",
-                    text(row, "next"),
-                    text(row, "step"),
-                    marks(row)
-                ))?;
+                let (name, next, step) = (text(row, "name"), text(row, "next"), text(row, "step"));
+                out.line(printable(&format!("{name}  next {next}  step {step}{}", marks(row))))?;
             }
         }
         if is_last {
@@ -269,6 +269,20 @@ async fn list(args: &List) -> Result<()> {
         out.line(Value::Array(all))?;
     }
     out.flush()
+}
+
+/// The last name of a page that follows `after`. A list that did not go on would never end.
+fn last_of(page: &[Value], mut after: String) -> Result<String> {
+    for row in page {
+        let name = text(row, "name");
+        if name <= after.as_str() {
+            bail!(
+                "the server's list of sequences has {name:?} behind {after:?}, and each is above the one before"
+            );
+        }
+        name.clone_into(&mut after);
+    }
+    Ok(after)
 }
 
 /// What is not as it is with most.
@@ -285,8 +299,7 @@ fn text<'r>(row: &'r Value, name: &str) -> &'r str {
     row[name].as_str().unwrap_or_default()
 }
 
-fn print(found: &Value, json: bool) -> Result<()> {
-    let mut out = Printer::new()?;
+fn print(found: &Value, json: bool, mut out: Printer) -> Result<()> {
     if json {
         out.line(found)?;
         return out.flush();
@@ -306,25 +319,51 @@ fn print(found: &Value, json: bool) -> Result<()> {
 async fn next(args: &Next) -> Result<()> {
     let name = checked(&args.name)?;
     let order = if args.order == OrderArg::Any { Order::Any } else { Order::Ordered };
-    let (mut server, mut out) = (args.through.connect().await?, Printer::new()?);
-    let (mut left, mut is_first) = (args.count, true);
+    let mut out = Printer::new()?;
+    let mut source = args.through.connect().await?;
+    let (mut left, mut last) = (args.count, None);
     if args.json {
         out.part("[")?;
     }
     while left > 0 {
-        let numbers = server.numbers(name, left.min(u64::from(PIECE)) as u32, order).await?;
+        let numbers = source.numbers(name, left.min(u64::from(PIECE)) as u32, order).await?;
         left -= numbers.len() as u64;
         for number in numbers {
+            if let (OrderArg::Ordered, Some(before)) = (args.order, last)
+                && number <= before
+            {
+                out.flush()?;
+                bail!(
+                    "{} answered {number}, which is not above {before}, the last one printed: ordered holds among the numbers \
+                     of one server only, unless the sequence is strict",
+                    source.server()
+                );
+            }
             if args.json {
-                out.part(format_args!("{}\"{number}\"", if is_first { "" } else { ", " }))?;
+                out.part(format_args!("{}\"{number}\"", if last.is_none() { "" } else { ", " }))?;
             } else {
                 out.line(number)?;
             }
-            is_first = false;
+            last = Some(number);
         }
     }
     if args.json {
         out.line("]")?;
     }
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_does_not_go_on_is_none() {
+        let page = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();
+        assert_eq!(last_of(&page(&["b", "c"]), "a".to_owned()).unwrap(), "c");
+        assert_eq!(last_of(&[], "a".to_owned()).unwrap(), "a");
+        for names in [&["a"][..], &["b", "b"], &["c", "b"], &[""]] {
+            assert!(last_of(&page(names), "a".to_owned()).is_err(), "{names:?}");
+        }
+    }
 }

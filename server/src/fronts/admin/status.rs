@@ -129,7 +129,6 @@ fn rows(server: &Server, stats: &Stats) -> Vec<(&'static str, String)> {
         0 => clock.verdict.name().to_owned(),
         lead => format!("{}, {} us ahead of the wall", clock.verdict.name(), grouped(lead)),
     };
-    let [(_, accepted), ..] = server.traffic.connections();
     let errors: u64 = server.traffic.errors().map(|(_, count)| count).sum();
     let mut rows = vec![
         ("listening on", server.places.listen.to_string()),
@@ -141,7 +140,7 @@ fn rows(server: &Server, stats: &Stats) -> Vec<(&'static str, String)> {
         ("clock", verdict),
         ("ids issued", grouped(stats.issued)),
         ("ids in the spill", grouped(stats.spill.ids)),
-        ("connections open", format!("{} ({} so far)", grouped(server.traffic.open()), grouped(accepted))),
+        ("connections open", connections(server)),
         ("calls that wait", grouped(stats.waiting)),
         ("error replies", grouped(errors)),
         ("up for", format!("{} s", grouped(server.uptime().as_secs()))),
@@ -153,6 +152,20 @@ fn rows(server: &Server, stats: &Stats) -> Vec<(&'static str, String)> {
 /// The names of the orders that are not served.
 pub(super) fn refused(status: &Status) -> Vec<&'static str> {
     Order::ALL.into_iter().filter(|order| !status.serves(*order)).map(Order::name).collect()
+}
+
+/// How many there are, by front where there are several.
+fn connections(server: &Server) -> String {
+    let [(_, accepted), ..] = server.traffic.connections();
+    let mut told = format!("{} (", grouped(server.traffic.open()));
+    if server.places.resp.is_some() || server.places.http.is_some() {
+        let by_front = server.traffic.open_by_front();
+        let each: Vec<_> =
+            by_front.map(|(front, open)| format!("{} {}", front.name(), grouped(open))).collect();
+        let _ = write!(told, "{}; ", each.join(", "));
+    }
+    let _ = write!(told, "{} so far)", grouped(accepted));
+    told
 }
 
 /// Each worker, and how long its window lasts.

@@ -48,7 +48,7 @@ pub(super) enum Ask<'a> {
 
 /// What there is for an answer.
 #[derive(Debug, PartialEq)]
-pub(super) enum Got {
+pub(crate) enum Got {
     /// Ids, which the session has.
     Pieces,
     Sequence {

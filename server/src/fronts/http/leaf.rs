@@ -1,7 +1,7 @@
 //! Leaf's paths, for its clients as they are.
 
 use xuid_engine::sequence::Demand;
-use xuid_engine::{Id, Layout};
+use xuid_engine::{Engine, Id};
 use xuid_protocol::{Order, Status};
 
 use super::ask::{Ask, Denial, Got};
@@ -14,12 +14,12 @@ pub(super) fn parse<'a>(
     method: &str,
     path: &'a str,
     query: &str,
-    layout: Layout,
+    engine: &Engine,
 ) -> Result<Option<Ask<'a>>, Denial> {
     if path == "/decodeSnowflakeId" {
         let id = Fields::parse(query.as_bytes())?.take("snowflakeId");
         let id = id.and_then(|id| str::from_utf8(&id).ok()?.parse().ok());
-        let parts = id.and_then(|id| Some((id, layout.decode(Id::from_raw(id)?))));
+        let parts = id.and_then(|id| Some((id, engine.decode(Id::from_raw(id)?))));
         return Ok(Some(Ask::Ready(Got::Parts(parts))));
     }
     let issues = |ask| if method == "HEAD" { Err(Denial::method("GET, POST")) } else { Ok(Some(ask)) };

@@ -14,7 +14,7 @@
 //!
 //! # Invariants
 //! - I1 each request that was read is answered once, in its turn, but for those behind one that closes the connection;
-//! - I2 nothing is read beyond a whole request while the output is above [`OUTBOX_HIGH`] or a request waits;
+//! - I2 nothing is read beyond a whole request while the output [is high](Outbox::is_high) or a request waits;
 //! - I3 ids that were copied into the output are spent, whatever becomes of the connection;
 //! - I4 no client gets an id whose request did not show a token that counts now, where one is asked for.
 
@@ -33,35 +33,31 @@ mod waiting;
 
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use subtle::ConstantTimeEq;
-use tokio::time::Instant;
-use xuid_engine::sequence::Numbers;
-use xuid_engine::{Caller, Run};
-use xuid_protocol::{Limits, Refusal, Status};
+use xuid_protocol::{Refusal, Status};
 
 use ask::{Ask, Denial, Dialect, Form, Got};
 use framing::{MOST_HEAD, MOST_RAW_BODY, Parsed, Request};
 use reply::{Head, Then};
-use waiting::Done;
+use waiting::{Done, Ended};
 
-use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
-use crate::fronts::conversation::{Conversation, Need, OUTBOX_HIGH};
-use crate::fronts::names::Names;
+use crate::fronts::client::Client;
+use crate::fronts::conversation::{Conversation, Need};
 use crate::fronts::refusals::{SOON, TOO_MANY_CONNECTIONS, unauthenticated};
+use crate::fronts::waiting::Waiting;
 use crate::state::access::{Admitted, ClientRights};
-use crate::state::id_limit::{Allowance, Charged};
 use crate::state::server::Server;
-use crate::state::traffic::Tally;
+use crate::state::tiny_tokens::Verdict;
 
 /// An inbox has room for so much, and for more once a request is known to be longer.
 const FIRST_ROOM: usize = 4 * 1024;
 
-/// A request that waits for ids, or for the store.
-type Waiting = dyn Future<Output = Done> + Send;
+/// The longest token, and the longest path, that a connection keeps between its requests.
+const TEXT_KEPT: usize = 256;
 
 /// How the request in hand is to be answered.
 #[derive(Debug)]
@@ -79,81 +75,42 @@ struct Asked {
     path: String,
 }
 
-/// The client as its last request has shown itself.
+/// What the last request showed.
 #[derive(Debug, Default)]
-struct Client {
+struct Shown {
     token: Vec<u8>,
-    /// As of which change of the rules it was let in; `None`: it was not.
+    /// As of which change of the rules it was let in with that; `None`: it was not.
     let_in: Option<u64>,
 }
 
 /// One conversation.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[derive(Debug)]
 pub(crate) struct Session {
-    server: Arc<Server>,
-    limits: Limits,
     client: Client,
-    was_greeted: bool,
+    shown: Shown,
     is_leaving: bool,
     /// The server wants it to go: the last reply says so.
     is_going: bool,
-    /// Its token is none of ours, which [`take_rejection`](Conversation::take_rejection) has not said yet.
-    was_rejected: bool,
     /// The client of the request that is not whole yet was told to go on.
     was_continued: bool,
-    address: Option<IpAddr>,
-    /// What its token and its address may take.
-    allowance: Allowance,
-    /// What its token may do with sequences.
-    rights: ClientRights,
-    /// What the request in hand was charged, which is given back if that panics.
-    charged: Charged,
-    // Never locked: a session is looked at by one thread at a time, and this says so.
-    waiting: Option<Mutex<Pin<Box<Waiting>>>>,
-    /// What the request that waits was charged.
-    waiting_charged: Charged,
-    /// Its share in the ids there are, once a request had to wait.
-    share: Option<Caller>,
-    scratch: Vec<Run>,
-    numbers: Vec<Numbers>,
+    waiting: Waiting<Ended>,
     pieces: Vec<xuid_protocol::Run>,
-    names: Names,
     asked: Asked,
     /// What the inbox is to have room for.
     room: usize,
-    tally: Tally,
-    /// When the input was read, as far as it was told: for how long requests take.
-    came: Option<Instant>,
-}
-
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("asked", &self.asked).finish_non_exhaustive()
-    }
 }
 
 impl Session {
     /// A client that has not said anything yet, from this address.
     pub(crate) fn new(server: Arc<Server>, address: Option<IpAddr>) -> Self {
         Self {
-            limits: server.limits.protocol,
-            client: Client::default(),
-            was_greeted: false,
+            client: Client::new(server, address),
+            shown: Shown::default(),
             is_leaving: false,
             is_going: false,
-            was_rejected: false,
             was_continued: false,
-            address,
-            allowance: Allowance::default(),
-            rights: ClientRights::default(),
-            charged: Charged::default(),
-            waiting: None,
-            waiting_charged: Charged::default(),
-            share: None,
-            scratch: Vec::new(),
-            numbers: Vec::new(),
+            waiting: Waiting::default(),
             pieces: Vec::new(),
-            names: Names::default(),
             asked: Asked {
                 dialect: Dialect::V1,
                 form: Form::One,
@@ -164,27 +121,46 @@ impl Session {
                 path: String::new(),
             },
             room: FIRST_ROOM,
-            tally: Tally::default(),
-            came: None,
-            server,
         }
     }
 
     /// Lets the client in, if it may with this token. One that was let in with it is not looked up again before the rules
     /// change.
     fn admit(&mut self, token: &[u8], place: &str) -> Result<(), Denial> {
-        let changes = self.server.access.changes();
-        if self.client.let_in == Some(changes) && bool::from(self.client.token.ct_eq(token)) {
+        let changes = self.client.server.access.changes();
+        if self.shown.let_in == Some(changes) && bool::from(self.shown.token.ct_eq(token)) {
             return Ok(());
         }
-        self.client.let_in = None;
-        let Some(Admitted { token: limit, rights }) = self.server.access.admit(token) else {
+        self.shown.let_in = None;
+        let Some(admitted) = self.client.server.access.admit(token) else {
             return Err(unauthenticated(token, place).into());
         };
-        self.allowance = self.server.access.allowance(limit.map(|(_, limit)| limit), self.address);
-        self.rights = rights;
-        self.client = Client { token: token.to_vec(), let_in: Some(changes) };
+        self.client.let_in(admitted);
+        // A longer one is looked up again each time.
+        self.shown = match token.len() {
+            ..=TEXT_KEPT => Shown { token: token.to_vec(), let_in: Some(changes) },
+            _ => Shown::default(),
+        };
         Ok(())
+    }
+
+    /// Lets a client of tinyid in: by tinyid's own rows where there are any, each time, as they are for one name.
+    fn admit_tiny(&mut self, call: &tinyid::Call<'_>) -> Result<(), Denial> {
+        let rows = self.client.server.sequences.as_ref().and_then(|sequences| sequences.tiny_tokens.as_ref());
+        match rows.map_or(Verdict::NoTable, |rows| rows.judge(&call.token, call.name())) {
+            Verdict::NoTable => self.admit(&call.token, tinyid::TOKEN_PLACE),
+            Verdict::Unknown => Err(unauthenticated(&call.token, tinyid::TOKEN_PLACE).into()),
+            Verdict::NotRead => {
+                let text = "the rows of tiny_id_token were not read yet: its database does not answer";
+                Err(Refusal::new(Status::STORE_AWAY, text).retry_after(Duration::from_secs(1)).into())
+            }
+            Verdict::Known => {
+                // It counts for this request alone: the next one, of another front's kind perhaps, is looked up.
+                self.shown = Shown::default();
+                self.client.let_in(Admitted { token: None, rights: ClientRights::default() });
+                Ok(())
+            }
+        }
     }
 
     /// Answers the next request of the input; false if there is no whole one.
@@ -200,7 +176,7 @@ impl Session {
             }
             Parsed::Broken(broken) => {
                 let len = bytes.len();
-                self.server.traffic.foreign();
+                self.client.server.traffic.foreign();
                 self.is_leaving = true;
                 self.asked.dialect = Dialect::V1;
                 let refusal = Refusal::new(Status::BAD_REQUEST, broken.why);
@@ -234,15 +210,14 @@ impl Session {
 
     fn carry_out(&mut self, request: &Request<'_>, outbox: &mut Outbox) -> Result<(), Denial> {
         let (path, query) = target::split(request.target);
-        let layout = self.server.genesis.layout;
         if path.starts_with("/tinyid/") {
             self.asked.dialect = Dialect::Tiny { is_simple: path.ends_with("Simple") };
             let Some(call) = tinyid::Call::parse(request, path, query)? else {
                 self.asked.dialect = Dialect::V1;
                 return Err(Denial::not_found());
             };
-            self.admit(&call.token, "the parameter token")?;
-            self.was_greeted = true;
+            self.admit_tiny(&call)?;
+            self.client.was_greeted = true;
             let (ask, form) = call.ask()?;
             self.asked.form = form;
             return self.carry_out_ask(ask, outbox);
@@ -259,12 +234,12 @@ impl Session {
             self.asked.path.push_str(path);
         }
         self.admit(request.token, "Authorization: Bearer")?;
-        self.was_greeted = true;
+        self.client.was_greeted = true;
         let ask = match self.asked.dialect {
-            Dialect::Leaf => leaf::parse(request.method, path, query, layout)?,
+            Dialect::Leaf => leaf::parse(request.method, path, query, &self.client.server.engine)?,
             Dialect::Api => api::parse(request, path, query)?,
             _ if path.starts_with("/v1/") => {
-                let (ask, form) = v1::parse(request, path, query, layout)?;
+                let (ask, form) = v1::parse(request, path, query, &self.client.server.engine)?;
                 self.asked.form = form;
                 Some(ask)
             }
@@ -302,16 +277,16 @@ impl Session {
         });
         self.pieces = pieces;
         self.pieces.clear();
+        self.asked.path.clear();
+        self.asked.path.shrink_to(TEXT_KEPT);
     }
 
     /// Writes why it got nothing.
     fn deny(&mut self, denial: &Denial, outbox: &mut Outbox) {
         let refusal = &denial.refusal;
-        self.tally.error(refusal.status);
-        if refusal.status == Status::UNAUTHENTICATED {
-            // One guess a connection, as at the binary port: those in one piece would share one pause.
-            (self.was_rejected, self.is_leaving) = (true, true);
-        }
+        self.client.refused(refusal.status);
+        // One guess a connection, as at the binary port: those in one piece would share one pause.
+        self.is_leaving |= refusal.status == Status::UNAUTHENTICATED;
         let told = denial.http.unwrap_or_else(|| v1::status_of(refusal.status));
         let dialect = self.asked.dialect;
         let (status, kind) = match dialect {
@@ -335,6 +310,11 @@ impl Session {
         });
     }
 
+    fn panicked(&mut self) -> Refusal {
+        self.pieces.clear();
+        self.client.panicked("request")
+    }
+
     fn reply(&mut self, head: &Head, outbox: &mut Outbox, body: impl FnOnce(&mut Vec<u8>)) {
         let asked = &self.asked;
         self.is_leaving |= !asked.keeps_alive || self.is_going && !asked.is_followed;
@@ -345,33 +325,21 @@ impl Session {
         };
         outbox.append(|out| reply::write(out, head, then, asked.is_headless, body));
     }
-
-    #[cold]
-    fn panicked(&mut self) -> Refusal {
-        self.scratch.clear();
-        self.numbers.clear();
-        self.pieces.clear();
-        let charged = std::mem::take(&mut self.charged);
-        self.allowance.give_back(charged);
-        self.server.traffic.panicked();
-        let text = "the server failed on this request, and said why in its log: try again, and report it if it stays";
-        Refusal::new(Status::INTERNAL, text)
-    }
 }
 
 impl Conversation for Session {
     type Done = Done;
 
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn client_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
     fn longest_request(&self) -> usize {
         self.room
-    }
-
-    fn was_greeted(&self) -> bool {
-        self.was_greeted
-    }
-
-    fn take_rejection(&mut self) -> bool {
-        std::mem::take(&mut self.was_rejected)
     }
 
     fn is_leaving(&self) -> bool {
@@ -382,22 +350,10 @@ impl Conversation for Session {
         usize::from(self.waiting.is_some())
     }
 
-    fn read_at(&mut self, now: Instant) {
-        self.came = Some(now);
-    }
-
-    fn has_replied(&self) -> bool {
-        self.tally.is_untimed()
-    }
-
-    fn written_at(&mut self, now: Instant) {
-        self.server.traffic.time(&mut self.tally, self.came.unwrap_or(now), now);
-    }
-
     fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, turn: usize) -> Need {
         let left = inbox.rest().len().saturating_sub(turn);
         let need = loop {
-            if outbox.len() >= OUTBOX_HIGH || self.waiting.is_some() {
+            if outbox.is_high() || self.waiting.is_some() {
                 break Need::Room;
             }
             if self.is_leaving {
@@ -410,27 +366,18 @@ impl Conversation for Session {
                 break Need::Input;
             }
         };
-        self.server.traffic.add(&mut self.tally);
-        crash_points::settle();
-        if let Some(share) = &self.share {
-            // What it has no room for is others' meanwhile, and not older when it comes than it was asked for.
-            share.set_pause(outbox.len() >= OUTBOX_HIGH);
-        }
+        self.client.received(outbox);
         need
     }
 
     async fn waited(&mut self) -> Done {
-        match &mut self.waiting {
-            Some(waiting) => waiting.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().await,
-            None => std::future::pending().await,
-        }
+        self.waiting.ended().await
     }
 
     fn finish(&mut self, done: Done, outbox: &mut Outbox) {
-        (self.waiting, self.waiting_charged) = (None, Charged::default());
+        self.waiting.clear();
         self.write(done, outbox);
-        self.server.traffic.add(&mut self.tally);
-        crash_points::settle();
+        self.client.add_up();
     }
 
     /// Half a request stays one; what was read whole is answered.
@@ -444,11 +391,10 @@ impl Conversation for Session {
     }
 }
 
-/// What was counted last is not lost with the connection, and what still waits was not issued.
+/// What still waits was not issued.
 impl Drop for Session {
     fn drop(&mut self) {
-        self.allowance.give_back(self.waiting_charged);
-        self.server.traffic.add(&mut self.tally);
+        self.client.allowance.give_back(self.waiting.charged());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ids and sequences for a client: at once, or as soon as there is an answer.
 
-use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -17,17 +17,13 @@ use crate::config::Right;
 use crate::crash_points;
 use crate::fronts::buffers::Outbox;
 use crate::fronts::conversation::{run_of_ids, run_of_numbers};
-use crate::fronts::names::{alter, list_all, may, may_pass, similar};
-use crate::fronts::refusals::{above_limit, forbidden, of_control, of_ids, of_numbers};
+use crate::fronts::names::{alter, list_all, may};
+use crate::fronts::refusals::{forbidden, of_control, of_ids, of_numbers};
 use crate::state::id_limit::Charged;
 use crate::state::sequences::ServedSequences;
 
-/// How long a request waits for ids that does not say it, whatever the server's own `wait`: its client has no word for a wait,
-/// and takes an error for the end. A sequence that is created by its first use needs two commits of its store.
-const LEAST_WAIT: Duration = Duration::from_secs(1);
-
-/// Runs for which room is kept.
-const SCRATCH_KEPT: usize = 256;
+/// Pieces for which room is kept.
+pub(super) const PIECES_KEPT: usize = 256;
 
 impl Session {
     /// Answers now, or lets the request wait.
@@ -44,7 +40,7 @@ impl Session {
             Ask::Ready(Got::Parts(_)) => Op::Decode,
             Ask::Ready(_) => Op::Info,
         };
-        self.tally.request(op);
+        self.client.tally.request(op);
         let result = match ask {
             Ask::Ids { count, order, wait } => self.take_ids(op, order, count, wait, outbox),
             Ask::Numbers { name, demand } => self.take_numbers(op, &name, demand, outbox),
@@ -55,10 +51,8 @@ impl Session {
             }
             of_store => self.ask_store(op, of_store),
         };
-        self.scratch.shrink_to(SCRATCH_KEPT);
-        self.pieces.shrink_to(SCRATCH_KEPT);
-        if self.waiting.is_none() {
-            self.tally.answered(op, 1);
+        if !self.waiting.is_some() {
+            self.client.tally.answered(op, 1);
         }
         result
     }
@@ -71,31 +65,18 @@ impl Session {
         wait: Option<Duration>,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        self.limits.check_count(count)?;
-        let charged = self.charge(count)?;
-        self.charged = charged;
-        let tried = self.server.engine.try_runs(count, order, &mut self.scratch);
-        self.charged = Charged::default();
-        let wait = wait.unwrap_or_else(|| self.wait()).min(WAIT_CAP);
-        match tried {
-            Ok(()) => {
-                let runs = std::mem::take(&mut self.scratch);
-                self.got_ids(op, &runs, outbox);
-                self.scratch = runs;
-                self.scratch.clear();
-                Ok(())
+        self.client.limits.check_count(count)?;
+        let wait = wait.unwrap_or_else(|| self.client.default_wait()).min(WAIT_CAP);
+        match self.client.take_ids(count, order, wait)? {
+            None => {
+                let ids = std::mem::take(&mut self.client.ids);
+                self.got_ids(op, &ids, outbox);
+                self.client.ids = ids;
+                self.client.ids.clear();
             }
-            Err(error) if error.is_retryable() && !wait.is_zero() => {
-                let caller = self.share.get_or_insert_default();
-                let pending = self.server.engine.request(count, order, wait).on_behalf_of(caller);
-                self.wait_for(op, charged, pending.map(Ended::Ids));
-                Ok(())
-            }
-            Err(error) => {
-                self.allowance.give_back(charged);
-                Err(of_ids(&self.server, error))
-            }
+            Some((charged, pending)) => self.wait_for(op, charged, pending.map(Ended::Ids)),
         }
+        Ok(())
     }
 
     fn take_numbers(
@@ -105,54 +86,44 @@ impl Session {
         demand: Demand,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        let server = Arc::clone(&self.server);
+        let server = Arc::clone(&self.client.server);
         let sequences = served(server.sequences.as_ref())?;
-        let known = self.names.find(name).cloned();
+        let known = self.client.names.find(name).cloned();
         let legal = if known.is_some() { None } else { Some(legal(name)?) };
-        if !may(&mut self.rights, &server.access, Right::Next, name) {
+        if !may(&mut self.client.rights, &server.access, Right::Next, name) {
             return Err(forbidden(op, &String::from_utf8_lossy(name)));
         }
         let sequence = match (known, legal) {
-            (None, Some(name)) => self.names.sequence(sequences, &name)?,
+            (None, Some(name)) => self.client.names.sequence(sequences, &name)?,
             (Some(known), _) => known,
             (None, None) => unreachable!("a name is known, or was looked at"),
         };
-        let count = demand.count();
-        self.limits.check_count(count)?;
-        let charged = self.charge(count)?;
-        self.charged = charged;
-        let tried = sequence.try_runs(demand, &mut self.numbers);
-        self.charged = Charged::default();
-        match tried {
-            Ok(()) => {
-                let numbers = std::mem::take(&mut self.numbers);
+        self.client.limits.check_count(demand.count())?;
+        match self.client.take_numbers(&sequence, demand, self.client.default_wait())? {
+            None => {
+                let numbers = std::mem::take(&mut self.client.numbers);
                 self.got_numbers(&numbers, outbox);
-                self.numbers = numbers;
-                self.numbers.clear();
-                Ok(())
+                self.client.numbers = numbers;
+                self.client.numbers.clear();
             }
-            Err(error) if may_pass(error) => {
-                let (pending, name) = (sequence.request(demand, self.wait()), sequence.name().clone());
+            Some((charged, pending)) => {
+                let name = sequence.name().clone();
                 self.wait_for(op, charged, pending.map(move |result| Ended::Numbers(name, result)));
-                Ok(())
-            }
-            Err(error) => {
-                self.allowance.give_back(charged);
-                Err(of_numbers(error, sequence.name()))
             }
         }
+        Ok(())
     }
 
     /// A piece as long as the sequence's step, which has to be asked for if this process has not used it yet.
     fn take_segment(&mut self, op: Op, name: &[u8], outbox: &mut Outbox) -> Result<(), Refusal> {
-        let server = Arc::clone(&self.server);
+        let server = Arc::clone(&self.client.server);
         let sequences = served(server.sequences.as_ref())?;
         let name = legal(name)?;
         let known = sequences.all.figures(&name).and_then(|figures| figures.settings);
         if let Some(settings) = known {
             return self.take_piece(op, &name, settings.step, outbox);
         }
-        if !may(&mut self.rights, &server.access, Right::Next, name.as_str().as_bytes()) {
+        if !may(&mut self.client.rights, &server.access, Right::Next, name.as_str().as_bytes()) {
             return Err(forbidden(op, name.as_str()));
         }
         let (info, step) = (sequences.all.info(&name), sequences.step);
@@ -175,13 +146,13 @@ impl Session {
         step: u64,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        let count = u32::try_from(step).unwrap_or(u32::MAX).clamp(1, self.limits.max_count);
+        let count = u32::try_from(step).unwrap_or(u32::MAX).clamp(1, self.client.limits.max_count);
         self.take_numbers(op, name.as_str().as_bytes(), Demand::ordered(count).contiguous(), outbox)
     }
 
     /// Begins to answer a question that the store has its part in.
     fn ask_store(&mut self, op: Op, ask: Ask<'_>) -> Result<(), Refusal> {
-        let server = Arc::clone(&self.server);
+        let server = Arc::clone(&self.client.server);
         let sequences = served(server.sequences.as_ref())?;
         let all = sequences.all.clone();
         let is_created_in_words = self.asked.dialect == Dialect::V1;
@@ -189,14 +160,14 @@ impl Session {
         match ask {
             Ask::Info { name } => {
                 let name = legal(&name)?;
-                if !self.rights.now(&server.access).may_see(name.as_str()) {
+                if !self.client.rights.now(&server.access).may_see(name.as_str()) {
                     return Err(forbidden(op, name.as_str()));
                 }
                 let info = all.info(&name);
                 self.wait_for_answer(op, async move { found(info.await, false) });
             }
             Ask::List { after, limit } => {
-                let rights = self.rights.now(&server.access).clone();
+                let rights = self.client.rights.now(&server.access).clone();
                 let list = list_all(all, rights, limit, String::new(), after);
                 self.wait_for_answer(op, list.map(|list| list.map(Got::Sequences)));
             }
@@ -220,22 +191,10 @@ impl Session {
 
     fn allowed(&mut self, right: Right, op: Op, name: &[u8]) -> Result<SequenceName, Refusal> {
         let name = legal(name)?;
-        if may(&mut self.rights, &self.server.access, right, name.as_str().as_bytes()) {
+        if may(&mut self.client.rights, &self.client.server.access, right, name.as_str().as_bytes()) {
             return Ok(name);
         }
         Err(forbidden(op, name.as_str()))
-    }
-
-    fn wait(&self) -> Duration {
-        self.server.limits.wait.max(LEAST_WAIT)
-    }
-
-    /// Counts ids against the limits of the client's token and address, as far as there are any.
-    fn charge(&mut self, count: u32) -> Result<Charged, Refusal> {
-        self.allowance.take(count).map_err(|above| {
-            self.tally.limited(above.by);
-            above_limit(above, count)
-        })
     }
 
     fn wait_for_answer(
@@ -248,13 +207,7 @@ impl Session {
 
     /// The next reply is this one's, as soon as it is there.
     fn wait_for(&mut self, op: Op, charged: Charged, ended: impl Future<Output = Ended> + Send + 'static) {
-        let came = self.came;
-        let waiting = async move {
-            let ended = AssertUnwindSafe(ended).catch_unwind().await.ok();
-            Done { op, charged, came, ended }
-        };
-        self.waiting_charged = charged;
-        self.waiting = Some(Mutex::new(Box::pin(waiting)));
+        self.waiting.begin(op, charged, self.client.came, ended);
     }
 
     /// Writes the reply of a request that waited, or lets it wait for what comes next.
@@ -262,39 +215,43 @@ impl Session {
         let Done { op, charged, came, ended } = done;
         let ended = match ended {
             Some(Ended::Numbers(name, Err(error))) if error.kind() == SequenceErrorKind::NoSequence => {
-                if let Some(sequences) = &self.server.sequences {
-                    let similar = similar(sequences.all.clone(), name);
-                    self.names.was_unknown();
+                if let Some(similar) = self.client.look_for_similar(&name) {
                     return self.wait_for(op, charged, similar.map(|refusal| Ended::Answer(Err(refusal))));
                 }
                 Some(Ended::Numbers(name, Err(error)))
             }
             Some(Ended::Step(name, Ok(step))) => {
-                let taken = self.take_piece(op, &name, step, outbox);
+                let before = outbox.len();
+                let take = AssertUnwindSafe(|| self.take_piece(op, &name, step, outbox));
+                let taken = catch_unwind(take).unwrap_or_else(|_| Err(self.panicked()));
                 if self.waiting.is_some() {
                     return;
                 }
                 if let Some(came) = came {
-                    self.tally.waited(op, came);
+                    self.client.tally.waited(op, came);
                 }
-                return taken.unwrap_or_else(|refusal| self.deny(&refusal.into(), outbox));
+                if let Err(refusal) = taken {
+                    outbox.truncate(before);
+                    self.deny(&refusal.into(), outbox);
+                }
+                return;
             }
             other => other,
         };
         if let Some(came) = came {
-            self.tally.waited(op, came);
+            self.client.tally.waited(op, came);
         }
         let refusal = match ended {
             Some(Ended::Ids(Ok(runs))) => return self.got_ids(op, &runs, outbox),
             Some(Ended::Numbers(_, Ok(numbers))) => return self.got_numbers(&numbers, outbox),
             Some(Ended::Answer(Ok(got))) => return self.fulfil(&got, outbox),
-            Some(Ended::Ids(Err(error))) => of_ids(&self.server, error),
+            Some(Ended::Ids(Err(error))) => of_ids(&self.client.server, error),
             Some(Ended::Numbers(name, Err(error))) => of_numbers(error, &name),
             Some(Ended::Answer(Err(refusal)) | Ended::Step(_, Err(refusal))) => refusal,
             Some(Ended::Step(_, Ok(_))) => unreachable!("taken above"),
             None => self.panicked(),
         };
-        self.allowance.give_back(charged);
+        self.client.allowance.give_back(charged);
         self.deny(&refusal.into(), outbox);
     }
 
@@ -304,14 +261,20 @@ impl Session {
             crash_points::issued(run.first().raw(), run.len());
             self.pieces.push(run_of_ids(run));
         }
-        self.tally.ids(op, runs.iter().map(|run| u64::from(run.len())).sum());
-        self.fulfil(&Got::Pieces, outbox);
+        self.client.tally.ids(op, runs.iter().map(|run| u64::from(run.len())).sum());
+        self.got_pieces(outbox);
     }
 
     /// The same of numbers.
     fn got_numbers(&mut self, numbers: &[Numbers], outbox: &mut Outbox) {
         self.pieces.extend(numbers.iter().map(run_of_numbers));
+        self.got_pieces(outbox);
+    }
+
+    fn got_pieces(&mut self, outbox: &mut Outbox) {
         self.fulfil(&Got::Pieces, outbox);
+        // Opaque ids are a piece each.
+        self.pieces.shrink_to(PIECES_KEPT);
     }
 }
 

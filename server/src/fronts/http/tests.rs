@@ -1,87 +1,23 @@
 //! The conversation without a socket: bytes in, bytes out.
 
-use std::time::Duration;
+use std::cell::Cell;
 
 use tokio::runtime::Builder;
-use xuid_engine::registry::local::sequences::LocalSequences;
-use xuid_engine::sequence::store::NewSequence;
-use xuid_engine::sequence::store::registry::RegistryStore;
-use xuid_engine::sequence::{NamePattern, Sequences};
-use xuid_engine::{Engine, Floor};
-use xuid_protocol::Limits as ProtocolLimits;
+use xuid_engine::clock::{Clock, Reading, SystemClock};
+use xuid_engine::sequence::store::database::TinyToken;
 
 use super::*;
 use crate::config::Tokens;
-use crate::state::access::AccessRules;
-use crate::state::sequences::ServedSequences;
-use crate::state::server::{Limits, Places};
+use crate::fronts::buffers::OUTBOX_HIGH;
+use crate::fronts::fixture::{self, Home, TWICE_FEW};
 
-/// So long may ids take that must come: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(20);
+type Talk = fixture::Talk<Session>;
 
-/// A server in a folder of its own that keeps sequences, `orders` among them.
-struct Home {
-    server: Arc<Server>,
-    _folder: tempfile::TempDir,
-}
-
-impl Home {
-    fn new(tokens: Tokens) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let decade = Duration::from_hours(10 * 365 * 24);
-        let engine =
-            Engine::builder().data_dir(folder.path()).floor(Floor::Epoch).max_age(decade).backfill(decade);
-        let limits = Limits { wait: PATIENCE, protocol: ProtocolLimits::default() };
-        let places =
-            Places { listen: "127.0.0.1:7654".parse().unwrap(), admin: None, resp: None, http: None };
-        let server = Server::new(engine.build().unwrap(), limits, AccessRules::new(tokens, None), places);
-        let records = || Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap());
-        let store = Box::new(RegistryStore::new(records()));
-        let builder = Sequences::builder(store).records(records()).data_dir(folder.path());
-        let all = builder.create(["auto:*"].map(NamePattern::new)).build().unwrap();
-        all.create(&"orders".parse().unwrap(), NewSequence::default()).wait().unwrap();
-        let sequences = ServedSequences { all, step: 1_000 };
-        Self { server: Arc::new(server.with_sequences(Some(sequences))), _folder: folder }
-    }
-
-    fn talk(&self) -> Talk {
-        Talk {
-            session: Session::new(Arc::clone(&self.server), None),
-            inbox: Inbox::default(),
-            outbox: Outbox::default(),
-        }
-    }
-}
-
-/// A client and its session, with buffers in between.
-struct Talk {
-    session: Session,
-    inbox: Inbox,
-    outbox: Outbox,
+fn client(home: &Home) -> Talk {
+    Talk::new(Session::new(Arc::clone(&home.server), None))
 }
 
 impl Talk {
-    fn send(&mut self, bytes: &[u8]) -> Need {
-        self.inbox.room(bytes.len()).extend_from_slice(bytes);
-        self.session.receive(&mut self.inbox, &mut self.outbox, usize::MAX)
-    }
-
-    /// What so many bytes are answered with, waiting included.
-    fn say(&mut self, bytes: &[u8]) -> String {
-        self.send(bytes);
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            while self.session.in_flight() > 0 {
-                let done = self.session.waited().await;
-                self.session.finish(done, &mut self.outbox);
-                self.session.receive(&mut self.inbox, &mut self.outbox, usize::MAX);
-            }
-        });
-        let said = String::from_utf8(self.outbox.rest().to_vec()).unwrap();
-        self.outbox.consume(self.outbox.len());
-        said
-    }
-
     /// Status and body of the reply to one request.
     fn ask(&mut self, line: &str, fields: &str, body: &str) -> (u16, String) {
         let length =
@@ -108,8 +44,8 @@ fn ok(body: &str) -> (u16, String) {
 
 #[test]
 fn leafs_paths_answer_as_leaf_does() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     assert_eq!(talk.get("/api/segment/get/orders"), ok("1"));
     assert_eq!(talk.ask("POST /api/segment/get/%6frders", "", ""), ok("2"));
     assert_eq!(talk.get("/api/segment/get/auto:new"), ok("1"), "created by its first use");
@@ -140,8 +76,8 @@ fn leafs_paths_answer_as_leaf_does() {
 
 #[test]
 fn tinyids_paths_answer_as_tinyid_does() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     let wanted = r#"{"data":[1],"code":200,"message":""}"#;
     assert_eq!(talk.get("/tinyid/id/nextId?bizType=orders&token=any"), ok(wanted));
     assert_eq!(talk.get("/tinyid/id/nextIdSimple?bizType=orders&token=x&batchSize=3"), ok("2,3,4"));
@@ -152,8 +88,8 @@ fn tinyids_paths_answer_as_tinyid_does() {
     let wanted = r#"{"data":{"maxId":2006,"loadingId":1206,"currentId":1006,"delta":1,"remainder":0},"code":200,"message":""}"#;
     assert_eq!(talk.get("/tinyid/id/nextSegmentId?bizType=orders&token=x"), ok(wanted));
     assert_eq!(talk.json("PUT /v1/sequences/odd", r#"{"increment":2,"remainder":1,"step":5}"#).0, 201);
-    assert_eq!(home.talk().get("/tinyid/id/nextSegmentIdSimple?bizType=odd"), ok("0,1,9,2,1"));
-    assert_eq!(home.talk().get("/tinyid/id/nextSegmentIdSimple?bizType=auto:tiny"), ok("0,200,1000,1,0"));
+    assert_eq!(client(&home).get("/tinyid/id/nextSegmentIdSimple?bizType=odd"), ok("0,1,9,2,1"));
+    assert_eq!(client(&home).get("/tinyid/id/nextSegmentIdSimple?bizType=auto:tiny"), ok("0,200,1000,1,0"));
     let (status, said) = talk.get("/tinyid/id/nextId?bizType=typo");
     assert!(status == 200 && said.starts_with(r#"{"data":null,"code":6,"message":""#), "{said}");
     assert_eq!(talk.get("/tinyid/id/nextIdSimple?bizType=typo"), ok(""));
@@ -162,21 +98,121 @@ fn tinyids_paths_answer_as_tinyid_does() {
     assert_eq!(most.split(',').count(), 100_000);
 }
 
+thread_local! {
+    /// So many readings from now on one panics on this thread; 0: none.
+    static FAILS_AT: Cell<u32> = const { Cell::new(0) };
+}
+
+struct FailingClock;
+
+impl Clock for FailingClock {
+    fn read(&self) -> Reading {
+        let left = FAILS_AT.get();
+        FAILS_AT.set(left.saturating_sub(1));
+        assert_ne!(left, 1, "a defect");
+        SystemClock.read()
+    }
+}
+
+/// The ids are taken when the store has said how many a segment has, long after the request was read.
+#[test]
+fn a_panic_over_a_request_that_waited_is_answered_and_costs_its_limit_nothing() {
+    let tokens = Tokens::parse("[token.t]\nsecrets = [\"s3cret\"]\nids_per_second = 1000").unwrap();
+    let home = Home::with_sequences_by(Arc::new(FailingClock), tokens);
+    let mut talk = client(&home);
+    let path = "/tinyid/id/nextSegmentIdSimple?bizType=orders&token=s3cret";
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    for at in [1, 2] {
+        talk.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+        let done = runtime.block_on(talk.session.waited());
+        FAILS_AT.set(at);
+        talk.session.finish(done, &mut talk.outbox);
+        assert_eq!(FAILS_AT.get(), 0, "there were fewer readings");
+        assert!(talk.outbox.rest().starts_with(b"HTTP/1.1 200 OK\r\n"));
+        talk.outbox.consume(talk.outbox.len());
+        assert_eq!((home.server.traffic.panics(), talk.session.in_flight()), (at.into(), 0));
+    }
+    assert_eq!(talk.get(path), ok("0,200,1000,1,0"));
+}
+
+/// Asks for so many fresh ids, more than there are, and waits.
+fn wait_for_fresh(talk: &mut Talk, fields: &str, count: u32) {
+    let body = format!(r#"{{"count":{count},"order":"fresh","wait_ms":20000}}"#);
+    let length = body.len();
+    let head = format!(
+        "POST /v1/ids HTTP/1.1\r\nHost: x\r\n{fields}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    talk.send(format!("{head}{body}").as_bytes());
+    assert_eq!(talk.session.in_flight(), 1, "so many of the last ten milliseconds there are not");
+}
+
+#[test]
+fn ids_that_a_client_waited_for_in_vain_are_given_back_to_its_limit() {
+    fixture::are_given_back(|home| {
+        let mut talk = client(home);
+        wait_for_fresh(&mut talk, "Authorization: Bearer few\r\n", TWICE_FEW);
+        talk
+    });
+}
+
+#[test]
+fn a_request_for_many_ids_that_waited_leaves_no_room_for_as_many_behind() {
+    let home = Home::opaque();
+    let mut talk = client(&home);
+    wait_for_fresh(&mut talk, "", 100_000);
+    talk.settle();
+    assert!(talk.outbox.rest().starts_with(b"HTTP/1.1 200 OK\r\n"));
+    assert!(talk.session.pieces.capacity() <= take::PIECES_KEPT, "{}", talk.session.pieces.capacity());
+}
+
+#[test]
+fn a_long_path_and_a_long_token_leave_no_room_for_as_much_behind() {
+    let home = Home::new(Tokens::default());
+    let mut talk = client(&home);
+    let long = "x".repeat(15_000);
+    let key = format!("GET /api/snowflake/get/{long}");
+    let (head, fields) = (key.replacen("GET", "HEAD", 1), format!("Authorization: Bearer {long}\r\n"));
+    for (line, fields, told) in [
+        (key.as_str(), "", 200),
+        ("GET /api/snowflake/get/x", fields.as_str(), 200),
+        (head.as_str(), "", 405),
+    ] {
+        assert_eq!(talk.ask(line, fields, "").0, told);
+        let (path, token) = (talk.session.asked.path.capacity(), talk.session.shown.token.capacity());
+        assert!(path.max(token) <= TEXT_KEPT, "{path} of a path, {token} of a token");
+    }
+}
+
 #[test]
 fn a_wrong_token_of_tinyid_is_told_as_tinyid_tells_it() {
-    let home = Home::new(Tokens::of("s3cret"));
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::of("s3cret"));
+    let mut talk = client(&home);
     let said = talk.get("/tinyid/id/nextId?bizType=orders&token=wrong");
     assert_eq!(said, ok(r#"{"data":null,"code":5,"message":"token is error"}"#));
     assert!(talk.session.take_rejection() && talk.session.is_leaving() && !talk.session.was_greeted());
-    assert_eq!(home.talk().get("/tinyid/id/nextIdSimple?bizType=orders"), ok(""));
-    assert_eq!(home.talk().get("/tinyid/id/nextIdSimple?bizType=orders&token=s3cret"), ok("1"));
+    assert_eq!(client(&home).get("/tinyid/id/nextIdSimple?bizType=orders"), ok(""));
+    assert_eq!(client(&home).get("/tinyid/id/nextIdSimple?bizType=orders&token=s3cret"), ok("1"));
+}
+
+/// What a row of tinyid's allows counts for its request alone.
+#[test]
+fn a_token_of_tinyid_widens_no_other_ones_rights_on_its_connection() {
+    let tokens = "[token.t]\nsecrets = [\"s3cret\"]\nnames = [\"auto:*\"]\nrights = [\"next\", \"create\"]";
+    let row = TinyToken { token: "row".into(), name: "orders".into() };
+    let home = Home::with_sequences(Tokens::parse(tokens).unwrap()).with_tiny_token(row);
+    let mut talk = client(&home);
+    for _ in 0..2 {
+        let (status, said) = talk.ask("GET /v1/sequences/orders", "Authorization: Bearer s3cret\r\n", "");
+        assert_eq!(status, 403, "{said}");
+        let (status, said) = talk.get("/tinyid/id/nextIdSimple?bizType=orders&token=row");
+        assert!(status == 200 && said.parse::<u64>().is_ok(), "{said}");
+    }
 }
 
 #[test]
 fn the_four_calls_of_api_leaf_answer_as_their_document_says() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     let done = r#"{"code":0,"msg":"success","data":null}"#;
     let create = r#"{"biz_tag":"test_create_one","descprition":"test api one"}"#;
     assert_eq!(talk.json("POST /api/leaf", create), ok(done));
@@ -198,8 +234,8 @@ fn the_four_calls_of_api_leaf_answer_as_their_document_says() {
 
 #[test]
 fn our_own_paths_take_create_alter_and_show() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     let (status, said) = talk.json("POST /v1/ids", r#"{"count":3,"order":"ordered"}"#);
     let ids: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert!(status == 200 && ids["ids"].as_array().unwrap().len() == 3 && ids["ids"][0].is_string());
@@ -232,8 +268,8 @@ fn our_own_paths_take_create_alter_and_show() {
 
 #[test]
 fn what_v1_refuses_is_a_problem_with_its_status() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     for (line, body, status, code) in [
         ("POST /v1/ids", "{\"count\":0}", 400, "COUNT"),
         ("POST /v1/ids", "{\"count\":131073}", 400, "COUNT"),
@@ -281,11 +317,11 @@ fn what_v1_refuses_is_a_problem_with_its_status() {
 
 #[test]
 fn a_token_is_asked_for_at_every_path_and_one_guess_ends_the_connection() {
-    let home = Home::new(Tokens::of("s3cret"));
+    let home = Home::with_sequences(Tokens::of("s3cret"));
     for path in
         ["/api/segment/get/orders", "/decodeSnowflakeId", "/api/leaf?biz_tag=orders", "/v1/sequences", "/x"]
     {
-        let mut talk = home.talk();
+        let mut talk = client(&home);
         let said = talk.say(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").repeat(2).as_bytes());
         assert!(said.starts_with("HTTP/1.1 401 ") && said.matches("HTTP/1.1").count() == 1, "{said}");
         assert!(
@@ -294,22 +330,22 @@ fn a_token_is_asked_for_at_every_path_and_one_guess_ends_the_connection() {
         assert!(talk.session.take_rejection() && !talk.session.was_greeted());
         assert_eq!(talk.send(b""), Need::End);
     }
-    let mut talk = home.talk();
+    let mut talk = client(&home);
     let token = "Authorization: Bearer s3cret\r\n";
     assert_eq!(talk.ask("GET /api/segment/get/orders", token, ""), ok("1"));
     assert!(talk.session.was_greeted());
     assert_eq!(talk.ask("GET /api/segment/get/orders", token, ""), ok("2"));
     home.server.access.replace(Tokens::of("other"), None);
     assert_eq!(talk.ask("GET /api/segment/get/orders", token, "").0, 401, "it counts no more");
-    let mut talk = home.talk();
+    let mut talk = client(&home);
     assert_eq!(talk.ask("GET /api/segment/get/orders", "Authorization: Bearer other\r\n", ""), ok("3"));
     assert_eq!(talk.get("/api/segment/get/orders").0, 401, "each request shows its own");
 }
 
 #[test]
 fn requests_in_one_piece_are_answered_in_their_order_however_they_are_cut() {
-    let home = Home::new(Tokens::default());
-    let (mut talk, mut input, mut numbers) = (home.talk(), String::new(), Vec::new());
+    let home = Home::with_sequences(Tokens::default());
+    let (mut talk, mut input, mut numbers) = (client(&home), String::new(), Vec::new());
     for n in 1..=300 {
         input.push_str("GET /api/segment/get/orders HTTP/1.1\r\nHost: x\r\n\r\n");
         numbers.push(n.to_string());
@@ -335,19 +371,19 @@ fn requests_in_one_piece_are_answered_in_their_order_however_they_are_cut() {
 
 #[test]
 fn a_connection_lives_on_or_ends_as_its_client_wants_it() {
-    let home = Home::new(Tokens::default());
+    let home = Home::with_sequences(Tokens::default());
     let get = |version: &str, fields: &str| {
         format!("GET /api/segment/get/orders HTTP/{version}\r\nHost: x\r\n{fields}\r\n")
     };
-    let mut talk = home.talk();
+    let mut talk = client(&home);
     let said = talk.say(get("1.0", "Connection: keep-alive\r\n").as_bytes());
     assert!(said.contains("\r\nConnection: keep-alive\r\n") && talk.send(b"") == Need::Input, "{said}");
     let said = talk.say(get("1.0", "").as_bytes());
     assert!(said.contains("\r\nConnection: close\r\n") && talk.send(b"") == Need::End, "{said}");
-    let mut talk = home.talk();
+    let mut talk = client(&home);
     let said = talk.say(get("1.1", "Connection: close\r\n").repeat(2).as_bytes());
     assert!(said.matches("HTTP/1.1 200").count() == 1 && talk.send(b"") == Need::End, "{said}");
-    let mut talk = home.talk();
+    let mut talk = client(&home);
     assert!(!talk.say(get("1.1", "").as_bytes()).contains("\r\nConnection:"));
     talk.session.go_away(&mut talk.outbox);
     let said = talk.say(get("1.1", "").repeat(3).as_bytes());
@@ -360,26 +396,26 @@ fn a_connection_lives_on_or_ends_as_its_client_wants_it() {
 
 #[test]
 fn what_is_no_request_is_told_so_and_ends_its_connection() {
-    let home = Home::new(Tokens::default());
+    let home = Home::with_sequences(Tokens::default());
     let smuggled = "GET /api/segment/get/orders HTTP/1.1\r\nHost: x\r\n\r\n";
     for front in
         ["Content-Length: 1\r\nContent-Length: 2\r\n", "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n"]
     {
-        let mut talk = home.talk();
+        let mut talk = client(&home);
         let said = talk
             .say(format!("POST /v1/ids HTTP/1.1\r\nHost: x\r\n{front}\r\n0\r\n\r\n{smuggled}").as_bytes());
         assert!(said.starts_with("HTTP/1.1 400 ") && said.matches("HTTP/1.1").count() == 1, "{said}");
         assert!(said.contains("\r\nConnection: close\r\n") && talk.send(b"") == Need::End);
         assert!(!talk.session.was_greeted());
     }
-    assert!(home.talk().say(b"\x16\x03\x01\x02").starts_with("HTTP/1.1 400 "));
-    assert_eq!(home.talk().get("/api/segment/get/orders"), ok("1"), "nothing was taken by it");
+    assert!(client(&home).say(b"\x16\x03\x01\x02").starts_with("HTTP/1.1 400 "));
+    assert_eq!(client(&home).get("/api/segment/get/orders"), ok("1"), "nothing was taken by it");
 }
 
 #[test]
 fn a_client_that_waits_for_it_is_told_once_to_send_its_body() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     let head = "POST /v1/sequences/orders/next HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
                 Expect: 100-continue\r\nContent-Length: 2\r\n\r\n";
     assert_eq!(talk.say(head.as_bytes()), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -390,9 +426,28 @@ fn a_client_that_waits_for_it_is_told_once_to_send_its_body() {
 
 #[test]
 fn one_that_reads_nothing_is_not_read_from() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     let asked = "GET /v1/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
     assert_eq!(talk.send(asked.as_bytes()), Need::Room);
     assert!(talk.outbox.len() >= OUTBOX_HIGH && talk.outbox.len() < 2 * OUTBOX_HIGH);
+}
+
+#[test]
+fn opaque_ids_come_one_by_one_open_and_have_no_order() {
+    let home = Home::opaque();
+    let mut talk = client(&home);
+    let (status, runs) = talk.json("POST /v1/ids?as=runs", r#"{"count":3}"#);
+    let runs: serde_json::Value = serde_json::from_str(&runs).unwrap();
+    assert_eq!((status, runs["runs"].as_array().unwrap().len()), (200, 3), "{runs}");
+    let id = runs["runs"][0]["first"].as_str().unwrap();
+    let engine = &home.server.engine;
+    let worker = format!(r#""worker":{}}}"#, engine.workers()[0]);
+    let (_, parts) = talk.get(&format!("/v1/decode/{id}"));
+    assert!(parts.contains(&worker), "{parts}");
+    let (_, parts) = talk.get(&format!("/decodeSnowflakeId?snowflakeId={id}"));
+    assert!(parts.contains(&format!(r#""workerId":"{}""#, engine.workers()[0])), "{parts}");
+    let (status, problem) = talk.json("POST /v1/ids", r#"{"order":"ordered"}"#);
+    assert!(status == 409 && problem.contains(r#""code":"NO_ORDER""#), "{status} {problem}");
+    assert_eq!(talk.json("POST /v1/ids", r#"{"order":"fresh"}"#).0, 200);
 }

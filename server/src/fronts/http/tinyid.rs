@@ -16,6 +16,9 @@ const MOST_IDS: i64 = 100_000;
 /// So much of a segment is used when its client asks for the next one, in hundredths.
 const LOADING: u64 = 20;
 
+/// Where its clients say their token.
+pub(super) const TOKEN_PLACE: &str = "the parameter token";
+
 /// What clients send.
 pub(super) struct Call<'a> {
     name: Option<Cow<'a, [u8]>>,
@@ -45,6 +48,11 @@ impl<'a> Call<'a> {
         }
         let (name, token, batch) = (fields.take("bizType"), fields.take("token"), fields.take("batchSize"));
         Ok(Some(Self { name, token: token.unwrap_or_default(), batch, is_segment }))
+    }
+
+    /// Whose numbers it asks for; empty where it does not say.
+    pub(super) fn name(&self) -> &[u8] {
+        self.name.as_deref().unwrap_or_default()
     }
 
     /// What it asks for.

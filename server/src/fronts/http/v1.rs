@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use xuid_engine::sequence::Demand;
-use xuid_engine::{Id, Layout};
+use xuid_engine::{Engine, Id};
 use xuid_protocol::{LIST_MAX, Order, Refusal, Status, WAIT_CAP};
 
 use super::ask::{Ask, Denial, Form, Got};
@@ -26,7 +26,7 @@ pub(super) fn parse<'a>(
     request: &Request<'_>,
     path: &'a str,
     query: &str,
-    layout: Layout,
+    engine: &Engine,
 ) -> Result<(Ask<'a>, Form), Denial> {
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     let query = Fields::parse(query.as_bytes())?;
@@ -48,7 +48,7 @@ pub(super) fn parse<'a>(
             };
             Ok((ask, Form::One))
         }
-        (["decode", id], _) if !id.is_empty() && is_get => decode(&segment(id)?, &query, layout),
+        (["decode", id], _) if !id.is_empty() && is_get => decode(&segment(id)?, &query, engine),
         (["openapi.json"], _) if is_get => Ok((Ask::Ready(Got::OpenApi), Form::One)),
         _ => Err(Denial::not_found()),
     }
@@ -95,12 +95,12 @@ fn list<'a>(mut query: Fields<'_>) -> Result<(Ask<'a>, Form), Denial> {
     Ok((Ask::List { after, limit }, Form::List))
 }
 
-fn decode<'a>(text: &[u8], query: &Fields<'_>, layout: Layout) -> Result<(Ask<'a>, Form), Denial> {
+fn decode<'a>(text: &[u8], query: &Fields<'_>, engine: &Engine) -> Result<(Ask<'a>, Form), Denial> {
     query.end("none")?;
     let text = str::from_utf8(text).ok().filter(|text| is_digits(text));
     let id = text.and_then(|text| Id::from_raw(text.parse().ok()?));
     let id = id.ok_or_else(|| Denial::bad("an id is a number from 0 to 9223372036854775807"))?;
-    Ok((Ask::Ready(Got::Parts(Some((id.raw(), layout.decode(id))))), Form::One))
+    Ok((Ask::Ready(Got::Parts(Some((id.raw(), engine.decode(id))))), Form::One))
 }
 
 fn form(mut query: Fields<'_>) -> Result<Form, Denial> {
@@ -229,7 +229,7 @@ pub(super) fn status_of(status: Status) -> u16 {
         Status::UNAUTHENTICATED => 401,
         Status::FORBIDDEN => 403,
         Status::NO_SEQUENCE | Status::UNKNOWN_OP => 404,
-        Status::EXISTS | Status::EXHAUSTED => 409,
+        Status::EXISTS | Status::EXHAUSTED | Status::NO_ORDER => 409,
         Status::TOO_LARGE => 413,
         Status::RATE => 429,
         Status::INTERNAL => 500,

@@ -32,7 +32,7 @@ const CONFIG: [(&str, &str); 2] = [("appendonly", "no"), ("save", "")];
 impl Session {
     /// Begins to answer a question that the store has its part in; other commands are returned.
     pub(super) fn about_names<'a>(&mut self, command: Command<'a>) -> Result<Option<Command<'a>>, Refusal> {
-        let server = Arc::clone(&self.server);
+        let server = Arc::clone(&self.client.server);
         let all = || Ok(served(server.sequences.as_ref())?.all.clone());
         let op = match &command {
             Command::SetIfAbsent { .. } | Command::Create { .. } => Op::SeqCreate,
@@ -73,34 +73,35 @@ impl Session {
                 }))
             }
             Command::Scan(scan) => {
-                let (rights, cursors) = (self.rights.now(&server.access).clone(), server.cursors.clone());
+                let (rights, cursors) =
+                    (self.client.rights.now(&server.access).clone(), server.cursors.clone());
                 Box::new(Box::pin(keys::scan(all()?, rights, keys::owned(scan), cursors)))
             }
             Command::Keys { pattern } => {
-                let rights = self.rights.now(&server.access).clone();
+                let rights = self.client.rights.now(&server.access).clone();
                 Box::new(Box::pin(keys::keys(all()?, rights, pattern.to_owned())))
             }
             Command::Size => {
-                let rights = self.rights.now(&server.access).clone();
+                let rights = self.client.rights.now(&server.access).clone();
                 Box::new(Box::pin(keys::size(all()?, rights)))
             }
             other => return Ok(Some(other)),
         };
-        self.tally.request(op);
+        self.client.tally.request(op);
         self.wait_for(op, Charged::default(), answer.map(Ended::Answer));
         Ok(None)
     }
 
     /// The name, if the client's token may see it.
     fn seen(&mut self, name: SequenceName) -> Result<SequenceName, Refusal> {
-        if self.rights.now(&self.server.access).may_see(name.as_str()) {
+        if self.client.rights.now(&self.client.server.access).may_see(name.as_str()) {
             return Ok(name);
         }
         Err(forbidden(Op::SeqInfo, name.as_str()))
     }
 
     fn check(&mut self, right: Right, op: Op, name: &str) -> Result<(), Refusal> {
-        if may(&mut self.rights, &self.server.access, right, name.as_bytes()) {
+        if may(&mut self.client.rights, &self.client.server.access, right, name.as_bytes()) {
             return Ok(());
         }
         Err(forbidden(op, name))
@@ -111,18 +112,18 @@ impl Session {
         let ok = Reply::Simple("OK");
         Ok(match *command {
             Command::Ping { message: None } => {
-                self.tally.request(Op::Ping);
-                self.tally.answered(Op::Ping, 1);
+                self.client.tally.request(Op::Ping);
+                self.client.tally.answered(Op::Ping, 1);
                 Reply::Simple("PONG")
             }
             Command::Ping { message: Some(message) } | Command::Echo { message } => {
-                self.tally.request(Op::Ping);
-                self.tally.answered(Op::Ping, 1);
+                self.client.tally.request(Op::Ping);
+                self.client.tally.answered(Op::Ping, 1);
                 Reply::Bulk(message.to_vec())
             }
             Command::Decode { id } => {
-                self.tally.request(Op::Decode);
-                let parts = self.server.genesis.layout.decode(Id::from_raw(id).unwrap_or_default());
+                self.client.tally.request(Op::Decode);
+                let parts = self.client.server.engine.decode(Id::from_raw(id).unwrap_or_default());
                 Reply::Map(vec![
                     ("unix_ms", Reply::Integer(i64::try_from(parts.unix_ms).unwrap_or(i64::MAX))),
                     ("worker", Reply::Integer(parts.worker.into())),
@@ -130,16 +131,16 @@ impl Session {
                 ])
             }
             Command::ServerInfo => {
-                self.tally.request(Op::Info);
-                Reply::bulk(self.server.info().to_string())
+                self.client.tally.request(Op::Info);
+                Reply::bulk(self.client.server.info().to_string())
             }
             Command::Info => {
-                self.tally.request(Op::Info);
+                self.client.tally.request(Op::Info);
                 Reply::bulk(format!(
                     "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nxuid_version:{VERSION}\r\n\
                      tcp_port:{}\r\nuptime_in_seconds:{}\r\n# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\n",
-                    self.server.places.resp.map_or(0, |place| place.port()),
-                    self.server.uptime().as_secs()
+                    self.client.server.places.resp.map_or(0, |place| place.port()),
+                    self.client.server.uptime().as_secs()
                 ))
             }
             Command::Commands { counts: true } => Reply::count(COMMANDS.len()),

@@ -16,7 +16,7 @@ pub(super) enum Key {
 
 /// The form in which ids are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// The last one, as an integer. All of them are neighbours.
     Last,
     /// One, as a text.

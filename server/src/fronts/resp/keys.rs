@@ -16,7 +16,7 @@ use crate::state::cursors::Cursors;
 const MOST_KEYS: usize = 10_000;
 
 /// What became of a question.
-pub(super) type Answer = Result<Reply, Refusal>;
+pub(crate) type Answer = Result<Reply, Refusal>;
 
 /// A sequence; `None` if there is none of that name.
 async fn found(all: &Sequences, name: &SequenceName) -> Result<Option<SequenceInfo>, Refusal> {

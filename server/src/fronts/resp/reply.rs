@@ -4,7 +4,7 @@ use xuid_protocol::{Refusal, Status};
 
 /// A reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Simple(&'static str),
     Integer(i64),
     Bulk(Vec<u8>),
@@ -107,6 +107,7 @@ pub(super) fn write_refusal(out: &mut Vec<u8>, refusal: &Refusal) {
         Status::EXHAUSTED => "EXHAUSTED",
         Status::EXISTS => "EXISTS",
         Status::FORBIDDEN => "NOPERM",
+        Status::NO_ORDER => "NOORDER",
         Status::UNAUTHENTICATED => "WRONGPASS",
         Status::STORE_AWAY => "STOREAWAY",
         Status::STORE_BEHIND => "STOREBEHIND",

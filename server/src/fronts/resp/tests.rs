@@ -1,85 +1,17 @@
 //! The conversation without a socket: bytes in, bytes out.
 
-use tokio::runtime::Builder;
-use xuid_engine::registry::local::sequences::LocalSequences;
-use xuid_engine::sequence::store::NewSequence;
-use xuid_engine::sequence::store::registry::RegistryStore;
-use xuid_engine::sequence::{NamePattern, Sequences};
-use xuid_engine::{Engine, Floor};
-use xuid_protocol::Limits as ProtocolLimits;
-
 use super::*;
 use crate::config::Tokens;
-use crate::state::access::AccessRules;
-use crate::state::sequences::ServedSequences;
-use crate::state::server::{Limits, Places};
+use crate::fronts::buffers::OUTBOX_HIGH;
+use crate::fronts::fixture::{self, Home, TWICE_FEW};
 
-/// So long may ids take that must come: the machine may be busy.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+type Talk = fixture::Talk<Session>;
 
-/// A server in a folder of its own that keeps sequences, `orders` among them.
-struct Home {
-    server: Arc<Server>,
-    _folder: tempfile::TempDir,
-}
-
-impl Home {
-    fn new(tokens: Tokens) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let decade = std::time::Duration::from_hours(10 * 365 * 24);
-        let engine =
-            Engine::builder().data_dir(folder.path()).floor(Floor::Epoch).max_age(decade).backfill(decade);
-        let limits = Limits { wait: PATIENCE, protocol: ProtocolLimits::default() };
-        let places =
-            Places { listen: "127.0.0.1:7654".parse().unwrap(), admin: None, resp: None, http: None };
-        let server = Server::new(engine.build().unwrap(), limits, AccessRules::new(tokens, None), places);
-        let records = || Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap());
-        let store = Box::new(RegistryStore::new(records()));
-        let builder = Sequences::builder(store).records(records()).data_dir(folder.path());
-        let all = builder.create(["auto:*"].map(NamePattern::new)).build().unwrap();
-        all.create(&"orders".parse().unwrap(), NewSequence::default()).wait().unwrap();
-        let sequences = ServedSequences { all, step: 1_000 };
-        Self { server: Arc::new(server.with_sequences(Some(sequences))), _folder: folder }
-    }
-
-    fn talk(&self) -> Talk {
-        Talk {
-            session: Session::new(Arc::clone(&self.server), None),
-            inbox: Inbox::default(),
-            outbox: Outbox::default(),
-        }
-    }
-}
-
-/// A client and its session, with buffers in between.
-struct Talk {
-    session: Session,
-    inbox: Inbox,
-    outbox: Outbox,
+fn client(home: &Home) -> Talk {
+    Talk::new(Session::new(Arc::clone(&home.server), None))
 }
 
 impl Talk {
-    fn send(&mut self, bytes: &[u8]) -> Need {
-        self.inbox.room(bytes.len()).extend_from_slice(bytes);
-        self.session.receive(&mut self.inbox, &mut self.outbox, usize::MAX)
-    }
-
-    /// What so many bytes are answered with, waiting included.
-    fn say(&mut self, bytes: &[u8]) -> String {
-        self.send(bytes);
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            while self.session.in_flight() > 0 {
-                let done = self.session.waited().await;
-                self.session.finish(done, &mut self.outbox);
-                self.session.receive(&mut self.inbox, &mut self.outbox, usize::MAX);
-            }
-        });
-        let said = String::from_utf8(self.outbox.rest().to_vec()).unwrap();
-        self.outbox.consume(self.outbox.len());
-        said
-    }
-
     /// The same of lines as a person types them.
     fn type_in(&mut self, lines: &str) -> String {
         self.say(format!("{}\r\n", lines.replace('\n', "\r\n")).as_bytes())
@@ -96,8 +28,8 @@ fn framed(words: &[&str]) -> Vec<u8> {
 
 #[test]
 fn numbers_come_one_by_one_and_in_one_piece() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     assert_eq!(talk.type_in("INCR orders"), ":1\r\n");
     assert_eq!(talk.type_in("GET orders"), "$1\r\n1\r\n");
     assert_eq!(talk.say(&framed(&["INCR", "orders"]).repeat(3)), ":2\r\n:3\r\n:4\r\n");
@@ -111,8 +43,8 @@ fn numbers_come_one_by_one_and_in_one_piece() {
 
 #[test]
 fn commands_in_one_piece_are_answered_in_their_order_however_they_are_cut() {
-    let home = Home::new(Tokens::default());
-    let (mut talk, mut input, mut expected) = (home.talk(), Vec::new(), String::new());
+    let home = Home::with_sequences(Tokens::default());
+    let (mut talk, mut input, mut expected) = (client(&home), Vec::new(), String::new());
     for n in 1..=600 {
         input.extend(framed(&["INCR", "orders"]));
         expected.extend([":", &n.to_string(), "\r\n"]);
@@ -130,8 +62,8 @@ fn commands_in_one_piece_are_answered_in_their_order_however_they_are_cut() {
 
 #[test]
 fn ids_are_integers_and_texts_and_their_parts_are_told() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     let integer = |said: String| said.trim_start_matches(':').trim_end().parse::<u64>().unwrap();
     let first = integer(talk.type_in("INCR @ordered"));
     let second = integer(talk.type_in("incr @ordered"));
@@ -148,8 +80,8 @@ fn ids_are_integers_and_texts_and_their_parts_are_told() {
 
 #[test]
 fn a_counter_is_moved_over_and_goes_on_above_its_value() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     assert_eq!(
         talk.type_in("SET users 41 NX\nINCR users\nSET users 7 NX\nINCR users"),
         "+OK\r\n:42\r\n$-1\r\n:43\r\n"
@@ -174,8 +106,8 @@ fn a_counter_is_moved_over_and_goes_on_above_its_value() {
 
 #[test]
 fn a_sequence_that_grants_numbers_below_a_start_is_not_taken_for_one_that_begins_there() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     assert_eq!(talk.type_in("XUID.CREATE n\nINCR n\nXUID.CREATE n"), "+OK\r\n:1\r\n+OK\r\n");
     assert!(talk.type_in("XUID.CREATE n START 1000000").starts_with("-EXISTS "));
     assert_eq!(talk.type_in("SET n 123456 NX\nINCR n"), "$-1\r\n:2\r\n");
@@ -183,8 +115,8 @@ fn a_sequence_that_grants_numbers_below_a_start_is_not_taken_for_one_that_begins
 
 #[test]
 fn names_are_walked_over() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     for n in 0..25 {
         assert_eq!(talk.type_in(&format!("XUID.CREATE walk:{n:02}")), "+OK\r\n");
     }
@@ -206,8 +138,8 @@ fn names_are_walked_over() {
 
 #[test]
 fn a_transaction_is_carried_out_as_a_whole_or_not_at_all() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     let said = talk.type_in("MULTI\nINCR orders\nGET none\nINCRBY orders 2\nEXEC\nINCR orders");
     assert_eq!(said, "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n:1\r\n$-1\r\n:3\r\n:4\r\n");
     let said = talk.type_in("MULTI\nINCR orders\nNONSENSE\nEXEC\nINCR orders");
@@ -220,9 +152,53 @@ fn a_transaction_is_carried_out_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_long_transaction_leaves_no_room_for_another_one_behind() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
+    let said = talk.type_in(&format!("MULTI\n{}EXEC", "PING\n".repeat(1_000)));
+    assert!(said.ends_with(&format!("*1000\r\n{}", "+PONG\r\n".repeat(1_000))));
+    assert_eq!(talk.session.script.capacity(), 0);
+}
+
+#[test]
+fn a_transaction_is_bounded_by_its_bytes_too() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
+    let long = framed(&["ECHO", &"x".repeat(MOST_COMMAND / 2 - 100)]);
+    let said = talk.say(&[&framed(&["MULTI"]), &*long, &long, &long, &framed(&["EXEC"])].concat());
+    assert!(said.starts_with("+OK\r\n+QUEUED\r\n+QUEUED\r\n-ERR ") && said.contains("-EXECABORT"), "{said}");
+}
+
+#[test]
+fn limits_and_rights_hold_for_commands_that_are_answered_together() {
+    let tokens = "[token.all]\nsecrets = [\"all\"]\n[token.few]\nsecrets = [\"few\"]\nids_per_second = 5\n\
+                  [token.other]\nsecrets = [\"other\"]\nnames = [\"auto:*\"]\nrights = [\"next\"]\n";
+    let home = Home::with_sequences(Tokens::parse(tokens).unwrap());
+    let mut talk = client(&home);
+    let many = framed(&["INCR", "orders"]).repeat(40);
+    assert_eq!(talk.type_in("AUTH all\nINCR orders"), "+OK\r\n:1\r\n");
+    assert_eq!(talk.say(&many).matches(':').count(), 40);
+    // The connection knows the name, and numbers are at hand.
+    assert_eq!(talk.type_in("AUTH other"), "+OK\r\n");
+    assert_eq!(talk.say(&many).matches("-NOPERM ").count(), 40);
+    assert_eq!(talk.type_in("AUTH few"), "+OK\r\n");
+    assert!(talk.say(&many).matches("-RATE ").count() >= 20);
+}
+
+#[test]
+fn ids_that_a_client_waited_for_in_vain_are_given_back_to_its_limit() {
+    fixture::are_given_back(|home| {
+        let mut talk = client(home);
+        talk.send(format!("AUTH few\r\nXUID.BATCH {TWICE_FEW} @fresh\r\n").as_bytes());
+        assert_eq!(talk.session.in_flight(), 1);
+        talk
+    });
+}
+
+#[test]
 fn a_library_shakes_hands_in_both_versions() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     assert!(talk.type_in("HELLO 3").starts_with("%7\r\n$6\r\nserver\r\n$4\r\nxuid\r\n"));
     assert_eq!(talk.type_in("GET none"), "_\r\n");
     assert!(talk.type_in("HELLO 2 SETNAME me").starts_with("*14\r\n"));
@@ -238,8 +214,8 @@ fn a_library_shakes_hands_in_both_versions() {
 
 #[test]
 fn a_token_is_asked_for_before_anything_else() {
-    let home = Home::new(Tokens::of("s3cret"));
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::of("s3cret"));
+    let mut talk = client(&home);
     assert!(
         talk.type_in("INCR orders").starts_with("-NOAUTH ")
             && talk.type_in("HELLO 3").starts_with("-NOAUTH ")
@@ -247,37 +223,54 @@ fn a_token_is_asked_for_before_anything_else() {
     assert!(!talk.session.was_greeted());
     assert!(talk.type_in("AUTH wrong").starts_with("-WRONGPASS ") && talk.session.take_rejection());
     assert!(!talk.session.take_rejection() && talk.session.is_leaving(), "one guess a connection");
-    let mut talk = home.talk();
+    let mut talk = client(&home);
     assert_eq!(talk.type_in("AUTH default s3cret\nINCR orders"), "+OK\r\n:1\r\n");
     assert!(talk.session.was_greeted());
     assert!(talk.type_in("RESET\nINCR orders").contains("-NOAUTH "));
-    let mut other = home.talk();
+    let mut other = client(&home);
     assert!(other.type_in("HELLO 3 AUTH default s3cret").starts_with("%7"));
     assert_eq!(other.type_in("INCR orders"), ":2\r\n");
 }
 
 #[test]
 fn what_is_no_command_closes_and_so_does_a_browser() {
-    let home = Home::new(Tokens::default());
+    let home = Home::with_sequences(Tokens::default());
     for rubbish in [&b"*x\r\n"[..], b"*2147483648\r\n", b"*1\r\n$1073741824\r\n", b"*1\r\n$-5\r\n"] {
-        let mut talk = home.talk();
+        let mut talk = client(&home);
         assert!(talk.say(rubbish).starts_with("-ERR Protocol error: "));
         assert_eq!(talk.send(b"PING\r\n"), Need::End);
     }
-    let mut talk = home.talk();
+    let mut talk = client(&home);
     let said = talk.say(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nINCR orders\r\n");
     assert!(
         said.starts_with("-ERR this port speaks the protocol of Redis") && said.lines().count() == 1,
         "{said}"
     );
-    assert_eq!(home.talk().type_in("INCR orders"), ":1\r\n", "nothing was taken by it");
+    assert_eq!(client(&home).type_in("INCR orders"), ":1\r\n", "nothing was taken by it");
 }
 
 #[test]
 fn one_that_reads_nothing_is_not_read_from() {
-    let home = Home::new(Tokens::default());
-    let mut talk = home.talk();
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
     let asked = framed(&["ECHO", &"x".repeat(1_000)]).repeat(400);
     assert_eq!(talk.send(&asked), Need::Room);
     assert!(talk.outbox.len() >= OUTBOX_HIGH && talk.outbox.len() < OUTBOX_HIGH + 2_000);
+}
+
+#[test]
+fn opaque_ids_come_one_by_one_open_and_have_no_order() {
+    let home = Home::opaque();
+    let mut talk = client(&home);
+    let runs = talk.type_in("XUID.RUNS 3 @fresh");
+    assert!(runs.starts_with("*3\r\n*3\r\n$"), "{runs}");
+    let said = talk.type_in("INCR @any");
+    let id = said.trim_start_matches(':').trim_end();
+    let parts = talk.type_in(&format!("XUID.DECODE {id}"));
+    let worker = home.server.engine.workers()[0];
+    assert!(parts.contains(&format!("worker\r\n:{worker}\r\n")), "{said} {parts}");
+    for command in ["INCR @ordered", "XUID.NEXT @ordered", "XUID.BATCH 2 @ordered", "XUID.RUNS 2 @ordered"] {
+        let said = talk.type_in(command);
+        assert!(said.starts_with("-NOORDER ") && said.contains("opaque"), "{command}: {said}");
+    }
 }

@@ -1,6 +1,10 @@
 //! Replies that need no waiting, and refusals in the words of the protocol.
 
+use std::sync::Arc;
+
 use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use xuid_engine::Id;
 use xuid_protocol::{
     Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, PREFACE, Refusal, Request, Status, reply_decode,
@@ -60,7 +64,7 @@ pub(super) fn at_once(server: &Server, request_id: u64, request: Request<'_>, ou
         Request::Ping(bytes) => reply_ping(out, request_id, bytes),
         Request::Decode { id } => {
             // The parser let only 63 bits through.
-            let parts = server.genesis.layout.decode(Id::from_raw(id).unwrap_or_default());
+            let parts = server.engine.decode(Id::from_raw(id).unwrap_or_default());
             let decoded = Decoded { unix_ms: parts.unix_ms, worker: parts.worker, sequence: parts.sequence };
             reply_decode(out, request_id, decoded);
         }
@@ -68,6 +72,23 @@ pub(super) fn at_once(server: &Server, request_id: u64, request: Request<'_>, ou
         Request::Stats => reply_stats(out, request_id, &Value::Object(metrics::as_json(server)).to_string()),
         _ => unreachable!("answered by the session itself"),
     }
+}
+
+/// What is known of where an id came from. It is read from files and asked of the registry, one request at a time. Of one
+/// connection, whose turn `own` is, one stands in line with those of others: a thousand of them hold up nobody else's.
+pub(super) async fn provenance(server: Arc<Server>, own: Arc<Semaphore>, id: u64) -> Result<String, Refusal> {
+    // Neither is ever closed.
+    let _own = own.acquire().await;
+    let turn = Arc::clone(&server.origins_turn).acquire_owned().await;
+    let judged = spawn_blocking(move || {
+        // Held to the end of it, which comes even if its asker has left: one that asks and leaves again and again must not have
+        // many of them at work.
+        let _turn = turn;
+        server.provenance(Id::from_raw(id).unwrap_or_default())
+    });
+    let failed = "the server failed on this request, and said why in its log: report it";
+    let found = judged.await.ok().flatten();
+    found.map(|found| found.to_string()).ok_or_else(|| Refusal::new(Status::INTERNAL, failed))
 }
 
 /// A server without sequences is one that does not know their ops.

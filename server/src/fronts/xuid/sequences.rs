@@ -4,7 +4,6 @@
 //! the count. Numbers that the process holds are answered at once; what the store must be asked for waits as a request
 //! for ids does, and no thread waits with it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +16,9 @@ use xuid_protocol::{
 
 use crate::config::Right;
 use crate::fronts::buffers::{Inbox, Outbox};
-use crate::fronts::conversation::OUTBOX_HIGH;
-use crate::fronts::names::{alter, list_all, may, may_pass, similar};
-use crate::fronts::refusals::{forbidden, of_control, of_numbers};
+use crate::fronts::client::take_at_hand;
+use crate::fronts::names::{alter, list_all, may};
+use crate::fronts::refusals::{forbidden, of_control};
 use crate::fronts::xuid::Session;
 use crate::fronts::xuid::answer;
 use crate::fronts::xuid::waiting::{Json, Shape, Waiting};
@@ -35,34 +34,24 @@ impl Session {
     pub(super) fn seq_nexts(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, left: usize) -> bool {
         let rest = inbox.rest();
         let Some((_, name, len)) = plain_seq_next(rest) else { return false };
-        if self.allowance.is_limited() || self.server.sequences.is_none() {
+        if self.client.allowance.is_limited() || self.client.server.sequences.is_none() {
             return false;
         }
         let name_of = |frame: &[u8]| -> bool { frame[..8] == rest[..8] && frame[16..] == rest[16..len] };
-        let room = OUTBOX_HIGH.saturating_sub(outbox.len()).div_ceil(ID_REPLY_LEN);
+        let room = outbox.room().div_ceil(ID_REPLY_LEN);
         let turn = rest.len().saturating_sub(left).div_ceil(len);
         let most = room.min(turn).min(BATCH);
         let frames = rest.chunks_exact(len).take(most).take_while(|frame| name_of(frame)).count();
-        if !may(&mut self.rights, &self.server.access, Right::Next, name) {
+        if !may(&mut self.client.rights, &self.client.server.access, Right::Next, name) {
             return false;
         }
-        let Some(sequence) = self.names.find(name) else { return false };
-        // All of them with one take; else one by one, as far as there are some.
-        let numbers = &mut self.numbers;
-        let taken = catch_unwind(AssertUnwindSafe(|| {
-            if sequence.try_runs(Demand::ordered(frames as u32), numbers).is_ok() {
-                return frames;
-            }
-            let one = || sequence.try_runs(Demand::ordered(1), numbers).is_ok();
-            std::iter::repeat_with(one).take(frames).take_while(|is_taken| *is_taken).count()
-        }));
-        // A panic is answered by the frame that is tried by itself; what was taken until then is spent.
-        let answered = taken.unwrap_or(0);
+        let Some(sequence) = self.client.names.find(name) else { return false };
+        let answered = take_at_hand(sequence, frames, &mut self.client.numbers);
         if answered == 0 {
-            self.numbers.clear();
+            self.client.numbers.clear();
             return false;
         }
-        let mut numbers = self.numbers.drain(..).flatten();
+        let mut numbers = self.client.numbers.drain(..).flatten();
         outbox.put(answered * ID_REPLY_LEN, |slots| {
             let (slots, _) = slots.as_chunks_mut::<ID_REPLY_LEN>();
             let mut written = 0;
@@ -74,8 +63,8 @@ impl Session {
             written
         });
         drop(numbers);
-        self.tally.requests(Op::SeqNext, answered as u32);
-        self.tally.answered(Op::SeqNext, answered as u32);
+        self.client.tally.requests(Op::SeqNext, answered as u32);
+        self.client.tally.answered(Op::SeqNext, answered as u32);
         inbox.consume(answered * len);
         true
     }
@@ -88,7 +77,7 @@ impl Session {
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
         let op = request.op();
-        let server = Arc::clone(&self.server);
+        let server = Arc::clone(&self.client.server);
         let Some(sequences) = &server.sequences else { return Err(answer::no_sequences(op)) };
         match request {
             Request::SeqNext { name } => {
@@ -99,7 +88,7 @@ impl Session {
             Request::SeqArray(asked) | Request::SeqRuns(asked) => {
                 let SeqBulk { name, bulk, contiguous } = asked;
                 let name = self.allowed(Right::Next, op, name)?;
-                if let Err(refusal) = self.limits.check_count(bulk.count) {
+                if let Err(refusal) = self.client.limits.check_count(bulk.count) {
                     return self.refuse_count(sequences, op, request_id, &name, refusal);
                 }
                 let demand = match bulk.order {
@@ -114,7 +103,7 @@ impl Session {
                 self.take_numbers(sequences, &name, shape, demand, bulk.wait(), outbox)
             }
             Request::SeqInfo { name } => {
-                if !self.rights.now(&server.access).may_see(name.as_str()) {
+                if !self.client.rights.now(&server.access).may_see(name.as_str()) {
                     return Err(forbidden(op, name.as_str()));
                 }
                 let reply = sequences.all.info(&name.into());
@@ -124,8 +113,8 @@ impl Session {
                 Ok(())
             }
             Request::SeqList(list) => {
-                self.limits.check_list(list.limit)?;
-                let rights = self.rights.now(&server.access).clone();
+                self.client.limits.check_list(list.limit)?;
+                let rights = self.client.rights.now(&server.access).clone();
                 let all = sequences.all.clone();
                 let SeqList { limit, prefix, after } = list;
                 let (prefix, after) = (prefix.to_owned(), after.to_owned());
@@ -163,7 +152,7 @@ impl Session {
         op: Op,
         name: xuid_protocol::SequenceName<'_>,
     ) -> Result<SequenceName, Refusal> {
-        if may(&mut self.rights, &self.server.access, right, name.as_str().as_bytes()) {
+        if may(&mut self.client.rights, &self.client.server.access, right, name.as_str().as_bytes()) {
             return Ok(name.into());
         }
         Err(forbidden(op, name.as_str()))
@@ -179,27 +168,15 @@ impl Session {
         wait: Duration,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        let count = demand.count();
-        let sequence = self.names.sequence(sequences, name)?;
-        let charged = self.charge(count)?;
-        self.charged = charged;
-        let tried = sequence.try_runs(demand, &mut self.numbers);
-        self.charged = Charged::default();
-        match tried {
-            Ok(()) => {
-                shape.write_numbers(self.numbers.drain(..), outbox);
-                Ok(())
-            }
-            Err(error) if may_pass(error) && !wait.is_zero() => {
-                let pending = sequence.request(demand, wait);
-                self.waiting.push(Waiting::numbers(shape, charged, pending, name.clone(), self.came));
-                Ok(())
-            }
-            Err(error) => {
-                self.allowance.give_back(charged);
-                Err(of_numbers(error, name))
+        let sequence = self.client.names.sequence(sequences, name)?;
+        match self.client.take_numbers(&sequence, demand, wait)? {
+            None => shape.write_numbers(self.client.numbers.drain(..), outbox),
+            Some((charged, pending)) => {
+                let (name, came) = (name.clone(), self.client.came);
+                self.waiting.push(Waiting::numbers(shape, charged, pending, name, came));
             }
         }
+        Ok(())
     }
 
     /// A count out of range, of a name that may not exist either, which is said first.
@@ -221,14 +198,20 @@ impl Session {
         Ok(())
     }
 
-    fn wait_for(
+    /// Lets a request wait for an answer in JSON.
+    pub(super) fn wait_for(
         &mut self,
         op: Op,
         request_id: u64,
         json: impl Future<Output = Result<String, Refusal>> + Send + 'static,
     ) {
         let json: Pin<Box<Json>> = Box::pin(json);
-        self.waiting.push(Waiting::json(Shape::Json { op, request_id }, Charged::default(), json, self.came));
+        self.waiting.push(Waiting::json(
+            Shape::Json { op, request_id },
+            Charged::default(),
+            json,
+            self.client.came,
+        ));
     }
 
     /// A look-up found nothing: the answer says which name was meant, if the store has one like it.
@@ -239,9 +222,7 @@ impl Session {
         name: &SequenceName,
         came: Option<Instant>,
     ) -> bool {
-        self.names.was_unknown();
-        let Some(sequences) = &self.server.sequences else { return false };
-        let similar = similar(sequences.all.clone(), name.clone());
+        let Some(similar) = self.client.look_for_similar(name) else { return false };
         let json: Pin<Box<Json>> = Box::pin(async move { Err(similar.await) });
         self.waiting.push(Waiting::json(shape, charged, json, came));
         true

@@ -326,8 +326,15 @@ fn traffic(traffic: &Traffic) -> Vec<Family> {
     let times = traffic.times().map(|(op, times)| (op.name().to_ascii_lowercase(), times)).collect();
     let errors = traffic.errors();
     let errors = errors.map(|(status, count)| (status.to_string().to_ascii_lowercase(), count)).collect();
+    let open: Vec<_> = traffic.open_by_front().map(|(front, open)| (front.name(), open)).collect();
     vec![
-        gauge("xuid_connections_open", "Connections open now", traffic.open()),
+        gauge("xuid_connections_open", "Connections of clients open now", traffic.open()),
+        gauge_by(
+            "xuid_front_connections_open",
+            "Connections open now, by the front that they came in by",
+            "front",
+            &open,
+        ),
         counter_by(
             "xuid_connections",
             "Connections so far: accepted, those included that turned out foreign, which speak another protocol; and refused, \

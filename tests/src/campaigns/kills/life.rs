@@ -16,7 +16,9 @@ use rustix::process::Signal;
 use super::super::Tally;
 use super::super::refusals::code;
 use super::super::trials::caught;
+use super::plan::{HARD_FRONTS, LIGHT_FRONTS};
 use crate::client::{Client, ClientError};
+use crate::fronts::Doors;
 use crate::load::{Job, Load, LoadResults};
 use crate::oracle::{IssuedVsReceived, Received, Run, read_issued};
 use crate::{Order, Serve, Server, clock};
@@ -112,8 +114,10 @@ impl Life {
     }
 
     /// Lets its clients begin.
-    pub(super) fn load(&mut self, jobs: &[Job]) {
-        self.load = Some(Load::start(self.server.addr, jobs));
+    pub(super) fn load(&mut self, jobs: &[Job]) -> Result<()> {
+        let at_fronts = if jobs.iter().all(|job| job.pause.is_zero()) { HARD_FRONTS } else { LIGHT_FRONTS };
+        self.load = Some(Load::start_at(Doors::of(&self.server)?, &[jobs, at_fronts].concat()));
+        Ok(())
     }
 
     /// Lets it live so long; true if it was struck before that was over.

@@ -130,8 +130,10 @@ impl Part {
         if let Err(why) = begun {
             return Err(self.bury(company, why));
         }
-        company.load(LIGHT);
-        Ok(company)
+        match company.load(LIGHT) {
+            Ok(()) => Ok(company),
+            Err(why) => Err(self.bury(company, why)),
+        }
     }
 
     fn one(&mut self, data: &Path, plan: &Plan) -> Result<()> {
@@ -178,7 +180,7 @@ impl Part {
             // What an idle second leaves is in the spill a moment later, and a burst then has it back.
             let is_idle = plan.point().is_some_and(|point| point.reach == Reach::Stock);
             if !is_idle || !life.live(IDLE)? {
-                life.load(plan.jobs);
+                life.load(plan.jobs)?;
             }
         }
         match &plan.end {

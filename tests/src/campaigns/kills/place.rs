@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::plan::Trouble;
 use super::points::Kind;
+use crate::fronts::Doors;
 use crate::proxy::{Fault, Proxy, Target, Way};
 use crate::zookeeper::Ensemble;
 use crate::{Serve, Xuid};
@@ -65,7 +66,7 @@ impl Place {
     }
 
     fn settled(&self, serve: Serve) -> Serve {
-        let serve = serve.arg("--threads").arg(THREADS);
+        let serve = Doors::ARGUMENTS.iter().fold(serve.arg("--threads").arg(THREADS), Serve::arg);
         match &self.remote {
             Some(remote) => serve.arg("--registry").arg(&remote.url),
             None => serve,

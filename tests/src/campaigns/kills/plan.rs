@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::points::{self, Kind, Point, Reach};
+use crate::fronts::Front;
 use crate::load::{HEAVY, Job, Work};
 use crate::{Order, Rng};
 
@@ -151,6 +152,16 @@ pub(super) const LIGHT: &[Job] = &[
     light(Work::Array(50), Order::Fresh),
     light(Work::Runs(100), Order::Any),
 ];
+
+/// Clients of the other fronts, beside those of any life: as hard as these, and as gently as those of [`LIGHT`].
+pub(super) const HARD_FRONTS: &[Job] = &[
+    Job::new(Work::Next(32), Order::Any).by(Front::Resp),
+    Job::new(Work::Runs(1_000), Order::Any).by(Front::Resp),
+    Job::new(Work::Next(8), Order::Ordered).by(Front::Http),
+    Job::new(Work::Array(100), Order::Any).by(Front::Http),
+];
+pub(super) const LIGHT_FRONTS: &[Job] =
+    &[light(Work::Next(4), Order::Fresh).by(Front::Resp), light(Work::Runs(20), Order::Any).by(Front::Http)];
 
 const fn light(work: Work, order: Order) -> Job {
     Job::gently(work, order, Duration::from_millis(5))

@@ -14,11 +14,11 @@ const FIRST_ID: Duration = Duration::from_secs(5);
 
 /// Requests of every kind and order.
 pub(super) const JOBS: [Job; 5] = [
-    Job { work: Work::Runs(50_000), order: Order::Any, pause: Duration::from_millis(2) },
-    Job { work: Work::Array(300), order: Order::Any, pause: Duration::from_millis(1) },
-    Job { work: Work::Next(32), order: Order::Fresh, pause: Duration::from_millis(1) },
-    Job { work: Work::Array(100), order: Order::Ordered, pause: Duration::from_millis(1) },
-    Job { work: Work::Next(16), order: Order::Any, pause: Duration::from_millis(1) },
+    Job::gently(Work::Runs(50_000), Order::Any, Duration::from_millis(2)),
+    Job::gently(Work::Array(300), Order::Any, Duration::from_millis(1)),
+    Job::gently(Work::Next(32), Order::Fresh, Duration::from_millis(1)),
+    Job::gently(Work::Array(100), Order::Ordered, Duration::from_millis(1)),
+    Job::gently(Work::Next(16), Order::Any, Duration::from_millis(1)),
 ];
 
 /// Starts a server under limits. `None`: it refused to start as it should, with 1 and one of these words (any, if there

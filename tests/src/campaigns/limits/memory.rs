@@ -14,7 +14,7 @@ const LEAST: u64 = 12_000_000;
 const MORE: u64 = 80_000_000;
 
 /// What asks for memory: large answers, on many connections.
-const HUNGRY: Job = Job { work: Work::Array(100_000), order: Order::Any, pause: Duration::ZERO };
+const HUNGRY: Job = Job::gently(Work::Array(100_000), Order::Any, Duration::ZERO);
 
 /// A life that may be too poor to start or to go on, then one with enough.
 pub(super) fn trial(home: &Path, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Result<()> {

@@ -33,7 +33,7 @@ const BURST_EVERY: Duration = Duration::from_secs(20);
 const BURST: Duration = Duration::from_millis(1_500);
 
 const fn job(work: Work, order: Order, pause_ms: u64) -> Job {
-    Job { work, order, pause: Duration::from_millis(pause_ms) }
+    Job::gently(work, order, Duration::from_millis(pause_ms))
 }
 
 /// What each server is asked for. The first three take some 2.4 million ids a second, well below the 4.1 million that

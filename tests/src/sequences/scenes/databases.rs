@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{LONG, Played};
+use crate::fronts::Front;
 use crate::sequences::{Call, Fleet, Kind, Name, Pace, Site, Takers};
 use crate::{Client, ClientError, Order, Rng, SchedulerDelay, clock, status};
 
@@ -86,6 +87,7 @@ impl Stage {
             self.played.account.calls.push(Call {
                 name,
                 life,
+                front: Front::Xuid,
                 is_ordered: true,
                 asked,
                 got: clock::now(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{LONG, Played};
+use crate::fronts::Front;
 use crate::sequences::{Call, Database, Fleet, Kind, Name, Pace, Site, Takers};
 use crate::{Client, ClientError, MariaDb, Order, Postgres, SchedulerDelay, Xuid, clock, status};
 
@@ -136,7 +137,16 @@ pub fn store_goes_back(kind: Kind, loss: Loss, against: Against, seed: u64) -> R
     }
     takers.wait_more(3_000, LONG)?;
     let delay = SchedulerDelay::watch();
+    // A server that lives uses no grant below what it was granted before, and raises the mark.
+    let starts_anew: &[usize] =
+        if against == Against::Nothing && loss != Loss::TwoPrimaries { &[0, 1] } else { &[] };
+    for node in starts_anew {
+        fleet.end(*node, false)?;
+    }
     let mut begin = lose(&mut pair, &mut fleet, loss)?;
+    for node in starts_anew {
+        fleet.start_node(&pair.site, *node)?;
+    }
     if against == Against::Fence {
         check_behind(&fleet, &names)?;
         fence(&pair.both)?;
@@ -195,7 +205,8 @@ fn take(client: &mut Client, (at, name): (usize, &Name), life: usize, count: u32
             Err(error) => Err(error.into()),
         }
     })?;
-    Ok(Call { name: at, life, is_ordered: true, asked, got: clock::now(), numbers })
+    let (front, got) = (Front::Xuid, clock::now());
+    Ok(Call { name: at, life, front, is_ordered: true, asked, got, numbers })
 }
 
 /// Raises all marks, once more where nobody knows what became of it: a primary that was just promoted is slow.

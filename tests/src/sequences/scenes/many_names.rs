@@ -17,9 +17,6 @@ const IN_FLIGHT: usize = 512;
 /// What a start reads, give or take: settings, libraries, the spill, and what the machine says of itself. The records of ten
 /// thousand names are five times as long.
 const START_READS: u64 = 2 << 20;
-/// The allocator keeps freed pages for ten seconds.
-const GIVES_BACK: Duration = Duration::from_secs(30);
-
 /// What came of it.
 #[derive(Debug, Clone, Copy)]
 pub struct ManyNames {
@@ -65,16 +62,9 @@ pub fn many_names(names: u64) -> Result<ManyNames> {
         "a start read {reads} bytes with {names} names, {empty_reads} without"
     );
     take(&mut server.client()?, names, 2)?;
-    let peak = process::rss_anon(server.pid())?;
-    // What it had read of the life before is freed by now; the allocator gives that back within some ten seconds.
-    let mut again = peak;
-    let is_given_back = || {
-        again = process::rss_anon(server.pid())?;
-        Ok(again < EMPTY_BYTES + names * NAME_BYTES)
-    };
-    let waited = clock::wait_until("memory is given back", GIVES_BACK, is_given_back);
-    println!("{names} names: {} MiB in the next life, {} MiB at first", again >> 20, peak >> 20);
-    waited.with_context(|| format!("{again} bytes with {names} names in use again"))?;
+    let again = process::rss_anon(server.pid())?;
+    println!("{names} names: {} MiB in the next life", again >> 20);
+    ensure!(again < EMPTY_BYTES + names * NAME_BYTES, "{again} bytes with {names} names in use again");
     server.stop()?;
 
     let server = Serve::new(&data)?.arg("--sequence-idle").arg("1s").start()?;
@@ -83,7 +73,11 @@ pub fn many_names(names: u64) -> Result<ManyNames> {
     clock::wait_until("idle names are compact", LONG, known)?;
     let compact = process::rss_anon(server.pid())?;
     println!("{names} names: {} MiB when they are idle", compact >> 20);
+    ensure!(compact < EMPTY_BYTES + names * NAME_BYTES, "{compact} bytes with {names} idle names");
     take(&mut server.client()?, names, 4)?;
+    let back = process::rss_anon(server.pid())?;
+    println!("{names} names: {} MiB when they are back", back >> 20);
+    ensure!(back < EMPTY_BYTES + names * NAME_BYTES, "{back} bytes with {names} names that were idle");
     server.stop()?;
     Ok(ManyNames { names, made_in, bytes: [empty, used, compact] })
 }

@@ -17,6 +17,7 @@ use anyhow::Result;
 
 use super::{Account, Call, Fleet, Name};
 use crate::clock;
+use crate::fronts::Front;
 
 /// A machine that does much else.
 const LONG: Duration = Duration::from_mins(2);
@@ -48,5 +49,6 @@ fn one(fleet: &Fleet, names: &[Name], (node, name): (usize, usize)) -> Result<Ca
     let mut client = fleet.client(node)?;
     let asked = clock::now();
     let numbers = vec![client.seq_next(&names[name].text)?];
-    Ok(Call { name, life, is_ordered: true, asked, got: clock::now(), numbers })
+    let (front, got) = (Front::Xuid, clock::now());
+    Ok(Call { name, life, front, is_ordered: true, asked, got, numbers })
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::{LONG, Played, one};
-use crate::sequences::{Account, Fleet, Kind, Name, Pace, Site, Takers};
+use crate::fronts::Front;
+use crate::sequences::{Account, Call, Fleet, Kind, Name, Pace, Site, Takers};
 use crate::{Rng, SchedulerDelay, folder, status};
 
 /// Four servers and eight clients take numbers of fifty names.
@@ -29,16 +30,18 @@ pub fn many_servers(kind: Kind, numbers: u64, seed: u64) -> Result<Account> {
     Ok(account)
 }
 
-/// Two servers, one of which is killed in each round. Beside names of both each has one of its own: what is missing
-/// there between two lives is the gap of a kill.
+/// Two servers with a client at each of their fronts, one of which is killed in each round. Beside names of both each
+/// has one of its own: what is missing there between two lives is the gap of a kill.
 pub fn kills(kind: Kind, rounds: usize, seed: u64) -> Result<Played> {
-    const CLIENTS: usize = 3;
+    const CLIENTS: usize = Front::ALL.len();
     let (site, mut rng, delay) = (Site::start(kind)?, Rng::new(seed), SchedulerDelay::watch());
     let mut names = Name::of_every_kind(10);
+    let common = names.len();
     names.extend((0..2).map(|node| Name { step: 100, node: Some(node), ..Name::new(format!("own-{node}")) }));
-    let own = |node: usize| names.len() - 2 + node;
+    let own = |node: usize| common + node;
     let mut fleet = Fleet::start(&site, 2)?;
     fleet.create(&names)?;
+    names.push(Name::of_ids());
     let mut played = Played::default();
     let pace = Pace { most: 50, pause: Duration::from_millis(1), ..Pace::hard(CLIENTS) };
     let takers = Takers::start(&fleet.seats(), &names, pace, rng.word());
@@ -61,6 +64,12 @@ pub fn kills(kind: Kind, rounds: usize, seed: u64) -> Result<Played> {
     fleet.stop()?;
     played.account.check(&names)?;
     played.account.check_refusals(&[status::COUNT, status::EXHAUSTED])?;
+    for front in Front::ALL {
+        for is_of_ids in [false, true] {
+            let is_one = |call: &Call| call.front == front && names[call.name].is_of_ids == is_of_ids;
+            ensure!(played.account.calls.iter().any(is_one), "nothing came by {front:?}");
+        }
+    }
     for (node, lives) in lives.iter().enumerate() {
         check_gaps(
             &played.account,

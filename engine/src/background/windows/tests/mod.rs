@@ -91,7 +91,7 @@ impl Driven {
         let cluster = ClusterId::from_bytes([3; 16]);
         // A day ago, so that a clock that goes back finds workers.
         let floor = layout.tick_at_ns(START - 86_400 * SECOND).unwrap();
-        let registry = MemoryRegistry::new(Genesis { cluster, layout, floor, workers: 16 });
+        let registry = MemoryRegistry::new(Genesis::new(cluster, layout, floor, 16));
         prepare(&registry);
         let assembly = assemble(
             Box::new(registry.clone()),

@@ -79,7 +79,9 @@ pub(super) fn image_bytes(table: Table) -> u64 {
 /// Where a record lies in an image: the workers' first, then the marks'; or the sequences'.
 fn offset(table: Table, place: Place) -> u64 {
     let before = if place.kind == Kind::Mark { table.geometry.workers } else { 0 };
-    (u64::from(before) + u64::from(place.slot)) * entry_bytes(place.kind)
+    // Of a place that is not in the file nothing is asked.
+    let position = table.geometry.position(place).unwrap_or(place.slot);
+    (u64::from(before) + u64::from(position)) * entry_bytes(place.kind)
 }
 
 /// A record as it is noted.

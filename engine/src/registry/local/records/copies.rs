@@ -32,10 +32,10 @@ impl Table {
     /// damaged before and after.
     fn unreadable_page<D: Disk>(self, disk: &D, row: &Row, copy: Side) -> Option<[u8; PAGE as usize]> {
         let kind = row.place.kind;
-        let first = row.place.slot - row.place.slot % ROWS;
+        let first = row.place.slot - self.geometry.position(row.place)? % ROWS;
         let mut page = [0; PAGE as usize];
         let mut is_unreadable = false;
-        for (slot, part) in (first..self.geometry.slots(kind)).zip(page.chunks_exact_mut(SECTOR)) {
+        for (slot, part) in (first..self.geometry.numbers(kind).end).zip(page.chunks_exact_mut(SECTOR)) {
             let place = Place { kind, slot };
             let [own, other] = [copy, copy.other()].map(|copy| self.sector(disk, place, copy));
             is_unreadable |= own.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::UnexpectedEof);

@@ -158,7 +158,7 @@ impl<D: Disk> Records<D> {
         let mut known = hints::known(hints.as_mut(), table.widest());
         known.sort_by_key(|row| row.version);
         for row in &known {
-            let is_there = row.place.slot < table.geometry.slots(row.place.kind);
+            let is_there = table.geometry.position(row.place).is_some();
             let compared = if is_there { self.high_water.compare(row) } else { Err(Back::absent(row)) };
             if let Err(back) = compared
                 && Guard::HintCompared.holds()
@@ -302,10 +302,10 @@ impl<D: Disk> Records<D> {
         let geometry = self.geometry();
         let found = [Kind::Worker, Kind::Mark].map(|kind| self.pairs(kind));
         for row in known {
-            let slot = (row.place.slot < geometry.slots(row.place.kind)).then_some(row.place.slot as usize);
+            let position = geometry.position(row.place);
             let [workers, marks] = &found;
             let of_kind = if row.place.kind == Kind::Worker { workers } else { marks };
-            let Some(Ok(pair)) = slot.and_then(|slot| of_kind.get(slot)) else { continue };
+            let Some(Ok(pair)) = position.and_then(|at| of_kind.get(at as usize)) else { continue };
             if let Err(back) = high_water::compare(&pair.row, &row)
                 && Guard::PutBackRefused.holds()
             {
@@ -340,8 +340,8 @@ impl<D: Disk> Records<D> {
 
     /// The same, believed or not.
     pub(super) fn believed(&mut self, kind: Kind) -> Vec<Result<Pair, ReadError>> {
-        let pairs = self.pairs(kind);
-        (0..).zip(pairs).map(|(slot, pair)| self.believe(Place { kind, slot }, pair)).collect()
+        let (numbers, pairs) = (self.geometry().numbers(kind), self.pairs(kind));
+        numbers.zip(pairs).map(|(slot, pair)| self.believe(Place { kind, slot }, pair)).collect()
     }
 }
 

@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::{begun, draw_era};
+use super::{begun, draw_era, genesis_of_file};
 use crate::registry::local::disk::{Disk, FileDisk, LOCK_WAIT, lock};
 use crate::registry::local::error::LocalError;
 use crate::registry::local::format::{GROWTH_SLOTS, Kind, Pair, PairFlaw, Place, Row};
@@ -42,10 +42,12 @@ pub struct SequencesFenced {
 /// them, by [`fence_restored`](crate::registry::local::fence_restored).
 ///
 /// # Errors
-/// Among others [`LocalError::InUse`] while any process uses the folder.
-pub fn fence_sequences(folder: &Path, genesis: &Genesis) -> Result<SequencesFenced, LocalError> {
+/// Among others [`LocalError::InUse`] while any process uses the folder, and [`LocalError::Absent`] where it has no such
+/// file.
+pub fn fence_sequences(folder: &Path) -> Result<SequencesFenced, LocalError> {
+    let genesis = genesis_of_file(folder)?;
     let _seats = seat::lock_all(folder)?;
-    close(folder, genesis)
+    close(folder, &genesis)
 }
 
 /// Whether the file of a folder is one of another folder: a copy.

@@ -69,7 +69,7 @@ impl LocalSequences {
     }
 
     /// Opens the file of a folder, or makes it where there never was one. It belongs to the folder's own registry; where
-    /// that is elsewhere, to the one of `genesis`.
+    /// that is elsewhere, to the one of `genesis`, or, if none is given, to the one that the file names.
     ///
     /// # Errors
     /// [`LocalError::Absent`] where the folder has no registry and none is given; see [`LocalError`].
@@ -151,14 +151,32 @@ impl super::MemoryDisk {
     }
 }
 
-/// What a folder's own registry was created with, unless that is a copy.
+/// What a folder's own registry was created with, unless that is a copy; where it is elsewhere, what the file of sequences
+/// says of it.
 fn genesis_of(folder: &Path) -> Result<Genesis, LocalError> {
+    if are_alone(folder) {
+        return genesis_of_file(folder);
+    }
     let path = genesis::path(folder);
     let disk = FileDisk::open_to_read(&path).map_err(super::opening(&path))?;
     let header = read_header(&disk, FileKind::Registry, &path)?.header;
     let found = disk.identity().map_err(LocalError::io("identify", &path))?;
     check_identity(&header, &found, &path)?;
     Ok(header.genesis)
+}
+
+/// Whether a folder has records of sequences, and its registry is elsewhere.
+#[must_use]
+pub fn are_alone(folder: &Path) -> bool {
+    let is_there = |kind| genesis::path_of(folder, kind).symlink_metadata().is_ok();
+    is_there(FileKind::Sequences) && !is_there(FileKind::Registry)
+}
+
+/// What the file of sequences says of the registry that it belongs to.
+fn genesis_of_file(folder: &Path) -> Result<Genesis, LocalError> {
+    let path = genesis::path_of(folder, FileKind::Sequences);
+    let disk = FileDisk::open_to_read(&path).map_err(super::opening(&path))?;
+    Ok(read_header(&disk, FileKind::Sequences, &path)?.header.genesis)
 }
 
 /// The head of a file that begins.

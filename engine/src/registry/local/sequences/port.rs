@@ -110,9 +110,7 @@ impl<D: Disk> SequenceRecords for LocalSequences<D> {
         self.records.change(|records| {
             records.learn_names()?;
             let (base, found) = closed_or_lost(records, name)?;
-            let value = found.value.max(least);
-            // What was seen above the mark that a registry lost is not known, so nothing below it is unseen.
-            let record = SequenceRecord { value, gaps: Vec::new(), ..found };
+            let record = found.opened(least);
             let row = row(&base, name, &record, records.sequences().era, (writer, records.now_ms()));
             records.store_names(&[(base, row)]).pop().unwrap_or(Ok(()))
         })
@@ -124,8 +122,9 @@ impl<D: Disk> SequenceRecords for LocalSequences<D> {
             match records.lost_name() {
                 Some(slot) => {
                     let what = format!("sequence slot {slot}");
-                    let why =
-                        "nothing tells which name it had: name it by `xuid sequence fence` first".into();
+                    let why = "nothing tells which name it had: name it by `xuid sequence fence` first. If no name is missing, \
+                               it had that of leftovers: then give it any that is none, with `--above 1`"
+                        .into();
                     Err(ReadError::Damaged { what, why }.into())
                 }
                 None if records.sequences().is_closed => records.open_to_new(),

@@ -261,12 +261,12 @@ fn each_thing_that_is_wrong_with_the_file_has_an_error_of_its_own() {
 fn another_version_is_told_from_damage() {
     let disk = memory(1);
     let mut header = disk.bytes()[..512].to_vec();
-    header[8] = 3;
+    header[8] = 4;
     let sum = crc32c::crc32c(&header[..508]);
     header[508..].copy_from_slice(&sum.to_le_bytes());
     disk.tamper(0, |sector| sector.copy_from_slice(&header));
     let error = LocalRegistry::on(disk.open_again(), clock()).err().unwrap();
-    assert!(matches!(error, LocalError::Version { found: 3, known: 2, .. }), "{error}");
+    assert!(matches!(error, LocalError::Version { found: 4, known: 3, .. }), "{error}");
 }
 
 #[test]

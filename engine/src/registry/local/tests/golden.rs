@@ -1,5 +1,7 @@
 //! The bytes on disk, against files that only a new version of the format may change.
 
+use xuid_id::Face;
+
 use super::*;
 use crate::registry::local::disk::MemoryDisk;
 use crate::registry::local::format::{Geometry, PAGE, SECTOR, Side};
@@ -54,18 +56,81 @@ fn a_header_of_another_face_or_of_fewer_bits_is_of_version_2_and_no_other() {
         let header = Header { identity: some_identity(), ..Header::new(&genesis, None) };
         let mut sector = header.encode();
         assert_eq!(sector[8..12], [2, 0, 0, 0], "{text}");
-        let read = |sector: &[u8; SECTOR]| {
-            let mut image = vec![0; 2 * PAGE as usize];
-            image[..SECTOR].copy_from_slice(sector);
-            image[PAGE as usize..][..SECTOR].copy_from_slice(sector);
-            HeaderPair::read(&MemoryDisk::new(image, some_identity()), FileKind::Registry).unwrap()
-        };
         assert_eq!(read(&sector).unwrap().header, header, "{text}");
         // Under the version of those that would read it as plain, it is no header.
-        sector[8] = 1;
-        let checksum = crc32c::crc32c(&sector[..SECTOR - 4]);
-        sector[SECTOR - 4..].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(read(&sector), Err(HeaderFlaw::Damaged), "{text}");
+        assert_eq!(read(under(1, &mut sector)), Err(HeaderFlaw::Damaged), "{text}");
+    }
+}
+
+/// What a file with that header twice is.
+fn read(sector: &[u8; SECTOR]) -> Result<HeaderPair, HeaderFlaw> {
+    let mut image = vec![0; 2 * PAGE as usize];
+    image[..SECTOR].copy_from_slice(sector);
+    image[PAGE as usize..][..SECTOR].copy_from_slice(sector);
+    HeaderPair::read(&MemoryDisk::new(image, some_identity()), FileKind::Registry).unwrap()
+}
+
+/// The header under another version.
+fn under(version: u8, sector: &mut [u8; SECTOR]) -> &[u8; SECTOR] {
+    sector[8] = version;
+    let checksum = crc32c::crc32c(&sector[..SECTOR - 4]);
+    sector[SECTOR - 4..].copy_from_slice(&checksum.to_le_bytes());
+    sector
+}
+
+/// Where the first worker and the check of a key lie, and that no earlier version has them.
+#[test]
+fn a_header_of_a_later_first_worker_or_of_opaque_ids_is_of_version_3_and_no_other() {
+    let opaque = Layout::default().with_face(Face::Opaque);
+    let sealed = Genesis { layout: opaque, key_check: Some(0x0102_0304_0506_0708), ..some_genesis(4) };
+    let later = Genesis { first_worker: 512, workers: 512, ..some_genesis(4) };
+    for (genesis, at, bytes) in
+        [(sealed, 128, [8, 7, 6, 5, 4, 3, 2, 1]), (later, 120, [0, 2, 0, 0, 0, 0, 0, 0])]
+    {
+        let header = Header { identity: some_identity(), ..Header::new(&genesis, None) };
+        let mut sector = header.encode();
+        assert_eq!((sector[8], &sector[at..at + 8]), (3, &bytes[..]));
+        assert_eq!(read(&sector).unwrap().header, header);
+        for version in [1, 2] {
+            // What an earlier version has reserved it does not read, and its faces are its own.
+            let earlier = read(under(version, &mut sector)).ok().map(|pair| pair.header.genesis.first_worker);
+            assert_eq!(earlier, (genesis == later && version == 1).then_some(0), "version {version}");
+        }
+        assert_eq!(read(under(4, &mut sector)), Err(HeaderFlaw::OtherVersion(4)));
+    }
+    for impossible in [
+        Genesis { first_worker: 1_021, ..some_genesis(4) },
+        Genesis { first_worker: u32::MAX, ..some_genesis(4) },
+        Genesis {
+            key_check: None,
+            layout: "41/10/11,face=worker-lowest".parse().unwrap(),
+            workers: 1_025,
+            ..sealed
+        },
+    ] {
+        assert_eq!(impossible.checked(impossible.version()), None, "{impossible:?}");
+    }
+    // The check of some key is 0.
+    let zero = Genesis { key_check: Some(0), ..sealed };
+    assert_eq!(
+        Genesis { key_check: None, ..sealed }.with_third(3, sealed.first_worker, 0, sealed.closed),
+        zero
+    );
+    let unchecked = Genesis { key_check: None, ..sealed };
+    assert_eq!(unchecked.checked(3), None, "opaque ids of any key");
+    let idle = Genesis { key_check: Some(1), ..some_genesis(4) };
+    assert_eq!(idle.checked(1), None, "a key that seals nothing");
+}
+
+/// Programs that read version 1 alone know 20 bits of worker at most, and would take more for damage.
+#[test]
+fn more_bits_of_worker_than_the_first_version_knows_are_of_version_2() {
+    for (layout, version) in [("39/20/4", 1), ("38/21/4", 2), ("37/22/4", 2), ("40/10/12", 2)] {
+        assert_eq!(
+            Genesis { layout: layout.parse().unwrap(), ..some_genesis(4) }.version(),
+            version,
+            "{layout}"
+        );
     }
 }
 
@@ -83,7 +148,7 @@ fn records_are_written_as_documented_and_read_back() {
 
 #[test]
 fn the_regions_lie_where_they_are_documented() {
-    let geometry = Geometry::registry(1_024);
+    let geometry = Geometry::registry(0..1_024);
     let begins = [
         (Kind::Worker, Side::A, 8_192),
         (Kind::Worker, Side::B, 532_480),
@@ -95,5 +160,5 @@ fn the_regions_lie_where_they_are_documented() {
     }
     assert_eq!(geometry.bytes(), 1_318_912);
     // Regions are whole pages, however few the workers.
-    assert_eq!(Geometry::registry(3).begin(Kind::Worker, Side::B), 12_288);
+    assert_eq!(Geometry::registry(0..3).begin(Kind::Worker, Side::B), 12_288);
 }

@@ -1,5 +1,6 @@
 //! What the local registry promises, attacked.
 
+mod closed;
 mod damage;
 mod fence;
 #[cfg(not(loom))]
@@ -65,7 +66,7 @@ fn clock() -> Arc<dyn Clock> {
 }
 
 fn some_genesis(workers: u32) -> Genesis {
-    Genesis { cluster: ClusterId::from_bytes([7; 16]), layout: Layout::default(), floor: 1_000, workers }
+    Genesis::new(ClusterId::from_bytes([7; 16]), Layout::default(), 1_000, workers)
 }
 
 fn some_identity() -> FileIdentity {
@@ -107,5 +108,5 @@ fn spill(n: u8) -> SpillId {
 
 /// Where a copy of a worker's record lies, in a registry of that many workers.
 fn offset_of(workers: u32, place: Place, copy: format::Side) -> usize {
-    format::Geometry::registry(workers).offset(place, copy) as usize
+    format::Geometry::registry(0..workers).offset(place, copy) as usize
 }

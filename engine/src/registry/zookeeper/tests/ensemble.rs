@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
@@ -144,7 +144,11 @@ pub(super) struct Recorder {
     pub(super) connections: Arc<AtomicUsize>,
     asked: Arc<Mutex<Vec<Vec<i32>>>>,
     open: Arc<Mutex<Vec<TcpStream>>>,
+    held: Held,
 }
+
+/// After which operation a connection passes nothing on, and whether one does not now.
+type Held = Arc<(AtomicI32, AtomicBool)>;
 
 impl Recorder {
     pub(super) fn before(ensemble: &Ensemble) -> Self {
@@ -154,9 +158,11 @@ impl Recorder {
             connections: Arc::default(),
             asked: Arc::default(),
             open: Arc::default(),
+            held: Arc::default(),
         };
         let (connections, asked, open, server) =
             (recorder.connections.clone(), recorder.asked.clone(), recorder.open.clone(), ensemble.port);
+        let held = recorder.held.clone();
         // It ends with the process: a test has few.
         spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -167,8 +173,8 @@ impl Recorder {
                     let _ = std::io::copy(&mut from, &mut to);
                     let _ = to.shutdown(Shutdown::Both);
                 });
-                let (connections, asked) = (connections.clone(), asked.clone());
-                spawn(move || pass_on(client, server, &connections, &asked));
+                let (connections, asked, held) = (connections.clone(), asked.clone(), held.clone());
+                spawn(move || pass_on(client, server, &connections, &asked, &held));
             }
         });
         recorder
@@ -185,6 +191,16 @@ impl Recorder {
         }
     }
 
+    /// What is asked after that operation on the same connection waits until another one is named.
+    pub(super) fn hold_after(&self, operation: i32) {
+        self.held.0.store(operation, SeqCst);
+    }
+
+    /// Whether something waits.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.1.load(SeqCst)
+    }
+
     /// The operations asked for on each connection, in their order.
     pub(super) fn requests(&self) -> Vec<Vec<i32>> {
         self.asked.lock().unwrap().clone()
@@ -198,8 +214,9 @@ fn pass_on(
     mut to: TcpStream,
     connections: &AtomicUsize,
     asked: &Mutex<Vec<Vec<i32>>>,
+    held: &(AtomicI32, AtomicBool),
 ) -> Option<()> {
-    let (mut at, mut frames) = (None, 0);
+    let (mut at, mut frames, mut last) = (None, 0, 0);
     loop {
         let mut length = [0; 4];
         from.read_exact(&mut length).ok()?;
@@ -213,7 +230,14 @@ fn pass_on(
                 connections.fetch_add(1, SeqCst);
                 asked.len() - 1
             });
-            asked[at].push(i32::from_be_bytes(frame.get(4..8)?.try_into().ok()?));
+            let operation = i32::from_be_bytes(frame.get(4..8)?.try_into().ok()?);
+            asked[at].push(operation);
+            drop(asked);
+            while last != 0 && held.0.load(SeqCst) == last {
+                held.1.store(true, SeqCst);
+                sleep(Duration::from_millis(1));
+            }
+            last = operation;
         }
         to.write_all(&length).ok()?;
         to.write_all(&frame).ok()?;

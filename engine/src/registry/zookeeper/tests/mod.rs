@@ -1,20 +1,22 @@
 //! The adaptor on a real server, with a guard taken out: tests on whole servers cannot do that.
 
 mod ensemble;
+mod fences;
 mod sequences;
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use xuid_id::Layout;
+use xuid_id::{Layout, Veil};
 
 use super::genesis::{Plan, init};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
 use super::znode::{ERA, encode_era, era_path, worker_path};
-use super::{ZooKeeperRegistry, fence};
+use super::{ZooKeeperError, ZooKeeperRegistry, adopt, fence};
+use crate::id::key_error::OpaqueKeyError;
 use crate::registry::Floor;
 use crate::registry::record::{Place, Row};
-use crate::registry::{Registry, SwapError, Token, WorkerRecord};
+use crate::registry::{Registry, SwapError, Token, WorkerRecord, Workers};
 use crate::sys::guards::Guard;
 use ensemble::{Ensemble, Recorder};
 
@@ -25,8 +27,36 @@ fn options() -> ZooKeeperOptions {
 }
 
 fn made(url: &ZooKeeperUrl) {
-    let plan = Plan { layout: Layout::default(), floor: Some(Floor::default()), workers: 8 };
+    let (layout, floor) = (Layout::default(), Some(Floor::default()));
+    let plan = Plan { layout, floor, workers: 8, key_check: None, first_worker: 0, closed: Workers::NONE };
     init(url, &options(), &plan).unwrap();
+}
+
+#[test]
+fn an_opaque_registry_keeps_its_key_through_a_fence_and_an_adoption() {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    let (layout, floor) = (Layout::default().opaque().unwrap(), Some(Floor::default()));
+    let [ours, other] = [7, 8].map(|byte| Veil::new([byte; 16]));
+    let plan = Plan { layout, floor, workers: 8, key_check: None, first_worker: 0, closed: Workers::NONE };
+    let refused = init(&url, &options(), &plan);
+    assert!(matches!(refused, Err(ZooKeeperError::Key(OpaqueKeyError::Absent))), "{refused:?}");
+    let keyed = Plan { key_check: Some(ours.check()), ..plan };
+    let refused = init(&url, &options(), &Plan { layout: Layout::default(), ..keyed });
+    assert!(matches!(refused, Err(ZooKeeperError::Key(OpaqueKeyError::Unwanted))), "{refused:?}");
+    init(&url, &options(), &keyed).unwrap();
+    let is_sealed = || {
+        let genesis = *ZooKeeperRegistry::open(&url, &options()).unwrap().genesis();
+        assert_eq!(genesis.layout, layout);
+        assert_eq!(genesis.check_veil(Some(&ours)), Ok(()));
+        assert_eq!(genesis.check_veil(Some(&other)), Err(OpaqueKeyError::Other));
+        assert_eq!(genesis.check_veil(None), Err(OpaqueKeyError::Absent));
+    };
+    is_sealed();
+    fence(&url, &options()).unwrap();
+    is_sealed();
+    adopt(&url, &options()).unwrap();
+    is_sealed();
 }
 
 /// A process reads a record. Then the ensemble is put back and fenced, by which the record's version comes again, and
@@ -182,6 +212,37 @@ fn an_answer_over_a_connection_that_was_not_looked_around_in_is_not_believed() {
 #[test]
 fn without_a_look_at_the_connection_an_answer_over_the_next_one_is_believed() {
     assert!(Guard::without(&[Guard::SameConnection], believes_an_answer_over_the_next_connection));
+}
+
+/// A server refuses a registry that was put back, and looks again and again, as others may have put it right. Such a look is
+/// broken off half-way, after it found the registry open and before it looked at all nodes: here there is no clock to write
+/// to. Whether the server believes the registry at its next need.
+fn believes_a_registry_after_half_a_look() -> bool {
+    let (ensemble, recorder, mut registry) = recorded();
+    let version = registry.worker(WORKER).unwrap().version;
+    let record =
+        WorkerRecord { reserved_until: 5_000, token: Token([9; 16]), operation: 1, owner: "us".into() };
+    registry.claim(WORKER, version, &record).unwrap();
+    registry.worker(WORKER).unwrap();
+    registry.tree.pretend_inherited(&worker_path(WORKER), 77);
+    recorder.cut();
+    ensemble::until("it is refused", || {
+        registry.worker(WORKER).is_err_and(|error| error.to_string().contains("restored from a backup"))
+    });
+    ensemble.delete("/clock");
+    assert!(registry.worker(WORKER).is_err(), "this one is broken off");
+    // Of another node this process knows nothing.
+    registry.worker(WORKER + 1).is_ok()
+}
+
+#[test]
+fn a_look_that_is_broken_off_half_way_shows_nothing() {
+    assert!(!believes_a_registry_after_half_a_look());
+}
+
+#[test]
+fn without_an_end_of_its_look_a_restored_registry_is_believed() {
+    assert!(Guard::without(&[Guard::LookToItsEnd], believes_a_registry_after_half_a_look));
 }
 
 /// An era in which nothing says when it was begun is one of an earlier program: it can be used, and fenced.

@@ -187,7 +187,9 @@ impl Tree {
         let now = self.connection();
         if self.looked != Some(now) || self.standing != Standing::Open {
             // A look that does not come to its end has shown nothing, even if it began with one that found it open.
-            self.looked = None;
+            if Guard::LookToItsEnd.holds() {
+                self.looked = None;
+            }
             self.look_around(&client)?;
             self.looked = Some(now);
         }

@@ -72,6 +72,16 @@ impl Tree {
         }
     }
 
+    /// For tests: as if a process before this one had written that version of a node in the same folder.
+    #[cfg(test)]
+    #[cfg(not(loom))]
+    pub(in crate::registry::zookeeper) fn pretend_inherited(&mut self, path: &str, version: u64) {
+        if let Some(found) = self.seen_nodes.node_version(path) {
+            self.seen_nodes.inherit(path, found.at(version));
+            self.seen_file.note(path, found.at(version));
+        }
+    }
+
     /// Reads records, whatever era they are of.
     pub(in crate::registry::zookeeper) fn named(
         &mut self,

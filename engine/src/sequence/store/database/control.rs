@@ -1,5 +1,6 @@
-//! What the commands do at a database itself: prepare it, and look at it as a server would.
+//! What is done at a database itself: prepare it, look at it as a server would, and read tinyid's tokens.
 
+use super::tiny_token::TinyToken;
 use super::{DatabaseOptions, DatabaseUrl, Report, open_database};
 use crate::sequence::store::{Identity, StoreError};
 
@@ -10,6 +11,18 @@ pub struct Initialised {
     pub made: Vec<String>,
     /// The identity that stands in the store now.
     pub identity: Identity,
+}
+
+/// Reads tinyid's tokens from the schema of the table; `None` where there is no `tiny_id_token`. Blocks, for as long as
+/// `options` allow.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn tiny_tokens(
+    url: &DatabaseUrl,
+    options: &DatabaseOptions,
+) -> Result<Option<Vec<TinyToken>>, StoreError> {
+    open_database(url, options)?.tiny_tokens()
 }
 
 /// Makes `xuid_store` and, for the shape `xuid`, `xuid_sequence`, and writes the store's identity. What is there stays.

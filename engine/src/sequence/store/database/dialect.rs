@@ -3,6 +3,7 @@
 use super::check::Report;
 use super::failure::{Denied, Failure};
 use super::options::DatabaseOptions;
+use super::tiny_token::TinyToken;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Alteration, Ask, Identity, NewSequence, Outcome, Row};
 
@@ -77,6 +78,9 @@ pub(super) trait Dialect: 'static {
         name: &SequenceName,
         least: u64,
     ) -> Result<Option<Row>, Failure>;
+
+    /// The rows of `tiny_id_token` beside the table; `None` where there is no such table.
+    async fn tiny_tokens(connection: &mut Self::Connection) -> Result<Option<Vec<TinyToken>>, Failure>;
 
     /// Writes the present identity.
     async fn record_identity(connection: &mut Self::Connection) -> Result<Identity, Failure>;

@@ -29,6 +29,7 @@ mod failure;
 mod options;
 mod runtime;
 mod table;
+mod tiny_token;
 mod url;
 
 #[cfg(feature = "mysql")]
@@ -39,9 +40,10 @@ mod postgres;
 use std::time::Duration;
 
 pub use check::{Check, Report};
-pub use control::{Initialised, check, init};
+pub use control::{Initialised, check, init, tiny_tokens};
 pub use options::DatabaseOptions;
 pub use table::{ParseTableError, Shape, Table};
+pub use tiny_token::TinyToken;
 pub use url::{DatabaseUrl, Kind, ParseDatabaseUrlError};
 
 use self::dialect::{Dialect, Granted};
@@ -73,6 +75,9 @@ trait Database: Store {
 
     /// Makes the tables that are missing; which ones.
     fn make_tables(&mut self) -> Result<Vec<String>, StoreError>;
+
+    /// Tinyid's tokens, whatever the database's settings are.
+    fn tiny_tokens(&mut self) -> Result<Option<Vec<TinyToken>>, StoreError>;
 }
 
 fn open_database(
@@ -351,5 +356,12 @@ impl<D: Dialect> Database for DatabaseStore<D> {
             }
         }
         Err(StoreError::Away { why: reasons.join("; ") })
+    }
+    fn tiny_tokens(&mut self) -> Result<Option<Vec<TinyToken>>, StoreError> {
+        let Session { mut connection, .. } = self.connect()?;
+        let limit = self.options.statement;
+        let read = self.runtime.wait(limit, D::tiny_tokens(&mut connection));
+        let why = || format!("no answer within {limit:?}");
+        read.ok_or_else(|| StoreError::Away { why: why() })?.map_err(StoreError::from)
     }
 }

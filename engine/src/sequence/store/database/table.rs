@@ -101,6 +101,9 @@ impl FromStr for Table {
     }
 }
 
+/// Rows of `tiny_id_token` that are read at most.
+pub(super) const MOST_TINY_TOKENS: u32 = 100_000;
+
 /// What the columns of a shape are called.
 pub(super) struct Columns {
     /// The table, where no other is named.

@@ -179,12 +179,17 @@ fn a_fenced_folder_s_names_are_listed_and_raised_before_they_grant() {
         let says = |why: &String| why.contains("closed by a fence") && why.contains("`xuid sequence fence`");
         assert!(matches!(closed, Err(StoreError::Closed { why }) if says(why)), "{closed:?}");
     }
+    // A process that was granted more opens nothing.
+    assert!(matches!(store.raise_open(&name("orders"), 9_000), Err(StoreError::Closed { .. })));
     // What `xuid sequence fence` does.
     let rows = store.list("", "", 100).unwrap();
     assert_eq!(rows.iter().map(|row| (row.name.as_str(), row.next)).collect::<Vec<_>>(), [("orders", 51)]);
     assert_eq!(store.raise(&name("orders"), 5_051).unwrap().settings.step, 50);
     store.record_identity().unwrap();
     assert_eq!(range(grant(&mut store, "orders", 1)), (5_051, 5_101));
+    for (least, next) in [(9_000, 9_000), (1, 9_000)] {
+        assert_eq!(store.raise_open(&name("orders"), least).unwrap().next, next);
+    }
     created(&mut store, "users", SequenceSettings::default());
 }
 

@@ -17,7 +17,7 @@ thread_local! {
 
 fn registry() -> MemoryRegistry {
     let cluster = ClusterId::from_bytes([1; 16]);
-    MemoryRegistry::new(Genesis { cluster, layout: Layout::default(), floor: 1_000, workers: 1 })
+    MemoryRegistry::new(Genesis::new(cluster, Layout::default(), 1_000, 1))
 }
 
 fn ownership(registry: &MemoryRegistry, token: u8) -> Ownership {

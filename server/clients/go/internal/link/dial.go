@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/x-uid/xuid-go/internal/fail"
 	"github.com/x-uid/xuid-go/internal/wire"
 )
+
+var errHungUp = errors.New("it was closed before HELLO was answered")
 
 const (
 	// helloID is the request id of HELLO; those of pending are above.
@@ -172,6 +175,9 @@ func greet(server string, conn net.Conn, options *Options) (*Greeted, error) {
 		if n == 0 && err != nil {
 			if text := asLine(inbox); text != "" {
 				return nil, breachOf(server, "it answered: %s", text)
+			}
+			if errors.Is(err, io.EOF) {
+				return nil, &fail.Error{Kind: fail.Lost, Server: server, Err: errHungUp}
 			}
 			return nil, lost(err)
 		}

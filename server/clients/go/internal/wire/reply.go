@@ -53,7 +53,7 @@ func ParseHello(body []byte) (HelloReply, error) {
 	if bits < 40 || bits > 63 {
 		return HelloReply{}, errors.New("the bits of its layout do not add up to 40 to 63")
 	}
-	if hello.Face > 1 {
+	if hello.Face > 2 {
 		return HelloReply{}, errors.New("its layout has a face that this client does not know")
 	}
 	return hello, nil

@@ -41,7 +41,7 @@ type Request struct {
 	Count uint32
 	// WaitMS is how long ARRAY, RUNS and their likes may take, in milliseconds.
 	WaitMS uint32
-	// ID of DECODE.
+	// ID of DECODE and PROVENANCE.
 	ID uint64
 	// Name of a sequence.
 	Name string
@@ -75,7 +75,7 @@ func (r *Request) Check() error {
 		if len(r.Text) > PingMax {
 			return fmt.Errorf("a PING of %d bytes is too long: %d are allowed", len(r.Text), PingMax)
 		}
-	case OpDecode:
+	case OpDecode, OpProvenance:
 		if r.ID > LargestID {
 			return fmt.Errorf("%d is no id: ids have 63 bits, up to %d", r.ID, uint64(LargestID))
 		}
@@ -136,7 +136,7 @@ func AppendRequest(out []byte, requestID uint64, r *Request) []byte {
 	case OpArray, OpRuns:
 		header.BodyLen = 12
 		return appendBulk(header.Append(out), r, 0)
-	case OpDecode:
+	case OpDecode, OpProvenance:
 		header.BodyLen = 8
 		return appendU64(header.Append(out), r.ID)
 	case OpSeqNext, OpSeqInfo:

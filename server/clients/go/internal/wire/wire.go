@@ -7,24 +7,25 @@ import "encoding/binary"
 
 // The ops. A reply carries the op of its request with ReplyBit set; GOAWAY is sent by a server, without that bit.
 const (
-	OpHello     = 0x01
-	OpPing      = 0x02
-	OpNext      = 0x10
-	OpArray     = 0x11
-	OpRuns      = 0x12
-	OpDecode    = 0x20
-	OpInfo      = 0x21
-	OpStats     = 0x22
-	OpSeqNext   = 0x30
-	OpSeqArray  = 0x31
-	OpSeqRuns   = 0x32
-	OpSeqInfo   = 0x38
-	OpSeqList   = 0x39
-	OpSeqCreate = 0x3a
-	OpSeqAlter  = 0x3b
-	OpGoAway    = 0x7e
-	OpBye       = 0x7f
-	ReplyBit    = 0x80
+	OpHello      = 0x01
+	OpPing       = 0x02
+	OpNext       = 0x10
+	OpArray      = 0x11
+	OpRuns       = 0x12
+	OpDecode     = 0x20
+	OpInfo       = 0x21
+	OpStats      = 0x22
+	OpProvenance = 0x23
+	OpSeqNext    = 0x30
+	OpSeqArray   = 0x31
+	OpSeqRuns    = 0x32
+	OpSeqInfo    = 0x38
+	OpSeqList    = 0x39
+	OpSeqCreate  = 0x3a
+	OpSeqAlter   = 0x3b
+	OpGoAway     = 0x7e
+	OpBye        = 0x7f
+	ReplyBit     = 0x80
 )
 
 // The orders of ids.
@@ -104,7 +105,7 @@ func ReplyMax(op uint8, count uint32) uint64 {
 		room += 8 * uint64(count)
 	case OpRuns, OpSeqRuns:
 		room += 16 * uint64(count)
-	case OpInfo, OpStats, OpSeqInfo, OpSeqList, OpSeqCreate, OpSeqAlter:
+	case OpInfo, OpStats, OpProvenance, OpSeqInfo, OpSeqList, OpSeqCreate, OpSeqAlter:
 		room += jsonMax
 	}
 	return room
@@ -129,6 +130,8 @@ func OpName(op uint8) string {
 		return "INFO"
 	case OpStats:
 		return "STATS"
+	case OpProvenance:
+		return "PROVENANCE"
 	case OpSeqNext:
 		return "SEQ_NEXT"
 	case OpSeqArray:

@@ -129,7 +129,7 @@ func (f *fields) body(op uint8) (body Body) {
 		f.bulk(&body)
 		f.take(3)
 		f.refuseIf(body.Order > wire.OrderOrdered)
-	case wire.OpDecode:
+	case wire.OpDecode, wire.OpProvenance:
 		body.ID = Number(f.u64())
 		f.refuseIf(body.ID > wire.LargestID)
 	case wire.OpSeqNext, wire.OpSeqInfo:

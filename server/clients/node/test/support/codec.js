@@ -99,6 +99,11 @@ function seqBulk(reader, hasContiguous) {
   return { ...read, name: reader.name() };
 }
 
+const idOf = (reader) => {
+  const id = reader.bytes(8).readBigUInt64LE();
+  return { id: String(atMost(id, (1n << 63n) - 1n)) };
+};
+
 const REQUESTS = {
   [Op.HELLO]: (reader) => {
     const read = { min_version: reader.u16(), max_version: reader.u16(), features: reader.u32() };
@@ -109,12 +114,10 @@ const REQUESTS = {
   [Op.NEXT]: (reader) => ({ order: reader.rest.length === 0 ? 0 : atMost(reader.u8(), 2) }),
   [Op.ARRAY]: bulk,
   [Op.RUNS]: bulk,
-  [Op.DECODE]: (reader) => {
-    const id = reader.bytes(8).readBigUInt64LE();
-    return { id: String(atMost(id, (1n << 63n) - 1n)) };
-  },
+  [Op.DECODE]: idOf,
   [Op.INFO]: () => ({}),
   [Op.STATS]: () => ({}),
+  [Op.PROVENANCE]: idOf,
   [Op.SEQ_NEXT]: (reader) => ({ name: reader.name() }),
   [Op.SEQ_ARRAY]: (reader) => seqBulk(reader, false),
   [Op.SEQ_RUNS]: (reader) => seqBulk(reader, true),
@@ -195,6 +198,7 @@ const REPLIES = {
   [Op.DECODE]: ({ unix_ms: unixMs, worker, sequence }) => Buffer.concat([u64(unixMs), u32(worker), u32(sequence)]),
   [Op.INFO]: json,
   [Op.STATS]: json,
+  [Op.PROVENANCE]: json,
   [Op.SEQ_INFO]: json,
   [Op.SEQ_LIST]: json,
   [Op.SEQ_CREATE]: json,

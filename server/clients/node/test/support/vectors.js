@@ -65,7 +65,7 @@ export function encodeAsked(op, requestId, body) {
   const number = BigInt(requestId);
   const { wait_ms: waitMs, min_version: minVersion, max_version: maxVersion, ...rest } = body;
   const request = { op, ...rest, waitMs, minVersion, maxVersion };
-  if (op === Op.DECODE) request.id = BigInt(body.id);
+  if (op === Op.DECODE || op === Op.PROVENANCE) request.id = BigInt(body.id);
   if (op === Op.PING) request.bytes = Buffer.from(body.bytes);
   return encodeRequest(request, Number(BigInt.asUintN(32, number)), Number(number >> 32n));
 }

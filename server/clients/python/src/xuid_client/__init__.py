@@ -1,12 +1,13 @@
 """Client of XUID servers: 64-bit ids that are never issued twice, and the numbers of named sequences.
 
     threads ------> Client        tasks -----> AsyncClient
-                      |  threads, thread_link   |  tasks: sockets, waiting
-                      +----------> Fleet <-------+
-                                     |  the servers, one link at a time; attempts, fail-over
+                      |                         |               link:
+                      |  threads, thread_link   |  tasks          sockets, waiting
+                      +----------> Fleet <------+
+                                     |                            the servers, one at a time; attempts, fail-over
                                    Conversation
-                                     |  requests in flight, replies, silence; no socket
-                                   wire: frames
+                                     |                            requests in flight, replies, silence; no socket
+                                   wire                         frames
 
     Prefetch, AsyncPrefetch: ids without a round trip, asked for ahead of need
 """

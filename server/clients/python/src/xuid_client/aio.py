@@ -9,8 +9,8 @@ from typing import Any, Callable
 from . import wire
 from .client import WAIT, Base, merged
 from .errors import Closed
+from .link.tasks import Tasks
 from .prefetch import AsyncPrefetch
-from .tasks import Tasks
 from .values import Decoded, Run
 
 
@@ -65,6 +65,10 @@ class AsyncClient(Base):
     async def stats(self) -> dict[str, Any]:
         """As :meth:`Client.stats`."""
         return await self._fleet.call(wire.stats())  # type: ignore[no-any-return]
+
+    async def provenance(self, number: int) -> dict[str, Any]:
+        """As :meth:`Client.provenance`."""
+        return await self._fleet.call(wire.provenance(number))  # type: ignore[no-any-return]
 
     async def ping(self, payload: bytes = b"") -> None:
         """As :meth:`Client.ping`."""

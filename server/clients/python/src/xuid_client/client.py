@@ -9,10 +9,10 @@ from typing import Any, Callable
 
 from . import wire
 from .errors import Closed
-from .fleet import Fleet
+from .link.fleet import Fleet
+from .link.threads import Threads, run
 from .options import Tls, check
 from .prefetch import Prefetch
-from .threads import Threads, run
 from .values import Decoded, Layout, Run, Served
 
 #: How long ids may take, in seconds, where a caller says nothing.
@@ -171,6 +171,10 @@ class Client(Base):
     def stats(self) -> dict[str, Any]:
         """What the server counted."""
         return self._call(wire.stats())  # type: ignore[no-any-return]
+
+    def provenance(self, number: int) -> dict[str, Any]:
+        """What the server knows of where an id came from, and whether it may have been issued."""
+        return self._call(wire.provenance(number))  # type: ignore[no-any-return]
 
     def ping(self, payload: bytes = b"") -> None:
         """Sends up to 1,024 bytes there and back."""

@@ -20,9 +20,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, Callable
 
-from . import tasks, threads, wire
+from . import wire
 from .errors import Timeout, UsageError, XuidError
-from .fleet import Fleet
+from .link import tasks, threads
+from .link.fleet import Fleet
 from .pool import EMPTY, Piece, Pool
 from .process import now, tell_of_forks
 
@@ -32,8 +33,8 @@ _WAIT = 0.05
 
 
 class Source:
-    """What the prefetches of threads and tasks share: its coroutines wait at a gate (:class:`.threads.Gate`,
-    :class:`.tasks.Gate`)."""
+    """What the prefetches of threads and tasks share: its coroutines wait at a gate (:class:`.link.threads.Gate`,
+    :class:`.link.tasks.Gate`)."""
 
     def __init__(self, fleet: Fleet, make_gate: Callable[[], Any], least: int, most: int, max_age: float, wait: float):
         if not wait >= 0:

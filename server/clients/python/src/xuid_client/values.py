@@ -5,8 +5,13 @@ from __future__ import annotations
 import datetime
 from typing import NamedTuple
 
+from .errors import UsageError
+
 #: No id is above: ids have 63 bits.
 LARGEST_ID = (1 << 63) - 1
+
+#: The face of a layout whose ids are sealed with a key.
+OPAQUE = 2
 
 _UNIX_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -50,11 +55,16 @@ class Layout(NamedTuple):
     time_bits: int
     worker_bits: int
     sequence_bits: int
-    #: 0 where the sequence lies lowest, 1 where the worker does.
+    #: 0 where the sequence lies lowest, 1 where the worker does, 2 where ids are opaque.
     face: int = 0
 
     def decode(self, number: int) -> Decoded:
-        """The fields of an id. It is arithmetic, and says nothing about whether the id was ever issued."""
+        """The fields of an id. It is arithmetic, and says nothing about whether the id was ever issued.
+
+        :raises UsageError: the ids are opaque, and only the server, which has the key, can take them apart.
+        """
+        if self.face == OPAQUE:
+            raise UsageError("the ids of this cluster are opaque: take them apart by a call (decode)")
         tick = number >> (self.worker_bits + self.sequence_bits)
         worker_at, sequence_at = (0, self.worker_bits) if self.face else (self.sequence_bits, 0)
         worker = number >> worker_at & ((1 << self.worker_bits) - 1)

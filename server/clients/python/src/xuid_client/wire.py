@@ -21,7 +21,7 @@ ANY_CLUSTER = bytes(16)
 
 HELLO, PING = 0x01, 0x02
 NEXT, ARRAY, RUNS = 0x10, 0x11, 0x12
-DECODE, INFO, STATS = 0x20, 0x21, 0x22
+DECODE, INFO, STATS, PROVENANCE = 0x20, 0x21, 0x22, 0x23
 SEQ_NEXT, SEQ_ARRAY, SEQ_RUNS = 0x30, 0x31, 0x32
 SEQ_INFO, SEQ_LIST, SEQ_CREATE, SEQ_ALTER = 0x38, 0x39, 0x3A, 0x3B
 GOAWAY, BYE = 0x7E, 0x7F
@@ -52,7 +52,7 @@ _RUN = struct.Struct("<QII")
 _DECODED = struct.Struct("<QII")
 
 _COUNTED = {ARRAY: 8, SEQ_ARRAY: 8, RUNS: 16, SEQ_RUNS: 16}
-_JSON = frozenset({INFO, STATS, SEQ_INFO, SEQ_LIST, SEQ_CREATE, SEQ_ALTER})
+_JSON = frozenset({INFO, STATS, PROVENANCE, SEQ_INFO, SEQ_LIST, SEQ_CREATE, SEQ_ALTER})
 
 
 class Breach(Exception):
@@ -125,9 +125,17 @@ def runs(count: int, order: str, wait: float) -> Request:
 
 
 def decode_id(number: int) -> Request:
+    return Request(DECODE, _id(number))
+
+
+def provenance(number: int) -> Request:
+    return Request(PROVENANCE, _id(number))
+
+
+def _id(number: int) -> bytes:
     if not isinstance(number, int) or not 0 <= number <= LARGEST_ID:
         raise UsageError(f"{number!r} is no id: an id is an integer from 0 to 2^63 - 1")
-    return Request(DECODE, _ID.pack(number))
+    return _ID.pack(number)
 
 
 def info() -> Request:
@@ -296,7 +304,7 @@ def greeting(server: str, body: bytes) -> Served:
     version, _, _, cluster, epoch_ms, tick_us, time_bits, worker_bits, sequence_bits, face = fields[:10]
     if version != VERSION:
         raise Breach(f"version {version} was picked, and only version {VERSION} was offered")
-    if not 40 <= time_bits + worker_bits + sequence_bits <= 63 or not tick_us or face > 1:
+    if not 40 <= time_bits + worker_bits + sequence_bits <= 63 or not tick_us or face > 2:
         what = f"{time_bits}/{worker_bits}/{sequence_bits} bits, ticks of {tick_us} us and face {face}"
         raise Breach(f"a layout of {what} is none")
     layout = Layout(epoch_ms, tick_us, time_bits, worker_bits, sequence_bits, face)

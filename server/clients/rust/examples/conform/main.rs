@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 use tokio::task::{AbortHandle, JoinSet};
 use xuid_client::{
     Client, ClientError, Ids, NewSequence, Options, Order, Prefetch, PrefetchOptions, Run, Sequence,
-    SequenceChanges,
+    SequenceChanges, Tls,
 };
 
 /// What all requests share.
@@ -90,7 +90,7 @@ impl Program {
                 let unix_ms = decoded.unix_ms.to_string();
                 json!({ "unix_ms": unix_ms, "worker": decoded.worker, "sequence": decoded.sequence })
             }
-            "time_of" => time_of(&client, number(&asked["number"])?),
+            "time_of" => time_of(&client, number(&asked["number"])?)?,
             "info" => json!({ "info": read(&client.info().await?)? }),
             "ping" => client.ping(b"there?").await.map(|()| json!({}))?,
             "prefetch" => self.draw(&client, small(asked, "times")?).await?,
@@ -131,6 +131,9 @@ impl Program {
         }
         if let Some(cluster) = asked["cluster"].as_str() {
             options = options.cluster(cluster.parse()?);
+        }
+        if asked["tls"].is_object() {
+            options = options.tls(tls(&asked["tls"])?);
         }
         let servers = asked["servers"].as_array().context("no servers")?;
         let client = Client::connect_any(servers.iter().filter_map(Value::as_str), options).await?;
@@ -295,8 +298,9 @@ fn read(text: &str) -> Result<Value> {
 }
 
 /// The fields of an id by the layout that the server told.
-fn time_of(client: &Client, id: u64) -> Value {
+fn time_of(client: &Client, id: u64) -> Result<Value> {
     let served = client.served();
+    ensure!(served.face < 2, "the ids of this server are opaque: ask it, by decode");
     let low = |bits: u8, number: u64| number & ((1 << bits) - 1);
     let (worker_at, sequence_at) =
         if served.face == 0 { (served.sequence_bits, 0) } else { (0, served.worker_bits) };
@@ -304,7 +308,16 @@ fn time_of(client: &Client, id: u64) -> Value {
         (low(served.worker_bits, id >> worker_at), low(served.sequence_bits, id >> sequence_at));
     let tick = u128::from(id >> (served.worker_bits + served.sequence_bits));
     let unix_ms = tick * u128::from(served.tick_us) / 1_000 + u128::from(served.epoch_ms);
-    json!({ "unix_ms": unix_ms.to_string(), "worker": worker, "sequence": sequence })
+    Ok(json!({ "unix_ms": unix_ms.to_string(), "worker": worker, "sequence": sequence }))
+}
+
+fn tls(asked: &Value) -> Result<Tls> {
+    let file = |field: &str| asked[field].as_str();
+    let ca = file("ca").context("this client trusts no CA of the system: name one by ca")?;
+    Ok(match (file("cert"), file("key")) {
+        (Some(cert), Some(key)) => Tls::with_identity(ca, cert, key)?,
+        _ => Tls::with_ca(ca)?,
+    })
 }
 
 fn described(error: &anyhow::Error) -> Value {

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use xuid_protocol::{
     ArrayWriter, Bulk, HEADER_LEN, Header, Ids, Limits, Op, ParsedReply, ParsedRequest, Phase, REPLY_BIT,
     Refusal, Reply, Request, Runs, RunsWriter, SeqBulk, goaway, parse_reply, parse_request, reply_bye,
-    reply_decode, reply_error, reply_hello, reply_id, reply_info, reply_ping, reply_sequence, reply_stats,
-    request_array, request_bye, request_decode, request_hello, request_info, request_next, request_ping,
-    request_runs, request_seq_alter, request_seq_array, request_seq_create, request_seq_info,
-    request_seq_list, request_seq_next, request_seq_runs, request_stats, seq_id_reply,
+    reply_decode, reply_error, reply_hello, reply_id, reply_info, reply_ping, reply_provenance,
+    reply_sequence, reply_stats, request_array, request_bye, request_decode, request_hello, request_info,
+    request_next, request_ping, request_provenance, request_runs, request_seq_alter, request_seq_array,
+    request_seq_create, request_seq_info, request_seq_list, request_seq_next, request_seq_runs,
+    request_stats, seq_id_reply,
 };
 
 /// More than any vector has.
@@ -113,6 +114,7 @@ fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>) -> 
         Request::Decode { id } => request_decode(out, request_id, id),
         Request::Info => request_info(out, request_id),
         Request::Stats => request_stats(out, request_id),
+        Request::Provenance { id } => request_provenance(out, request_id, id),
         Request::SeqNext { name } => request_seq_next(out, request_id, name),
         Request::SeqArray(asked) => request_seq_array(out, request_id, asked),
         Request::SeqRuns(asked) => request_seq_runs(out, request_id, asked),
@@ -136,7 +138,7 @@ fn asked(request: &Request<'_>) -> Result<Value> {
         Request::Ping(bytes) => json!({ "bytes": str::from_utf8(bytes)? }),
         Request::Next { order } => json!({ "order": order.code() }),
         Request::Array(asked) | Request::Runs(asked) => bulk(*asked),
-        Request::Decode { id } => json!({ "id": id.to_string() }),
+        Request::Decode { id } | Request::Provenance { id } => json!({ "id": id.to_string() }),
         Request::Info | Request::Stats | Request::Bye => json!({}),
         Request::SeqNext { name } | Request::SeqInfo { name } => json!({ "name": name.as_str() }),
         Request::SeqArray(asked) => of_sequence(asked),
@@ -176,6 +178,7 @@ fn encode_reply(out: &mut Vec<u8>, header: Header, reply: &Reply<'_>) {
         (Reply::Decode(decoded), _) => reply_decode(out, id, *decoded),
         (Reply::Info(text), _) => reply_info(out, id, text),
         (Reply::Stats(text), _) => reply_stats(out, id, text),
+        (Reply::Provenance(text), _) => reply_provenance(out, id, text),
         (Reply::Sequence(text), Some(op)) => reply_sequence(out, op, id, text),
         // Of an op without a name no such reply is read.
         (Reply::Sequence(_), None) => {}
@@ -235,7 +238,9 @@ fn answered(reply: &Reply<'_>) -> Result<Value> {
         Reply::Decode(decoded) => json!({
             "unix_ms": decoded.unix_ms.to_string(), "worker": decoded.worker, "sequence": decoded.sequence,
         }),
-        Reply::Info(json) | Reply::Stats(json) | Reply::Sequence(json) => json!({ "json": json }),
+        Reply::Info(json) | Reply::Stats(json) | Reply::Provenance(json) | Reply::Sequence(json) => {
+            json!({ "json": json })
+        }
         Reply::Bye | Reply::GoAway => json!({}),
         Reply::Error(error) => json!({ "retry_after_ms": error.retry_after_ms, "text": error.text }),
     })

@@ -71,7 +71,9 @@ pub(crate) fn check(
             Answer::Runs(runs.iter().collect())
         }
         Reply::Decode(decoded) => Answer::Decoded(*decoded),
-        Reply::Info(json) | Reply::Stats(json) | Reply::Sequence(json) => Answer::Json((*json).to_owned()),
+        Reply::Info(json) | Reply::Stats(json) | Reply::Provenance(json) | Reply::Sequence(json) => {
+            Answer::Json((*json).to_owned())
+        }
         Reply::Ping(bytes) => Answer::Echo(bytes.to_vec()),
         Reply::Bye => Answer::Left,
         Reply::Hello(_) | Reply::GoAway => return Err(Breach::OtherOp { asked: expected.op, answered: op }),

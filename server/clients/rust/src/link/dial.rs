@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use xuid_protocol::{
-    ClusterId, HEADER_LEN, PREFACE, ParsedReply, Reply, VERSION, parse_reply, request_hello,
+    BadReply, ClusterId, HEADER_LEN, PREFACE, ParsedReply, Reply, VERSION, parse_reply, request_hello,
 };
 
 use crate::error::{Breach, ClientError};
@@ -20,6 +20,9 @@ const HELLO_ID: u64 = 1;
 
 /// The most bytes of HELLO's reply: an error text of 65,535, and room to grow.
 const GREETING_MAX: u32 = 128 * 1_024;
+
+/// The most bytes that are shown of a text.
+const WORDS_SHOWN: usize = 100;
 
 /// A connection that said HELLO and was answered.
 #[derive(Debug)]
@@ -121,7 +124,8 @@ async fn greet(
                 return Ok((answer, inbox));
             }
             None if stream.read_buf(&mut inbox).await.map_err(|error| lost(Some(error)))? == 0 => {
-                return Err(lost(None));
+                let early = "it was closed before HELLO was answered";
+                return Err(lost(Some(io::Error::new(io::ErrorKind::UnexpectedEof, early))));
             }
             None => {}
         }
@@ -137,10 +141,19 @@ fn expect_cluster(answer: &Served, expected: ClusterId) -> Result<(), ClientErro
     Err(ClientError::WrongCluster { server, found, expected })
 }
 
+/// The first line of what is no frame, if it is a text.
+fn words(inbox: &[u8]) -> Option<Box<str>> {
+    let line = inbox.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
+    let line = &line[..line.len().min(WORDS_SHOWN)];
+    let is_text = line.len() > 3 && line.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    is_text.then(|| String::from_utf8_lossy(line).into())
+}
+
 /// The answer to HELLO and its length; `None`: there is more to come.
 fn read_greeting(server: &Arc<str>, inbox: &[u8]) -> Result<Option<(Served, usize)>, ClientError> {
     let protocol = |breach: Breach| ClientError::protocol(server, breach);
-    match parse_reply(inbox, GREETING_MAX).map_err(|bad| protocol(bad.into()))? {
+    let bad = |bad: BadReply| protocol(words(inbox).map_or_else(|| bad.into(), Breach::Words));
+    match parse_reply(inbox, GREETING_MAX).map_err(bad)? {
         ParsedReply::Incomplete { .. } => Ok(None),
         ParsedReply::Frame { consumed, reply, request_id, .. } => match reply {
             Reply::Hello(hello) if hello.version != VERSION => Err(protocol(Breach::Version(hello.version))),

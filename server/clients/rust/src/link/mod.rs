@@ -26,9 +26,9 @@ use tokio::task::consume_budget;
 use tokio::time::{Instant, timeout, timeout_at};
 use xuid_protocol::{
     Header, ParsedReply, REPLY_ROOM, Reply, Request, WAIT_CAP, parse_reply, reply_max, request_array,
-    request_bye, request_decode, request_info, request_next, request_ping, request_runs, request_seq_alter,
-    request_seq_array, request_seq_create, request_seq_info, request_seq_list, request_seq_next,
-    request_seq_runs, request_stats,
+    request_bye, request_decode, request_info, request_next, request_ping, request_provenance, request_runs,
+    request_seq_alter, request_seq_array, request_seq_create, request_seq_info, request_seq_list,
+    request_seq_next, request_seq_runs, request_stats,
 };
 
 use crate::error::{Breach, ClientError};
@@ -503,6 +503,7 @@ fn encode(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>) {
         Request::Decode { id } => request_decode(out, request_id, id),
         Request::Info => request_info(out, request_id),
         Request::Stats => request_stats(out, request_id),
+        Request::Provenance { id } => request_provenance(out, request_id, id),
         Request::SeqNext { name } => request_seq_next(out, request_id, name),
         Request::SeqArray(asked) => request_seq_array(out, request_id, asked),
         Request::SeqRuns(asked) => request_seq_runs(out, request_id, asked),

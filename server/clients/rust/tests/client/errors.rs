@@ -144,6 +144,8 @@ async fn a_port_that_speaks_something_else_or_nothing_is_an_error_that_names_it(
     let error = client.unwrap_err();
     assert!(matches!(error, ClientError::Protocol { .. }), "{error:?}");
     assert!(error.to_string().contains(&fake.addr.to_string()), "{error}");
+    let words = error.source().unwrap().to_string();
+    assert!(words.contains("HTTP/1.1 400 Bad Request") && !words.contains('\\'), "{words}");
 
     let addr = fake.addr;
     drop(fake);

@@ -263,6 +263,7 @@ impl Peer {
             Request::SeqAlter { name, changes } => Asked::SeqAlter(name.to_string(), changes.to_owned()),
             Request::Bye => Asked::Bye,
             Request::Hello(_) => panic!("HELLO again"),
+            Request::Provenance { .. } => unreachable!("nobody asks"),
         };
         self.inbox.drain(..consumed);
         Some((request_id, asked))

@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use xuid_client::{Client, ClientError, Order, Prefetch, PrefetchOptions, PrefetchStats};
+use xuid_client::{
+    Client, ClientError, NewSequence, Order, Prefetch, PrefetchOptions, PrefetchStats, SequenceChanges,
+};
 use xuid_protocol::reply_ping;
 
 use crate::fake::{Asked, Fake, quick, soon};
@@ -35,6 +37,7 @@ fn is_forked<T>(outcome: Option<Result<T, ClientError>>) -> bool {
 fn calls(client: &Client, source: &Prefetch) -> Vec<&'static str> {
     let wait = Duration::from_millis(50);
     let (mut ids, blocking) = (source.ids(), &mut source.ids());
+    let sequence = client.sequence("orders");
     let outcomes = [
         ("next", is_forked(at_once(client.next(Order::Any)))),
         ("array", is_forked(at_once(client.array(1, Order::Any, wait)))),
@@ -42,7 +45,16 @@ fn calls(client: &Client, source: &Prefetch) -> Vec<&'static str> {
         ("decode", is_forked(at_once(client.decode(1)))),
         ("info", is_forked(at_once(client.info()))),
         ("stats", is_forked(at_once(client.stats()))),
+        ("provenance", is_forked(at_once(client.provenance(1)))),
         ("ping", is_forked(at_once(client.ping(b"")))),
+        ("sequences", is_forked(at_once(client.sequences("", "", 1)))),
+        ("Sequence::next", is_forked(at_once(sequence.next()))),
+        ("Sequence::array", is_forked(at_once(sequence.array(1, wait)))),
+        ("Sequence::runs", is_forked(at_once(sequence.runs(1, wait)))),
+        ("Sequence::contiguous", is_forked(at_once(sequence.contiguous(1, wait)))),
+        ("Sequence::info", is_forked(at_once(sequence.info()))),
+        ("Sequence::create", is_forked(at_once(sequence.create(&NewSequence::new())))),
+        ("Sequence::alter", is_forked(at_once(sequence.alter(&SequenceChanges::new())))),
         ("prefetch", is_forked(Some(client.prefetch(PrefetchOptions::new())))),
         ("is_connected", !client.is_connected()),
         ("served", client.served().limits.max_count > 0),

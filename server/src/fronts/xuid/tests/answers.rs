@@ -1,8 +1,16 @@
 //! Each request has its answer, however the input was cut.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Barrier, Mutex};
+
 use proptest::prelude::*;
+use tokio::runtime::Builder;
+use xuid_engine::Engine;
+use xuid_protocol::request_provenance;
 
 use super::*;
+use crate::state::server::Origins;
 
 /// A request of any kind, right or wrong.
 fn any_request() -> impl Strategy<Value = Vec<u8>> {
@@ -53,14 +61,14 @@ proptest! {
         cuts in prop::collection::vec(1usize..200, 1..40),
     ) {
         let whole = [greeting(&Hello::new("test")), requests.concat()].concat();
-        let mut at_once = Talk::new(Home::shared());
-        at_once.say(&whole);
+        let mut at_once = Talk::of(Home::shared());
+        at_once.send(&whole);
         at_once.settle();
-        let mut in_pieces = Talk::new(Home::shared());
+        let mut in_pieces = Talk::of(Home::shared());
         let (mut rest, mut cuts) = (&whole[..], cuts.iter().cycle());
         while !rest.is_empty() {
             let (piece, later) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
-            in_pieces.say(piece);
+            in_pieces.send(piece);
             rest = later;
         }
         in_pieces.settle();
@@ -72,19 +80,19 @@ proptest! {
     #[test]
     fn random_bytes_after_the_greeting_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
         let mut talk = Talk::greeted(Home::shared());
-        talk.say(&bytes);
-        prop_assert_eq!(talk.session.server.traffic.panics(), 0);
+        talk.send(&bytes);
+        prop_assert_eq!(talk.session.client.server.traffic.panics(), 0);
     }
 }
 
 #[test]
 fn info_and_stats_are_json_with_the_names_of_the_metrics() {
     let mut talk = Talk::greeted(Home::shared());
-    talk.say(&[frame(|out| request_info(out, 1)), frame(|out| request_stats(out, 2))].concat());
+    talk.send(&[frame(|out| request_info(out, 1)), frame(|out| request_stats(out, 2))].concat());
     let replies = talk.replies();
     let [(1, Said::Json(info)), (2, Said::Json(stats))] = &replies[..] else { panic!("{replies:?}") };
     let info: serde_json::Value = serde_json::from_str(info).unwrap();
-    assert_eq!(info["cluster"].as_str(), Some(&*talk.session.server.genesis.cluster.to_string()));
+    assert_eq!(info["cluster"].as_str(), Some(&*talk.session.client.server.genesis.cluster.to_string()));
     assert_eq!(info["layout"]["sequence_bits"], 12);
     let stats: serde_json::Value = serde_json::from_str(stats).unwrap();
     assert!(
@@ -95,4 +103,73 @@ fn info_and_stats_are_json_with_the_names_of_the_metrics() {
     for name in stats.as_object().unwrap().keys() {
         assert!(page.contains(&format!("\n{name}")), "{name} is not on the page");
     }
+}
+
+/// Each reading takes some megabytes, and in an ensemble a session of its own.
+#[test]
+fn one_asker_at_a_time_has_the_files_read_although_others_ask_and_leave() {
+    let home = Home::new(Tokens::default());
+    let (at_work, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let end = Arc::new(Barrier::new(2));
+    let (works, reached, ends) = (at_work.clone(), most.clone(), end.clone());
+    let origins = Origins(Box::new(move |_: &Engine, _: &str, _| {
+        let now = works.fetch_add(1, SeqCst) + 1;
+        // The first one goes on until the test has seen enough.
+        if reached.fetch_max(now, SeqCst) == 0 {
+            ends.wait();
+        }
+        works.fetch_sub(1, SeqCst);
+        serde_json::json!({ "issued": "maybe" })
+    }));
+    let server = Arc::new(Arc::into_inner(home.server).unwrap().with_origins(origins));
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        for _ in 0..5 {
+            let asked = answer::provenance(Arc::clone(&server), turn(), 1);
+            // The first one is not at its end, and the others should not have begun.
+            let _ = tokio::time::timeout(Duration::from_millis(50), asked).await;
+        }
+        end.wait();
+        answer::provenance(server, turn(), 1).await.unwrap();
+    });
+    assert_eq!(most.load(SeqCst), 1);
+}
+
+#[test]
+fn a_connection_that_asks_a_lot_about_ids_holds_up_no_other_ones_question() {
+    let home = Home::new(Tokens::default());
+    let (looked, begin) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Barrier::new(2)));
+    let (looks, begins) = (looked.clone(), begin.clone());
+    let origins = Origins(Box::new(move |_: &Engine, _: &str, id| {
+        if looks.lock().unwrap().is_empty() {
+            begins.wait();
+        }
+        looks.lock().unwrap().push(id.raw());
+        serde_json::json!({ "issued": "maybe" })
+    }));
+    let server = Arc::new(Arc::into_inner(home.server).unwrap().with_origins(origins));
+    let [mut busy, mut other] = [(); 2].map(|()| Talk::greeted(Arc::clone(&server)));
+    let ask = |talk: &mut Talk, id| talk.send(&frame(|out| request_provenance(out, id, id)));
+    (1..=3).for_each(|id| assert_eq!(ask(&mut busy, id), Need::Input));
+    assert_eq!(ask(&mut other, 9), Need::Input);
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        // All of them stand in line now.
+        assert!(busy.session.waited().now_or_never().is_none());
+        assert!(other.session.waited().now_or_never().is_none());
+        begin.wait();
+        while busy.session.in_flight() + other.session.in_flight() > 0 {
+            tokio::select! {
+                done = busy.session.waited() => busy.session.finish(done, &mut busy.outbox),
+                done = other.session.waited() => other.session.finish(done, &mut other.outbox),
+            }
+        }
+    });
+    assert_eq!((busy.replies().len(), other.replies().len()), (3, 1));
+    assert_eq!(*looked.lock().unwrap(), [1, 9, 2, 3]);
+}
+
+/// That of one connection.
+fn turn() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(1))
 }

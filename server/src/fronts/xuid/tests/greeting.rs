@@ -9,15 +9,15 @@ fn another_protocol_is_told_where_it_is() {
         (b"\x89XUID\n", "This port"),
         (&[0x16, 3, 1, 2], "\x15\x03\x03\0\x02\x02\x28"),
     ] {
-        let mut talk = Talk::new(Home::shared());
-        assert_eq!(talk.say(bytes), Need::End);
+        let mut talk = Talk::of(Home::shared());
+        assert_eq!(talk.send(bytes), Need::End);
         let line = String::from_utf8(talk.outbox.rest().to_vec()).unwrap();
         assert!(line.starts_with(begin), "{line:?}");
         assert!(
             bytes[0] == 0x16 || line.contains("XUID/1") && line.contains("http://127.0.0.1:7655"),
             "{line}"
         );
-        assert_eq!(talk.say(b"more"), Need::End, "nothing else is answered");
+        assert_eq!(talk.send(b"more"), Need::End, "nothing else is answered");
         assert_eq!(talk.outbox.rest(), line.as_bytes());
     }
 }
@@ -31,8 +31,8 @@ fn a_token_is_asked_for_and_compared_whole() {
         (b"open sesamf", Said::Error(Status::UNAUTHENTICATED)),
         (b"open sesame", Said::Hello),
     ] {
-        let mut talk = Talk::new(Arc::clone(&home.server));
-        let need = talk.say(&greeting(&Hello { token, ..Hello::new("test") }));
+        let mut talk = Talk::of(Arc::clone(&home.server));
+        let need = talk.send(&greeting(&Hello { token, ..Hello::new("test") }));
         assert_eq!(talk.replies(), [(1, wanted.clone())]);
         assert_eq!(need == Need::End, wanted != Said::Hello, "HELLO's errors close");
         assert_eq!(talk.session.take_rejection(), wanted != Said::Hello);
@@ -42,7 +42,7 @@ fn a_token_is_asked_for_and_compared_whole() {
 
 /// What a request for so many ids is answered with: NEXT for one.
 fn asked(talk: &mut Talk, count: u32) -> Said {
-    talk.say(&frame(|out| match count {
+    talk.send(&frame(|out| match count {
         1 => request_next(out, 7, Order::Any),
         _ => request_runs(out, 7, Bulk::new(count, Order::Any, PATIENCE)),
     }));
@@ -52,7 +52,7 @@ fn asked(talk: &mut Talk, count: u32) -> Said {
 
 /// Asks for one more id than a limit allows, which must be refused for longer than a minute. Returns what is said.
 fn refused_for_a_minute(talk: &mut Talk) -> String {
-    talk.say(&frame(|out| request_next(out, 8, Order::Any)));
+    talk.send(&frame(|out| request_next(out, 8, Order::Any)));
     let ParsedReply::Frame { reply: Reply::Error(error), .. } =
         parse_reply(talk.outbox.rest(), u32::MAX).unwrap()
     else {
@@ -67,7 +67,7 @@ fn the_clients_of_a_token_share_its_limit_and_those_of_another_do_not() {
     let file = "[token.few]\nsecrets = [\"a\"]\nids_per_second = 1000\n[token.many]\nsecrets = [\"b\"]\n";
     let home = Home::new(Tokens::parse(file).unwrap());
     let greeted = |token: &str| {
-        Talk::new(Arc::clone(&home.server)).greet(&Hello { token: token.as_bytes(), ..Hello::new("test") })
+        Talk::of(Arc::clone(&home.server)).greet(&Hello { token: token.as_bytes(), ..Hello::new("test") })
     };
     let [mut first, mut second, mut other] = ["a", "a", "b"].map(greeted);
     assert!(matches!(asked(&mut first, 100_000), Said::Ids(ids) if ids.len() == 100_000), "a full bucket");
@@ -110,10 +110,10 @@ fn the_clients_of_an_address_share_its_limit_and_those_of_another_do_not() {
 #[test]
 fn what_was_not_issued_costs_a_token_nothing_if_the_engine_fails_or_the_connection_ends() {
     let home = Home::new(Tokens::parse("[token.few]\nsecrets = [\"a\"]\nids_per_second = 1000\n").unwrap());
-    let greeted = || Talk::new(Arc::clone(&home.server)).greet(&Hello { token: b"a", ..Hello::new("test") });
+    let greeted = || Talk::of(Arc::clone(&home.server)).greet(&Hello { token: b"a", ..Hello::new("test") });
     // As much as the bucket is empty for a hundred seconds of.
     let shape = Shape::Runs { request_id: 7, count: 100_000 };
-    let charge = |talk: &mut Talk| talk.session.charge(100_000).map_err(|refusal| refusal.status);
+    let charge = |talk: &mut Talk| talk.session.client.charge(100_000).map_err(|refusal| refusal.status);
     for _ in 0..3 {
         let mut talk = greeted();
         let charged = charge(&mut talk).unwrap();
@@ -127,8 +127,8 @@ fn what_was_not_issued_costs_a_token_nothing_if_the_engine_fails_or_the_connecti
         talk.session.finish(Done { shape, charged, came: None, result: None }, &mut talk.outbox);
         assert_eq!(talk.replies(), [(7, Said::Error(Status::INTERNAL))]);
     }
-    talk.session.charged = charge(&mut talk).unwrap();
-    assert_eq!(talk.session.panicked().status, Status::INTERNAL);
+    talk.session.client.charged = charge(&mut talk).unwrap();
+    assert_eq!(talk.session.client.panicked(REQUEST).status, Status::INTERNAL);
     assert!(charge(&mut talk).is_ok());
     assert_eq!(charge(&mut talk), Err(Status::RATE), "these were not given back");
 }
@@ -136,11 +136,11 @@ fn what_was_not_issued_costs_a_token_nothing_if_the_engine_fails_or_the_connecti
 #[test]
 fn a_request_that_is_refused_at_once_or_after_its_wait_costs_a_token_nothing() {
     let home = Home::new(Tokens::parse("[token.few]\nsecrets = [\"a\"]\nids_per_second = 1000\n").unwrap());
-    let mut talk = Talk::new(Arc::clone(&home.server)).greet(&Hello { token: b"a", ..Hello::new("test") });
+    let mut talk = Talk::of(Arc::clone(&home.server)).greet(&Hello { token: b"a", ..Hello::new("test") });
     for wait in [0, 5].repeat(2) {
         // More than a worker mints in the 10 ms that a fresh id may be old, and in those of the wait.
         let bulk = Bulk::new(131_072, Order::Fresh, Duration::from_millis(wait));
-        talk.say(&frame(|out| request_runs(out, 7, bulk)));
+        talk.send(&frame(|out| request_runs(out, 7, bulk)));
         assert_eq!(talk.session.in_flight(), usize::from(wait > 0));
         talk.settle();
         assert_eq!(talk.replies(), [(7, Said::Error(Status::OVERLOADED))], "a wait of {wait} ms");
@@ -151,47 +151,47 @@ fn a_request_that_is_refused_at_once_or_after_its_wait_costs_a_token_nothing() {
 
 #[test]
 fn a_client_is_told_to_go_only_once_it_was_greeted() {
-    let mut talk = Talk::new(Home::shared());
+    let mut talk = Talk::of(Home::shared());
     talk.session.go_away(&mut talk.outbox);
     assert!(talk.outbox.is_empty());
     let mut talk = Talk::greeted(Home::shared());
     talk.session.go_away(&mut talk.outbox);
     assert_eq!(talk.replies(), [(0, Said::GoAway)]);
-    talk.say(&frame(|out| request_next(out, 5, Order::Any)));
+    talk.send(&frame(|out| request_next(out, 5, Order::Any)));
     assert!(matches!(talk.replies()[..], [(5, Said::Ids(_))]), "what was on its way is still answered");
 }
 
 #[test]
 fn a_few_pings_may_come_before_hello_and_no_more() {
-    let mut talk = Talk::new(Home::shared());
-    assert_eq!(talk.say(&PREFACE), Need::Input);
+    let mut talk = Talk::of(Home::shared());
+    assert_eq!(talk.send(&PREFACE), Need::Input);
     for request_id in 0..u64::from(EARLY_PINGS) {
-        assert_eq!(talk.say(&frame(|out| request_ping(out, request_id, b"here?"))), Need::Input);
+        assert_eq!(talk.send(&frame(|out| request_ping(out, request_id, b"here?"))), Need::Input);
         assert_eq!(talk.replies(), [(request_id, Said::Ping(b"here?".to_vec()))]);
     }
-    assert_eq!(talk.say(&frame(|out| request_ping(out, 99, b"here?"))), Need::End);
+    assert_eq!(talk.send(&frame(|out| request_ping(out, 99, b"here?"))), Need::End);
     assert_eq!(talk.replies(), [(99, Said::Error(Status::BAD_REQUEST))]);
     assert!(!talk.session.was_greeted());
 }
 
 #[test]
 fn a_ping_that_is_refused_before_hello_is_one_of_the_few() {
-    let mut talk = Talk::new(Home::shared());
-    talk.say(&PREFACE);
+    let mut talk = Talk::of(Home::shared());
+    talk.send(&PREFACE);
     let mut odd = frame(|out| request_ping(out, 7, b""));
     odd[5] = 1; // A flag, and version 1 has none.
     for _ in 0..EARLY_PINGS {
-        assert_eq!(talk.say(&odd), Need::Input);
+        assert_eq!(talk.send(&odd), Need::Input);
         assert_eq!(talk.replies(), [(7, Said::Error(Status::BAD_REQUEST))]);
     }
-    assert_eq!(talk.say(&odd), Need::End);
+    assert_eq!(talk.send(&odd), Need::End);
     assert_eq!(talk.replies(), [(7, Said::Error(Status::BAD_REQUEST))]);
 }
 
 #[test]
 fn a_client_that_comes_while_the_server_goes_is_told_so_behind_its_greeting() {
-    let mut talk = Talk::new(Home::shared());
+    let mut talk = Talk::of(Home::shared());
     talk.session.go_away(&mut talk.outbox);
-    assert_eq!(talk.say(&greeting(&Hello::new("test"))), Need::Input);
+    assert_eq!(talk.send(&greeting(&Hello::new("test"))), Need::Input);
     assert_eq!(talk.replies(), [(1, Said::Hello), (0, Said::GoAway)]);
 }

@@ -1,6 +1,10 @@
 //! Ids: each once, those in order rising, and what a request for them costs.
 
+use xuid_engine::{Engine, Id};
+
 use super::*;
+use crate::fronts::client::RUNS_KEPT;
+use crate::state::access::AccessRules;
 
 #[test]
 fn ids_of_one_conversation_are_all_different_and_ordered_ones_ascend() {
@@ -10,7 +14,7 @@ fn ids_of_one_conversation_are_all_different_and_ordered_ones_ascend() {
     for request_id in 0..30 {
         let order = Order::ALL[request_id as usize % 3];
         let bulk = Bulk::new(700, order, PATIENCE);
-        talk.say(&frame(|out| match request_id % 2 {
+        talk.send(&frame(|out| match request_id % 2 {
             0 => request_array(out, request_id, bulk),
             _ => request_runs(out, request_id, bulk),
         }));
@@ -37,7 +41,7 @@ fn next_in_form(form: u64, request_id: u64) -> Vec<u8> {
 
 /// Answers all of `input`, as a connection does that writes whenever it may.
 fn converse(talk: &mut Talk, input: &[u8]) -> Vec<(u64, Said)> {
-    let (mut need, mut replies) = (talk.say(input), Vec::new());
+    let (mut need, mut replies) = (talk.send(input), Vec::new());
     loop {
         talk.settle();
         replies.append(&mut talk.replies());
@@ -73,7 +77,7 @@ fn a_flood_of_nexts_is_answered_one_by_one_and_no_id_comes_twice() {
             })
             .collect();
         assert_eq!(ids.len(), 30_000);
-        let counted = talk.session.server.traffic.requests().find(|(op, _)| *op == Op::Next);
+        let counted = talk.session.client.server.traffic.requests().find(|(op, _)| *op == Op::Next);
         assert!(counted.is_some_and(|(_, count)| count >= 30_000), "{counted:?}");
     }
 }
@@ -91,7 +95,7 @@ fn a_warm_session_allocates_nothing_for_a_request() {
         request_runs(out, 101, Bulk::new(131_072, Order::Any, PATIENCE));
     });
     let mut round = || {
-        assert_eq!(talk.say(&pipeline), Need::Input);
+        assert_eq!(talk.send(&pipeline), Need::Input);
         // Ids that are not there yet are waited for, which is not what this is about.
         let waits = talk.session.in_flight() > 0;
         if waits {
@@ -121,13 +125,70 @@ fn a_request_that_gets_no_ids_keeps_no_room_for_runs() {
     home.server.engine.shutdown();
     for wait in [Duration::ZERO, PATIENCE] {
         // As the engine leaves it that gathered so many runs, and gave them back for want of the rest.
-        talk.session.scratch.reserve(64 * SCRATCH_KEPT);
+        talk.session.client.ids.reserve(64 * RUNS_KEPT);
+        talk.session.client.numbers.reserve(64 * RUNS_KEPT);
         let mut input = Vec::new();
         request_array(&mut input, 2, Bulk::new(1, Order::Any, wait));
-        talk.say(&input);
-        let kept = talk.session.scratch.capacity();
-        assert!(kept <= SCRATCH_KEPT, "room for {kept} runs, with a wait of {wait:?}");
+        talk.send(&input);
+        let kept = talk.session.client.ids.capacity().max(talk.session.client.numbers.capacity());
+        assert!(kept <= RUNS_KEPT, "room for {kept} runs, with a wait of {wait:?}");
         talk.settle();
         assert_eq!(talk.replies(), [(2, Said::Error(Status::SHUTTING_DOWN))]);
     }
+}
+
+/// Else what it has no room for grows old while it waits for room, and others go without.
+#[test]
+fn a_client_that_does_not_read_gets_none_of_what_it_waits_for_until_it_reads() {
+    let mut talk = Talk::greeted(Home::shared());
+    let mut input = Vec::new();
+    // The last ten milliseconds do not have so many fresh ones; of the others one reply is more than there is room for.
+    request_array(&mut input, 2, Bulk::new(131_072, Order::Fresh, PATIENCE));
+    request_array(&mut input, 3, Bulk::new(131_072, Order::Any, PATIENCE));
+    talk.send(&input);
+    assert!(talk.session.in_flight() > 0 && talk.outbox.is_high());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let waits = |talk: &mut Talk, limit| {
+        let waited = async { tokio::time::timeout(limit, talk.session.waited()).await };
+        let Ok(done) = runtime.block_on(waited) else { return true };
+        talk.session.finish(done, &mut talk.outbox);
+        false
+    };
+    assert!(waits(&mut talk, Duration::from_millis(300)), "it has no room for them");
+    talk.outbox.consume(talk.outbox.len());
+    talk.send(b"");
+    assert!(!waits(&mut talk, PATIENCE), "it has room");
+    assert!(matches!(&talk.replies()[..], [(2, Said::Ids(ids))] if ids.len() == 131_072));
+}
+
+#[test]
+fn opaque_ids_come_one_by_one_open_and_have_no_order() {
+    let home = Home::opaque();
+    let server = &home.server;
+    let mut talk = Talk::greeted(Arc::clone(server));
+    for order in [Order::Any, Order::Fresh] {
+        talk.send(&frame(|out| request_next(out, 2, order)));
+        talk.send(&frame(|out| request_array(out, 3, Bulk::new(70, order, PATIENCE))));
+        talk.send(&frame(|out| request_runs(out, 4, Bulk::new(5, order, PATIENCE))));
+        talk.settle();
+        let said = talk.replies();
+        let of = |(_, said): &(u64, Said)| match said {
+            Said::Ids(ids) => ids.clone(),
+            other => panic!("{other:?}"),
+        };
+        let ids: Vec<u64> = said.iter().flat_map(of).collect();
+        assert_eq!(ids.len(), 76, "{order:?}");
+        for id in ids {
+            talk.send(&frame(|out| request_decode(out, 5, id)));
+            let parts = server.engine.decode(Id::from_raw(id).unwrap());
+            let decoded = Decoded { unix_ms: parts.unix_ms, worker: parts.worker, sequence: parts.sequence };
+            assert!(server.engine.workers().contains(&parts.worker), "{id} says {parts:?}");
+            assert_eq!(talk.replies(), [(5, Said::Decoded(decoded))]);
+        }
+    }
+    let order = Order::Ordered;
+    talk.send(&frame(|out| request_next(out, 6, order)));
+    talk.send(&frame(|out| request_array(out, 7, Bulk::new(2, order, PATIENCE))));
+    talk.send(&frame(|out| request_runs(out, 8, Bulk::new(2, order, PATIENCE))));
+    assert_eq!(talk.replies(), [6, 7, 8].map(|number| (number, Said::Error(Status::NO_ORDER))));
 }

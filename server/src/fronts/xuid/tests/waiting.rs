@@ -1,6 +1,9 @@
 //! Requests that wait, what goes on meanwhile, and how the conversation ends around them.
 
+use tokio::time::Instant;
+
 use super::*;
+use crate::fronts::buffers::OUTBOX_HIGH;
 
 #[test]
 fn a_ping_is_answered_while_requests_wait_and_they_are_answered_later() {
@@ -12,7 +15,7 @@ fn a_ping_is_answered_while_requests_wait_and_they_are_answered_later() {
         request_runs(&mut input, request_id, bulk);
     }
     request_ping(&mut input, 1_000, b"now");
-    assert_eq!(talk.say(&input), Need::Input);
+    assert_eq!(talk.send(&input), Need::Input);
     let waiting = talk.session.in_flight();
     assert!(waiting > 0, "nothing had to wait, so the test shows nothing");
     let at_once = talk.replies();
@@ -29,7 +32,7 @@ fn a_ping_is_answered_while_requests_wait_and_they_are_answered_later() {
 fn a_full_output_stops_the_answers_until_it_is_written() {
     let mut talk = Talk::greeted(Home::shared());
     let ping = frame(|out| request_ping(out, 9, &[7; 1_000]));
-    assert_eq!(talk.say(&ping.repeat(500)), Need::Room);
+    assert_eq!(talk.send(&ping.repeat(500)), Need::Room);
     let answered = talk.outbox.len();
     assert!((OUTBOX_HIGH..OUTBOX_HIGH + ping.len()).contains(&answered), "{answered} bytes");
     let mut replies = talk.replies().len();
@@ -42,10 +45,10 @@ fn a_full_output_stops_the_answers_until_it_is_written() {
 fn more_than_max_in_flight_wait_in_the_input_and_none_is_refused_for_that() {
     let home = Home::new(Tokens::default());
     let mut talk = Talk::greeted(Arc::clone(&home.server));
-    talk.session.limits.max_in_flight = 3;
+    talk.session.client.limits.max_in_flight = 3;
     let bulk = Bulk::new(131_072, Order::Fresh, PATIENCE);
     let input: Vec<u8> = (0..8).flat_map(|id| frame(|out| request_runs(out, id, bulk))).collect();
-    let mut need = talk.say(&input);
+    let mut need = talk.send(&input);
     while need == Need::Room {
         assert!(talk.session.in_flight() <= 3);
         talk.settle();
@@ -97,7 +100,7 @@ fn bye_is_answered_after_everything_else_and_ends_the_talk() {
     }
     request_bye(&mut input, 99);
     request_ping(&mut input, 100, b"too late");
-    assert_eq!(talk.say(&input), Need::Room, "something waits");
+    assert_eq!(talk.send(&input), Need::Room, "something waits");
     talk.settle();
     assert_eq!(talk.session.receive(&mut talk.inbox, &mut talk.outbox, usize::MAX), Need::End);
     let replies = talk.replies();
@@ -122,7 +125,7 @@ fn a_frame_that_closes_takes_no_answer_from_the_requests_before_it() {
         }
         input.extend_from_slice(&closing);
         request_ping(&mut input, 100, b"too late");
-        assert_eq!(talk.say(&input), Need::Room, "something waits");
+        assert_eq!(talk.send(&input), Need::Room, "something waits");
         let mut replies = talk.replies();
         assert!(
             matches!(replies.last(), Some((1, Said::Error(_)))),
@@ -146,7 +149,7 @@ fn a_request_is_timed_from_its_read_to_its_write_and_a_wait_to_its_end() {
     let mut talk = Talk::greeted(Arc::clone(&home.server));
     let ms = Duration::from_millis;
     talk.session.read_at(Instant::now());
-    talk.say(&frame(|out| request_next(out, 1, Order::Any)).repeat(3));
+    talk.send(&frame(|out| request_next(out, 1, Order::Any)).repeat(3));
     assert_eq!(talk.timed(ms(2)), [(Op::Next, 3, ms(6))]);
     assert!(!talk.session.has_replied());
     let mut input = frame(|out| request_ping(out, 2, b""));
@@ -154,7 +157,7 @@ fn a_request_is_timed_from_its_read_to_its_write_and_a_wait_to_its_end() {
     for request_id in 10..90 {
         request_runs(&mut input, request_id, Bulk::new(131_072, Order::Fresh, ms(100)));
     }
-    assert_eq!(talk.say(&input), Need::Input);
+    assert_eq!(talk.send(&input), Need::Input);
     let waiting = talk.session.in_flight() as u64;
     let at_once = 80 - waiting;
     assert!(waiting > 0);

@@ -105,6 +105,28 @@ fn a_fence_goes_above_what_the_folder_knew() {
     assert!(LocalSequences::open_or_create(folder.path(), None).is_err());
 }
 
+/// The first clean stop after the backup made it, with a name that no person knows.
+#[test]
+fn a_lost_record_of_leftovers_keeps_no_folder_closed() {
+    let folder = with_names();
+    let backup = fs::read(file_of(folder.path())).unwrap();
+    let mut records = opened(folder.path());
+    swap_one(&mut records, "@rest:1", None, 1).unwrap();
+    records.close();
+    drop(records);
+    fs::write(file_of(folder.path()), &backup).unwrap();
+    assert_eq!(fence_restored(folder.path(), NOW_NS).unwrap().lost_sequences, 1);
+    let mut records = opened(folder.path());
+    for name in ["orders", "users"] {
+        records.reopen(name, 0).unwrap();
+    }
+    let told = records.allow_new().unwrap_err().to_string();
+    assert!(told.contains("that of leftovers") && told.contains("--above 1"), "{told}");
+    records.reopen("none", 1).unwrap();
+    records.allow_new().unwrap();
+    swap_one(&mut records, "new", None, 1).unwrap();
+}
+
 #[test]
 fn a_copied_folder_is_refused_and_adopted_closed() {
     let folder = with_names();

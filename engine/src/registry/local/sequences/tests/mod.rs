@@ -46,7 +46,7 @@ impl Clock for Still {
 }
 
 fn some_genesis() -> Genesis {
-    Genesis { cluster: ClusterId::from_bytes([7; 16]), layout: Layout::default(), floor: 1_000, workers: 4 }
+    Genesis::new(ClusterId::from_bytes([7; 16]), Layout::default(), 1_000, 4)
 }
 
 fn some_identity() -> FileIdentity {

@@ -15,15 +15,20 @@ mod connect;
 mod connection;
 mod sql;
 
+use mysql_async::Error;
 use mysql_async::prelude::Queryable;
 
 use self::connection::{Connection, failure, found_row, read_identity, text};
 use super::dialect::{Dialect, Granted};
 use super::failure::{Denied, Failure};
 use super::table::{FoundRow, Moved, outcome, spellings};
+use super::tiny_token::TinyToken;
 use super::{DatabaseOptions, Report};
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Alteration, Ask, Identity, NewLast, NewSequence, Row};
+
+/// The error of a statement that names a table that is not there.
+const NO_SUCH_TABLE: u16 = 1146;
 
 /// The dialect.
 pub(super) struct MySql;
@@ -162,6 +167,20 @@ impl Dialect for MySql {
         let least = least.saturating_sub(connection.table.shape.columns().above);
         let statement = connection.sql.raise(name, i64::try_from(least).unwrap_or(i64::MAX));
         Ok(connection.change(name, statement).await?.1)
+    }
+
+    async fn tiny_tokens(connection: &mut Connection) -> Result<Option<Vec<TinyToken>>, Failure> {
+        let found: Result<Vec<mysql_async::Row>, Error> =
+            connection.conn.query(connection.sql.tiny_tokens()).await;
+        let column = |row: &mysql_async::Row, at| text(row, at).unwrap_or_default();
+        match found {
+            Ok(rows) => {
+                let token = |row| TinyToken { token: column(row, 0), name: column(row, 1) };
+                Ok(Some(rows.iter().map(token).collect()))
+            }
+            Err(Error::Server(said)) if said.code == NO_SUCH_TABLE => Ok(None),
+            Err(error) => Err(failure(&error).of_a_read()),
+        }
     }
 
     async fn record_identity(connection: &mut Connection) -> Result<Identity, Failure> {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::table::{FoundTable, Shape};
+use super::super::table::{FoundTable, MOST_TINY_TOKENS, Shape};
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Alteration, Ask, HIGHEST, MOST_STEP, NewLast, NewSequence};
 
@@ -141,6 +141,12 @@ impl Statements {
         };
         sql.has_store_table(false);
         sql
+    }
+
+    /// The tokens of a tinyid deployment whose table is in the same schema.
+    pub(super) fn tiny_tokens(&self) -> String {
+        let schema = self.store_name.trim_end_matches("`xuid_store`");
+        format!("SELECT `token`, `biz_type` FROM {schema}`tiny_id_token` LIMIT {MOST_TINY_TOKENS}")
     }
 
     pub(super) fn is_store_table_there(&self) -> bool {

@@ -15,12 +15,14 @@ mod notices;
 mod sql;
 
 use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use self::connection::{Connection, Parameter, failure, found_row, lost, read_identity};
 use super::dialect::{Dialect, Granted};
 use super::failure::{Denied, Failure};
 use super::table::{FoundRow, Moved, outcome, spellings};
+use super::tiny_token::TinyToken;
 use super::{DatabaseOptions, Report};
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Alteration, Ask, Identity, MOST_STEP, NewLast, NewSequence, Row};
@@ -189,6 +191,21 @@ impl Dialect for Postgres {
         let parameters: [Parameter<'_>; 2] = [(&name.as_str(), Type::TEXT), (&least, Type::INT8)];
         let (_, raised) = connection.transact(&statement, &parameters).await?;
         connection.one(&raised)
+    }
+
+    async fn tiny_tokens(connection: &mut Connection) -> Result<Option<Vec<TinyToken>>, Failure> {
+        let found = connection.client.query_typed(&connection.sql.tiny_tokens(), &[]).await;
+        match found {
+            Ok(rows) => {
+                let token = |row: &tokio_postgres::Row| {
+                    Ok(TinyToken { token: row.try_get(0)?, name: row.try_get(1)? })
+                };
+                let tokens: Result<_, Error> = rows.iter().map(token).collect();
+                tokens.map(Some).map_err(|error| Failure::refused(error.to_string()))
+            }
+            Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(None),
+            Err(error) => Err(failure(&error).of_a_read()),
+        }
     }
 
     async fn record_identity(connection: &mut Connection) -> Result<Identity, Failure> {

@@ -1,7 +1,7 @@
 //! The statements, for the columns of a table that was looked at.
 
 use super::super::options::DatabaseOptions;
-use super::super::table::{FoundTable, Shape};
+use super::super::table::{FoundTable, MOST_TINY_TOKENS, Shape};
 use crate::sequence::store::{Alteration, HIGHEST, MOST_STEP, NewLast, NewSequence};
 
 /// Whether there is a table where the identity is written, and it may be read.
@@ -182,6 +182,12 @@ impl Statements {
             table: table.clone(),
             is_store_table_there: false,
         }
+    }
+
+    /// The tokens of a tinyid deployment whose table is in the same schema.
+    pub(super) fn tiny_tokens(&self) -> String {
+        let schema = self.store_name.trim_end_matches("\"xuid_store\"");
+        format!("SELECT token::text, biz_type::text FROM {schema}\"tiny_id_token\" LIMIT {MOST_TINY_TOKENS}")
     }
 
     pub(super) fn is_store_table_there(&self) -> bool {

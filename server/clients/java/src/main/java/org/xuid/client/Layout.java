@@ -2,6 +2,8 @@ package org.xuid.client;
 
 /** How a cluster's ids are made of bits: from the highest down a tick, below it a worker and a sequence. Immutable. */
 public final class Layout {
+    private static final int OPAQUE = 2;
+
     private final long epochMs;
     private final long tickUs;
     private final int timeBits;
@@ -30,7 +32,7 @@ public final class Layout {
      * @param timeBits the width of the tick
      * @param workerBits the width of the worker
      * @param sequenceBits the width of the sequence
-     * @param face 0 where the sequence lies lowest, 1 where the worker does
+     * @param face 0 where the sequence lies lowest, 1 where the worker does, 2 where ids are opaque
      */
     public Layout(long epochMs, long tickUs, int timeBits, int workerBits, int sequenceBits, int face) {
         this.epochMs = epochMs;
@@ -87,9 +89,9 @@ public final class Layout {
     }
 
     /**
-     * The order of the two low fields.
+     * What callers see of the fields.
      *
-     * @return 0 where the sequence lies lowest, 1 where the worker does
+     * @return 0 where the sequence lies lowest, 1 where the worker does, 2 where ids are opaque
      */
     public int face() {
         return face;
@@ -101,8 +103,13 @@ public final class Layout {
      * @param id 0 to 2^63 - 1
      * @return its time, worker and sequence
      * @throws IllegalArgumentException for a negative number
+     * @throws UnsupportedOperationException where ids are opaque: only the server, which has the key, can take them apart
      */
     public IdParts parts(long id) {
+        if (face == OPAQUE) {
+            throw new UnsupportedOperationException(
+                    "the ids of this cluster are opaque: take them apart by a call, XuidClient.decode");
+        }
         if (id < 0) {
             throw new IllegalArgumentException("an id is below 2^63, and this is " + Long.toUnsignedString(id));
         }

@@ -224,6 +224,16 @@ public final class XuidClient implements AutoCloseable {
         return await(() -> call(Request.stats()));
     }
 
+    /**
+     * What the server knows of where an id came from, and whether it may have been issued.
+     *
+     * @param id below 2^63
+     * @return a JSON object
+     */
+    public String provenance(long id) {
+        return await(() -> call(Request.provenance(id)));
+    }
+
     /** Asks whether the server is there: returns when it has answered. */
     public void ping() {
         await(() -> call(Request.ping(new byte[0])));

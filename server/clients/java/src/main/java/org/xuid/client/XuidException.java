@@ -162,7 +162,15 @@ public abstract class XuidException extends RuntimeException {
          * @param cause what it follows from, or null
          */
         public ConnectionLost(String server, Throwable cause) {
-            super(server, "the connection to " + server + " ended before its reply: ask again", cause);
+            this(server, "the connection to " + server + " ended before its reply" + why(cause) + ": ask again", cause);
+        }
+
+        private ConnectionLost(String server, String text, Throwable cause) {
+            super(server, text, cause);
+        }
+
+        private static String why(Throwable cause) {
+            return cause == null || cause.getMessage() == null ? "" : " (" + cause.getMessage() + ")";
         }
 
         @Override
@@ -172,7 +180,7 @@ public abstract class XuidException extends RuntimeException {
 
         @Override
         public XuidException again() {
-            return new ConnectionLost(server(), this);
+            return new ConnectionLost(server(), getMessage(), this);
         }
     }
 

@@ -1,38 +1,48 @@
 package org.xuid.client;
 
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
+import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.function.IntSupplier;
 import java.util.function.LongSupplier;
 
 /**
- * How fast it is, against the server that XUID_SERVER names: requests in flight on one connection, by callbacks and by
- * blocking threads, and prefetched ids beside a loop over a counter. Each figure is the better of two rounds, after one
- * to warm up. The first argument is the seconds of a round, 2 by default.
+ * How fast the client is, beside what bounds it, against the server that XUID_SERVER names, which needs land to spare. Each
+ * figure takes so many seconds as the first argument says, 2 by default. {@code server/clients/bench} runs those of all
+ * clients in turn.
  */
 public final class Bench {
+    private static final int IN_FLIGHT = 100;
+
+    /** Turns between two looks at the clock. */
+    private static final int TURNS = 10_000;
+
+    /** What is not counted: the compiler takes a second. */
+    private static final long WARM_UP = 1_500_000_000L;
+
     private static volatile long sink;
 
     private Bench() {}
 
     public static void main(String[] arguments) throws Exception {
-        int seconds = arguments.length > 0 ? Integer.parseInt(arguments[0]) : 2;
+        long span = (long) (1e9 * (arguments.length > 0 ? Double.parseDouble(arguments[0]) : 2));
         try (XuidClient client = XuidClient.connect()) {
-            for (int inFlight : new int[] {1, 16, 100, 1_000}) {
-                print("NEXT, " + inFlight + " in flight", best(() -> pipelined(client, inFlight, seconds)));
-            }
-            for (int threads : new int[] {1, 16, 64}) {
-                print("NEXT, " + threads + " blocking threads", best(() -> blocking(threads, seconds, client::next)));
-            }
+            print("a loop over a counter", perSecond(span, counter()));
             try (Prefetch source = client.prefetch(); PrefetchedIds ids = source.ids()) {
-                print("prefetched, one handle", best(() -> perSecond(seconds, ids::next)));
-                print("prefetched, shared, 1 thread", best(() -> perSecond(seconds, source::next)));
-                print("prefetched, shared, 2 threads", best(() -> blocking(2, seconds, source::next)));
-                print("a loop over a counter", best(() -> perSecond(seconds, counter())));
-                System.out.println(source.stats());
+                print("prefetched, one by one", perSecond(span, ids::next));
             }
+            print("a raw echo, 100 in flight", echo(client.server().address(), span));
+            print("NEXT, 100 in flight", pipelined(client, span));
         }
     }
 
@@ -42,83 +52,123 @@ public final class Bench {
     }
 
     /** Draws a second, on one thread. */
-    static long perSecond(int seconds, LongSupplier draw) {
-        long begin = System.nanoTime();
-        long end = begin + seconds * 1_000_000_000L;
-        long drawn = 0;
-        long sum = 0;
-        while (System.nanoTime() < end) {
-            for (int i = 0; i < 10_000; i++) {
+    static double perSecond(long span, LongSupplier draw) {
+        return countPerSecond(span, () -> {
+            long sum = 0;
+            for (int i = 0; i < TURNS; i++) {
                 sum += draw.getAsLong();
             }
-            drawn += 10_000;
-        }
-        sink = sum;
-        return (long) (drawn * 1e9 / (System.nanoTime() - begin));
+            sink = sum;
+            return TURNS;
+        });
     }
 
-    private static long blocking(int threads, int seconds, LongSupplier draw) {
-        LongAdder drawn = new LongAdder();
-        AtomicBoolean isOver = new AtomicBoolean();
-        List<Thread> all = new ArrayList<>();
+    /** Of what {@code some} counts. */
+    private static double countPerSecond(long span, IntSupplier some) {
+        for (long warm = System.nanoTime(); System.nanoTime() - warm < WARM_UP; ) {
+            some.getAsInt();
+        }
         long begin = System.nanoTime();
-        for (int i = 0; i < threads; i++) {
-            Thread thread = new Thread(() -> {
-                long mine = 0;
-                while (!isOver.get()) {
-                    sink = draw.getAsLong();
-                    mine++;
-                }
-                drawn.add(mine);
-            });
-            thread.start();
-            all.add(thread);
+        long done = 0;
+        while (System.nanoTime() - begin < span) {
+            done += some.getAsInt();
         }
-        try {
-            Thread.sleep(seconds * 1_000L);
-            isOver.set(true);
-            for (Thread thread : all) {
-                thread.join();
+        return done * 1e9 / (System.nanoTime() - begin);
+    }
+
+    private static byte[] frame(int op, byte[] body) {
+        ByteBuffer bytes = ByteBuffer.allocate(16 + body.length).order(ByteOrder.LITTLE_ENDIAN);
+        return bytes.putInt(body.length).put((byte) op).position(16).put(body).array();
+    }
+
+    /**
+     * Frames that come back as they were sent: written and counted by a bare socket, and not looked at. With the eight bytes of its
+     * body a frame is as long as the reply that brings an id.
+     */
+    private static double echo(String address, long span) throws IOException {
+        int colon = address.lastIndexOf(':');
+        try (Socket socket = new Socket(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)))) {
+            socket.setTcpNoDelay(true);
+            OutputStream out = socket.getOutputStream();
+            DataInputStream in = new DataInputStream(socket.getInputStream());
+            byte[] hello = new byte[26];
+            hello[0] = hello[2] = 1;
+            out.write("\u0089XUID\r\n\u001a".getBytes(StandardCharsets.ISO_8859_1));
+            out.write(frame(1, hello));
+            int length = Integer.reverseBytes(in.readInt());
+            in.readFully(new byte[12 + length]);
+
+            byte[] ping = frame(2, new byte[8]);
+            byte[] many = new byte[IN_FLIGHT * ping.length];
+            for (int i = 0; i < IN_FLIGHT; i++) {
+                System.arraycopy(ping, 0, many, i * ping.length, ping.length);
             }
-        } catch (InterruptedException interrupted) {
-            throw new IllegalStateException(interrupted);
+            out.write(many);
+            return countPerSecond(span, new Echo(in, out, many, ping.length));
         }
-        return (long) (drawn.sum() * 1e9 / (System.nanoTime() - begin));
+    }
+
+    private static final class Echo implements IntSupplier {
+        private final InputStream in;
+        private final OutputStream out;
+        private final byte[] many;
+        private final byte[] found;
+        private final int length;
+        private int part;
+
+        Echo(InputStream in, OutputStream out, byte[] many, int length) {
+            this.in = in;
+            this.out = out;
+            this.many = many;
+            this.found = new byte[many.length];
+            this.length = length;
+        }
+
+        /** Reads what is there, and writes as many frames as were whole. */
+        @Override
+        public int getAsInt() {
+            try {
+                part += in.read(found);
+                int done = part / length;
+                part %= length;
+                out.write(many, 0, done * length);
+                return done;
+            } catch (IOException lost) {
+                throw new UncheckedIOException(lost);
+            }
+        }
     }
 
     /** Chains of calls, each of which begins the next one in its callback. */
-    private static long pipelined(XuidClient client, int inFlight, int seconds) {
-        long begin = System.nanoTime();
-        long end = begin + seconds * 1_000_000_000L;
-        LongAdder drawn = new LongAdder();
+    private static double pipelined(XuidClient client, long span) {
+        long begin = System.nanoTime() + WARM_UP;
+        LongAdder done = new LongAdder();
         List<CompletableFuture<Void>> chains = new ArrayList<>();
-        for (int i = 0; i < inFlight; i++) {
+        for (int i = 0; i < IN_FLIGHT; i++) {
             chains.add(new CompletableFuture<>());
-            next(client, end, drawn, chains.get(i));
+            next(client, begin, span, done, chains.get(i));
         }
         chains.forEach(CompletableFuture::join);
-        return (long) (drawn.sum() * 1e9 / (System.nanoTime() - begin));
+        return done.sum() * 1e9 / (System.nanoTime() - begin);
     }
 
-    private static void next(XuidClient client, long end, LongAdder drawn, CompletableFuture<Void> done) {
+    private static void next(XuidClient client, long begin, long span, LongAdder done, CompletableFuture<Void> ended) {
         client.nextAsync().whenComplete((id, failure) -> {
+            long after = System.nanoTime() - begin;
             if (failure != null) {
-                done.completeExceptionally(failure);
-            } else if (System.nanoTime() > end) {
-                done.complete(null);
+                ended.completeExceptionally(failure);
+            } else if (after > span) {
+                ended.complete(null);
             } else {
-                drawn.increment();
-                next(client, end, drawn, done);
+                if (after > 0) {
+                    done.increment();
+                }
+                next(client, begin, span, done, ended);
             }
         });
     }
 
-    private static long best(LongSupplier round) {
-        round.getAsLong();
-        return Math.max(round.getAsLong(), round.getAsLong());
-    }
-
-    private static void print(String what, long perSecond) {
-        System.out.printf("%-32s %,15d /s%n", what, perSecond);
+    private static void print(String what, double perSecond) {
+        System.out.printf(java.util.Locale.ROOT, "%-28s%16.0f /s%n", what, perSecond);
     }
 }

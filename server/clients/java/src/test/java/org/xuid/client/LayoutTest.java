@@ -21,6 +21,8 @@ class LayoutTest {
         assertEquals(70, lowest.unixMs());
         assertEquals(3, lowest.worker());
         assertEquals(5, lowest.sequence());
+        Layout opaque = new Layout(0, 1_000, 41, 10, 12, 2);
+        assertThrows(UnsupportedOperationException.class, () -> opaque.parts(7));
         Layout fine = new Layout(0, 10, 60, 0, 3);
         assertEquals((Long.MAX_VALUE >>> 3) / 100, fine.parts(Long.MAX_VALUE).unixMs());
         assertEquals(0, fine.parts(Long.MAX_VALUE).worker());

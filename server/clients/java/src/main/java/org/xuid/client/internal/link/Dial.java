@@ -198,7 +198,7 @@ final class Dial {
             }
             int read = in.read(inbox, received, inbox.length - received);
             if (read < 0) {
-                throw new IOException("the server closed before it answered HELLO" + lineOfText());
+                throw new IOException("it was closed before HELLO was answered" + lineOfText());
             }
             received += read;
         }
@@ -226,8 +226,8 @@ final class Dial {
         if (bits < 40 || bits > 63) {
             throw new BadReply("the bits of its ids do not add up to 40 to 63");
         }
-        if (hello.face > 1) {
-            throw new BadReply("its ids have face " + hello.face + ", and this client knows 0 and 1");
+        if (hello.face > 2) {
+            throw new BadReply("its ids have face " + hello.face + ", and this client knows 0 to 2");
         }
         // A server refuses by itself what HELLO expected of it. One that does not is not believed either.
         if (!options.allows(hello.cluster)) {

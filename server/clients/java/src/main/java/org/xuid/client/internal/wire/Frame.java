@@ -73,6 +73,7 @@ public final class Frame {
                 return 16L * request.count() + REPLY_ROOM;
             case Op.INFO:
             case Op.STATS:
+            case Op.PROVENANCE:
             case Op.SEQ_INFO:
             case Op.SEQ_LIST:
             case Op.SEQ_CREATE:

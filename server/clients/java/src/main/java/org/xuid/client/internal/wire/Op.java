@@ -18,6 +18,8 @@ public final class Op {
     public static final int INFO = 0x21;
     /** What the server counted. */
     public static final int STATS = 0x22;
+    /** What is known of where an id came from. */
+    public static final int PROVENANCE = 0x23;
     /** One number of a sequence. */
     public static final int SEQ_NEXT = 0x30;
     /** Numbers of a sequence, one by one. */

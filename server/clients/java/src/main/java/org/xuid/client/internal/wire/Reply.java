@@ -142,6 +142,7 @@ public final class Reply {
                 break;
             case Op.INFO:
             case Op.STATS:
+            case Op.PROVENANCE:
             case Op.SEQ_INFO:
             case Op.SEQ_LIST:
             case Op.SEQ_CREATE:

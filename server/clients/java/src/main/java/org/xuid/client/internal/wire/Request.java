@@ -73,11 +73,20 @@ public final class Request {
 
     /** DECODE of an id below 2^63. */
     public static Request decode(long id) {
+        return ofId(Op.DECODE, id);
+    }
+
+    /** PROVENANCE of an id below 2^63. */
+    public static Request provenance(long id) {
+        return ofId(Op.PROVENANCE, id);
+    }
+
+    private static Request ofId(int op, long id) {
         if (id < 0) {
             throw new IllegalArgumentException(
                     "an id is below 2^63, and this is " + Long.toUnsignedString(id));
         }
-        return new Request(Op.DECODE, new Bytes().u64(id).toArray());
+        return new Request(op, new Bytes().u64(id).toArray());
     }
 
     /** INFO. */

@@ -37,6 +37,7 @@ public final class Status {
             Map.entry(0x0009, "NO_SEQUENCE"),
             Map.entry(0x000a, "EXISTS"),
             Map.entry(0x000b, "FORBIDDEN"),
+            Map.entry(0x000c, "NO_ORDER"),
             Map.entry(NOT_READY, "NOT_READY"),
             Map.entry(OVERLOADED, "OVERLOADED"),
             Map.entry(CLOCK_BEHIND, "CLOCK_BEHIND"),

@@ -143,6 +143,7 @@ public final class ServerSide {
                 bulk(fields);
                 break;
             case Op.DECODE:
+            case Op.PROVENANCE:
                 long id = body.getLong();
                 check(id >= 0);
                 fields.put("id", Long.toString(id));

@@ -102,6 +102,8 @@ public final class Vectors {
                 return Request.info();
             case Op.STATS:
                 return Request.stats();
+            case Op.PROVENANCE:
+                return Request.provenance(Long.parseLong((String) body.get("id")));
             case Op.SEQ_NEXT:
                 return Request.sequenceNext(name);
             case Op.SEQ_ARRAY:

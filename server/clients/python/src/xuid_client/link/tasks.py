@@ -1,0 +1,287 @@
+"""Links for tasks of asyncio: a protocol on the event loop that the client is used in."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from .. import wire
+from ..errors import Closed, ConnectionLost, Timeout, Unreachable, XuidError
+from ..options import Options, split
+from ..process import tell_of_forks
+from ..values import Served
+from .conversation import Conversation, Greeting
+from .fleet import STRAGGLERS
+
+
+class Waiter:
+    """A task that waits for a reply."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.future: asyncio.Future[Any] = loop.create_future()
+
+    def resolve(self, value: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(value)
+
+    def reject(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+            # It counts as seen: the task may have been cancelled meanwhile.
+            self.future.exception()
+
+
+class TaskLink(asyncio.Protocol):
+    """A connection, which :meth:`greet` makes ready."""
+
+    served: Served
+    _conversation: Conversation
+
+    def __init__(self, server: str, options: Options, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._options = options
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._greeting: Greeting | None = Greeting(server, options)
+        self._greeted = Waiter(loop)
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._is_flushing = False
+        self._is_abandoned = False
+        tell_of_forks(self)
+
+    async def greet(self) -> None:
+        """Waits for the reply to HELLO."""
+        await self._greeted.future
+
+    @property
+    def is_serving(self) -> bool:
+        return self._conversation.is_serving
+
+    @property
+    def was_sent_away(self) -> bool:
+        return self._conversation.was_sent_away
+
+    def is_silent_since(self, time: float) -> bool:
+        return self._conversation.is_silent_since(time)
+
+    async def exchange(self, request: wire.Request, deadline: float) -> Any:
+        """The reply. Raises :class:`NotSent`, or why there is none. A task that is cancelled ends alone."""
+        waiter = Waiter(self._loop)
+        begin = time.monotonic()
+        entry = self._conversation.begin(request, waiter, begin)
+        self._flush_soon()
+        late = self._loop.call_later(max(0.0, deadline - begin), self._is_late, waiter, deadline - begin)
+        try:
+            return await waiter.future
+        finally:
+            late.cancel()
+            self._conversation.give_up(entry)
+
+    def retire(self) -> None:
+        self._conversation.retire(time.monotonic())
+        if self._conversation.has_left:
+            self.end(ConnectionLost(self._server, "it was left"))
+        else:
+            self._set_timer()
+
+    def end(self, error: XuidError) -> None:
+        """Tells all waiters, and closes."""
+        if self._greeting:
+            self._greeted.reject(error)
+        else:
+            self._conversation.end(error)
+        if self._timer:
+            self._timer.cancel()
+        # The loop may be over, and with it the connection.
+        if self._transport and not self._loop.is_closed():
+            self._transport.abort()
+
+    def after_fork(self) -> None:
+        """In a child: the connection and the loop are the parent's, and are left alone."""
+        self._transport = self._timer = None
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) and self._greeting
+        self._transport = transport
+        transport.write(self._greeting.outbox)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if self._greeting:
+                served = self._greeting.receive(data)
+                if not served:
+                    return
+                data, self.served = self._greeting.rest(), served
+                self._conversation = Conversation(served, self._options, time.monotonic())
+                self._greeting = None
+                self._greeted.resolve(None)
+            self._conversation.receive(data, time.monotonic())
+            if self._conversation.has_left:
+                raise ConnectionLost(self._server, "it said GOAWAY")
+        except XuidError as error:
+            self.end(error)
+            return
+        self._flush_soon()
+
+    def connection_lost(self, wrong: Exception | None) -> None:
+        if isinstance(wrong, ssl.SSLError) and self._greeting:
+            # A server that refuses the client's certificate says so behind the handshake.
+            self.end(Unreachable(self._server, str(wrong), False))
+        elif self._greeting:
+            self.end(self._greeting.end())
+        else:
+            self.end(ConnectionLost(self._server, str(wrong) if wrong else "it was closed"))
+
+    # Writing, and the clock.
+
+    def _flush_soon(self) -> None:
+        """One write for all requests of one turn of the loop."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        outbox = self._conversation.take_outbox()
+        if outbox and self._transport and not self._transport.is_closing():
+            self._transport.write(bytes(outbox))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """A timer that stands and is due before is left as it is: it looks, and is set again."""
+        look_at = self._conversation.look_at
+        if self._conversation.ended or look_at == float("inf") or (self._timer and self._timer_at <= look_at):
+            return
+        if self._timer:
+            self._timer.cancel()
+        self._timer_at = look_at
+        self._timer = self._loop.call_later(max(0.0, look_at - time.monotonic()), self._look)
+
+    def _look(self) -> None:
+        # The loop has read what arrived before it calls its timers.
+        self._timer = None
+        now = time.monotonic()
+        try:
+            if now >= self._conversation.look_at:
+                self._conversation.look(now)
+        except XuidError as error:
+            self.end(error)
+            return
+        self._flush()
+
+    def _is_late(self, waiter: Waiter, limit: float) -> None:
+        waiter.reject(Timeout(self._server, limit))
+
+
+class Tasks:
+    """What waits, for the tasks of one event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.turn = asyncio.Lock()
+        #: The loop itself holds tasks by weak references only.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def is_current(self) -> bool:
+        return asyncio.get_running_loop() is self._loop
+
+    async def dial(self, server: str, options: Options, limit: float) -> TaskLink:
+        try:
+            return await asyncio.wait_for(self._dial(server, options), limit)
+        except asyncio.TimeoutError as error:
+            if isinstance(error, XuidError):
+                raise
+            raise Unreachable(server, f"no answer within {limit:.3g} s") from None
+
+    async def dial_all(self, options: Options, limit: float) -> dict[str, TaskLink | XuidError]:
+        dials = {asyncio.ensure_future(self.dial(server, options, limit)): server for server in options.servers}
+        found: dict[str, TaskLink | XuidError] = {}
+        waiting = set(dials)
+        deadline = time.monotonic() + limit + STRAGGLERS
+        try:
+            while waiting:
+                left = max(0.0, deadline - time.monotonic())
+                done, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    break
+                for dial in done:
+                    try:
+                        found[dials[dial]] = dial.result()
+                        deadline = min(deadline, time.monotonic() + STRAGGLERS)
+                    except XuidError as error:
+                        found[dials[dial]] = error
+            return found
+        except BaseException:
+            for outcome in found.values():
+                if isinstance(outcome, TaskLink):
+                    outcome.end(Closed())
+            raise
+        finally:
+            for dial in waiting:
+                dial.cancel()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _dial(self, server: str, options: Options) -> TaskLink:
+        host, port = split(server)
+        link = TaskLink(server, options, self._loop)
+        name = (options.server_name or host) if options.context else None
+        try:
+            await self._loop.create_connection(lambda: link, host, port, ssl=options.context, server_hostname=name)
+            await link.greet()
+        except ssl.SSLError as error:
+            raise Unreachable(server, str(error), False) from error
+        except XuidError:
+            raise
+        except OSError as error:
+            raise Unreachable(server, str(error)) from error
+        except BaseException:
+            # Cancelled: the connection that stands meanwhile is of no use.
+            link.end(Closed())
+            raise
+        return link
+
+
+class Gate:
+    """News for those that wait. Tasks change nothing between two awaits, so there is nothing to lock."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def is_current(self) -> bool:
+        return asyncio.get_running_loop() is self._loop
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    async def wait(self, limit: float | None = None) -> None:
+        """Until there is news, or so many seconds are over."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            await asyncio.wait({waiter}, timeout=limit)
+        finally:
+            self._waiters.discard(waiter)
+
+    def notify(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,151 @@
+//! A server in a folder of its own, and conversations with it without a socket, for the tests of the fronts.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use xuid_engine::clock::{Clock, SystemClock};
+use xuid_engine::registry::local::sequences::LocalSequences;
+use xuid_engine::sequence::store::NewSequence;
+use xuid_engine::sequence::store::database::TinyToken;
+use xuid_engine::sequence::store::registry::RegistryStore;
+use xuid_engine::sequence::{NamePattern, Sequences};
+use xuid_engine::{Engine, EngineBuilder, Floor};
+use xuid_protocol::Limits as ProtocolLimits;
+
+use crate::config::Tokens;
+use crate::fronts::buffers::{Inbox, Outbox};
+use crate::fronts::conversation::{Conversation, Need};
+use crate::state::access::AccessRules;
+use crate::state::sequences::ServedSequences;
+use crate::state::server::{Limits, Places, Server};
+use crate::state::tiny_tokens::{TinyTokens, Verdict};
+
+/// So long may ids take that must come: the machine may be busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server in a folder of its own, with ten years declared unused so that nothing is ever short of `any` ids.
+pub(crate) struct Home {
+    pub(crate) server: Arc<Server>,
+    folder: tempfile::TempDir,
+}
+
+impl Home {
+    pub(crate) fn new(tokens: Tokens) -> Self {
+        Self::of(tokens, |engine| engine)
+    }
+
+    /// One whose ids are opaque.
+    pub(crate) fn opaque() -> Self {
+        let veil = "1b1a1918131211100b0a090803020100".parse().unwrap();
+        Self::of(Tokens::default(), |engine| engine.opaque_key(veil))
+    }
+
+    /// One that keeps sequences, `orders` among them.
+    pub(crate) fn with_sequences(tokens: Tokens) -> Self {
+        Self::with_sequences_by(Arc::new(SystemClock), tokens)
+    }
+
+    /// One whose sequences go by that clock.
+    pub(crate) fn with_sequences_by(clock: Arc<dyn Clock>, tokens: Tokens) -> Self {
+        let Self { server, folder } = Self::new(tokens);
+        let records = || Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap());
+        let store = Box::new(RegistryStore::new(records()));
+        let builder = Sequences::builder(store).records(records()).data_dir(folder.path()).clock(clock);
+        let all = builder.create(["auto:*"].map(NamePattern::new)).build().unwrap();
+        all.create(&"orders".parse().unwrap(), NewSequence::default()).wait().unwrap();
+        let sequences = ServedSequences { all, step: 1_000, tiny_tokens: None };
+        let server = Arc::into_inner(server).unwrap().with_sequences(Some(sequences));
+        Self { server: Arc::new(server), folder }
+    }
+
+    /// The same with this row of tinyid's tokens.
+    pub(crate) fn with_tiny_token(self, row: TinyToken) -> Self {
+        let Self { server, folder } = self;
+        let mut server = Arc::into_inner(server).unwrap();
+        let tokens = TinyTokens::follow(move || Ok(Some(vec![row.clone()]))).unwrap();
+        while tokens.judge(b"", b"") == Verdict::NotRead {
+            std::thread::yield_now();
+        }
+        server.sequences.as_mut().unwrap().tiny_tokens = Some(tokens);
+        Self { server: Arc::new(server), folder }
+    }
+
+    /// One for all tests that only ask.
+    pub(crate) fn shared() -> Arc<Server> {
+        static HOME: OnceLock<Home> = OnceLock::new();
+        Arc::clone(&HOME.get_or_init(|| Self::new(Tokens::default())).server)
+    }
+
+    fn of(tokens: Tokens, configured: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let decade = Duration::from_hours(10 * 365 * 24);
+        let engine =
+            Engine::builder().data_dir(folder.path()).floor(Floor::Epoch).max_age(decade).backfill(decade);
+        let limits = Limits { wait: PATIENCE, protocol: ProtocolLimits::default() };
+        let places = Places {
+            listen: "127.0.0.1:7654".parse().unwrap(),
+            admin: Some("127.0.0.1:7655".parse().unwrap()),
+            resp: None,
+            http: None,
+        };
+        let server =
+            Server::new(configured(engine).build().unwrap(), limits, AccessRules::new(tokens, None), places);
+        Self { server: Arc::new(server), folder }
+    }
+}
+
+/// Looks whether a token's limit gets back what its clients waited for in vain: one that leaves, and one that is refused.
+/// `waiting` begins a conversation of the token `few` that waits for [`TWICE_FEW`] ids.
+pub(crate) fn are_given_back<S: Conversation>(waiting: impl Fn(&Home) -> Talk<S>) {
+    let few = format!("[token.few]\nsecrets = [\"few\"]\nids_per_second = {}\n", TWICE_FEW / 2);
+    let home = Home::new(Tokens::parse(&few).unwrap());
+    drop(waiting(&home));
+    let mut talk = waiting(&home);
+    home.server.engine.shutdown();
+    talk.settle();
+    assert!(talk.session.client_mut().charge(TWICE_FEW).is_ok());
+    assert!(talk.session.client_mut().charge(TWICE_FEW).is_err(), "twice its limit is all there is");
+}
+
+/// More fresh ids than the last ten milliseconds have, and twice a second's limit: as many as a limit lets out at once.
+pub(crate) const TWICE_FEW: u32 = 130_000;
+
+/// A client and its session, with buffers in between.
+pub(crate) struct Talk<S> {
+    pub(crate) session: S,
+    pub(crate) inbox: Inbox,
+    pub(crate) outbox: Outbox,
+}
+
+impl<S: Conversation> Talk<S> {
+    pub(crate) fn new(session: S) -> Self {
+        Self { session, inbox: Inbox::default(), outbox: Outbox::default() }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Need {
+        self.inbox.room(bytes.len()).extend_from_slice(bytes);
+        self.session.receive(&mut self.inbox, &mut self.outbox, usize::MAX)
+    }
+
+    /// Waits until nothing waits any more.
+    pub(crate) fn settle(&mut self) {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            while self.session.in_flight() > 0 {
+                let done = self.session.waited().await;
+                self.session.finish(done, &mut self.outbox);
+                self.session.receive(&mut self.inbox, &mut self.outbox, usize::MAX);
+            }
+        });
+    }
+
+    /// What so many bytes are answered with, waiting included, where that is text.
+    pub(crate) fn say(&mut self, bytes: &[u8]) -> String {
+        self.send(bytes);
+        self.settle();
+        let said = String::from_utf8(self.outbox.rest().to_vec()).unwrap();
+        self.outbox.consume(self.outbox.len());
+        said
+    }
+}
