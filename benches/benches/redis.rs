@@ -20,7 +20,10 @@ fn main() -> Result<()> {
         return Ok(());
     };
     if wanted("redis-benchmark") {
-        rows.extend(load::redis_benchmark_rows()?.unwrap_or_default());
+        match load::redis_benchmark_rows()? {
+            Some(more) => rows.extend(more),
+            None => println!("redis-server is not installed: nothing for redis-benchmark to compare with"),
+        }
     }
     if picked.contains(&"tcp") {
         rows.extend(load::tcp_rows(rounds)?);

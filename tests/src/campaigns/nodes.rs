@@ -72,7 +72,7 @@ impl Act {
     fn play(self, kind: Kind, is_full: bool, seed: u64) -> Result<Played> {
         match self {
             Self::ManyServers => {
-                let numbers = if is_full { 2_000_000 } else { 100_000 };
+                let numbers = if is_full { 2_000_000 } else { 150_000 };
                 scenes::many_servers(kind, numbers, seed).map(Played::of)
             }
             Self::Kills => scenes::kills(kind, 25, seed),
