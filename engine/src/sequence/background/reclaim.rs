@@ -57,6 +57,7 @@ impl Teller {
         self.hub.now();
         if self.hub.leaps() != leaps && Guard::LeapDropsClaimed.holds() {
             self.refuse_batch(&batch, "the clock leapt while they were claimed");
+            self.remember_marks(&batch);
         } else {
             self.distribute(batch, current.as_deref(), leaps);
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use super::{LONG, SteppedClock, World, clock, named, plain, sequence};
+use super::{LONG, SteppedClock, World, clock, named, plain, sequence, twice};
 use crate::clock::{Clock, Reading};
 use crate::sequence::chain::span::Span;
 use crate::sequence::names::named::Named;
@@ -254,6 +254,38 @@ fn are_claimed_leftovers_kept() -> bool {
 fn leftovers_whose_claim_is_under_way_at_a_leap_are_not_used() {
     assert!(!are_claimed_leftovers_kept());
     assert!(Guard::without(&[Guard::LeapDropsClaimed], are_claimed_leftovers_kept));
+}
+
+/// Ids that came twice without a witness, where an older dump of the store was put back between two lives, and the clock
+/// leapt while the second one claimed what the first one had left.
+fn twice_of_a_store_that_went_back_before_a_leap() -> usize {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let (dump, folder) = (world.database.dump(0), tempfile::tempdir().unwrap());
+    let first = world.in_folder(folder.path()).witness(false).build().unwrap();
+    let a = sequence(&first, "a");
+    let mut ids: Vec<u64> = (0..10).map(|_| a.next_ordered().unwrap()).collect();
+    first.shutdown();
+    world.database.restore(0, &dump);
+    let leaping = clock.clone();
+    world.records.before_swap(move || leaping.leap(Duration::from_mins(10)));
+    let builder = world.in_folder(folder.path()).witness(false).clock(clock);
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let a = sequence(&sequences, "a");
+    for _ in 0..20 {
+        let mut out = Vec::new();
+        let _ = a.try_runs(Demand::any(40), &mut out);
+        ids.extend(out.into_iter().flatten());
+        teller.turn_now();
+    }
+    teller.stop();
+    twice(&ids)
+}
+
+#[test]
+fn leftovers_that_a_leap_made_void_still_show_that_a_store_is_behind_them() {
+    assert_eq!(twice_of_a_store_that_went_back_before_a_leap(), 0);
+    assert!(Guard::without(&[Guard::LeftMarksKept], twice_of_a_store_that_went_back_before_a_leap) > 0);
 }
 
 /// Whether a call that was served before a leap, and is read after it, gets what it was served with.

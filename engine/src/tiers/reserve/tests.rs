@@ -90,6 +90,30 @@ fn where_somebody_else_moved_the_mark_the_next_grant_begins_there() {
     assert_eq!(reserve.held(), 0, "what was granted to somebody else is not read");
 }
 
+/// Else the books of a stop would have them twice, or in a file that may not hold them.
+#[test]
+fn what_a_stop_appended_is_waste_if_its_sync_fails() {
+    let (mut reserve, disk) = spilled();
+    let before = reserve.tally.spilled;
+    disk.fail_sync(1);
+    reserve.seal(vec![second(SECONDS)], FLOOR + 9_000);
+    let tally = &reserve.tally;
+    assert_eq!((tally.failures, tally.spilled, tally.wasted_spill), (1, before, second(SECONDS).ids()));
+}
+
+#[test]
+fn a_grant_that_a_leap_made_void_and_that_failed_makes_no_later_one_void() {
+    let (mut reserve, _disk) = spilled();
+    let ids = reserve.stock().ids;
+    let plan = |reserve: &mut Reserve, boot| reserve.plan_grant(FLOOR + 9_000, boot, true).is_some();
+    assert!(plan(&mut reserve, 0));
+    reserve.void();
+    reserve.granted(0, Err(GrantError::Later { why: "away".into() }), 0);
+    assert!(plan(&mut reserve, 10_000_000_000));
+    reserve.granted(0, Ok(SECONDS), 10_000_000_000);
+    assert_eq!((reserve.held(), reserve.tally.wasted_step), (ids, 0));
+}
+
 /// A page of 128 records, and a spill of many.
 #[test]
 fn a_page_that_cannot_be_read_costs_its_records_and_not_the_spill() {

@@ -176,6 +176,25 @@ func TestSettingsAndWhatAServerKnowsOfASequenceAreJSONWithNumbersInStrings(t *te
 	}
 }
 
+// A server closes after a request that is longer than it takes, whatever else waits there.
+func TestSettingsThatNoServerTakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
+	c, peer := pair(t, faketest.Start(t, 1))
+	var usage *xuid.UsageError
+	long := xuid.Description(strings.Repeat("x", 4_096))
+	if _, err := c.Sequence("orders").Create(within(t), long); !errors.As(err, &usage) {
+		t.Fatal(err)
+	}
+	if _, err := c.Sequence("orders").Alter(within(t), long); !errors.As(err, &usage) {
+		t.Fatal(err)
+	}
+	call := begin(func() (uint64, error) {
+		i, err := c.Sequence("orders").Create(within(t), xuid.Description(strings.Repeat("x", 4_071)))
+		return i.Next, err
+	})
+	peer.Reply(peer.Expect(wire.OpSeqCreate), &wiretest.Body{JSON: `{"next":"7"}`})
+	gives(t, call, 7)
+}
+
 func TestDialEnvReadsServerAndToken(t *testing.T) {
 	fake := faketest.Start(t, 1)
 	t.Setenv("XUID_SERVER", fake.Addr)

@@ -276,6 +276,26 @@ class Draws:
         peers[home].send(frames.runs(wire.RUNS, again.request_id, [(500, again.fields["count"], 1)]))
         self.assertEqual(waiting.result(PATIENCE), 500)
 
+    def test_a_refill_that_looks_for_a_server_gives_up_for_no_other_call(self):
+        fake = self.fake()
+        client, peer = self.pair(fake)
+        ids = client.prefetch(max_age=0.2)
+        self.begin(self.one, client, ids)
+        peer.asks(wire.RUNS)
+        # It leaves without an answer, and the refill looks for another one.
+        peer.send(frames.goaway())
+        peer.close()
+        slow = fake.accept()
+        hello = slow.hello()
+        calling = self.begin(client.next)
+        time.sleep(0.6)
+        slow.send(frames.welcome(hello.request_id, fake.cluster))
+        asked = slow.asked()
+        while asked.op != wire.NEXT:
+            asked = slow.asked()
+        slow.send(frames.number(wire.NEXT, asked.request_id, 7))
+        self.assertEqual(calling.result(PATIENCE), 7)
+
     def test_a_refusal_that_stays_is_told_at_once_and_the_next_caller_asks_again(self):
         client, peer = self.pair(self.fake())
         ids = client.prefetch(wait=PATIENCE)

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 import unittest
 
 from xuid_client import Client, Refused, Timeout, WrongCluster, wire
@@ -103,6 +104,36 @@ class Several:
             calling.result(PATIENCE)
         calling = self.begin(client.next)
         fakes[1 - home].greet().answer(3)
+        self.assertEqual(calling.result(PATIENCE), 3)
+
+    def test_a_server_that_answers_others_is_not_left_for_a_call_that_it_does_not_answer(self):
+        client, fakes, peers, home = self.both(timeout=0.6)
+        late = self.begin(client.next)
+        peers[home].asks(wire.NEXT)
+        calling = self.begin(client.next)
+        peers[home].answer(2)
+        self.assertEqual(calling.result(PATIENCE), 2)
+        ping = peers[home].asked()
+        peers[home].send(frames.reply(wire.PING, ping.request_id, b""))
+        with self.assertRaises(Timeout):
+            late.result(PATIENCE)
+        calling = self.begin(client.next)
+        peers[home].answer(3)
+        self.assertEqual(calling.result(PATIENCE), 3)
+
+    def test_a_server_is_not_left_while_a_long_reply_comes(self):
+        client, fakes, peers, home = self.both(timeout=0.6)
+        late = self.begin(client.array, 5)
+        asked = peers[home].asks(wire.ARRAY)
+        reply = frames.ids(wire.ARRAY, asked.request_id, [1, 2, 3, 4, 5])
+        for part in (reply[:30], reply[30:40]):
+            peers[home].send(part)
+            time.sleep(0.3)
+        with self.assertRaises(Timeout):
+            late.result(PATIENCE)
+        peers[home].send(reply[40:])
+        calling = self.begin(client.next)
+        peers[home].answer(3)
         self.assertEqual(calling.result(PATIENCE), 3)
 
     def test_clients_spread_over_the_servers(self):

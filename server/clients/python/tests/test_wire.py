@@ -36,6 +36,8 @@ class Requests(unittest.TestCase):
             lambda: wire.seq_array("orders", 1, "fresh", 0),
             lambda: wire.seq_list("x" * 129, "", 1),
             lambda: wire.seq_list("", "\ud800", 1),
+            lambda: wire.seq_create("a", {"description": "x" * 4_096}),
+            lambda: wire.seq_alter("a", "x" * 4_095),
             lambda: wire.hello(bytes(16), bytes(256), ""),
         ]
         names = ["", "x" * 129, " orders", "orders\u3000", "or\nders", "or\x85ders", "@any", "\ud800", None]
@@ -54,6 +56,7 @@ class Requests(unittest.TestCase):
         self.assertEqual(
             request.body[2:].decode(), '{"start":"9223372036854775807","strict":true,"description":"ä"}'
         )
+        self.assertEqual(len(wire.seq_alter("a", "x" * 4_094).body), 4_096)
 
 
 def answered(request, data):

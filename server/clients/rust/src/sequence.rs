@@ -9,6 +9,9 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::link::answer::Answer;
 
+/// What every server takes of a request, in bytes. A longer one would end the connection, for all its callers.
+const REQUEST_MAX: usize = 4_096;
+
 /// The numbers of one name, from whatever server its [`Client`] is connected to. Clones share the client.
 ///
 /// Numbers of one server ascend. Those of several interleave, except where the sequence is `strict`.
@@ -120,6 +123,7 @@ impl Sequence {
     /// As [`next`](Self::next), and `EXISTS` if there is one with other settings.
     pub async fn create(&self, settings: &NewSequence) -> Result<String, ClientError> {
         let (name, settings) = (self.checked()?, settings.to_string());
+        fits(&name, &settings)?;
         self.client.json(&Request::SeqCreate { name, settings: &settings }).await
     }
 
@@ -129,6 +133,7 @@ impl Sequence {
     /// As [`next`](Self::next).
     pub async fn alter(&self, changes: &SequenceChanges) -> Result<String, ClientError> {
         let (name, changes) = (self.checked()?, changes.to_string());
+        fits(&name, &changes)?;
         self.client.json(&Request::SeqAlter { name, changes: &changes }).await
     }
 
@@ -146,6 +151,16 @@ impl Sequence {
     fn checked(&self) -> Result<SequenceName<'_>, ClientError> {
         SequenceName::new(self.name.as_bytes()).map_err(|source| ClientError::Name { source })
     }
+}
+
+/// Refuses settings that no server would take.
+fn fits(name: &SequenceName<'_>, settings: &str) -> Result<(), ClientError> {
+    let found = 1 + name.as_str().len() + settings.len();
+    if found <= REQUEST_MAX {
+        return Ok(());
+    }
+    let allowed = "a request of at most 4,096 bytes";
+    Err(ClientError::Invalid { name: "settings", found: found as u64, allowed })
 }
 
 /// What a new sequence is to be; what is not said is the server's default.

@@ -157,6 +157,20 @@ pub(super) struct FolderHints {
 
 type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<()>;
 
+/// In tests a thread may read as from a disk that fails.
+fn read_at() -> ReadAt {
+    #[cfg(test)]
+    if let Some(read_at) = READ_AT.get() {
+        return read_at;
+    }
+    FileExt::read_exact_at
+}
+
+#[cfg(test)]
+thread_local! {
+    pub(super) static READ_AT: std::cell::Cell<Option<ReadAt>> = const { std::cell::Cell::new(None) };
+}
+
 #[derive(Debug)]
 struct Own {
     file: File,
@@ -167,7 +181,7 @@ struct Own {
 
 impl FolderHints {
     pub(super) fn of(folder: &Path, kind: FileKind) -> Self {
-        Self::read_by(folder, kind, FileExt::read_exact_at)
+        Self::read_by(folder, kind, read_at())
     }
 
     pub(super) fn read_by(folder: &Path, kind: FileKind, read_at: ReadAt) -> Self {

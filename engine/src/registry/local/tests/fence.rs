@@ -53,6 +53,19 @@ fn a_fence_goes_above_the_highest_record_and_mends_damaged_ones() {
     assert_eq!(found.record.reserved_until, NOW_TICK + 500_000);
 }
 
+/// Else it would go no higher than what it could read, and what was granted above that would be granted again.
+#[test]
+fn a_fence_is_refused_where_what_the_folder_knew_cannot_be_read_whole() {
+    let folder = folder();
+    drop(made_in(folder.path(), 4));
+    hints::READ_AT.set(Some(|_, _, _| Err(io::Error::from_raw_os_error(libc::EIO))));
+    let refused = fence_restored(folder.path(), NOW_NS);
+    hints::READ_AT.set(None);
+    let refused = refused.expect_err("it is fenced").to_string();
+    assert!(refused.contains("registry.known-"), "{refused}");
+    fence_restored(folder.path(), NOW_NS).unwrap();
+}
+
 /// A disk is rolled back to before the last fence, again and again, file and inode: what was put back is all that the
 /// next fence can know, but for the time.
 #[test]

@@ -8,7 +8,7 @@ use xuid_spill::Extent;
 
 use super::*;
 use crate::registry::memory::MemoryRegistry;
-use crate::registry::{ClusterId, Registry, Token};
+use crate::registry::{ClusterId, MarkRecord, Registry, Token};
 
 thread_local! {
     /// What another process does before this one sets a refused file aside.
@@ -98,6 +98,20 @@ fn a_process_that_refuses_a_file_does_not_set_the_spill_of_another_aside() {
     let heirs = [3, 4].map(|token| open_as(token, folder.path(), &registry).inherited);
     assert_eq!(heirs, left, "{:?}", names(folder.path()));
     assert_eq!(names(folder.path()), ["spill-0", "spill-0.0.refused", "spill-1"]);
+}
+
+/// Appended to where such a mark says, it would have no index left.
+#[test]
+fn a_spill_whose_mark_a_fence_raised_to_the_end_is_set_aside_for_another_one() {
+    let (folder, mut registry) = (tempfile::tempdir().unwrap(), registry());
+    let spill = open_as(1, folder.path(), &registry).log.unwrap().0.id();
+    let found = registry.mark(spill).unwrap();
+    let raised = MarkRecord { granted_upto: u64::MAX, ..found.record };
+    registry.swap_mark(spill, found.version, &raised).unwrap();
+    let opened = open_as(2, folder.path(), &registry);
+    assert_eq!(opened.refused, 1);
+    assert!(append(&mut opened.log.unwrap().0) > 0);
+    assert_eq!(names(folder.path()), ["spill-0", "spill-0.0.refused"]);
 }
 
 #[test]

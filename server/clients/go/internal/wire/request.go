@@ -88,6 +88,10 @@ func (r *Request) Check() error {
 		if !utf8.ValidString(r.Text) {
 			return fmt.Errorf("the settings are not UTF-8")
 		}
+		// A longer one would end the connection, for all its callers.
+		if size := 1 + len(r.Name) + len(r.Text); size > RequestMax {
+			return fmt.Errorf("name and settings have %d bytes, and at most %d are allowed", size, RequestMax)
+		}
 		return CheckName(r.Name)
 	case OpSeqNext, OpSeqInfo:
 		return CheckName(r.Name)

@@ -44,6 +44,8 @@ const (
 	HeaderLen = 16
 	// PingMax is the most bytes of a PING.
 	PingMax = 1024
+	// RequestMax is the longest body of a request that every server takes.
+	RequestMax = 4096
 	// NameMax is the most bytes of a sequence's name.
 	NameMax = 128
 	// ShortMax is the most bytes of a token and of a client's name.

@@ -32,6 +32,8 @@ ORDERS = {"any": 0, "fresh": 1, "ordered": 2}
 #: The longest that a request may wait, in seconds; the server takes more for as much.
 WAIT_CAP = 60.0
 PING_MAX = 1_024
+#: The body of a request that every server takes.
+REQUEST_MAX = 4_096
 NAME_MAX = 128
 #: Of a token, and of a client's name.
 SHORT_MAX = 255
@@ -177,11 +179,11 @@ def seq_list(prefix: str, after: str, limit: int) -> Request:
 
 
 def seq_create(name: str, settings: str | Mapping[str, Any]) -> Request:
-    return Request(SEQ_CREATE, _name(name) + (_settings(settings) if settings else b""))
+    return Request(SEQ_CREATE, _fits(_name(name) + (_settings(settings) if settings else b"")))
 
 
 def seq_alter(name: str, changes: str | Mapping[str, Any]) -> Request:
-    return Request(SEQ_ALTER, _name(name) + _settings(changes))
+    return Request(SEQ_ALTER, _fits(_name(name) + _settings(changes)))
 
 
 def _bulk(op: int, count: int, order: int, wait: float, name: bytes = b"", contiguous: bool = False) -> Request:
@@ -237,6 +239,13 @@ def _name(name: str) -> bytes:
     if any(unicodedata.category(char) == "Cc" for char in name):
         raise UsageError(f"{name!r} has a control character, and the name of a sequence may not")
     return bytes([len(text)]) + text
+
+
+def _fits(body: bytes) -> bytes:
+    """A body that every server takes. A longer one would end the connection, for all its callers."""
+    if len(body) > REQUEST_MAX:
+        raise UsageError(f"name and settings have {len(body)} bytes, and at most {REQUEST_MAX} are allowed")
+    return body
 
 
 def _settings(settings: str | Mapping[str, Any]) -> bytes:

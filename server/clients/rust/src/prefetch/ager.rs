@@ -37,3 +37,29 @@ fn run(state: &PrefetchState) {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::prefetch::options::PrefetchOptions;
+
+    #[test]
+    fn what_was_asked_for_before_all_else_and_came_last_is_called_off_in_its_own_time() {
+        let state = PrefetchState::new(PrefetchOptions::new().max_age(Duration::from_millis(200)));
+        let state = Arc::new(state);
+        start(&state).unwrap();
+        let asked = Moment::now();
+        let group = state.date(asked + Duration::from_hours(1));
+        // The thread sleeps by now, for an hour.
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(state.date(asked), group);
+        while state.oldest.group() <= group {
+            let waited = Moment::now().saturating_duration_since(asked);
+            assert!(waited < Duration::from_secs(10), "it is good after {waited:?}");
+            thread::sleep(Duration::from_millis(1));
+        }
+        state.close();
+    }
+}

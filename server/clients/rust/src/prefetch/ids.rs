@@ -336,4 +336,21 @@ mod tests {
         let counted = state.lock().stats();
         assert_eq!((counted.issued, counted.wasted_by_age), (1, 99), "{counted:?}");
     }
+
+    #[test]
+    fn a_caller_that_waited_for_the_pool_gets_nothing_that_grew_too_old_meanwhile() {
+        let age = Duration::from_millis(200);
+        let state = Arc::new(filled_pool_for(PrefetchOptions::new().max_age(age), std::process::id(), 100));
+        let mut ids = Ids::new(Arc::clone(&state));
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            let pool = state.lock();
+            let caller = scope.spawn(|| ids.try_next());
+            while begin.elapsed() < age {
+                std::thread::sleep(age / 10);
+            }
+            drop(pool);
+            assert_eq!(caller.join().unwrap(), None);
+        });
+    }
 }

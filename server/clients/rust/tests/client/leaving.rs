@@ -236,6 +236,27 @@ async fn many_callers_share_one_failed_dial() {
 }
 
 #[tokio::test]
+async fn a_call_that_waits_for_a_connection_while_its_client_is_closed_gets_none() {
+    let fake = Fake::start(1).await;
+    let (client, peer) = fake.pair(quick()).await;
+    drop(peer);
+    while client.is_connected() {
+        tokio::task::yield_now().await;
+    }
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { client.next(Order::Any).await }
+    });
+    let mut late = fake.accept().await;
+    let (request_id, _) = late.hello().await;
+    soon(client.close()).await;
+    late.welcome(request_id, fake.cluster, fake.limits).await;
+    let outcome = soon(call).await.unwrap();
+    assert!(matches!(outcome, Err(ClientError::Closed)), "{outcome:?}");
+    late.expect_end().await;
+}
+
+#[tokio::test]
 async fn a_server_that_stays_away_is_an_error_after_the_rounds_allowed() {
     let fake = Fake::start(1).await;
     let addr = fake.addr;

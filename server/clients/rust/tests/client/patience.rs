@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xuid_client::{Client, ClientError, Options, Order, PrefetchOptions, PrefetchStats};
-use xuid_protocol::{Bulk, reply_id, reply_ping};
+use xuid_protocol::{ArrayWriter, Bulk, reply_id, reply_ping};
 
 use crate::fake::{Asked, Fake, Pair, Peer, quick, soon};
 use crate::mill::until;
@@ -71,7 +71,7 @@ async fn a_call_that_only_waited_for_room_ends_alone() {
         assert!(matches!(error, ClientError::Timeout { .. }), "{error:?}");
     }
     peer.send(|out| {
-        let mut writer = xuid_protocol::ArrayWriter::begin(out, request_id, 1);
+        let mut writer = ArrayWriter::begin(out, request_id, 1);
         writer.run(7, 1);
         writer.finish();
     })
@@ -208,7 +208,7 @@ async fn a_server_that_lives_and_waits_with_a_next_keeps_its_connection_and_a_lo
     );
     peer.send(|out| {
         reply_id(out, request_id, 8);
-        let mut writer = xuid_protocol::ArrayWriter::begin(out, array, 1);
+        let mut writer = ArrayWriter::begin(out, array, 1);
         writer.run(7, 1);
         writer.finish();
     })
@@ -229,6 +229,39 @@ async fn a_server_that_answers_nothing_but_pings_is_left_for_another_one() {
     let script = async { b.greet().await.serve(5).await };
     let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
     assert_eq!(next.unwrap(), 5);
+}
+
+#[tokio::test]
+async fn a_server_is_not_left_while_a_long_reply_comes() {
+    let timeout = Duration::from_millis(400);
+    let Pair { a: _a, b, client, mut at_a } = Pair::start(quick().timeout(timeout)).await;
+    let late = tokio::spawn({
+        let client = client.clone();
+        async move { client.array(5, Order::Any, Duration::ZERO).await }
+    });
+    let request_id = at_a.expect(Asked::Array(Bulk::new(5, Order::Any, Duration::ZERO))).await;
+    let mut reply = Vec::new();
+    let mut writer = ArrayWriter::begin(&mut reply, request_id, 5);
+    writer.ids(&[1, 2, 3, 4, 5]);
+    writer.finish();
+    for part in [&reply[..30], &reply[30..40]] {
+        at_a.send(|out| out.extend_from_slice(part)).await;
+        tokio::time::sleep(timeout / 2).await;
+    }
+    assert!(matches!(soon(late).await.unwrap(), Err(ClientError::Timeout { .. })));
+    at_a.send(|out| out.extend_from_slice(&reply[40..])).await;
+    let script = async {
+        let mut asked = at_a.ask().await.unwrap();
+        if let (request_id, Asked::Ping(_)) = asked {
+            at_a.send(|out| reply_ping(out, request_id, &[])).await;
+            asked = at_a.ask().await.unwrap();
+        }
+        assert_eq!(asked.1, Asked::Next(Order::Any));
+        at_a.send(|out| reply_id(out, asked.0, 6)).await;
+    };
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
+    assert_eq!(next.unwrap(), 6);
+    assert!(!b.has_caller().await);
 }
 
 #[tokio::test]

@@ -124,6 +124,26 @@ async fn a_name_that_cannot_be_one_is_told_before_anything_is_sent() {
     assert_eq!(number.unwrap(), 1, "the first thing that the server was asked");
 }
 
+/// A server closes after a request that is longer than it takes, whoever else waits there.
+#[tokio::test]
+async fn settings_that_no_server_takes_are_refused_before_anything_is_sent() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let sequence = client.sequence("orders");
+    let text = "x".repeat(4_096);
+    let settings = NewSequence::new().description(&text);
+    let changes = SequenceChanges::new().description(&text);
+    for refused in [soon(sequence.create(&settings)).await, soon(sequence.alter(&changes)).await] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, ClientError::Invalid { name: "settings", .. }), "{error:?}");
+    }
+    // The longest that every server takes.
+    let settings = NewSequence::new().description(&text["1orders".len() + r#"{"description":""}"#.len()..]);
+    let asked = Asked::SeqCreate(orders(), settings.to_string());
+    let script = serve_json(&mut peer, asked, Op::SeqCreate, "{}");
+    assert_eq!(tokio::join!(soon(sequence.create(&settings)), script).0.unwrap(), "{}");
+}
+
 #[tokio::test]
 async fn a_contiguous_call_that_gets_two_runs_ends_the_connection() {
     let fake = Fake::start(1).await;

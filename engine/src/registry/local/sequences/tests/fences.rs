@@ -4,6 +4,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
+use crate::registry::local::hints::READ_AT;
 use crate::registry::local::{adopt, fence_restored, inspect as inspect_registry};
 
 const NOW_NS: u64 = 1_763_683_200_000_000_000;
@@ -69,6 +70,18 @@ fn a_fenced_folder_grants_of_a_name_what_a_person_says_and_nothing_before() {
     records.allow_new().unwrap();
     swap_one(&mut opened(folder.path()), "new", None, 1).unwrap();
     swap_one(&mut records, "newer", None, 1).unwrap();
+}
+
+/// Else it would go no higher than what it could read, and a person who trusts that would have numbers granted again.
+#[test]
+fn a_fence_is_refused_where_what_the_folder_knew_of_names_cannot_be_read_whole() {
+    let folder = with_names();
+    READ_AT.set(Some(|_, _, _| Err(std::io::Error::from_raw_os_error(libc::EIO))));
+    let refused = fence_restored(folder.path(), NOW_NS);
+    READ_AT.set(None);
+    let refused = refused.expect_err("it is fenced").to_string();
+    assert!(refused.contains("sequences.known-"), "{refused}");
+    fence_restored(folder.path(), NOW_NS).unwrap();
 }
 
 #[test]

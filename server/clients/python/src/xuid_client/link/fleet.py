@@ -174,8 +174,11 @@ class Fleet:
         for repeat in range(_REPEATS + 1):
             if repeat > 1:
                 await self.current_port().sleep(backoff.pause())
-            link = await self.link(begin + patience)
+            # However little patience this one has: those that wait for the same dial share its outcome (F2).
+            link = await self.link(begin + self.options.timeout)
             server = link.served.server
+            if time.monotonic() >= begin + limit:
+                raise Timeout(server, limit)
             try:
                 return await link.exchange(request, begin + limit)
             except NotSent:

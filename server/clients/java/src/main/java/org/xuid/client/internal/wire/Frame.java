@@ -8,6 +8,9 @@ public final class Frame {
     /** The longest name of a sequence, prefix or {@code after}, in bytes. */
     public static final int NAME_MAX = 128;
 
+    /** The longest body of a request that every server takes. */
+    public static final int REQUEST_MAX = 4_096;
+
     /** The most bytes of a PING. */
     public static final int PING_MAX = 1_024;
 

@@ -228,7 +228,10 @@ public final class Request {
     }
 
     private static byte[] named(String name, String json) {
-        return new Bytes().shortRaw(name(name)).raw(utf8("the settings", json)).toArray();
+        byte[] body = new Bytes().shortRaw(name(name)).raw(utf8("the settings", json)).toArray();
+        // A longer one would end the connection, for all its callers.
+        atMost("a request with these settings", body.length, Frame.REQUEST_MAX);
+        return body;
     }
 
     /** Other than {@link String#getBytes}, it refuses half a surrogate pair, which would become another text. */

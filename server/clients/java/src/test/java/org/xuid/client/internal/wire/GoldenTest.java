@@ -35,6 +35,9 @@ class GoldenTest {
         assertThrows(IllegalArgumentException.class, () -> Request.sequenceList(0, "", ""));
         assertThrows(IllegalArgumentException.class, () -> Request.sequenceList(1_001, "", ""));
         assertThrows(IllegalArgumentException.class, () -> Request.ping(new byte[1_025]));
+        assertEquals(16 + 4_096, Request.sequenceCreate("a", "x".repeat(4_094)).frameLength());
+        assertThrows(IllegalArgumentException.class, () -> Request.sequenceCreate("a", "x".repeat(4_095)));
+        assertThrows(IllegalArgumentException.class, () -> Request.sequenceAlter("a", "x".repeat(4_095)));
         assertThrows(IllegalArgumentException.class, () -> Request.hello(new byte[16], new byte[256], ""));
         assertEquals(60_000, Request.array(1, 0, Integer.MAX_VALUE).waitMs());
     }
