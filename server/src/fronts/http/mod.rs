@@ -179,6 +179,8 @@ impl Session {
                 self.client.server.traffic.foreign();
                 self.is_leaving = true;
                 self.asked.dialect = Dialect::V1;
+                // Whatever the request before it was.
+                self.asked.is_headless = false;
                 let refusal = Refusal::new(Status::BAD_REQUEST, broken.why);
                 self.deny(&Denial { http: Some(broken.status), ..refusal.into() }, outbox);
                 inbox.consume(len);

@@ -266,6 +266,18 @@ fn our_own_paths_take_create_alter_and_show() {
     assert!(head.contains(&format!("Content-Length: {}", wanted.len())), "{head}");
 }
 
+/// Else its client waits for a body whose length it was told, and which does not come.
+#[test]
+fn bytes_that_are_no_request_are_answered_with_a_body_also_behind_a_head() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
+    let said = talk.say(b"HEAD /v1/decode/1 HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\n\r\n");
+    let (_, refusal) = said.split_once("\r\n\r\n").unwrap();
+    let (head, body) = refusal.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 400 ") && head.contains("Connection: close"), "{head}");
+    assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}, and {} bytes", body.len());
+}
+
 #[test]
 fn what_v1_refuses_is_a_problem_with_its_status() {
     let home = Home::with_sequences(Tokens::default());
