@@ -225,8 +225,12 @@ type Call = fn(&Sequence) -> Result<u64, SequenceError>;
 
 #[test]
 fn a_call_that_takes_an_id_and_then_meets_a_leap_does_not_return_it() {
-    // When the next grant is asked for: an ordered call reads the clock then, and one that takes a run for the second time.
-    let calls: [(u64, Call); 2] = [(1, Sequence::try_next_ordered), (2, Sequence::next_id)];
+    // When the next grant is asked for: a call for neighbours reads the clock then, and one that takes a run for the second time.
+    let calls: [(u64, Call); 3] = [
+        (1, Sequence::try_next_ordered),
+        (1, |a| a.take(1).map(|numbers| numbers.into_iter().next().unwrap())),
+        (2, Sequence::next_id),
+    ];
     for (nth, next) in calls {
         assert!(!is_returned(nth, next), "reading {nth}");
         assert!(Guard::without(&[Guard::LeapWastesHit], || is_returned(nth, next)), "reading {nth}");
