@@ -328,12 +328,21 @@ impl Server {
 
     /// Waits until `/readyz` answers 200; returns its text.
     pub fn wait_ready(&self, limit: Duration) -> Result<String> {
+        self.wait_answered("/readyz", limit)
+    }
+
+    /// The same for fresh ids: `/readyz` alone is 200 while ids of any age are served.
+    pub fn wait_ready_fresh(&self, limit: Duration) -> Result<String> {
+        self.wait_answered("/readyz?order=fresh", limit)
+    }
+
+    fn wait_answered(&self, path: &str, limit: Duration) -> Result<String> {
         let mut last = (0, String::new());
-        let waited = clock::wait_until("/readyz", limit, || {
-            last = http::get(self.admin, "/readyz")?;
+        let waited = clock::wait_until(path, limit, || {
+            last = http::get(self.admin, path)?;
             Ok(last.0 == 200)
         });
-        waited.with_context(|| format!("/readyz says {last:?}\n{self}"))?;
+        waited.with_context(|| format!("{path} says {last:?}\n{self}"))?;
         Ok(last.1)
     }
 

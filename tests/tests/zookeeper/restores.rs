@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use xuid_tests::zookeeper::Backup;
-use xuid_tests::{Ledger, Load, Server, clock, folder, http};
+use xuid_tests::{Ledger, Load, Server, clock, folder};
 
 use crate::cluster;
 use crate::fixture::{
@@ -52,13 +52,7 @@ fn serve_again(servers: &[&Server], ledger: &mut Ledger) -> Result<()> {
         return Ok(());
     }
     for server in servers {
-        let mut said = String::new();
-        clock::wait_until("fresh ids", FENCED, || {
-            let (status, text) = http::get(server.admin, "/readyz?order=fresh")?;
-            said = text;
-            Ok(status == 200)
-        })
-        .with_context(|| format!("{said}\n{server}"))?;
+        server.wait_ready_fresh(FENCED)?;
     }
     for server in servers {
         server.drain(MUCH, ledger)?;
