@@ -7,10 +7,18 @@ public final class Log {
     private Log() {}
 
     public static void debug(String format, Object... values) {
-        LOGGER.log(System.Logger.Level.DEBUG, format, values);
+        say(System.Logger.Level.DEBUG, format, values);
     }
 
     public static void warn(String format, Object... values) {
-        LOGGER.log(System.Logger.Level.WARNING, format, values);
+        say(System.Logger.Level.WARNING, format, values);
+    }
+
+    private static void say(System.Logger.Level level, String format, Object... values) {
+        try {
+            LOGGER.log(level, format, values);
+        } catch (Throwable strangers) {
+            // What receives it is a stranger's code: no call may depend on whether that works.
+        }
     }
 }

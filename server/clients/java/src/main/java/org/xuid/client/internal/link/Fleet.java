@@ -169,8 +169,7 @@ public final class Fleet implements Link.Owner {
             }
             closed = true;
             last = link;
-            calls = new ArrayList<>(parked);
-            parked.clear();
+            calls = takeParked();
             if (dialer != null) {
                 dialer.interrupt();
             }
@@ -271,8 +270,14 @@ public final class Fleet implements Link.Owner {
     private void dial() {
         if (dialer == null) {
             Thread thread = new Worker("xuid-dial", this::runDial);
-            // Before it is known: one that cannot be started is nobody to wait for.
-            thread.start();
+            try {
+                thread.start();
+            } catch (OutOfMemoryError noThread) {
+                // All that wait are told, and by another thread: others may depend on this one.
+                timer.execute(() -> failParked(Failures.unreachable(server().address(), noThread)));
+                return;
+            }
+            // After its start: one that was not started is nobody to wait for.
             dialer = thread;
         }
     }
@@ -284,6 +289,9 @@ public final class Fleet implements Link.Owner {
             found = start(servers.greetNext(() -> closed));
         } catch (XuidException failed) {
             failure = failed;
+        } catch (Throwable broken) {
+            // Whatever it is, those that wait are told, and the next call dials again.
+            failure = Failures.unreachable(server().address(), broken);
         }
         List<Call<?>> calls;
         Link replaced = null;
@@ -293,8 +301,7 @@ public final class Fleet implements Link.Owner {
                 replaced = link;
                 link = found;
             }
-            calls = new ArrayList<>(parked);
-            parked.clear();
+            calls = takeParked();
         }
         if (replaced != null) {
             // It was over when this dial began, unless the first choice was found again meanwhile.
@@ -312,9 +319,32 @@ public final class Fleet implements Link.Owner {
         }
     }
 
+    /** No thread was to be had to dial. */
+    private void failParked(XuidException failure) {
+        List<Call<?>> calls;
+        synchronized (this) {
+            // What waits for a dial that was begun meanwhile is told by that.
+            calls = dialer == null ? takeParked() : List.of();
+        }
+        calls.forEach(call -> retryOrFail(call, failure));
+    }
+
+    /** Behind the lock. */
+    private List<Call<?>> takeParked() {
+        List<Call<?>> calls = new ArrayList<>(parked);
+        parked.clear();
+        return calls;
+    }
+
     private Link start(Dial.Greeted greeted) {
         Link started = new Link(greeted, options, timer, this);
-        started.start();
+        try {
+            started.start();
+        } catch (OutOfMemoryError noThread) {
+            XuidException failure = Failures.unreachable(greeted.server.address(), noThread);
+            started.end(failure);
+            throw failure;
+        }
         return started;
     }
 
@@ -326,14 +356,22 @@ public final class Fleet implements Link.Owner {
         isReturning = true;
         long pause = Time.nanos(options.returnAfter);
         long random = ThreadLocalRandom.current().nextLong(pause / 4 + 1);
-        timer.schedule(() -> new Worker("xuid-return", this::goBack).start(), pause + random, TimeUnit.NANOSECONDS);
+        timer.schedule(this::beginReturn, pause + random, TimeUnit.NANOSECONDS);
+    }
+
+    private void beginReturn() {
+        synchronized (this) {
+            isReturning = false;
+        }
+        try {
+            new Worker("xuid-return", this::goBack).start();
+        } catch (OutOfMemoryError noThread) {
+            returnLater();
+        }
     }
 
     /** Moves new requests to the first choice, if that answers; what is in flight is finished where it is. */
     private void goBack() {
-        synchronized (this) {
-            isReturning = false;
-        }
         String first = servers.first();
         Link before = link;
         if (closed || before.server.address().equals(first)) {
@@ -355,7 +393,7 @@ public final class Fleet implements Link.Owner {
             } else {
                 back.end(Failures.closed());
             }
-        } catch (XuidException failed) {
+        } catch (Throwable failed) {
             Log.debug("cannot go back to {0}: {1}", first, failed.getMessage());
             returnLater();
         }

@@ -71,6 +71,8 @@ final class Greeting {
                     outcomes.add(new Outcome(index, Dial.greet(servers.get(index), options, timer), null));
                 } catch (XuidException failed) {
                     outcomes.add(new Outcome(index, null, failed));
+                } catch (Throwable broken) {
+                    outcomes.add(new Outcome(index, null, Failures.unreachable(servers.get(index), broken)));
                 }
                 dropLate();
             }).start();

@@ -80,10 +80,13 @@ final class Servers {
             Greeting.checkSameCluster(pinned, greeted.server);
             return greeted;
         } catch (XuidException.WrongCluster stranger) {
-            // Nothing tells which of the two clusters is the one that ids are meant to be of.
-            onStranger.run();
-            if (greeted != null) {
-                greeted.close();
+            try {
+                // Nothing tells which of the two clusters is the one that ids are meant to be of.
+                onStranger.run();
+            } finally {
+                if (greeted != null) {
+                    greeted.close();
+                }
             }
             throw stranger;
         }

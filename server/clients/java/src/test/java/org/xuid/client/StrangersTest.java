@@ -1,0 +1,116 @@
+package org.xuid.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.logging.Handler;
+import java.util.logging.Level;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.xuid.client.internal.base.Settings;
+import org.xuid.client.internal.link.Call;
+import org.xuid.client.internal.link.Fleet;
+import org.xuid.client.internal.wire.Request;
+
+/** Errors where no exception of the client's own is expected: no client may be dead after one. */
+@Timeout(60)
+class StrangersTest {
+    @Test
+    void an_error_of_the_thread_that_dials_is_told_and_the_next_call_dials_again() throws Exception {
+        try (FakeServer server = new FakeServer()) {
+            Settings settings = new Settings(List.of(server.address()));
+            var connecting = CompletableFuture.supplyAsync(() -> Fleet.connect(settings, StrangersTest::breakDown));
+            server.greet();
+            Fleet fleet = Wait.soon(connecting);
+            server.peer().close();
+            Wait.until("the end was seen", () -> !fleet.isConnected());
+            server.cluster = "ff".repeat(16);
+            var call = new Call<Long>(Request.next(0), 10_000_000_000L, 0);
+            fleet.start(call);
+            server.greet();
+            var told = Wait.failure(XuidException.Unreachable.class, call);
+            assertTrue(told.getCause() instanceof StackOverflowError, String.valueOf(told));
+            server.peer().expectEnd();
+            server.cluster = FakeServer.CLUSTER;
+            var next = new Call<Long>(Request.next(0), 10_000_000_000L, 0);
+            fleet.start(next);
+            server.greet();
+            server.peer().id(server.peer().ask(), 1);
+            assertEquals(1, Wait.soon(next));
+            fleet.close();
+        }
+    }
+
+    @Test
+    void an_error_on_the_way_back_to_the_first_choice_is_not_the_last_try() throws Exception {
+        try (FakeServer a = new FakeServer(); FakeServer b = new FakeServer()) {
+            Settings settings = new Settings(List.of(a.address(), b.address()));
+            settings.returnAfter = Duration.ofMillis(300);
+            var connecting = CompletableFuture.supplyAsync(() -> Fleet.connect(settings, StrangersTest::breakDown));
+            a.greet();
+            b.greet();
+            Fleet fleet = Wait.soon(connecting);
+            FakeServer chosen = fleet.server().address().equals(a.address()) ? a : b;
+            FakeServer other = chosen == a ? b : a;
+            chosen.peer().close();
+            Wait.until("the end was seen", () -> !fleet.isConnected());
+            chosen.cluster = "ff".repeat(16);
+            fleet.start(new Call<Long>(Request.next(0), 10_000_000_000L, 0));
+            other.greet();
+            chosen.greet();
+            chosen.peer().expectEnd();
+            chosen.cluster = FakeServer.CLUSTER;
+            chosen.greet();
+            Wait.until("it is back", () -> fleet.server().address().equals(chosen.address()));
+            fleet.close();
+        }
+    }
+
+    private static void breakDown() {
+        throw new StackOverflowError("of a test");
+    }
+
+    @Test
+    void a_logger_that_throws_is_nobodys_but_its_own() throws Exception {
+        var broken = new Handler() {
+            volatile int said;
+
+            @Override
+            public void publish(LogRecord record) {
+                said++;
+                throw new IllegalStateException("of a test");
+            }
+
+            @Override
+            public void flush() {}
+
+            @Override
+            public void close() {}
+        };
+        Logger logger = Logger.getLogger("org.xuid.client");
+        logger.setLevel(Level.ALL);
+        logger.addHandler(broken);
+        try (FakeServer server = new FakeServer(); XuidClient client = server.connect(server.options())) {
+            var call = client.nextAsync();
+            server.peer().ask();
+            // The link says that it is over before it tells its calls.
+            server.peer().close();
+            Wait.failure(XuidException.ConnectionLost.class, call);
+            var next = client.nextAsync();
+            server.accept().close();
+            // A failed dial is said before the next one.
+            server.greet();
+            server.peer().id(server.peer().ask(), 1);
+            assertEquals(1, Wait.soon(next));
+            assertTrue(broken.said >= 2);
+        } finally {
+            logger.removeHandler(broken);
+            logger.setLevel(null);
+        }
+    }
+}
