@@ -93,6 +93,8 @@ class Timeout(XuidError, TimeoutError):
 
     def __init__(self, server: str, limit: float, option: str = "timeout"):
         super().__init__(server, limit, option)
+        # An OSError keeps two.
+        self.args = (server, limit, option)
         self.server = server
         #: How long the call had, in seconds.
         self.limit = limit
@@ -122,6 +124,8 @@ class Unreachable(XuidError, ConnectionError):
 
     def __init__(self, server: str, reason: str, retryable: bool = True):
         super().__init__(server, reason, retryable)
+        # An OSError keeps two.
+        self.args = (server, reason, retryable)
         self.server = server
         self.reason = reason
         #: False: what the TLS handshake said stays so.

@@ -51,7 +51,6 @@ class Source:
         self.piece = EMPTY
         self._making = threading.Lock()
         self._gate: Any = None
-        self._refills = False
 
     def after_fork(self) -> None:
         """In a child: what is held is the parent's."""
@@ -156,7 +155,6 @@ class Source:
             with self._making:
                 if self._gate is gate:
                     # An event loop that is over took its tasks along.
-                    self._refills = False
                     self._gate = self._make_gate()
                 gate = self._gate
         return gate
@@ -187,16 +185,26 @@ class Source:
         """Wakes the refill if it is time for more. With the gate's lock held."""
         if not self._pool.wants():
             return
-        if not self._refills:
-            self._refills = True
+        if not gate.is_fed:
             # Without this object: one that is dropped ends its refill.
             refill = _refill(self._fleet, self._pool, gate)
             self._fleet.current_port().spawn(refill, "xuid-prefetch")
+            gate.is_fed = True
         gate.notify()
 
 
 async def _refill(fleet: Fleet, pool: Pool, gate: Any) -> None:
     """Keeps the pool filled until it is closed."""
+    try:
+        await _keep_filled(fleet, pool, gate)
+    finally:
+        # Whatever ended it, as a stranger that cancels all tasks: those that wait have another one begun.
+        with gate:
+            gate.is_fed = False
+            gate.notify()
+
+
+async def _keep_filled(fleet: Fleet, pool: Pool, gate: Any) -> None:
     retries = fleet.retries()
     while True:
         with gate:

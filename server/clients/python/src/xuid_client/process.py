@@ -7,6 +7,7 @@ multiprocessing, gunicorn and uWSGI; a fork that a library makes past Python is 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
@@ -30,8 +31,10 @@ def tell_of_forks(holder: Any) -> None:
 
 
 def _in_child() -> None:
-    for holder in list(_holders):
-        holder.after_fork()
+    # Each of them, whatever becomes of another one: a thread of the parent may have been in the middle of anything.
+    with contextlib.ExitStack() as told:
+        for holder in list(_holders):
+            told.callback(holder.after_fork)
 
 
 if hasattr(os, "register_at_fork"):

@@ -228,6 +228,9 @@ class Conversation:
         if self._leave_by is not None and now >= self._leave_by:
             raise ConnectionLost(self.served.server, "it did not finish after GOAWAY")
         if self._in_flight and now >= self._end_of_silence():
+            if self._asked is not None and self.was_sent_away:
+                # It left without an answer: what is in flight is repeated elsewhere.
+                raise ConnectionLost(self.served.server, "it said GOAWAY, and nothing more")
             if self._asked is not None:
                 raise Timeout(self.served.server, self.timeout)
             self._ask(now)

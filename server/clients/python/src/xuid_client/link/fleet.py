@@ -15,6 +15,7 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -370,7 +371,9 @@ class Fleet:
             if time.monotonic() < self._comeback_at:
                 return
             self._plan_comeback()
-        port.spawn(self._come_back(port), "xuid-comeback")
+        # Where no thread is to be had, the next time.
+        with contextlib.suppress(RuntimeError):
+            port.spawn(self._come_back(port), "xuid-comeback")
 
     def _plan_comeback(self) -> None:
         """At random, so that the clients of a restarted server do not all come back at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Coroutine
@@ -15,6 +16,7 @@ from ..process import tell_of_forks
 from ..values import Served
 from .conversation import Conversation, Greeting
 from .fleet import STRAGGLERS
+from .thread_link import share
 
 
 class Waiter:
@@ -195,7 +197,7 @@ class Tasks:
 
     async def dial(self, server: str, options: Options, limit: float) -> TaskLink:
         try:
-            return await asyncio.wait_for(self._dial(server, options), limit)
+            return await asyncio.wait_for(self._dial(server, options, time.monotonic() + limit), limit)
         except asyncio.TimeoutError as error:
             if isinstance(error, XuidError):
                 raise
@@ -236,24 +238,49 @@ class Tasks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _dial(self, server: str, options: Options) -> TaskLink:
-        host, port = split(server)
+    async def _dial(self, server: str, options: Options, deadline: float) -> TaskLink:
         link = TaskLink(server, options, self._loop)
-        name = (options.server_name or host) if options.context else None
+        name = (options.server_name or split(server)[0]) if options.context else None
         try:
-            await self._loop.create_connection(lambda: link, host, port, ssl=options.context, server_hostname=name)
+            sock = await self._connect(server, deadline)
+            try:
+                await self._loop.create_connection(lambda: link, sock=sock, ssl=options.context, server_hostname=name)
+            except BaseException:
+                sock.close()
+                raise
             await link.greet()
         except ssl.SSLError as error:
             raise Unreachable(server, str(error), False) from error
         except XuidError:
             raise
-        except OSError as error:
+        except Exception as error:
+            # Also what is no OSError: a name that no host can have is a UnicodeError.
             raise Unreachable(server, str(error)) from error
         except BaseException:
             # Cancelled: the connection that stands meanwhile is of no use.
             link.end(Closed())
             raise
         return link
+
+    async def _connect(self, server: str, deadline: float) -> socket.socket:
+        """To the first address of the name that takes it, each in its share of the time (:func:`.thread_link.share`)."""
+        addresses = await self._loop.getaddrinfo(*split(server), type=socket.SOCK_STREAM)
+        failure: Exception = OSError("its name has no address")
+        for at, (family, kind, protocol, _, address) in enumerate(addresses):
+            sock = None
+            try:
+                sock = socket.socket(family, kind, protocol)
+                sock.setblocking(False)
+                limit = share(deadline, len(addresses) - at)
+                await asyncio.wait_for(self._loop.sock_connect(sock, address), limit)
+                return sock
+            except BaseException as error:
+                if sock:
+                    sock.close()
+                if not isinstance(error, (OSError, asyncio.TimeoutError)):
+                    raise
+                failure = error
+        raise failure
 
 
 class Gate:
@@ -262,6 +289,8 @@ class Gate:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiters: set[asyncio.Future[None]] = set()
+        #: Whether a refill runs that its news come from.
+        self.is_fed = False
 
     def is_current(self) -> bool:
         return asyncio.get_running_loop() is self._loop
@@ -283,5 +312,6 @@ class Gate:
 
     def notify(self) -> None:
         for waiter in self._waiters:
-            if not waiter.done():
+            # A loop that is over may have left some behind.
+            if not waiter.done() and not self._loop.is_closed():
                 waiter.set_result(None)

@@ -6,6 +6,7 @@ writes. So no caller waits for longer than its own deadline, whatever the server
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import socket
 import ssl
@@ -27,7 +28,7 @@ _READ_ROOM = 64 * 1_024
 _LAST_WORDS = 1.0
 
 #: The longest that one lock or one select waits, in seconds. Python refuses what is beyond the range of its clock.
-_LONGEST_WAIT = 3_600.0
+LONGEST_WAIT = 3_600.0
 
 
 class Waiter:
@@ -44,19 +45,24 @@ class Waiter:
 
     def resolve(self, value: Any) -> None:
         self._value = value
-        self._told.release()
+        self._tell()
 
     def reject(self, error: Exception) -> None:
         self._error = error
-        self._told.release()
+        self._tell()
+
+    def _tell(self) -> None:
+        # In a forked child the end of the link tells those, too, that a thread of the parent was in the middle of telling.
+        with contextlib.suppress(RuntimeError):
+            self._told.release()
 
     def wait(self, deadline: float) -> bool:
         """Whether it was told until then."""
         while True:
             left = deadline - time.monotonic()
-            if self._told.acquire(timeout=max(0.0, min(left, _LONGEST_WAIT))):
+            if self._told.acquire(timeout=max(0.0, min(left, LONGEST_WAIT))):
                 return True
-            if left <= _LONGEST_WAIT:
+            if left <= LONGEST_WAIT:
                 return False
 
     def outcome(self) -> Any:
@@ -274,7 +280,7 @@ class ThreadLink:
         self._sleeps_until = self._conversation.look_at
         if self._write_failed:
             self._sleeps_until = min(self._sleeps_until, self._write_failed[0])
-        return max(0.0, min(self._sleeps_until - time.monotonic(), _LONGEST_WAIT))
+        return max(0.0, min(self._sleeps_until - time.monotonic(), LONGEST_WAIT))
 
     def _turn(self) -> None:
         # Reading first: what has arrived is received before the silence is judged.
@@ -301,10 +307,10 @@ class ThreadLink:
 def dial(server: str, options: Options, limit: float) -> ThreadLink:
     """Connects, and says HELLO, within so many seconds."""
     deadline = time.monotonic() + limit
-    host, port = split(server)
     try:
-        sock = socket.create_connection((host, port), timeout=max(0.001, limit))
-    except OSError as error:
+        sock = _connect(server, deadline)
+    except Exception as error:
+        # Also what is no OSError: a name that no host can have is a UnicodeError.
         raise Unreachable(server, str(error)) from error
     try:
         # Without it a small request waits for the acknowledgement of the one before, 40 ms and more.
@@ -321,11 +327,40 @@ def dial(server: str, options: Options, limit: float) -> ThreadLink:
         if isinstance(error, ssl.SSLError):
             # A server that refuses the client's certificate says so behind the handshake.
             raise Unreachable(server, str(error), False) from error
-        if isinstance(error, XuidError) or not isinstance(error, OSError):
+        if isinstance(error, XuidError) or not isinstance(error, Exception):
             raise
         if isinstance(error, (socket.timeout, TimeoutError)):
             raise Unreachable(server, f"no answer within {limit:.3g} s") from error
-        raise ConnectionLost(server, str(error)) from error
+        if isinstance(error, OSError):
+            raise ConnectionLost(server, str(error)) from error
+        # As of a thread that cannot be started.
+        raise Unreachable(server, str(error)) from error
+
+
+def share(deadline: float, addresses: int) -> float:
+    """The seconds of the first of so many addresses that are still to be tried: one that is silent must not take them all."""
+    return min(max(0.001, (deadline - time.monotonic()) / addresses), LONGEST_WAIT)
+
+
+def _connect(server: str, deadline: float) -> socket.socket:
+    """To the first address of the name that takes it."""
+    host, port = split(server)
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure = OSError("its name has no address")
+    for at, (family, kind, protocol, _, address) in enumerate(addresses):
+        sock = None
+        try:
+            sock = socket.socket(family, kind, protocol)
+            sock.settimeout(share(deadline, len(addresses) - at))
+            sock.connect(address)
+            return sock
+        except BaseException as error:
+            if sock:
+                sock.close()
+            if not isinstance(error, OSError):
+                raise
+            failure = error
+    raise failure
 
 
 def _shake_hands(server: str, sock: socket.socket, options: Options, deadline: float) -> _Tls:
@@ -362,5 +397,5 @@ def _before(sock: socket.socket, deadline: float) -> socket.socket:
     left = deadline - time.monotonic()
     if left <= 0:
         raise socket.timeout
-    sock.settimeout(left)
+    sock.settimeout(min(left, LONGEST_WAIT))
     return sock

@@ -8,10 +8,10 @@ import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from ..errors import Closed, XuidError
+from ..errors import Closed, Unreachable, XuidError
 from ..options import Options
 from .fleet import STRAGGLERS
-from .thread_link import ThreadLink, dial
+from .thread_link import LONGEST_WAIT, ThreadLink, dial
 
 T = TypeVar("T")
 
@@ -51,12 +51,15 @@ class Threads:
                 outcome.end(Closed())
 
         for server in options.servers:
-            threading.Thread(target=begin, args=(server,), name="xuid-dial", daemon=True).start()
+            try:
+                threading.Thread(target=begin, args=(server,), name="xuid-dial", daemon=True).start()
+            except RuntimeError as error:
+                outcomes.put((server, Unreachable(server, str(error))))
         found: dict[str, ThreadLink | XuidError] = {}
         deadline = time.monotonic() + limit + STRAGGLERS
         while len(found) < len(options.servers):
             try:
-                server, outcome = outcomes.get(timeout=max(0.0, deadline - time.monotonic()))
+                server, outcome = outcomes.get(timeout=max(0.0, min(deadline - time.monotonic(), LONGEST_WAIT)))
             except queue.Empty:
                 break
             found[server] = outcome
@@ -74,7 +77,11 @@ class Threads:
         time.sleep(seconds)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        threading.Thread(target=run, args=(coroutine,), name=name, daemon=True).start()
+        try:
+            threading.Thread(target=run, args=(coroutine,), name=name, daemon=True).start()
+        except RuntimeError:
+            coroutine.close()
+            raise
 
 
 class _Turn:
@@ -95,6 +102,8 @@ class Gate:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        #: Whether a refill runs that its news come from.
+        self.is_fed = False
 
     def is_current(self) -> bool:
         return True
@@ -106,8 +115,8 @@ class Gate:
         self._changed.release()
 
     async def wait(self, limit: float | None = None) -> None:
-        """Until there is news, or so many seconds are over. With the lock held, which is free meanwhile."""
-        self._changed.wait(limit)
+        """Until there is news, or so many seconds are over, an hour at most. With the lock held, which is free meanwhile."""
+        self._changed.wait(None if limit is None else min(limit, LONGEST_WAIT))
 
     def notify(self) -> None:
         self._changed.notify_all()
