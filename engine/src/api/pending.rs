@@ -80,6 +80,10 @@ impl Future for Pending {
             return Poll::Ready(Err(IdError::SHUTTING_DOWN));
         };
         let mut polled = shared.poll(ticket, caller.as_ref(), context.waker());
+        // The clone of a waker is a stranger's code, which may fork.
+        if shared.generation.forked() {
+            return Poll::Ready(Err(IdError::FORKED));
+        }
         if let Poll::Ready(result) = &mut polled {
             shared.count_outcome(ticket, result);
             *stage = Stage::Over;

@@ -1,34 +1,47 @@
-//! Log lines that wait until their thread holds no lock.
+//! Log lines, and calls of wakers, that wait until their thread holds no lock.
 //!
-//! A subscriber is a stranger's code: it may stand still on a full pipe, panic, or ask the engine for an id. So
+//! A subscriber is a stranger's code: it may stand still on a full pipe, panic, fork, or ask the engine for an id. So
 //! whatever the engine's threads have to say in a turn or a job is collected, and said when the turn or the job is
-//! over.
+//! over. A waker is a stranger's code as well; wakers are called before the lines.
 //!
 //! # Invariants
-//! - I1 within [`collect`] no line is said: what its work locks, it unlocks before the lines are said;
-//! - I2 a line that panics keeps no other line from being said, and ends no thread.
+//! - I1 within [`collect`] no line is said, and no waker called: what its work locks, it unlocks before;
+//! - I2 a line or a waker that panics keeps no other one from being called, and ends no thread;
+//! - I3 in a child that one of them forked, those after it are not called: they are the parent's.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
 
 /// What calls the subscriber. It owns what it tells.
 type Line = Box<dyn FnOnce()>;
 
 thread_local! {
-    /// The lines of the work that is under way in this thread. A turn or a job has a dozen at most.
-    static LINES: RefCell<Option<Vec<Line>>> = const { RefCell::new(None) };
+    /// What the work that is under way in this thread leaves to be called. A turn or a job has a dozen lines at most.
+    static UNSAID: RefCell<Option<Unsaid>> = const { RefCell::new(None) };
 }
 
 /// Says a line: after the work that is [collected](collect), or at once where there is none.
 pub(crate) fn log(line: impl FnOnce() + 'static) {
     let mut line: Option<Line> = Some(Box::new(line));
     // In a thread that is ending there is no work either.
-    let _ = LINES.try_with(|lines| {
-        if let Some(lines) = lines.borrow_mut().as_mut() {
-            lines.extend(line.take());
+    let _ = UNSAID.try_with(|unsaid| {
+        if let Some(unsaid) = unsaid.borrow_mut().as_mut() {
+            unsaid.lines.extend(line.take());
         }
     });
-    line.into_iter().for_each(say);
+    Unsaid { lines: line.into_iter().collect(), wakers: Vec::new() }.say();
+}
+
+/// Calls wakers: after the work that is [collected](collect), or at once where there is none.
+pub(crate) fn wake(wakers: impl IntoIterator<Item = Waker>) {
+    let mut wakers = Some(wakers);
+    let _ = UNSAID.try_with(|unsaid| {
+        if let Some(unsaid) = unsaid.borrow_mut().as_mut() {
+            unsaid.wakers.extend(wakers.take().into_iter().flatten());
+        }
+    });
+    Unsaid { lines: Vec::new(), wakers: wakers.into_iter().flatten().collect() }.say();
 }
 
 /// Does work, and returns the lines of it. Work within work says nothing: its lines are those of the outer one.
@@ -42,14 +55,14 @@ pub(crate) fn collect<T>(work: impl FnOnce() -> T) -> (T, Unsaid) {
             }
         }
     }
-    let outermost = LINES.with_borrow_mut(|lines| {
-        let outermost = lines.is_none();
-        lines.get_or_insert_default();
+    let outermost = UNSAID.with_borrow_mut(|unsaid| {
+        let outermost = unsaid.is_none();
+        unsaid.get_or_insert_default();
         outermost
     });
     let scope = Scope(outermost);
     let value = work();
-    let unsaid = if outermost { Unsaid::take() } else { Unsaid(Vec::new()) };
+    let unsaid = if outermost { Unsaid::take() } else { Unsaid::default() };
     drop(scope);
     (value, unsaid)
 }
@@ -61,26 +74,44 @@ pub(crate) fn collected<T>(work: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Lines that nobody has heard yet.
+/// Lines that nobody has heard yet, and wakers that were not called.
 #[must_use = "lines are there to be said"]
-pub(crate) struct Unsaid(Vec<Line>);
+#[derive(Default)]
+pub(crate) struct Unsaid {
+    wakers: Vec<Waker>,
+    lines: Vec<Line>,
+}
 
 impl Unsaid {
     /// All lines of the work that is over.
     fn take() -> Self {
-        Self(LINES.with_borrow_mut(Option::take).unwrap_or_default())
+        UNSAID.with_borrow_mut(Option::take).unwrap_or_default()
     }
 
-    /// Says them in their order.
+    /// Calls them in their order.
     pub(crate) fn say(self) {
-        self.0.into_iter().for_each(say);
+        if call_all(self.wakers, Waker::wake) {
+            call_all(self.lines, |line| line());
+        } else {
+            std::mem::forget(self.lines);
+        }
     }
 }
 
-/// Says one line (I2).
-fn say(line: Line) {
-    // The panic was told by its hook; there is nothing to undo.
-    let _ = catch_unwind(AssertUnwindSafe(line));
+/// Calls strangers (I2). False in a child that one of them forked (I3): what is left is forgotten there, since to drop it is
+/// to call it, too.
+fn call_all<T>(strangers: Vec<T>, call: impl Fn(T)) -> bool {
+    let mut strangers = strangers.into_iter();
+    while let Some(stranger) = strangers.next() {
+        let process = std::process::id();
+        // The panic was told by its hook; there is nothing to undo.
+        let _ = catch_unwind(AssertUnwindSafe(|| call(stranger)));
+        if std::process::id() != process {
+            std::mem::forget(strangers);
+            return false;
+        }
+    }
+    true
 }
 
 #[cfg(test)]
@@ -146,6 +177,29 @@ mod tests {
         assert_eq!(heard.now(), [1]);
         heard.log(2);
         assert_eq!(heard.now(), [1, 2], "nothing is collected any more");
+    }
+
+    struct Says(std::sync::mpsc::Sender<u32>);
+
+    impl std::task::Wake for Says {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.send(1).unwrap();
+            panic!("a stranger's waker");
+        }
+    }
+
+    #[test]
+    fn wakers_wait_for_the_end_of_the_work_and_come_before_its_lines() {
+        let (says, said) = std::sync::mpsc::channel();
+        let waker = Waker::from(std::sync::Arc::new(Says(says.clone())));
+        collected(|| {
+            log(move || says.send(2).unwrap());
+            wake([waker.clone(), waker.clone()]);
+            assert!(said.try_recv().is_err(), "I1");
+        });
+        assert_eq!(said.try_iter().collect::<Vec<_>>(), [1, 1, 2], "I2");
+        wake([waker]);
+        assert_eq!(said.try_recv(), Ok(1));
     }
 
     #[test]

@@ -277,6 +277,8 @@ guards! {
     LeftMarksKept,
     /// A name refuses what it holds in a forked child (Q7).
     SequenceForked,
+    /// A stop that a forked child goes on with leaves its parent's leftovers alone (Q7).
+    SequencesForkedAtStop,
     /// A leap of the clock voids what names hold (Q7).
     LeapVoidsSegments,
     /// It voids leftovers that no name has taken yet (Q7).

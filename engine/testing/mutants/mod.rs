@@ -280,6 +280,8 @@ mutants! {
         Test("sequence::tests::restarts::without_a_witness_what_an_earlier_life_left_shows_that_a_fence_went_too_low");
     "sequences-forked", [G::SequenceForked], "Q7",
         Test("sequence::tests::forks::a_page_that_is_not_wiped_and_a_refusal_that_is_left_out_are_found_out");
+    "sequences-forked-stop-goes-on", [G::SequencesForkedAtStop], "Q7",
+        Test("sequence::tests::forks::a_stop_whose_callers_fork_a_child_saves_nothing_there");
     "leap-keeps-segments", [G::LeapVoidsSegments], "Q7",
         Test("sequence::tests::leaps::the_call_that_meets_a_leap_gets_nothing_of_before_it");
     "leap-keeps-leftovers", [G::LeapVoidsLeftovers], "Q7",

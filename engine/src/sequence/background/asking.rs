@@ -456,6 +456,10 @@ impl Teller {
         }
         drop(state);
         wakers.wake();
+        #[cfg(test)]
+        if let Some(act) = &mut self.behind_grant {
+            act();
+        }
         if first < mark {
             // Numbers that come late, after a fail-over, are not for ordered calls: the store goes on above the others.
             let _ = self.store.raise_open(&named.name, mark);

@@ -83,16 +83,19 @@ impl Keeper {
             let mut state = named.lock();
             let taken = state.taken();
             state.pace.note(boot, taken, hub.config.hold);
-            hub.ask_if_due(named, &mut state, boot);
+            let is_over = state.pace.lay_idle(boot) >= hub.config.idle
+                && state.line.is_empty()
+                && state.queued == Queued::No;
+            // Not of one that nobody uses: that would stay in use, asked for once a second where it has no row.
+            if !is_over {
+                hub.ask_if_due(named, &mut state, boot);
+            }
             holding += usize::from(state.chain.in_segments() > 0);
             if let Some(lasts) = Named::lasts(&state, boot)
                 && shortest.as_ref().is_none_or(|(_, least)| lasts < *least)
             {
                 shortest = Some((named.name.clone(), lasts));
             }
-            let is_over = state.pace.lay_idle(boot) >= hub.config.idle
-                && state.line.is_empty()
-                && state.queued == Queued::No;
             state.is_active = !is_over;
             !is_over
         });

@@ -130,14 +130,22 @@ impl Teller {
 
     /// The clean stop: no call gets an id any more, and what was held is saved.
     pub(crate) fn stop(&mut self) {
+        let (held, leaps) = deferred_log::collected(|| self.end_calls());
+        // A waker may have forked: what is held is its parent's, and so are the files.
+        if !(self.hub.forked() && Guard::SequencesForkedAtStop.holds()) {
+            deferred_log::collected(|| self.keep(&held, leaps));
+        }
+    }
+
+    /// Ends all calls, and takes what is held. The clock had leapt so often by then.
+    fn end_calls(&mut self) -> (Vec<(Arc<Named>, Vec<Span>)>, u64) {
         while self.hub.next_control().is_some() {}
-        let hub = self.hub.clone();
         // A leap that no turn has seen.
-        hub.look();
-        let leaps = hub.leaps();
-        hub.limits.void();
-        let mut held: Vec<(Arc<Named>, Vec<Span>)> = Vec::new();
-        hub.names.each(|named| {
+        self.hub.look();
+        let leaps = self.hub.leaps();
+        self.hub.limits.void();
+        let mut held = Vec::new();
+        self.hub.names.each(|named| {
             let mut state = named.lock();
             let spans = named.void(&mut state);
             state.is_over = true;
@@ -148,9 +156,14 @@ impl Teller {
                 held.push((named.clone(), spans));
             }
         });
+        (held, leaps)
+    }
+
+    fn keep(&mut self, held: &[(Arc<Named>, Vec<Span>)], leaps: u64) {
+        let hub = self.hub.clone();
         let rests = hub.names.take_rests();
-        let saved = self.save(&held, &rests, leaps);
-        for (named, spans) in &held {
+        let saved = self.save(held, &rests, leaps);
+        for (named, spans) in held {
             let books = &mut named.lock().books;
             let (kept, dropped) = cut(spans);
             let (kept, dropped) = if saved { (total(&kept), dropped) } else { (0, total(spans)) };

@@ -55,6 +55,9 @@ pub(crate) struct Teller {
     /// Boot time.
     maintained: u64,
     jitter: u64,
+    /// What a test does behind each grant that is used.
+    #[cfg(test)]
+    pub(crate) behind_grant: Option<Box<dyn FnMut() + Send>>,
 }
 
 /// Why nothing is granted until a fence.
@@ -100,6 +103,8 @@ impl Teller {
             absents: (0, 0),
             maintained: 0,
             jitter,
+            #[cfg(test)]
+            behind_grant: None,
         }
     }
 
@@ -136,8 +141,8 @@ impl Teller {
         self.hub.teller.adopt_current();
         deferred_log::collected(|| self.open_late());
         loop {
-            let wait = deferred_log::collected(|| self.turn_whatever_happens());
-            // A line is a stranger's code, which may fork: the child goes on here, and ends.
+            let wait = self.turn_whatever_happens();
+            // A line, or a waker, is a stranger's code, which may fork: the child goes on here, and ends.
             if self.hub.forked() {
                 std::mem::forget(self);
                 return;
@@ -147,7 +152,10 @@ impl Teller {
             }
             self.hub.teller.wait(wait);
         }
-        deferred_log::collected(|| self.stop());
+        self.stop();
+        if self.hub.forked() {
+            std::mem::forget(self);
+        }
     }
 
     /// A turn that waits for nothing that failed.
@@ -197,10 +205,14 @@ impl Teller {
     pub(crate) fn turn(&mut self) -> Duration {
         for _ in 0..MOST_QUESTIONS {
             let Some(control) = self.hub.next_control() else { break };
-            self.answer(control);
+            // Who asked need not wait for the next answer.
+            deferred_log::collected(|| self.answer(control));
+            if self.hub.forked() {
+                return Duration::ZERO;
+            }
         }
-        let wait = self.ask_for_names();
-        if self.hub.has_control() { Duration::ZERO } else { wait }
+        let wait = deferred_log::collected(|| self.ask_for_names());
+        if self.hub.forked() || self.hub.has_control() { Duration::ZERO } else { wait }
     }
 
     /// Asks for the names that are due, and says how long there is nothing to ask for.

@@ -12,6 +12,7 @@ use super::span::{Span, total};
 use crate::sequence::error::SequenceError;
 use crate::sequence::numbers::{Demand, Numbers};
 use crate::sys::atomics::{AtomicU64, Mutex, Ordering, lock};
+use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 
 /// One waiting call.
@@ -151,11 +152,9 @@ impl Wakers {
         self.0.extend(others.0);
     }
 
-    /// Wakes them all. A waker is a stranger's code: one that panics keeps no other from being called.
+    /// Wakes them all. A waker is a stranger's code: on a thread of ours it is called when its turn is over.
     pub(crate) fn wake(self) {
-        for waker in self.0 {
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
-        }
+        deferred_log::wake(self.0);
     }
 }
 

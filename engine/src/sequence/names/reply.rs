@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::sequence::error::ControlError;
 use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
 use crate::sys::fork_word::GenerationWord;
 use crate::sys::guards::Guard;
 use crate::sys::wake::unpark_current;
@@ -102,9 +103,7 @@ impl<T> Question<T> {
         let waker = waker.take();
         *state = State::Done(answer);
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        deferred_log::wake(waker);
     }
 }
 

@@ -37,6 +37,8 @@ impl Hub {
             return Err(SequenceError::COUNT);
         }
         let boot = self.now();
+        // A leap says a line, and that may have forked.
+        self.check_open()?;
         let mut state = named.lock();
         if let Some(numbers) = named.take_now(&mut state, demand) {
             let head = state.head();
@@ -121,6 +123,10 @@ impl Hub {
         loop {
             // Before it is looked at what it was served with: a leap wastes that.
             let boot = self.now();
+            // In the line of a leap, or in the waker of a call behind this one when its time was over.
+            if self.forked() {
+                return Err(SequenceError::FORKED);
+            }
             if let Poll::Ready(result) = named.poll(waiter, &waker) {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 return result;

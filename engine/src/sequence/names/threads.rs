@@ -192,7 +192,8 @@ pub(crate) fn next_any(hub: &Arc<Hub>, named: &Arc<Named>, wait: Duration) -> Re
         drop(known);
         // After the borrow: it may be the last owner of another name, and more.
         drop(forgotten);
-        result
+        // What comes back of it may serve another call, whose waker forks.
+        result.filter(|_| !hub.forked())
     });
     if let Ok(Some(id)) = found {
         return Ok(id);
@@ -289,7 +290,8 @@ impl Runs {
             self.counters.issue(Tier::Ring, kept);
             self.counters.returned.add(span.count - kept);
             named.give_back_now(span.after(kept), generation);
-            return (!is_void).then_some(span.first);
+            // What goes back may serve another call, whose waker forks.
+            return (!is_void && !hub.forked()).then_some(span.first);
         }
         run.fill(generation, &Run::new(span.first, span.count as u32), Tier::Ring);
         Some(run.take_one().raw())

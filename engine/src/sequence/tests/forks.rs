@@ -1,14 +1,17 @@
 //! A forked child has nothing of its parent's.
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use super::{World, plain, sequence, stop_after};
-use crate::sequence::store::SequenceSettings;
+use crate::sequence::store::{NewSequence, SequenceSettings, Store};
 use crate::sequence::{
-    ControlError, Demand, NameFigures, Reply, SequenceErrorKind, SequencesStats, StoreStatus,
+    ControlError, Demand, NameFigures, Reply, SequenceErrorKind, SequenceName, SequencesStats, StoreStatus,
 };
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
@@ -132,4 +135,184 @@ fn a_forked_child_is_refused_whatever_it_calls() {
 fn a_page_that_is_not_wiped_and_a_refusal_that_is_left_out_are_found_out() {
     assert!(!Guard::without(&[Guard::ForkPage], is_refused_in_a_child));
     assert!(!Guard::without(&[Guard::SequenceForked], is_refused_in_a_child));
+}
+
+/// Forks when it is woken, once; the parent waits for the end of the child and looks whether that changed a file.
+struct Forks {
+    child: AtomicI32,
+    folder: PathBuf,
+    is_changed: AtomicBool,
+}
+
+impl Forks {
+    fn new(folder: &Path) -> Arc<Self> {
+        let (child, is_changed) = (AtomicI32::new(-1), AtomicBool::new(false));
+        Arc::new(Self { child, folder: folder.to_owned(), is_changed })
+    }
+
+    /// What the fork made: the number of the child, 0 in the child, -1 where nobody was woken.
+    fn child(&self) -> i32 {
+        self.child.load(Ordering::Relaxed)
+    }
+
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let entries = std::fs::read_dir(&self.folder).unwrap();
+        entries
+            .map(|entry| entry.unwrap().path())
+            .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+            .collect()
+    }
+
+    fn end(status: bool) -> ! {
+        // SAFETY: ends the child without running what belongs to the parent.
+        #[expect(unsafe_code, reason = "there is no fork without it")]
+        unsafe {
+            libc::_exit(i32::from(status))
+        }
+    }
+}
+
+impl Wake for Forks {
+    #[expect(unsafe_code, reason = "there is no fork without it")]
+    fn wake(self: Arc<Self>) {
+        if self.child() != -1 {
+            return;
+        }
+        let before = self.files();
+        // SAFETY: the child goes on as a copy of this thread alone, and ends by `end`.
+        let child = unsafe { libc::fork() };
+        self.child.store(child, Ordering::Relaxed);
+        if child == 0 {
+            // SAFETY: ends the child, and nothing else, if it is not over by then; closes its copies of the locked files of other
+            // tests, whose locks would outlive them.
+            unsafe { (libc::alarm(5), libc::close_range(3, libc::c_uint::MAX, 0)) };
+            return;
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child made above, and writes into a variable of this frame.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        let is_sound = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+        self.is_changed.store(!is_sound || self.files() != before, Ordering::Relaxed);
+    }
+}
+
+/// Polls a future once, with that waker.
+fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Waker) -> bool {
+    std::pin::Pin::new(future).poll(&mut Context::from_waker(waker)).is_ready()
+}
+
+/// Whether a child that is forked in a stop writes what its parent held into the parent's file.
+fn is_saved_by_a_child() -> bool {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    world.create("w", SequenceSettings::default());
+    let (sequences, mut teller) = world.in_folder(folder.path()).assemble_for_test();
+    let (a, w) = (sequence(&sequences, "a"), sequence(&sequences, "w"));
+    let _ = a.try_next_ordered();
+    teller.turn_now();
+    assert_eq!(a.try_next_ordered().unwrap(), 1);
+    let forks = Forks::new(folder.path());
+    let waker = Waker::from(forks.clone());
+    let mut waiting = w.request(Demand::ordered(7), Duration::from_mins(1));
+    assert!(!poll_once(&mut waiting, &waker));
+    teller.stop();
+    if forks.child() == 0 {
+        Forks::end(false);
+    }
+    assert!(forks.child() > 0, "nobody was woken");
+    assert!(sequences.stats().figures.saved > 0, "the parent saves what it has");
+    forks.is_changed.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_stop_whose_callers_fork_a_child_saves_nothing_there() {
+    assert!(!is_saved_by_a_child());
+    assert!(Guard::without(&[Guard::SequencesForkedAtStop], is_saved_by_a_child));
+}
+
+/// The turn of a child goes on nowhere: a store's connection, and locks of other threads, are its parent's.
+#[test]
+fn a_turn_whose_callers_fork_a_child_asks_the_store_for_nothing_there() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    let (sequences, mut teller) = world.builder().assemble_for_test();
+    let forks = Forks::new(folder.path());
+    let waker = Waker::from(forks.clone());
+    let made = |text: &str| sequences.create(&SequenceName::new(text).unwrap(), NewSequence::default());
+    let mut first = made("a");
+    assert!(!poll_once(&mut first, &waker));
+    // Another kind of question, so that it is no part of the first change.
+    let second = sequences.info(&SequenceName::new("a").unwrap());
+    let third = made("b");
+    teller.turn();
+    if forks.child() == 0 {
+        Forks::end(world.database.store(0).read(&SequenceName::new("b").unwrap()).is_ok());
+    }
+    assert!(forks.child() > 0, "nobody was woken");
+    assert!(!forks.is_changed.load(Ordering::Relaxed), "the child made a sequence");
+    assert!(first.wait().is_ok() && second.wait().is_ok() && third.wait().is_ok());
+}
+
+#[test]
+fn a_call_in_which_the_waker_of_another_call_forks_has_its_number_in_the_parent_only() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    let names: Vec<String> = (0..17).map(|n| format!("b{n}")).collect();
+    names.iter().for_each(|name| world.create(name, SequenceSettings::default()));
+    let (sequences, mut teller) = world.builder().assemble_for_test();
+    let all: Vec<_> = names.iter().map(|name| sequence(&sequences, name)).collect();
+    for one in &all {
+        let _ = one.try_next_ordered();
+        teller.turn_now();
+    }
+    // Runs grow while they are used up fast, and one of several numbers is left in this thread's hand.
+    let x = &all[0];
+    for _ in 0..41 {
+        x.next_id().unwrap();
+    }
+    while x.try_next_ordered().is_ok() {}
+    let forks = Forks::new(folder.path());
+    let waker = Waker::from(forks.clone());
+    let mut waiting = x.request(Demand::any(1), Duration::from_mins(1));
+    assert!(!poll_once(&mut waiting, &waker));
+    for one in &all[1..16] {
+        one.next_id().unwrap();
+    }
+    assert_eq!(forks.child(), -1, "the thread remembers sixteen names");
+    let got = all[16].next_id();
+    if forks.child() == 0 {
+        Forks::end(!got.is_err_and(|error| error.kind() == SequenceErrorKind::Forked));
+    }
+    assert!(forks.child() > 0, "nobody was woken");
+    assert!(got.is_ok() && !forks.is_changed.load(Ordering::Relaxed), "the child has its parent's number");
+}
+
+/// A stranger's waker.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a stranger's waker");
+    }
+}
+
+#[test]
+fn a_waker_of_a_question_that_panics_ends_nothing() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    let (sequences, mut teller) = world.in_folder(folder.path()).assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let _ = a.try_next_ordered();
+    teller.turn_now();
+    assert!(a.try_next_ordered().is_ok());
+    let panics = Waker::from(Arc::new(Panics));
+    // Of one change: two of them that panic, one while the other one is being unwound, would end the process.
+    let made = |text: &str| sequences.create(&SequenceName::new(text).unwrap(), NewSequence::default());
+    let mut replies = vec![made("b"), made("c"), made("d")];
+    replies.iter_mut().for_each(|reply| assert!(!poll_once(reply, &panics)));
+    teller.turn();
+    replies.into_iter().for_each(|reply| assert!(reply.wait().is_ok()));
+    let mut late = sequences.info(a.name());
+    assert!(!poll_once(&mut late, &panics));
+    teller.stop();
+    assert!(matches!(late.wait(), Err(ControlError::ShuttingDown)));
+    assert!(sequences.stats().figures.saved > 0, "what was held is saved");
 }

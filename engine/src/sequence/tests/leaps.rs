@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::{LONG, SteppedClock, World, clock, named, plain, sequence, twice};
@@ -11,7 +11,7 @@ use crate::clock::{Clock, Reading};
 use crate::sequence::chain::span::Span;
 use crate::sequence::names::named::Named;
 use crate::sequence::store::SequenceSettings;
-use crate::sequence::{Demand, Sequence, SequenceError, Sequences};
+use crate::sequence::{Demand, Sequence, SequenceError};
 use crate::sys::fork_word::GenerationWord;
 use crate::sys::guards::Guard;
 
@@ -103,19 +103,6 @@ fn a_grant_that_is_under_way_at_a_leap_is_not_used() {
     assert!(!Guard::without(&[Guard::LeapDropsSegment], is_dropped_under_way));
 }
 
-/// Woken, it meets a leap.
-struct Leaping {
-    clock: Arc<SteppedClock>,
-    sequences: Sequences,
-}
-
-impl Wake for Leaping {
-    fn wake(self: Arc<Self>) {
-        self.clock.leap(Duration::from_mins(10));
-        self.sequences.look_for_test();
-    }
-}
-
 /// Whether a grant is used although another thread saw a leap after it was granted, while the one before it was used.
 fn is_used_behind_a_leap() -> bool {
     let (world, clock) = (World::new(), clock());
@@ -123,11 +110,15 @@ fn is_used_behind_a_leap() -> bool {
         world.create(name, SequenceSettings::default());
     }
     let (sequences, mut teller) = world.builder().clock(clock.clone()).assemble_for_test();
-    let leaping: Waker = Arc::new(Leaping { clock, sequences: sequences.clone() }).into();
+    let seen_by = sequences.clone();
+    teller.behind_grant = Some(Box::new(move || {
+        clock.leap(Duration::from_mins(10));
+        seen_by.look_for_test();
+    }));
     let ask = |name| Box::pin(sequence(&sequences, name).request(Demand::ordered(10), LONG));
     let [mut first, mut second] = ["a", "b"].map(ask);
-    assert!(first.as_mut().poll(&mut Context::from_waker(&leaping)).is_pending());
     let mut context = Context::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(&mut context).is_pending());
     assert!(second.as_mut().poll(&mut context).is_pending());
     teller.turn_now();
     assert_eq!(world.database.batches()[0], 2, "both are granted at once");
