@@ -17,14 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::{info, warn};
 use xuid_engine::Engine;
-use xuid_engine::sequence::Sequences;
 use xuid_engine::stats::Stats;
 
 use crate::net::runtime::runtime;
@@ -42,6 +41,9 @@ const CLOSING: Duration = Duration::from_millis(300);
 
 /// How long an engine that does not stop may take to say how much it holds.
 const QUESTION: Duration = Duration::from_millis(50);
+
+/// How long the engine's stop waits for that of the sequences, whose database may not answer.
+const HEAD_START: Duration = Duration::from_millis(200);
 
 /// The end of [`CLOSING`], for the thread of the signals: then the serving thread stands still, too.
 const LAST_LINE: Duration = Duration::from_millis(50);
@@ -158,6 +160,15 @@ fn unfinished(times: StopTimes, held: Option<u64>) -> String {
     )
 }
 
+/// The same where the sequences did not stop, and the engine did.
+fn unfinished_names(times: StopTimes) -> String {
+    format!(
+        "the named sequences did not stop within {:?} of the signal (lame_duck, drain and a second): their store does not \
+         answer; the numbers held of them are lost, and none repeats. All else stopped cleanly",
+        times.whole()
+    )
+}
+
 async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
     tokio::select! {
         _ = terminate.recv() => "SIGTERM",
@@ -193,9 +204,22 @@ pub(crate) async fn stop(
         );
     }
     let by = stop.begun + times.whole() - CLOSING;
+    // Those of the sequences first: what is held of them is saved while the registry is still ours. But a database that does not
+    // answer must not cost the ids in memory.
     let sequences = server.sequences.as_ref().map(|sequences| sequences.all.clone());
-    if !stop_engine(&server.engine, sequences, by).await? {
+    let mut of_names = sequences.map(|sequences| stop_beside(move || _ = sequences.shutdown()));
+    let early = match &mut of_names {
+        Some(told) => timeout_at(by.min(Instant::now() + HEAD_START), told).await.ok(),
+        None => None,
+    };
+    let engine = server.engine.clone();
+    if !is_done(stop_beside(move || _ = engine.shutdown()), by).await? {
         bail!(unfinished(times, held(&server.engine).await));
+    }
+    match (early, of_names) {
+        (Some(told), _) => told.context("the stop of the sequences failed")?,
+        (None, Some(told)) => ensure!(is_done(told, by).await?, unfinished_names(times)),
+        (None, None) => {}
     }
     // Release: pairs with the Acquire in `overdue`.
     stop.clean.store(true, Ordering::Release);
@@ -204,28 +228,16 @@ pub(crate) async fn stop(
     Ok(())
 }
 
-/// The engine's clean stop, beside the connections that it answers. Whether it was done by then.
-async fn stop_engine(engine: &Engine, sequences: Option<Sequences>, by: Instant) -> Result<bool> {
-    let (stopping, of_names) = (engine.clone(), sequences.clone());
-    // The sequences first: what is held of them is saved while the registry is still ours.
-    let stop = move || {
-        if let Some(sequences) = of_names {
-            sequences.shutdown();
-        }
-        stopping.shutdown();
-    };
-    match beside(stop) {
-        Ok(stopped) => is_done(stopped, by).await,
+/// A stop on a thread of its own, beside the connections that it answers.
+fn stop_beside(work: impl Fn() + Clone + Send + 'static) -> oneshot::Receiver<()> {
+    beside(work.clone()).unwrap_or_else(|error| {
         // Out of memory or threads: what is unused must not be lost for that.
-        Err(error) => {
-            warn!(%error, "no thread for the engine's stop: connections wait for it");
-            if let Some(sequences) = sequences {
-                sequences.shutdown();
-            }
-            engine.shutdown();
-            Ok(true)
-        }
-    }
+        warn!(%error, "no thread for the engine's stop: connections wait for it");
+        work();
+        let (done, told) = oneshot::channel();
+        let _ = done.send(());
+        told
+    })
 }
 
 /// Begins `work` on a thread of its own, and tells when it is done.

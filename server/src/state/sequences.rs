@@ -15,6 +15,9 @@ const MOST_INCREMENT: u64 = i32::MAX as u64;
 /// The longest description, in bytes.
 const MOST_DESCRIPTION: usize = 256;
 
+/// The longest page of sequences in JSON: what a reply may hold. A longer one shortens their descriptions.
+const LONGEST_LIST: usize = 1 << 20;
+
 /// What a server serves names with.
 #[derive(Debug)]
 pub(crate) struct ServedSequences {
@@ -178,6 +181,27 @@ fn notes(status: &StoreStatus) -> Vec<String> {
 }
 
 /// A sequence as `SEQ_INFO` answers.
+/// A page of sequences, within [`LONGEST_LIST`].
+pub(crate) fn list_as_json(infos: &[SequenceInfo]) -> String {
+    let mut objects: Vec<Value> = infos.iter().map(as_json).collect();
+    let whole = Value::Array(objects.clone()).to_string();
+    if whole.len() <= LONGEST_LIST {
+        return whole;
+    }
+    for (object, info) in objects.iter_mut().zip(infos) {
+        object["description"] = shown(info.row.description.as_deref(), 32).into();
+    }
+    Value::Array(objects).to_string()
+}
+
+/// A description of so many bytes at most: a database may hold longer ones, and control characters take six bytes each.
+fn shown(description: Option<&str>, most: usize) -> Option<String> {
+    let text = description?;
+    let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
+    Some(text[..end].chars().map(|one| if one.is_control() { ' ' } else { one }).collect())
+}
+
+/// A sequence, for people and programs.
 pub(crate) fn as_json(info: &SequenceInfo) -> Value {
     let (row, here) = (&info.row, &info.here);
     let settings = &row.settings;
@@ -190,7 +214,7 @@ pub(crate) fn as_json(info: &SequenceInfo) -> Value {
         "increment": text(settings.increment.into()),
         "remainder": text(settings.remainder.into()),
         "strict": settings.strict,
-        "description": row.description,
+        "description": shown(row.description.as_deref(), 256),
         "held": text(here.figures.held),
         "issued": text(here.figures.issued),
         "wasted": text(here.figures.wasted.total()),

@@ -277,3 +277,21 @@ fn a_postgres_that_can_lose_commits_is_unfit_by_command() -> Result<()> {
     says(&at_store(&["check", &url])?.refused(1)?, &["read-only"]);
     Ok(())
 }
+
+/// A token that may create is enough to describe a thousand sequences as it likes.
+#[test]
+fn a_page_of_sequences_fits_into_a_reply_whatever_they_are_described_by() {
+    let server = Server::postgres(&[]);
+    let url = server.url().to_string();
+    at_store(&["init", &url]).unwrap().ok().unwrap();
+    let (_home, data, _) = folder::fresh().unwrap();
+    let xuid = serve(&data, &url).unwrap();
+    let mut client = xuid.client().unwrap();
+    for (n, described) in (0..1_000).zip(["\u{1}".repeat(256), "\"".repeat(256)].iter().cycle()) {
+        let settings = serde_json::json!({ "description": described });
+        client.seq_create(&format!("{n:0120}"), &settings).unwrap();
+    }
+    let listed = through(&xuid, &["list", "--json"]).unwrap();
+    let names = listed.ok().unwrap().matches(&"0".repeat(117)).count();
+    assert!(names >= 1_000, "{names} of 1,000");
+}

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use xuid_engine::sequence::store::Outcome;
 use xuid_engine::sequence::store::database::{DatabaseOptions, open};
-use xuid_tests::clock;
+use xuid_tests::{ClientError, Order, Serve, Xuid, clock, folder};
 
 use crate::fixture::{Ranges, Server, ask, create, grant, grant_one, mark, on_both, patient};
 
-on_both!(a_database_that_stands_still_leaves_unknown_outcomes_and_is_used_again_when_it_goes_on);
+on_both!(
+    a_database_that_stands_still_leaves_unknown_outcomes_and_is_used_again_when_it_goes_on,
+    a_database_that_stands_still_costs_a_stop_no_ids_and_no_caller_its_answer,
+);
 
 fn a_database_that_stands_still_leaves_unknown_outcomes_and_is_used_again_when_it_goes_on(
     server: &mut Server,
@@ -46,6 +49,36 @@ fn a_database_that_stands_still_leaves_unknown_outcomes_and_is_used_again_when_i
     .unwrap();
     ranges.total("order");
     assert!(ranges.end("order") <= mark(&mut server.sql(), "order"));
+}
+
+fn a_database_that_stands_still_costs_a_stop_no_ids_and_no_caller_its_answer(server: &mut Server) {
+    create(&mut *server.prepared(), "order");
+    let (_home, data, _) = folder::fresh().unwrap();
+    let serve = Serve::new(&data)
+        .unwrap()
+        .arg("--drain")
+        .arg("500ms")
+        .arg("--sequences")
+        .arg(server.url().to_string());
+    let mut xuid = serve.start().unwrap();
+    let mut client = xuid.client().unwrap();
+    client.next(Order::Any).unwrap();
+    clock::wait_until("a number", Duration::from_mins(1), || Ok(client.seq_next("order").is_ok())).unwrap();
+    server.freeze();
+    // More than is held, for longer than the stop takes.
+    let waiting = std::thread::spawn(move || {
+        client.seq_array("order", 100_000, Duration::from_mins(1), Order::Ordered)
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let status = xuid.wind_down().unwrap();
+    let log = xuid.log();
+    assert!(status.success() || log.contains("the named sequences did not stop"), "{status} {log}");
+    let told = waiting.join().unwrap();
+    assert!(matches!(&told, Err(ClientError::Refused(refusal)) if refusal.status == 0x8014), "{told:?}");
+    server.thaw();
+    let seen = Xuid::new(["inspect", "--json"]).unwrap().arg(&data).run().unwrap().json().unwrap();
+    let left = seen["spills"][0]["ids"].as_u64().unwrap_or_default();
+    assert!(left > 0, "{seen}");
 }
 
 /// The commit is on this host and perhaps on no other, although the database says that it committed.

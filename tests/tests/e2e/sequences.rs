@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use xuid_tests::{Client, Order, Output, Serve, Server, Xuid, folder};
+use xuid_tests::{Client, Order, Output, Serve, Server, Xuid, clock, folder, process};
 
 const SEQ_NEXT: u8 = 0x30;
 const SEQ_ARRAY: u8 = 0x31;
@@ -262,5 +262,41 @@ fn a_closed_sequence_is_behind_in_every_answer_until_its_name_is_fenced() -> Res
     let said = Xuid::new(["sequence", "fence"])?.arg(empty.path()).arg("--yes").run()?.refused(1)?;
     ensure!(said.contains("has no sequences"), "{said}");
     ensure!(folder::files(empty.path(), "sequences")?.is_empty(), "a fence made a file of sequences");
+    Ok(())
+}
+
+/// Lists that are asked for and not read cost their own connection its time, and the server no memory.
+#[test]
+fn lists_that_nobody_reads_hold_up_no_neighbour_and_no_memory() -> Result<()> {
+    const SEQ_INFO: u8 = 0x38;
+    const SEQ_LIST: u8 = 0x39;
+    const NAMES: u32 = 1_000;
+    let server = Serve::fresh()?.start()?;
+    let mut maker = server.client()?;
+    for n in 0..NAMES {
+        let mut body = named(&format!("{n:0100}"));
+        body.extend(br#"{"description":"\u0001\"\u0002"}"#);
+        maker.push(0x3a, &body);
+    }
+    maker.flush()?;
+    for _ in 0..NAMES {
+        ensure!(maker.recv()?.status == 0, "a sequence was not made");
+    }
+    let mut list = NAMES.to_le_bytes().to_vec();
+    list.extend([0, 0]);
+    let before = process::rss_anon(server.pid())?;
+    let mut greedy = server.client()?;
+    (0..1_000).for_each(|_| _ = greedy.push(SEQ_LIST, &list));
+    greedy.flush()?;
+    let mut neighbour = server.client()?;
+    let begun = clock::now();
+    for _ in 0..20 {
+        neighbour.call(SEQ_INFO, &named(&format!("{:0100}", 7)))?;
+    }
+    let took = begun.elapsed();
+    let grown = process::rss_anon(server.pid())?.saturating_sub(before);
+    println!("20 questions beside 1,000 lists took {took:?}; {} KiB more", grown >> 10);
+    ensure!(grown < 64 << 20, "{grown} bytes for lists that nobody reads");
+    ensure!(greedy.recv()?.status == 0, "the first list");
     Ok(())
 }

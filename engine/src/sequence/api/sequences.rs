@@ -38,6 +38,11 @@ impl Inner {
         if self.hub.teller.is_current() || self.hub.keeper.is_current() {
             return;
         }
+        // Here, and not by the teller alone: a database may keep that for seconds.
+        self.hub.end_waiting();
+        if self.hub.forked() {
+            return;
+        }
         for _ in 0..self.hub.threads.end() {
             deferred_log::log(|| tracing::error!("a thread of the sequences had panicked"));
         }

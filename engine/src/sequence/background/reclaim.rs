@@ -15,6 +15,9 @@ use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 
+/// A name, and what of it was held at the stop.
+type Held = (Arc<Named>, Vec<Span>);
+
 impl Teller {
     /// Claims what the life before left, before anything is granted (I1 of the teller). False while it is not known
     /// which store it is for.
@@ -138,7 +141,7 @@ impl Teller {
     }
 
     /// Ends all calls, and takes what is held. The clock had leapt so often by then.
-    fn end_calls(&mut self) -> (Vec<(Arc<Named>, Vec<Span>)>, u64) {
+    fn end_calls(&mut self) -> (Vec<Held>, u64) {
         while self.hub.next_control().is_some() {}
         // A leap that no turn has seen.
         self.hub.look();
@@ -159,7 +162,7 @@ impl Teller {
         (held, leaps)
     }
 
-    fn keep(&mut self, held: &[(Arc<Named>, Vec<Span>)], leaps: u64) {
+    fn keep(&mut self, held: &[Held], leaps: u64) {
         let hub = self.hub.clone();
         let rests = hub.names.take_rests();
         let saved = self.save(held, &rests, leaps);
@@ -184,12 +187,7 @@ impl Teller {
     }
 
     /// Writes a batch of what is held. The clock had leapt so often when it was taken. Whether it will be found.
-    fn save(
-        &mut self,
-        held: &[(Arc<Named>, Vec<Span>)],
-        rests: &[(SequenceName, Vec<Span>)],
-        leaps: u64,
-    ) -> bool {
+    fn save(&mut self, held: &[Held], rests: &[(SequenceName, Vec<Span>)], leaps: u64) -> bool {
         // What was claimed and never given out is as good as lost: the store that it is for did not answer.
         let pending = self.reclaim.claimed.take();
         if let Some((batch, _)) = &pending {

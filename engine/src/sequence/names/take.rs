@@ -155,6 +155,18 @@ impl Hub {
         wakers.wake();
     }
 
+    /// All calls that wait are refused, for a stop.
+    pub(crate) fn end_waiting(&self) {
+        let mut wakers = Wakers::default();
+        self.names.each(|named| {
+            let mut state = named.lock();
+            if !state.line.is_empty() {
+                wakers.extend(named.end_all(&mut state, SequenceError::SHUTTING_DOWN));
+            }
+        });
+        wakers.wake();
+    }
+
     /// A call's caller went away.
     pub(crate) fn give_up(&self, named: &Named, waiter: &Waiter) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -183,9 +183,10 @@ impl Wake for Forks {
         let child = unsafe { libc::fork() };
         self.child.store(child, Ordering::Relaxed);
         if child == 0 {
-            // SAFETY: ends the child, and nothing else, if it is not over by then; closes its copies of the locked files of other
-            // tests, whose locks would outlive them.
-            unsafe { (libc::alarm(5), libc::close_range(3, libc::c_uint::MAX, 0)) };
+            // SAFETY: ends the child, and nothing else, if it is not over by then.
+            unsafe { libc::alarm(5) };
+            // SAFETY: closes the child's copies of the locked files of other tests, whose locks would outlive them.
+            unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
             return;
         }
         let mut status = -1;
@@ -256,7 +257,9 @@ fn a_turn_whose_callers_fork_a_child_asks_the_store_for_nothing_there() {
 fn a_call_in_which_the_waker_of_another_call_forks_has_its_number_in_the_parent_only() {
     let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
     let names: Vec<String> = (0..17).map(|n| format!("b{n}")).collect();
-    names.iter().for_each(|name| world.create(name, SequenceSettings::default()));
+    for name in &names {
+        world.create(name, SequenceSettings::default());
+    }
     let (sequences, mut teller) = world.builder().assemble_for_test();
     let all: Vec<_> = names.iter().map(|name| sequence(&sequences, name)).collect();
     for one in &all {
@@ -307,9 +310,13 @@ fn a_waker_of_a_question_that_panics_ends_nothing() {
     // Of one change: two of them that panic, one while the other one is being unwound, would end the process.
     let made = |text: &str| sequences.create(&SequenceName::new(text).unwrap(), NewSequence::default());
     let mut replies = vec![made("b"), made("c"), made("d")];
-    replies.iter_mut().for_each(|reply| assert!(!poll_once(reply, &panics)));
+    for reply in &mut replies {
+        assert!(!poll_once(reply, &panics));
+    }
     teller.turn();
-    replies.into_iter().for_each(|reply| assert!(reply.wait().is_ok()));
+    for reply in replies {
+        assert!(reply.wait().is_ok());
+    }
     let mut late = sequences.info(a.name());
     assert!(!poll_once(&mut late, &panics));
     teller.stop();

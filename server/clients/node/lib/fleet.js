@@ -164,7 +164,6 @@ export class Fleet {
         return;
       }
       this.#use(link, this.#home);
-      left.retire();
     } catch {
       // It is tried again after the same time.
     }
@@ -195,7 +194,10 @@ export class Fleet {
       link.end(new ClosedError());
       throw new ClosedError();
     }
+    const left = this.#link;
     this.#link = link;
+    // What is in flight on it is still answered; if it has not ended, it was found again beside this dial.
+    left?.retire();
     this.#next = (at + 1) % this.#servers.length;
     // Half of it at random: those who left a server together do not come back together.
     const afterMs = this.options.returnAfterMs * (1 + Math.random() / 2);

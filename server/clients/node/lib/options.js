@@ -56,9 +56,15 @@ export function readOptions(servers, given = {}) {
   if (options.cluster !== undefined && !/^[0-9a-f]{32}$/i.test(options.cluster)) {
     throw new UsageError(`the cluster is ${String(options.cluster)}, and 32 hexadecimal digits are allowed`);
   }
+  if (ArrayBuffer.isView(options.token)) options.token = asBuffer(options.token);
   options.cluster = options.cluster?.toLowerCase();
   options.tls = readTls(options.tls);
   return { servers: readServers(servers ?? (process.env.XUID_SERVER || '127.0.0.1:7654')), options };
+}
+
+/** The same bytes: of a Uint8Array, a DataView, or a Buffer. */
+function asBuffer(view) {
+  return Buffer.from(view.buffer, view.byteOffset, view.byteLength);
 }
 
 function dropUndefined(given) {
@@ -95,7 +101,8 @@ function readTls(tls) {
 
 /** PEM itself, or the file that holds it. */
 function pem(what, value) {
-  if (value === undefined || Buffer.isBuffer(value) || String(value).includes('-----BEGIN')) return value;
+  if (ArrayBuffer.isView(value)) return asBuffer(value);
+  if (value === undefined || String(value).includes('-----BEGIN')) return value;
   try {
     return readFileSync(value);
   } catch (cause) {

@@ -36,6 +36,14 @@ test('HELLO carries token, cluster and name, and the reply is told', async (t) =
   assert.equal(client.served.limits.maxCount, 131_072);
 });
 
+test('a token of bytes is sent as these bytes, and PEM of bytes is no file', async (t) => {
+  const token = new Uint8Array(Buffer.from('.secret.')).subarray(1, 7);
+  const { peer } = await pair(t, { token });
+  assert.equal(peer.said.token, 'secret');
+  const { options } = readOptions('a:1', { tls: { ca: new Uint8Array(Buffer.from('of a test')) } });
+  assert.equal(String(options.tls.ca), 'of a test');
+});
+
 test('each request is written as its arguments say, and each reply comes back as a value', async (t) => {
   const { client, peer } = await pair(t);
   const exchange = async (call, op, body, value) => {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use xuid_engine::registry::printable;
+use xuid_engine::registry::{local, printable};
+use xuid_engine::sequence::marks_left_in;
 use xuid_engine::{Id, Layout};
 use xuid_spill::{Holdings, Inspection};
 
@@ -59,13 +60,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     home.ask(args)?;
     let spills: Vec<Spill> = spills.into_iter().map(|path| look(path, home.registry.as_ref())).collect();
-    let told = if args.json {
-        out.line(as_json(&home, &spills, &refused))
-    } else {
-        tell(&mut out, folder, &home, &spills, &refused)
+    let of_sequences = unread_of_sequences(folder);
+    let mut tell = || -> Result<()> {
+        if args.json {
+            let mut object = as_json(&home, &spills, &refused);
+            object["sequences_unread"] = of_sequences.clone().into();
+            out.line(object)?;
+        } else {
+            tell(&mut out, folder, &home, &spills, &refused)?;
+            for why in &of_sequences {
+                out.line(format_args!("sequences   {why}"))?;
+            }
+        }
+        out.flush()
     };
-    let told = told.and_then(|()| out.flush());
-    match home.unread() + spills.iter().filter(|spill| spill.is_unread()).count() {
+    let told = tell();
+    match home.unread() + of_sequences.len() + spills.iter().filter(|spill| spill.is_unread()).count() {
         0 => told,
         1 => {
             bail!("1 file or registry of {} could not be read, or not all of it, see above", folder.display())
@@ -75,6 +85,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             folder.display()
         ),
     }
+}
+
+/// Why files of named sequences cannot be read. What is in them `xuid sequence` tells.
+fn unread_of_sequences(folder: &Path) -> Vec<String> {
+    let records =
+        local::sequences::inspect(folder).err().map(|error| format!("could not be read: {error:#}"));
+    let left =
+        marks_left_in(folder).err().map(|error| format!("what servers left could not be read: {error}"));
+    records.into_iter().chain(left).collect()
 }
 
 /// The spill files in the order of their numbers, and those that were set aside.

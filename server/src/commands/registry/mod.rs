@@ -326,12 +326,15 @@ fn fence_sequences(folder: &Path, json: bool, yes: bool) -> Result<()> {
     let mut out = Printer::new()?;
     confirm(&plan, yes)?;
     let fenced = sequences::fence_sequences(folder)?;
-    if json {
-        out.line(as_json::sequences_fenced(&shown.to_string(), fenced))?;
-    } else {
-        out.line(format_args!("fenced{}", closed(fenced.names, fenced.lost)))?;
-    }
-    out.flush()
+    let mut tell = || {
+        if json {
+            out.line(as_json::sequences_fenced(&shown.to_string(), fenced))?;
+        } else {
+            out.line(format_args!("fenced{}", closed(fenced.names, fenced.lost)))?;
+        }
+        out.flush()
+    };
+    tell().with_context(|| format!("the records of sequences in {shown} are fenced"))
 }
 
 fn plan_for_folder(target: &Target) -> String {

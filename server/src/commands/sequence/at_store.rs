@@ -92,20 +92,23 @@ impl AtStore {
         let mut out = Printer::new()?;
         let url = self.url()?;
         let done = database::init(&url, &options(&self.sequence_table))?;
-        if done.made.is_empty() {
-            out.line(format_args!("{url} has its tables already"))?;
-        } else {
-            out.line(format_args!("made in {url}: {}", done.made.join(", ")))?;
-        }
-        let Identity { current, recorded, .. } = &done.identity;
-        out.line(format_args!("identity    {}", printable(current)))?;
-        if let Some(recorded) = recorded.as_ref().filter(|recorded| *recorded != current) {
-            out.line(format_args!(
-                "written     {}: it may lack commits of that one, so run `xuid sequence fence` before servers use it",
-                printable(recorded)
-            ))?;
-        }
-        out.flush()
+        let mut tell = || -> Result<()> {
+            if done.made.is_empty() {
+                out.line(format_args!("{url} has its tables already"))?;
+            } else {
+                out.line(format_args!("made in {url}: {}", done.made.join(", ")))?;
+            }
+            let Identity { current, recorded, .. } = &done.identity;
+            out.line(format_args!("identity    {}", printable(current)))?;
+            if let Some(recorded) = recorded.as_ref().filter(|recorded| *recorded != current) {
+                out.line(format_args!(
+                    "written     {}: it may lack commits of that one, so run `xuid sequence fence` before servers use it",
+                    printable(recorded)
+                ))?;
+            }
+            out.flush()
+        };
+        tell().with_context(|| format!("{url} has its tables"))
     }
 
     /// Shows what a server would find.
@@ -155,13 +158,16 @@ impl Fence {
         )?;
         let plan = store::Fence { name, above: self.above, known, margin: self.margin };
         let done = store::fence(&mut *store, &plan)?;
-        for (name, before, after) in &done.raised {
-            out.line(format_args!("{name}  {before} -> {after}"))?;
-        }
-        for name in &done.absent {
-            out.line(format_args!("{name}  known to a data folder, and not in the store"))?;
-        }
-        out.flush()
+        let mut tell = || -> Result<()> {
+            for (name, before, after) in &done.raised {
+                out.line(format_args!("{name}  {before} -> {after}"))?;
+            }
+            for name in &done.absent {
+                out.line(format_args!("{name}  known to a data folder, and not in the store"))?;
+            }
+            out.flush()
+        };
+        tell().with_context(|| format!("{shown} is fenced"))
     }
 
     fn open(&self, place: &str) -> Result<Box<dyn Store>> {

@@ -204,7 +204,8 @@ impl Named {
     async fn ask(&self, question: impl AsyncFnOnce(&mut Connection) -> Result<Value>) -> Result<()> {
         let out = Printer::new()?;
         let mut source = self.through.connect().await?;
-        print(&question(source.connection()).await?, self.json, out)
+        let answer = question(source.connection()).await?;
+        print(&answer, self.json, out).context("the server has done it")
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) struct Session {
     waiting: FuturesUnordered<Waiting>,
     /// Held by the one of its requests that stands in line for the server's look at where an id came from.
     origins_turn: Option<Arc<Semaphore>>,
+    /// The same for what is asked of the store of sequences.
+    questions_turn: Option<Arc<Semaphore>>,
 }
 
 impl Session {
@@ -79,6 +81,7 @@ impl Session {
             early_pings: 0,
             waiting: FuturesUnordered::new(),
             origins_turn: None,
+            questions_turn: None,
         }
     }
 

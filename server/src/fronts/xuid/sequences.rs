@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use xuid_engine::sequence::{Demand, SequenceName};
 use xuid_protocol::{
@@ -23,7 +24,7 @@ use crate::fronts::xuid::Session;
 use crate::fronts::xuid::answer;
 use crate::fronts::xuid::waiting::{Json, Shape, Waiting};
 use crate::state::id_limit::Charged;
-use crate::state::sequences::{ServedSequences, as_json};
+use crate::state::sequences::{ServedSequences, as_json, list_as_json};
 
 /// Frames of one batch. So many share one take of the sequence's numbers, and a batch that finds too few costs no more.
 const BATCH: usize = 256;
@@ -106,9 +107,10 @@ impl Session {
                 if !self.client.rights.now(&server.access).may_see(name.as_str()) {
                     return Err(forbidden(op, name.as_str()));
                 }
-                let reply = sequences.all.info(&name.into());
-                self.wait_for(op, request_id, async move {
-                    reply.await.map(|info| as_json(&info).to_string()).map_err(|error| of_control(&error))
+                let (all, name) = (sequences.all.clone(), SequenceName::from(name));
+                self.ask_in_turn(op, request_id, async move {
+                    let info = all.info(&name).await;
+                    info.map(|info| as_json(&info).to_string()).map_err(|error| of_control(&error))
                 });
                 Ok(())
             }
@@ -119,10 +121,7 @@ impl Session {
                 let SeqList { limit, prefix, after } = list;
                 let (prefix, after) = (prefix.to_owned(), after.to_owned());
                 let page = list_all(all, rights, limit, prefix, after);
-                self.wait_for(op, request_id, async move {
-                    let objects: Vec<_> = page.await?.iter().map(as_json).collect();
-                    Ok(serde_json::Value::Array(objects).to_string())
-                });
+                self.ask_in_turn(op, request_id, async move { Ok(list_as_json(&page.await?)) });
                 Ok(())
             }
             Request::SeqCreate { name, settings } => {
@@ -138,7 +137,7 @@ impl Session {
                 let name = self.allowed(Right::Alter, op, name)?;
                 let changes = ServedSequences::parse_changes(changes).map_err(bad_request)?;
                 let altered = alter(sequences.all.clone(), name, changes);
-                self.wait_for(op, request_id, async move { Ok(as_json(&altered.await?).to_string()) });
+                self.ask_in_turn(op, request_id, async move { Ok(as_json(&altered.await?).to_string()) });
                 Ok(())
             }
             _ => unreachable!("a request about something else"),
@@ -196,6 +195,22 @@ impl Session {
             Err(reply.await.map_or_else(|error| of_control(&error), |_| refusal))
         });
         Ok(())
+    }
+
+    /// Asks the store when no other question of this connection is asked: a thousand of them hold up nobody else's, and what
+    /// nobody reads is not asked for. Makings are not asked in turn: they share a change of the store.
+    fn ask_in_turn(
+        &mut self,
+        op: Op,
+        request_id: u64,
+        json: impl Future<Output = Result<String, Refusal>> + Send + 'static,
+    ) {
+        let own = Arc::clone(self.questions_turn.get_or_insert_with(|| Arc::new(Semaphore::new(1))));
+        self.wait_for(op, request_id, async move {
+            // It is never closed.
+            let _own = own.acquire().await;
+            json.await
+        });
     }
 
     /// Lets a request wait for an answer in JSON.

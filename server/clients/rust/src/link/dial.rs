@@ -1,11 +1,13 @@
 //! From an address to a greeted connection.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout, timeout_at};
 use xuid_protocol::{
     BadReply, ClusterId, HEADER_LEN, PREFACE, ParsedReply, Reply, VERSION, parse_reply, request_hello,
 };
@@ -24,6 +26,9 @@ const GREETING_MAX: u32 = 128 * 1_024;
 /// The most bytes that are shown of a text.
 const WORDS_SHOWN: usize = 100;
 
+/// No dial takes longer: a clock has an end.
+const LONGEST: Duration = Duration::from_hours(24);
+
 /// A connection that said HELLO and was answered.
 #[derive(Debug)]
 pub(crate) struct Greeted {
@@ -37,8 +42,10 @@ pub(crate) struct Greeted {
 pub(crate) async fn dial(server: &Arc<str>, options: &Options) -> Result<Greeted, ClientError> {
     let unreachable =
         |source: io::Error| ClientError::Unreachable { server: Arc::clone(server), source: Arc::new(source) };
-    let connect = async {
-        let stream = TcpStream::connect(&**server).await.map_err(unreachable)?;
+    let end = Instant::now() + options.connect_timeout.min(LONGEST);
+    let greeted = async {
+        let addresses: Vec<_> = lookup_host(&**server).await.map_err(unreachable)?.collect();
+        let stream = connect(&addresses, end).await.map_err(unreachable)?;
         // Without it a small request waits for the acknowledgement of the one before, 40 ms and more.
         stream.set_nodelay(true).map_err(unreachable)?;
         #[cfg(feature = "tls")]
@@ -50,10 +57,24 @@ pub(crate) async fn dial(server: &Arc<str>, options: &Options) -> Result<Greeted
         let (about, inbox) = greet(server, &mut stream, options).await?;
         Ok::<_, ClientError>(Greeted { stream: Stream::Plain(stream), served: about, inbox })
     };
-    match timeout(options.connect_timeout, connect).await {
+    match timeout_at(end, greeted).await {
         Ok(greeted) => greeted,
         Err(_) => Err(unreachable(io::ErrorKind::TimedOut.into())),
     }
+}
+
+/// To the first address of a name that takes it, each in its share of the time: one that is silent must not take it all.
+async fn connect(addresses: &[SocketAddr], end: Instant) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+        let share = end.saturating_duration_since(Instant::now()) / left;
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(failure)
 }
 
 #[cfg(feature = "tls")]
@@ -163,5 +184,35 @@ fn read_greeting(server: &Arc<str>, inbox: &[u8]) -> Result<Option<(Served, usiz
             Reply::GoAway => Err(ClientError::lost(server, None)),
             _ => Err(protocol(Breach::UnknownRequest(request_id))),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpSocket;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_silent_leaves_time_for_the_next_one() {
+        let listen = |backlog| {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            socket.listen(backlog).unwrap()
+        };
+        let (full, open) = (listen(0), listen(16));
+        let silent = full.local_addr().unwrap();
+        // What fills its backlog; the next one is not answered.
+        let mut filling: Vec<_> = (0..4).map(|_| Box::pin(TcpStream::connect(silent))).collect();
+        for one in &mut filling {
+            let _ = timeout(Duration::from_millis(20), one).await;
+        }
+        let begun = Instant::now();
+        let addresses = [silent, open.local_addr().unwrap()];
+        let found = connect(&addresses, begun + Duration::from_secs(2)).await.unwrap();
+        assert_eq!(found.peer_addr().unwrap(), addresses[1]);
+        assert!(begun.elapsed() >= Duration::from_millis(900), "the first address was silent");
+        let none = connect(&addresses[..1], Instant::now() + Duration::from_millis(50)).await;
+        assert_eq!(none.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -323,6 +323,24 @@ class FleetTest {
     }
 
     @Test
+    void closing_ends_calls_in_flight_on_a_server_that_was_left() throws Exception {
+        try (Two two = new Two(options -> options.timeout(Duration.ofSeconds(2)))) {
+            var left = two.client.nextAsync();
+            two.chosen.peer().expect(Op.NEXT);
+            two.chosen.peer().goaway();
+            Wait.until("the goaway was read", () -> !two.client.isConnected());
+            var next = two.client.nextAsync();
+            two.other.greet();
+            two.other.peer().id(two.other.peer().ask(), 1);
+            Wait.soon(next);
+            two.other.peer().close();
+            two.client.close();
+            Wait.failure(XuidException.Closed.class, left);
+            two.chosen.peer().expectEnd();
+        }
+    }
+
+    @Test
     void closing_ends_calls_that_wait_for_a_connection() throws Exception {
         try (FakeServer server = new FakeServer()) {
             XuidClient client = server.connect(server.options());

@@ -121,14 +121,16 @@ final class Dial {
         return Integer.parseInt(server.substring(server.lastIndexOf(':') + 1));
     }
 
-    /** Tries the addresses of the name in turn. */
+    /** Tries the addresses of the name in turn, each for its share of the time: one that is silent must not take it all. */
     private void connect(long end) {
         IOException failure = null;
         try {
-            for (InetAddress address : InetAddress.getAllByName(host())) {
+            InetAddress[] addresses = InetAddress.getAllByName(host());
+            for (int at = 0; at < addresses.length; at++) {
                 long left = Math.max(1, Math.min((end - Time.now()) / 1_000_000, Integer.MAX_VALUE));
+                int share = (int) Math.max(1, left / (addresses.length - at));
                 try {
-                    socket.connect(new InetSocketAddress(address, port()), (int) left);
+                    socket.connect(new InetSocketAddress(addresses[at], port()), share);
                     // Without it a small request waits for the acknowledgement of the one before, 40 ms and more.
                     socket.setTcpNoDelay(true);
                     // For a client that is closed meanwhile, whose timer ends nothing any more.

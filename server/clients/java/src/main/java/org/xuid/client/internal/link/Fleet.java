@@ -44,6 +44,8 @@ public final class Fleet implements Link.Owner {
     public final ScheduledThreadPoolExecutor timer;
     private final Servers servers;
     private final Set<Call<?>> paused = ConcurrentHashMap.newKeySet();
+    /** All that did not end: besides the one in use, those that were left with calls in flight. */
+    private final Set<Link> links = ConcurrentHashMap.newKeySet();
 
     private volatile Link link;
     private volatile boolean closed;
@@ -154,6 +156,11 @@ public final class Fleet implements Link.Owner {
         retryOrFail(call, error);
     }
 
+    @Override
+    public void ended(Link link) {
+        links.remove(link);
+    }
+
     /** How long the caller of these retries waits after a failure. */
     public long pause(Retries retries, XuidException error) {
         return retries.pause(error, leadsElsewhere(error) && !staysAfter(error));
@@ -185,7 +192,8 @@ public final class Fleet implements Link.Owner {
                 // The answer changes nothing.
             }
         }
-        last.end(Failures.closed());
+        // Without the timer nothing else would end what is in flight on those that were left.
+        links.forEach(each -> each.end(Failures.closed()));
         calls.addAll(paused);
         paused.clear();
         calls.forEach(call -> call.completeExceptionally(Failures.closed()));
@@ -338,6 +346,7 @@ public final class Fleet implements Link.Owner {
 
     private Link start(Dial.Greeted greeted) {
         Link started = new Link(greeted, options, timer, this);
+        links.add(started);
         try {
             started.start();
         } catch (OutOfMemoryError noThread) {

@@ -38,6 +38,9 @@ final class Link {
 
         /** The call was not sent, and looks for another link. */
         void moved(Call<?> call);
+
+        /** Nothing more comes of it. */
+        void ended(Link link);
     }
 
     /** How long reading may go on when writing failed: the server may have said why before it closed. */
@@ -168,6 +171,7 @@ final class Link {
         Log.debug("the connection to {0} is over: {1}", server.address(), error.getMessage());
         outbox.stop();
         Dial.closeQuietly(socket);
+        owner.ended(this);
         calls.forEach(call -> owner.failed(call, this, error));
         unsent.forEach(owner::moved);
     }
