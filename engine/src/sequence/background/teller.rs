@@ -207,7 +207,8 @@ impl Teller {
             let Some(control) = self.hub.next_control() else { break };
             // Who asked need not wait for the next answer.
             deferred_log::collected(|| self.answer(control));
-            if self.hub.forked() {
+            // A stop need not wait for a store that does not answer, once for each question.
+            if self.hub.forked() || self.hub.is_closed() {
                 return Duration::ZERO;
             }
         }
