@@ -18,6 +18,9 @@ const MOST_DESCRIPTION: usize = 256;
 /// The longest page of sequences in JSON: what a reply may hold. A longer one shortens their descriptions.
 const LONGEST_LIST: usize = 1 << 20;
 
+/// What is left of each description then, in bytes.
+const SHORTENED: usize = 32;
+
 /// What a server serves names with.
 #[derive(Debug)]
 pub(crate) struct ServedSequences {
@@ -180,29 +183,25 @@ fn notes(status: &StoreStatus) -> Vec<String> {
     notes
 }
 
-/// A sequence as `SEQ_INFO` answers.
 /// A page of sequences, within [`LONGEST_LIST`].
 pub(crate) fn list_as_json(infos: &[SequenceInfo]) -> String {
-    let mut objects: Vec<Value> = infos.iter().map(as_json).collect();
-    let whole = Value::Array(objects.clone()).to_string();
-    if whole.len() <= LONGEST_LIST {
-        return whole;
-    }
-    for (object, info) in objects.iter_mut().zip(infos) {
-        object["description"] = shown(info.row.description.as_deref(), 32).into();
-    }
-    Value::Array(objects).to_string()
+    let page = |most| infos.iter().map(|info| described(info, most)).collect::<Value>().to_string();
+    let whole = page(MOST_DESCRIPTION);
+    if whole.len() <= LONGEST_LIST { whole } else { page(SHORTENED) }
 }
 
-/// A description of so many bytes at most: a database may hold longer ones, and control characters take six bytes each.
-fn shown(description: Option<&str>, most: usize) -> Option<String> {
-    let text = description?;
-    let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
-    Some(text[..end].chars().map(|one| if one.is_control() { ' ' } else { one }).collect())
-}
-
-/// A sequence, for people and programs.
+/// A sequence as `SEQ_INFO` answers.
 pub(crate) fn as_json(info: &SequenceInfo) -> Value {
+    described(info, MOST_DESCRIPTION)
+}
+
+/// The same with so many bytes of its description at most: a database may hold longer ones, and control characters would take
+/// six bytes each.
+fn described(info: &SequenceInfo, most: usize) -> Value {
+    let shown = |text: &String| {
+        let text = &text[..text.floor_char_boundary(most)];
+        text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect::<String>()
+    };
     let (row, here) = (&info.row, &info.here);
     let settings = &row.settings;
     let text = |number: u64| number.to_string();
@@ -214,7 +213,7 @@ pub(crate) fn as_json(info: &SequenceInfo) -> Value {
         "increment": text(settings.increment.into()),
         "remainder": text(settings.remainder.into()),
         "strict": settings.strict,
-        "description": shown(row.description.as_deref(), 256),
+        "description": row.description.as_ref().map(shown),
         "held": text(here.figures.held),
         "issued": text(here.figures.issued),
         "wasted": text(here.figures.wasted.total()),
