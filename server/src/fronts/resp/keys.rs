@@ -123,7 +123,7 @@ pub(super) async fn scan(
         _ => cursors.find(cursor).ok_or_else(forgotten)?,
     };
     let Page { names, last } = page(&all, &rights, pattern.as_deref(), &after, count).await?;
-    let next = last.map_or(0, |last| cursors.keep(last));
+    let next = last.map_or(0, |last| cursors.keep(cursor, last));
     Ok(Reply::List(vec![Reply::id(next), names_list(names)]))
 }
 
@@ -167,5 +167,8 @@ fn names_list(names: Vec<String>) -> Reply {
 }
 
 fn forgotten() -> Refusal {
-    Refusal::new(Status::BAD_REQUEST, "invalid cursor: too many walks were begun since, begin anew with 0")
+    Refusal::new(
+        Status::BAD_REQUEST,
+        "invalid cursor: not of this server's, or forgotten for newer walks: begin anew with 0",
+    )
 }
