@@ -1,6 +1,7 @@
 //! Many threads on one name, and many names.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use super::{LONG, World, assert_distinct, clock, named, next, sequence, stop_after, until};
@@ -108,7 +109,7 @@ fn names_share_a_commit_and_one_that_waits_delays_no_other() {
     let waiting: Vec<_> =
         names.iter().map(|name| sequence(&sequences, name).request(Demand::ordered(1), LONG)).collect();
     let mut waiting: Vec<_> = waiting.into_iter().map(Box::pin).collect();
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut context = Context::from_waker(Waker::noop());
     for call in &mut waiting {
         assert!(call.as_mut().poll(&mut context).is_pending());
     }
@@ -202,4 +203,38 @@ fn goes_back_when_forgotten() -> bool {
 fn ordered_ids_of_a_name_that_was_forgotten_ascend_over_a_fail_over() {
     assert!(!goes_back_when_forgotten());
     assert!(Guard::without(&[Guard::StrictAboveSeen], goes_back_when_forgotten));
+}
+
+/// A call that stood before the name's lock while a stop ended those in line would wait its whole time.
+#[test]
+fn no_call_joins_a_line_that_a_stop_has_ended() {
+    for round in 0..40 {
+        let world = World::new();
+        world.create("a", SequenceSettings::default());
+        let (sequences, hub, mut teller, _keeper) = world.builder().parts_for_test(round).unwrap();
+        let stopped = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let (a, hub, stopped) = (sequence(&sequences, "a"), &hub, &stopped);
+                scope.spawn(move || {
+                    let mut context = Context::from_waker(Waker::noop());
+                    loop {
+                        let mut call = Box::pin(a.request(Demand::ordered(1), LONG));
+                        if call.as_mut().poll(&mut context).is_ready() {
+                            break;
+                        }
+                        while hub.is_closed() && !stopped.load(Ordering::SeqCst) {
+                            std::thread::yield_now();
+                        }
+                        let is_over = !hub.is_closed() || call.as_mut().poll(&mut context).is_ready();
+                        assert!(is_over, "it waits in vain");
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(3));
+            hub.close();
+            teller.stop();
+            stopped.store(true, Ordering::SeqCst);
+        });
+    }
 }

@@ -175,10 +175,21 @@ fn without_a_witness_leftovers_of_another_store_are_dropped() {
     assert_distinct(ids);
 }
 
+/// What becomes of the file of a process that was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// The next life claims it.
+    Claimed,
+    /// A life that was killed did.
+    ClaimedBefore,
+    /// The registry has no record of it any more.
+    Unknown,
+}
+
 /// Ids that came twice, where a fence after a fail-over went not as high as a process that was stopped meanwhile had been
 /// granted.
-fn twice_after_a_fence_that_went_too_low() -> usize {
-    let (world, folder) = (World::with_hosts(2), tempfile::tempdir().unwrap());
+fn twice_after_a_fence_that_went_too_low(left: Left) -> usize {
+    let (mut world, folder) = (World::with_hosts(2), tempfile::tempdir().unwrap());
     world.create("a", SequenceSettings::default());
     world.database.replicate(0, 1);
     let mut ids: Vec<u64> = Vec::new();
@@ -191,6 +202,7 @@ fn twice_after_a_fence_that_went_too_low() -> usize {
         let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
         let (sequences, mut teller) = builder.witness(false).data_dir(folder.path()).assemble_for_test();
         let a = sequence(&sequences, "a");
+        teller.turn_now();
         for _ in 0..20 {
             let mut out = Vec::new();
             let _ = a.try_runs(Demand::any(40), &mut out);
@@ -199,14 +211,31 @@ fn twice_after_a_fence_that_went_too_low() -> usize {
         }
         assert_eq!(sequences.status().behind.is_some(), host == 1 && Guard::LeftMarksKept.holds());
         teller.stop();
+        drop((a, sequences, teller));
+        match left {
+            Left::Claimed => {}
+            Left::ClaimedBefore => {
+                let file = rest_file(folder.path());
+                let saved = fs::read(&file).unwrap();
+                let builder = Sequences::builder(Box::new(world.database.store(0)));
+                let builder = builder.records(Box::new(world.records.clone())).witness(false);
+                let (_killed, mut teller) = builder.data_dir(folder.path()).assemble_for_test();
+                teller.turn_now();
+                fs::write(file, saved).unwrap();
+            }
+            Left::Unknown => world.records = MemoryRecords::new(ClusterId::from_bytes([9; 16])),
+        }
     }
     twice(&ids)
 }
 
 #[test]
 fn without_a_witness_what_an_earlier_life_left_shows_that_a_fence_went_too_low() {
-    assert_eq!(twice_after_a_fence_that_went_too_low(), 0);
-    assert!(Guard::without(&[Guard::LeftMarksKept], twice_after_a_fence_that_went_too_low) > 0);
+    for left in [Left::Claimed, Left::ClaimedBefore, Left::Unknown] {
+        let twice = || twice_after_a_fence_that_went_too_low(left);
+        assert_eq!(twice(), 0, "{left:?}");
+        assert!(Guard::without(&[Guard::LeftMarksKept], twice) > 0, "{left:?}");
+    }
 }
 
 #[test]

@@ -153,6 +153,31 @@ fn a_record_that_cannot_be_read_is_closed_by_a_fence_if_genesis_says_so_and_the_
     assert_eq!(closed(&mut LocalRegistry::open(folder.path()).unwrap()), [100, 102, 103]);
 }
 
+/// What is known of a worker is of several times, and to be closed it must be closed in all of it.
+#[test]
+fn a_worker_that_was_opened_behind_what_the_folder_knows_stays_open() {
+    let folder = folder();
+    LocalRegistry::create(folder.path(), &genesis()).unwrap().close();
+    // It tells the folder of all records.
+    fence_restored(folder.path(), NOW_NS).unwrap();
+    let files = || std::fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path());
+    let known: Vec<_> = files()
+        .filter(|path| *path != registry_of(folder.path()))
+        .map(|path| (std::fs::read(&path).unwrap(), path))
+        .collect();
+    let mut registry = LocalRegistry::open(folder.path()).unwrap();
+    open(&mut registry, workers(100, 104), 7, NOW_NS).unwrap();
+    registry.close();
+    let changed = |(old, path): &&(Vec<u8>, PathBuf)| std::fs::read(path).ok().as_ref() != Some(old);
+    let newer: Vec<_> = known.iter().filter(changed).collect();
+    assert!(!newer.is_empty(), "the folder knows of it");
+    for (old, path) in newer {
+        std::fs::write(path, old).unwrap();
+    }
+    fence_restored(folder.path(), NOW_NS).unwrap();
+    assert_eq!(closed(&mut LocalRegistry::open(folder.path()).unwrap()), [0; 0]);
+}
+
 #[test]
 fn closed_workers_that_are_none_are_none() {
     let folder = folder();
