@@ -42,6 +42,8 @@ pub(crate) struct Server {
     origins: Option<Origins>,
     /// Held by the one request that looks there.
     pub(crate) origins_turn: Arc<Semaphore>,
+    /// Held by the one request whose figures are made.
+    pub(crate) stats_turn: Arc<Semaphore>,
     started: Instant,
     stopping: AtomicBool,
     draining: watch::Sender<bool>,
@@ -110,6 +112,7 @@ impl Server {
             cursors: Cursors::default(),
             origins: None,
             origins_turn: Arc::new(Semaphore::new(1)),
+            stats_turn: Arc::new(Semaphore::new(1)),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             draining: watch::Sender::new(false),

@@ -59,7 +59,7 @@ impl Teller {
         lock(&self.hub.tally).store.record(Duration::from_nanos(now.saturating_sub(boot)));
         // An adaptor that answers for fewer has a defect, and what it may have done is not known.
         outcomes.resize(asks.len(), Outcome::Unknown { why: "the store's adaptor gave no answer".into() });
-        self.judge_store(&outcomes, now);
+        self.judge_store(&outcomes, boot, now);
         let mut counts = GrantCounts::default();
         let (mut grants, mut absent) = (Vec::new(), Vec::new());
         for (asked, outcome) in asked.into_iter().zip(outcomes) {
@@ -153,14 +153,16 @@ impl Teller {
     }
 
     /// Whether the store answered at all.
-    fn judge_store(&mut self, outcomes: &[Outcome], boot: u64) {
+    fn judge_store(&mut self, outcomes: &[Outcome], asked: u64, now: u64) {
         let why = outcomes.iter().map(|outcome| match outcome {
             Outcome::Away { why } | Outcome::Unknown { why } => Some(why),
             _ => None,
         });
-        match why.collect::<Option<Vec<_>>>().as_deref() {
-            Some([why, ..]) => self.store_failed(why, boot),
-            _ => self.store_answered(),
+        let why = why.collect::<Option<Vec<_>>>().and_then(|whys| whys.first().map(|why| &***why));
+        self.note_hang(why, asked, now);
+        match why {
+            Some(why) => self.store_failed(why, now),
+            None => self.store_answered(),
         }
     }
 

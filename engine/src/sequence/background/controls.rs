@@ -16,25 +16,37 @@ const MOST_LISTED: usize = 1_000;
 const MOST_DESCRIPTION: usize = 256;
 
 impl Teller {
-    /// Asks the store, and answers.
+    /// Asks the store, and answers. While it hangs, it is asked one question a second, and the others are answered without it.
     pub(super) fn answer(&mut self, control: Control) {
+        if let Some(why) = self.hangs() {
+            let why = format!("it did not answer a moment ago, and is asked again in a second: {why}");
+            return control.refuse(ControlError::StoreAway { why });
+        }
+        let asked = self.hub.clock.read().boot;
+        let mut failed = None;
+        self.ask_store(control, &mut failed);
+        self.note_hang(failed.as_deref(), asked, self.hub.clock.read().boot);
+    }
+
+    /// `failed` is told if no answer came.
+    fn ask_store(&mut self, control: Control, failed: &mut Option<String>) {
         match control {
             Control::Info(name, question) => {
-                let row = self.store.read(&name);
+                let row = heard(self.store.read(&name), failed).map_err(of_reading);
                 question.answer(self.told(&name, row));
             }
             Control::List { prefix, after, limit, question } => {
-                let rows = self.store.list(&prefix, &after, limit.min(MOST_LISTED));
-                let rows = rows.map_err(|error| unnamed(error, &prefix));
+                let rows = heard(self.store.list(&prefix, &after, limit.min(MOST_LISTED)), failed);
+                let rows = rows.map_err(|error| unnamed(of_reading(error), &prefix));
                 question.answer(rows.map(|rows| rows.into_iter().map(|row| self.info(row)).collect()));
             }
-            Control::Create(name, new, question) => self.create((name, new), question),
+            Control::Create(name, new, question) => self.create((name, new), question, failed),
             Control::Alter(name, alteration, question) => {
                 let step = alteration.step.is_none_or(|step| (1..=MOST_STEP).contains(&step));
                 let described =
                     alteration.description.as_ref().is_none_or(|text| text.len() <= MOST_DESCRIPTION);
                 let row = if step && described {
-                    self.store.alter(&name, &alteration)
+                    heard(self.store.alter(&name, &alteration), failed)
                 } else {
                     let why = "a step is 1 to 4,294,967,296, and a description has at most 256 bytes".into();
                     Err(StoreError::Refused { why })
@@ -43,12 +55,13 @@ impl Teller {
                 question.answer(self.told(&name, row));
             }
             Control::Raise(name, least, question) => {
-                let row = self.store.raise(&name, least);
+                let row = heard(self.store.raise(&name, least), failed);
                 self.forget(&name);
                 question.answer(self.told(&name, row));
             }
             Control::AcceptIdentity(question) => {
-                let found = self.store.identity().map_err(|error| unnamed(error, "the store"));
+                let found = heard(self.store.identity(), failed);
+                let found = found.map_err(|error| unnamed(error, "the store"));
                 question.answer(found.map(|found| {
                     // Its marks may be anywhere.
                     self.hub.forget_marks();
@@ -60,7 +73,12 @@ impl Teller {
     }
 
     /// Makes this sequence, and those that are to be made after it: they share a change of the store.
-    fn create(&mut self, first: (SequenceName, NewSequence), question: Question<SequenceInfo>) {
+    fn create(
+        &mut self,
+        first: (SequenceName, NewSequence),
+        question: Question<SequenceInfo>,
+        failed: &mut Option<String>,
+    ) {
         let (mut rows, mut questions) = (vec![first], vec![question]);
         while rows.len() < MOST_ASKS {
             let is_other = |control: &Control| match control {
@@ -79,7 +97,7 @@ impl Teller {
         let sound: Vec<_> = sound.map(|(row, _)| row.clone()).collect();
         let mut made = self.store.create_all(&sound).into_iter();
         for (((name, new), check), question) in rows.into_iter().zip(checks).zip(questions) {
-            let made = check.and_then(|()| match made.next().unwrap_or_else(no_answer) {
+            let made = check.and_then(|()| match heard(made.next().unwrap_or_else(no_answer), failed) {
                 // One that still grants numbers below the start is not the one that was asked for.
                 Err(StoreError::Exists(row)) if row.settings == new.settings && row.next >= new.start => {
                     Ok(*row)
@@ -110,6 +128,22 @@ impl Teller {
         let trouble = self.hub.trouble();
         let here = here.map(|named| named.figures(&named.lock(), boot, trouble)).unwrap_or_default();
         SequenceInfo { row, here, store: self.store.describe() }
+    }
+}
+
+/// Remembers why no answer came.
+fn heard<T>(answer: Result<T, StoreError>, failed: &mut Option<String>) -> Result<T, StoreError> {
+    if let Err(StoreError::Away { why } | StoreError::Unknown { why }) = &answer {
+        *failed = Some(why.clone());
+    }
+    answer
+}
+
+/// A reading changes nothing, whatever became of it.
+fn of_reading(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Unknown { why } => StoreError::Away { why },
+        other => other,
     }
 }
 

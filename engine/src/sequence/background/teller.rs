@@ -46,6 +46,8 @@ pub(crate) struct Teller {
     late: Option<PathBuf>,
     pub(super) store_retry: Retry,
     pub(super) witness_retry: Retry,
+    /// The store let somebody wait in vain.
+    pub(super) hang: Option<Hang>,
     /// What closed the store's names.
     pub(super) behind: Option<Behind>,
     /// Names whose next ask waits, and until when.
@@ -58,6 +60,14 @@ pub(crate) struct Teller {
     /// What a test does behind each grant that is used.
     #[cfg(test)]
     pub(crate) behind_grant: Option<Box<dyn FnMut() + Send>>,
+}
+
+/// A store that fails, and is long about it.
+#[derive(Debug, Clone)]
+pub(super) struct Hang {
+    /// Boot time until which no question is asked.
+    until: u64,
+    why: String,
 }
 
 /// Why nothing is granted until a fence.
@@ -98,6 +108,7 @@ impl Teller {
             late: None,
             store_retry: Retry::default(),
             witness_retry: Retry::default(),
+            hang: None,
             behind: None,
             later: Vec::new(),
             absents: (0, 0),
@@ -293,6 +304,18 @@ impl Teller {
                 );
             });
         }
+    }
+
+    /// The store was asked something, from `asked` to `now`; `why` it failed.
+    pub(super) fn note_hang(&mut self, why: Option<&str>, asked: u64, now: u64) {
+        let why = why.filter(|_| now.saturating_sub(asked) >= SECOND);
+        self.hang = why.map(|why| Hang { until: now + SECOND, why: why.to_owned() });
+    }
+
+    /// Why no question is asked now: each would wait for a store that hangs, behind those before it.
+    pub(super) fn hangs(&self) -> Option<&str> {
+        let boot = self.hub.clock.read().boot;
+        self.hang.as_ref().filter(|hang| boot < hang.until).map(|hang| &*hang.why)
     }
 
     pub(super) fn store_answered(&mut self) {

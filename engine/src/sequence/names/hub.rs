@@ -83,6 +83,29 @@ pub(crate) enum Control {
     AcceptIdentity(Question<()>),
 }
 
+impl Control {
+    /// It only asks, and for somebody who has left.
+    fn is_in_vain(&self) -> bool {
+        match self {
+            Self::Info(_, question) => question.is_forsaken(),
+            Self::List { question, .. } => question.is_forsaken(),
+            _ => false,
+        }
+    }
+
+    /// Answers it without the store.
+    pub(crate) fn refuse(self, error: ControlError) {
+        match self {
+            Self::Info(_, question)
+            | Self::Create(.., question)
+            | Self::Alter(.., question)
+            | Self::Raise(.., question) => question.answer(Err(error)),
+            Self::List { question, .. } => question.answer(Err(error)),
+            Self::AcceptIdentity(question) => question.answer(Err(error)),
+        }
+    }
+}
+
 /// When a call's time is over that no thread is parked for.
 struct Deadline {
     boot: u64,
@@ -344,8 +367,19 @@ impl Hub {
         reply
     }
 
+    /// The next control. What only asks, and for somebody who has left, is passed over.
     pub(crate) fn next_control(&self) -> Option<Control> {
-        lock(&self.controls).pop_front()
+        let mut passed = Vec::new();
+        let mut controls = lock(&self.controls);
+        while let Some(control) = controls.pop_front() {
+            if !control.is_in_vain() {
+                drop(controls);
+                return Some(control);
+            }
+            // It ends after the lock.
+            passed.push(control);
+        }
+        None
     }
 
     /// Whether somebody asked the teller something.

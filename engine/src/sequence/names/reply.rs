@@ -92,6 +92,11 @@ impl<T> Future for Reply<T> {
 }
 
 impl<T> Question<T> {
+    /// Nobody waits for its answer any more.
+    pub(crate) fn is_forsaken(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
     /// Answers. Called under no lock: it wakes a stranger.
     pub(crate) fn answer(self, answer: Result<T, ControlError>) {
         self.finish(answer);

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use xuid_engine::Id;
 use xuid_protocol::{
     Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, PREFACE, Refusal, Request, Status, reply_decode,
-    reply_error, reply_hello, reply_info, reply_ping, reply_stats,
+    reply_error, reply_hello, reply_info, reply_ping,
 };
 
 use crate::fronts::refusals::{SOON, TOO_MANY_CONNECTIONS, unauthenticated};
@@ -69,7 +69,6 @@ pub(super) fn at_once(server: &Server, request_id: u64, request: Request<'_>, ou
             reply_decode(out, request_id, decoded);
         }
         Request::Info => reply_info(out, request_id, &server.info().to_string()),
-        Request::Stats => reply_stats(out, request_id, &Value::Object(metrics::as_json(server)).to_string()),
         _ => unreachable!("answered by the session itself"),
     }
 }
@@ -86,9 +85,26 @@ pub(super) async fn provenance(server: Arc<Server>, own: Arc<Semaphore>, id: u64
         let _turn = turn;
         server.provenance(Id::from_raw(id).unwrap_or_default())
     });
-    let failed = "the server failed on this request, and said why in its log: report it";
     let found = judged.await.ok().flatten();
-    found.map(|found| found.to_string()).ok_or_else(|| Refusal::new(Status::INTERNAL, failed))
+    found.map(|found| found.to_string()).ok_or_else(failed)
+}
+
+/// The figures. All names are asked for them, so they are made beside the connections of this thread, in the same turns as
+/// [`provenance`].
+pub(super) async fn stats(server: Arc<Server>, own: Arc<Semaphore>) -> Result<String, Refusal> {
+    // Neither is ever closed.
+    let _own = own.acquire().await;
+    let turn = Arc::clone(&server.stats_turn).acquire_owned().await;
+    let made = spawn_blocking(move || {
+        let _turn = turn;
+        Value::Object(metrics::as_json(&server)).to_string()
+    });
+    made.await.map_err(|_| failed())
+}
+
+fn failed() -> Refusal {
+    let text = "the server failed on this request, and said why in its log: report it";
+    Refusal::new(Status::INTERNAL, text)
 }
 
 /// A server without sequences is one that does not know their ops.

@@ -27,7 +27,7 @@ use xuid_engine::sequence::SequenceErrorKind;
 use xuid_protocol::{
     HEADER_LEN, ID_REPLY_LEN, Op, Order, ParsedRequest, Phase, Preface, Refusal, Request, check_preface,
     foreign_answer, goaway, id_reply, parse_request, plain_next, reply_bye, reply_error, reply_provenance,
-    reply_sequence,
+    reply_sequence, reply_stats,
 };
 
 pub(crate) use answer::{refuse_connection, refuse_plain};
@@ -69,6 +69,10 @@ pub(crate) struct Session {
     origins_turn: Option<Arc<Semaphore>>,
     /// The same for what is asked of the store of sequences.
     questions_turn: Option<Arc<Semaphore>>,
+    /// Held by those sequences of this connection that are being made.
+    creations_turn: Option<Arc<Semaphore>>,
+    /// As `origins_turn`, for the server's figures.
+    stats_turn: Option<Arc<Semaphore>>,
 }
 
 impl Session {
@@ -82,6 +86,8 @@ impl Session {
             waiting: FuturesUnordered::new(),
             origins_turn: None,
             questions_turn: None,
+            creations_turn: None,
+            stats_turn: None,
         }
     }
 
@@ -220,6 +226,13 @@ impl Session {
                 self.wait_for(Op::Provenance, request_id, found);
                 Ok(())
             }
+            Request::Stats => {
+                let server = Arc::clone(&self.client.server);
+                let own = self.stats_turn.get_or_insert_with(|| Arc::new(Semaphore::new(1)));
+                let made = answer::stats(server, Arc::clone(own));
+                self.wait_for(Op::Stats, request_id, made);
+                Ok(())
+            }
             Request::Bye => {
                 self.stage = Stage::Leaving { bye: Some(request_id) };
                 Ok(())
@@ -280,6 +293,7 @@ impl Session {
                 let request_id = shape.request_id();
                 return outbox.append(|out| match shape.op() {
                     Op::Provenance => reply_provenance(out, request_id, &json),
+                    Op::Stats => reply_stats(out, request_id, &json),
                     op => reply_sequence(out, op, request_id, &json),
                 });
             }

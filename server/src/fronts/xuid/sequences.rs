@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use xuid_engine::sequence::{Demand, SequenceName};
+use xuid_engine::sequence::store::NewSequence;
+use xuid_engine::sequence::{Demand, SequenceName, Sequences};
 use xuid_protocol::{
     ID_REPLY_LEN, Op, Order, Refusal, Request, SeqBulk, SeqList, Status, plain_seq_next, seq_id_reply,
 };
@@ -28,6 +29,9 @@ use crate::state::sequences::{ServedSequences, as_json, list_as_json};
 
 /// Frames of one batch. So many share one take of the sequence's numbers, and a batch that finds too few costs no more.
 const BATCH: usize = 256;
+
+/// Sequences of one connection that are being made at once: as many as share one change of the store.
+const MOST_CREATIONS: usize = 64;
 
 impl Session {
     /// Answers the frames at the front that are nothing but `SEQ_NEXT` of one name, as far as numbers are at hand, and none
@@ -127,10 +131,7 @@ impl Session {
             Request::SeqCreate { name, settings } => {
                 let name = self.allowed(Right::Create, op, name)?;
                 let new = sequences.parse_new(settings).map_err(bad_request)?;
-                let reply = sequences.all.create(&name, new);
-                self.wait_for(op, request_id, async move {
-                    reply.await.map(|info| as_json(&info).to_string()).map_err(|error| of_control(&error))
-                });
+                self.create(sequences.all.clone(), request_id, name, new);
                 Ok(())
             }
             Request::SeqAlter { name, changes } => {
@@ -197,8 +198,25 @@ impl Session {
         Ok(())
     }
 
+    /// Has a sequence made: at once, so that what is read behind it finds it, or in turn when many are being made already. They
+    /// share changes of the store.
+    fn create(&mut self, all: Sequences, request_id: u64, name: SequenceName, new: NewSequence) {
+        let own = self.creations_turn.get_or_insert_with(|| Arc::new(Semaphore::new(MOST_CREATIONS)));
+        let own = Arc::clone(own);
+        let begun =
+            Arc::clone(&own).try_acquire_owned().ok().map(|turn| (turn, all.create(&name, new.clone())));
+        self.wait_for(Op::SeqCreate, request_id, async move {
+            let (_turn, reply) = match begun {
+                Some((turn, reply)) => (Some(turn), reply),
+                // It is never closed.
+                None => (own.acquire_owned().await.ok(), all.create(&name, new)),
+            };
+            reply.await.map(|info| as_json(&info).to_string()).map_err(|error| of_control(&error))
+        });
+    }
+
     /// Asks the store when no other question of this connection is asked: a thousand of them hold up nobody else's, and what
-    /// nobody reads is not asked for. Makings are not asked in turn: they share a change of the store.
+    /// nobody reads is not asked for.
     fn ask_in_turn(
         &mut self,
         op: Op,

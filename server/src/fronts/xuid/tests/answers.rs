@@ -89,6 +89,9 @@ proptest! {
 fn info_and_stats_are_json_with_the_names_of_the_metrics() {
     let mut talk = Talk::greeted(Home::shared());
     talk.send(&[frame(|out| request_info(out, 1)), frame(|out| request_stats(out, 2))].concat());
+    // Figures are made beside the thread that serves: others' requests go on meanwhile.
+    assert_eq!(talk.session.in_flight(), 1);
+    talk.settle();
     let replies = talk.replies();
     let [(1, Said::Json(info)), (2, Said::Json(stats))] = &replies[..] else { panic!("{replies:?}") };
     let info: serde_json::Value = serde_json::from_str(info).unwrap();

@@ -183,3 +183,28 @@ fn a_server_without_sequences_does_not_know_their_ops() {
     assert_eq!(talk.ask(|out| request_seq_list(out, 7, all)), Said::Error(Status::UNKNOWN_OP));
     assert_eq!(talk.ask(|out| request_ping(out, 7, b"x")), Said::Ping(b"x".to_vec()));
 }
+
+#[test]
+fn a_connection_that_leaves_has_no_more_sequences_made_than_share_one_change() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let many = frame(|out| {
+        for request_id in 0..200 {
+            request_seq_create(out, request_id, name(&format!("many:{request_id}")), "");
+        }
+        request_seq_next(out, 200, name("many:0"));
+    });
+    talk.send(&many);
+    drop(talk);
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let all = SeqList { limit: 1_000, prefix: "many:", after: "" };
+    let Said::Json(listed) = talk.ask(|out| request_seq_list(out, 7, all)) else { panic!() };
+    assert_eq!(listed.matches("\"name\"").count(), 64);
+    // One that stays has all of them made.
+    talk.send(&many);
+    talk.settle();
+    let replies = talk.replies();
+    assert_eq!(replies.len(), 201);
+    assert!(replies.contains(&(200, Said::Ids(vec![1]))));
+    assert!(replies.iter().all(|(_, said)| !matches!(said, Said::Error(_))), "{replies:?}");
+}

@@ -1,0 +1,197 @@
+//! What people ask of a store that hangs, or have left before it was asked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::{SteppedClock, World, clock, named, sequence};
+use crate::sequence::background::teller::Teller;
+use crate::sequence::names::reply::Reply;
+use crate::sequence::store::memory::MemoryStore;
+use crate::sequence::store::{
+    Alteration, Ask, Identity, NewSequence, Outcome, Row, SequenceSettings, Store, StoreError,
+};
+use crate::sequence::{ControlError, Sequence, SequenceErrorKind, SequenceName, Sequences};
+
+/// How long an adaptor waits for a store.
+const IN_VAIN: Duration = Duration::from_secs(3);
+
+/// A store that may hang.
+#[derive(Clone)]
+struct HangingStore {
+    inner: MemoryStore,
+    clock: Arc<SteppedClock>,
+    hangs: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl HangingStore {
+    fn waits(&self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let hangs = self.hangs.load(Ordering::Relaxed);
+        if hangs {
+            self.clock.pass(IN_VAIN);
+        }
+        hangs
+    }
+
+    fn ask<T>(
+        &mut self,
+        ask: impl FnOnce(&mut MemoryStore) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if self.waits() {
+            Err(StoreError::Unknown { why: "no answer in time".into() })
+        } else {
+            ask(&mut self.inner)
+        }
+    }
+}
+
+impl Store for HangingStore {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn may_go_back(&self) -> bool {
+        false
+    }
+
+    fn identity(&mut self) -> Result<Identity, StoreError> {
+        self.ask(|store| store.identity())
+    }
+
+    fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+        if !self.waits() {
+            return self.inner.grant(asks, out);
+        }
+        out.extend(asks.iter().map(|_| Outcome::Unknown { why: "no answer in time".into() }));
+        None
+    }
+
+    fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
+        self.ask(|store| store.read(name))
+    }
+
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
+        self.ask(|store| store.list(prefix, after, limit))
+    }
+
+    fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
+        self.ask(|store| store.create(name, new))
+    }
+
+    fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
+        self.ask(|store| store.alter(name, alteration))
+    }
+
+    fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
+        self.ask(|store| store.raise(name, least))
+    }
+
+    fn record_identity(&mut self) -> Result<Identity, StoreError> {
+        self.ask(MemoryStore::record_identity)
+    }
+}
+
+/// Sequences on a store that may hang, with the sequence "a".
+struct Hanging {
+    store: HangingStore,
+    sequences: Sequences,
+    teller: Teller,
+    a: Sequence,
+}
+
+impl Hanging {
+    fn new() -> Self {
+        let (world, clock) = (World::new(), clock());
+        world.create("a", SequenceSettings::default());
+        let store = HangingStore {
+            inner: world.database.store(0),
+            clock: clock.clone(),
+            hangs: Arc::default(),
+            asked: Arc::default(),
+        };
+        let builder = Sequences::builder(Box::new(store.clone())).clock(clock);
+        let (sequences, teller) = builder.assemble_for_test();
+        let a = sequence(&sequences, "a");
+        Self { store, sequences, teller, a }
+    }
+
+    /// How often the store was asked, and how long it took, while all that was asked of the teller was answered.
+    fn answer_all(&mut self) -> (usize, Duration) {
+        let before =
+            (self.store.asked.load(Ordering::Relaxed), self.store.clock.boot.load(Ordering::Relaxed));
+        for _ in 0..100 {
+            self.teller.turn();
+        }
+        let asked = self.store.asked.load(Ordering::Relaxed) - before.0;
+        (asked, Duration::from_nanos(self.store.clock.boot.load(Ordering::Relaxed) - before.1))
+    }
+}
+
+/// What is there of an answer.
+fn now<T>(mut reply: Reply<T>) -> Result<T, ControlError> {
+    match std::pin::Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("there is no answer yet"),
+    }
+}
+
+#[test]
+fn a_store_that_hangs_is_asked_one_question_and_the_others_are_answered_without_it() {
+    let mut world = Hanging::new();
+    world.store.hangs.store(true, Ordering::Relaxed);
+    let a = named("a");
+    let infos: Vec<_> = (0..100).map(|_| world.sequences.info(&a)).collect();
+    let lists: Vec<_> = (0..100).map(|_| world.sequences.list("", "", 10)).collect();
+    let made = world.sequences.create(&named("b"), NewSequence::default());
+    assert_eq!(world.answer_all(), (1, IN_VAIN));
+    for answer in infos.into_iter().map(now) {
+        assert!(matches!(answer, Err(ControlError::StoreAway { .. })), "a reading has no doubts: {answer:?}");
+    }
+    for answer in lists.into_iter().map(now) {
+        assert!(matches!(answer, Err(ControlError::StoreAway { .. })), "{answer:?}");
+    }
+    assert!(matches!(now(made), Err(ControlError::StoreAway { .. })), "it was not asked for");
+    // A second later it is asked once more.
+    world.store.clock.pass(Duration::from_secs(1));
+    world.store.hangs.store(false, Ordering::Relaxed);
+    let (info, made) =
+        (world.sequences.info(&a), world.sequences.create(&named("b"), NewSequence::default()));
+    assert_eq!(world.answer_all().0, 2);
+    assert_eq!((now(info).unwrap().row.next, now(made).unwrap().row.next), (1, 1));
+}
+
+#[test]
+fn a_store_that_hangs_when_numbers_are_asked_for_is_asked_no_questions() {
+    let mut world = Hanging::new();
+    world.store.hangs.store(true, Ordering::Relaxed);
+    assert_eq!(world.a.try_next_ordered().unwrap_err().kind(), SequenceErrorKind::Overloaded);
+    assert_eq!(world.answer_all(), (1, IN_VAIN));
+    let infos: Vec<_> = (0..100).map(|_| world.sequences.info(&named("a"))).collect();
+    assert_eq!(world.answer_all(), (0, Duration::ZERO));
+    assert!(infos.into_iter().all(|info| matches!(now(info), Err(ControlError::StoreAway { .. }))));
+}
+
+#[test]
+fn what_is_asked_for_somebody_who_has_left_is_not_asked_but_a_change_is_made() {
+    let mut world = Hanging::new();
+    for _ in 0..100 {
+        drop((world.sequences.info(&named("a")), world.sequences.list("", "", 10)));
+    }
+    drop(world.sequences.create(&named("b"), NewSequence::default()));
+    let b = world.sequences.info(&named("b"));
+    assert_eq!(world.answer_all().0, 2);
+    assert_eq!(now(b).unwrap().row.next, 1);
+}
+
+#[test]
+fn one_failure_that_comes_at_once_refuses_no_other_question() {
+    let mut world = Hanging::new();
+    let waits = world.sequences.info(&named("nothing"));
+    let a = world.sequences.info(&named("a"));
+    assert_eq!(world.answer_all().0, 2);
+    assert!(matches!(now(waits), Err(ControlError::NoSequence { .. })));
+    assert!(now(a).is_ok());
+}
