@@ -11,6 +11,7 @@
 //! - I4 what MULTI queues is bounded as a command is: [`MOST_COMMAND`] bytes, [`MOST_ARGUMENTS`] commands.
 
 mod answer;
+mod argument;
 mod command;
 mod glob;
 mod keys;
