@@ -24,6 +24,9 @@ use crate::text::form::FormArgs;
 use crate::text::human_time::rfc3339_ms;
 use crate::text::stdout::Printer;
 
+/// The most bytes of ids that are read from standard input: some million ids.
+const MOST_INPUT: u64 = 64 << 20;
+
 /// `xuid provenance`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -91,7 +94,11 @@ fn ids(given: &[String], form: Prefixed<'_>) -> Result<Vec<Id>> {
             continue;
         }
         let mut input = String::new();
-        io::stdin().lock().read_to_string(&mut input).context("failed to read standard input")?;
+        let mut some = io::stdin().lock().take(MOST_INPUT + 1);
+        some.read_to_string(&mut input).context("failed to read standard input")?;
+        if input.len() as u64 > MOST_INPUT {
+            bail!("standard input has more than {} MiB: give the ids in parts", MOST_INPUT >> 20);
+        }
         input.split_whitespace().try_for_each(&mut read)?;
     }
     Ok(ids)

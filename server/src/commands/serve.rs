@@ -175,7 +175,8 @@ async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowe
     let mut fronts = vec![(clients, Front::Xuid)];
     fronts.extend(resp.map(|resp| (resp, Front::Resp)));
     fronts.extend(http.map(|http| (http, Front::Http)));
-    let accepting = tokio::spawn(listener::run(fronts, of_server, of_permits, threads, allowed.farewells));
+    let mut accepting =
+        tokio::spawn(listener::run(fronts, of_server, of_permits, threads, allowed.farewells));
     if let Some(probes) = probes {
         tokio::spawn(admin::run(probes, Arc::clone(&server), allowed.probes));
     }
@@ -194,11 +195,14 @@ async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowe
     let times = stop_times(settings);
     info!("{stop}: stopping within {:?}; once more ends at once", times.whole());
     manager.stopping(times.whole());
-    let stopped = shutdown::stop(&server, &permits, allowed.connections, times, &stop).await;
+    let accepted = async { _ = (&mut accepting).await };
+    let stopped = shutdown::stop(&server, &permits, allowed.connections, times, &stop, accepted).await;
     accepting.abort();
     // The accepting task holds its share of the I/O threads. Once it is gone, the connections end here, and each counts
     // what it had in hand. Those that this thread served are counted with it.
-    let _ = accepting.await;
+    if !accepting.is_finished() {
+        let _ = accepting.await;
+    }
     if let Some(io_threads) = Arc::into_inner(io_threads) {
         io_threads.end().await;
     }

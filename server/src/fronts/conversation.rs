@@ -79,6 +79,9 @@ pub(crate) trait Conversation {
 
     /// The client is to leave. It is told, if the protocol has a word for that.
     fn go_away(&mut self, outbox: &mut Outbox);
+
+    /// Whether the protocol has a word for that which a client hears at any time.
+    fn has_goaway(&self) -> bool;
 }
 
 /// A run of the engine's ids, as fronts write it.

@@ -174,6 +174,8 @@ struct Connection<R, W, C> {
     pushed: Option<Instant>,
     /// The client got its time behind GOAWAY a second time.
     was_prolonged: bool,
+    /// It was sent away since it asked for nothing.
+    was_idle: bool,
     idle: Duration,
 }
 
@@ -201,6 +203,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             looked: None,
             pushed: None,
             was_prolonged: false,
+            was_idle: false,
             idle,
         }
     }
@@ -331,6 +334,10 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             return;
         }
         self.active = Instant::now();
+        if self.was_idle && !self.session.has_goaway() {
+            // It does not know that it was to go, and works again.
+            (self.sent_away, self.was_idle, self.was_prolonged) = (None, false, false);
+        }
         self.session.read_at(self.active);
         self.busy_poll.asked(self.active);
         self.inbox.widen(INBOX_MOST);
@@ -393,7 +400,14 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
                 Err(_) => return true,
             }
         }
-        if self.need == Need::End || self.session.is_leaving() || !self.session.was_greeted() {
+        if self.need == Need::End || self.session.is_leaving() {
+            return true;
+        }
+        if self.sent_away.is_some() && self.has_begun_untold(now) {
+            self.sent_away = Some(now);
+            return false;
+        }
+        if !self.session.was_greeted() {
             return true;
         }
         if self.sent_away.is_some() {
@@ -417,8 +431,17 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             self.active = now;
             return false;
         }
+        self.was_idle = true;
         self.send_away();
         false
+    }
+
+    /// A request was begun by a client that was told nothing, and has the time that it has ever.
+    fn has_begun_untold(&self, now: Instant) -> bool {
+        let begun = self.begun.filter(|_| !self.session.has_goaway());
+        let is_stranger = !self.session.was_greeted();
+        begun.is_some_and(|begun| now < begun + FRAME_DEADLINE)
+            && !(is_stranger && now >= self.opened + GREETING_DEADLINE)
     }
 
     /// Something lay in the socket when the time behind GOAWAY was over: more may have been sent while this process was

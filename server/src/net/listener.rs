@@ -62,7 +62,7 @@ pub(crate) async fn run(
     loop {
         let (accepted, front) = tokio::select! {
             accepted = accept(&ports, &mut last) => accepted,
-            _ = draining.wait_for(|draining| *draining) => return,
+            _ = draining.wait_for(|draining| *draining) => break,
         };
         match accepted {
             Ok((stream, peer)) => match room(&permits, &mut newcomers).await {
@@ -81,6 +81,29 @@ pub(crate) async fn run(
             }
         }
     }
+    // Who was let in by the kernel before the ports close is a client, too, and what it asked is answered: to close would
+    // reset it.
+    for (stream, front, peer) in ports.into_iter().flat_map(left) {
+        match room(&permits, &mut newcomers).await {
+            Some(permit) => {
+                let newcomer = newcomers.welcome(peer.ip());
+                io_threads.serve(stream, front, Arc::clone(&server), newcomer, permit);
+            }
+            None => refuse(stream, front, peer, &server, &farewells),
+        }
+    }
+}
+
+/// What waits at a port to be accepted, whether the runtime has looked there or not.
+fn left((port, front): (TcpListener, Front)) -> impl Iterator<Item = (TcpStream, Front, SocketAddr)> {
+    let port = port.into_std().ok();
+    let accept = move || {
+        let (stream, peer) = port.as_ref()?.accept().ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some((TcpStream::from_std(stream).ok()?, front, peer))
+    };
+    // More than there is room for came after it.
+    std::iter::from_fn(accept).take(BACKLOG as usize)
 }
 
 /// The next connection, at whatever port. The port behind the last one's is looked at first, so that none is kept waiting

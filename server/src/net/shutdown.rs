@@ -177,7 +177,7 @@ async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
 }
 
 /// Serves on for the lame duck's time, lets connections finish, then stops the engine. `permits` has `connections` of
-/// them when none is open.
+/// them when none is open; `accepted` ends when no more come, which is soon after the drain has begun.
 ///
 /// # Errors
 /// The engine did not stop in time.
@@ -187,6 +187,7 @@ pub(crate) async fn stop(
     connections: usize,
     times: StopTimes,
     stop: &Stop,
+    accepted: impl Future<Output = ()>,
 ) -> Result<()> {
     let StopTimes { lame_duck, drain } = times;
     server.begin_stopping();
@@ -197,7 +198,11 @@ pub(crate) async fn stop(
     server.begin_draining();
     let all = u32::try_from(connections).unwrap_or(u32::MAX);
     let gone = || permits.acquire_many(all);
-    if timeout(drain, gone()).await.is_err() {
+    let all_gone = async {
+        accepted.await;
+        gone().await
+    };
+    if timeout(drain, all_gone).await.is_err() {
         warn!(
             open = server.traffic.open(),
             "some connections did not finish within {drain:?}: their requests are refused"
@@ -311,7 +316,7 @@ mod tests {
         let begun = Instant::now() + PATIENCE;
         let by = Stop { name: "SIGTERM", begun, clean: Arc::default() };
         let times = StopTimes { lame_duck: Duration::ZERO, drain: Duration::ZERO };
-        stop(&home.server, &Semaphore::new(0), 1, times, &by).await.unwrap();
+        stop(&home.server, &Semaphore::new(0), 1, times, &by, std::future::ready(())).await.unwrap();
         assert!(by.clean.load(Ordering::Acquire));
     }
 

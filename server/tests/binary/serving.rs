@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -324,4 +325,90 @@ fn neither_output_has_to_be_read_for_a_server_to_begin_serve_fail_and_stop() {
     server.signal("TERM");
     assert_eq!(server.exit_code(), Some(0));
     drop(reader);
+}
+
+/// A server with all fronts, and where those of Redis and HTTP are.
+fn with_fronts(folder: &Path, more: &[&str]) -> (Server, SocketAddr, SocketAddr) {
+    let free = || TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).unwrap();
+    let (resp, http) = (free(), free());
+    let places = [resp.to_string(), http.to_string()];
+    let fronts = ["--resp", &places[0], "--http", &places[1], "--sequence-create", "*"];
+    (Server::start(folder, &[&fronts, more].concat(), &[]), resp, http)
+}
+
+fn connect(addr: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// The next bytes of a reply; none at the end.
+fn next_of(stream: &mut TcpStream) -> String {
+    let mut bytes = [0; 4_096];
+    let count = stream.read(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes[..count]).into_owned()
+}
+
+/// Its protocol has no word that would tell it that it was to go.
+#[test]
+fn a_client_of_redis_that_works_again_when_its_idle_time_is_over_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let (_server, resp, _) = with_fronts(home.path(), &["--idle", "1s"]);
+    let mut client = connect(resp);
+    let mut incr = |number: u64| {
+        client.write_all(b"INCR a\r\n").unwrap();
+        assert_eq!(next_of(&mut client), format!(":{number}\r\n"));
+    };
+    incr(1);
+    // In the moment that behind a GOAWAY is left to a client that was told.
+    std::thread::sleep(Duration::from_millis(1_100));
+    for number in 2..30 {
+        incr(number);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "it is closed when it is idle again");
+}
+
+#[test]
+fn what_was_begun_when_a_stop_began_is_answered_where_no_goaway_was_heard() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut server, resp, http) = with_fronts(home.path(), &["--drain", "20s"]);
+    let (mut redis, mut web) = (connect(resp), connect(http));
+    redis.write_all(b"*2\r\n$4\r\nINCR\r\n").unwrap();
+    let head = "POST /v1/ids HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n";
+    web.write_all(head.as_bytes()).unwrap();
+    assert!(next_of(&mut web).starts_with("HTTP/1.1 100"));
+    server.signal("TERM");
+    std::thread::sleep(Duration::from_secs(1));
+    redis.write_all(b"$1\r\na\r\n").unwrap();
+    assert_eq!(next_of(&mut redis), ":1\r\n");
+    web.write_all(b"{\"count\":2}").unwrap();
+    let answer = next_of(&mut web);
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.to_lowercase().contains("connection: close"),
+        "{answer}"
+    );
+    assert_eq!(server.exit_code(), Some(0));
+}
+
+/// The ports close when a stop begins, which resets who waits there to be accepted.
+#[test]
+fn who_was_let_in_before_a_stop_closes_the_ports_is_answered() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut server, resp, _) = with_fronts(home.path(), &["--threads", "1"]);
+    server.signal("STOP");
+    let ask = || {
+        let mut client = connect(resp);
+        client.write_all(b"INCR a\r\n").unwrap();
+        client
+    };
+    let clients: Vec<_> = (0..20).map(|_| ask()).collect();
+    server.signal("TERM");
+    server.signal("CONT");
+    let mut numbers: Vec<String> = clients.into_iter().map(|mut client| next_of(&mut client)).collect();
+    numbers.sort();
+    let mut wanted: Vec<String> = (1..=20).map(|number| format!(":{number}\r\n")).collect();
+    wanted.sort();
+    assert_eq!(numbers, wanted);
+    assert_eq!(server.exit_code(), Some(0));
 }

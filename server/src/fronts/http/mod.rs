@@ -391,6 +391,10 @@ impl Conversation for Session {
     fn go_away(&mut self, _: &mut Outbox) {
         self.is_going = true;
     }
+
+    fn has_goaway(&self) -> bool {
+        false
+    }
 }
 
 /// What still waits was not issued.

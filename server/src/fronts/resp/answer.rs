@@ -7,12 +7,13 @@ use xuid_engine::Id;
 use xuid_engine::sequence::SequenceName;
 use xuid_protocol::{Op, Refusal, Status};
 
+use super::Session;
 use super::command::{COMMANDS, Command, OfClient};
+use super::glob::Pattern;
 use super::keys::{self, Answer};
 use super::reply::Reply;
 use super::take::served;
 use super::waiting::Ended;
-use super::{Session, glob};
 use crate::config::Right;
 use crate::fronts::names::may;
 use crate::fronts::refusals::{forbidden, of_control};
@@ -146,8 +147,8 @@ impl Session {
             Command::Commands { counts: true } => Reply::count(COMMANDS.len()),
             Command::Commands { counts: false } => Reply::List(Vec::new()),
             Command::Config { pattern } => {
-                let pattern = pattern.to_ascii_lowercase();
-                let known = CONFIG.into_iter().filter(|(name, _)| glob::fits(&pattern, name));
+                let pattern = Pattern::new(&pattern.to_ascii_lowercase());
+                let known = CONFIG.into_iter().filter(|(name, _)| pattern.fits(name));
                 Reply::Map(known.map(|(name, value)| (name, Reply::bulk(value))).collect())
             }
             Command::Client(OfClient::SetName(name)) => {

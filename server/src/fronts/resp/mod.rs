@@ -390,6 +390,10 @@ impl Conversation for Session {
 
     /// The protocol has no word for it: the connection ends when nothing waits any more, and libraries connect again.
     fn go_away(&mut self, _: &mut Outbox) {}
+
+    fn has_goaway(&self) -> bool {
+        false
+    }
 }
 
 /// What still waits was not issued.

@@ -394,6 +394,10 @@ impl Conversation for Session {
         }
     }
 
+    fn has_goaway(&self) -> bool {
+        true
+    }
+
     fn go_away(&mut self, outbox: &mut Outbox) {
         self.sent_away = true;
         if self.stage == Stage::Serving {
