@@ -29,6 +29,7 @@ use crate::shared::EngineState;
 use crate::stats::counters::Tier;
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log::{self, Unsaid};
+use crate::sys::fork_word::GenerationWord;
 use crate::sys::guards::Guard;
 use crate::tiers::reserve::Reserve;
 use crate::tiers::ring::PARTITIONS;
@@ -144,7 +145,7 @@ impl Producer {
             let (now, service) = (gate.clock.now(), gate.close());
             drop(gate);
             let woken = self.account(service, &now);
-            wake(woken);
+            wake(woken, &self.shared.generation);
         }
         while self.reserve.is_granting() && !self.shared.generation.forked() {
             let left = until.saturating_sub(self.shared.clock.read().boot);
@@ -216,7 +217,7 @@ impl Producer {
         drop(gate);
         // Not under the lock: a waker may call the engine at once, or fork. A child goes no further: what is left takes
         // locks, and those that other threads hold are never given back in it.
-        wake(woken);
+        wake(woken, &shared.generation);
         if shared.generation.forked() {
             return Duration::ZERO;
         }
@@ -521,7 +522,7 @@ impl Producer {
         drop(gate);
         let woken = self.account(service, &now);
         // Before the disk, which may stand still: callers need not wait for it.
-        wake(woken);
+        wake(woken, &self.shared.generation);
         if self.is_left_to_the_parent() {
             return;
         }
@@ -599,9 +600,15 @@ impl Producer {
     }
 }
 
-/// Calls all wakers. A waker is foreign code: one that panics must not keep the others asleep, or end this thread.
-fn wake(wakers: Vec<Waker>) {
-    for waker in wakers {
+/// Calls all wakers. A waker is foreign code: one that panics must not keep the others asleep, or end this thread. In a child
+/// that one of them forked, those after it are its parent's: to drop them is to call them, too.
+fn wake(wakers: Vec<Waker>, generation: &GenerationWord) {
+    let mut wakers = wakers.into_iter();
+    while let Some(waker) = wakers.next() {
+        if generation.forked() {
+            std::mem::forget((waker, wakers));
+            return;
+        }
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake())).is_err() {
             deferred_log::log(|| tracing::error!("a waker panicked"));
         }
@@ -626,7 +633,35 @@ fn split_newest(extent: &Extent, youngest: u64, room: u64, stride: u64) -> (Opti
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc::channel;
+    use std::task::Wake;
+
     use super::*;
+    use crate::sys::fork_word::ForkWord;
+
+    /// A waker in which the word is wiped, as in a child that it forks.
+    struct Wipes(ForkWord, Sender<()>);
+
+    impl Wake for Wipes {
+        fn wake(self: Arc<Self>) {
+            self.0.word().store(0, Ordering::Relaxed);
+            self.1.send(()).unwrap();
+        }
+    }
+
+    #[test]
+    #[cfg(not(loom))]
+    fn of_wakers_of_which_one_forks_the_child_calls_no_other() {
+        let word = ForkWord::new().unwrap();
+        let (says, said) = channel();
+        let generation = GenerationWord::of(word.clone());
+        generation.renew();
+        let waker = Waker::from(Arc::new(Wipes(word, says)));
+        wake(vec![waker.clone(), waker.clone(), waker], &generation);
+        assert_eq!(said.try_iter().count(), 1);
+    }
 
     #[test]
     fn the_newest_ticks_that_fit_stay() {

@@ -15,6 +15,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use xuid_id::Layout;
 use xuid_spill::{DEFAULT_BYTES, Extent, MemoryStorage, SpillId};
@@ -88,7 +89,8 @@ fn filled(extent: impl Fn(u64) -> Extent) -> Vec<u8> {
         Identity::new(Token::default(), String::new()),
     );
     let storage = Box::new(disk.clone());
-    let made = open::create_log(storage, DEFAULT_BYTES, SPILL, path(), &genesis(), &mut ownership);
+    let made =
+        open::create_log(storage, DEFAULT_BYTES, SPILL, path(), (&genesis(), &mut ownership), Duration::ZERO);
     let mut log = made.expect("nothing fails in memory");
     for start in (0..HEAD).step_by(STEP as usize) {
         let extents: Vec<Extent> = (start..HEAD.min(start + STEP)).map(&extent).collect();
@@ -156,17 +158,20 @@ fn judge(
     let told = |error: crate::registry::ownership::GrantError| error.to_string();
     ownership.mark(SPILL, true).map_err(told)?;
     ownership.grant(SPILL, 0, mark).map_err(told)?;
-    let mut log = match open::open_log(Box::new(disk.clone()), path(), &genesis(), &mut ownership)? {
-        Opened::Refused(why) if damage == Damage::Cut && !why.is_empty() => {
-            tally.note("refused", 1);
-            return Ok(());
-        }
-        Opened::Refused(why) => return Err(format!("refused: {why}")),
-        Opened::Log(..) if damage == Damage::Cut => return Err("a file that was cut off was opened".into()),
-        Opened::Log(log, found) if found == mark => log,
-        Opened::Log(_, found) => return Err(format!("opened at mark {found}")),
-        Opened::Taken | Opened::Absent => return Err("it is not there".into()),
-    };
+    let mut log =
+        match open::open_log(Box::new(disk.clone()), path(), &genesis(), &mut ownership, Duration::ZERO)? {
+            Opened::Refused(why) if damage == Damage::Cut && !why.is_empty() => {
+                tally.note("refused", 1);
+                return Ok(());
+            }
+            Opened::Refused(why) => return Err(format!("refused: {why}")),
+            Opened::Log(..) if damage == Damage::Cut => {
+                return Err("a file that was cut off was opened".into());
+            }
+            Opened::Log(log, found) if found == mark => log,
+            Opened::Log(_, found) => return Err(format!("opened at mark {found}")),
+            Opened::Taken | Opened::Later(_) | Opened::Absent => return Err("it is not there".into()),
+        };
     let gone = |index: u64| {
         let at = slot_at(index);
         match damage {

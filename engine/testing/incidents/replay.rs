@@ -6,6 +6,7 @@
 //! and hands out again what came after it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use xuid_spill::{Extent, Log, MIN_BYTES, MemoryStorage, SpillId};
 
@@ -49,8 +50,8 @@ impl World {
             bytes,
             spill,
             Path::new("spill"),
-            &genesis(small(), 1),
-            &mut ownership,
+            (&genesis(small(), 1), &mut ownership),
+            Duration::ZERO,
         );
         made.unwrap();
         Self { registry, disk, copies: Vec::new(), processes: 0, tick: FLOOR, ledger: Ledger::default() }
@@ -62,7 +63,9 @@ impl World {
         let mut ownership = process(self.registry.clone(), self.processes);
         let storage = Box::new(self.disk.clone());
         let log: Result<(Log, u64), String> =
-            match open_log(storage, Path::new("spill"), &genesis(small(), 1), &mut ownership).unwrap() {
+            match open_log(storage, Path::new("spill"), &genesis(small(), 1), &mut ownership, Duration::ZERO)
+                .unwrap()
+            {
                 Opened::Log(log, mark) => Ok((log, mark)),
                 _ => panic!("the spill was not opened"),
             };

@@ -80,8 +80,14 @@ impl Bench {
             Identity::new(Token([1; 16]), "a model".into()),
             |genesis, ownership| {
                 let spill = SpillId::from_bytes([9; 16]);
-                let log =
-                    open::create_log(storage, 8_192 + 64 * 32, spill, Path::new("model"), genesis, ownership);
+                let log = open::create_log(
+                    storage,
+                    8_192 + 64 * 32,
+                    spill,
+                    Path::new("model"),
+                    (genesis, ownership),
+                    Duration::ZERO,
+                );
                 OpenedSpill { log: log.map(|log| (log, 0)), inherited: 0, refused: 0 }
             },
             settings,

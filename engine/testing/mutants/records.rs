@@ -1,6 +1,7 @@
 //! Records and marks that say less than was granted, and extents that must not come again.
 
 use std::path::Path;
+use std::time::Duration;
 
 use xuid_id::Layout;
 use xuid_spill::{Extent, Log, MemoryStorage, SpillId};
@@ -33,8 +34,15 @@ fn spilled(disk: &MemoryStorage, registry: &MemoryRegistry) -> SpillId {
     let spill = SpillId::from_bytes([9; 16]);
     let (path, mut ownership) = (Path::new("test"), ownership(registry, 1));
     let storage = Box::new(disk.clone());
-    let mut log =
-        open::create_log(storage, SPILL_BYTES, spill, path, registry.genesis(), &mut ownership).unwrap();
+    let mut log = open::create_log(
+        storage,
+        SPILL_BYTES,
+        spill,
+        path,
+        (registry.genesis(), &mut ownership),
+        Duration::ZERO,
+    )
+    .unwrap();
     log.append(&std::array::from_fn::<_, 5, _>(|number| second(number as u64))).unwrap();
     log.sync().unwrap();
     spill
@@ -44,7 +52,8 @@ fn spilled(disk: &MemoryStorage, registry: &MemoryRegistry) -> SpillId {
 fn replayed(disk: &MemoryStorage, registry: &MemoryRegistry, token: u8) -> Option<Vec<(u64, Extent)>> {
     let mut ownership = ownership(registry, token);
     let copy = Box::new(MemoryStorage::from_bytes(disk.bytes()));
-    let opened = open::open_log(copy, Path::new("test"), registry.genesis(), &mut ownership).unwrap();
+    let opened =
+        open::open_log(copy, Path::new("test"), registry.genesis(), &mut ownership, Duration::ZERO).unwrap();
     let Opened::Log(mut log, mark) = opened else { return None };
     let upto = ownership.grant(log.id(), mark, log.head()).ok()?;
     let mut found = Vec::new();
@@ -138,7 +147,9 @@ fn what_a_failed_append_may_have_written_is_waste() {
         drop(replayed(&disk, &registry, 2));
         let mut life = ownership(&registry, 3);
         let storage = Box::new(disk.clone());
-        let opened = open::open_log(storage, Path::new("test"), registry.genesis(), &mut life).unwrap();
+        let opened =
+            open::open_log(storage, Path::new("test"), registry.genesis(), &mut life, Duration::ZERO)
+                .unwrap();
         let Opened::Log(log, mark) = opened else { panic!("refused") };
         let mut reserve = Reserve::new(Layout::default(), 3_600_000, Ok((log, mark)));
         // The whole record lands, and the disk says that nothing did.

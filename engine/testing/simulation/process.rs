@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 
 use xuid_spill::{MemoryStorage, SpillId, Storage};
 
@@ -255,16 +256,18 @@ pub(crate) fn open_spill(
     let Some(disk) = disk else { return open::none("this node has no disk") };
     let path = Path::new("simulated");
     if disk.is_empty().is_ok_and(|empty| !empty) {
-        match open::open_log(wire(disk), path, genesis, ownership) {
+        match open::open_log(wire(disk), path, genesis, ownership, Duration::ZERO) {
             Ok(Opened::Log(log, mark)) => {
                 let inherited = log.stock().ids;
                 return OpenedSpill { log: Ok((log, mark)), inherited, refused: 0 };
             }
-            Err(why) => return OpenedSpill { log: Err(why), inherited: 0, refused: 0 },
+            Ok(Opened::Later(why)) | Err(why) => {
+                return OpenedSpill { log: Err(why), inherited: 0, refused: 0 };
+            }
             Ok(_) => *disk = MemoryStorage::new(),
         }
     }
-    let log = open::create_log(wire(disk), SPILL_BYTES, spill, path, genesis, ownership);
+    let log = open::create_log(wire(disk), SPILL_BYTES, spill, path, (genesis, ownership), Duration::ZERO);
     if log.is_err() {
         *disk = MemoryStorage::new();
     }

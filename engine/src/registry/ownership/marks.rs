@@ -22,7 +22,11 @@ impl Ownership {
             let record =
                 MarkRecord { granted_upto: 0, token: self.identity.token, operation: self.operation };
             match self.registry.create_mark(spill, &record) {
-                Ok(()) => {}
+                // Read again it could fail, and then not be made a second time.
+                Ok(()) => {
+                    self.marks.insert(spill, 0);
+                    return Ok(0);
+                }
                 // A mark that is found to be ours was stored; one that was stored unseen belongs to a spill that is
                 // then not used: harmless.
                 Err(SwapError::Unknown { why }) => {
@@ -32,6 +36,7 @@ impl Ownership {
                         _ => return Err(GrantError::Refused { why }),
                     }
                 }
+                Err(SwapError::Unavailable { why }) => return Err(GrantError::Later { why }),
                 Err(error) => return Err(GrantError::Refused { why: error.to_string() }),
             }
         }

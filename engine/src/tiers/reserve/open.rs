@@ -8,9 +8,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use xuid_spill::{DEFAULT_BYTES, Expected, Identity, Log, MappedFile, OpenError, SpillId, Storage};
 
+use crate::clock::{boot_ns, nanos};
 use crate::registry::Genesis;
 use crate::registry::ownership::{GrantError, Ownership};
 use crate::sys::deferred_log;
@@ -20,6 +22,13 @@ use crate::tiers::reserve::with_source;
 
 /// Processes that share a folder. More go without a spill.
 const MOST_FILES: u32 = 256;
+
+/// How long a registry that was reached a moment ago is waited for, as in a fail-over of an ensemble: without its mark a process
+/// has no spill for its whole life.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two attempts.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// How spills begin, and their drafts: `spill.new-...`.
 const STEM: &str = "spill";
@@ -41,9 +50,10 @@ pub(crate) fn none(why: &str) -> OpenedSpill {
 /// Opens or creates.
 pub(crate) fn open(folder: &Path, genesis: &Genesis, ownership: &mut Ownership) -> OpenedSpill {
     draft::sweep(folder, STEM);
-    let mut refused = 0;
+    let (mut refused, mut trouble) = (0, None);
     for number in 0..MOST_FILES {
-        match open_one(&numbered(folder, number), genesis, ownership, &mut refused) {
+        let path = numbered(folder, number);
+        match open_one(&path, genesis, ownership, &mut refused) {
             Ok(Opened::Log(log, mark)) => {
                 let inherited = log.stock().ids;
                 return OpenedSpill { log: Ok((log, mark)), inherited, refused };
@@ -51,10 +61,29 @@ pub(crate) fn open(folder: &Path, genesis: &Genesis, ownership: &mut Ownership) 
             // One that cannot be set aside is in the way.
             Ok(Opened::Taken | Opened::Refused(_)) => {}
             Ok(Opened::Absent) => return create(folder, genesis, ownership, refused),
-            Err(why) => return OpenedSpill { log: Err(why), inherited: 0, refused },
+            Ok(Opened::Later(why)) => return OpenedSpill { log: Err(why), inherited: 0, refused },
+            // It stays for a life that can read it, and is in nobody's way.
+            Err(why) => {
+                let (path, told) = (path.display().to_string(), why.clone());
+                deferred_log::log(move || {
+                    tracing::error!(path, why = told, "no spill; the next number is used");
+                });
+                trouble.get_or_insert(why);
+            }
         }
     }
-    OpenedSpill { log: Err(all_in_use()), inherited: 0, refused }
+    OpenedSpill { log: Err(trouble.unwrap_or_else(all_in_use)), inherited: 0, refused }
+}
+
+/// The mark of a spill. A registry that does not answer is asked again for that long.
+fn mark(ownership: &mut Ownership, spill: SpillId, new: bool, wait: Duration) -> Result<u64, GrantError> {
+    let begun = boot_ns();
+    loop {
+        match ownership.mark(spill, new) {
+            Err(GrantError::Later { .. }) if boot_ns() - begun < nanos(wait) => std::thread::sleep(RETRY),
+            marked => return marked,
+        }
+    }
 }
 
 fn numbered(folder: &Path, number: u32) -> PathBuf {
@@ -72,6 +101,8 @@ pub(crate) enum Opened {
     Taken,
     /// It cannot be trusted.
     Refused(String),
+    /// The registry does not answer.
+    Later(String),
     Absent,
 }
 
@@ -91,7 +122,7 @@ fn open_one(
     };
     // Until the name is free: another process could have set the file aside by then, and named a spill of its own (I2).
     let _lock = storage.lock_holder().map_err(fail)?;
-    let opened = open_log(Box::new(storage), path, genesis, ownership)?;
+    let opened = open_log(Box::new(storage), path, genesis, ownership, PATIENCE)?;
     if let Opened::Refused(why) = &opened {
         *refused += 1;
         let (shown, why) = (path.display().to_string(), why.clone());
@@ -129,12 +160,13 @@ fn as_found(storage: &dyn Storage, mut expected: Expected) -> Expected {
     expected
 }
 
-/// Opens what a storage holds, if the registry has a mark for it. The path is for messages.
+/// Opens what a storage holds, if the registry has a mark for it, for which it may `wait`. The path is for messages.
 pub(crate) fn open_log(
     storage: Box<dyn Storage>,
     path: &Path,
     genesis: &Genesis,
     ownership: &mut Ownership,
+    wait: Duration,
 ) -> Result<Opened, String> {
     let layout = genesis.layout.plots();
     let expected =
@@ -146,14 +178,14 @@ pub(crate) fn open_log(
         Err(OpenError::Io(error)) => return Err(format!("failed to read {}: {error}", path.display())),
         Err(error) => return Ok(Opened::Refused(with_source(&error))),
     };
-    let mark = match ownership.mark(log.id(), false) {
+    let mark = match mark(ownership, log.id(), false, wait) {
         Ok(u64::MAX) => return Ok(Opened::Refused("its mark was raised to the end by a fence".into())),
         Ok(mark) => mark,
         Err(GrantError::Refused { .. }) if !Guard::AbsentMarkRefused.holds() => {
             ownership.mark(log.id(), true).map_err(|error| error.to_string())?
         }
         Err(GrantError::Refused { why }) => return Ok(Opened::Refused(why)),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Ok(Opened::Later(error.to_string())),
     };
     let mark = if Guard::MarkOfRegistry.holds() { mark } else { 0 };
     log.resume_at(mark);
@@ -203,7 +235,7 @@ fn create_one(folder: &Path, genesis: &Genesis, ownership: &mut Ownership) -> Re
         .map_err(|error| fail("create", error.to_string()))?;
     crash_point!(SpillCreated);
     let spill = SpillId::from_bytes(uuid);
-    let made = create_log(Box::new(storage), DEFAULT_BYTES, spill, &draft, genesis, ownership)
+    let made = create_log(Box::new(storage), DEFAULT_BYTES, spill, &draft, (genesis, ownership), PATIENCE)
         .and_then(|log| Ok((publish(folder, &draft)?, log)));
     match made {
         Ok((path, log)) => {
@@ -239,14 +271,14 @@ fn publish(folder: &Path, draft: &Path) -> Result<PathBuf, String> {
     Err(all_in_use())
 }
 
-/// Lays a log of so many bytes out in an empty storage and has a mark made for it.
+/// Lays a log of so many bytes out in an empty storage and has a mark made for it, for which it may `wait`.
 pub(crate) fn create_log(
     storage: Box<dyn Storage>,
     bytes: u64,
     spill: SpillId,
     path: &Path,
-    genesis: &Genesis,
-    ownership: &mut Ownership,
+    (genesis, ownership): (&Genesis, &mut Ownership),
+    wait: Duration,
 ) -> Result<Log, String> {
     let fail = |what: &str, error: String| format!("failed to {what} {}: {error}", path.display());
     let layout = genesis.layout.plots();
@@ -258,7 +290,7 @@ pub(crate) fn create_log(
     };
     let log = Log::create(storage, identity, bytes).map_err(|error| fail("lay out", with_source(&error)))?;
     crash_point!(SpillLaidOut);
-    match ownership.mark(log.id(), true) {
+    match mark(ownership, log.id(), true, wait) {
         Ok(_) => {
             crash_point!(SpillMarked);
             Ok(log)

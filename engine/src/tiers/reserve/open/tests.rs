@@ -56,14 +56,45 @@ fn a_spill_in_the_making_is_left_alone_and_found_by_the_next_start() {
     assert!(stopped.exists(), "the other one removed it");
     let spill = SpillId::from_bytes([9; 16]);
     let mut one = ownership(&registry, 2);
-    let mut log =
-        create_log(Box::new(storage), DEFAULT_BYTES, spill, &stopped, registry.genesis(), &mut one).unwrap();
+    let mut log = create_log(
+        Box::new(storage),
+        DEFAULT_BYTES,
+        spill,
+        &stopped,
+        (registry.genesis(), &mut one),
+        Duration::ZERO,
+    )
+    .unwrap();
     assert_eq!(publish(folder, &stopped).unwrap(), folder.join("spill-1"));
     let left = [append(&mut log), append(&mut other)];
     drop((log, other));
     let heirs = [3, 4].map(|token| open_as(token, folder, &registry));
     assert_eq!(heirs.each_ref().map(|heir| (heir.inherited, heir.refused)), left.map(|ids| (ids, 0)));
     assert_eq!(names(folder), ["spill-0", "spill-1"]);
+}
+
+/// Else it has no spill for its whole life.
+#[test]
+fn a_registry_that_does_not_answer_for_a_moment_is_asked_again_for_the_mark() {
+    let (folder, registry) = (tempfile::tempdir().unwrap(), registry());
+    registry.fail_reads(2);
+    let mut first = open_as(1, folder.path(), &registry).log.unwrap().0;
+    let left = append(&mut first);
+    drop(first);
+    registry.fail_reads(2);
+    assert_eq!(open_as(2, folder.path(), &registry).inherited, left);
+    assert_eq!(names(folder.path()), ["spill-0"]);
+}
+
+#[test]
+fn what_cannot_be_opened_under_one_name_keeps_no_process_from_the_next_one() {
+    let (folder, registry) = (tempfile::tempdir().unwrap(), registry());
+    fs::create_dir(folder.path().join("spill-0")).unwrap();
+    let mut first = open_as(1, folder.path(), &registry).log.unwrap().0;
+    let left = append(&mut first);
+    drop(first);
+    assert_eq!(open_as(2, folder.path(), &registry).inherited, left);
+    assert_eq!(names(folder.path()), ["spill-0", "spill-1"]);
 }
 
 #[test]
