@@ -267,6 +267,8 @@ guards! {
     IdentityCompared,
     /// Another store is gone on with after a fence of its own that is news, and not for one of before it was left.
     FenceIsNews,
+    /// A store is gone on with after the folder says so.
+    IdentityIsKept,
     /// Leftovers are used after their mark in the registry was raised (Q6).
     LeftoversClaimed,
     /// The mark is raised above the serial that was claimed (Q6).

@@ -94,7 +94,13 @@ impl Teller {
             };
             state.queued = Queued::Asking;
             let is_new = state.settings.is_none();
-            if state.retry.at > boot || (is_new && self.has_many_absent(boot)) {
+            let is_late = is_new && self.has_many_absent(boot);
+            // Who only tried is gone, and may try again: what nobody waits for stands in nobody's way.
+            if is_late && state.line.is_empty() && state.retry.at <= boot {
+                state.queued = Queued::No;
+                continue;
+            }
+            if state.retry.at > boot || is_late {
                 let at = state.retry.at.max(boot + SECOND / 10);
                 drop(state);
                 self.later.push((at, named));
@@ -226,10 +232,11 @@ impl Teller {
     fn absent(&mut self, absent: Vec<Arc<Named>>, boot: u64) {
         // A row that vanished is never made again: it would begin at 1. Of a name that an earlier life left numbers of, there was
         // one; a witness knows how far it came, wherever that was.
-        let witnesses = self.witnesses;
+        let (witnesses, hub) = (self.witnesses, self.hub.clone());
         let had_row = |named: &Named| {
             let state = named.lock();
-            state.settings.is_some() || (state.mark > 0 && !witnesses)
+            let was_seen = state.settings.is_some();
+            was_seen || (!witnesses && (state.mark > 0 || hub.names.was_forgotten(&named.name)))
         };
         let creates =
             |named: &Named| self.hub.config.create.iter().any(|pattern| pattern.fits(named.name.as_str()));
@@ -347,12 +354,12 @@ impl Teller {
         }
         let Some(records) = self.records.as_mut().filter(|_| !is_used && !grants.is_empty()) else { return };
         // A name of which nothing is known may have issued higher ids in this life.
-        let has_forgotten = self.hub.names.has_forgotten();
+        let hub = self.hub.clone();
         let one = |(asked, grant): &(Asked, Grant)| {
             let mut one = Shown::new(asked.ask.name.clone(), grant.first, grant.end);
             let state = asked.named.lock();
             let is_strict = grant.settings.strict || asked.named.is_strict(&state);
-            one.goes_above = is_strict || (state.mark == 0 && has_forgotten);
+            one.goes_above = is_strict || (state.mark == 0 && hub.names.was_forgotten(&asked.named.name));
             one
         };
         let mut shown: Vec<Shown> = grants.iter().map(one).collect();
@@ -472,31 +479,33 @@ impl Teller {
     pub(super) fn look_at_identity(&mut self, found: &Identity, watched: bool) -> Option<String> {
         let shows = self.known.shows(found);
         {
-            let tally = &mut *lock(&self.hub.tally);
-            tally.status.identity = Some(found.current.clone());
-            tally.status.is_identity_recorded = found.recorded.is_some();
-            tally.identity_changes += u64::from(matches!(shows, Shows::Fenced))
-                + u64::from(matches!(&shows, Shows::Other(_)) && !watched);
+            let status = &mut lock(&self.hub.tally).status;
+            status.identity = Some(found.current.clone());
+            status.is_identity_recorded = found.recorded.is_some();
         }
-        match shows {
-            Shows::Known => {
-                if let Err(error) = self.known.learn(found) {
-                    deferred_log::log(
-                        move || tracing::error!(%error, "the store's last fence could not be remembered"),
-                    );
-                }
-                return None;
+        if watched && let Shows::Other(why) = shows {
+            return Some(why);
+        }
+        let store = found.current.clone();
+        if let Err(error) = self.known.learn(found) {
+            let why = format!("the folder can't remember which store it is: {error}");
+            // Once: it is tried with each answer.
+            if !std::mem::replace(&mut self.is_forgetful, true) {
+                let why = why.clone();
+                deferred_log::log(move || tracing::error!(store, "{why}"));
             }
-            Shows::Other(why) if watched => return Some(why),
-            Shows::First | Shows::Fenced | Shows::Other(_) => {}
+            // The next life would go on with the store that was left, whatever that had lost.
+            return watched.then_some(why).filter(|_| Guard::IdentityIsKept.holds());
         }
-        let learnt = self.known.learn(found);
-        let (store, first) = (found.current.clone(), matches!(shows, Shows::First));
-        deferred_log::log(move || match learnt {
-            Ok(()) if first => tracing::info!(store, "the store of the sequences"),
-            Ok(()) => tracing::warn!(store, "the store of the sequences is another one"),
-            Err(error) => tracing::error!(store, %error, "the store's identity could not be remembered"),
-        });
+        self.is_forgetful = false;
+        match shows {
+            Shows::Known => {}
+            Shows::First => deferred_log::log(move || tracing::info!(store, "the store of the sequences")),
+            Shows::Fenced | Shows::Other(_) => {
+                lock(&self.hub.tally).identity_changes += 1;
+                deferred_log::log(move || tracing::warn!(store, "the store of the sequences is another one"));
+            }
+        }
         None
     }
 
@@ -540,7 +549,10 @@ impl Teller {
         if !is_open {
             return Some(Duration::from_secs(1));
         }
-        let _ = self.look_at_identity(&found, true);
+        if let Some(why) = self.look_at_identity(&found, true) {
+            lock(&self.hub.tally).status.behind = Some(why);
+            return Some(Duration::from_secs(1));
+        }
         self.open_names();
         None
     }

@@ -7,7 +7,9 @@ use crate::sequence::name::SequenceName;
 use crate::sequence::names::hub::Control;
 use crate::sequence::names::named::Standing;
 use crate::sequence::names::reply::Question;
-use crate::sequence::store::{HIGHEST, MOST_ASKS, MOST_STEP, NewSequence, Row, SequenceSettings, StoreError};
+use crate::sequence::store::{
+    HIGHEST, Identity, MOST_ASKS, MOST_STEP, NewSequence, Row, SequenceSettings, StoreError,
+};
 
 /// Sequences that one question lists at most.
 const MOST_LISTED: usize = 1_000;
@@ -62,14 +64,22 @@ impl Teller {
             Control::AcceptIdentity(question) => {
                 let found = heard(self.store.identity(), failed);
                 let found = found.map_err(|error| unnamed(error, "the store"));
-                question.answer(found.map(|found| {
-                    // Its marks may be anywhere.
-                    self.hub.forget_marks();
-                    let _ = self.look_at_identity(&found, false);
-                    self.open_names();
-                }));
+                question.answer(found.and_then(|found| self.accept(&found)));
             }
         }
+    }
+
+    /// Goes on with a store, whichever it is.
+    fn accept(&mut self, found: &Identity) -> Result<(), ControlError> {
+        self.look_at_identity(found, false);
+        if self.known.known() != Some(&*found.current) {
+            let why = "which store it is can't be written down in the data folder: make room there".into();
+            return Err(ControlError::Refused { why });
+        }
+        // Its marks may be anywhere.
+        self.hub.forget_marks();
+        self.open_names();
+        Ok(())
     }
 
     /// Makes this sequence, and those that are to be made after it: they share a change of the store.

@@ -5,7 +5,8 @@
 //!
 //! # Invariants
 //! - I1 another store is gone on with after a fence of its own that is news: one that was left is not believed for the fence
-//!   that it had then, nor any for one that is older than the known store's.
+//!   that it had then, nor any for one that is older than the known store's;
+//! - I2 where there is a folder, what is known is in it.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -122,10 +123,12 @@ impl KnownIdentity {
             && times(found.fenced.as_ref(), known.fenced.as_ref()).is_none_or(|(found, known)| found >= known)
     }
 
-    /// This store is the known one from now on.
+    /// This store is the known one from now on. Nothing is learnt that cannot be written down: the next life would go on with
+    /// the store that was left.
     pub(crate) fn learn(&mut self, found: &Identity) -> io::Result<()> {
         let Identity { current, fenced, .. } = found;
-        match &mut self.known {
+        let (mut now_known, mut left) = (self.known.clone(), self.left.clone());
+        match &mut now_known {
             Some(known) if known.identity == *current => {
                 let is_older =
                     times(fenced.as_ref(), known.fenced.as_ref()).is_some_and(|(found, known)| found < known);
@@ -136,22 +139,24 @@ impl KnownIdentity {
                 known.fenced.clone_from(fenced);
             }
             known => {
-                self.left.retain(|left| left.identity != *current);
+                left.retain(|left| left.identity != *current);
                 let before = known.replace(Seen { identity: current.clone(), fenced: fenced.clone() });
-                self.left.extend(before);
-                let surplus = self.left.len().saturating_sub(MOST_LEFT);
-                self.left.drain(..surplus);
+                left.extend(before);
+                let surplus = left.len().saturating_sub(MOST_LEFT);
+                left.drain(..surplus);
             }
         }
-        self.keep()
+        self.keep(now_known.as_ref(), &left)?;
+        (self.known, self.left) = (now_known, left);
+        Ok(())
     }
 
     /// Writes it down, where there is a folder.
-    fn keep(&self) -> io::Result<()> {
-        let (Some(folder), Some(known)) = (&self.folder, &self.known) else { return Ok(()) };
+    fn keep(&self, known: Option<&Seen>, left: &[Seen]) -> io::Result<()> {
+        let (Some(folder), Some(known)) = (&self.folder, known) else { return Ok(()) };
         let (mut file, beside) = draft::make(folder, NAME)?;
         let mut write = || {
-            let kept = Kept { version: VERSION, known: known.clone(), left: self.left.clone() };
+            let kept = Kept { version: VERSION, known: known.clone(), left: left.to_vec() };
             file.write_all(&serde_json::to_vec(&kept)?)?;
             file.sync_all()?;
             std::fs::rename(&beside, folder.join(NAME))?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::teller::Teller;
+use crate::clock::SECOND;
 use crate::sequence::chain::span::{Span, sorted, total};
 use crate::sequence::error::SequenceError;
 use crate::sequence::leftovers::claim::{Claim, Lineage, begin, claim};
@@ -17,6 +18,9 @@ use crate::sys::guards::Guard;
 
 /// A name, and what of it was held at the stop.
 type Held = (Arc<Named>, Vec<Span>);
+
+/// How long leftovers are claimed before ids are granted without them, where no registry is needed for that.
+const PATIENCE: u64 = 10 * SECOND;
 
 impl Teller {
     /// Claims what the life before left, before anything is granted (I1 of the teller). False while it is not known
@@ -40,6 +44,9 @@ impl Teller {
         if let Some(batch) = self.reclaim.found.take() {
             let leaps = self.hub.leaps();
             self.reclaim.claimed = self.claim(batch).map(|batch| (batch, leaps));
+            if self.reclaim.found.is_some() {
+                return false;
+            }
         }
         let Some((batch, leaps)) = self.reclaim.claimed.take() else { return true };
         // What a witness saw was granted to this file's process by whichever store; else it must be the same store.
@@ -47,7 +54,10 @@ impl Teller {
             None
         } else {
             match self.store.identity() {
-                Ok(found) => Some(found.current),
+                Ok(found) => {
+                    self.reclaim.identity = Some(found.current.clone());
+                    Some(found.current)
+                }
                 Err(StoreError::Away { why } | StoreError::Unknown { why }) => {
                     self.store_failed(&why, self.hub.clock.read().boot);
                     self.reclaim.claimed = Some((batch, leaps));
@@ -92,7 +102,27 @@ impl Teller {
                 self.remember_marks(&batch);
                 None
             }
+            Claim::Later(why) => self.claim_later(batch, &why),
         }
+    }
+
+    /// The registry is away for now. Where grants need it, they wait for it as well.
+    fn claim_later(&mut self, batch: Batch, why: &str) -> Option<Batch> {
+        let boot = self.hub.clock.read().boot;
+        let since = *self.reclaim.since.get_or_insert(boot);
+        let is_needed = self.witnesses || !self.store.may_go_back();
+        if !is_needed && boot.saturating_sub(since) >= PATIENCE {
+            self.refuse_batch(&batch, why);
+            self.remember_marks(&batch);
+            return None;
+        }
+        self.reclaim.found = Some(batch);
+        if self.witnesses {
+            self.witness_failed(why, boot);
+        } else {
+            self.store_failed(why, boot);
+        }
+        None
     }
 
     /// A batch is not used, and what it holds is waste.
@@ -118,7 +148,7 @@ impl Teller {
     }
 
     /// Gives names what was left of them. The clock had leapt so often when it was claimed.
-    fn distribute(&self, batch: Batch, identity: Option<&str>, leaps: u64) {
+    fn distribute(&mut self, batch: Batch, identity: Option<&str>, leaps: u64) {
         let is_ours =
             |rest: &NameRest| identity.is_none_or(|identity| *rest.identity == *short_identity(identity));
         let (ours, others): (Vec<_>, Vec<_>) = batch.names.into_iter().partition(is_ours);
@@ -126,6 +156,10 @@ impl Teller {
             let others = Batch { names: others, ..batch };
             self.refuse_batch(&others, "another store granted them");
             self.remember_marks(&others);
+        }
+        #[cfg(test)]
+        if let Some(act) = &mut self.before_reclaim {
+            act();
         }
         let left = ours.into_iter().map(|rest| (rest.name, rest.spans));
         self.hub.names.reclaim(left, || self.hub.leaps() != leaps && Guard::LeapDropsClaimed.holds());
@@ -146,12 +180,12 @@ impl Teller {
         // A leap that no turn has seen.
         self.hub.look();
         let leaps = self.hub.leaps();
-        self.hub.limits.void();
+        self.hub.names.keep_rests();
         let mut held = Vec::new();
         self.hub.names.each(|named| {
             let mut state = named.lock();
+            state.ended = Some(named.word.load());
             let spans = named.void(&mut state);
-            state.is_over = true;
             let wakers = named.end_all(&mut state, SequenceError::SHUTTING_DOWN);
             drop(state);
             wakers.wake();
@@ -159,6 +193,8 @@ impl Teller {
                 held.push((named.clone(), spans));
             }
         });
+        // After the words were renewed (I2 of the limits).
+        self.hub.limits.void();
         (held, leaps)
     }
 
@@ -194,7 +230,8 @@ impl Teller {
             self.refuse_batch(batch, "the store did not say which one it is");
         }
         let Some(records) = &mut self.records else { return false };
-        let identity: Arc<str> = short_identity(self.known.known().unwrap_or_default()).into();
+        let known = self.known.known().or(self.reclaim.identity.as_deref());
+        let identity: Arc<str> = short_identity(known.unwrap_or_default()).into();
         let name_rest = |name: &SequenceName, spans: &[Span]| NameRest {
             name: name.clone(),
             identity: identity.clone(),

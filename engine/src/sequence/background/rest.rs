@@ -15,6 +15,10 @@ pub(crate) struct Reclaim {
     folder: Option<PathBuf>,
     /// What the file held, until it is claimed.
     pub(super) found: Option<Batch>,
+    /// Boot time at which the registry could not be reached to claim it for the first time.
+    pub(super) since: Option<u64>,
+    /// The store that said which one it is when they were given out.
+    pub(super) identity: Option<String>,
     /// Claimed, and waiting to know which store it is; and how often the clock had leapt before it was claimed.
     pub(super) claimed: Option<(Batch, u64)>,
     pub(super) lineage: Option<Lineage>,

@@ -48,6 +48,8 @@ pub(crate) struct Teller {
     pub(super) witness_retry: Retry,
     /// The store let somebody wait in vain.
     pub(super) hang: Option<Hang>,
+    /// Which store it is could not be written down, and that was told.
+    pub(super) is_forgetful: bool,
     /// What closed the store's names.
     pub(super) behind: Option<Behind>,
     /// Names whose next ask waits, and until when.
@@ -60,6 +62,9 @@ pub(crate) struct Teller {
     /// What a test does behind each grant that is used.
     #[cfg(test)]
     pub(crate) behind_grant: Option<Box<dyn FnMut() + Send>>,
+    /// And before leftovers are given to their names.
+    #[cfg(test)]
+    pub(crate) before_reclaim: Option<Box<dyn FnMut() + Send>>,
 }
 
 /// A store that fails, and is long about it.
@@ -109,6 +114,7 @@ impl Teller {
             store_retry: Retry::default(),
             witness_retry: Retry::default(),
             hang: None,
+            is_forgetful: false,
             behind: None,
             later: Vec::new(),
             absents: (0, 0),
@@ -116,6 +122,8 @@ impl Teller {
             jitter,
             #[cfg(test)]
             behind_grant: None,
+            #[cfg(test)]
+            before_reclaim: None,
         }
     }
 

@@ -85,6 +85,8 @@ pub(crate) struct Holding {
     pub(crate) is_begun: bool,
     /// Ids that calls wait for. What is held is not enough for the first of them, or is none of their concern.
     pub(crate) missing: u64,
+    /// Ids that the first of them wants in one piece: they are of one grant, or never come.
+    pub(crate) whole: u64,
     /// The row's step, as of the last grant.
     pub(crate) step: Option<u64>,
     /// The outcome of the last ask is not known.
@@ -148,7 +150,7 @@ impl Pace {
     /// What to ask for now; `None` if there is enough.
     pub(crate) fn want(&self, boot: u64, holding: &Holding, config: &SequenceConfig) -> Option<Want> {
         let Holding { held, missing, .. } = *holding;
-        let least = missing.clamp(1, config.step_max);
+        let least = missing.clamp(1, config.step_max).max(holding.whole);
         // Before the first grant the row's step is not known, and counts all the same: the store knows it.
         let Some(step) = holding.step else {
             let due = missing > 0 || (!holding.is_followed && holding.is_begun);
@@ -190,7 +192,8 @@ mod tests {
 
     /// A name with one segment in use, of which `held` ids are left.
     fn holding(held: u64) -> Holding {
-        Holding { held, is_followed: false, is_begun: true, missing: 0, step: Some(1_000), in_doubt: false }
+        let (is_followed, is_begun, missing, whole, in_doubt) = (false, true, 0, 0, false);
+        Holding { held, is_followed, is_begun, missing, whole, step: Some(1_000), in_doubt }
     }
 
     #[test]
@@ -292,7 +295,7 @@ mod tests {
                 let held: u64 = segments.iter().map(|(_, held)| *held).sum();
                 let is_begun = segments.first().is_none_or(|(count, held)| (count - held) * 10 >= *count);
                 let holding = Holding {
-                    held, is_followed: segments.len() > 1, is_begun, missing: 0, step: Some(step), in_doubt,
+                    held, is_followed: segments.len() > 1, is_begun, missing: 0, whole: 0, step: Some(step), in_doubt,
                 };
                 if let Some(want) = pace.want(boot, &holding, &config) {
                     let count = want.count.max(step);

@@ -24,6 +24,8 @@ pub(crate) enum Claim {
     Before(Lineage),
     /// It is not used, and neither is its uuid again.
     Refused(String),
+    /// The registry cannot be reached, and nothing was changed: it may be claimed yet.
+    Later(String),
 }
 
 /// The name of a file's record.
@@ -42,6 +44,7 @@ pub(crate) fn claim(records: &mut dyn SequenceRecords, batch: &Batch) -> Claim {
             Some(Err(ReadError::Absent { .. })) if !Guard::LeftoversAbsentRefused.holds() => {
                 return Claim::Ours(Lineage { uuid: batch.uuid, serial: batch.serial + 1 });
             }
+            Some(Err(ReadError::Unavailable { why })) => return Claim::Later(why),
             Some(Err(error)) => return Claim::Refused(error.to_string()),
             None => return Claim::Refused("the registry gave no answer".into()),
         };
@@ -56,6 +59,7 @@ pub(crate) fn claim(records: &mut dyn SequenceRecords, batch: &Batch) -> Claim {
         match done.pop() {
             Some(Ok(())) => return Claim::Ours(Lineage { uuid: batch.uuid, serial: raised }),
             Some(Err(SwapError::Conflict)) => {}
+            Some(Err(SwapError::Unavailable { why })) => return Claim::Later(why),
             Some(Err(error)) => return Claim::Refused(error.to_string()),
             None => return Claim::Refused("the registry gave no answer".into()),
         }
@@ -131,8 +135,11 @@ mod tests {
         for (fault, later) in [(RecordFault::LandsUnseen, false), (RecordFault::LostUnseen, true)] {
             let mut records = MemoryRecords::new(ClusterId::from_bytes([2; 16]));
             let batch = batch(begin(&mut records).unwrap());
+            // Away, nothing was asked of it yet, or nothing changed.
             records.fail([RecordFault::Away]);
-            assert!(matches!(claim(&mut records, &batch), Claim::Refused(_)));
+            assert!(matches!(claim(&mut records, &batch), Claim::Later(_)));
+            records.fail_after(1, RecordFault::Away);
+            assert!(matches!(claim(&mut records, &batch), Claim::Later(_)));
             // The read goes well, and the change does not.
             records.fail_after(1, fault);
             assert!(matches!(claim(&mut records, &batch), Claim::Refused(_)), "{fault:?}");

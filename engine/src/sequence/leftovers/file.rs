@@ -15,7 +15,7 @@ use crate::sys::draft;
 /// Processes that share a folder. More go without leftovers.
 const MOST_FILES: u32 = 256;
 
-/// The largest batch that is read: a million names with a range each, and some.
+/// The largest batch that is read, or written: a million names with a range each, and some.
 const MOST_BYTES: usize = 256 << 20;
 
 /// How the files begin, and their drafts: `sequences.rest.new-...`.
@@ -78,15 +78,22 @@ impl RestFile {
 
     fn open_first(folder: &Path, will_do: impl Fn(u64) -> bool) -> io::Result<Self> {
         draft::sweep(folder, STEM);
+        let mut trouble = None;
         for number in 0..MOST_FILES {
             let path = folder.join(format!("{STEM}-{number}"));
-            if let Some(file) = lock(folder, &path)?
-                && will_do(file.metadata()?.len())
-            {
-                return Ok(Self { folder: folder.to_owned(), path, _lock: file });
+            let opened = lock(folder, &path).and_then(|file| match file {
+                Some(file) if will_do(file.metadata()?.len()) => Ok(Some(file)),
+                _ => Ok(None),
+            });
+            match opened {
+                Ok(Some(file)) => return Ok(Self { folder: folder.to_owned(), path, _lock: file }),
+                Ok(None) => {}
+                // What cannot be opened under one name is in nobody's way under the others.
+                Err(error) => _ = trouble.get_or_insert(error),
             }
         }
-        Err(io::Error::other("all of sequences.rest-0 to sequences.rest-255 are in use"))
+        let in_use = || io::Error::other("all of sequences.rest-0 to sequences.rest-255 are in use");
+        Err(trouble.unwrap_or_else(in_use))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -100,9 +107,18 @@ impl RestFile {
 
     /// Replaces it by a batch: whole or not at all, and durable. It is another process's from then on.
     pub(crate) fn write(self, batch: &Batch) -> io::Result<()> {
+        self.write_at_most(MOST_BYTES, batch)
+    }
+
+    fn write_at_most(self, most: usize, batch: &Batch) -> io::Result<()> {
+        let bytes = batch.encode();
+        if bytes.len() > most {
+            let text = format!("{} bytes are more than the {most} that are read", bytes.len());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
         let (mut file, beside) = draft::make(&self.folder, STEM)?;
         let mut write = || {
-            file.write_all(&batch.encode())?;
+            file.write_all(&bytes)?;
             file.sync_all()?;
             std::fs::rename(&beside, &self.path)?;
             draft::sync_folder(&self.folder)
@@ -188,6 +204,29 @@ mod tests {
         let error = marks_left_in(folder.path()).unwrap_err().to_string();
         assert!(error.contains("sequences.rest-7"), "{error}");
         assert!(marks_left_in(&folder.path().join("none")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_opened_under_one_name_keeps_no_process_from_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("sequences.rest-0")).unwrap();
+        RestFile::open(folder.path()).unwrap().write(&batch(7)).unwrap();
+        let second = RestFile::open(folder.path()).unwrap();
+        assert_eq!(
+            (second.path(), second.read().unwrap()),
+            (&*folder.path().join("sequences.rest-1"), Some(batch(7)))
+        );
+    }
+
+    #[test]
+    fn what_would_not_be_read_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || RestFile::open(folder.path()).unwrap();
+        let bytes = batch(7).encode().len();
+        let error = open().write_at_most(bytes - 1, &batch(7)).unwrap_err();
+        assert_eq!((error.kind(), open().read().unwrap()), (io::ErrorKind::FileTooLarge, None));
+        open().write_at_most(bytes, &batch(7)).unwrap();
+        assert_eq!(open().read().unwrap(), Some(batch(7)));
     }
 
     #[test]

@@ -201,6 +201,16 @@ mod tests {
         assert_eq!(bytes[56..bytes.len() - 4], records);
     }
 
+    #[test]
+    fn ranges_that_overlap_are_refused() {
+        let mut batch = batch(vec![("a".into(), "x".into(), vec![(4, 6, 2), (0, 3, 1)])]);
+        assert_eq!(Batch::decode(&batch.encode()), Ok(batch.clone()));
+        for first in [1, 5, 15] {
+            batch.names[0].spans[1].first = first;
+            assert_eq!(Batch::decode(&batch.encode()), Err(Flaw::Nonsense), "{first}");
+        }
+    }
+
     proptest! {
         #[test]
         fn a_batch_is_read_as_it_was_written(batch in any_batch()) {

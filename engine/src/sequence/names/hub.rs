@@ -106,6 +106,9 @@ impl Control {
     }
 }
 
+/// So many that are over do not matter.
+const FEW_DEADLINES: usize = 1_024;
+
 /// When a call's time is over that no thread is parked for.
 struct Deadline {
     boot: u64,
@@ -399,6 +402,11 @@ impl Hub {
         let mut deadlines = lock(&self.deadlines);
         let is_first = deadlines.peek().is_none_or(|Reverse(first)| deadline.boot < first.boot);
         deadlines.push(Reverse(deadline));
+        // Calls that went away leave theirs.
+        let waiting = usize::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        if deadlines.len() >= FEW_DEADLINES && deadlines.len() / 2 > waiting {
+            deadlines.retain(|Reverse(deadline)| deadline.waiter.strong_count() > 0);
+        }
         drop(deadlines);
         if is_first {
             self.keeper.wake();
@@ -546,7 +554,23 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
+    use crate::sequence::numbers::Demand;
     use crate::sequence::store::SequenceSettings;
+
+    #[test]
+    fn calls_that_went_away_leave_little() {
+        let hub = Hub::new(SequenceConfig::default(), Arc::new(SystemClock)).unwrap();
+        let name = SequenceName::new("a").unwrap();
+        let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
+        let named = hub.names.find_or_make(&name, make).unwrap();
+        for _ in 0..100_000 {
+            let waiter = named.lock().line.join(Demand::ordered(1), u64::MAX);
+            hub.waiting.fetch_add(1, Ordering::Relaxed);
+            hub.watch(&named, &waiter);
+            hub.give_up(&named, &waiter);
+        }
+        assert!(lock(&hub.deadlines).len() <= FEW_DEADLINES);
+    }
 
     /// Else what a store that was accepted grants of it would be taken for a mark that went back.
     #[test]

@@ -61,8 +61,8 @@ pub(crate) struct State {
     pub(crate) queued: Queued,
     /// The keeper looks after it.
     pub(crate) is_active: bool,
-    /// What is held was saved or wasted: what comes back from now on is waste.
-    pub(crate) is_over: bool,
+    /// The generation that the stop ended. What was held was saved or wasted: what comes back from then on is waste.
+    pub(crate) ended: Option<u64>,
     /// How often leaps of the clock voided what is held.
     pub(crate) leaps: u64,
     pub(crate) retry: Retry,
@@ -210,7 +210,9 @@ impl Named {
         state.pace.note(boot, taken, config.hold);
         let (is_begun, is_followed) = state.chain.progress();
         let held = state.chain.in_segments() + state.chain.loose() + state.books.gathered;
+        let first = state.line.first().filter(|waiter| waiter.demand.contiguous);
         let holding = Holding {
+            whole: first.and_then(|waiter| waiter.missing()).unwrap_or_default(),
             held,
             is_followed,
             is_begun,
@@ -233,7 +235,7 @@ impl Named {
 
     /// Takes back what no caller got.
     pub(crate) fn give_back(&self, state: &mut State, spans: Vec<Span>) {
-        if state.is_over {
+        if state.ended.is_some() {
             state.books.waste.dropped += total(&spans);
         } else if self.holds_nothing(state) {
             state.books.waste.strict += total(&spans);
@@ -267,7 +269,7 @@ impl Named {
 
     fn give_back_locked(&self, state: &mut State, span: Span, generation: u64) -> Wakers {
         // Under the lock, under which what is held is voided.
-        if self.word.load() == generation || state.is_over || !Guard::BackInItsGeneration.holds() {
+        if self.is_of_now(state, generation) || !Guard::BackInItsGeneration.holds() {
             self.give_back(state, vec![span]);
         } else {
             state.books.waste.leap += span.count;
@@ -275,10 +277,15 @@ impl Named {
         self.serve(state)
     }
 
+    /// Whether what was taken in a generation was not voided since, but by a stop.
+    fn is_of_now(&self, state: &State, generation: u64) -> bool {
+        self.word.load() == generation || state.ended == Some(generation)
+    }
+
     /// Whether ids that a thread took of a segment of that generation may be its caller's; else they are wasted. After a stop
     /// they are as good as before it.
     pub(crate) fn keep_hit(&self, state: &mut State, (generation, count): (u64, u64)) -> bool {
-        let is_good = self.word.load() == generation || state.is_over || !Guard::LeapWastesHit.holds();
+        let is_good = self.is_of_now(state, generation) || !Guard::LeapWastesHit.holds();
         if !is_good {
             state.books.diverted += count;
             state.books.waste.leap += count;

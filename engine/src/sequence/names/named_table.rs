@@ -1,7 +1,7 @@
 //! The table of names, and what is kept of those that were not used for long.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -65,8 +65,10 @@ struct Rests {
     gone: SequenceFigures,
     /// Ids in `by_name`.
     held: u64,
-    /// There was no room for the rest of some name.
-    forgotten: bool,
+    /// Hashes of names that there was no room for the rest of: they are known by no more.
+    forgotten: HashSet<u64>,
+    /// The stop has begun: what names left behind stays there, to be saved.
+    closed: bool,
     /// Ids that went from there to an entry of the table, which counts them as reclaimed.
     returned: u64,
 }
@@ -124,6 +126,9 @@ impl NamedTable {
         let state = &mut *named.lock();
         let rest = {
             let mut rests = lock(&self.rests);
+            if rests.closed {
+                return Wakers::default();
+            }
             let Some(rest) = rests.by_name.remove(&named.name) else { return Wakers::default() };
             let count = total(&rest.spans);
             rests.held -= count;
@@ -211,9 +216,15 @@ impl NamedTable {
         rests.gone.wasted.leap += std::mem::take(&mut rests.held);
     }
 
-    /// Whether something is not known any more of names that issued ids.
-    pub(crate) fn has_forgotten(&self) -> bool {
-        lock(&self.rests).forgotten
+    /// Whether this is a name that was granted ids, and of which nothing is known any more.
+    pub(crate) fn was_forgotten(&self, name: &SequenceName) -> bool {
+        let rests = lock(&self.rests);
+        !rests.forgotten.is_empty() && rests.forgotten.contains(&self.hasher.hash_one(name))
+    }
+
+    /// From now on a name that comes into use gets nothing of what was left of it: the stop saves that.
+    pub(crate) fn keep_rests(&self) {
+        lock(&self.rests).closed = true;
     }
 
     /// Takes out everything that names left behind; `waste` counts it.
@@ -274,14 +285,17 @@ impl NamedTable {
         let figures = named.books(state);
         let mut rests = lock(&self.rests);
         add(&mut rests.gone, &figures);
+        // Also of a name whose row vanished, which is not to be made again. What never was there is not remembered.
+        let was_there = count > 0 || state.settings.is_some() || state.mark > 0;
         if rests.by_name.len() >= limit {
             rests.gone.wasted.dropped += count;
-            rests.forgotten = true;
+            if was_there {
+                rests.forgotten.insert(self.hasher.hash_one(&named.name));
+            }
             return;
         }
         rests.held += count;
-        // Also of a name whose row vanished, which is not to be made again. What never was there is not remembered.
-        if count > 0 || state.settings.is_some() || state.mark > 0 {
+        if was_there {
             spans.shrink_to_fit();
             let rest = Rest { spans, ordered_from, settings: state.settings, mark: state.mark };
             // A few bytes that stay among the many that go would keep whole pages from being given back.

@@ -114,7 +114,13 @@ impl<T> Question<T> {
 
 impl<T> Drop for Question<T> {
     fn drop(&mut self) {
-        self.finish(Err(ControlError::ShuttingDown));
+        let why = || "the thread that asks the store panicked, and goes on".into();
+        let is_unwound = std::thread::panicking();
+        self.finish(Err(if is_unwound {
+            ControlError::Unknown { why: why() }
+        } else {
+            ControlError::ShuttingDown
+        }));
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::ThreadId;
 use std::time::Duration;
 
-use super::{LONG, World, assert_distinct, clock, named, plain, sequence, stop_after, until};
+use super::{LONG, World, assert_distinct, clock, named, next, plain, sequence, stop_after, until};
+use crate::clock::{Clock, Reading, SystemClock};
 use crate::sequence::store::{Alteration, HIGHEST, NewLast, NewSequence, SequenceSettings};
 use crate::sequence::{
     ControlError, Demand, NamePattern, NameState, Numbers, Sequence, SequenceError, SequenceErrorKind,
@@ -228,21 +231,21 @@ fn after_a_close_every_call_is_refused() {
     assert!(matches!(sequences.info(&named("a")).wait(), Err(ControlError::ShuttingDown)));
 }
 
-struct Noted(std::sync::atomic::AtomicBool);
+struct Noted(AtomicBool);
 
 impl Wake for Noted {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, std::sync::atomic::Ordering::Release);
+        self.0.store(true, Ordering::Release);
     }
 }
 
 /// Polls a future when it is woken, and only then.
 fn drive<F: Future + Unpin>(mut future: F) -> F::Output {
-    let noted = Arc::new(Noted(std::sync::atomic::AtomicBool::new(true)));
+    let noted = Arc::new(Noted(AtomicBool::new(true)));
     let waker = Waker::from(noted.clone());
     let mut result = None;
     until("the future", || {
-        if noted.0.swap(false, std::sync::atomic::Ordering::Acquire)
+        if noted.0.swap(false, Ordering::Acquire)
             && let Poll::Ready(value) = Pin::new(&mut future).poll(&mut Context::from_waker(&waker))
         {
             result = Some(value);
@@ -410,4 +413,75 @@ fn the_last_numbers_are_for_those_for_whom_they_are_enough() {
     assert_eq!(drive(large).unwrap_err().kind(), SequenceErrorKind::Exhausted);
     assert_eq!(drive(small).unwrap()[0].first(), 1);
     stop_after(&sequences, 5);
+}
+
+/// A clock at which one thread is kept.
+#[derive(Debug, Default)]
+struct KeepingClock {
+    keeps: Mutex<Option<ThreadId>>,
+    is_there: AtomicBool,
+}
+
+impl Clock for KeepingClock {
+    fn read(&self) -> Reading {
+        let is_kept = || *self.keeps.lock().unwrap() == Some(std::thread::current().id());
+        if is_kept() {
+            self.is_there.store(true, Ordering::Release);
+            while is_kept() {
+                std::thread::yield_now();
+            }
+        }
+        SystemClock.read()
+    }
+}
+
+/// A handle that a stop meets in the middle of a miss: it sets its limit when the stop has voided those of others.
+#[test]
+fn a_handle_that_a_stop_meets_in_a_miss_issues_nothing_after_it() {
+    let (world, clock) = (World::new(), Arc::new(KeepingClock::default()));
+    let settings = SequenceSettings { step: 1_000_000_000, ..SequenceSettings::default() };
+    for number in 0..64 {
+        world.create(&format!("n{number}"), settings);
+    }
+    let (sequences, hub, mut teller, _keeper) =
+        world.builder().clock(clock.clone()).parts_for_test(7).unwrap();
+    for number in 0..64 {
+        next(&sequence(&sequences, &format!("n{number}")), || teller.turn_now());
+    }
+    // In the order in which a stop visits them.
+    let mut names = Vec::new();
+    hub.names.each(|named| names.push(named.clone()));
+    let late = sequences.sequence(&names[60].name).unwrap();
+    let (closing, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let early = names[0].lock();
+        let (closing, stopped) = (&closing, &stopped);
+        let caller = scope.spawn(move || {
+            let mut handle = late.handle();
+            while !closing.load(Ordering::Acquire) {
+                handle.next_id().unwrap();
+            }
+            while !stopped.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            std::iter::from_fn(|| handle.next_id().ok()).take(10).count()
+        });
+        // Until its runs are long.
+        std::thread::sleep(Duration::from_millis(20));
+        *clock.keeps.lock().unwrap() = Some(caller.thread().id());
+        while !clock.is_there.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        closing.store(true, Ordering::Release);
+        hub.close();
+        let stop = scope.spawn(move || teller.stop());
+        // The stop stands before the first name, and the handle goes on to set its limit.
+        std::thread::sleep(Duration::from_millis(100));
+        *clock.keeps.lock().unwrap() = None;
+        std::thread::sleep(Duration::from_millis(100));
+        drop(early);
+        stop.join().unwrap();
+        stopped.store(true, Ordering::Release);
+        assert_eq!(caller.join().unwrap(), 0, "ids of before the stop");
+    });
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::{LONG, World, assert_distinct, clock, named, sequence, stop_after, twice, until};
+use super::{LONG, World, assert_distinct, clock, named, next, sequence, stop_after, twice, until};
 use crate::registry::sequences::memory::RecordFault;
+use crate::sequence::background::teller::Teller;
 use crate::sequence::store::memory::{Fault, MemoryStore};
 use crate::sequence::store::registry::RegistryStore;
 use crate::sequence::store::{Ask, NewSequence, Outcome, SequenceSettings, Store};
-use crate::sequence::{Demand, NameState, Sequence, SequenceErrorKind, Sequences};
+use crate::sequence::{ControlError, Demand, NameState, Sequence, SequenceErrorKind, Sequences};
 use crate::sys::guards::Guard;
 
 fn world(hosts: usize) -> World {
@@ -320,7 +321,7 @@ fn a_teller_without_a_guard_is_found_out() {
         let (sequences, mut teller) = world.builder().assemble_for_test();
         let a = sequence(&sequences, "a");
         let mut ids = Vec::new();
-        let mut take = |teller: &mut crate::sequence::background::teller::Teller, count: u32| {
+        let mut take = |teller: &mut Teller, count: u32| {
             for _ in 0..200 {
                 let mut out = Vec::new();
                 if a.try_runs(Demand::any(count), &mut out).is_ok() {
@@ -485,4 +486,81 @@ fn twice_of_a_registry_that_says_too_little() -> usize {
 fn a_process_is_not_granted_again_what_it_was_granted_before() {
     assert_eq!(twice_of_a_registry_that_says_too_little(), 0);
     assert!(Guard::without(&[Guard::GrantAboveOwn], twice_of_a_registry_that_says_too_little) > 0);
+}
+
+/// Numbers that came twice, where a node went over to a store that it could not write down, was killed, and went back to the
+/// one that it had left; and whether it was told meanwhile that this waits for the folder.
+fn twice_after_a_fail_over_on_a_full_disk() -> (usize, bool) {
+    let (world, folder) = (world(2), tempfile::tempdir().unwrap());
+    world.database.store(0).record_identity().unwrap();
+    world.database.replicate(0, 1);
+    let life = |host: usize| {
+        let store = Box::new(world.database.store(host));
+        let builder = Sequences::builder(store).records(Box::new(world.records.clone()));
+        builder.witness(false).data_dir(folder.path()).assemble_for_test()
+    };
+    let take = |sequences: &Sequences, teller: &mut Teller, ids: &mut Vec<u64>| {
+        let a = sequence(sequences, "a");
+        for _ in 0..3_000 {
+            match a.try_next_ordered() {
+                Ok(id) => ids.push(id),
+                Err(_) => teller.turn_now(),
+            }
+        }
+    };
+    let mut ids = Vec::new();
+    let (first, mut teller) = life(0);
+    take(&first, &mut teller, &mut ids);
+    // A fail-over, with a fence.
+    world.database.store(1).raise(&named("a"), 10_000).unwrap();
+    world.database.store(1).record_identity().unwrap();
+    let (second, mut teller) = life(1);
+    // Nothing can be put in the place of this.
+    let (file, kept) = (folder.path().join("sequences.store"), folder.path().join("kept"));
+    std::fs::rename(&file, &kept).unwrap();
+    std::fs::create_dir_all(file.join("full")).unwrap();
+    take(&second, &mut teller, &mut ids);
+    let waits = second.status().behind.is_some_and(|why| why.contains("can't remember"));
+    // Killed; the disk has room again.
+    std::fs::remove_dir_all(&file).unwrap();
+    std::fs::rename(&kept, &file).unwrap();
+    let (third, mut teller) = life(0);
+    take(&third, &mut teller, &mut ids);
+    (twice(&ids), waits)
+}
+
+#[test]
+fn a_store_that_can_not_be_written_down_is_not_gone_on_with() {
+    assert_eq!(twice_after_a_fail_over_on_a_full_disk(), (0, true));
+    let (twice, waits) = Guard::without(&[Guard::IdentityIsKept], twice_after_a_fail_over_on_a_full_disk);
+    assert!(twice > 0 && !waits);
+}
+
+#[test]
+fn a_store_that_could_not_be_written_down_is_gone_on_with_once_it_can() {
+    let (world, folder, clock) = (world(1), tempfile::tempdir().unwrap(), clock());
+    let builder = Sequences::builder(Box::new(world.database.store(0))).clock(clock.clone());
+    let (sequences, mut teller) = builder.data_dir(folder.path()).assemble_for_test();
+    let file = folder.path().join("sequences.store");
+    std::fs::create_dir_all(file.join("full")).unwrap();
+    let a = sequence(&sequences, "a");
+    for _ in 0..5 {
+        assert!(a.try_next_ordered().is_err());
+        clock.pass(Duration::from_secs(2));
+        teller.turn_now();
+    }
+    assert!(teller_refuses_to_accept(&sequences, &mut teller));
+    std::fs::remove_dir_all(&file).unwrap();
+    clock.pass(Duration::from_secs(2));
+    teller.turn_now();
+    // What was granted meanwhile is a gap.
+    assert!(next(&a, || teller.turn_now()) > 1);
+    assert_eq!(sequences.status().behind, None);
+}
+
+/// Whether an operator who wants the store to be gone on with is told that this cannot be written down.
+fn teller_refuses_to_accept(sequences: &Sequences, teller: &mut Teller) -> bool {
+    let reply = sequences.accept_identity();
+    teller.turn_now();
+    matches!(reply.wait(), Err(ControlError::Refused { why }) if why.contains("written down"))
 }

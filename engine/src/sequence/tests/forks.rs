@@ -5,13 +5,18 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use tracing::{Metadata, Subscriber, span};
+
+use super::leaps::TrapClock;
 use super::{World, plain, sequence, stop_after};
+use crate::sequence::background::teller::Teller;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store};
 use crate::sequence::{
-    ControlError, Demand, NameFigures, Reply, SequenceErrorKind, SequenceName, SequencesStats, StoreStatus,
+    ControlError, Demand, NameFigures, Reply, Sequence, SequenceError, SequenceErrorKind, SequenceName,
+    SequencesStats, StoreStatus,
 };
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
@@ -36,7 +41,7 @@ fn is_refused_in_a_child() -> bool {
         // Without a guard it may wait for a lock that a thread held which it does not have.
         // SAFETY: ends the child, and nothing else, if it is not over by then.
         unsafe { libc::alarm(5) };
-        let forked = |result: Result<u64, crate::sequence::SequenceError>| {
+        let forked = |result: Result<u64, SequenceError>| {
             result.is_err_and(|error| error.kind() == SequenceErrorKind::Forked)
         };
         let mut refused = (0..3).all(|_| {
@@ -286,6 +291,64 @@ fn a_call_in_which_the_waker_of_another_call_forks_has_its_number_in_the_parent_
     }
     assert!(forks.child() > 0, "nobody was woken");
     assert!(got.is_ok() && !forks.is_changed.load(Ordering::Relaxed), "the child has its parent's number");
+}
+
+/// A subscriber of the log that forks when it hears of a leap.
+struct ForksAtALeap(Arc<Forks>);
+
+impl Subscriber for ForksAtALeap {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        if event.metadata().level() == &tracing::Level::WARN {
+            self.0.clone().wake();
+        }
+    }
+}
+
+/// Makes a call that meets a leap at its reading of the clock of that number, in whose line the subscriber forks: the child is
+/// refused.
+fn assert_child_is_refused<T>(
+    nth: u64,
+    call: impl FnOnce(&Sequence, &mut Teller) -> Result<T, SequenceError>,
+) {
+    let (world, clock) = (World::new(), Arc::new(TrapClock::default()));
+    let folder = tempfile::tempdir().unwrap();
+    world.create("a", SequenceSettings::default());
+    let builder = world.builder().wait(Duration::from_millis(300)).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let forks = Forks::new(folder.path());
+    clock.readings.store(nth, Ordering::Relaxed);
+    let got = tracing::subscriber::with_default(ForksAtALeap(forks.clone()), || call(&a, &mut teller));
+    if forks.child() == 0 {
+        Forks::end(!got.is_err_and(|error| error.kind() == SequenceErrorKind::Forked));
+    }
+    assert!(forks.child() > 0, "there was no line");
+    assert!(!forks.is_changed.load(Ordering::Relaxed), "the child went on, at reading {nth}");
+}
+
+#[test]
+fn a_call_in_which_the_line_of_a_leap_forks_is_refused_in_the_child() {
+    assert_child_is_refused(1, |a, _| a.try_next_ordered());
+    // It waits in line when it reads for the second time.
+    assert_child_is_refused(2, |a, _| a.next_ordered());
+    assert_child_is_refused(1, |a, _| a.next_ordered());
+    assert_child_is_refused(2, |a, _| {
+        let mut call = a.request(Demand::ordered(1), Duration::from_mins(1));
+        match std::pin::Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(got) => got,
+            Poll::Pending => Err(SequenceError::COUNT),
+        }
+    });
 }
 
 /// A stranger's waker.

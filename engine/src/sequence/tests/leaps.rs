@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::{LONG, SteppedClock, World, clock, named, plain, sequence, twice};
+use super::{LONG, SteppedClock, World, clock, named, next, plain, sequence, twice};
 use crate::clock::{Clock, Reading};
 use crate::sequence::chain::span::Span;
 use crate::sequence::names::named::Named;
@@ -171,10 +171,10 @@ fn the_poll_that_meets_a_leap_gets_nothing_of_before_it() {
 
 /// A clock that leaps once, before a reading to come.
 #[derive(Debug, Default)]
-struct TrapClock {
+pub(super) struct TrapClock {
     clock: SteppedClock,
     /// Readings until then, that one included; none is to come at 0.
-    readings: AtomicU64,
+    pub(super) readings: AtomicU64,
 }
 
 impl Clock for TrapClock {
@@ -332,4 +332,46 @@ fn what_was_taken_before_a_leap_and_comes_back_after_it_is_wasted() {
     name.undo(taken[2], generation);
     let state = name.lock();
     assert_eq!((state.chain.loose(), state.books.waste.leap), (0, 2));
+}
+
+/// Whether what a call took before a leap is its caller's where a stop comes between the leap and its look.
+fn is_kept_over_a_leap_and_a_stop() -> bool {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let (sequences, hub, mut teller, _) = world.builder().clock(clock.clone()).parts_for_test(7).unwrap();
+    next(&sequence(&sequences, "a"), || teller.turn_now());
+    let a = hub.names.find(&named("a")).unwrap();
+    let generation = a.word.load();
+    let segment = a.lock().head().unwrap();
+    assert!(segment.take_one().is_some());
+    clock.leap(Duration::from_mins(10));
+    hub.now();
+    teller.stop();
+    a.keep_hit(&mut a.lock(), (generation, 1))
+}
+
+#[test]
+fn what_a_call_took_before_a_leap_is_wasted_also_where_a_stop_comes_before_its_look() {
+    assert!(!is_kept_over_a_leap_and_a_stop());
+    assert!(Guard::without(&[Guard::LeapWastesHit], is_kept_over_a_leap_and_a_stop));
+}
+
+#[test]
+fn leftovers_are_not_used_where_another_thread_sees_a_leap_when_they_are_given_out() {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let folder = tempfile::tempdir().unwrap();
+    let life = || world.in_folder(folder.path()).clock(clock.clone()).assemble_for_test();
+    let (sequences, mut teller) = life();
+    next(&sequence(&sequences, "a"), || teller.turn_now());
+    teller.stop();
+    let (sequences, mut teller) = life();
+    let (leaping, seen_by) = (clock.clone(), sequences.clone());
+    teller.before_reclaim = Some(Box::new(move || {
+        leaping.leap(Duration::from_mins(10));
+        seen_by.look_for_test();
+    }));
+    teller.turn_now();
+    let figures = sequences.stats().figures;
+    assert_eq!((figures.reclaimed, figures.wasted.leap, figures.held), (999, 999, 0), "{figures:?}");
 }

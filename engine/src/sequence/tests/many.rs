@@ -1,12 +1,12 @@
 //! Many threads on one name, and many names.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Waker};
-use std::time::Duration;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use super::{LONG, World, assert_distinct, clock, named, next, sequence, stop_after, until};
 use crate::sequence::store::{SequenceSettings, Store};
-use crate::sequence::{Demand, Sequence, Sequences};
+use crate::sequence::{Demand, NamePattern, Sequence, SequenceErrorKind, Sequences};
 use crate::sys::guards::Guard;
 
 /// Ids of one thread, in each way that there is.
@@ -237,4 +237,83 @@ fn no_call_joins_a_line_that_a_stop_has_ended() {
             stopped.store(true, Ordering::SeqCst);
         });
     }
+}
+
+#[test]
+fn names_that_somebody_tries_keep_no_other_one_from_being_looked_up() {
+    let world = World::new();
+    world.create("good", SequenceSettings::default());
+    let (sequences, mut teller) = world.builder().assemble_for_test();
+    for number in 0..5_000 {
+        assert!(sequence(&sequences, &format!("mistyped:{number}")).try_next_ordered().is_err());
+    }
+    let good = sequence(&sequences, "good");
+    assert!(good.try_next_ordered().is_err());
+    // All of them were looked at, and no more of them is looked up later.
+    for _ in 0..100 {
+        teller.turn();
+    }
+    // In the next second names are looked up again.
+    let begun = Instant::now();
+    let mut answered = false;
+    while !answered && begun.elapsed() < Duration::from_secs(3) {
+        answered = good.try_next_ordered().is_ok();
+        (0..20).for_each(|_| _ = teller.turn());
+    }
+    assert!(answered, "it waits behind names that nobody waits for");
+}
+
+/// A name that was used, then forgotten for want of room, and whose row vanished.
+#[test]
+fn a_row_that_vanished_is_not_made_again_also_where_the_name_was_forgotten() {
+    let (world, clock) = (World::new(), clock());
+    let builder = world.without_records().create([NamePattern::new("*")]);
+    let builder = builder.limit(1).idle(Duration::from_secs(1)).clock(clock.clone());
+    let (sequences, _hub, mut teller, mut keeper) = builder.parts_for_test(7).unwrap();
+    for name in ["a", "b", "c"] {
+        assert_eq!(next(&sequence(&sequences, name), || teller.turn_now()), 1);
+        for _ in 0..50 {
+            clock.pass(Duration::from_secs(20));
+            keeper.turn();
+            teller.turn_now();
+        }
+        assert_eq!(sequences.stats().names, 0);
+    }
+    world.database.remove(0, "b");
+    let b = sequence(&sequences, "b");
+    for _ in 0..5 {
+        assert!(b.try_next_ordered().is_err());
+        teller.turn_now();
+    }
+    assert_eq!(b.try_next_ordered().unwrap_err().kind(), SequenceErrorKind::NoSequence);
+    // One that is new is made, and one whose row is there goes on.
+    assert_eq!(next(&sequence(&sequences, "d"), || teller.turn_now()), 1);
+    assert!(next(&sequence(&sequences, "c"), || teller.turn_now()) > 1);
+}
+
+/// Two processes that want more than the largest step in one piece: each is granted it at once, or never.
+#[test]
+fn neighbours_are_of_one_grant_whatever_the_largest_step_is() {
+    let world = World::new();
+    world.create("a", SequenceSettings { step: 10, ..SequenceSettings::default() });
+    let both: Vec<_> = (0..2).map(|_| world.builder().step_max(10).assemble_for_test()).collect();
+    let mut calls: Vec<_> = both
+        .iter()
+        .map(|(sequences, _)| {
+            Box::pin(sequence(sequences, "a").request(Demand::any(1_000).contiguous(), LONG))
+        })
+        .collect();
+    let mut context = Context::from_waker(Waker::noop());
+    for call in &mut calls {
+        assert!(call.as_mut().poll(&mut context).is_pending());
+    }
+    let mut first = Vec::new();
+    for ((_, mut teller), mut call) in both.into_iter().zip(calls) {
+        teller.turn_now();
+        let Poll::Ready(Ok(numbers)) = call.as_mut().poll(&mut context) else {
+            panic!("more grants than one")
+        };
+        first.push(numbers[0].first());
+    }
+    assert_eq!(first, [1, 1_001]);
 }

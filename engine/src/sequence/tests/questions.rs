@@ -23,12 +23,16 @@ struct HangingStore {
     inner: MemoryStore,
     clock: Arc<SteppedClock>,
     hangs: Arc<AtomicBool>,
+    panics: Arc<AtomicBool>,
+    /// It does not say which store it is.
+    is_nameless: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
 }
 
 impl HangingStore {
     fn waits(&self) -> bool {
         self.asked.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics.load(Ordering::Relaxed), "an adaptor's defect");
         let hangs = self.hangs.load(Ordering::Relaxed);
         if hangs {
             self.clock.pass(IN_VAIN);
@@ -54,7 +58,7 @@ impl Store for HangingStore {
     }
 
     fn may_go_back(&self) -> bool {
-        false
+        self.is_nameless.load(Ordering::Relaxed)
     }
 
     fn identity(&mut self) -> Result<Identity, StoreError> {
@@ -63,7 +67,8 @@ impl Store for HangingStore {
 
     fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
         if !self.waits() {
-            return self.inner.grant(asks, out);
+            let identity = self.inner.grant(asks, out);
+            return identity.filter(|_| !self.is_nameless.load(Ordering::Relaxed));
         }
         out.extend(asks.iter().map(|_| Outcome::Unknown { why: "no answer in time".into() }));
         None
@@ -110,6 +115,8 @@ impl Hanging {
             inner: world.database.store(0),
             clock: clock.clone(),
             hangs: Arc::default(),
+            panics: Arc::default(),
+            is_nameless: Arc::default(),
             asked: Arc::default(),
         };
         let builder = Sequences::builder(Box::new(store.clone())).clock(clock);
@@ -194,4 +201,24 @@ fn one_failure_that_comes_at_once_refuses_no_other_question() {
     assert_eq!(world.answer_all().0, 2);
     assert!(matches!(now(waits), Err(ControlError::NoSequence { .. })));
     assert!(now(a).is_ok());
+}
+
+#[test]
+fn a_question_whose_adaptor_panics_is_told_that_nobody_knows() {
+    let mut world = Hanging::new();
+    world.store.panics.store(true, Ordering::Relaxed);
+    let altered = world.sequences.alter(&named("a"), Alteration { step: Some(7), ..Alteration::default() });
+    let teller = &mut world.teller;
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| teller.turn())).is_err());
+    assert!(matches!(now(altered), Err(ControlError::Unknown { .. })), "it is not a stop");
+}
+
+#[test]
+fn what_a_store_grants_that_does_not_say_which_one_it_is_is_not_used() {
+    let mut world = Hanging::new();
+    world.store.is_nameless.store(true, Ordering::Relaxed);
+    assert!(world.a.try_next_ordered().is_err());
+    world.answer_all();
+    assert_eq!(world.a.try_next_ordered().unwrap_err().kind(), SequenceErrorKind::StoreBehind);
+    assert_eq!(world.sequences.stats().figures.granted, 0);
 }

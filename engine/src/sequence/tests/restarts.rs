@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{World, assert_distinct, named, sequence, twice, until};
+use super::{World, assert_distinct, clock, named, next, sequence, twice, until};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::sequence::store::{SequenceSettings, Store};
@@ -280,4 +280,106 @@ fn a_store_that_is_behind_what_an_earlier_life_left_closes_its_names() {
     assert_eq!(live(&mut ids, 1_000), Some(SequenceErrorKind::StoreBehind));
     assert_eq!(ids.len() as u64 + 1, mark, "what the first life left is issued");
     assert_distinct(ids);
+}
+
+/// A registry that elects a leader while a process starts.
+#[test]
+fn leftovers_wait_for_a_registry_that_is_away_for_a_moment() {
+    for witness in [true, false] {
+        let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+        let life = || {
+            let builder = world.in_folder(folder.path()).witness(witness).clock(clock.clone());
+            builder.assemble_for_test()
+        };
+        let (sequences, mut teller) = life();
+        assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1);
+        teller.stop();
+        drop((sequences, teller));
+        world.records.set_away(true);
+        let (sequences, mut teller) = life();
+        let a = sequence(&sequences, "a");
+        for _ in 0..5 {
+            assert!(a.try_next_ordered().is_err());
+            clock.pass(Duration::from_secs(1));
+            teller.turn_now();
+        }
+        world.records.set_away(false);
+        assert_eq!(next(&a, || teller.turn_now()), 2, "with a witness: {witness}");
+        teller.stop();
+        let figures = sequences.stats().figures;
+        assert_eq!((figures.wasted.total(), figures.moving()), (0, 0), "{figures:?}");
+    }
+}
+
+/// Where a database grants without it, numbers do not wait for it for ever.
+#[test]
+fn leftovers_are_done_without_where_no_registry_is_needed_and_it_stays_away() {
+    let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+    let life = || world.in_folder(folder.path()).witness(false).clock(clock.clone()).assemble_for_test();
+    let (sequences, mut teller) = life();
+    assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1);
+    teller.stop();
+    drop((sequences, teller));
+    world.records.set_away(true);
+    let (sequences, mut teller) = life();
+    let a = sequence(&sequences, "a");
+    for _ in 0..12 {
+        clock.pass(Duration::from_secs(1));
+        teller.turn_now();
+    }
+    assert_eq!(next(&a, || teller.turn_now()), 1_001);
+    let figures = sequences.stats().figures;
+    assert_eq!((figures.reclaimed, figures.wasted.dropped), (999, 999), "{figures:?}");
+}
+
+/// What the folder remembers of the store is lost, in a life that needs no grant.
+#[test]
+fn leftovers_keep_the_name_of_the_store_that_granted_them() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    for life in 1..=4 {
+        let (sequences, mut teller) = world.in_folder(folder.path()).witness(false).assemble_for_test();
+        assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), life);
+        teller.stop();
+        let _ = fs::remove_file(folder.path().join("sequences.store"));
+    }
+}
+
+#[test]
+fn a_name_that_is_asked_for_while_a_stop_saves_leaves_nothing_behind() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    let names: Vec<String> = (0..2_000).map(|number| format!("n{number}")).collect();
+    for name in &names {
+        world.create(name, SequenceSettings { step: 5, ..SequenceSettings::default() });
+    }
+    let mut saved = 0;
+    for life in 0..12 {
+        let (sequences, hub, mut teller, _keeper) =
+            world.in_folder(folder.path()).parts_for_test(life).unwrap();
+        teller.turn_now();
+        if life == 0 {
+            for name in &names {
+                next(&sequence(&sequences, name), || teller.turn_now());
+            }
+        } else {
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    let (sequences, names) = (&sequences, &names);
+                    scope.spawn(move || {
+                        let own = names.iter().cycle().skip(thread * 500);
+                        own.map(|name| sequences.sequence(&named(name))).take_while(Result::is_ok).count()
+                    });
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                hub.close();
+                teller.stop();
+            });
+        }
+        if life == 0 {
+            teller.stop();
+        }
+        let figures = sequences.stats().figures;
+        assert_eq!((figures.held, figures.wasted.total(), figures.moving()), (0, 0, 0), "{figures:?}");
+        assert!(life == 0 || figures.reclaimed == saved, "{figures:?}");
+        saved = figures.saved;
+    }
 }
