@@ -109,6 +109,7 @@ impl Teller {
     /// The registry is away for now. Where grants need it, they wait for it as well.
     fn claim_later(&mut self, batch: Batch, why: &str) -> Option<Batch> {
         let boot = self.hub.clock.read().boot;
+        let is_news = self.reclaim.since.is_none();
         let since = *self.reclaim.since.get_or_insert(boot);
         let is_needed = self.witnesses || !self.store.may_go_back();
         if !is_needed && boot.saturating_sub(since) >= PATIENCE {
@@ -119,8 +120,16 @@ impl Teller {
         self.reclaim.found = Some(batch);
         if self.witnesses {
             self.witness_failed(why, boot);
-        } else {
+        } else if is_needed {
             self.store_failed(why, boot);
+        } else if is_news {
+            let why = why.to_owned();
+            deferred_log::log(move || {
+                tracing::warn!(
+                    why,
+                    "numbers wait up to 10 s for the registry, to go on with leftovers of an earlier life"
+                );
+            });
         }
         None
     }

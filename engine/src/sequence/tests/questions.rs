@@ -62,7 +62,7 @@ impl Store for HangingStore {
     }
 
     fn identity(&mut self) -> Result<Identity, StoreError> {
-        self.ask(|store| store.identity())
+        self.ask(MemoryStore::identity)
     }
 
     fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
