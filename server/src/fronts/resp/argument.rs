@@ -5,7 +5,14 @@ use std::borrow::Cow;
 use xuid_engine::sequence::SequenceName;
 use xuid_protocol::{Order, Refusal, Status};
 
-use super::command::Key;
+/// Which ids are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Key {
+    /// The engine's own ids.
+    Ids(Order),
+    /// Numbers of a sequence.
+    Name(SequenceName),
+}
 
 /// Why words are no command here: the kind of the error is ERR.
 pub(super) fn bad(text: impl Into<Cow<'static, str>>) -> Refusal {

@@ -1,18 +1,9 @@
 //! What a command asks for.
 
 use xuid_engine::sequence::SequenceName;
-use xuid_protocol::{Op, Order, Refusal, Status};
+use xuid_protocol::{Op, Refusal, Status};
 
-use super::argument::{bad, key, key_or_any, many, name, number, pattern, shown, text, value};
-
-/// Which ids are asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Key {
-    /// The engine's own ids.
-    Ids(Order),
-    /// Numbers of a sequence.
-    Name(SequenceName),
-}
+use super::argument::{Key, bad, key, key_or_any, many, name, number, pattern, shown, text, value};
 
 /// The form in which ids are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -515,6 +506,8 @@ pub(super) const COMMANDS: [&str; 34] = [
 
 #[cfg(test)]
 mod tests {
+    use xuid_protocol::Order;
+
     use super::*;
 
     fn parsed(line: &str) -> Result<Command<'_>, String> {

@@ -8,7 +8,8 @@ use xuid_engine::Run;
 use xuid_engine::sequence::{Demand, Numbers, SequenceErrorKind, SequenceName};
 use xuid_protocol::{Op, Order, Refusal, Status};
 
-use super::command::{Key, Shape};
+use super::argument::Key;
+use super::command::Shape;
 use super::reply::{write_id, write_integer, write_length};
 use super::waiting::{Done, Ended};
 use super::{COMMAND, Session};
