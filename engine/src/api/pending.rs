@@ -101,7 +101,7 @@ impl Drop for Pending {
         if let Stage::Waiting(ticket) = &self.stage
             && !self.shared.generation.forked()
         {
-            let back = ticket.cancel();
+            let (back, _waker) = ticket.cancel();
             if !back.is_empty() {
                 self.shared.give_back(back, ticket.since());
             }

@@ -169,13 +169,13 @@ impl Ticket {
         }
     }
 
-    /// Ends it for a caller that went away; whatever it had is returned.
-    pub(crate) fn cancel(&self) -> Vec<Run> {
-        // Taken out first: its waker is dropped after the lock.
-        let before = std::mem::replace(&mut *lock(&self.state), State::Over);
-        match before {
-            State::Waiting { runs, .. } | State::Done(Ok(runs)) => runs,
-            _ => Vec::new(),
+    /// Ends it for a caller that went away; whatever it had is returned. Its waker is to be dropped when that is kept, since
+    /// a stranger's code may panic.
+    pub(crate) fn cancel(&self) -> (Vec<Run>, Option<Waker>) {
+        match std::mem::replace(&mut *lock(&self.state), State::Over) {
+            State::Waiting { runs, waker, .. } => (runs, waker),
+            State::Done(Ok(runs)) => (runs, None),
+            _ => (Vec::new(), None),
         }
     }
 }
@@ -278,13 +278,36 @@ mod tests {
                 let waker = Waker::from(Arc::new(Asks(ticket.clone())));
                 assert!(ticket.poll(&waker).is_pending());
             }
-            assert!(ticket.cancel().is_empty());
+            assert!(ticket.cancel().0.is_empty());
             let waker = Waker::from(Arc::new(Asks(ticket.clone())));
             assert!(ticket.poll(&waker).is_ready());
             drop(waker);
             let _ = done.send(());
         });
         assert!(ended.recv_timeout(Duration::from_secs(30)).is_ok(), "it waits for its own lock");
+    }
+
+    /// A waker whose end panics.
+    struct Fails;
+
+    impl Wake for Fails {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Fails {
+        fn drop(&mut self) {
+            panic!("a stranger's waker");
+        }
+    }
+
+    #[test]
+    fn what_a_call_had_comes_back_whatever_its_waker_does() {
+        let gathered = Gathered { runs: vec![Run::new(8, 4)], ..Gathered::default() };
+        let ticket = Ticket::new(Order::Any, 8, 8, 0, u64::MAX, Duration::from_secs(1), gathered);
+        assert!(ticket.poll(&Waker::from(Arc::new(Fails))).is_pending());
+        let (back, waker) = ticket.cancel();
+        assert_eq!(back, [Run::new(8, 4)]);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(waker))).is_err());
     }
 
     #[test]
@@ -312,7 +335,7 @@ mod tests {
         };
         let (waits, done, left) = (ticket(), ticket(), ticket());
         assert!(done.finish(|| IdError::SHUTTING_DOWN).0.is_empty());
-        assert_eq!(left.cancel(), [Run::new(8, 4)]);
+        assert_eq!(left.cancel().0, [Run::new(8, 4)]);
         let voided = [&waits, &done, &left].map(|ticket| ticket.void(Voids(1)));
         assert_eq!(voided, [vec![Run::new(8, 4)], vec![], vec![]]);
         assert_eq!([waits, done, left].map(|ticket| ticket.since()), [Voids(1), Voids(0), Voids(0)]);

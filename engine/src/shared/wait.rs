@@ -52,7 +52,7 @@ impl EngineState {
         }
         if let Err(ticket) = gate.enqueue(ticket.clone(), caller) {
             let error = gate.refusal(now, ticket.order, ticket.wait);
-            self.give_back(ticket.cancel(), ticket.since());
+            self.give_back(ticket.cancel().0, ticket.since());
             return Err(error);
         }
         self.producer.wake();
@@ -104,7 +104,7 @@ impl EngineState {
             let boot = self.clock.read().boot;
             let last = ticket.deadline.saturating_add(MARGIN);
             if boot >= last || self.producer.is_current() {
-                self.give_back(ticket.cancel(), ticket.since());
+                self.give_back(ticket.cancel().0, ticket.since());
                 return Err(IdError::overloaded(ticket.wait, Duration::from_millis(100)));
             }
             std::thread::park_timeout(Duration::from_nanos((last - boot).min(MARGIN)));

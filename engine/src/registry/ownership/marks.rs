@@ -17,30 +17,40 @@ use crate::sys::guards::Guard;
 impl Ownership {
     /// The mark of a spill, made if the spill is `new`: one that this process created a moment ago.
     pub(crate) fn mark(&mut self, spill: SpillId, new: bool) -> Result<u64, GrantError> {
-        if new {
+        if new { self.make_mark(spill) } else { Ok(self.read_mark(spill)?.record.granted_upto) }
+    }
+
+    /// Makes a mark that is asked for again with the same record, as long as it is not known whether it was stored. Only that
+    /// very record is ours: one that was stored unseen, and is not found, belongs to a spill that is then not used.
+    fn make_mark(&mut self, spill: SpillId) -> Result<u64, GrantError> {
+        let before = self.new_mark.take().filter(|(of, _)| *of == spill);
+        let record = before.clone().map(|(_, record)| record).unwrap_or_else(|| {
             self.operation += 1;
-            let record =
-                MarkRecord { granted_upto: 0, token: self.identity.token, operation: self.operation };
-            match self.registry.create_mark(spill, &record) {
-                // Read again it could fail, and then not be made a second time.
-                Ok(()) => {
-                    self.marks.insert(spill, 0);
-                    return Ok(0);
-                }
-                // A mark that is found to be ours was stored; one that was stored unseen belongs to a spill that is
-                // then not used: harmless.
-                Err(SwapError::Unknown { why }) => {
-                    self.unknown += 1;
-                    match self.registry.mark(spill) {
-                        Ok(found) if found.record == record => self.unknown_ours += 1,
-                        _ => return Err(GrantError::Refused { why }),
-                    }
-                }
-                Err(SwapError::Unavailable { why }) => return Err(GrantError::Later { why }),
-                Err(error) => return Err(GrantError::Refused { why: error.to_string() }),
+            MarkRecord { granted_upto: 0, token: self.identity.token, operation: self.operation }
+        });
+        match self.registry.create_mark(spill, &record) {
+            // Read again it could fail, and then not be made a second time.
+            Ok(()) => {}
+            Err(SwapError::Unavailable { why } | SwapError::Read(ReadError::Unavailable { why })) => {
+                self.new_mark = before;
+                return Err(GrantError::Later { why });
             }
+            Err(error @ (SwapError::Unknown { .. } | SwapError::Conflict)) => {
+                self.unknown += u64::from(before.is_none() && matches!(error, SwapError::Unknown { .. }));
+                match self.registry.mark(spill) {
+                    Ok(found) if found.record == record => self.unknown_ours += 1,
+                    // Not yet, maybe.
+                    Err(ReadError::Absent { .. } | ReadError::Unavailable { .. }) => {
+                        self.new_mark = Some((spill, record));
+                        return Err(GrantError::Later { why: error.to_string() });
+                    }
+                    _ => return Err(GrantError::Refused { why: error.to_string() }),
+                }
+            }
+            Err(error) => return Err(GrantError::Refused { why: error.to_string() }),
         }
-        Ok(self.read_mark(spill)?.record.granted_upto)
+        self.marks.insert(spill, 0);
+        Ok(0)
     }
 
     fn read_mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, GrantError> {

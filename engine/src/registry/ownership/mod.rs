@@ -37,7 +37,7 @@ pub(crate) use self::window::Window;
 use self::grant::Grant;
 use crate::registry::provenance::note::Event;
 use crate::registry::provenance::windows_log::WindowsLog;
-use crate::registry::{Registry, SwapError, Token, WorkerRecord, limits};
+use crate::registry::{MarkRecord, Registry, SwapError, Token, WorkerRecord, limits};
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 
@@ -126,6 +126,8 @@ pub(crate) struct Ownership {
     /// Only a copy of this process could hand it back meanwhile.
     reserved_before: HashMap<u32, u64>,
     marks: HashMap<SpillId, u64>,
+    /// A new mark of which it is not known whether it was stored.
+    new_mark: Option<(SpillId, MarkRecord)>,
     claim: Option<Claim>,
     /// Grants of which it is not known whether they were stored.
     grants: Vec<Grant>,
@@ -155,6 +157,7 @@ impl Ownership {
             left: HashMap::new(),
             reserved_before: HashMap::new(),
             marks: HashMap::new(),
+            new_mark: None,
             claim: None,
             grants: Vec::new(),
             has_forgotten_grants: false,
@@ -183,6 +186,7 @@ impl Ownership {
             }
         }
         self.unknown_theirs += self.doubts();
+        self.new_mark = None;
         if Guard::LeapForgetsGrant.holds() {
             self.grants.clear();
             self.has_forgotten_grants = false;

@@ -212,7 +212,9 @@ impl SequencesBuilder {
         let folder = folder.as_deref();
         let fail = |source| folder_error("read sequences.store in", folder.unwrap_or(Path::new("")), source);
         let known = KnownIdentity::open(folder).map_err(fail)?;
-        let (reclaim, why) = Reclaim::open(folder.filter(|_| records.is_some()));
+        // Without records nothing is claimed, and nothing saved; what was left tells how far the store had come.
+        let open = if records.is_some() { Reclaim::open } else { Reclaim::open_late };
+        let (reclaim, why) = open(folder);
         lock(&hub.tally).status.leftovers = why;
         let teller = Teller::new(hub.clone(), store, records, known, reclaim);
         Ok((hub, teller, keeper))

@@ -181,7 +181,7 @@ impl Teller {
     }
 
     /// The same after a wait.
-    fn later(&mut self, named: &Arc<Named>, boot: u64, in_doubt: bool) {
+    pub(super) fn later(&mut self, named: &Arc<Named>, boot: u64, in_doubt: bool) {
         let jitter = self.jitter();
         let mut state = named.lock();
         state.retry.failed(boot, jitter);
@@ -353,13 +353,9 @@ impl Teller {
             }
         }
         let Some(records) = self.records.as_mut().filter(|_| !is_used && !grants.is_empty()) else { return };
-        // A name of which nothing is known may have issued higher ids in this life.
-        let hub = self.hub.clone();
         let one = |(asked, grant): &(Asked, Grant)| {
             let mut one = Shown::new(asked.ask.name.clone(), grant.first, grant.end);
-            let state = asked.named.lock();
-            let is_strict = grant.settings.strict || asked.named.is_strict(&state);
-            one.goes_above = is_strict || (state.mark == 0 && hub.names.was_forgotten(&asked.named.name));
+            one.goes_above = grant.settings.strict || asked.named.is_strict(&asked.named.lock());
             one
         };
         let mut shown: Vec<Shown> = grants.iter().map(one).collect();

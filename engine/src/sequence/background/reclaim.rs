@@ -9,6 +9,7 @@ use crate::sequence::error::SequenceError;
 use crate::sequence::leftovers::claim::{Claim, Lineage, begin, claim};
 use crate::sequence::leftovers::format::{Batch, MOST_RANGES, NameRest, short_identity};
 use crate::sequence::name::SequenceName;
+use crate::sequence::names::hub::Hub;
 use crate::sequence::names::named::Named;
 use crate::sequence::names::named_table::mark_of;
 use crate::sequence::store::StoreError;
@@ -29,7 +30,9 @@ impl Teller {
         if self.reclaim.found.is_none() && self.reclaim.claimed.is_none() {
             return true;
         }
+        self.reclaim.is_under_way = true;
         let is_done = self.reclaim_now();
+        self.reclaim.is_under_way = false;
         // A hundred thousand names are 20 MB in the index of a folder's records, and a session at an ensemble.
         if is_done
             && !self.witnesses
@@ -40,15 +43,30 @@ impl Teller {
         is_done
     }
 
-    fn reclaim_now(&mut self) -> bool {
-        if let Some(batch) = self.reclaim.found.take() {
-            let leaps = self.hub.leaps();
-            self.reclaim.claimed = self.claim(batch).map(|batch| (batch, leaps));
-            if self.reclaim.found.is_some() {
-                return false;
-            }
+    /// An adaptor panicked. Where that was while leftovers were claimed, it is not known whether they are, and they are not used.
+    pub(super) fn reclaim_panicked(&mut self) {
+        if !std::mem::take(&mut self.reclaim.is_under_way) {
+            return;
         }
-        let Some((batch, leaps)) = self.reclaim.claimed.take() else { return true };
+        let claimed = self.reclaim.claimed.take().map(|(batch, _)| batch);
+        if let Some(batch) = self.reclaim.found.take().or(claimed) {
+            self.refuse_batch(&batch, "an adaptor panicked while they were claimed");
+            self.remember_marks(&batch);
+        }
+    }
+
+    fn reclaim_now(&mut self) -> bool {
+        if let Some(batch) = self.reclaim.found.clone() {
+            let leaps = self.hub.leaps();
+            match self.claim(&batch) {
+                Some(true) => self.reclaim.claimed = Some((batch, leaps)),
+                Some(false) => {}
+                None => return false,
+            }
+            self.reclaim.found = None;
+        }
+        // Both stay where they are until it is known what becomes of them: an adaptor may panic.
+        let Some((batch, leaps)) = self.reclaim.claimed.clone() else { return true };
         // What a witness saw was granted to this file's process by whichever store; else it must be the same store.
         let current = if self.witnesses {
             None
@@ -60,64 +78,62 @@ impl Teller {
                 }
                 Err(StoreError::Away { why } | StoreError::Unknown { why }) => {
                     self.store_failed(&why, self.hub.clock.read().boot);
-                    self.reclaim.claimed = Some((batch, leaps));
                     return false;
                 }
                 Err(_) => Some(String::new()),
             }
         };
+        self.reclaim.claimed = None;
         self.store_answered();
         self.hub.now();
         if self.hub.leaps() != leaps && Guard::LeapDropsClaimed.holds() {
             self.refuse_batch(&batch, "the clock leapt while they were claimed");
             self.remember_marks(&batch);
         } else {
-            self.distribute(batch, current.as_deref(), leaps);
+            self.distribute(&batch, current.as_deref(), leaps);
         }
         true
     }
 
-    fn claim(&mut self, batch: Batch) -> Option<Batch> {
+    /// Whether a batch is ours now; `None` while that is not known.
+    fn claim(&mut self, batch: &Batch) -> Option<bool> {
         let Some(records) = &mut self.records else {
-            self.refuse_batch(&batch, "there is no registry that says whether it was used");
-            return None;
+            self.refuse_batch(batch, "there is no registry that says whether it was used");
+            self.remember_marks(batch);
+            return Some(false);
         };
         if batch.cluster != records.cluster() {
-            self.refuse_batch(&batch, "it belongs to another cluster");
-            return None;
+            self.refuse_batch(batch, "it belongs to another cluster");
+            // Another registry numbers anew; a database goes on, whichever registry there is beside it.
+            if self.store.may_go_back() {
+                self.remember_marks(batch);
+            }
+            return Some(false);
         }
-        match claim(&mut **records, &batch) {
+        match claim(&mut **records, batch) {
             Claim::Ours(lineage) => {
                 self.reclaim.lineage = Some(lineage);
-                Some(batch)
+                return Some(true);
             }
-            Claim::Before(lineage) => {
-                // As after a life that was killed: its file is the one that it claimed at its start.
-                self.reclaim.lineage = Some(lineage);
-                self.remember_marks(&batch);
-                None
-            }
-            Claim::Refused(why) => {
-                self.refuse_batch(&batch, &why);
-                self.remember_marks(&batch);
-                None
-            }
-            Claim::Later(why) => self.claim_later(batch, &why),
+            // As after a life that was killed: its file is the one that it claimed at its start.
+            Claim::Before(lineage) => self.reclaim.lineage = Some(lineage),
+            Claim::Refused(why) => self.refuse_batch(batch, &why),
+            Claim::Later(why) if self.waits_for_registry(&why) => return None,
+            Claim::Later(why) => self.refuse_batch(batch, &why),
         }
+        self.remember_marks(batch);
+        Some(false)
     }
 
-    /// The registry is away for now. Where grants need it, they wait for it as well.
-    fn claim_later(&mut self, batch: Batch, why: &str) -> Option<Batch> {
+    /// The registry is away for now. Whether leftovers wait for it: where grants need it, they do as well.
+    fn waits_for_registry(&mut self, why: &str) -> bool {
         let boot = self.hub.clock.read().boot;
         let is_news = self.reclaim.since.is_none();
         let since = *self.reclaim.since.get_or_insert(boot);
         let is_needed = self.witnesses || !self.store.may_go_back();
         if !is_needed && boot.saturating_sub(since) >= PATIENCE {
-            self.refuse_batch(&batch, why);
-            self.remember_marks(&batch);
-            return None;
+            return false;
         }
-        self.reclaim.found = Some(batch);
         if self.witnesses {
             self.witness_failed(why, boot);
         } else if is_needed {
@@ -131,7 +147,7 @@ impl Teller {
                 );
             });
         }
-        None
+        true
     }
 
     /// A batch is not used, and what it holds is waste.
@@ -157,12 +173,12 @@ impl Teller {
     }
 
     /// Gives names what was left of them. The clock had leapt so often when it was claimed.
-    fn distribute(&mut self, batch: Batch, identity: Option<&str>, leaps: u64) {
+    fn distribute(&mut self, batch: &Batch, identity: Option<&str>, leaps: u64) {
         let is_ours =
-            |rest: &NameRest| identity.is_none_or(|identity| *rest.identity == *short_identity(identity));
-        let (ours, others): (Vec<_>, Vec<_>) = batch.names.into_iter().partition(is_ours);
+            |rest: &&NameRest| identity.is_none_or(|identity| *rest.identity == *short_identity(identity));
+        let (ours, others): (Vec<_>, Vec<_>) = batch.names.iter().partition(is_ours);
         if !others.is_empty() {
-            let others = Batch { names: others, ..batch };
+            let others = Batch { names: others.into_iter().cloned().collect(), ..*batch };
             self.refuse_batch(&others, "another store granted them");
             self.remember_marks(&others);
         }
@@ -170,7 +186,7 @@ impl Teller {
         if let Some(act) = &mut self.before_reclaim {
             act();
         }
-        let left = ours.into_iter().map(|rest| (rest.name, rest.spans));
+        let left = ours.into_iter().map(|rest| (rest.name.apart(), rest.spans.clone()));
         self.hub.names.reclaim(left, || self.hub.leaps() != leaps && Guard::LeapDropsClaimed.holds());
     }
 
@@ -210,34 +226,28 @@ impl Teller {
     fn keep(&mut self, held: &[Held], leaps: u64) {
         let hub = self.hub.clone();
         let rests = hub.names.take_rests();
-        let saved = self.save(held, &rests, leaps);
-        for (named, spans) in held {
-            let books = &mut named.lock().books;
-            let (kept, dropped) = cut(spans);
-            let (kept, dropped) = if saved { (total(&kept), dropped) } else { (0, total(spans)) };
-            books.saved += kept;
-            books.waste.dropped += dropped;
+        {
+            let mut settled = Settled { hub: &hub, held, rests: &rests, is_saved: false };
+            settled.is_saved = self.save(held, &rests, leaps);
         }
-        hub.names.count_gone(|gone| {
-            for (_, spans) in &rests {
-                let (kept, dropped) = cut(spans);
-                let (kept, dropped) = if saved { (total(&kept), dropped) } else { (0, total(spans)) };
-                gone.saved += kept;
-                gone.wasted.dropped += dropped;
-            }
-        });
         if let Some(records) = &mut self.records {
             records.close();
         }
     }
 
+    /// What was claimed and never given out, since the store did not say which one it is: it is left once more.
+    fn pending(&mut self) -> Vec<NameRest> {
+        let Some((batch, leaps)) = self.reclaim.claimed.take() else { return Vec::new() };
+        if self.hub.leaps() == leaps || !Guard::LeapDropsClaimed.holds() {
+            return batch.names.clone();
+        }
+        self.refuse_batch(&batch, "the clock leapt before the store said which one it is");
+        Vec::new()
+    }
+
     /// Writes a batch of what is held. The clock had leapt so often when it was taken. Whether it will be found.
     fn save(&mut self, held: &[Held], rests: &[(SequenceName, Vec<Span>)], leaps: u64) -> bool {
-        // What was claimed and never given out is as good as lost: the store that it is for did not answer.
-        let pending = self.reclaim.claimed.take();
-        if let Some((batch, _)) = &pending {
-            self.refuse_batch(batch, "the store did not say which one it is");
-        }
+        let pending = self.pending();
         let Some(records) = &mut self.records else { return false };
         let known = self.known.known().or(self.reclaim.identity.as_deref());
         let identity: Arc<str> = short_identity(known.unwrap_or_default()).into();
@@ -251,6 +261,7 @@ impl Teller {
             .map(|(named, spans)| name_rest(&named.name, spans))
             .chain(rests.iter().map(|(name, spans)| name_rest(name, spans)))
             .filter(|rest| !rest.spans.is_empty())
+            .chain(pending)
             .collect();
         if names.is_empty() {
             return true;
@@ -281,6 +292,40 @@ impl Teller {
             });
         }
         saved.is_ok()
+    }
+}
+
+/// What was held at a stop. When it is dropped it is counted, as waste after a panic of the registry's adaptor.
+struct Settled<'a> {
+    hub: &'a Hub,
+    held: &'a [Held],
+    rests: &'a [(SequenceName, Vec<Span>)],
+    is_saved: bool,
+}
+
+impl Settled<'_> {
+    /// How many ids of these were saved, and how many are wasted.
+    fn count(&self, spans: &[Span]) -> (u64, u64) {
+        let (kept, dropped) = cut(spans);
+        if self.is_saved { (total(&kept), dropped) } else { (0, total(spans)) }
+    }
+}
+
+impl Drop for Settled<'_> {
+    fn drop(&mut self) {
+        for (named, spans) in self.held {
+            let (saved, dropped) = self.count(spans);
+            let books = &mut named.lock().books;
+            books.saved += saved;
+            books.waste.dropped += dropped;
+        }
+        self.hub.names.count_gone(|gone| {
+            for (_, spans) in self.rests {
+                let (saved, dropped) = self.count(spans);
+                gone.saved += saved;
+                gone.wasted.dropped += dropped;
+            }
+        });
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::sequence::leftovers::claim::Lineage;
 use crate::sequence::leftovers::file::RestFile;
@@ -14,27 +15,27 @@ pub(crate) struct Reclaim {
     /// Where a file is made when there is something to save.
     folder: Option<PathBuf>,
     /// What the file held, until it is claimed.
-    pub(super) found: Option<Batch>,
+    pub(super) found: Option<Arc<Batch>>,
     /// Boot time at which the registry could not be reached to claim it for the first time.
     pub(super) since: Option<u64>,
     /// The store that said which one it is when they were given out.
     pub(super) identity: Option<String>,
     /// Claimed, and waiting to know which store it is; and how often the clock had leapt before it was claimed.
-    pub(super) claimed: Option<(Batch, u64)>,
+    pub(super) claimed: Option<(Arc<Batch>, u64)>,
     pub(super) lineage: Option<Lineage>,
+    /// An adaptor is being asked for it.
+    pub(super) is_under_way: bool,
 }
 
 impl Reclaim {
-    /// Opens the file of a folder. Why that could not be is told, and what is held at the stop is wasted.
+    /// Opens the file of a folder. Why that could not be is told, and what is held at the stop is wasted. So is why one could
+    /// not be read, which another takes the place of.
     pub(crate) fn open(folder: Option<&Path>) -> (Self, Option<String>) {
         let Some(folder) = folder else { return (Self::default(), None) };
         match RestFile::open(folder) {
-            Ok(file) => {
-                let (found, why) = match file.read() {
-                    Ok(found) => (found, None),
-                    Err(error) => (None, Some(format!("{}: {error}", file.path().display()))),
-                };
-                (Self { file: Some(file), found, ..Self::default() }, why)
+            Ok((file, found, trouble)) => {
+                let found = found.map(Arc::new);
+                (Self { file: Some(file), found, ..Self::default() }, trouble.map(|error| error.to_string()))
             }
             Err(error) => (Self::default(), Some(format!("leftovers can't be saved: {error}"))),
         }

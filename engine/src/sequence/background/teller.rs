@@ -10,6 +10,7 @@
 //! - I1 what an earlier life left is claimed before the first grant is asked for, so that ordered ids begin with it;
 //! - I2 a panic costs the grants of its turn, and ends no thread.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -149,7 +150,7 @@ impl Teller {
             }
         }
         let why;
-        (self.reclaim, why) = Reclaim::open_late(self.records.as_ref().map(|_| folder.as_path()));
+        (self.reclaim, why) = Reclaim::open_late(Some(&folder));
         let status = &mut lock(&self.hub.tally).status;
         status.identity = self.known.known().map(str::to_owned);
         status.leftovers = why;
@@ -171,9 +172,23 @@ impl Teller {
             }
             self.hub.teller.wait(wait);
         }
-        self.stop();
+        self.stop_whatever_happens();
         if self.hub.forked() {
             std::mem::forget(self);
+        }
+    }
+
+    fn stop_whatever_happens(&mut self) {
+        let stopped = catch_unwind(AssertUnwindSafe(|| self.stop()));
+        if stopped.is_err() && !self.hub.forked() {
+            self.hub.panics.add(1);
+            deferred_log::log(|| {
+                tracing::error!(
+                    "the thread that asks the store panicked in its stop; what was held is wasted"
+                );
+            });
+            let close = || self.records.as_mut().map(|records| records.close());
+            let _ = catch_unwind(AssertUnwindSafe(close));
         }
     }
 
@@ -193,7 +208,7 @@ impl Teller {
         self.jitter = jitter;
     }
 
-    fn turn_whatever_happens(&mut self) -> Duration {
+    pub(crate) fn turn_whatever_happens(&mut self) -> Duration {
         catch_unwind(AssertUnwindSafe(|| self.turn())).unwrap_or_else(|_| {
             self.hub.panics.add(1);
             self.after_panic();
@@ -206,18 +221,20 @@ impl Teller {
         })
     }
 
-    /// Names that were being asked for are due again.
+    /// Names that were being asked for are due again, after a wait: it may go on so.
     fn after_panic(&mut self) {
-        let hub = self.hub.clone();
+        self.reclaim_panicked();
+        let (boot, hub) = (self.hub.clock.read().boot, self.hub.clone());
+        let waits: HashSet<_> = self.later.iter().map(|(_, named)| Arc::as_ptr(named)).collect();
+        let mut asked = Vec::new();
         hub.names.each(|named| {
-            let mut state = named.lock();
-            if state.queued == Queued::Asking {
-                state.queued = Queued::No;
-                state.in_doubt = true;
-                let urgent = !state.line.is_empty();
-                hub.enqueue(named, &mut state, urgent);
+            if named.lock().queued == Queued::Asking && !waits.contains(&Arc::as_ptr(named)) {
+                asked.push(named.clone());
             }
         });
+        for named in &asked {
+            self.later(named, boot, true);
+        }
     }
 
     /// Answers, asks, and says how long there is nothing to do.

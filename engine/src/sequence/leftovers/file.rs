@@ -40,13 +40,18 @@ pub fn marks_left_in(folder: &Path) -> io::Result<BTreeMap<SequenceName, u64>> {
     for entry in entries {
         let path = entry?.path();
         let batch = if is_left(&path) { read(&path) } else { Ok(None) };
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        for NameRest { name, spans, .. } in batch.map_err(named)?.into_iter().flat_map(|batch| batch.names) {
+        let batch = batch.map_err(|error| of_file(&path, &error))?;
+        for NameRest { name, spans, .. } in batch.into_iter().flat_map(|batch| batch.names) {
             let mark = marks.entry(name).or_default();
             *mark = mark_of(&spans).max(*mark);
         }
     }
     Ok(marks)
+}
+
+/// The error, with the file that it is of.
+fn of_file(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// A file, locked.
@@ -55,18 +60,20 @@ pub(crate) struct RestFile {
     folder: PathBuf,
     path: PathBuf,
     /// Held until the process ends, or has written another file of that name (I2).
-    _lock: File,
+    lock: File,
 }
 
 impl RestFile {
-    /// Locks the first free file of a folder; an empty one is made where there is none.
-    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        Self::open_first(folder, |_| true)
+    /// Locks the first free file of a folder, made where there is none, and reads it. One that cannot be read stays for a
+    /// life that can; why that was comes last.
+    pub(crate) fn open(folder: &Path) -> io::Result<(Self, Option<Batch>, Option<io::Error>)> {
+        Self::open_first(folder, |file| file.read().map(Some))
     }
 
     /// The same of a file that holds nothing: what another process left stays.
     pub(crate) fn open_empty(folder: &Path) -> io::Result<Self> {
-        Self::open_first(folder, |bytes| bytes == 0)
+        let is_empty = |file: &Self| Ok((file.lock.metadata()?.len() == 0).then_some(()));
+        Self::open_first(folder, is_empty).map(|(file, ..)| file)
     }
 
     /// Whether a process of this folder ever had a file.
@@ -76,26 +83,32 @@ impl RestFile {
         entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
     }
 
-    fn open_first(folder: &Path, will_do: impl Fn(u64) -> bool) -> io::Result<Self> {
+    /// The first free file that will do, what is found in it, and why one before it did not.
+    fn open_first<T>(
+        folder: &Path,
+        find: impl Fn(&Self) -> io::Result<Option<T>>,
+    ) -> io::Result<(Self, T, Option<io::Error>)> {
         draft::sweep(folder, STEM);
         let mut trouble = None;
         for number in 0..MOST_FILES {
             let path = folder.join(format!("{STEM}-{number}"));
-            let opened = lock(folder, &path).and_then(|file| match file {
-                Some(file) if will_do(file.metadata()?.len()) => Ok(Some(file)),
-                _ => Ok(None),
+            let opened = lock(folder, &path).and_then(|lock| {
+                let Some(lock) = lock else { return Ok(None) };
+                let file = Self { folder: folder.to_owned(), path: path.clone(), lock };
+                Ok(find(&file)?.map(|found| (file, found)))
             });
             match opened {
-                Ok(Some(file)) => return Ok(Self { folder: folder.to_owned(), path, _lock: file }),
+                Ok(Some((file, found))) => return Ok((file, found, trouble)),
                 Ok(None) => {}
-                // What cannot be opened under one name is in nobody's way under the others.
-                Err(error) => _ = trouble.get_or_insert(error),
+                // What cannot be used under one name is in nobody's way under the others.
+                Err(error) => _ = trouble.get_or_insert_with(|| of_file(&path, &error)),
             }
         }
         let in_use = || io::Error::other("all of sequences.rest-0 to sequences.rest-255 are in use");
         Err(trouble.unwrap_or_else(in_use))
     }
 
+    #[cfg(test)]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -167,6 +180,10 @@ mod tests {
     use crate::registry::ClusterId;
     use crate::sequence::chain::span::Span;
 
+    fn open(folder: &tempfile::TempDir) -> RestFile {
+        RestFile::open(folder.path()).unwrap().0
+    }
+
     fn batch(serial: u64) -> Batch {
         Batch { uuid: [1; 16], serial, cluster: ClusterId::from_bytes([2; 16]), names: Vec::new() }
     }
@@ -175,7 +192,7 @@ mod tests {
     #[test]
     fn a_file_that_was_replaced_after_it_was_opened_is_not_taken() {
         let folder = tempfile::tempdir().unwrap();
-        let first = RestFile::open(folder.path()).unwrap();
+        let first = open(&folder);
         let path = first.path().to_owned();
         let opened = File::open(&path).unwrap();
         first.write(&batch(7)).unwrap();
@@ -193,7 +210,7 @@ mod tests {
             spans: vec![Span { first, count, increment: 2 }],
         };
         let lefts = [vec![rest("a", 1, 50), rest("b", 7, 1)], Vec::new(), vec![rest("a", 31, 5)]];
-        let files = lefts.map(|names| (RestFile::open(folder.path()).unwrap(), names));
+        let files = lefts.map(|names| (open(&folder), names));
         for (file, names) in files {
             file.write(&Batch { names, ..batch(1) }).unwrap();
         }
@@ -210,18 +227,36 @@ mod tests {
     fn what_cannot_be_opened_under_one_name_keeps_no_process_from_the_next_one() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("sequences.rest-0")).unwrap();
-        RestFile::open(folder.path()).unwrap().write(&batch(7)).unwrap();
-        let second = RestFile::open(folder.path()).unwrap();
+        open(&folder).write(&batch(7)).unwrap();
+        let second = open(&folder);
         assert_eq!(
             (second.path(), second.read().unwrap()),
             (&*folder.path().join("sequences.rest-1"), Some(batch(7)))
         );
     }
 
+    /// Of a later version, say, or on a sector that is bad for once.
+    #[test]
+    fn what_cannot_be_read_stays_for_a_life_that_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = open(&folder);
+        let path = first.path().to_owned();
+        first.write(&batch(7)).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[7] += 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let (other, found, trouble) = RestFile::open(folder.path()).unwrap();
+        assert_ne!(other.path(), path);
+        assert_eq!(found, None);
+        assert!(trouble.unwrap().to_string().contains("sequences.rest-0"));
+        other.write(&batch(8)).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
+
     #[test]
     fn what_would_not_be_read_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || RestFile::open(folder.path()).unwrap();
+        let open = || open(&folder);
         let bytes = batch(7).encode().len();
         let error = open().write_at_most(bytes - 1, &batch(7)).unwrap_err();
         assert_eq!((error.kind(), open().read().unwrap()), (io::ErrorKind::FileTooLarge, None));
@@ -232,22 +267,19 @@ mod tests {
     #[test]
     fn processes_of_a_folder_have_files_of_their_own_and_a_batch_is_the_next_one_s() {
         let folder = tempfile::tempdir().unwrap();
-        let first = RestFile::open(folder.path()).unwrap();
-        let second = RestFile::open(folder.path()).unwrap();
+        let first = open(&folder);
+        let second = open(&folder);
         assert_ne!(first.path(), second.path());
         assert_eq!((first.read().unwrap(), second.read().unwrap()), (None, None));
         let path = first.path().to_owned();
         first.write(&batch(7)).unwrap();
-        let third = RestFile::open(folder.path()).unwrap();
+        let third = open(&folder);
         assert_eq!((third.path(), third.read().unwrap()), (path.as_path(), Some(batch(7))));
         let fourth = RestFile::open_empty(folder.path()).unwrap();
         assert_eq!(fourth.read().unwrap(), None);
         drop((third, fourth));
         let other = RestFile::open_empty(folder.path()).unwrap();
         assert_ne!(other.path(), path, "what is left there is nobody's to overwrite");
-        std::fs::write(&path, b"not a batch, but as long as the header of one would be at the least")
-            .unwrap();
-        assert!(RestFile::open(folder.path()).unwrap().read().is_err());
         let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
         assert_eq!(left.len(), 3, "{left:?}");
         let empty = tempfile::tempdir().unwrap();

@@ -283,6 +283,8 @@ impl Hub {
         self.names.each(|named| {
             let mut state = named.lock();
             let spans = named.void(&mut state);
+            // A hit of before a stop is of before the leap, too.
+            state.ended = state.ended.map(|_| named.word.load());
             state.leaps += 1;
             state.books.waste.leap += total(&spans);
             let waits = !state.line.is_empty();

@@ -1,7 +1,7 @@
 //! The table of names, and what is kept of those that were not used for long.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -43,6 +43,14 @@ impl Rest {
     }
 }
 
+/// What is known of a name that there was no room for the rest of: without it, what a store that went back grants would be
+/// taken for new.
+#[derive(Debug, Clone, Copy, Default)]
+struct Forgotten {
+    ordered_from: u64,
+    mark: u64,
+}
+
 /// The table.
 #[derive(Debug)]
 pub(crate) struct NamedTable {
@@ -65,8 +73,8 @@ struct Rests {
     gone: SequenceFigures,
     /// Ids in `by_name`.
     held: u64,
-    /// Hashes of names that there was no room for the rest of: they are known by no more.
-    forgotten: HashSet<u64>,
+    /// Names that there was no room for the rest of, by their hash.
+    forgotten: HashMap<u64, Forgotten>,
     /// The stop has begun: what names left behind stays there, to be saved.
     closed: bool,
     /// Ids that went from there to an entry of the table, which counts them as reclaimed.
@@ -129,11 +137,15 @@ impl NamedTable {
             if rests.closed {
                 return Wakers::default();
             }
-            let Some(rest) = rests.by_name.remove(&named.name) else { return Wakers::default() };
+            let mut rest = rests.by_name.remove(&named.name).unwrap_or_default();
             let count = total(&rest.spans);
             rests.held -= count;
             rests.returned += count;
             rests.shrink();
+            if let Some(known) = self.forgotten(&rests, &named.name) {
+                rest.ordered_from = rest.ordered_from.max(known.ordered_from);
+                rest.mark = rest.mark.max(known.mark);
+            }
             rest
         };
         if let Some(settings) = rest.settings {
@@ -205,7 +217,11 @@ impl NamedTable {
 
     /// Forgets how far the store had come with each name.
     pub(crate) fn forget_marks(&self) {
-        lock(&self.rests).by_name.values_mut().for_each(|rest| rest.mark = 0);
+        {
+            let rests = &mut *lock(&self.rests);
+            rests.by_name.values_mut().for_each(|rest| rest.mark = 0);
+            rests.forgotten.values_mut().for_each(|known| known.mark = 0);
+        }
         self.each(|named| named.lock().mark = 0);
     }
 
@@ -216,10 +232,17 @@ impl NamedTable {
         rests.gone.wasted.leap += std::mem::take(&mut rests.held);
     }
 
-    /// Whether this is a name that was granted ids, and of which nothing is known any more.
+    /// Whether this is a name that was there, and of whose settings nothing is known any more.
     pub(crate) fn was_forgotten(&self, name: &SequenceName) -> bool {
-        let rests = lock(&self.rests);
-        !rests.forgotten.is_empty() && rests.forgotten.contains(&self.hasher.hash_one(name))
+        self.forgotten(&lock(&self.rests), name).is_some()
+    }
+
+    fn forgotten(&self, rests: &Rests, name: &SequenceName) -> Option<Forgotten> {
+        if rests.forgotten.is_empty() {
+            None
+        } else {
+            rests.forgotten.get(&self.hasher.hash_one(name)).copied()
+        }
     }
 
     /// From now on a name that comes into use gets nothing of what was left of it: the stop saves that.
@@ -290,7 +313,9 @@ impl NamedTable {
         if rests.by_name.len() >= limit {
             rests.gone.wasted.dropped += count;
             if was_there {
-                rests.forgotten.insert(self.hasher.hash_one(&named.name));
+                let known = rests.forgotten.entry(self.hasher.hash_one(&named.name)).or_default();
+                known.ordered_from = known.ordered_from.max(ordered_from);
+                known.mark = known.mark.max(state.mark);
             }
             return;
         }

@@ -175,8 +175,9 @@ impl Hub {
             // As where a call's time is over.
             (named.cancel(&mut state, waiter), named.serve(&mut state))
         };
-        drop(waker);
         wakers.wake();
+        // Last: it is a stranger's code, which may panic.
+        drop(waker);
     }
 
     /// Takes ids, waiting on the calling thread.

@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 use super::{LONG, SteppedClock, World, clock, named, next, plain, sequence, twice};
@@ -334,8 +336,9 @@ fn what_was_taken_before_a_leap_and_comes_back_after_it_is_wasted() {
     assert_eq!((state.chain.loose(), state.books.waste.leap), (0, 2));
 }
 
-/// Whether what a call took before a leap is its caller's where a stop comes between the leap and its look.
-fn is_kept_over_a_leap_and_a_stop() -> bool {
+/// Whether what a call took before a leap is its caller's where a stop comes between it and its look, before the leap or
+/// after.
+fn is_kept_over_a_leap_and_a_stop(stop_first: bool) -> bool {
     let (world, clock) = (World::new(), clock());
     world.create("a", SequenceSettings::default());
     let (sequences, hub, mut teller, _) = world.builder().clock(clock.clone()).parts_for_test(7).unwrap();
@@ -344,16 +347,68 @@ fn is_kept_over_a_leap_and_a_stop() -> bool {
     let generation = a.word.load();
     let segment = a.lock().head().unwrap();
     assert!(segment.take_one().is_some());
+    if stop_first {
+        teller.stop();
+    }
     clock.leap(Duration::from_mins(10));
     hub.now();
-    teller.stop();
+    if !stop_first {
+        teller.stop();
+    }
     a.keep_hit(&mut a.lock(), (generation, 1))
 }
 
 #[test]
 fn what_a_call_took_before_a_leap_is_wasted_also_where_a_stop_comes_before_its_look() {
-    assert!(!is_kept_over_a_leap_and_a_stop());
-    assert!(Guard::without(&[Guard::LeapWastesHit], is_kept_over_a_leap_and_a_stop));
+    for stop_first in [false, true] {
+        let is_kept = || is_kept_over_a_leap_and_a_stop(stop_first);
+        assert!(!is_kept(), "a stop first: {stop_first}");
+        assert!(Guard::without(&[Guard::LeapWastesHit], is_kept));
+    }
+}
+
+/// Whether a call gets an id that was held before a leap, while another thread deals with that and stands in the middle of
+/// the names. The name of the call is one that it comes to later, or one that comes back where it has been.
+fn passes_a_leap(comes_back: bool) -> bool {
+    let (world, clock) = (World::new(), clock());
+    let names: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
+    names.iter().for_each(|name| world.create(name, SequenceSettings::default()));
+    let (sequences, hub, mut teller, _) = world.builder().clock(clock.clone()).parts_for_test(7).unwrap();
+    for name in &names {
+        next(&sequence(&sequences, name), || teller.turn_now());
+    }
+    drop(hub.take_activated());
+    let mut order = Vec::new();
+    hub.names.each(|named| order.push(named.name.as_str().to_owned()));
+    let asked = &order[if comes_back { 0 } else { 30 }];
+    if comes_back {
+        assert_eq!(hub.sweep(|named| named.name.as_str() == asked, 1), 1);
+    }
+    let middle = hub.names.find(&named(&order[20])).unwrap();
+    let (says, said) = channel();
+    thread::scope(|scope| {
+        let state = middle.lock();
+        clock.leap(Duration::from_mins(10));
+        let (hub, sequences) = (&hub, &sequences);
+        scope.spawn(move || _ = hub.look());
+        while hub.leaps() == 0 {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_millis(50));
+        scope.spawn(move || {
+            let got = sequence(sequences, asked).try_runs(Demand::ordered(1), &mut Vec::new());
+            says.send(got.is_ok()).unwrap();
+        });
+        thread::sleep(Duration::from_millis(50));
+        drop(state);
+        said.recv().unwrap()
+    })
+}
+
+#[test]
+fn no_call_passes_a_leap_that_another_thread_deals_with() {
+    assert!(!passes_a_leap(false));
+    assert!(!passes_a_leap(true));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod forks;
 mod leaps;
 mod many;
 mod on_demand;
+mod panics;
 mod questions;
 mod restarts;
 mod strict;

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{World, assert_distinct, clock, named, next, sequence, twice, until};
+use super::{LONG, World, assert_distinct, clock, named, next, sequence, twice, until};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
-use crate::sequence::store::{SequenceSettings, Store};
+use crate::sequence::store::registry::RegistryStore;
+use crate::sequence::store::{NewSequence, SequenceSettings, Store};
 use crate::sequence::{Demand, SequenceErrorKind, Sequences};
 use crate::sys::guards::Guard;
 
@@ -330,6 +331,94 @@ fn leftovers_are_done_without_where_no_registry_is_needed_and_it_stays_away() {
     assert_eq!(next(&a, || teller.turn_now()), 1_001);
     let figures = sequences.stats().figures;
     assert_eq!((figures.reclaimed, figures.wasted.dropped), (999, 999), "{figures:?}");
+}
+
+/// Why the second of two lives cannot use what the first one left.
+#[derive(Debug, Clone, Copy)]
+enum Unclaimed {
+    Nothing,
+    RegistryAway,
+    OtherCluster,
+    NoRecords,
+}
+
+/// Ids that came twice where a database that no witness watches was put back between two lives.
+fn twice_where_unclaimed(why: Unclaimed) -> usize {
+    let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+    let dump = world.database.dump(0);
+    let builder = world.in_folder(folder.path()).witness(false).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&sequences, "a"), || teller.turn_now())).collect();
+    teller.stop();
+    drop((sequences, teller));
+    world.database.restore(0, &dump);
+    let others = MemoryRecords::new(ClusterId::from_bytes([8; 16]));
+    let builder = match why {
+        Unclaimed::Nothing | Unclaimed::RegistryAway => world.builder(),
+        Unclaimed::OtherCluster => world.without_records().records(Box::new(others)),
+        Unclaimed::NoRecords => world.without_records(),
+    };
+    world.records.set_away(matches!(why, Unclaimed::RegistryAway));
+    let builder = builder.data_dir(folder.path()).witness(false).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let a = sequence(&sequences, "a");
+    for _ in 0..100 {
+        let mut out = Vec::new();
+        if a.try_runs(Demand::any(50), &mut out).is_ok() {
+            ids.extend(out.into_iter().flatten());
+        }
+        clock.pass(Duration::from_secs(1));
+        teller.turn_now();
+    }
+    assert!(sequences.status().behind.is_some(), "{why:?}");
+    twice(&ids)
+}
+
+#[test]
+fn leftovers_that_cannot_be_claimed_show_that_a_store_is_behind_them() {
+    for why in [Unclaimed::Nothing, Unclaimed::RegistryAway, Unclaimed::OtherCluster, Unclaimed::NoRecords] {
+        assert_eq!(twice_where_unclaimed(why), 0, "{why:?}");
+    }
+}
+
+/// A registry that begins anew in a folder where another one was numbers anew.
+#[test]
+fn leftovers_of_another_cluster_move_no_registry_s_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    for cluster in [1, 2] {
+        let records = MemoryRecords::new(ClusterId::from_bytes([cluster; 16]));
+        let registry = || RegistryStore::new(Box::new(records.clone()));
+        registry().create(&named("a"), &NewSequence::default()).unwrap();
+        let builder = Sequences::builder(Box::new(registry())).records(Box::new(records.clone()));
+        let (sequences, mut teller) = builder.wait(LONG).data_dir(folder.path()).assemble_for_test();
+        assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1);
+        teller.stop();
+    }
+}
+
+#[test]
+fn a_life_while_the_database_is_away_loses_nothing_of_what_the_one_before_left() {
+    for witness in [true, false] {
+        let (world, folder) = (world(), tempfile::tempdir().unwrap());
+        let life = || world.in_folder(folder.path()).witness(witness).assemble_for_test();
+        let (sequences, mut teller) = life();
+        assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1);
+        teller.stop();
+        drop((sequences, teller));
+        world.database.set_away(0, true);
+        for _ in 0..3 {
+            let (sequences, mut teller) = life();
+            for _ in 0..5 {
+                teller.turn_now();
+            }
+            teller.stop();
+            assert_eq!(sequences.stats().figures.moving(), 0);
+        }
+        world.database.set_away(0, false);
+        let (sequences, mut teller) = life();
+        assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 2, "with a witness: {witness}");
+        teller.stop();
+    }
 }
 
 /// What the folder remembers of the store is lost, in a life that needs no grant.

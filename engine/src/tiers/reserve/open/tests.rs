@@ -7,7 +7,7 @@ use xuid_id::Layout;
 use xuid_spill::Extent;
 
 use super::*;
-use crate::registry::memory::MemoryRegistry;
+use crate::registry::memory::{Fault, MemoryRegistry};
 use crate::registry::{ClusterId, MarkRecord, Registry, Token};
 
 thread_local! {
@@ -170,4 +170,35 @@ fn of_many_that_find_a_refused_file_each_goes_on_with_a_spill_that_is_found_agai
         let expected = ["spill-0", "spill-0.0.refused", "spill-1", "spill-2", "spill-3"];
         assert_eq!(names(folder), expected);
     }
+}
+
+/// An ensemble that elects a leader while a process starts: what was asked of it is lost, and so is the look for it.
+#[test]
+fn a_new_spill_s_mark_waits_for_a_registry_that_is_away_for_a_moment() {
+    for fault in [Fault::LostUnseen, Fault::LandsUnseen, Fault::Away] {
+        for unread in 0..3 {
+            let (folder, registry) = (tempfile::tempdir().unwrap(), registry());
+            registry.fail(fault);
+            registry.fail_reads(unread);
+            let mut first = open_as(1, folder.path(), &registry).log.unwrap().0;
+            let left = append(&mut first);
+            drop(first);
+            registry.fail_reads(0);
+            assert_eq!(open_as(2, folder.path(), &registry).inherited, left, "{fault:?}, {unread} reads");
+        }
+    }
+}
+
+#[test]
+fn a_registry_that_stays_away_leaves_the_spill_where_it_is() {
+    let (folder, registry) = (tempfile::tempdir().unwrap(), registry());
+    let mut first = open_as(1, folder.path(), &registry).log.unwrap().0;
+    let left = append(&mut first);
+    drop(first);
+    registry.fail_reads(u32::MAX);
+    let found = open_as(2, folder.path(), &registry);
+    assert_eq!((found.log.is_err(), found.refused), (true, 0));
+    registry.fail_reads(0);
+    assert_eq!(open_as(2, folder.path(), &registry).inherited, left);
+    assert_eq!(names(folder.path()), ["spill-0"]);
 }

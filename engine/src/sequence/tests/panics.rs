@@ -1,0 +1,241 @@
+//! Strangers' code that panics: adaptors of stores and registries, and wakers.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use super::{LONG, World, clock, next, sequence, twice};
+use crate::registry::sequences::memory::MemoryRecords;
+use crate::registry::sequences::{SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
+use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
+use crate::sequence::store::memory::MemoryStore;
+use crate::sequence::store::{
+    Alteration, Ask, Identity, NewSequence, Outcome, Row, SequenceSettings, Store, StoreError,
+};
+use crate::sequence::{Demand, SequenceName, Sequences};
+
+/// When calls of an adaptor panic.
+#[derive(Clone, Default)]
+struct Defects {
+    /// Reads, or changes, of records until one does.
+    reads: Arc<AtomicU32>,
+    swaps: Arc<AtomicU32>,
+    /// The next question for a store's identity does.
+    identity: Arc<AtomicBool>,
+    /// Each grant does.
+    grants: Arc<AtomicBool>,
+}
+
+fn strike(left: &AtomicU32) {
+    let strikes = left.load(Ordering::Relaxed) == 1;
+    left.store(left.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+    assert!(!strikes, "an adaptor's defect");
+}
+
+struct DefectiveRecords(MemoryRecords, Defects);
+
+impl SequenceRecords for DefectiveRecords {
+    fn describe(&self) -> String {
+        "panics".into()
+    }
+
+    fn cluster(&self) -> ClusterId {
+        self.0.cluster()
+    }
+
+    fn read(&mut self, names: &[&str], out: &mut Vec<Result<Versioned<SequenceRecord>, ReadError>>) {
+        strike(&self.1.reads);
+        self.0.read(names, out);
+    }
+
+    fn swap(&mut self, changes: &[SequenceChange<'_>], out: &mut Vec<Result<(), SwapError>>) {
+        strike(&self.1.swaps);
+        self.0.swap(changes, out);
+    }
+
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<SequenceEntry>, ReadError> {
+        self.0.list(prefix, after, limit)
+    }
+}
+
+struct DefectiveStore(MemoryStore, Defects);
+
+impl Store for DefectiveStore {
+    fn describe(&self) -> String {
+        "panics".into()
+    }
+
+    fn may_go_back(&self) -> bool {
+        true
+    }
+
+    fn identity(&mut self) -> Result<Identity, StoreError> {
+        assert!(!self.1.identity.swap(false, Ordering::Relaxed), "an adaptor's defect");
+        self.0.identity()
+    }
+
+    fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+        assert!(!self.1.grants.load(Ordering::Relaxed), "an adaptor's defect");
+        self.0.grant(asks, out)
+    }
+
+    fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
+        self.0.read(name)
+    }
+
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
+        self.0.list(prefix, after, limit)
+    }
+
+    fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
+        self.0.create(name, new)
+    }
+
+    fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
+        self.0.alter(name, alteration)
+    }
+
+    fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
+        self.0.raise(name, least)
+    }
+
+    fn record_identity(&mut self) -> Result<Identity, StoreError> {
+        self.0.record_identity()
+    }
+}
+
+/// In which question the adaptors panic while leftovers are claimed.
+#[derive(Debug, Clone, Copy)]
+enum At {
+    Nothing,
+    Read,
+    Swap,
+    Identity,
+}
+
+/// Ids that came twice where a database without a witness was put back between two lives, and how many ids of leftovers the
+/// second life knows of.
+fn twice_after_a_panic(at: At) -> (usize, u64) {
+    let (world, folder, defects) = (World::new(), tempfile::tempdir().unwrap(), Defects::default());
+    world.create("a", SequenceSettings::default());
+    let dump = world.database.dump(0);
+    let life = || {
+        let store = DefectiveStore(world.database.store(0), defects.clone());
+        let records = DefectiveRecords(world.records.clone(), defects.clone());
+        let builder = Sequences::builder(Box::new(store)).records(Box::new(records));
+        builder.witness(false).data_dir(folder.path()).assemble_for_test()
+    };
+    let (sequences, mut teller) = life();
+    let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&sequences, "a"), || teller.turn_now())).collect();
+    teller.stop();
+    drop((sequences, teller));
+    world.database.restore(0, &dump);
+    match at {
+        At::Nothing => {}
+        At::Read => defects.reads.store(1, Ordering::Relaxed),
+        At::Swap => defects.swaps.store(1, Ordering::Relaxed),
+        At::Identity => defects.identity.store(true, Ordering::Relaxed),
+    }
+    let (sequences, mut teller) = life();
+    let a = sequence(&sequences, "a");
+    for _ in 0..300 {
+        let mut out = Vec::new();
+        if a.try_runs(Demand::any(50), &mut out).is_ok() {
+            ids.extend(out.into_iter().flatten());
+        }
+        teller.turn_whatever_happens();
+        teller.turn_now();
+    }
+    (twice(&ids), sequences.stats().figures.reclaimed)
+}
+
+#[test]
+fn a_panic_while_leftovers_are_claimed_forgets_neither_them_nor_how_far_the_store_had_come() {
+    for at in [At::Nothing, At::Read, At::Swap, At::Identity] {
+        assert_eq!(twice_after_a_panic(at), (0, 990), "{at:?}");
+    }
+}
+
+/// Else the thread would spin, and say so each time, for as long as somebody waits.
+#[test]
+fn a_store_whose_adaptor_panics_at_each_grant_is_asked_a_few_times_a_second() {
+    let (world, defects) = (World::new(), Defects::default());
+    world.create("a", SequenceSettings::default());
+    defects.grants.store(true, Ordering::Relaxed);
+    let store = DefectiveStore(world.database.store(0), defects.clone());
+    let sequences = Sequences::builder(Box::new(store)).wait(Duration::from_secs(2)).build().unwrap();
+    let a = sequence(&sequences, "a");
+    assert!(a.next_ordered().is_err());
+    let panics = sequences.stats().panics;
+    assert!((2..20).contains(&panics), "{panics} panics in 2 s");
+    defects.grants.store(false, Ordering::Relaxed);
+    assert_eq!(a.next_ordered().unwrap(), 1);
+    sequences.shutdown();
+}
+
+#[test]
+fn a_panic_in_a_stop_leaves_books_that_are_exact() {
+    let (world, folder, defects) = (World::new(), tempfile::tempdir().unwrap(), Defects::default());
+    world.create("a", SequenceSettings::default());
+    let records = DefectiveRecords(world.records.clone(), defects.clone());
+    let builder = world.without_records().records(Box::new(records)).witness(false);
+    let sequences = builder.data_dir(folder.path()).build().unwrap();
+    sequence(&sequences, "a").next_ordered().unwrap();
+    defects.swaps.store(1, Ordering::Relaxed);
+    let figures = sequences.shutdown().figures;
+    assert_eq!((figures.wasted.dropped, figures.saved, figures.moving()), (999, 0, 0), "{figures:?}");
+    assert_eq!(sequences.stats().panics, 1);
+}
+
+/// A waker whose end panics.
+struct Fails;
+
+impl Wake for Fails {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Fails {
+    fn drop(&mut self) {
+        panic!("a stranger's waker");
+    }
+}
+
+/// A waker that tells whether it was called.
+struct Tells(AtomicBool);
+
+impl Wake for Tells {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_call_behind_one_that_is_given_up_is_woken_whatever_that_one_s_waker_does() {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let (sequences, _hub, mut teller, mut keeper) =
+        world.builder().clock(clock.clone()).parts_for_test(7).unwrap();
+    let a = sequence(&sequences, "a");
+    next(&a, || teller.turn_now());
+    world.database.set_away(0, true);
+    let mut large = Box::pin(a.request(Demand::ordered(5_000), LONG));
+    let mut small = Box::pin(a.request(Demand::ordered(10), Duration::from_secs(1)));
+    let fails = Waker::from(Arc::new(Fails));
+    assert!(large.as_mut().poll(&mut Context::from_waker(&fails)).is_pending());
+    // The line has the last of it.
+    drop(fails);
+    let tells = Arc::new(Tells(AtomicBool::new(false)));
+    let waker = Waker::from(tells.clone());
+    assert!(small.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(large))).is_err());
+    for _ in 0..10 {
+        clock.pass(Duration::from_secs(1));
+        keeper.turn();
+        teller.turn();
+    }
+    assert!(tells.0.load(Ordering::Relaxed), "it was served, and waits for ever");
+    assert!(small.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
