@@ -5,7 +5,8 @@
 //! over. A waker is a stranger's code as well; wakers are called before the lines.
 //!
 //! # Invariants
-//! - I1 within [`collect`] no line is said, and no waker called: what its work locks, it unlocks before;
+//! - I1 within [`collect`] no line is said, and no waker called, but where its work [says so](say_collected): what it locks, it
+//!   unlocks before;
 //! - I2 a line or a waker that panics keeps no other one from being called, and ends no thread;
 //! - I3 in a child that one of them forked, those after it are not called: they are the parent's.
 
@@ -72,6 +73,12 @@ pub(crate) fn collected<T>(work: impl FnOnce() -> T) -> T {
     let (value, unsaid) = collect(work);
     unsaid.say();
     value
+}
+
+/// Says what the work that is under way has collected so far: before it waits for something else. It holds no lock (I1), and
+/// may go on in a child then, that one of the strangers forked.
+pub(crate) fn say_collected() {
+    UNSAID.with_borrow_mut(|unsaid| unsaid.as_mut().map(std::mem::take)).unwrap_or_default().say();
 }
 
 /// Lines that nobody has heard yet, and wakers that were not called.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::identity::Shows;
-use super::teller::{Behind, Teller};
+use super::teller::{Behind, Raise, Teller};
 use super::witness::{Shown, Thrown, refusals, show};
 use crate::clock::SECOND;
 use crate::registry::ReadError;
@@ -53,6 +53,9 @@ impl Teller {
         }
         let asks: Vec<Ask> = asked.iter().map(|asked| asked.ask.clone()).collect();
         let leaps = self.hub.leaps();
+        if self.is_child() {
+            return;
+        }
         let mut outcomes = Vec::with_capacity(asks.len());
         let identity = self.store.grant(&asks, &mut outcomes);
         let now = self.hub.now();
@@ -76,7 +79,17 @@ impl Teller {
         if let Some(grants) = self.of_the_right_store(identity, grants, &mut counts, now) {
             self.use_unseen(grants, leaps, &mut counts);
         }
-        add(&mut lock(&self.hub.tally).grants, &counts);
+        self.raise_marks();
+        if !self.hub.forked() {
+            add(&mut lock(&self.hub.tally).grants, &counts);
+        }
+    }
+
+    /// Wakes those whose calls are done, before the teller waits for the store or the witness again. Whether it goes on in a
+    /// child that one of them forked, which asks for nothing.
+    fn is_child(&self) -> bool {
+        deferred_log::say_collected();
+        self.hub.forked()
     }
 
     /// What is asked for the names that are due. Those that need nothing any more leave the queue.
@@ -251,7 +264,7 @@ impl Teller {
             }
             self.refuse_absent(&named, boot);
         }
-        if new.is_empty() {
+        if new.is_empty() || self.is_child() {
             return;
         }
         let settings = SequenceSettings { step: self.hub.config.step, ..SequenceSettings::default() };
@@ -352,7 +365,10 @@ impl Teller {
                 self.apply(asked, *grant, leaps, counts);
             }
         }
-        let Some(records) = self.records.as_mut().filter(|_| !is_used && !grants.is_empty()) else { return };
+        if is_used || grants.is_empty() || self.is_child() {
+            return;
+        }
+        let Some(records) = self.records.as_mut() else { return };
         let one = |(asked, grant): &(Asked, Grant)| {
             let mut one = Shown::new(asked.ask.name.clone(), grant.first, grant.end);
             one.goes_above = grant.settings.strict || asked.named.is_strict(&asked.named.lock());
@@ -378,11 +394,11 @@ impl Teller {
                 Some(Ok(())) => self.apply(&asked, grant, leaps, counts),
                 Some(Err(Thrown::Seen { from })) => {
                     counts.seen += 1;
-                    self.seen_before(&asked.named, grant, from, now);
+                    self.seen_before(&asked.named, grant, from);
                 }
                 Some(Err(Thrown::Late { from })) => {
                     counts.late += 1;
-                    self.ask_above(&asked.named, from, now);
+                    self.ask_above(&asked.named, from);
                 }
                 Some(Err(Thrown::Refused(why))) => {
                     counts.unwitnessed += 1;
@@ -399,19 +415,44 @@ impl Teller {
     }
 
     /// The store went back.
-    fn seen_before(&mut self, named: &Arc<Named>, grant: Grant, from: u64, boot: u64) {
+    fn seen_before(&mut self, named: &Arc<Named>, grant: Grant, from: u64) {
         let (name, first, end) = (named.name.clone(), grant.first, grant.end);
         deferred_log::log(move || {
             tracing::error!(%name, first, end, from, "the store granted numbers that were granted before; they are not used");
         });
-        self.ask_above(named, from, boot);
+        self.ask_above(named, from);
     }
 
-    /// The store's mark is raised to what was seen, and the name asks again.
-    fn ask_above(&mut self, named: &Arc<Named>, from: u64, boot: u64) {
-        match self.store.raise_open(&named.name, from) {
-            Ok(_) => self.again(named),
-            Err(_) => self.later(named, boot, true),
+    /// The store's mark is to be raised to what was seen, and the name asks again.
+    fn ask_above(&mut self, named: &Arc<Named>, from: u64) {
+        self.raises.push(Raise { named: named.clone(), from, asks: true });
+    }
+
+    /// Raises the marks that lie below what was granted before. When one of them had no answer, or a stop waits, no other one
+    /// is tried.
+    fn raise_marks(&mut self) {
+        let mut is_over = false;
+        for Raise { named, from, asks } in std::mem::take(&mut self.raises) {
+            let boot = self.hub.now();
+            if self.is_child() {
+                return;
+            }
+            let mut is_raised = false;
+            if !is_over && !self.hub.is_closed() {
+                match self.store.raise_open(&named.name, from) {
+                    Ok(_) => is_raised = true,
+                    Err(error @ (StoreError::Away { .. } | StoreError::Unknown { .. })) => {
+                        self.store_failed(&error.to_string(), self.hub.now());
+                        is_over = true;
+                    }
+                    Err(_) => {}
+                }
+            }
+            match asks {
+                true if is_raised => self.again(&named),
+                true => self.later(&named, boot, true),
+                false => {}
+            }
         }
     }
 
@@ -442,7 +483,7 @@ impl Teller {
             // was granted is higher.
             drop(state);
             counts.late += 1;
-            return self.ask_above(named, mark, self.hub.now());
+            return self.ask_above(named, mark);
         }
         counts.granted += 1;
         state.count_grant(end, span.map_or(0, |span| span.count));
@@ -467,7 +508,7 @@ impl Teller {
         }
         if first < mark {
             // Numbers that come late, after a fail-over, are not for ordered calls: the store goes on above the others.
-            let _ = self.store.raise_open(&named.name, mark);
+            self.raises.push(Raise { named: named.clone(), from: mark, asks: false });
         }
     }
 

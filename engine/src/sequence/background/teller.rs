@@ -55,6 +55,8 @@ pub(crate) struct Teller {
     pub(super) behind: Option<Behind>,
     /// Names whose next ask waits, and until when.
     pub(super) later: Vec<(u64, Arc<Named>)>,
+    /// Marks of the store that are to be raised when the grants of the turn are used.
+    pub(super) raises: Vec<Raise>,
     /// Names that the store did not have, in the second that began then.
     pub(super) absents: (u64, u32),
     /// Boot time.
@@ -74,6 +76,14 @@ pub(super) struct Hang {
     /// Boot time until which no question is asked.
     until: u64,
     why: String,
+}
+
+/// A mark of the store that lies below what was granted before.
+pub(super) struct Raise {
+    pub(super) named: Arc<Named>,
+    pub(super) from: u64,
+    /// It got no numbers yet, and asks again.
+    pub(super) asks: bool,
 }
 
 /// Why nothing is granted until a fence.
@@ -118,6 +128,7 @@ impl Teller {
             is_forgetful: false,
             behind: None,
             later: Vec::new(),
+            raises: Vec::new(),
             absents: (0, 0),
             maintained: 0,
             jitter,
@@ -224,6 +235,7 @@ impl Teller {
     /// Names that were being asked for are due again, after a wait: it may go on so.
     fn after_panic(&mut self) {
         self.reclaim_panicked();
+        self.raises.clear();
         let (boot, hub) = (self.hub.clock.read().boot, self.hub.clone());
         let waits: HashSet<_> = self.later.iter().map(|(_, named)| Arc::as_ptr(named)).collect();
         let mut asked = Vec::new();
@@ -333,7 +345,7 @@ impl Teller {
 
     /// The store was asked something, from `asked` to `now`; `why` it failed.
     pub(super) fn note_hang(&mut self, why: Option<&str>, asked: u64, now: u64) {
-        let why = why.filter(|_| now.saturating_sub(asked) >= SECOND);
+        let why = why.filter(|_| now.saturating_sub(asked) >= SECOND && self.store.was_silent());
         self.hang = why.map(|why| Hang { until: now + SECOND, why: why.to_owned() });
     }
 

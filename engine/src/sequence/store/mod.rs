@@ -282,6 +282,12 @@ pub trait Store: Send {
         self.raise(name, least)
     }
 
+    /// Whether the last question that failed got no answer at all. A store that said why it failed, since somebody has a row
+    /// locked, say, answers others meanwhile; one that hangs is asked one question a second.
+    fn was_silent(&self) -> bool {
+        true
+    }
+
     /// Writes the store's present identity into it ([`Identity::recorded`]), after all marks were raised.
     ///
     /// # Errors

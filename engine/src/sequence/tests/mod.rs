@@ -1,5 +1,6 @@
 //! Sequences as callers use them, on a database in memory.
 
+mod batches;
 mod callers;
 mod faults;
 mod forks;

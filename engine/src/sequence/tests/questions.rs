@@ -24,6 +24,8 @@ struct HangingStore {
     clock: Arc<SteppedClock>,
     hangs: Arc<AtomicBool>,
     panics: Arc<AtomicBool>,
+    /// It says at last why it failed.
+    says_why: Arc<AtomicBool>,
     /// It does not say which store it is.
     is_nameless: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
@@ -94,6 +96,10 @@ impl Store for HangingStore {
         self.ask(|store| store.raise(name, least))
     }
 
+    fn was_silent(&self) -> bool {
+        !self.says_why.load(Ordering::Relaxed)
+    }
+
     fn record_identity(&mut self) -> Result<Identity, StoreError> {
         self.ask(MemoryStore::record_identity)
     }
@@ -116,6 +122,7 @@ impl Hanging {
             clock: clock.clone(),
             hangs: Arc::default(),
             panics: Arc::default(),
+            says_why: Arc::default(),
             is_nameless: Arc::default(),
             asked: Arc::default(),
         };
@@ -179,6 +186,20 @@ fn a_store_that_hangs_when_numbers_are_asked_for_is_asked_no_questions() {
     let infos: Vec<_> = (0..100).map(|_| world.sequences.info(&named("a"))).collect();
     assert_eq!(world.answer_all(), (0, Duration::ZERO));
     assert!(infos.into_iter().all(|info| matches!(now(info), Err(ControlError::StoreAway { .. }))));
+}
+
+/// A row that somebody else has locked, say: the database waits for it, and says so.
+#[test]
+fn a_store_that_says_why_it_failed_is_asked_other_questions_at_once() {
+    let mut world = Hanging::new();
+    world.store.hangs.store(true, Ordering::Relaxed);
+    world.store.says_why.store(true, Ordering::Relaxed);
+    assert!(world.a.try_next_ordered().is_err());
+    assert_eq!(world.answer_all(), (1, IN_VAIN));
+    world.store.hangs.store(false, Ordering::Relaxed);
+    let a = world.sequences.info(&named("a"));
+    assert_eq!(world.answer_all().0, 1);
+    assert!(now(a).is_ok());
 }
 
 #[test]

@@ -330,6 +330,11 @@ impl<D: Dialect> Store for DatabaseStore<D> {
         Ok(self.run(async |connection| D::record_identity(connection).await)?)
     }
 
+    fn was_silent(&self) -> bool {
+        // Each other failure ends it.
+        self.session.is_none()
+    }
+
     fn maintain(&mut self) {
         let is_idle = |session: &Session<D>| boot_ns().saturating_sub(session.used_at) > IDLE_NS;
         if self.session.as_ref().is_some_and(is_idle) {

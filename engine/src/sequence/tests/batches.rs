@@ -1,0 +1,153 @@
+//! Names that are asked for together: none waits for what the store or the witness is asked for another one.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Wake, Waker};
+
+use super::{LONG, World, next, sequence};
+use crate::sequence::api::pending::PendingNumbers;
+use crate::sequence::store::memory::MemoryStore;
+use crate::sequence::store::{
+    Alteration, Ask, Identity, NewSequence, Outcome, Row, SequenceSettings, Store, StoreError,
+};
+use crate::sequence::{Demand, SequenceName, Sequences};
+
+/// Tells whether it was called.
+#[derive(Default)]
+struct Tells(AtomicBool);
+
+impl Wake for Tells {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What was seen where the teller waits for a store, or a witness.
+#[derive(Clone, Default)]
+struct Seen {
+    /// Of the call that is done by then.
+    woken: Arc<Tells>,
+    waits: Arc<AtomicU32>,
+    /// Waits that found the call woken.
+    after: Arc<AtomicU32>,
+}
+
+impl Seen {
+    fn wait(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.after.fetch_add(u32::from(self.woken.0.load(Ordering::Relaxed)), Ordering::Relaxed);
+    }
+
+    fn waits(&self) -> (u32, u32) {
+        (self.waits.load(Ordering::Relaxed), self.after.load(Ordering::Relaxed))
+    }
+}
+
+/// A store that grants, and has no answer for who raises a mark.
+struct NeverRaises(MemoryStore, Seen);
+
+impl Store for NeverRaises {
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    fn may_go_back(&self) -> bool {
+        true
+    }
+
+    fn identity(&mut self) -> Result<Identity, StoreError> {
+        self.0.identity()
+    }
+
+    fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+        self.0.grant(asks, out)
+    }
+
+    fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
+        self.0.read(name)
+    }
+
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
+        self.0.list(prefix, after, limit)
+    }
+
+    fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
+        self.0.create(name, new)
+    }
+
+    fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
+        self.0.alter(name, alteration)
+    }
+
+    fn raise(&mut self, _: &SequenceName, _: u64) -> Result<Row, StoreError> {
+        self.1.wait();
+        Err(StoreError::Unknown { why: "no answer in time".into() })
+    }
+
+    fn record_identity(&mut self) -> Result<Identity, StoreError> {
+        self.0.record_identity()
+    }
+}
+
+fn call(sequences: &Sequences, name: &str, waker: &Waker) -> Pin<Box<PendingNumbers>> {
+    let mut call = Box::pin(sequence(sequences, name).request(Demand::ordered(1), LONG));
+    assert!(call.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    call
+}
+
+/// A world whose database went back behind what it had granted of b, c and d.
+fn world() -> World {
+    let world = World::new();
+    for name in ["a", "b", "c", "d"] {
+        world.create(name, SequenceSettings::default());
+    }
+    let dump = world.database.dump(0);
+    let (others, mut theirs) = world.builder().assemble_for_test();
+    for name in ["b", "c", "d"] {
+        next(&sequence(&others, name), || theirs.turn_now());
+    }
+    world.database.restore(0, &dump);
+    world
+}
+
+#[test]
+fn a_call_that_is_served_is_woken_before_the_store_is_asked_for_others() {
+    let (world, seen) = (world(), Seen::default());
+    let store = NeverRaises(world.database.store(0), seen.clone());
+    let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let _calls = ["b", "c", "d"].map(|name| call(&sequences, name, Waker::noop()));
+    let mut a = call(&sequences, "a", &Waker::from(seen.woken.clone()));
+    teller.turn();
+    assert!(a.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert_eq!(seen.waits(), (1, 1), "and no other one is raised where the first one had no answer");
+}
+
+#[test]
+fn a_stop_raises_no_marks() {
+    let (world, seen) = (world(), Seen::default());
+    let store = NeverRaises(world.database.store(0), seen.clone());
+    let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
+    let (sequences, hub, mut teller, _keeper) = builder.parts_for_test(7).unwrap();
+    let _calls = ["a", "b", "c", "d"].map(|name| call(&sequences, name, Waker::noop()));
+    let closes = hub.clone();
+    world.records.before_swap(move || closes.close());
+    teller.turn();
+    assert!(hub.is_closed());
+    assert_eq!(seen.waits(), (0, 0));
+}
+
+#[test]
+fn a_call_that_is_refused_is_woken_before_the_witness_is_asked_for_others() {
+    let (world, seen) = (world(), Seen::default());
+    let (sequences, mut teller) = world.builder().assemble_for_test();
+    let waits = seen.clone();
+    world.records.before_swap(move || waits.wait());
+    let _a = call(&sequences, "a", Waker::noop());
+    let mut none = call(&sequences, "none", &Waker::from(seen.woken.clone()));
+    teller.turn();
+    assert!(none.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert_eq!(seen.waits(), (1, 1));
+}
