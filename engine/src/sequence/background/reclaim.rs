@@ -30,9 +30,7 @@ impl Teller {
         if self.reclaim.found.is_none() && self.reclaim.claimed.is_none() {
             return true;
         }
-        self.reclaim.is_under_way = true;
         let is_done = self.reclaim_now();
-        self.reclaim.is_under_way = false;
         // A hundred thousand names are 20 MB in the index of a folder's records, and a session at an ensemble.
         if is_done
             && !self.witnesses
@@ -41,18 +39,6 @@ impl Teller {
             records.put_away();
         }
         is_done
-    }
-
-    /// An adaptor panicked. Where that was while leftovers were claimed, it is not known whether they are, and they are not used.
-    pub(super) fn reclaim_panicked(&mut self) {
-        if !std::mem::take(&mut self.reclaim.is_under_way) {
-            return;
-        }
-        let claimed = self.reclaim.claimed.take().map(|(batch, _)| batch);
-        if let Some(batch) = self.reclaim.found.take().or(claimed) {
-            self.refuse_batch(&batch, "an adaptor panicked while they were claimed");
-            self.remember_marks(&batch);
-        }
     }
 
     fn reclaim_now(&mut self) -> bool {
@@ -65,7 +51,7 @@ impl Teller {
             }
             self.reclaim.found = None;
         }
-        // Both stay where they are until it is known what becomes of them: an adaptor may panic.
+        // Both stay where they are until it is known what becomes of them: an adaptor may panic, and is asked again.
         let Some((batch, leaps)) = self.reclaim.claimed.clone() else { return true };
         // What a witness saw was granted to this file's process by whichever store; else it must be the same store.
         let current = if self.witnesses {

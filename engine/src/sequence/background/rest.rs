@@ -23,8 +23,6 @@ pub(crate) struct Reclaim {
     /// Claimed, and waiting to know which store it is; and how often the clock had leapt before it was claimed.
     pub(super) claimed: Option<(Arc<Batch>, u64)>,
     pub(super) lineage: Option<Lineage>,
-    /// An adaptor is being asked for it.
-    pub(super) is_under_way: bool,
 }
 
 impl Reclaim {

@@ -234,7 +234,6 @@ impl Teller {
 
     /// Names that were being asked for are due again, after a wait: it may go on so.
     fn after_panic(&mut self) {
-        self.reclaim_panicked();
         self.raises.clear();
         let (boot, hub) = (self.hub.clock.read().boot, self.hub.clone());
         let waits: HashSet<_> = self.later.iter().map(|(_, named)| Arc::as_ptr(named)).collect();
