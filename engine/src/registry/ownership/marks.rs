@@ -24,10 +24,12 @@ impl Ownership {
     /// very record is ours: one that was stored unseen, and is not found, belongs to a spill that is then not used.
     fn make_mark(&mut self, spill: SpillId) -> Result<u64, GrantError> {
         let before = self.new_mark.take().filter(|(of, _)| *of == spill);
-        let record = before.clone().map(|(_, record)| record).unwrap_or_else(|| {
+        let record = if let Some((_, record)) = &before {
+            record.clone()
+        } else {
             self.operation += 1;
             MarkRecord { granted_upto: 0, token: self.identity.token, operation: self.operation }
-        });
+        };
         match self.registry.create_mark(spill, &record) {
             // Read again it could fail, and then not be made a second time.
             Ok(()) => {}

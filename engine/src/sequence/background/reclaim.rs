@@ -103,9 +103,8 @@ impl Teller {
             }
             // As after a life that was killed: its file is the one that it claimed at its start.
             Claim::Before(lineage) => self.reclaim.lineage = Some(lineage),
-            Claim::Refused(why) => self.refuse_batch(batch, &why),
             Claim::Later(why) if self.waits_for_registry(&why) => return None,
-            Claim::Later(why) => self.refuse_batch(batch, &why),
+            Claim::Refused(why) | Claim::Later(why) => self.refuse_batch(batch, &why),
         }
         self.remember_marks(batch);
         Some(false)
