@@ -372,7 +372,9 @@ fn what_a_call_took_before_a_leap_is_wasted_also_where_a_stop_comes_before_its_l
 fn passes_a_leap(comes_back: bool) -> bool {
     let (world, clock) = (World::new(), clock());
     let names: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
-    names.iter().for_each(|name| world.create(name, SequenceSettings::default()));
+    for name in &names {
+        world.create(name, SequenceSettings::default());
+    }
     let (sequences, hub, mut teller, _) = world.builder().clock(clock.clone()).parts_for_test(7).unwrap();
     for name in &names {
         next(&sequence(&sequences, name), || teller.turn_now());

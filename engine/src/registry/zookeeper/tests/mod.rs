@@ -15,9 +15,11 @@ use super::znode::{ERA, encode_era, era_path, worker_path};
 use super::{ZooKeeperError, ZooKeeperRegistry, adopt, fence};
 use crate::id::key_error::OpaqueKeyError;
 use crate::registry::Floor;
+use crate::registry::ownership::{Identity, Ownership};
 use crate::registry::record::{Place, Row};
 use crate::registry::{Registry, SwapError, Token, WorkerRecord, Workers};
 use crate::sys::guards::Guard;
+use crate::tiers::reserve;
 use ensemble::{Ensemble, Recorder};
 
 const WORKER: u32 = 3;
@@ -320,5 +322,19 @@ fn of_fences_at_once_each_is_whole_or_refused() {
         assert!(said.iter().any(Result::is_ok), "{said:?}");
         assert_eq!(ensemble.children(ERA).len(), 1, "{said:?}");
         assert!(ZooKeeperRegistry::open(&url, &options()).unwrap().workers().is_ok());
+    }
+}
+
+/// A start in the moment in which the session moves to another server.
+#[test]
+fn a_spill_that_is_new_gets_its_mark_over_a_cut() {
+    let (_ensemble, recorder, registry) = recorded();
+    let genesis = *registry.genesis();
+    let mut ownership = Ownership::new(Box::new(registry), Identity::new(Token([7; 16]), "test".into()));
+    for _ in 0..3 {
+        recorder.cut();
+        let folder = tempfile::tempdir().unwrap();
+        let opened = reserve::open::open(folder.path(), &genesis, &mut ownership);
+        assert_eq!(opened.log.map(|(_, mark)| mark), Ok(0));
     }
 }
