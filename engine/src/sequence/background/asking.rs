@@ -76,6 +76,9 @@ impl Teller {
         }
         counts.absent += absent.len() as u64;
         self.absent(absent, now);
+        if self.hub.forked() {
+            return;
+        }
         if let Some(grants) = self.of_the_right_store(identity, grants, &mut counts, now) {
             self.use_unseen(grants, leaps, &mut counts);
         }

@@ -15,8 +15,8 @@ use super::{World, plain, sequence, stop_after};
 use crate::sequence::background::teller::Teller;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store};
 use crate::sequence::{
-    ControlError, Demand, NameFigures, Reply, Sequence, SequenceError, SequenceErrorKind, SequenceName,
-    SequencesStats, StoreStatus,
+    ControlError, Demand, NameFigures, NamePattern, Reply, Sequence, SequenceError, SequenceErrorKind,
+    SequenceName, SequencesStats, StoreStatus,
 };
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
@@ -256,6 +256,30 @@ fn a_turn_whose_callers_fork_a_child_asks_the_store_for_nothing_there() {
     assert!(forks.child() > 0, "nobody was woken");
     assert!(!forks.is_changed.load(Ordering::Relaxed), "the child made a sequence");
     assert!(first.wait().is_ok() && second.wait().is_ok() && third.wait().is_ok());
+}
+
+/// The caller of a name that there is not is told so before others are made, and the store is written down.
+#[test]
+fn a_turn_in_which_a_refused_caller_forks_makes_and_writes_nothing_there() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    let builder = world.in_folder(folder.path()).witness(false).create([NamePattern::new("new:*")]);
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let forks = Forks::new(folder.path());
+    let waker = Waker::from(forks.clone());
+    let mut refused = sequence(&sequences, "none").request(Demand::ordered(1), Duration::from_mins(1));
+    assert!(!poll_once(&mut refused, &waker));
+    let new = SequenceName::new("new:1").unwrap();
+    for name in ["new:1", "a"] {
+        assert!(sequence(&sequences, name).try_next_ordered().is_err());
+    }
+    teller.turn();
+    if forks.child() == 0 {
+        Forks::end(world.database.store(0).read(&new).is_ok());
+    }
+    assert!(forks.child() > 0, "nobody was woken");
+    assert!(!forks.is_changed.load(Ordering::Relaxed), "the child went on");
+    assert!(world.database.store(0).read(&new).is_ok());
 }
 
 #[test]
