@@ -5,6 +5,7 @@ import contextlib
 import socket
 import time
 import unittest
+from unittest import mock
 
 from xuid_client import (
     AsyncClient,
@@ -18,6 +19,7 @@ from xuid_client import (
     UsageError,
     wire,
 )
+from xuid_client.link.tasks import Tasks
 
 from .support import frames
 from .support.fake import PATIENCE, Blocking, Stories, until
@@ -404,6 +406,27 @@ class Cancelled(Stories):
         calling = self.begin(client.next)
         fake.greet().answer(5)
         self.assertEqual(calling.result(PATIENCE), 5)
+
+    def test_a_cancel_that_comes_as_the_connection_stands_ends_its_task(self):
+        fake = self.fake()
+        client = self.client(fake.address)
+        inner = Tasks._dial
+
+        async def cancel():
+            async def dialed(*args):
+                link = await inner(*args)
+                calling.cancel()
+                return link
+
+            with mock.patch.object(Tasks, "_dial", dialed):
+                calling = asyncio.ensure_future(client.client.next())
+                peer = await asyncio.get_running_loop().run_in_executor(None, fake.greet)
+                await asyncio.wait({calling}, timeout=PATIENCE)
+            return calling.cancelled(), peer
+
+        was_cancelled, peer = client.in_loop(cancel())
+        self.assertTrue(was_cancelled)
+        peer.is_closed()
 
     def test_a_client_goes_on_in_another_event_loop(self):
         mill = self.mill()

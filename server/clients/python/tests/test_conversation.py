@@ -86,9 +86,9 @@ class Replies(Talk):
     def test_a_caller_that_gives_up_leaves_its_request_in_flight_with_its_room(self):
         talk = self.begin_talk(max_in_flight=1)
         caller, entry, [asked] = self.ask(talk)
-        talk.give_up(entry)
+        entry.waiter = None
         waiting, in_line, _ = self.ask(talk)
-        talk.give_up(in_line)
+        in_line.waiter = None
         later, _, sent = self.ask(talk)
         self.assertEqual(sent, [])
         talk.receive(frames.number(wire.NEXT, asked.request_id, 5), 0.0)

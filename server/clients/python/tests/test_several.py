@@ -5,7 +5,7 @@ import socket
 import time
 import unittest
 
-from xuid_client import Client, Refused, Timeout, WrongCluster, wire
+from xuid_client import Client, Closed, Refused, Timeout, WrongCluster, wire
 
 from .support import frames
 from .support.fake import PATIENCE, Blocking, Stories, until
@@ -84,6 +84,25 @@ class Several:
             self.assertEqual(elsewhere.result(PATIENCE), 6)
             peers[home].send(frames.ids(wire.ARRAY, asked[wire.ARRAY].request_id, [1, 2, 3, 4, 5]))
             self.assertEqual(slow.result(PATIENCE), [1, 2, 3, 4, 5])
+
+    def test_a_close_ends_what_is_in_flight_on_a_server_that_was_left(self):
+        client, fakes, peers, home = self.both()
+        slow, calling = self.begin(client.array, 5, "any", 30.0), self.begin(client.next)
+        asked = {request.op: request for request in (peers[home].asked(), peers[home].asked())}
+        peers[home].send(frames.error(wire.NEXT, asked[wire.NEXT].request_id, 0x8010))
+        with self.assertRaises(Refused):
+            calling.result(PATIENCE)
+        elsewhere = self.begin(client.next)
+        away = fakes[1 - home].greet()
+        away.answer(6)
+        elsewhere.result(PATIENCE)
+        closing = self.begin(client.close)
+        bye = away.asks(wire.BYE)
+        away.send(frames.reply(wire.BYE, bye.request_id, b""))
+        closing.result(PATIENCE)
+        with self.assertRaises(Closed):
+            slow.result(PATIENCE / 2)
+        peers[home].is_closed()
 
     def test_a_busy_server_is_stayed_with(self):
         client, fakes, peers, home = self.both()

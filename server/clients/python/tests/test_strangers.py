@@ -1,12 +1,14 @@
 """What no error of the client's own is: threads that cannot be had, names that no host has, tasks that others cancel, forks
-in the middle of anything. No client may be dead, or hand out what is another one's, after one."""
+and handlers of signals in the middle of anything. No client may be dead, or hand out what is another one's, after one."""
 
 import asyncio
 import contextlib
 import math
 import os
 import pickle
+import signal
 import socket
+import sys
 import threading
 import time
 import unittest
@@ -17,7 +19,7 @@ from xuid_client.link import threads
 from xuid_client.link.thread_link import Waiter
 
 from .support import frames
-from .support.fake import PATIENCE, Blocking, Stories
+from .support.fake import PATIENCE, Blocking, Stories, until
 from .test_conversation import Talk
 
 
@@ -123,6 +125,22 @@ class Addresses:
 class AddressesOfThreads(Addresses, Stories):
     kind = Client
 
+    def test_a_name_that_is_looked_up_for_long_ends_no_call_later_than_it_may(self):
+        client = self.client("ids.test:1", timeout=0.1, connect_timeout=0.1)
+        over = threading.Event()
+        self.addCleanup(over.set)
+
+        def looks_up(*_, **__):
+            over.wait(PATIENCE)
+            return []
+
+        with mock.patch.object(socket, "getaddrinfo", looks_up):
+            begin = time.monotonic()
+            for _ in range(2):
+                with self.assertRaises(Timeout):
+                    client.next()
+            self.assertLess(time.monotonic() - begin, PATIENCE / 2)
+
     def test_a_prefetch_that_got_no_thread_asks_for_one_again(self):
         ids = self.client(self.mill().address).prefetch()
         with without_thread("xuid-prefetch"):
@@ -180,6 +198,133 @@ class AddressesOfTasks(Addresses, Stories):
             return [await ids.next() for _ in range(10_000)]
 
         self.assertEqual(len(set(client.in_loop(cancelled()))), 10_000)
+
+
+class Interrupt(Exception):
+    """Of a signal's handler. It may land after any call into C, and where a function of Python begins."""
+
+
+def interrupted_at(place, call):
+    """Whether the call had so many places where a handler may raise, and was interrupted at the last of them."""
+    seen = 0
+
+    def look(_, event, __):
+        nonlocal seen
+        if event in ("call", "c_return"):
+            seen += 1
+            if seen == place:
+                raise Interrupt
+
+    sys.setprofile(look)
+    try:
+        call()
+    except Interrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+class Interrupted(Stories):
+    """Whatever the exception meets, it ends that call alone."""
+
+    kind = Client
+
+    def each_place(self, call, after):
+        """Interrupts the call everywhere, one place after the other; how many there were."""
+        place = 1
+        while interrupted_at(place, call):
+            with self.subTest(place=place):
+                after()
+            place += 1
+        return place - 1
+
+    def neighbours(self, call):
+        """What another thread gets meanwhile."""
+        return self.begin(call).result(PATIENCE)
+
+    def test_a_call_ends_alone(self):
+        client = self.client(self.mill().address).connect()
+        link, numbers = client._fleet._link, []
+        places = self.each_place(client.next, lambda: numbers.append(self.neighbours(client.next)))
+        self.assertGreater(places, 30)
+        self.assertIs(client._fleet._link, link)
+        self.assertEqual(len(set(numbers)), len(numbers))
+        # Nothing that was not sent is waited for.
+        client.ping()
+        self.assertEqual(link._conversation._in_flight, {})
+
+    def test_a_call_that_connects_leaves_the_next_one_to_connect(self):
+        mill = self.mill()
+        made = []
+
+        def call():
+            made.append(self.client(mill.address))
+            made[-1].next()
+
+        places = self.each_place(call, lambda: self.assertTrue(not made or self.neighbours(made[-1].next)))
+        self.assertGreater(places, 100)
+
+    def test_a_prefetch_goes_on(self):
+        for draw in (lambda ids: next(ids), lambda ids: ids.take(40), lambda ids: ids.try_next(), lambda ids: ids.held):
+            for least in (1, 100):
+                client = self.client(self.mill().address)
+                ids = client.prefetch(least=least, wait=PATIENCE)
+                drawn = []
+
+                def after(client=client, ids=ids, drawn=drawn):
+                    drawn.extend([*self.neighbours(lambda: ids.take(30)), self.neighbours(lambda: next(ids))])
+                    pool = ids._source._pool
+                    until(lambda: pool.held == sum(len(run.ids) for run in list(pool._runs)))
+
+                # What is held differs from time to time, and so do the places.
+                for _ in range(3):
+                    self.assertGreater(self.each_place(lambda draw=draw, ids=ids: draw(ids), after), 1)
+                after()
+                self.assertEqual(len(set(drawn)), len(drawn))
+                refills = [thread for thread in threading.enumerate() if thread.name == "xuid-prefetch"]
+                client.close()
+                for thread in refills:
+                    thread.join(PATIENCE)
+                    self.assertFalse(thread.is_alive())
+
+    def test_a_write_that_never_ends_costs_the_connection_and_no_call(self):
+        client = self.client(self.mill().address).connect()
+        # As in a handler that a handler interrupts on a Python that looks for signals everywhere.
+        self.assertTrue(client._fleet._link._writes.acquire(timeout=PATIENCE))
+        self.assertGreater(self.neighbours(client.next), 0)
+
+
+@unittest.skipUnless(hasattr(signal, "SIGUSR1"), "this system has no such signals")
+class Handlers(Stories):
+    kind = Client
+
+    def test_a_handler_that_calls_while_its_thread_connects_shares_the_connection(self):
+        fake = self.fake()
+        client, numbers, begun = self.client(fake.address, timeout=PATIENCE), [], threading.Event()
+
+        def handler(*_):
+            begun.set()
+            with contextlib.suppress(Timeout):
+                numbers.append(client.next())
+
+        before = signal.signal(signal.SIGUSR1, handler)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+
+        def serve():
+            peer = fake.accept()
+            hello = peer.hello()
+            os.kill(os.getpid(), signal.SIGUSR1)
+            begun.wait(PATIENCE)
+            peer.send(frames.welcome(hello.request_id, fake.cluster))
+            for number in (1, 2):
+                asked = peer.asks(wire.NEXT)
+                peer.send(frames.number(wire.NEXT, asked.request_id, number))
+
+        serving = self.begin(serve)
+        numbers.append(client.next())
+        serving.result(PATIENCE)
+        self.assertEqual(sorted(numbers), [1, 2])
 
 
 del Talk

@@ -42,6 +42,13 @@ class Piece(NamedTuple):
     good_until: float
 
 
+class Batch(NamedTuple):
+    """Ids that one caller takes."""
+
+    ids: list[int]
+    good_until: float
+
+
 #: Nothing.
 EMPTY = Piece(deque().popleft, 0.0)
 
@@ -49,6 +56,8 @@ EMPTY = Piece(deque().popleft, 0.0)
 class _Held(NamedTuple):
     ids: range
     good_until: float
+    #: How many ids had been put into the pool with these.
+    end: int
 
 
 class Pool:
@@ -63,8 +72,6 @@ class Pool:
         self.closed = False
         #: Why the last refill failed, if none succeeded since.
         self.failure: XuidError | None = None
-        #: Ids in the pool. Some of them may be too old.
-        self.held = 0
         self._runs: deque[_Held] = deque()
         self._level = least
         #: Somebody took, and so little is left that it is time for more (P3).
@@ -80,15 +87,22 @@ class Pool:
         #: What was asked for until then is void (P4).
         self._void_until = float("-inf")
 
+    @property
+    def held(self) -> int:
+        """Ids in the pool. Some of them may be too old. They are counted by what lies there: an exception of a signal's
+        handler may come in the middle of a take, and wastes what was on its way."""
+        runs = self._runs
+        return runs[-1].end - runs[0].end + len(runs[0].ids) if runs else 0
+
     def close(self) -> None:
         """Drops all."""
         self.closed = True
-        self._drop()
+        self._runs.clear()
 
     def void(self, now: float) -> None:
         """Drops what is held and what is on its way; it goes on with what is asked for from then on (P4)."""
         self._void_until = now
-        self._drop()
+        self._runs.clear()
 
     def check(self) -> None:
         if self.closed:
@@ -108,16 +122,20 @@ class Pool:
         self._drop_old(now)
         return self.held
 
-    def take(self, count: int, now: float) -> list[int] | None:
+    def take(self, count: int, now: float) -> Batch | None:
         """So many ids; None: there are fewer."""
         if not 1 <= count <= self.most:
             raise UsageError(f"count is {count!r}, and 1 to {self.most} (most) are allowed")
         if not self.holds(count, now):
             return None
+        good_until = self._runs[0].good_until
         ids = list(self._front(count))
         while len(ids) < count:
+            if not self._runs:
+                # A signal's handler took in the middle. These are wasted.
+                return None
             ids.extend(self._front(count - len(ids)))
-        return ids
+        return Batch(ids, good_until)
 
     def holds(self, count: int, now: float) -> bool:
         """Whether there are so many ids. If not, more are asked for."""
@@ -159,8 +177,8 @@ class Pool:
             self._demand = True
             return
         for run in runs:
-            self._runs.append(_Held(run.ids, asked + self.max_age))
-            self.held += run.count
+            end = self._runs[-1].end if self._runs else 0
+            self._runs.append(_Held(run.ids, asked + self.max_age, end + run.count))
         if self.held < self._level // 2:
             # The server had fewer, or the demand grew meanwhile.
             self._demand = True
@@ -175,11 +193,10 @@ class Pool:
 
     def _front(self, most: int) -> range:
         """Takes ids of the oldest run."""
-        ids, good_until = self._runs.popleft()
+        ids, good_until, end = self._runs.popleft()
         if len(ids) > most:
-            self._runs.appendleft(_Held(ids[most:], good_until))
+            self._runs.appendleft(_Held(ids[most:], good_until, end))
             ids = ids[:most]
-        self.held -= len(ids)
         self._taken += len(ids)
         if self.held <= self._level // 2:
             self._demand = True
@@ -187,13 +204,9 @@ class Pool:
 
     def _drop_old(self, now: float) -> None:
         while self._runs and self._runs[0].good_until <= now:
-            self.held -= len(self._runs.popleft().ids)
+            self._runs.popleft()
             # It was too much.
             self._level = max(self._level // 2, self.least)
-
-    def _drop(self) -> None:
-        self._runs.clear()
-        self.held = 0
 
     def _look(self, now: float) -> None:
         """The level follows the use."""

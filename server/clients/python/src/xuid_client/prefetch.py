@@ -15,7 +15,6 @@ signal's handler that forks in the middle of a take leaves the id to the parent.
 from __future__ import annotations
 
 import functools
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any, Callable
@@ -24,7 +23,8 @@ from . import wire
 from .errors import Timeout, UsageError, XuidError
 from .link import tasks, threads
 from .link.fleet import Fleet
-from .pool import EMPTY, Piece, Pool
+from .link.mutex import Mutex
+from .pool import EMPTY, Batch, Piece, Pool
 from .process import now, tell_of_forks
 
 #: How long the server may wait for the ids of a refill, in seconds: one that lives on what its clock brings has the largest
@@ -49,7 +49,7 @@ class Source:
 
     def _begin(self) -> None:
         self.piece = EMPTY
-        self._making = threading.Lock()
+        self._making = Mutex()
         self._gate: Any = None
 
     def after_fork(self) -> None:
@@ -66,28 +66,30 @@ class Source:
         if gate is None:
             self._pool.close()
             return
-        with gate:
-            self._pool.close()
-            # Again: one may have been opened meanwhile.
-            self.piece = EMPTY
-            gate.notify()
+        gate.under(self._close, gate)
+
+    def _close(self, gate: Any) -> None:
+        self._pool.close()
+        # Again: one may have been opened meanwhile.
+        self.piece = EMPTY
+        gate.notify()
 
     def void(self) -> None:
         """Drops what is held, opened or on its way; it goes on with what is asked for from then on. From any thread, of
         tasks from that of their loop."""
         gate = self._gate
-        if gate is None:
-            # Nothing was asked for yet.
-            return
-        with gate:
-            self._pool.void(now())
-            self.piece = EMPTY
+        if gate is not None:
+            # Else nothing was asked for yet.
+            gate.under(self._void)
+
+    def _void(self) -> None:
+        self._pool.void(now())
+        self.piece = EMPTY
 
     @property
     def held(self) -> int:
         gate, pool = self._current_gate(), self._pool
-        with gate:
-            return pool.held_now(now())
+        return gate.under(pool.held_now, now())  # type: ignore[no-any-return]
 
     def take_from(self, piece: Piece) -> int | None:
         """An id of the piece in use; None: it is at its end, or too old, or in use no longer."""
@@ -107,10 +109,8 @@ class Source:
             if number is not None:
                 return number
             gate = self._current_gate()
-            with gate:
-                self._pool.check()
-                if not self._open_next(piece, gate):
-                    return None
+            if not gate.under(self._open_held, piece, gate):
+                return None
 
     async def open(self, used_up: Piece) -> None:
         """Opens a piece in the place of that one, and waits for one if none is held."""
@@ -127,17 +127,28 @@ class Source:
     def take_list(self, count: int) -> list[int] | None:
         """So many ids, if they are held."""
         gate, pool = self._current_gate(), self._pool
-        with gate:
-            pool.check()
-            ids = pool.take(count, now())
-            self._ask(gate)
-        # Else this process was forked meanwhile, and they are the parent's.
-        return ids if pool is self._pool else None
+        batch: Batch | None = gate.under(self._take_of, pool, count, gate)
+        # Last, as with one by one: the process may have been stopped, or forked; then they are too old, or the parent's.
+        if batch is None or now() >= batch.good_until or pool is not self._pool:
+            return None
+        return batch.ids
+
+    # With the gate's lock held.
+
+    def _take_of(self, pool: Pool, count: int, gate: Any) -> Batch | None:
+        pool.check()
+        batch = pool.take(count, now())
+        self._ask(gate)
+        return batch
 
     def _holds(self, count: int, gate: Any) -> bool:
         holds = self._pool.holds(count, now())
         self._ask(gate)
         return holds
+
+    def _open_held(self, used_up: Piece, gate: Any) -> bool:
+        self._pool.check()
+        return self._open_next(used_up, gate)
 
     def _open_next(self, used_up: Piece, gate: Any) -> bool:
         if self.piece is not used_up:
@@ -152,34 +163,40 @@ class Source:
     def _current_gate(self) -> Any:
         gate = self._gate
         if gate is None or not gate.is_current():
-            with self._making:
-                if self._gate is gate:
-                    # An event loop that is over took its tasks along.
-                    self._gate = self._make_gate()
-                gate = self._gate
+            gate = self._making.under(self._renew_gate, gate)
         return gate
+
+    def _renew_gate(self, before: Any) -> Any:
+        if self._gate is before:
+            # An event loop that is over took its tasks along.
+            self._gate = self._make_gate()
+        return self._gate
 
     async def _until(self, look: Callable[[Any], bool]) -> None:
         """Looks until it is there, as often as there is news, for as long as a caller waits."""
         deadline: float | None = None
         gate = self._current_gate()
-        with gate:
-            while True:
-                self._pool.check()
-                if deadline is None and self._pool.failure and not self._pool.failure.retryable:
-                    # A failure of before is no answer to this caller: it is tried anew.
-                    self._pool.failure = None
-                if look(gate):
-                    return
-                if deadline is None:
-                    deadline = time.monotonic() + self._wait
-                failure = self._pool.failure
-                left = deadline - time.monotonic()
-                if failure and (left <= 0 or not failure.retryable):
-                    raise failure.again()
-                if left <= 0:
-                    raise Timeout(",".join(self._fleet.options.servers), self._wait, "wait")
-                await gate.wait(left)
+        while True:
+            news = gate.under(self._look, look, gate, deadline is None)
+            if news is None:
+                return
+            if deadline is None:
+                deadline = time.monotonic() + self._wait
+            failure = self._pool.failure
+            left = deadline - time.monotonic()
+            if failure and (left <= 0 or not failure.retryable):
+                raise failure.again()
+            if left <= 0:
+                raise Timeout(",".join(self._fleet.options.servers), self._wait, "wait")
+            await gate.wait(news, left)
+
+    def _look(self, look: Callable[[Any], bool], gate: Any, is_first: bool) -> int | None:
+        """None: it is there. Else how much news there was, with that of this look's own."""
+        self._pool.check()
+        if is_first and self._pool.failure and not self._pool.failure.retryable:
+            # A failure of before is no answer to this caller: it is tried anew.
+            self._pool.failure = None
+        return None if look(gate) else gate.news
 
     def _ask(self, gate: Any) -> None:
         """Wakes the refill if it is time for more. With the gate's lock held."""
@@ -195,25 +212,41 @@ class Source:
 
 async def _refill(fleet: Fleet, pool: Pool, gate: Any) -> None:
     """Keeps the pool filled until it is closed."""
+    if not gate.under(_begins, gate):
+        return
     try:
         await _keep_filled(fleet, pool, gate)
     finally:
         # Whatever ended it, as a stranger that cancels all tasks: those that wait have another one begun.
-        with gate:
-            gate.is_fed = False
-            gate.notify()
+        gate.under(_ended, gate)
+
+
+def _begins(gate: Any) -> bool:
+    """Whether it is the only one: the caller that began another one may have been interrupted before it noted that."""
+    had, gate.has_refill = gate.has_refill, True
+    return not had
+
+
+def _ended(gate: Any) -> None:
+    gate.is_fed = gate.has_refill = False
+    gate.notify()
+
+
+def _change(gate: Any, change: Callable[..., None], *args: Any) -> None:
+    change(*args)
+    gate.notify()
 
 
 async def _keep_filled(fleet: Fleet, pool: Pool, gate: Any) -> None:
     retries = fleet.retries()
     while True:
-        with gate:
-            count = pool.refill(now(), fleet.max_count)
-            while not count:
-                if pool.closed:
-                    return
-                await gate.wait()
-                count = pool.refill(now(), fleet.max_count)
+        news = gate.news
+        count = gate.under(pool.refill, now(), fleet.max_count)
+        if pool.closed:
+            return
+        if not count:
+            await gate.wait(news)
+            continue
         asked = now()
         pause = 0.0
         try:
@@ -223,14 +256,10 @@ async def _keep_filled(fleet: Fleet, pool: Pool, gate: Any) -> None:
             runs = await fleet.attempt(wire.runs(count, "any", _WAIT), min(pool.max_age, fleet.options.timeout))
         except XuidError as error:
             pause = fleet.pause(retries, error)
-            with gate:
-                pool.fail(error, count)
-                gate.notify()
+            gate.under(_change, gate, pool.fail, error, count)
         else:
             retries = fleet.retries()
-            with gate:
-                pool.put(runs, asked, now())
-                gate.notify()
+            gate.under(_change, gate, pool.put, runs, asked, now())
         if pause:
             await fleet.current_port().sleep(pause)
 

@@ -16,6 +16,7 @@ Invariants
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from typing import Any, Protocol
@@ -121,12 +122,23 @@ class Entry:
 
     def __init__(self, request: wire.Request, waiter: Waiter | None, due: float) -> None:
         self.request = request
-        #: None: nobody waits for it any more, or the conversation itself does.
+        #: None: nobody waits for it any more, or the conversation itself does. A caller that gives up takes it out, in any
+        #: thread; what was sent stays in flight (C5).
         self.waiter = waiter
         #: The server may take its time until then, because the request says so.
         self.due = due
         #: 0: it was not sent yet.
         self.request_id = 0
+
+    def resolve(self, value: Any) -> None:
+        waiter = self.waiter
+        if waiter:
+            waiter.resolve(value)
+
+    def reject(self, error: Exception) -> None:
+        waiter = self.waiter
+        if waiter:
+            waiter.reject(error)
 
 
 class Conversation:
@@ -146,7 +158,7 @@ class Conversation:
         self._room = max(1, min(served.max_in_flight, options.max_in_flight))
         self._inbox = bytearray()
         self._outbox = bytearray()
-        self._last_id = _HELLO_ID
+        self._ids = itertools.count(_HELLO_ID + 1)
         self._in_flight: dict[int, Entry] = {}
         self._in_line: deque[Entry] = deque()
         #: When something was received last, and when something besides the reply to a PING of our own was.
@@ -166,15 +178,32 @@ class Conversation:
         if not self.is_serving:
             raise NotSent
         entry = Entry(request, waiter, now + request.wait)
-        self._in_line.append(entry)
-        self._send_line()
+        self.take(entry)
         return entry
 
-    def give_up(self, entry: Entry) -> None:
-        """The caller waits no longer. What was sent stays in flight (C5)."""
-        entry.waiter = None
-        if not entry.request_id and entry in self._in_line:
-            self._in_line.remove(entry)
+    def take(self, entry: Entry) -> None:
+        """Takes a request, or tells its caller that it is not sent. One that was given up in line is not sent either."""
+        if self.is_serving:
+            self._in_line.append(entry)
+            self._send_line()
+        else:
+            entry.reject(NotSent())
+
+    def new_id(self) -> int:
+        """For a request that its caller writes by itself, in any thread (C2)."""
+        return next(self._ids)
+
+    def has_room(self, written: int) -> bool:
+        """Whether one more request may be written by its caller, besides so many that were not noted yet (C3). In any
+        thread."""
+        return not self._in_line and len(self._in_flight) + written < self._room
+
+    def note_sent(self, entry: Entry) -> None:
+        """A request whose caller wrote it by itself."""
+        if self.ended:
+            entry.reject(self.ended.again())
+        else:
+            self._add(entry)
 
     def take_outbox(self) -> bytearray:
         """The bytes to be sent, once."""
@@ -219,8 +248,7 @@ class Conversation:
         self._leave_by = now + _LEAVING_MAX + self.timeout
         self.look_at = min(self.look_at, self._leave_by)
         for entry in self._in_line:
-            if entry.waiter:
-                entry.waiter.reject(NotSent())
+            entry.reject(NotSent())
         self._in_line.clear()
 
     def look(self, now: float) -> None:
@@ -250,19 +278,22 @@ class Conversation:
         self._in_line.clear()
         self._outbox.clear()
         for entry in entries:
-            if entry.waiter:
-                entry.waiter.reject(error.again() if entry.request_id else NotSent())
+            entry.reject(error.again() if entry.request_id else NotSent())
 
     def _send_line(self) -> None:
         """Puts into the outbox what there is room for (C3). The conversation's own PING takes no room."""
         while self._in_line and len(self._in_flight) - (self._probe is not None) < self._room:
-            self._put(self._in_line.popleft())
+            entry = self._in_line.popleft()
+            if entry.waiter:
+                self._put(entry)
 
     def _put(self, entry: Entry) -> None:
-        self._last_id += 1
-        entry.request_id = self._last_id
-        self._in_flight[entry.request_id] = entry
+        entry.request_id = self.new_id()
         self._outbox += wire.frame(entry.request, entry.request_id)
+        self._add(entry)
+
+    def _add(self, entry: Entry) -> None:
+        self._in_flight[entry.request_id] = entry
         self.look_at = min(self.look_at, entry.due + self.timeout / 2)
 
     def _hand_out(self, head: wire.Header, body: bytes, entry: Entry | None, now: float) -> None:
@@ -283,10 +314,10 @@ class Conversation:
             return
         self._answered = now
         # Without a waiter the ids are wasted.
-        if entry.waiter and isinstance(answer, wire.ErrorReply):
-            entry.waiter.reject(Refused(self.served.server, *answer))
-        elif entry.waiter:
-            entry.waiter.resolve(answer)
+        if isinstance(answer, wire.ErrorReply):
+            entry.reject(Refused(self.served.server, *answer))
+        else:
+            entry.resolve(answer)
 
     def _end_of_silence(self) -> float:
         """When the silence has lasted so long that something is to be done: a PING to be sent, or an end to be made."""

@@ -1,7 +1,7 @@
 """The servers that a client may use: one link at a time, dialed on demand, and the attempts of a call.
 
 The coroutines of this module serve threads and tasks alike. All that may wait is behind the port (:class:`Port`): a link's
-``exchange``, ``dial``, ``dial_all``, ``sleep`` and ``turn``. With tasks they suspend; with threads they block and are done
+``exchange``, ``in_turn``, ``dial``, ``dial_all``, ``sleep``. With tasks they suspend; with threads they block and are done
 when they return, and :func:`.threads.run` drives a coroutine to its end in one step.
 
 Invariants
@@ -11,18 +11,18 @@ Invariants
   try whether the first choice is there again.
 - F3 In a forked child no link of the parent is used.
 - F4 When a server turns out to be of another cluster, what is held ahead of before is void before any caller is told.
+- F5 A close ends every link that is not over, also one that was left with calls in flight.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
-import threading
 import time
 import weakref
 from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, Protocol, TypeVar
 
 from .. import wire
 from ..errors import WRONG_CLUSTER, Closed, ConnectionLost, Refused, Timeout, UsageError, WrongCluster, XuidError
@@ -30,7 +30,10 @@ from ..options import Options
 from ..process import tell_of_forks
 from ..values import Served
 from .conversation import NotSent
+from .mutex import Mutex
 from .retry import Backoff, Retries, leads_elsewhere
+
+T = TypeVar("T")
 
 #: How often all servers are tried before a call that needs a connection fails. The next call tries again.
 _ROUNDS = 6
@@ -52,6 +55,7 @@ class Link(Protocol):
     """A greeted connection."""
 
     served: Served
+    is_over: bool
     is_serving: bool
     was_sent_away: bool
 
@@ -67,11 +71,11 @@ class Link(Protocol):
 class Port(Protocol):
     """What waits."""
 
-    #: Held while dialing (F2).
-    turn: AbstractAsyncContextManager[Any]
-
     def is_current(self) -> bool:
         """Whether the caller may use what was made here: an event loop that is over took its connections along."""
+
+    async def in_turn(self, servers: str, work: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
+        """Does that while no other caller does (F2). It ends by itself at the limit, or soon after."""
 
     async def dial(self, server: str, options: Options, limit: float) -> Link: ...
 
@@ -102,8 +106,9 @@ class Fleet:
         """Anew: nothing is connected."""
         self.port: Port | None = None
         self._link: Link | None = None
-        # Reentrant: the collector of cycles ends a client that was dropped in whatever thread it runs.
-        self._mutex = threading.RLock()
+        #: Those that are not over, and some that are (F5).
+        self._links: list[Link] = []
+        self._mutex = Mutex()
         #: The first choice, at random, so that clients spread over the servers; and the one that is dialed next. That moves
         #: before each dial, not after it: a caller may give up half way, and the next one must not begin at the same silent
         #: server.
@@ -119,8 +124,7 @@ class Fleet:
         self._begin()
 
     def add_source(self, source: Any) -> None:
-        with self._mutex:
-            self.sources.add(source)
+        self._mutex.under(self.sources.add, source)
 
     @property
     def served(self) -> Served:
@@ -206,20 +210,8 @@ class Fleet:
         if link:
             self._maybe_come_back(port, link)
             return link
-        failures = self._failures
-        async with port.turn:
-            link = self._current()
-            if link:
-                return link
-            if self._failures != failures and self._last_failure:
-                raise self._last_failure.again()
-            try:
-                link = await (self._redial(port, limit) if self._pinned else self._connect(port, limit))
-            except XuidError as error:
-                self._failures += 1
-                self._last_failure = error.again()
-                raise
-            return self._use(link)
+        renew = functools.partial(self._renew, port, limit, self._failures)
+        return await port.in_turn(",".join(self.options.servers), renew, limit)
 
     async def close(self) -> None:
         """Says BYE, waits for the answer and closes; callers that wait are told :class:`Closed`."""
@@ -234,25 +226,29 @@ class Fleet:
 
     def end(self) -> None:
         """Closes without a word."""
-        with self._mutex:
-            self.is_closed = True
-            link, self._link = self._link, None
-            sources = list(self.sources)
+        self.is_closed = True
+        links, sources = self._mutex.under(self._take_all)
         for source in sources:
             source.close()
-        if link:
+        for link in links:
             link.end(Closed())
+
+    def _take_all(self) -> tuple[list[Link], list[Any]]:
+        self._link = None
+        return list(self._links), list(self.sources)
 
     def current_port(self) -> Port:
         """What waits for this caller. Links of an event loop that is over are left to it."""
         port = self.port
         if port is None or not port.is_current():
-            with self._mutex:
-                if self.port is port:
-                    self.port, self._link = self._make_port(), None
-                port = self.port
-        assert port is not None
+            port = self._mutex.under(self._renew_port, port)
         return port
+
+    def _renew_port(self, before: Port | None) -> Port:
+        if self.port is before or self.port is None:
+            self._link, self._links = None, []
+            self.port = self._make_port()
+        return self.port
 
     def _current(self) -> Link | None:
         if self.is_closed:
@@ -260,18 +256,38 @@ class Fleet:
         link = self._link
         return link if link and link.is_serving else None
 
+    async def _renew(self, port: Port, limit: float, failures: int) -> Link:
+        """Dials, unless a caller that came before did; ``failures``: how often that had failed when this one came."""
+        link = self._current()
+        if link:
+            return link
+        if self._failures != failures and self._last_failure:
+            raise self._last_failure.again()
+        try:
+            link = await (self._redial(port, limit) if self._pinned else self._connect(port, limit))
+        except XuidError as error:
+            self._failures += 1
+            self._last_failure = error.again()
+            raise
+        return self._use(link)
+
     def _use(self, link: Link) -> Link:
         """Makes it the one for all calls; what is in flight on the one before is still answered."""
-        with self._mutex:
-            if not self.is_closed:
-                before, self._link = self._link, link
-                self._plan_comeback()
-                self._pinned = self._pinned or link.served
-                if before:
-                    before.retire()
-                return link
+        if self._mutex.under(self._put_in_use, link):
+            return link
         link.end(Closed())
         raise Closed
+
+    def _put_in_use(self, link: Link) -> bool:
+        if self.is_closed:
+            return False
+        before, self._link = self._link, link
+        self._links = [other for other in self._links if not other.is_over] + [link]
+        self._plan_comeback()
+        self._pinned = self._pinned or link.served
+        if before:
+            before.retire()
+        return True
 
     async def _connect(self, port: Port, limit: float) -> Link:
         """Greets all servers and compares their clusters; the first one that answers, in turn from the first choice. Each
@@ -348,8 +364,7 @@ class Fleet:
 
     def _void(self) -> None:
         """Nothing tells which of the two clusters is the one that ids are meant to be of (F4)."""
-        with self._mutex:
-            sources = list(self.sources)
+        sources = self._mutex.under(list, self.sources)
         # Without the mutex: who holds the gate of a source may wait for it.
         for source in sources:
             source.void()
@@ -367,13 +382,18 @@ class Fleet:
         """After some time away from its first choice a client tries it again, beside its calls."""
         if link.served.server == self.options.servers[self._home] or time.monotonic() < self._comeback_at:
             return
-        with self._mutex:
-            if time.monotonic() < self._comeback_at:
-                return
-            self._plan_comeback()
+        if not self._mutex.under(self._begins_comeback):
+            return
         # Where no thread is to be had, the next time.
         with contextlib.suppress(RuntimeError):
             port.spawn(self._come_back(port), "xuid-comeback")
+
+    def _begins_comeback(self) -> bool:
+        """Whether it is time, and no other caller has noticed."""
+        if time.monotonic() < self._comeback_at:
+            return False
+        self._plan_comeback()
+        return True
 
     def _plan_comeback(self) -> None:
         """At random, so that the clients of a restarted server do not all come back at once."""

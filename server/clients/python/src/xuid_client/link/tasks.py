@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Callable, TypeVar
 
 from .. import wire
 from ..errors import Closed, ConnectionLost, Timeout, Unreachable, XuidError
@@ -17,6 +17,8 @@ from ..values import Served
 from .conversation import Conversation, Greeting
 from .fleet import STRAGGLERS
 from .thread_link import share
+
+T = TypeVar("T")
 
 
 class Waiter:
@@ -62,6 +64,10 @@ class TaskLink(asyncio.Protocol):
         await self._greeted.future
 
     @property
+    def is_over(self) -> bool:
+        return self._conversation.ended is not None
+
+    @property
     def is_serving(self) -> bool:
         return self._conversation.is_serving
 
@@ -83,7 +89,7 @@ class TaskLink(asyncio.Protocol):
             return await waiter.future
         finally:
             late.cancel()
-            self._conversation.give_up(entry)
+            entry.waiter = None
 
     def retire(self) -> None:
         self._conversation.retire(time.monotonic())
@@ -188,16 +194,20 @@ class Tasks:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.turn = asyncio.Lock()
+        self._turn = asyncio.Lock()
         #: The loop itself holds tasks by weak references only.
         self._tasks: set[asyncio.Task[None]] = set()
 
     def is_current(self) -> bool:
         return asyncio.get_running_loop() is self._loop
 
+    async def in_turn(self, servers: str, work: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
+        async with self._turn:
+            return await work()
+
     async def dial(self, server: str, options: Options, limit: float) -> TaskLink:
         try:
-            return await asyncio.wait_for(self._dial(server, options, time.monotonic() + limit), limit)
+            return await _within(limit, self._dial(server, options, time.monotonic() + limit), _end)
         except asyncio.TimeoutError as error:
             if isinstance(error, XuidError):
                 raise
@@ -272,7 +282,7 @@ class Tasks:
                 sock = socket.socket(family, kind, protocol)
                 sock.setblocking(False)
                 limit = share(deadline, len(addresses) - at)
-                await asyncio.wait_for(self._loop.sock_connect(sock, address), limit)
+                await _within(limit, self._loop.sock_connect(sock, address))
                 return sock
             except BaseException as error:
                 if sock:
@@ -283,25 +293,48 @@ class Tasks:
         raise failure
 
 
+async def _within(limit: float, work: Coroutine[Any, Any, T], drop: Callable[[T], None] | None = None) -> T:
+    """What it returns within so many seconds. As asyncio.wait_for, which before Python 3.12 loses a cancel that comes as
+    the work ends; here what it returned is dropped then."""
+    task = asyncio.ensure_future(work)
+    # Nobody asks it any more where it was cancelled.
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())
+    try:
+        await asyncio.wait({task}, timeout=limit)
+    except BaseException:
+        if task.done() and drop and not task.cancelled() and not task.exception():
+            drop(task.result())
+        task.cancel()
+        raise
+    if not task.done():
+        task.cancel()
+        raise asyncio.TimeoutError
+    return task.result()
+
+
+def _end(link: TaskLink) -> None:
+    link.end(Closed())
+
+
 class Gate:
     """News for those that wait. Tasks change nothing between two awaits, so there is nothing to lock."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiters: set[asyncio.Future[None]] = set()
-        #: Whether a refill runs that its news come from.
+        #: Nothing is missed between a look and a wait.
+        self.news = 0
+        #: Whether a refill was begun that its news come from, and whether one runs.
         self.is_fed = False
+        self.has_refill = False
 
     def is_current(self) -> bool:
         return asyncio.get_running_loop() is self._loop
 
-    def __enter__(self) -> None:
-        pass
+    def under(self, act: Callable[..., T], *args: Any) -> T:
+        return act(*args)
 
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    async def wait(self, limit: float | None = None) -> None:
+    async def wait(self, seen: int, limit: float | None = None) -> None:
         """Until there is news, or so many seconds are over."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.add(waiter)

@@ -1,7 +1,11 @@
 """Links for threads: one socket, which many callers write to, and one thread of its own that reads.
 
-A caller appends its request and writes what the socket takes, without waiting for it: what is left the link's thread
-writes. So no caller waits for longer than its own deadline, whatever the server does.
+A caller writes its request at once where nothing is to be written before it, and else leaves it to the link's thread. It
+waits for no lock, and for no longer than its own deadline, whatever the server does.
+
+An exception that a signal's handler raises may land in a caller after any call, also between the call that writes and the
+line that notes it. So what must not come apart is one call into C (:func:`_noted`), and the link's thread, where no handler
+runs, does the rest.
 """
 
 from __future__ import annotations
@@ -12,20 +16,28 @@ import socket
 import ssl
 import threading
 import time
-from typing import Any
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Callable
 
 from .. import wire
 from ..errors import ConnectionLost, Timeout, Unreachable, XuidError
 from ..options import Options, split
 from ..process import tell_of_forks
 from ..values import Served
-from .conversation import Conversation, Greeting
+from .conversation import Conversation, Entry, Greeting, NotSent
 
 #: Bytes of one read: a few hundred replies to NEXT, and few reads for a large ARRAY.
 _READ_ROOM = 64 * 1_024
 
 #: How long the reading may go on when writing failed, in seconds: the server may have said why before it closed.
 _LAST_WORDS = 1.0
+
+#: How long a caller whose time is over waits for the link's thread to look for its reply, in seconds.
+_LAST_LOOK = 1.0
+
+#: Of a lock: whether it is waited for.
+_AT_ONCE = (False,)
 
 #: The longest that one lock or one select waits, in seconds. Python refuses what is beyond the range of its clock.
 LONGEST_WAIT = 3_600.0
@@ -38,7 +50,7 @@ class Waiter:
 
     def __init__(self) -> None:
         self._value: Any = None
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         # A bare lock costs a tenth of an Event.
         self._told = threading.Lock()
         self._told.acquire()
@@ -47,7 +59,7 @@ class Waiter:
         self._value = value
         self._tell()
 
-    def reject(self, error: Exception) -> None:
+    def reject(self, error: BaseException) -> None:
         self._error = error
         self._tell()
 
@@ -69,6 +81,27 @@ class Waiter:
         if self._error:
             raise self._error
         return self._value
+
+
+class _Written(Entry):
+    """A request that its caller may write by itself."""
+
+    __slots__ = ("frame", "sent")
+
+    def __init__(self, request: wire.Request, waiter: Waiter, due: float) -> None:
+        super().__init__(request, waiter, due)
+        self.frame = b""
+        #: What the socket took of the frame, in bytes; nothing: it was not asked.
+        self.sent: list[int] = []
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.sent) and self.sent[0] == len(self.frame)
+
+
+def _noted(into: list[Any], call: Callable[[Any], Any], arguments: Iterable[Any]) -> None:
+    """What the call returns is noted, and no exception of a signal's handler comes between."""
+    into.extend(map(call, arguments))
 
 
 class _Plain:
@@ -118,23 +151,34 @@ class _Tls:
 
 
 class ThreadLink:
-    """A greeted connection."""
+    """A greeted connection. Its thread alone holds the conversation; it is told by flags and queues."""
 
     def __init__(self, sock: socket.socket, channel: _Plain | _Tls, conversation: Conversation) -> None:
         self.served = conversation.served
         self._sock = sock
         self._channel = channel
         self._conversation = conversation
-        # Reentrant: the collector of cycles ends a client that was dropped in whatever thread it runs.
-        self._lock = threading.RLock()
-        self._is_writing = False
+        #: What the link's thread is told: requests that were not begun yet, callers that have it look for their reply, that
+        #: it is left, and why it ends.
+        self._asked: deque[_Written] = deque()
+        self._looks: deque[Waiter] = deque()
+        self._is_left = False
+        self._ending: XuidError | None = None
+        #: Whether the link's thread may sleep, and has to be woken; whether it does nothing any more.
+        self._is_asleep = False
+        self._is_over = False
+        #: Held by the one that writes, and by the link's thread but when it sleeps. No caller waits for it.
+        self._writes = threading.Lock()
+        #: Whether a caller may write; and the requests that callers wrote, or were about to.
+        self._is_clear = False
+        self._written: deque[_Written] = deque()
+        #: Until when the link's thread sleeps, unless something comes.
+        self._sleeps_until = 0.0
         #: What the socket did not take yet.
         self._unsent = bytearray()
         #: Writing failed; the end of the last words, and why.
         self._write_failed: tuple[float, OSError] | None = None
         self._is_abandoned = False
-        #: Until when the link's thread sleeps, unless something comes.
-        self._sleeps_until = 0.0
         self._wakes, self._waker = socket.socketpair()
         for end in (sock, self._wakes, self._waker):
             end.setblocking(False)
@@ -145,8 +189,12 @@ class ThreadLink:
         threading.Thread(target=self._run, name="xuid-link", daemon=True).start()
 
     @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    @property
     def is_serving(self) -> bool:
-        return self._conversation.is_serving
+        return self._conversation.is_serving and not self._is_left and self._ending is None
 
     @property
     def was_sent_away(self) -> bool:
@@ -160,84 +208,163 @@ class ThreadLink:
         """The reply. Raises :class:`NotSent`, or why there is none."""
         waiter = Waiter()
         begin = time.monotonic()
-        with self._lock:
-            entry = self._conversation.begin(request, waiter, begin)
-            self._flush()
+        entry = _Written(request, waiter, begin + request.wait)
         try:
+            self._write(entry)
+            if not entry.request_id:
+                self._asked.append(entry)
+            if not entry.is_whole or entry.due + self._conversation.timeout / 2 < self._sleeps_until:
+                self._wake()
+            if self._is_over:
+                # Its thread may have looked for the last time before.
+                raise NotSent
             if not waiter.wait(deadline) and not self._lies_there(waiter):
                 raise Timeout(self.served.server, deadline - begin)
-        except BaseException:
-            with self._lock:
-                self._conversation.give_up(entry)
-            raise
+        finally:
+            entry.waiter = None
         if self._is_abandoned:
             # A reply that came before the fork is the parent's.
             raise ConnectionLost(self.served.server, "this process was forked")
         return waiter.outcome()
 
     def retire(self) -> None:
-        with self._lock:
-            self._conversation.retire(time.monotonic())
-            if self._conversation.has_left:
-                self._conversation.end(ConnectionLost(self.served.server, "it was left"))
-            self._wake()
+        self._is_left = True
+        self._wake()
 
     def end(self, error: XuidError) -> None:
-        """Tells all waiters, and has the socket closed."""
-        with self._lock:
-            self._conversation.end(error)
-            self._wake()
+        """Has all waiters told, and the socket closed."""
+        if self._ending is None:
+            self._ending = error
+        self._wake()
 
     def after_fork(self) -> None:
         """In a child: the connection is the parent's. Closing the child's copy of the socket sends nothing."""
         self._is_abandoned = True
-        self._lock = threading.RLock()
-        self._conversation.end(ConnectionLost(self.served.server, "this process was forked"))
+        self._stop(ConnectionLost(self.served.server, "this process was forked"))
         self._close()
 
+    def _write(self, entry: _Written) -> None:
+        """Writes a request, if the link's thread sleeps and nothing is to be written before it."""
+        held: list[bool] = []
+        try:
+            _noted(held, self._writes.acquire, _AT_ONCE)
+            if not held[0] or not self._is_clear or self._asked or not self.is_serving:
+                return
+            if self._written and not self._written[-1].is_whole:
+                return
+            if not self._conversation.has_room(len(self._written)):
+                return
+            request_id = self._conversation.new_id()
+            entry.frame = wire.frame(entry.request, request_id)
+            entry.request_id = request_id
+            # Before it is written: the reply must find it.
+            self._written.append(entry)
+            with contextlib.suppress(OSError):
+                # The link's thread writes the rest, or meets the same error.
+                _noted(entry.sent, self._sock.send, (entry.frame,))
+        finally:
+            if held and held[0]:
+                self._writes.release()
+
     def _lies_there(self, waiter: Waiter) -> bool:
-        """A reply that came with its caller's end: a process that was stopped wakes with both, and the reply counts."""
-        with self._lock:
-            try:
-                self._receive()
-            except XuidError as error:
-                self._conversation.end(error)
-            except OSError:
-                # The link's thread meets the same.
-                pass
-            # There may be nothing left to wait for.
-            self._wake()
+        """A reply that came with its caller's end: a process that was stopped wakes with both, and the reply counts. The
+        link's thread reads what lies in the socket."""
+        looked = Waiter()
+        self._looks.append(looked)
+        self._wake()
+        if not self._is_over:
+            looked.wait(time.monotonic() + _LAST_LOOK)
         return waiter.wait(0.0)
 
     def _wake(self) -> None:
-        """Has the link's thread look again. With the lock held."""
+        """Has the link's thread look at what it is told."""
+        if not self._is_asleep:
+            # It looks before it sleeps.
+            return
         try:
             self._waker.send(b"\0")
         except OSError:
             # It is full, and wakes the thread in any case; or it is closed, and the thread is gone.
             pass
 
-    def _flush(self) -> None:
-        """Writes what the socket takes. With the lock held."""
-        if self._write_failed or self._is_writing:
-            # A signal's handler that came in the middle leaves it to the writer that it interrupted.
-            return
-        self._is_writing = True
+    # The link's thread.
+
+    def _run(self) -> None:
         try:
-            self._unsent += self._channel.seal(self._conversation.take_outbox())
-            if self._unsent:
-                del self._unsent[: self._sock.send(self._unsent)]
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError as error:
-            self._write_failed = (time.monotonic() + _LAST_WORDS, error)
+            self._hold()
+            while True:
+                looks = self._sleep()
+                if self._ending is not None:
+                    raise self._ending
+                self._is_clear = self._turn()
+                for looked in looks:
+                    looked.resolve(None)
+        except XuidError as error:
+            self._stop(error)
+        except (OSError, ValueError) as error:
+            self._stop(ConnectionLost(self.served.server, str(error)))
         finally:
-            self._is_writing = False
-        if self._unsent or self._conversation.look_at < self._sleeps_until:
-            self._wake()
+            self._stop(ConnectionLost(self.served.server, "its thread ended"))
+            self._close()
+
+    def _hold(self) -> None:
+        """A caller writes for as long as one call into the kernel takes."""
+        if not self._writes.acquire(timeout=_LAST_WORDS):
+            raise ConnectionLost(self.served.server, "the call that wrote to it was interrupted")
+
+    def _sleep(self) -> list[Waiter]:
+        """Until something comes, is told, or is to be done; the callers that have it look."""
+        writes = bool(self._unsent) and not self._write_failed
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
+        if self._selector.get_key(self._sock).events != events:
+            self._selector.modify(self._sock, events)
+        until = self._conversation.look_at
+        if self._write_failed:
+            until = min(until, self._write_failed[0])
+        self._sleeps_until = until
+        timeout = max(0.0, min(until - time.monotonic(), LONGEST_WAIT))
+        # Before the look at what it is told: what comes after that wakes it.
+        self._is_asleep = True
+        self._writes.release()
+        leaves = self._is_left and self._conversation.is_serving
+        if self._asked or self._looks or leaves or self._ending is not None:
+            timeout = 0.0
+        for key, _ in self._selector.select(timeout):
+            if key.fileobj is self._wakes:
+                self._wakes.recv(_READ_ROOM)
+        self._hold()
+        self._is_asleep = False
+        return [self._looks.popleft() for _ in range(len(self._looks))]
+
+    def _turn(self) -> bool:
+        """Whether callers may write what comes next."""
+        self._note_written()
+        # Reading first: what has arrived is received before the silence is judged.
+        self._receive()
+        if self._is_left:
+            self._conversation.retire(time.monotonic())
+        while self._asked:
+            self._conversation.take(self._asked.popleft())
+        if self._conversation.has_left:
+            raise ConnectionLost(self.served.server, "it was left" if self._is_left else "it said GOAWAY")
+        now = time.monotonic()
+        if self._write_failed and now >= self._write_failed[0]:
+            raise ConnectionLost(self.served.server, str(self._write_failed[1]))
+        if now >= self._conversation.look_at:
+            self._conversation.look(now)
+        self._flush()
+        return isinstance(self._channel, _Plain) and not self._unsent and not self._write_failed
+
+    def _note_written(self) -> None:
+        """Takes over what callers wrote, and writes the rest of the last one."""
+        while self._written:
+            entry = self._written.popleft()
+            if entry.waiter or entry.sent:
+                self._conversation.note_sent(entry)
+                self._unsent += entry.frame[sum(entry.sent) :]
 
     def _receive(self) -> None:
-        """Reads what lies in the socket, once. With the lock held."""
+        """Reads what lies in the socket, once."""
         try:
             data = self._sock.recv(_READ_ROOM)
         except (BlockingIOError, InterruptedError):
@@ -248,60 +375,34 @@ class ThreadLink:
         if opened:
             self._conversation.receive(opened, time.monotonic())
 
-    def _run(self) -> None:
-        """The link's thread."""
-        try:
-            while True:
-                with self._lock:
-                    if self._conversation.ended:
-                        return
-                    timeout = self._plan()
-                for key, _ in self._selector.select(timeout):
-                    if key.fileobj is self._wakes:
-                        self._wakes.recv(_READ_ROOM)
-                with self._lock:
-                    if self._conversation.ended:
-                        return
-                    self._turn()
-        except XuidError as error:
-            self._stop(error)
-        except (OSError, ValueError) as error:
-            self._stop(ConnectionLost(self.served.server, str(error)))
-        finally:
-            self._stop(ConnectionLost(self.served.server, "its thread ended"))
-            self._close()
-
-    def _plan(self) -> float:
-        """How long to sleep, and what for."""
-        writes = bool(self._unsent) and not self._write_failed
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
-        if self._selector.get_key(self._sock).events != events:
-            self._selector.modify(self._sock, events)
-        self._sleeps_until = self._conversation.look_at
+    def _flush(self) -> None:
+        """Writes what the socket takes."""
         if self._write_failed:
-            self._sleeps_until = min(self._sleeps_until, self._write_failed[0])
-        return max(0.0, min(self._sleeps_until - time.monotonic(), LONGEST_WAIT))
-
-    def _turn(self) -> None:
-        # Reading first: what has arrived is received before the silence is judged.
-        self._receive()
-        if self._conversation.has_left:
-            raise ConnectionLost(self.served.server, "it said GOAWAY")
-        now = time.monotonic()
-        if self._write_failed and now >= self._write_failed[0]:
-            raise ConnectionLost(self.served.server, str(self._write_failed[1]))
-        if now >= self._conversation.look_at:
-            self._conversation.look(now)
-        self._flush()
+            return
+        self._unsent += self._channel.seal(self._conversation.take_outbox())
+        try:
+            if self._unsent:
+                del self._unsent[: self._sock.send(self._unsent)]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._write_failed = (time.monotonic() + _LAST_WORDS, error)
 
     def _stop(self, error: XuidError) -> None:
-        with self._lock:
-            self._conversation.end(error)
+        """Tells all that wait. The first end counts."""
+        self._note_written()
+        self._conversation.end(error)
+        # Before the last look: a caller that comes after it is told by this.
+        self._is_over = True
+        self._note_written()
+        while self._asked:
+            self._conversation.take(self._asked.popleft())
+        for looked in list(self._looks):
+            looked.resolve(None)
 
     def _close(self) -> None:
-        with self._lock:
-            for end in (self._selector, self._sock, self._wakes, self._waker):
-                end.close()
+        for end in (self._selector, self._sock, self._wakes, self._waker):
+            end.close()
 
 
 def dial(server: str, options: Options, limit: float) -> ThreadLink:

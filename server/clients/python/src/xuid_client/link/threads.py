@@ -5,13 +5,16 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Callable, TypeVar
 
-from ..errors import Closed, Unreachable, XuidError
+from ..errors import Closed, ConnectionLost, Timeout, Unreachable, XuidError
 from ..options import Options
+from ..process import tell_of_forks
 from .fleet import STRAGGLERS
-from .thread_link import LONGEST_WAIT, ThreadLink, dial
+from .mutex import Mutex
+from .thread_link import LONGEST_WAIT, ThreadLink, Waiter, dial
 
 T = TypeVar("T")
 
@@ -25,14 +28,27 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("something suspended where it should have blocked")
 
 
+def start(name: str, work: Callable[..., object], *args: Any) -> None:
+    """A thread for that; a RuntimeError: none is to be had."""
+    try:
+        threading.Thread(target=work, args=args, name=name, daemon=True).start()
+    except RuntimeError as error:
+        # It waits until the thread has begun. An exception of a signal's handler that comes in the middle of that ends in
+        # another one, of a lock.
+        raise error.__context__ or error from None
+
+
 class Threads:
     """What waits, for threads."""
 
     def __init__(self) -> None:
-        self.turn = _Turn()
+        self._turns = _Turns()
 
     def is_current(self) -> bool:
         return True
+
+    async def in_turn(self, servers: str, work: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
+        return self._turns.run(servers, work, limit)
 
     async def dial(self, server: str, options: Options, limit: float) -> ThreadLink:
         return dial(server, options, limit)
@@ -52,7 +68,7 @@ class Threads:
 
         for server in options.servers:
             try:
-                threading.Thread(target=begin, args=(server,), name="xuid-dial", daemon=True).start()
+                start("xuid-dial", begin, server)
             except RuntimeError as error:
                 outcomes.put((server, Unreachable(server, str(error))))
         found: dict[str, ThreadLink | XuidError] = {}
@@ -78,45 +94,92 @@ class Threads:
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         try:
-            threading.Thread(target=run, args=(coroutine,), name=name, daemon=True).start()
+            start(name, run, coroutine)
         except RuntimeError:
             coroutine.close()
             raise
 
 
-class _Turn:
-    """A lock, as coroutines take it."""
+class _Turns:
+    """Work that is done one at a time, by a thread that is there as long as there is some.
+
+    No caller does it by itself: a signal's handler that comes in the middle may call, and have to wait for it; and the
+    exception that one raises would leave it half done, with the others waiting.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._waiting: deque[tuple[str, Callable[[], Coroutine[Any, Any, Any]], Waiter]] = deque()
+        #: Whether a thread will look at what waits; and held by that thread.
+        self._is_served = False
+        self._serves = threading.Lock()
+        #: The caller whose work is being done.
+        self._served: tuple[str, Waiter] | None = None
+        tell_of_forks(self)
 
-    async def __aenter__(self) -> None:
-        self._lock.acquire()
+    def run(self, servers: str, work: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
+        """What it returns, if that comes until then."""
+        begin, waiter = time.monotonic(), Waiter()
+        self._waiting.append((servers, work, waiter))
+        if not self._is_served:
+            # Two that come at once begin two; the second one finds nothing.
+            try:
+                start("xuid-turn", self._serve)
+            except RuntimeError as error:
+                raise Unreachable(servers, str(error)) from None
+        # The work ends by itself, but for a resolver of names that takes longer.
+        end = limit + 2 * STRAGGLERS
+        if not waiter.wait(end):
+            raise Timeout(servers, end - begin)
+        return waiter.outcome()  # type: ignore[no-any-return]
 
-    async def __aexit__(self, *_: object) -> None:
-        self._lock.release()
+    def after_fork(self) -> None:
+        """In a child: the thread is the parent's."""
+        waiting = [(servers, waiter) for servers, _, waiter in self._waiting]
+        for servers, waiter in ([self._served] if self._served else []) + waiting:
+            waiter.reject(ConnectionLost(servers, "this process was forked"))
+
+    def _serve(self) -> None:
+        with self._serves:
+            while self._waiting:
+                self._is_served = True
+                while self._waiting:
+                    servers, work, waiter = self._waiting.popleft()
+                    self._served = servers, waiter
+                    try:
+                        waiter.resolve(run(work()))
+                    except BaseException as error:
+                        # Whatever it is: the caller's, and not this thread's.
+                        waiter.reject(error)
+                    self._served = None
+                # Before the last look: a caller that comes after it begins another thread.
+                self._is_served = False
 
 
 class Gate:
     """A lock, and news for those that wait."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        #: Whether a refill runs that its news come from.
+        mutex = Mutex()
+        self.under = mutex.under
+        self._changed = threading.Condition(mutex.lock)
+        #: Counts the news.
+        self.news = 0
+        #: Whether a refill was begun that its news come from, and whether one runs.
         self.is_fed = False
+        self.has_refill = False
 
     def is_current(self) -> bool:
         return True
 
-    def __enter__(self) -> None:
-        self._changed.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._changed.release()
-
-    async def wait(self, limit: float | None = None) -> None:
-        """Until there is news, or so many seconds are over, an hour at most. With the lock held, which is free meanwhile."""
-        self._changed.wait(None if limit is None else min(limit, LONGEST_WAIT))
+    async def wait(self, seen: int, limit: float | None = None) -> None:
+        """Until there is news since so many, or so many seconds are over, an hour at most."""
+        self.under(self._wait, seen, limit)
 
     def notify(self) -> None:
+        """With the lock held."""
+        self.news += 1
         self._changed.notify_all()
+
+    def _wait(self, seen: int, limit: float | None) -> None:
+        if self.news == seen:
+            self._changed.wait(None if limit is None else min(limit, LONGEST_WAIT))
