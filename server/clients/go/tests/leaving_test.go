@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"runtime"
 	"testing"
 	"time"
@@ -100,6 +101,32 @@ func TestAfterGoAwayWhatIsInFlightIsFinishedAndTheRestGoesElsewhere(t *testing.T
 	}
 	old.Reply(open, &wiretest.Body{ID: 1})
 	gives(t, first, 1)
+	old.ExpectEnd()
+}
+
+func TestACloseEndsWhatIsInFlightOnAConnectionThatWasLeft(t *testing.T) {
+	fake := faketest.Start(t, 1)
+	c, old := pair(t, fake)
+	left := begin(func() (uint64, error) {
+		_, err := c.Array(context.Background(), 2, xuid.Wait(30*time.Second))
+		return 0, err
+	})
+	old.Expect(wire.OpArray)
+	// Behind GOAWAY, so that the client has read it when the PING is answered.
+	ping := begin(func() (uint64, error) { return 0, c.Ping(within(t)) })
+	asked := old.Expect(wire.OpPing)
+	old.GoAway()
+	old.Reply(asked, &asked.Body)
+	gives(t, ping, 0)
+	call := next(within(t), c)
+	peer := fake.Greet()
+	peer.ServeNext(1)
+	gives(t, call, 1)
+	go peer.ServeRest(100)
+	c.Close()
+	if r := soon(t, left); r.err != xuid.ErrClosed {
+		t.Fatalf("%v", r.err)
+	}
 	old.ExpectEnd()
 }
 

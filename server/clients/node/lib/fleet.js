@@ -2,7 +2,8 @@
 //
 // Invariants
 // - I1 every link is of the cluster of the first one;
-// - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome.
+// - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome;
+// - I3 a close ends every link that has not ended, also one that was left with calls in flight.
 
 import { ClosedError, WrongClusterError } from './errors.js';
 import { dial } from './dial.js';
@@ -28,6 +29,8 @@ export class Fleet {
   #home;
   #pinned;
   #link;
+  /** Those that have not ended, and some that have (I3). */
+  #links = [];
   /** Index of the server that is dialed next, and when each was dialed last. */
   #next;
   #dialed;
@@ -103,7 +106,7 @@ export class Fleet {
     this.#isClosed = true;
     this.generation += 1;
     await this.#link.bye();
-    this.#link.end(new ClosedError());
+    for (const link of this.#links) link.end(new ClosedError());
   }
 
   /** Greets all servers at once, compares their clusters, and keeps the home, or else the first after it that answers. */
@@ -196,6 +199,7 @@ export class Fleet {
     }
     const left = this.#link;
     this.#link = link;
+    this.#links = [link, ...this.#links.filter((other) => !other.isOver)];
     // What is in flight on it is still answered; if it has not ended, it was found again beside this dial.
     left?.retire();
     this.#next = (at + 1) % this.#servers.length;

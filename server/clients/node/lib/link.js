@@ -67,6 +67,11 @@ export class Link {
     return this.#state === 'serving';
   }
 
+  /** Whether nothing more comes of it. */
+  get isOver() {
+    return this.#state === 'ended';
+  }
+
   /** Whether the server said GOAWAY. */
   get wasSentAway() {
     return this.#wasSentAway;

@@ -3,7 +3,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ConnectionLostError, RefusedError, TimeoutError, UnreachableError, WrongClusterError, connect } from 'xuid-client';
+import {
+  ClosedError, ConnectionLostError, RefusedError, TimeoutError, UnreachableError, WrongClusterError, connect,
+} from 'xuid-client';
 import { Fake, serveIds, soon, until } from './support/fake.js';
 
 const QUICK = { firstPauseMs: 1, longestPauseMs: 20, retryForMs: 10_000 };
@@ -106,6 +108,26 @@ test('GOAWAY: what is in flight is read, what is not answered is asked elsewhere
   peer.socket.end();
   second.answer(await second.ask(), { id: 3 });
   assert.equal(await soon(crossed), 3n);
+});
+
+test('a close ends what is in flight at a server that was left', async (t) => {
+  const { client, peer, others: [other] } = await begin(await fleet(t, 2), { retryForMs: 0 });
+  const left = client.array(2, { waitMs: 30_000 });
+  const crossed = client.next();
+  await peer.ask();
+  const asked = await peer.ask();
+  peer.goaway();
+  peer.answer(asked, { id: 1 });
+  await soon(crossed);
+  const after = client.next();
+  const second = await other.greet();
+  second.answer(await second.ask(), { id: 2 });
+  await soon(after);
+  const closed = client.close();
+  second.answer(await second.ask(), {});
+  await soon(closed);
+  await assert.rejects(soon(left), ClosedError);
+  await peer.expectEnd();
 });
 
 test('a server that is not ready is left for another one, and what is in flight there is still read', async (t) => {

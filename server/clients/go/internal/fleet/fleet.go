@@ -4,7 +4,8 @@
 //
 //   - I1: every link is of the cluster of the first one;
 //   - I2: one dial at a time, whatever the number of callers; those that waited for it share its outcome;
-//   - I3: when a server turns out to be of another cluster, what is held of before is void before any caller is told.
+//   - I3: when a server turns out to be of another cluster, what is held of before is void before any caller is told;
+//   - I4: a close ends every link that has not ended, also one that was left with calls in flight.
 package fleet
 
 import (
@@ -61,6 +62,8 @@ type Fleet struct {
 	// dialed: when each server was dialed last, to take the place of another one; 0: never.
 	dialed  []int64
 	dialing *dialing
+	// links that have not ended, and some that have (I4).
+	links []*link.Link
 	// back is the timer after which the first choice is tried again.
 	back   *time.Timer
 	closed bool
@@ -135,6 +138,13 @@ func (f *Fleet) redial(search *dialing) {
 func (f *Fleet) use(greeted *link.Greeted, at int) *link.Link {
 	l := link.Start(greeted, &f.options.Link)
 	f.link.Store(l)
+	open := []*link.Link{l}
+	for _, other := range f.links {
+		if !other.Ended() {
+			open = append(open, other)
+		}
+	}
+	f.links = open
 	if at != 0 {
 		f.planReturn()
 	}
@@ -274,13 +284,15 @@ func (f *Fleet) Close(ctx context.Context) {
 	if f.back != nil {
 		f.back.Stop()
 	}
+	links := f.links
 	f.mu.Unlock()
 	if wasClosed {
 		return
 	}
-	current := f.link.Load()
-	current.Bye(ctx)
-	current.End(errClosed())
+	f.link.Load().Bye(ctx)
+	for _, l := range links {
+		l.End(errClosed())
+	}
 	f.endLife()
 }
 

@@ -142,6 +142,13 @@ func (l *Link) Serving() bool {
 	return l.state == serving
 }
 
+// Ended says whether nothing more comes of it.
+func (l *Link) Ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == ended
+}
+
 // SentAway says whether the server said GOAWAY.
 func (l *Link) SentAway() bool {
 	l.mu.Lock()
