@@ -6,6 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
+import java.io.OutputStream;
+import java.lang.reflect.Field;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -341,6 +344,75 @@ class LinkTest {
             server.peer().id(server.peer().expect(Op.NEXT), 1);
             assertEquals(1, Wait.soon(next));
             assertEquals(16, Frame.HEADER);
+        }
+    }
+
+    /** Takes a part of what is written, and throws. */
+    private static final class Torn extends OutputStream {
+        private final OutputStream inner;
+
+        Torn(OutputStream inner) {
+            this.inner = inner;
+        }
+
+        @Override
+        public void write(int one) {
+            throw new AssertionError();
+        }
+
+        @Override
+        public void write(byte[] bytes, int from, int length) throws IOException {
+            inner.write(bytes, from, length / 2);
+            inner.flush();
+            throw new StackOverflowError("of a test");
+        }
+    }
+
+    private static Object inner(Object owner, String... path) throws Exception {
+        for (String name : path) {
+            Field field = owner.getClass().getDeclaredField(name);
+            field.setAccessible(true);
+            owner = field.get(owner);
+        }
+        return owner;
+    }
+
+    @Test
+    void an_error_in_the_middle_of_a_write_ends_the_connection_for_all_at_once() throws Exception {
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(Duration.ofMinutes(5)))) {
+            CompletableFuture<Long> waiting = client.nextAsync();
+            server.peer().expect(Op.NEXT);
+            Object outbox = inner(client, "fleet", "link", "outbox");
+            Field out = outbox.getClass().getDeclaredField("out");
+            out.setAccessible(true);
+            out.set(outbox, new Torn((OutputStream) out.get(outbox)));
+            assertThrows(StackOverflowError.class, client::next);
+            Wait.failure(XuidException.ConnectionLost.class, waiting);
+            CompletableFuture<Long> next = client.nextAsync();
+            FakeServer.Peer peer = server.greet();
+            peer.id(peer.expect(Op.NEXT), 7);
+            assertEquals(7, Wait.soon(next));
+        }
+    }
+
+    @Test
+    void an_error_in_the_middle_of_a_frame_ends_the_connection_for_all_at_once() throws Exception {
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(Duration.ofMinutes(5)))) {
+            CompletableFuture<Long> waiting = client.nextAsync();
+            server.peer().expect(Op.NEXT);
+            Object outbox = inner(client, "fleet", "link", "outbox");
+            Field appended = outbox.getClass().getDeclaredField("appended");
+            appended.setAccessible(true);
+            // What is appended to nothing is an error of the client's own.
+            appended.set(outbox, null);
+            assertThrows(NullPointerException.class, client::next);
+            Wait.failure(XuidException.ConnectionLost.class, waiting);
+            CompletableFuture<Long> next = client.nextAsync();
+            FakeServer.Peer peer = server.greet();
+            peer.id(peer.expect(Op.NEXT), 7);
+            assertEquals(7, Wait.soon(next));
         }
     }
 }

@@ -113,13 +113,19 @@ final class Link {
             if (state != State.SERVING) {
                 return false;
             }
-            call.begin(Time.now());
-            if (inFlight < limit) {
-                append(call);
-            } else {
-                waiting.add(call);
+            try {
+                call.begin(Time.now());
+                if (inFlight < limit) {
+                    append(call);
+                } else {
+                    waiting.add(call);
+                }
+                watch.expect(Math.min(call.deadline, call.due + watch.half()));
+            } catch (Throwable error) {
+                outbox.torn = error;
+                outbox.wakeWriter();
+                throw error;
             }
-            watch.expect(Math.min(call.deadline, call.due + watch.half()));
         }
         outbox.flush();
         return true;

@@ -12,6 +12,9 @@ import org.xuid.client.internal.wire.Request;
  * writer thread does it, so that neither a caller with a deadline nor the reader ever waits in a write.
  *
  * <p>Its lock is the link's.
+ *
+ * <p>An Error, as of a stack or a memory that is used up, may come at any call of a caller's thread. After one that comes
+ * between the first byte of a frame and the last, the link is of no use: {@link #torn}.
  */
 final class Outbox {
     /**
@@ -33,13 +36,25 @@ final class Outbox {
     private Bytes spare = new Bytes();
     private boolean isWriting;
     private boolean isStopped;
+    /**
+     * What came in the middle of a frame that was appended or written. The writer ends the link for it: where it came
+     * there may be no room for another call.
+     */
+    volatile Throwable torn;
     private long unansweredBytes;
 
     Outbox(Link link, OutputStream out, Thread reader) {
         this.link = link;
         this.out = out;
         this.reader = reader;
-        writer = new Worker("xuid-writer " + link.server.address(), this::write);
+        writer = new Worker("xuid-writer " + link.server.address(), () -> {
+            try {
+                write();
+            } catch (Throwable error) {
+                link.end(link.lost(null));
+                throw error;
+            }
+        });
     }
 
     void start() {
@@ -68,22 +83,40 @@ final class Outbox {
     /** Writes what was appended, or wakes the writer. */
     void flushBatch() {
         for (int round = 0; ; round++) {
-            Bytes batch;
-            synchronized (link) {
-                if (isWriting || isStopped || appended.length() == 0) {
-                    // A thread that writes looks again when it is done.
+            boolean writes = false;
+            try {
+                Bytes batch;
+                synchronized (link) {
+                    if (torn == null && (isWriting || isStopped || appended.length() == 0)) {
+                        // A thread that writes looks again when it is done.
+                        return;
+                    }
+                    boolean isLittle =
+                            link.pending().size() <= DIRECT_REQUESTS && unansweredBytes <= DIRECT_BYTES;
+                    if (torn != null || !isLittle || round == DIRECT_ROUNDS) {
+                        link.notifyAll();
+                        return;
+                    }
+                    writes = true;
+                    batch = take();
+                }
+                if (!put(batch)) {
                     return;
                 }
-                boolean isLittle = link.pending().size() <= DIRECT_REQUESTS && unansweredBytes <= DIRECT_BYTES;
-                if (!isLittle || round == DIRECT_ROUNDS) {
-                    link.notifyAll();
-                    return;
+            } catch (Throwable error) {
+                if (writes) {
+                    torn = error;
+                    wakeWriter();
                 }
-                batch = take();
+                throw error;
             }
-            if (!put(batch)) {
-                return;
-            }
+        }
+    }
+
+    /** Has the writer look again. */
+    void wakeWriter() {
+        synchronized (link) {
+            link.notifyAll();
         }
     }
 
@@ -99,7 +132,7 @@ final class Outbox {
         while (true) {
             Bytes batch;
             synchronized (link) {
-                while (!isStopped && (isWriting || appended.length() == 0)) {
+                while (!isStopped && torn == null && (isWriting || appended.length() == 0)) {
                     try {
                         link.wait();
                     } catch (InterruptedException stray) {
@@ -109,12 +142,16 @@ final class Outbox {
                 if (isStopped) {
                     return;
                 }
+                if (torn != null) {
+                    break;
+                }
                 batch = take();
             }
             if (!put(batch)) {
                 return;
             }
         }
+        link.end(link.lost(new IOException("a request was cut off: " + torn, torn)));
     }
 
     private Bytes take() {
