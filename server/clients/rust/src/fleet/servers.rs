@@ -4,7 +4,8 @@
 //! - I1 every link is of the cluster of the first one;
 //! - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome. Besides it one may
 //!   try whether the first choice is there again;
-//! - I3 when a server turns out to be of another cluster, what is held of before is void before any caller is told.
+//! - I3 when a server turns out to be of another cluster, what is held of before is void before any caller is told;
+//! - I4 a close ends every link that has not ended, also one that was left with calls in flight.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -50,6 +51,8 @@ pub(crate) struct Fleet {
 #[derive(Debug)]
 struct Current {
     link: Arc<Link>,
+    /// Those that were left; one that has ended goes by itself (I4).
+    left: Vec<Weak<Link>>,
     /// Index of the server that is dialed next. It moves before each dial, not after it: a caller may give up half way,
     /// and the next one must not begin at the same silent server.
     next: usize,
@@ -61,6 +64,16 @@ struct Current {
     /// The task that tries the first choice again.
     return_trip: Option<AbortHandle>,
     closed: bool,
+}
+
+impl Current {
+    /// Makes this the link in use; returns the one that it takes the place of, whose calls in flight are still answered.
+    fn replace_link(&mut self, link: Arc<Link>) -> Arc<Link> {
+        let left = std::mem::replace(&mut self.link, link);
+        self.left.retain(|link| link.strong_count() > 0);
+        self.left.push(Arc::downgrade(&left));
+        left
+    }
 }
 
 impl Fleet {
@@ -80,6 +93,7 @@ impl Fleet {
         let pinned = Arc::clone(&link.served);
         let current = Mutex::new(Current {
             link,
+            left: Vec::new(),
             next: at + 1,
             dialed: vec![None; servers.len()],
             failures: 0,
@@ -139,7 +153,7 @@ impl Fleet {
                     return Err(ClientError::Closed);
                 }
                 let link = Link::start(greeted, &self.options);
-                current.link = Arc::clone(&link);
+                current.replace_link(Arc::clone(&link));
                 if at != 0 {
                     self.plan_return(&mut current);
                 }
@@ -193,9 +207,12 @@ impl Fleet {
         if let Some(trip) = current.return_trip.take() {
             trip.abort();
         }
+        let left: Vec<_> = current.left.iter().filter_map(Weak::upgrade).collect();
         let link = Arc::clone(&current.link);
         drop(current);
-        link.end(&ClientError::Closed);
+        for link in left.iter().chain([&link]) {
+            link.end(&ClientError::Closed);
+        }
     }
 
     /// The link if it serves, else the number of failed dials.
@@ -296,7 +313,7 @@ impl Fleet {
         }
         let home = Link::start(greeted, &self.options);
         (current.next, current.dialed[0]) = (1, Some(Instant::now()));
-        let left = std::mem::replace(&mut current.link, home);
+        let left = current.replace_link(home);
         drop(current);
         left.retire();
     }

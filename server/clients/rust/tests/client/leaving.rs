@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xuid_client::{ClientError, Options, Order, Status};
-use xuid_protocol::{Refusal, reply_bye, reply_id};
+use xuid_protocol::{Refusal, reply_bye, reply_id, reply_ping};
 
 use crate::fake::{Asked, Fake, quick, soon};
 
@@ -316,6 +316,38 @@ async fn closing_says_bye_and_ends_every_clone() {
     soon(async { tokio::join!(client.close(), script) }).await;
     assert!(matches!(clone.next(Order::Any).await, Err(ClientError::Closed)));
     assert!(!fake.has_caller().await);
+}
+
+#[tokio::test]
+async fn closing_ends_what_is_in_flight_on_a_link_that_was_left() {
+    let fake = Fake::start(1).await;
+    let (client, mut old) = fake.pair(quick()).await;
+    let left = tokio::spawn({
+        let client = client.clone();
+        async move { client.next(Order::Fresh).await }
+    });
+    old.expect(Asked::Next(Order::Fresh)).await;
+    // Behind GOAWAY, so that the client has read it when the PING is answered.
+    let (ping, ()) = tokio::join!(client.ping(&[1]), async {
+        let request_id = old.expect(Asked::Ping(vec![1])).await;
+        old.goaway().await;
+        old.send(|out| reply_ping(out, request_id, &[1])).await;
+    });
+    ping.unwrap();
+    let (next, mut new) = tokio::join!(client.next(Order::Any), async {
+        let mut new = fake.greet().await;
+        new.serve(2).await;
+        new
+    });
+    assert_eq!(next.unwrap(), 2);
+    let bye = async {
+        let request_id = new.expect(Asked::Bye).await;
+        new.send(|out| reply_bye(out, request_id)).await;
+    };
+    soon(async { tokio::join!(client.close(), bye) }).await;
+    let outcome = soon(left).await.unwrap();
+    assert!(matches!(outcome, Err(ClientError::Closed)), "{outcome:?}");
+    old.expect_end().await;
 }
 
 #[tokio::test]
