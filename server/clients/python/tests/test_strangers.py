@@ -3,6 +3,7 @@ and handlers of signals in the middle of anything. No client may be dead, or han
 
 import asyncio
 import contextlib
+import functools
 import math
 import os
 import pickle
@@ -14,7 +15,7 @@ import time
 import unittest
 from unittest import mock
 
-from xuid_client import Client, ConnectionLost, Timeout, Unreachable, process, wire
+from xuid_client import Client, Closed, ConnectionLost, Timeout, Unreachable, XuidError, process, wire
 from xuid_client.link import threads
 from xuid_client.link.thread_link import Waiter
 
@@ -204,24 +205,39 @@ class Interrupt(Exception):
     """Of a signal's handler. It may land after any call into C, and where a function of Python begins."""
 
 
-def interrupted_at(place, call):
-    """Whether the call had so many places where a handler may raise, and was interrupted at the last of them."""
-    seen = 0
+def handled_at(place, handler, call):
+    """What a call returns, with a handler run at that place of it as if a signal came there; and whether there was one."""
+    seen, ran = 0, False
 
     def look(_, event, __):
-        nonlocal seen
+        nonlocal seen, ran
         if event in ("call", "c_return"):
             seen += 1
             if seen == place:
-                raise Interrupt
+                sys.setprofile(None)
+                ran = True
+                handler()
 
     sys.setprofile(look)
     try:
-        call()
-    except Interrupt:
-        return True
+        found = call()
+    except XuidError:
+        found = None
     finally:
         sys.setprofile(None)
+    return found, ran
+
+
+def interrupted_at(place, call):
+    """Whether the call had so many places where a handler may raise, and was interrupted at the last of them."""
+
+    def handler():
+        raise Interrupt
+
+    try:
+        handled_at(place, handler, call)
+    except Interrupt:
+        return True
     return False
 
 
@@ -293,6 +309,76 @@ class Interrupted(Stories):
         # As in a handler that a handler interrupts on a Python that looks for signals everywhere.
         self.assertTrue(client._fleet._link._writes.acquire(timeout=PATIENCE))
         self.assertGreater(self.neighbours(client.next), 0)
+
+
+class GoneOn(Stories):
+    """What a handler interrupted goes on behind what the handler did."""
+
+    kind = Client
+
+    #: What draws. Behind their ends the ids are the caller's own.
+    calls = (
+        lambda _, ids: ids.__next__,
+        lambda _, ids: ids.try_next,
+        lambda _, ids: functools.partial(ids.take, 20),
+        lambda client, _: functools.partial(client.array, 20),
+    )
+
+    def at_the_end_of_a_piece(self, client, **options):
+        """A prefetch that opens a piece at its next id, and holds some."""
+        ids = client.prefetch(wait=0.5, **options)
+        next(ids)
+        until(lambda: ids._source._pool.held)
+        with contextlib.suppress(IndexError):
+            while True:
+                ids._source.piece.pop()
+        return ids
+
+    @unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
+    def test_a_child_that_a_handler_forks_anywhere_has_no_id_of_its_parent(self):
+        for call in self.calls:
+            client = self.client(self.mill().address).connect()
+            parents, children, place, ran = set(), [], 0, True
+            while ran:
+                place += 1
+                ids = self.at_the_end_of_a_piece(client, least=100)
+                read, write = os.pipe()
+                child = None
+
+                def handler():
+                    nonlocal child
+                    child = os.fork()
+
+                found, ran = handled_at(place, handler, call(client, ids))
+                found = found if isinstance(found, list) else [found or 0]
+                if child == 0:
+                    with contextlib.suppress(XuidError):
+                        found = [*found, *(next(ids) for _ in range(150))]
+                    os.write(write, b"".join(b"%d " % number for number in found))
+                    os._exit(0)
+                parents.update(found, (next(ids) for _ in range(150)))
+                os.close(write)
+                with os.fdopen(read) as pipe:
+                    children.extend(int(number) for number in pipe.read().split())
+                if child:
+                    os.waitpid(child, 0)
+                ids.close()
+            self.assertGreater(place, 3)
+            self.assertGreater(len(children), 100)
+            self.assertEqual(parents & set(children) - {0}, set())
+
+    def test_a_handler_that_closes_anywhere_leaves_no_id_behind_it(self):
+        for call in self.calls:
+            place, ran = 0, True
+            while ran:
+                place += 1
+                client = self.client(self.mill().address).connect()
+                ids = self.at_the_end_of_a_piece(client, least=100)
+                _, ran = handled_at(place, ids.close, call(client, ids))
+                for _ in range(3 if ran else 0):
+                    with self.subTest(place=place), self.assertRaises(Closed):
+                        next(ids)
+                client._fleet.end()
 
 
 @unittest.skipUnless(hasattr(signal, "SIGUSR1"), "this system has no such signals")

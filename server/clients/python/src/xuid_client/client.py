@@ -141,8 +141,16 @@ class Client(Base):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, request: wire.Request) -> Any:
-        return run(self._fleet.call(request))
+    def _call(self, request: wire.Request, make: Callable[[Any], Any] | None = None) -> Any:
+        """What is made of the answer."""
+        while True:
+            process = self._fleet.process
+            answer = run(self._fleet.call(request))
+            if make:
+                answer = make(answer)
+            # Last: a signal's handler may have forked, and then it is the parent's.
+            if process is self._fleet.process:
+                return answer
 
     def next(self, order: str = "any") -> int:
         """One id. The server decides how long it waits for one.
@@ -154,11 +162,11 @@ class Client(Base):
 
     def array(self, count: int, order: str = "any", wait: float = WAIT) -> list[int]:
         """Exactly ``count`` ids, or an error after ``wait`` seconds."""
-        return list(self._call(wire.array(count, order, wait)))
+        return self._call(wire.array(count, order, wait), list)  # type: ignore[no-any-return]
 
     def runs(self, count: int, order: str = "any", wait: float = WAIT) -> list[Run]:
         """Exactly ``count`` ids as runs, or an error after ``wait`` seconds. The fastest for many ids."""
-        return list(self._call(wire.runs(count, order, wait)))
+        return self._call(wire.runs(count, order, wait), list)  # type: ignore[no-any-return]
 
     def decode(self, number: int) -> Decoded:
         """The fields of an id, by a call. :meth:`time_of` does without one."""
@@ -226,15 +234,16 @@ class Sequence:
 
         :param order: ``"ordered"``, or ``"any"``: the fastest for many numbers.
         """
-        return list(self._client._call(wire.seq_array(self.name, count, order, wait)))
+        return self._client._call(wire.seq_array(self.name, count, order, wait), list)  # type: ignore[no-any-return]
 
     def runs(self, count: int, order: str = "ordered", wait: float = WAIT) -> list[Run]:
         """Exactly ``count`` numbers as runs, or an error after ``wait`` seconds. Their stride is the increment."""
-        return list(self._client._call(wire.seq_runs(self.name, count, order, wait)))
+        return self._client._call(wire.seq_runs(self.name, count, order, wait), list)  # type: ignore[no-any-return]
 
     def contiguous(self, count: int, order: str = "ordered", wait: float = WAIT) -> Run:
         """Exactly ``count`` numbers in one run. Refused with COUNT where the server cannot put so many into one."""
-        return self._client._call(wire.seq_runs(self.name, count, order, wait, True))[0]  # type: ignore[no-any-return]
+        request = wire.seq_runs(self.name, count, order, wait, True)
+        return self._client._call(request, lambda runs: runs[0])  # type: ignore[no-any-return]
 
     def info(self) -> dict[str, Any]:
         """What the server knows of it. Numbers are texts."""

@@ -40,6 +40,8 @@ class Piece(NamedTuple):
 
     pop: Callable[[], int]
     good_until: float
+    #: Of its source: what was opened in another one is void.
+    generation: object = None
 
 
 class Batch(NamedTuple):
@@ -126,13 +128,13 @@ class Pool:
         """So many ids; None: there are fewer."""
         if not 1 <= count <= self.most:
             raise UsageError(f"count is {count!r}, and 1 to {self.most} (most) are allowed")
-        if not self.holds(count, now):
+        if not self.holds(count, now) or not self._runs:
             return None
         good_until = self._runs[0].good_until
         ids = list(self._front(count))
         while len(ids) < count:
             if not self._runs:
-                # A signal's handler took in the middle. These are wasted.
+                # A signal's handler took, or closed, in the middle. These are wasted.
                 return None
             ids.extend(self._front(count - len(ids)))
         return Batch(ids, good_until)
@@ -193,7 +195,11 @@ class Pool:
 
     def _front(self, most: int) -> range:
         """Takes ids of the oldest run."""
-        ids, good_until, end = self._runs.popleft()
+        try:
+            ids, good_until, end = self._runs.popleft()
+        except IndexError:
+            # A signal's handler closed in the middle.
+            return range(0)
         if len(ids) > most:
             self._runs.appendleft(_Held(ids[most:], good_until, end))
             ids = ids[:most]

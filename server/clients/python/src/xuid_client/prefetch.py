@@ -8,8 +8,9 @@
                            |  then the clock is looked at: an id that is too old is wasted
                          caller
 
-A forked child drops the pool and the piece, and fills its own. Which piece is in use is looked at last after each take: a
-signal's handler that forks in the middle of a take leaves the id to the parent.
+A forked child drops the pool and the piece, and fills its own. A signal's handler may fork, or close, in the middle of
+anything, and what it interrupted goes on behind it. So each piece says of which generation it is, and that is looked at last:
+what was opened before a fork, a close or a stranger is never handed out after it.
 """
 
 from __future__ import annotations
@@ -48,12 +49,15 @@ class Source:
         tell_of_forks(self)
 
     def _begin(self) -> None:
+        #: Another object whenever what is held becomes void.
+        self.generation = object()
         self.piece = EMPTY
         self._making = Mutex()
         self._gate: Any = None
 
     def after_fork(self) -> None:
         """In a child: what is held is the parent's."""
+        self.generation = object()
         parents = self._pool
         self._pool = Pool(parents.least, parents.most, parents.max_age)
         self._pool.closed = parents.closed
@@ -61,7 +65,7 @@ class Source:
 
     def close(self) -> None:
         """Drops what is held. May be called from any thread, of tasks from that of their loop."""
-        self.piece = EMPTY
+        self.generation = object()
         gate = self._gate
         if gate is None:
             self._pool.close()
@@ -71,7 +75,7 @@ class Source:
     def _close(self, gate: Any) -> None:
         self._pool.close()
         # Again: one may have been opened meanwhile.
-        self.piece = EMPTY
+        self._drop_piece()
         gate.notify()
 
     def void(self) -> None:
@@ -84,6 +88,10 @@ class Source:
 
     def _void(self) -> None:
         self._pool.void(now())
+        self._drop_piece()
+
+    def _drop_piece(self) -> None:
+        self.generation = object()
         self.piece = EMPTY
 
     @property
@@ -92,12 +100,12 @@ class Source:
         return gate.under(pool.held_now, now())  # type: ignore[no-any-return]
 
     def take_from(self, piece: Piece) -> int | None:
-        """An id of the piece in use; None: it is at its end, or too old, or in use no longer."""
+        """An id of a piece; None: it is at its end, or too old, or void."""
         try:
             number = piece.pop()
         except IndexError:
             return None
-        if now() < piece.good_until and piece is self.piece:
+        if now() < piece.good_until and piece.generation is self.generation:
             return number
         return None
 
@@ -126,10 +134,10 @@ class Source:
 
     def take_list(self, count: int) -> list[int] | None:
         """So many ids, if they are held."""
-        gate, pool = self._current_gate(), self._pool
+        generation, gate, pool = self.generation, self._current_gate(), self._pool
         batch: Batch | None = gate.under(self._take_of, pool, count, gate)
-        # Last, as with one by one: the process may have been stopped, or forked; then they are too old, or the parent's.
-        if batch is None or now() >= batch.good_until or pool is not self._pool:
+        # Last, as with one by one: the process may have been stopped, or forked.
+        if batch is None or now() >= batch.good_until or generation is not self.generation:
             return None
         return batch.ids
 
@@ -154,10 +162,12 @@ class Source:
         if self.piece is not used_up:
             # Another caller has opened one.
             return True
+        # First: what is opened of another pool than that of this generation is void.
+        generation = self.generation
         piece = self._pool.open(now())
         self._ask(gate)
         if piece:
-            self.piece = piece
+            self.piece = Piece(piece.pop, piece.good_until, generation)
         return piece is not None
 
     def _current_gate(self) -> Any:
@@ -175,8 +185,9 @@ class Source:
     async def _until(self, look: Callable[[Any], bool]) -> None:
         """Looks until it is there, as often as there is news, for as long as a caller waits."""
         deadline: float | None = None
-        gate = self._current_gate()
         while True:
+            # Another one in a child that a signal's handler forked meanwhile.
+            gate = self._current_gate()
             news = gate.under(self._look, look, gate, deadline is None)
             if news is None:
                 return
@@ -297,7 +308,7 @@ class Prefetch(Iterator[int]):
             piece = source.piece
             try:
                 number = piece[0]()
-                if now() < piece[1] and piece is source.piece:
+                if now() < piece[1] and piece[2] is source.generation:
                     return number
             except IndexError:
                 pass

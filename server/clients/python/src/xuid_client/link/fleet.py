@@ -104,6 +104,8 @@ class Fleet:
 
     def _begin(self) -> None:
         """Anew: nothing is connected."""
+        #: Another object in a forked child.
+        self.process = object()
         self.port: Port | None = None
         self._link: Link | None = None
         #: Those that are not over, and some that are (F5).
