@@ -257,8 +257,10 @@ export class Prefetch {
   #fail(count, error, isFirst) {
     this.#failure = error;
     if (error instanceof RefusedError) this.#size.refused(count);
-    // Too many for the server that took the place of another: its limits are known by now.
-    const mayPass = error instanceof XuidError && (error.retryable || error.status === 'COUNT');
+    // Too many for the server that took the place of another, whether it was asked or its greeting said so: its limits are
+    // known by now.
+    const isTooMany = error instanceof UsageError || error.status === 'COUNT';
+    const mayPass = error instanceof XuidError && (error.retryable || isTooMany);
     if (isFirst) {
       this.#failures += 1;
       this.#resumeAt = now() + (mayPass ? this.#client.pauseMs(this.#retries, error) : STOPPED_MS);

@@ -181,6 +181,22 @@ test('a refusal that passes is asked again, and who waits gets its id', async (t
   assert.equal(source.failure, undefined);
 });
 
+test('a server that has fewer takes the place of another, and who waits gets its id', async (t) => {
+  const { client, fake, peer } = await pair(t);
+  const source = client.prefetch({ least: 2_000, most: 4_000 });
+  const waiting = source.next();
+  assert.ok((await peer.ask()).body.count > 100);
+  fake.hello.max_count = 100;
+  // What it leaves without an answer is asked for elsewhere, as it is.
+  peer.goaway();
+  peer.socket.end();
+  const second = await fake.greet();
+  const asked = await second.ask();
+  assert.ok(asked.body.count <= 100);
+  put(second, asked, 7n);
+  assert.equal(await soon(waiting), 7n);
+});
+
 test('a loop that gives the event loop no turn has its refill under way when it ends', async (t) => {
   const { client, peer } = await pair(t);
   const source = client.prefetch({ least: 8, most: 8 });

@@ -9,8 +9,8 @@
                          caller
 
 A forked child drops the pool and the piece, and fills its own. A signal's handler may fork, or close, in the middle of
-anything, and what it interrupted goes on behind it. So each piece says of which generation it is, and that is looked at last:
-what was opened before a fork, a close or a stranger is never handed out after it.
+anything, and what it interrupted goes on behind it. So each piece says of which generation it is, and that is looked at
+last: what was opened before a fork, a close or a stranger is never handed out after it.
 """
 
 from __future__ import annotations
