@@ -155,6 +155,28 @@ test('a server of another cluster makes void what is held', async (t) => {
   assert.equal(source.held, 0);
 });
 
+test('what is on its way when a server of another cluster is met is void', async (t) => {
+  const { client, fake, peer } = await pair(t);
+  const source = client.prefetch({ least: 64, most: 64 });
+  const refill = await peer.ask();
+  const first = client.next();
+  const asked = await peer.ask();
+  peer.goaway();
+  peer.answer(asked, { id: 1 });
+  await soon(first);
+  fake.hello.cluster = 'cd'.repeat(16);
+  const next = client.next();
+  await fake.greet();
+  await assert.rejects(soon(next), WrongClusterError);
+  // The source has noticed by now, and what comes later must not count as asked for after it.
+  assert.equal(source.take(), undefined);
+  put(peer, refill, 100);
+  // The last reply ends the connection, so it was read.
+  await peer.expectEnd();
+  assert.equal(source.held, 0);
+  assert.equal(source.take(), undefined);
+});
+
 test('who waits is told of a refusal that stays, and of the time being over', async (t) => {
   const { client, peer } = await pair(t);
   const source = client.prefetch({ waitMs: 10_000 });
