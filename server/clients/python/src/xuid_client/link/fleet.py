@@ -366,7 +366,7 @@ class Fleet:
 
     def _void(self) -> None:
         """Nothing tells which of the two clusters is the one that ids are meant to be of (F4)."""
-        sources = self._mutex.under(list, self.sources)
+        sources: list[Any] = self._mutex.under(list, self.sources)
         # Without the mutex: who holds the gate of a source may wait for it.
         for source in sources:
             source.void()
