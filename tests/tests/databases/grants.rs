@@ -121,6 +121,9 @@ fn a_row_that_another_program_holds_locked_holds_up_no_other(server: &mut Server
         ),
         "{outcomes:?}"
     );
+    // It says so each time, and answers what others ask.
+    assert!(matches!(grant_one(&mut *store, "b"), Outcome::Away { .. }));
+    assert!(!store.was_silent());
     other.exec("COMMIT").unwrap();
     assert!(matches!(grant_one(&mut *store, "b"), Outcome::Granted { first: 6, end: 1_006, .. }));
 }

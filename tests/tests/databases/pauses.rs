@@ -41,6 +41,7 @@ fn a_database_that_stands_still_leaves_unknown_outcomes_and_is_used_again_when_i
     for _ in 0..2 {
         let later = take(&mut *store);
         assert!(matches!(later, Outcome::Away { .. }), "{later:?}");
+        assert!(store.was_silent());
     }
     server.thaw();
     clock::wait_until("a grant after it", Duration::from_mins(1), || {
