@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use xuid_engine::clock::{Clock, SystemClock};
 use xuid_engine::registry::local::sequences::LocalSequences;
-use xuid_engine::sequence::store::NewSequence;
 use xuid_engine::sequence::store::database::TinyToken;
 use xuid_engine::sequence::store::registry::RegistryStore;
+use xuid_engine::sequence::store::{NewSequence, Store};
 use xuid_engine::sequence::{NamePattern, Sequences};
 use xuid_engine::{Engine, EngineBuilder, Floor};
 use xuid_protocol::Limits as ProtocolLimits;
@@ -48,9 +48,18 @@ impl Home {
 
     /// One whose sequences go by that clock.
     pub(crate) fn with_sequences_by(clock: Arc<dyn Clock>, tokens: Tokens) -> Self {
+        Self::with_store(clock, tokens, |store| Box::new(store))
+    }
+
+    /// One whose sequences' store is another one, before the registry's.
+    pub(crate) fn with_store(
+        clock: Arc<dyn Clock>,
+        tokens: Tokens,
+        store: impl FnOnce(RegistryStore) -> Box<dyn Store>,
+    ) -> Self {
         let Self { server, folder } = Self::new(tokens);
         let records = || Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap());
-        let store = Box::new(RegistryStore::new(records()));
+        let store = store(RegistryStore::new(records()));
         let builder = Sequences::builder(store).records(records()).data_dir(folder.path()).clock(clock);
         let all = builder.create(["auto:*"].map(NamePattern::new)).build().unwrap();
         all.create(&"orders".parse().unwrap(), NewSequence::default()).wait().unwrap();

@@ -51,15 +51,7 @@ impl Names {
         if let Some(known) = self.find(name.as_str().as_bytes()) {
             return Ok(known.clone());
         }
-        if let Some(pause) = self.unknown.pause(Instant::now())
-            && !sequences.knows(name)
-        {
-            let text = format!(
-                "this connection asked for more than {UNKNOWN_A_SECOND} names a second that no sequence has: create them \
-                 first, or ask later"
-            );
-            return Err(Refusal::new(Status::OVERLOADED, text).retry_after(pause));
-        }
+        self.check_look_up(sequences, name)?;
         let sequence = sequences.all.sequence(name).map_err(|error| refusals::of_numbers(error, name))?;
         if sequences.knows(name) {
             self.remember(sequence.clone());
@@ -67,7 +59,24 @@ impl Names {
         Ok(sequence)
     }
 
-    /// The store was asked for a name that it does not have.
+    /// Whether that name is known, or may be looked up: this connection did not look up too many in vain.
+    pub(crate) fn check_look_up(
+        &self,
+        sequences: &ServedSequences,
+        name: &SequenceName,
+    ) -> Result<(), Refusal> {
+        let Some(pause) = self.unknown.pause(Instant::now()) else { return Ok(()) };
+        if sequences.knows(name) {
+            return Ok(());
+        }
+        let text = format!(
+            "this connection asked for more than {UNKNOWN_A_SECOND} names a second that no sequence has: create them first, or \
+             ask later"
+        );
+        Err(Refusal::new(Status::OVERLOADED, text).retry_after(pause))
+    }
+
+    /// The store was asked for a name that it does not have, or in vain for another reason.
     pub(crate) fn was_unknown(&mut self) {
         self.unknown.count(Instant::now());
     }

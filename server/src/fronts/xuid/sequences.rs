@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use xuid_engine::sequence::store::NewSequence;
@@ -191,9 +192,12 @@ impl Session {
         if sequences.knows(name) {
             return Err(refusal);
         }
-        let reply = sequences.all.info(name);
-        self.wait_for(op, request_id, async move {
-            Err(reply.await.map_or_else(|error| of_control(&error), |_| refusal))
+        self.client.names.check_look_up(sequences, name)?;
+        // It brings no numbers, whatever the answer is.
+        self.client.names.was_unknown();
+        let (all, name) = (sequences.all.clone(), name.clone());
+        self.ask_in_turn(op, request_id, async move {
+            Err(all.info(&name).await.map_or_else(|error| of_control(&error), |_| refusal))
         });
         Ok(())
     }
@@ -216,19 +220,25 @@ impl Session {
     }
 
     /// Asks the store when no other question of this connection is asked: a thousand of them hold up nobody else's, and what
-    /// nobody reads is not asked for.
+    /// nobody reads is not asked for. So `json` must not ask before it is awaited.
     fn ask_in_turn(
         &mut self,
         op: Op,
         request_id: u64,
         json: impl Future<Output = Result<String, Refusal>> + Send + 'static,
     ) {
+        let json = self.in_turn(json);
+        self.wait_for(op, request_id, json);
+    }
+
+    /// The same question, asked in its turn.
+    fn in_turn<F: Future>(&mut self, question: F) -> impl Future<Output = F::Output> + use<F> {
         let own = Arc::clone(self.questions_turn.get_or_insert_with(|| Arc::new(Semaphore::new(1))));
-        self.wait_for(op, request_id, async move {
+        async move {
             // It is never closed.
             let _own = own.acquire().await;
-            json.await
-        });
+            question.await
+        }
     }
 
     /// Lets a request wait for an answer in JSON.
@@ -256,7 +266,7 @@ impl Session {
         came: Option<Instant>,
     ) -> bool {
         let Some(similar) = self.client.look_for_similar(name) else { return false };
-        let json: Pin<Box<Json>> = Box::pin(async move { Err(similar.await) });
+        let json: Pin<Box<Json>> = Box::pin(self.in_turn(similar.map(Err)));
         self.waiting.push(Waiting::json(shape, charged, json, came));
         true
     }

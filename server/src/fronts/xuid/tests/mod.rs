@@ -4,6 +4,7 @@ mod answers;
 mod greeting;
 mod ids;
 mod sequences;
+mod turns;
 mod waiting;
 
 use xuid_protocol::{

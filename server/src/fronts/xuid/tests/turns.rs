@@ -1,0 +1,171 @@
+//! Of the questions of one connection one is asked at a time, so that a thousand of them hold up nobody else's.
+
+use std::sync::{Mutex, mpsc};
+
+use tokio::runtime::Builder;
+use xuid_engine::clock::SystemClock;
+use xuid_engine::sequence::SequenceName;
+use xuid_engine::sequence::store::registry::RegistryStore;
+use xuid_engine::sequence::store::{Alteration, Ask, Identity, NewSequence, Outcome, Row, Store, StoreError};
+use xuid_protocol::{
+    SeqBulk, SeqList, SequenceName as Name, request_seq_alter, request_seq_array, request_seq_info,
+    request_seq_list, request_seq_next, request_seq_runs,
+};
+
+use super::*;
+
+/// A store that notes what it is asked for, and waits for leave before it answers.
+struct Watched {
+    store: RegistryStore,
+    asked: Arc<Mutex<Vec<String>>>,
+    /// A word for each answer; without a sender all may go.
+    leave: mpsc::Receiver<()>,
+}
+
+impl Watched {
+    fn note(&mut self, what: &str) {
+        self.asked.lock().unwrap().push(what.to_owned());
+        let _ = self.leave.recv();
+    }
+}
+
+impl Store for Watched {
+    fn describe(&self) -> String {
+        self.store.describe()
+    }
+
+    fn may_go_back(&self) -> bool {
+        self.store.may_go_back()
+    }
+
+    fn identity(&mut self) -> Result<Identity, StoreError> {
+        self.store.identity()
+    }
+
+    fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+        self.store.grant(asks, out)
+    }
+
+    fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
+        self.note(name.as_str());
+        self.store.read(name)
+    }
+
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
+        self.note(prefix);
+        self.store.list(prefix, after, limit)
+    }
+
+    fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
+        self.store.create(name, new)
+    }
+
+    fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
+        self.note(name.as_str());
+        self.store.alter(name, alteration)
+    }
+
+    fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
+        self.store.raise(name, least)
+    }
+
+    fn record_identity(&mut self) -> Result<Identity, StoreError> {
+        self.store.record_identity()
+    }
+}
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+fn bulk(of: &str, count: u32) -> SeqBulk<'_> {
+    SeqBulk::new(name(of), count, Order::Ordered, PATIENCE)
+}
+
+/// Writes a question about a name.
+type Question = fn(&mut Vec<u8>, u64, &str);
+
+const INFO: Question = |out, id, of| request_seq_info(out, id, name(of));
+const LIST: Question = |out, id, of| request_seq_list(out, id, SeqList { limit: 9, prefix: of, after: "" });
+const ALTER: Question = |out, id, of| request_seq_alter(out, id, name(of), "{}");
+const NONE: Question = |out, id, of| request_seq_array(out, id, bulk(of, 0));
+const TOO_MANY: Question = |out, id, of| request_seq_runs(out, id, bulk(of, u32::MAX));
+/// Is looked up, and then asked for as what it may have meant.
+const NEXT: Question = |out, id, of| request_seq_next(out, id, name(of));
+
+/// What the store is asked for, in its order, when a connection has five questions about names that it does not have, and
+/// then another connection has one. Some are asked when the names were `looked_up` in vain.
+fn asked_for(question: Question, looked_up: bool) -> Vec<String> {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (may, leave) = mpsc::channel();
+    let (notes, clock) = (Arc::clone(&asked), Arc::new(SystemClock));
+    let home =
+        Home::with_store(clock, Tokens::default(), |store| Box::new(Watched { store, asked: notes, leave }));
+    let [mut first, mut busy, mut other] = [(); 3].map(|()| Talk::greeted(Arc::clone(&home.server)));
+    let are = |questions| {
+        while asked.lock().unwrap().len() < questions {
+            std::thread::yield_now();
+        }
+    };
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        first.send(&frame(|out| INFO(out, 1, "first")));
+        assert!(first.session.waited().now_or_never().is_none());
+        are(1);
+        // The store is held up: all names are looked up together, behind this answer.
+        busy.send(&frame(|out| (0..5).for_each(|n| question(out, n, &format!("busy:{n}")))));
+        assert!(busy.session.waited().now_or_never().is_none());
+        if looked_up {
+            may.send(()).unwrap();
+            let done = busy.session.waited().await;
+            busy.session.finish(done, &mut busy.outbox);
+            are(2);
+            // By now all were looked up.
+            while let Some(done) = busy.session.waited().now_or_never() {
+                busy.session.finish(done, &mut busy.outbox);
+            }
+        }
+        other.send(&frame(|out| INFO(out, 2, "other")));
+        assert!(other.session.waited().now_or_never().is_none());
+        drop(may);
+    });
+    let replies = [&mut first, &mut busy, &mut other].map(|talk| {
+        talk.settle();
+        talk.replies().len()
+    });
+    assert_eq!(replies, [1, 5, 1]);
+    std::mem::take(&mut *asked.lock().unwrap())
+}
+
+#[test]
+fn a_connection_that_asks_the_store_a_lot_holds_up_no_other_ones_question() {
+    for (what, question, looked_up) in [
+        ("SEQ_INFO", INFO, false),
+        ("SEQ_LIST", LIST, false),
+        ("SEQ_ALTER", ALTER, false),
+        ("SEQ_ARRAY of none", NONE, false),
+        ("SEQ_RUNS of too many", TOO_MANY, false),
+        ("SEQ_NEXT", NEXT, true),
+    ] {
+        let asked = asked_for(question, looked_up);
+        assert_eq!(asked.len(), 7, "{what}: {asked:?}");
+        assert_eq!((&*asked[0], &*asked[2]), ("first", "other"), "{what}: {asked:?}");
+    }
+}
+
+#[test]
+fn counts_out_of_range_of_names_in_vain_are_bounded_as_names_in_vain_are() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let input = frame(|out| (0..400).for_each(|n| NONE(out, n, &format!("none:{n}"))));
+    // No time passes, however long it takes.
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async { talk.send(&input) });
+    let refused = talk.replies();
+    assert_eq!(refused.len(), 299, "a hundred are let through, and the one that is too many");
+    assert!(refused.iter().all(|(_, said)| *said == Said::Error(Status::OVERLOADED)), "{refused:?}");
+    talk.settle();
+    let others = talk.replies();
+    assert_eq!(others.len() + refused.len(), 400);
+    assert!(others.iter().all(|(_, said)| *said == Said::Error(Status::NO_SEQUENCE)), "{others:?}");
+}
