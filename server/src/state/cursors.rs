@@ -1,8 +1,9 @@
 //! Walks over the names of sequences that go on: a number for the place that each has come to.
 //!
 //! A client may go on at another connection, so a server keeps them. Nothing ends a walk that its client leaves, so it
-//! forgets the oldest; first of all places that a walk has gone on from, which a client asks for once more only when it
-//! lost the answer: a long walk makes room for itself.
+//! forgets those that were told longest ago; first of all places that a walk has gone on from, which a client asks for once
+//! more only when it lost the answer: a long walk makes room for itself. Walks share no place but the one at which several
+//! begin, so that none goes on from another one's.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ pub(crate) struct Cursors(Arc<Mutex<Walks>>);
 struct Walks {
     /// The number of the last place.
     last: u64,
-    /// From the oldest on: their numbers rise.
+    /// The one that was told last is the last.
     places: VecDeque<Place>,
 }
 
@@ -27,9 +28,11 @@ struct Place {
     number: u64,
     /// The name behind which the walk goes on.
     after: String,
-    /// The number of the place before it; 0: the walk began here.
+    /// The number of the place before it; 0: walks begin here.
     before: u64,
-    /// Whether the walk has gone on from the place that follows.
+    /// Whether more than one walk was told it: when all have gone on from it is not known.
+    is_shared: bool,
+    /// Whether the walk has gone on from the place that follows, or has come to its end.
     passed: bool,
 }
 
@@ -46,8 +49,24 @@ impl Default for Walks {
 
 impl Walks {
     fn find(&mut self, number: u64) -> Option<&mut Place> {
-        let at = self.places.binary_search_by_key(&number, |place| place.number).ok()?;
-        self.places.get_mut(at)
+        self.places.iter_mut().find(|place| place.number == number)
+    }
+
+    /// Whether a place was told already that a walk comes to from the place `before`.
+    fn told(&mut self, before: u64, after: &str) -> Option<Place> {
+        // A step of one walk, once more, or of another one? At a shared place nobody knows.
+        if self.find(before).is_some_and(|before| before.is_shared) {
+            return None;
+        }
+        let at = self.places.iter().position(|place| place.before == before && place.after == after)?;
+        self.places.remove(at)
+    }
+
+    /// The walk has gone on from there.
+    fn pass(&mut self, number: u64) {
+        if let Some(place) = self.find(number) {
+            place.passed = !place.is_shared;
+        }
     }
 
     fn make_room(&mut self) {
@@ -62,15 +81,16 @@ impl Cursors {
     /// Keeps the place that a walk came to from the place `before`, 0 at its begin. Returns its number, which is never 0.
     pub(crate) fn keep(&self, before: u64, after: String) -> u64 {
         let mut walks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The same place again, as many walks begin: no place of others is lost for it.
-        if let Some(place) = walks.places.iter_mut().find(|place| place.after == after) {
-            place.passed = false;
-            return place.number;
-        }
-        walks.make_room();
-        walks.last += 1;
-        let number = walks.last;
-        walks.places.push_back(Place { number, after, before, passed: false });
+        let place = if let Some(told) = walks.told(before, &after) {
+            // Where walks begin, this is one more: no place of others is lost for it. Elsewhere it is the same one.
+            Place { is_shared: before == 0, passed: false, ..told }
+        } else {
+            walks.make_room();
+            walks.last += 1;
+            Place { number: walks.last, after, before, is_shared: false, passed: false }
+        };
+        let number = place.number;
+        walks.places.push_back(place);
         number
     }
 
@@ -81,10 +101,13 @@ impl Cursors {
         place.passed = false;
         let (after, before) = (place.after.clone(), place.before);
         // Its client has the answer that it got there.
-        if let Some(before) = walks.find(before) {
-            before.passed = true;
-        }
+        walks.pass(before);
         Some(after)
+    }
+
+    /// The walk that went on from that place has come to its end.
+    pub(crate) fn end(&self, number: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pass(number);
     }
 }
 
@@ -115,5 +138,67 @@ mod tests {
         }
         assert_eq!(cursors.keep(before, (10 * MOST - 1).to_string()), at, "the same step");
         assert_eq!(cursors.find(waits).as_deref(), Some("another walk"));
+    }
+
+    #[test]
+    fn a_walk_that_stays_where_it_began_outlives_one_that_began_with_it() {
+        let cursors = Cursors::default();
+        let (mut at, slow) = (cursors.keep(0, "0".to_owned()), cursors.keep(0, "0".to_owned()));
+        for n in 1..2 * MOST {
+            assert!(cursors.find(at).is_some(), "step {n}");
+            at = cursors.keep(at, n.to_string());
+        }
+        assert_eq!(cursors.find(slow).as_deref(), Some("0"));
+        // Also one step on, where the other one has been.
+        let mut slow = cursors.keep(slow, "1".to_owned());
+        let mut fast = cursors.keep(0, "0".to_owned());
+        for n in 1..2 * MOST {
+            assert!(cursors.find(fast).is_some(), "step {n}");
+            fast = cursors.keep(fast, n.to_string());
+        }
+        assert_eq!(cursors.find(slow).as_deref(), Some("1"));
+        slow = cursors.keep(slow, "2".to_owned());
+        assert_eq!(cursors.find(slow).as_deref(), Some("2"));
+    }
+
+    #[test]
+    fn walks_of_other_strides_that_meet_make_room_for_themselves() {
+        let cursors = Cursors::default();
+        let waits = cursors.keep(0, "another walk".to_owned());
+        let mut walks = [(1, 0), (2, 0)];
+        for n in (0..10 * MOST).step_by(2) {
+            for (stride, at) in &mut walks {
+                for step in (n..n + 2).step_by(*stride) {
+                    assert!(*at == 0 || cursors.find(*at).is_some(), "step {step} of {stride}");
+                    *at = cursors.keep(*at, (step + *stride).to_string());
+                }
+            }
+        }
+        assert_eq!(cursors.find(waits).as_deref(), Some("another walk"));
+    }
+
+    #[test]
+    fn walks_that_came_to_their_end_end_no_other() {
+        let cursors = Cursors::default();
+        let waits = cursors.keep(0, "another walk".to_owned());
+        for _ in 0..2 * MOST {
+            let mut at = 0;
+            for after in ["a", "b", "c"] {
+                at = cursors.keep(at, after.to_owned());
+                assert_eq!(cursors.find(at).as_deref(), Some(after));
+            }
+            cursors.end(at);
+        }
+        assert_eq!(cursors.find(waits).as_deref(), Some("another walk"));
+    }
+
+    #[test]
+    fn a_place_that_was_told_again_is_among_the_last_ones() {
+        let cursors = Cursors::default();
+        let begin = cursors.keep(0, "begin".to_owned());
+        for round in 0..3 {
+            (1..MOST).for_each(|n| _ = cursors.keep(0, format!("{round}:{n}")));
+            assert_eq!(cursors.keep(0, "begin".to_owned()), begin, "round {round}");
+        }
     }
 }

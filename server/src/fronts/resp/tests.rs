@@ -274,3 +274,21 @@ fn opaque_ids_come_one_by_one_open_and_have_no_order() {
         assert!(said.starts_with("-NOORDER ") && said.contains("opaque"), "{command}: {said}");
     }
 }
+
+#[test]
+fn a_scan_that_came_to_its_end_leaves_its_places_to_others() {
+    let home = Home::with_sequences(Tokens::default());
+    let (mut talk, cursors) = (client(&home), &home.server.cursors);
+    let waits = cursors.keep(0, "another walk".to_owned());
+    talk.type_in("XUID.CREATE a\nXUID.CREATE b");
+    let (mut cursor, mut steps) = ("0".to_owned(), 0);
+    while steps == 0 || cursor != "0" {
+        let said = talk.type_in(&format!("SCAN {cursor} COUNT 1"));
+        cursor = said.lines().nth(2).unwrap().to_owned();
+        steps += 1;
+    }
+    assert_eq!(steps, 4, "a, b, orders, and nothing");
+    // As many as there is room for besides the one that waits.
+    (1..1_024).for_each(|n| _ = cursors.keep(0, n.to_string()));
+    assert_eq!(cursors.find(waits).as_deref(), Some("another walk"));
+}
