@@ -1,5 +1,10 @@
 //! The conversation without a socket: bytes in, bytes out.
 
+use std::future::poll_fn;
+
+use tokio::runtime::Builder;
+use xuid_engine::sequence::store::NewSequence;
+
 use super::*;
 use crate::config::Tokens;
 use crate::fronts::buffers::OUTBOX_HIGH;
@@ -291,4 +296,31 @@ fn a_scan_that_came_to_its_end_leaves_its_places_to_others() {
     // As many as there is room for besides the one that waits.
     (1..1_024).for_each(|n| _ = cursors.keep(0, n.to_string()));
     assert_eq!(cursors.find(waits).as_deref(), Some("another walk"));
+}
+
+#[test]
+fn a_pattern_is_bounded_and_others_have_their_turn_between_the_names_that_it_is_compared_with() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
+    for command in ["KEYS", "SCAN 0 MATCH", "CONFIG GET"] {
+        let said = talk.type_in(&format!("{command} {}", "x".repeat(256)));
+        assert!(said.starts_with(['*', '%']), "{command}: {said}");
+        let said = talk.type_in(&format!("{command} {}", "x".repeat(257)));
+        assert!(said.starts_with("-ERR a pattern has at most 256 bytes"), "{command}: {said}");
+    }
+    let all = &home.server.sequences.as_ref().unwrap().all;
+    let made: Vec<_> =
+        (0..199).map(|n| all.create(&format!("many:{n}").parse().unwrap(), NewSequence::default())).collect();
+    made.into_iter().for_each(|made| _ = made.wait().unwrap());
+    let rights = talk.session.client.rights.now(&home.server.access).clone();
+    let mut asked = Box::pin(keys::keys(all.clone(), rights, "*".to_owned()));
+    let mut turns = 0;
+    let counted = poll_fn(|context| {
+        turns += 1;
+        asked.as_mut().poll(context)
+    });
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let Ok(Reply::List(names)) = runtime.block_on(counted) else { panic!("no list") };
+    assert_eq!(names.len(), 200);
+    assert!(turns >= 200 / 16, "{turns} turns");
 }

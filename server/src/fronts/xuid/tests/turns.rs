@@ -1,8 +1,11 @@
-//! Of the questions of one connection one is asked at a time, so that a thousand of them hold up nobody else's.
+//! Of the questions of one connection one is asked at a time, so that a thousand of them hold up nobody else's. Figures, too,
+//! are made one at a time.
 
 use std::sync::{Mutex, mpsc};
 
 use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use xuid_engine::clock::SystemClock;
 use xuid_engine::sequence::SequenceName;
 use xuid_engine::sequence::store::registry::RegistryStore;
@@ -168,4 +171,47 @@ fn counts_out_of_range_of_names_in_vain_are_bounded_as_names_in_vain_are() {
     let others = talk.replies();
     assert_eq!(others.len() + refused.len(), 400);
     assert!(others.iter().all(|(_, said)| *said == Said::Error(Status::NO_SEQUENCE)), "{others:?}");
+}
+
+/// Waits until what was to be made aside is made, and lets nothing else be made as long as this is kept, where one thread makes
+/// all.
+async fn all_made() -> mpsc::Sender<()> {
+    let (kept, ends) = mpsc::channel();
+    let (begins, begun) = oneshot::channel();
+    spawn_blocking(move || {
+        begins.send(()).unwrap();
+        let _ = ends.recv();
+    });
+    begun.await.unwrap();
+    kept
+}
+
+#[test]
+fn figures_are_made_one_at_a_time_of_a_connection_and_of_a_server() {
+    let home = Home::new(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let turn = Arc::clone(&home.server.stats_turn);
+    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let others = Arc::clone(&turn).acquire_owned().await.unwrap();
+        talk.send(&frame(|out| (0..3).for_each(|n| request_stats(out, n))));
+        assert!(talk.session.waited().now_or_never().is_none());
+        drop(all_made().await);
+        assert!(talk.session.waited().now_or_never().is_none(), "made in another connection's turn");
+        // Now the server would make all three.
+        turn.add_permits(2);
+        drop(others);
+        assert!(talk.session.waited().now_or_never().is_none());
+        let kept = all_made().await;
+        let one = talk.session.waited().now_or_never().unwrap();
+        talk.session.finish(one, &mut talk.outbox);
+        assert!(talk.session.waited().now_or_never().is_none(), "two at once");
+        assert_eq!(talk.replies().len(), 1);
+        drop(kept);
+        while talk.session.in_flight() > 0 {
+            let done = talk.session.waited().await;
+            talk.session.finish(done, &mut talk.outbox);
+        }
+        assert_eq!(talk.replies().len(), 2);
+    });
 }
