@@ -1,6 +1,6 @@
 //! A server in a folder of its own, and conversations with it without a socket, for the tests of the fronts.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
@@ -8,8 +8,8 @@ use xuid_engine::clock::{Clock, SystemClock};
 use xuid_engine::registry::local::sequences::LocalSequences;
 use xuid_engine::sequence::store::database::TinyToken;
 use xuid_engine::sequence::store::registry::RegistryStore;
-use xuid_engine::sequence::store::{NewSequence, Store};
-use xuid_engine::sequence::{NamePattern, Sequences};
+use xuid_engine::sequence::store::{Alteration, Ask, Identity, NewSequence, Outcome, Row, Store, StoreError};
+use xuid_engine::sequence::{NamePattern, SequenceName, Sequences};
 use xuid_engine::{Engine, EngineBuilder, Floor};
 use xuid_protocol::Limits as ProtocolLimits;
 
@@ -51,8 +51,19 @@ impl Home {
         Self::with_store(clock, tokens, |store| Box::new(store))
     }
 
+    /// One whose store gives an answer for each word only, with what it was asked for. Without the sender it gives all.
+    pub(crate) fn with_watched_store() -> (Self, Questions, mpsc::Sender<()>) {
+        let asked = Questions::default();
+        let (may, leave) = mpsc::channel();
+        let (notes, clock) = (Arc::clone(&asked), Arc::new(SystemClock));
+        let home = Self::with_store(clock, Tokens::default(), |store| {
+            Box::new(WatchedStore { store, asked: notes, leave })
+        });
+        (home, asked, may)
+    }
+
     /// One whose sequences' store is another one, before the registry's.
-    pub(crate) fn with_store(
+    fn with_store(
         clock: Arc<dyn Clock>,
         tokens: Tokens,
         store: impl FnOnce(RegistryStore) -> Box<dyn Store>,
@@ -101,6 +112,69 @@ impl Home {
         let server =
             Server::new(configured(engine).build().unwrap(), limits, AccessRules::new(tokens, None), places);
         Self { server: Arc::new(server), folder }
+    }
+}
+
+/// What a store was asked for, in its order.
+pub(crate) type Questions = Arc<Mutex<Vec<String>>>;
+
+/// A store that notes what it is asked for, and waits for leave before it answers.
+struct WatchedStore {
+    store: RegistryStore,
+    asked: Questions,
+    /// A word for each answer; without a sender all may go.
+    leave: mpsc::Receiver<()>,
+}
+
+impl WatchedStore {
+    fn note(&mut self, what: &str) {
+        self.asked.lock().unwrap().push(what.to_owned());
+        let _ = self.leave.recv();
+    }
+}
+
+impl Store for WatchedStore {
+    fn describe(&self) -> String {
+        self.store.describe()
+    }
+
+    fn may_go_back(&self) -> bool {
+        self.store.may_go_back()
+    }
+
+    fn identity(&mut self) -> Result<Identity, StoreError> {
+        self.store.identity()
+    }
+
+    fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+        self.store.grant(asks, out)
+    }
+
+    fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
+        self.note(name.as_str());
+        self.store.read(name)
+    }
+
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
+        self.note(prefix);
+        self.store.list(prefix, after, limit)
+    }
+
+    fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
+        self.store.create(name, new)
+    }
+
+    fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
+        self.note(name.as_str());
+        self.store.alter(name, alteration)
+    }
+
+    fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
+        self.store.raise(name, least)
+    }
+
+    fn record_identity(&mut self) -> Result<Identity, StoreError> {
+        self.store.record_identity()
     }
 }
 

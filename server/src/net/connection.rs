@@ -4,7 +4,8 @@
 //! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`Outbox::is_high`] and one reply, waiting requests
 //!   by `max_in_flight`;
 //! - I2 it is woken by its socket, its waiting requests, one timer and the stop, before HELLO by the listener
-//!   ([`Newcomer`]), and for a moment after a reply by itself ([`BusyPoll`]): idle connections cost nothing;
+//!   ([`Newcomer`]), for a moment after a reply by itself ([`BusyPoll`]), and while it waits and reads nothing, each
+//!   [`FAILURE_LOOK`]: idle connections cost nothing;
 //! - I3 what was answered is written before the close, as far as the client reads it;
 //! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this
 //!   process may have been stopped, and not the client. A client that never stops sending must not hold two of them off:
@@ -51,6 +52,10 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 
 /// Requests that were sent before the client can have read GOAWAY are answered: so much is allowed for the way.
 const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
+
+/// While requests wait and nothing is read, nothing tells that the client has reset the connection: the socket is asked this
+/// often, so that nothing is looked for and issued that nobody can get.
+const FAILURE_LOOK: Duration = Duration::from_millis(250);
 
 /// Serves a connection of a front to its end.
 pub(crate) async fn serve(mut stream: TcpStream, front: Front, server: Arc<Server>, newcomer: Arc<Newcomer>) {
@@ -254,6 +259,11 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
                     Ok(count) => self.was_read(count),
                     Err(_) => return Ended::Broken,
                 },
+                () = sleep(FAILURE_LOOK), if self.need != Need::Input && self.session.in_flight() > 0 => {
+                    if self.reader.has_failed() {
+                        return Ended::Broken;
+                    }
+                }
                 // More was read than is answered in a turn, or the output was full and is not any more. Others have their
                 // turn first.
                 () = yield_now(), if self.need == Need::Turn || was_full && has_room => {}
@@ -502,3 +512,6 @@ async fn read(reader: &mut impl Reading, inbox: &mut Inbox, least: usize) -> io:
 async fn write(writer: &mut impl Writing, bytes: &[u8]) -> io::Result<usize> {
     poll_fn(|context| writer.poll_write(context, bytes)).await
 }
+
+#[cfg(test)]
+mod tests;

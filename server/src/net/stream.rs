@@ -3,7 +3,7 @@
 //! A connection is made for one or the other ([`Reading`], [`Writing`]), so that plain TCP pays nothing for the choice.
 //!
 //! # Invariants
-//! - I1 `look` and `push` ask the socket and not the runtime, which may not have looked yet;
+//! - I1 `look`, `push` and `has_failed` ask the socket and not the runtime, which may not have looked yet;
 //! - I2 what TLS took and the socket did not is not written yet ([`Writing::is_flushed`]). It is 64 KiB at most, and their
 //!   records' heads.
 
@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
@@ -30,6 +31,9 @@ pub(crate) trait Reading {
 
     /// Reads what lies in the socket. `WouldBlock`: nothing.
     fn look(&mut self, room: &mut Vec<u8>) -> io::Result<usize>;
+
+    /// Whether the socket has failed, as where the client has reset it. The end of its input is no failure.
+    fn has_failed(&self) -> bool;
 
     /// Whose bytes they are.
     fn peer(&self) -> io::Result<SocketAddr>;
@@ -66,6 +70,10 @@ impl Reading for ReadHalf<'_> {
 
     fn look(&mut self, room: &mut Vec<u8>) -> io::Result<usize> {
         Ok(rustix::io::read(self.as_ref(), spare_capacity(room))?)
+    }
+
+    fn has_failed(&self) -> bool {
+        has_failed(self.as_ref())
     }
 
     fn peer(&self) -> io::Result<SocketAddr> {
@@ -154,9 +162,20 @@ impl Reading for TlsHalf<'_> {
         if end > begin { Ok(end - begin) } else { outcome }
     }
 
+    fn has_failed(&self) -> bool {
+        has_failed(self.lock().get_ref().0)
+    }
+
     fn peer(&self) -> io::Result<SocketAddr> {
         self.lock().get_ref().0.peer_addr()
     }
+}
+
+/// Asks the system, and takes neither bytes nor the error away.
+fn has_failed(socket: &TcpStream) -> bool {
+    let mut asked = [PollFd::new(socket, PollFlags::empty())];
+    let found = poll(&mut asked, Some(&Timespec::default()));
+    found.is_ok() && asked[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 /// Frames carry their lengths, so an end without TLS's own goodbye cuts nothing off unseen.

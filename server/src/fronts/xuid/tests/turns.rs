@@ -1,81 +1,17 @@
 //! Of the questions of one connection one is asked at a time, so that a thousand of them hold up nobody else's. Figures, too,
 //! are made one at a time.
 
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
 
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
-use xuid_engine::clock::SystemClock;
-use xuid_engine::sequence::SequenceName;
-use xuid_engine::sequence::store::registry::RegistryStore;
-use xuid_engine::sequence::store::{Alteration, Ask, Identity, NewSequence, Outcome, Row, Store, StoreError};
 use xuid_protocol::{
     SeqBulk, SeqList, SequenceName as Name, request_seq_alter, request_seq_array, request_seq_info,
     request_seq_list, request_seq_next, request_seq_runs,
 };
 
 use super::*;
-
-/// A store that notes what it is asked for, and waits for leave before it answers.
-struct Watched {
-    store: RegistryStore,
-    asked: Arc<Mutex<Vec<String>>>,
-    /// A word for each answer; without a sender all may go.
-    leave: mpsc::Receiver<()>,
-}
-
-impl Watched {
-    fn note(&mut self, what: &str) {
-        self.asked.lock().unwrap().push(what.to_owned());
-        let _ = self.leave.recv();
-    }
-}
-
-impl Store for Watched {
-    fn describe(&self) -> String {
-        self.store.describe()
-    }
-
-    fn may_go_back(&self) -> bool {
-        self.store.may_go_back()
-    }
-
-    fn identity(&mut self) -> Result<Identity, StoreError> {
-        self.store.identity()
-    }
-
-    fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
-        self.store.grant(asks, out)
-    }
-
-    fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
-        self.note(name.as_str());
-        self.store.read(name)
-    }
-
-    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
-        self.note(prefix);
-        self.store.list(prefix, after, limit)
-    }
-
-    fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
-        self.store.create(name, new)
-    }
-
-    fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
-        self.note(name.as_str());
-        self.store.alter(name, alteration)
-    }
-
-    fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
-        self.store.raise(name, least)
-    }
-
-    fn record_identity(&mut self) -> Result<Identity, StoreError> {
-        self.store.record_identity()
-    }
-}
 
 fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).unwrap()
@@ -99,11 +35,7 @@ const NEXT: Question = |out, id, of| request_seq_next(out, id, name(of));
 /// What the store is asked for, in its order, when a connection has five questions about names that it does not have, and
 /// then another connection has one. Some are asked when the names were `looked_up` in vain.
 fn asked_for(question: Question, looked_up: bool) -> Vec<String> {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let (may, leave) = mpsc::channel();
-    let (notes, clock) = (Arc::clone(&asked), Arc::new(SystemClock));
-    let home =
-        Home::with_store(clock, Tokens::default(), |store| Box::new(Watched { store, asked: notes, leave }));
+    let (home, asked, may) = Home::with_watched_store();
     let [mut first, mut busy, mut other] = [(); 3].map(|()| Talk::greeted(Arc::clone(&home.server)));
     let are = |questions| {
         while asked.lock().unwrap().len() < questions {

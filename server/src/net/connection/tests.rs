@@ -1,0 +1,54 @@
+//! A connection with a socket.
+
+use std::pin::pin;
+
+use rustix::net::sockopt::set_socket_linger;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use xuid_protocol::{Hello, PREFACE, SequenceName, request_hello, request_seq_info};
+
+use super::*;
+use crate::fronts::fixture::{Home, PATIENCE};
+use crate::net::newcomers::Newcomers;
+
+/// As many questions as may wait.
+fn questions(server: &Server) -> Vec<u8> {
+    let mut bytes = PREFACE.to_vec();
+    request_hello(&mut bytes, 1, &Hello::new("test")).unwrap();
+    for request_id in 0..server.limits.protocol.max_in_flight {
+        request_seq_info(&mut bytes, request_id.into(), SequenceName::new(b"orders").unwrap());
+    }
+    bytes
+}
+
+#[test]
+fn a_client_that_has_reset_its_connection_is_not_waited_for_and_one_that_only_sends_no_more_is() {
+    let (home, asked, may) = Home::with_watched_store();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let http = b"GET /v1/sequences/orders HTTP/1.1\r\nHost: x\r\n\r\n";
+    let requests = [
+        (Front::Xuid, questions(&home.server)),
+        (Front::Resp, b"KEYS *\r\n".to_vec()),
+        (Front::Http, http.to_vec()),
+    ];
+    for (front, request) in requests {
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (stream, peer) = listener.accept().await.unwrap();
+            let newcomer = Newcomers::new(16).welcome(peer.ip());
+            client.write_all(&request).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut served = pin!(serve(stream, front, Arc::clone(&home.server), newcomer));
+            while asked.lock().unwrap().is_empty() {
+                assert!(timeout(Duration::from_millis(1), served.as_mut()).await.is_err(), "{front:?}");
+            }
+            assert!(timeout(2 * FAILURE_LOOK, served.as_mut()).await.is_err(), "{front:?}");
+            set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+            drop(client);
+            assert!(timeout(PATIENCE, served).await.is_ok(), "{front:?}");
+            may.send(()).unwrap();
+            asked.lock().unwrap().clear();
+        });
+    }
+}
