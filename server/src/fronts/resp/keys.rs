@@ -133,13 +133,10 @@ pub(super) async fn scan(
         _ => cursors.find(cursor).ok_or_else(forgotten)?,
     };
     let Page { names, last } = page(&all, &rights, pattern.as_deref(), &after, count).await?;
-    let next = match last {
-        Some(last) => cursors.keep(cursor, last),
-        None => {
-            cursors.end(cursor);
-            0
-        }
-    };
+    if last.is_none() {
+        cursors.end(cursor);
+    }
+    let next = last.map_or(0, |last| cursors.keep(cursor, last));
     Ok(Reply::List(vec![Reply::id(next), names_list(names)]))
 }
 

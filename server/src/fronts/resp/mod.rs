@@ -8,7 +8,7 @@
 //! - I1 each command that was read is answered once, in its turn;
 //! - I2 nothing is read beyond a whole command while the output [is high](Outbox::is_high) or a command waits;
 //! - I3 ids that were copied into the output are spent, whatever becomes of the connection;
-//! - I4 what MULTI queues is bounded as a command is: [`MOST_COMMAND`] bytes, [`MOST_ARGUMENTS`] commands.
+//! - I4 what MULTI queues is bounded as a command is: [`MOST_COMMAND`] bytes, [`MOST_ARGUMENTS`](parse::MOST_ARGUMENTS) commands.
 
 mod answer;
 mod argument;
@@ -16,13 +16,13 @@ mod command;
 mod glob;
 mod keys;
 mod parse;
+mod queue;
 mod reply;
 mod take;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +32,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xuid_protocol::{Op, Refusal, Status};
 
 use command::{Command, Hello};
-use parse::{MOST_ARGUMENTS, MOST_COMMAND, Parsed, parse};
+use parse::{MOST_COMMAND, Parsed, parse};
+use queue::{Queue, Script};
 use reply::{Reply, write_error, write_length, write_refusal};
 use waiting::{Done, Ended};
 
@@ -55,15 +56,6 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 /// What this front calls what it is asked.
 const COMMAND: &str = "command";
 
-/// Commands between MULTI and EXEC.
-#[derive(Debug, Default)]
-struct Queue {
-    commands: VecDeque<Vec<Vec<u8>>>,
-    bytes: usize,
-    /// One of them was refused: EXEC carries none of them out.
-    is_refused: bool,
-}
-
 /// One conversation.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -77,7 +69,7 @@ pub(crate) struct Session {
     is_leaving: bool,
     queue: Option<Queue>,
     /// What EXEC has not carried out yet.
-    script: VecDeque<Vec<Vec<u8>>>,
+    script: Script,
     waiting: Waiting<Ended>,
     /// The places of the arguments of the command in hand.
     places: Vec<Range<usize>>,
@@ -96,7 +88,7 @@ impl Session {
             is_admitted: false,
             is_leaving: false,
             queue: None,
-            script: VecDeque::new(),
+            script: Script::default(),
             waiting: Waiting::default(),
             places: Vec::new(),
             room: FIRST_ROOM,
@@ -156,6 +148,22 @@ impl Session {
         true
     }
 
+    /// Carries out the next command of a transaction; false if there is none.
+    fn queued(&mut self, outbox: &mut Outbox) -> bool {
+        if self.script.is_empty() {
+            return false;
+        }
+        let mut places = std::mem::take(&mut self.places);
+        let command = self.script.next(&mut places);
+        if let Some(command) = &command {
+            let arguments: Vec<&[u8]> = places.iter().map(|place| &command[place.clone()]).collect();
+            self.execute(&arguments, outbox);
+        }
+        places.shrink_to(FEW);
+        self.places = places;
+        command.is_some()
+    }
+
     /// Carries out one command, or queues it. What it writes is its whole reply, unless it waits.
     fn execute(&mut self, arguments: &[&[u8]], outbox: &mut Outbox) {
         let before = outbox.len();
@@ -201,16 +209,7 @@ impl Session {
 
     fn enqueue(&mut self, arguments: &[&[u8]], outbox: &mut Outbox) -> Result<(), Refusal> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
-        // As on the wire, where an empty one takes some, too.
-        let bytes: usize = arguments.iter().map(|argument| argument.len() + 6).sum();
-        if queue.commands.len() >= MOST_ARGUMENTS || queue.bytes + bytes > MOST_COMMAND {
-            let text = format!(
-                "MULTI takes {MOST_ARGUMENTS} commands of {MOST_COMMAND} bytes in all: EXEC more often"
-            );
-            return Err(Refusal::new(Status::TOO_LARGE, text));
-        }
-        queue.bytes += bytes;
-        queue.commands.push_back(arguments.iter().map(|argument| argument.to_vec()).collect());
+        queue.push(arguments)?;
         outbox.append(|out| Reply::Simple("QUEUED").write(false, out));
         Ok(())
     }
@@ -263,8 +262,8 @@ impl Session {
             self.client.tally.error(Status::BAD_REQUEST);
             return Ok(());
         }
-        outbox.append(|out| write_length(out, b'*', queue.commands.len()));
-        self.script = queue.commands;
+        outbox.append(|out| write_length(out, b'*', queue.len()));
+        self.script = queue.begin();
         Ok(())
     }
 
@@ -350,13 +349,7 @@ impl Conversation for Session {
             if outbox.is_high() || self.waiting.is_some() {
                 break Need::Room;
             }
-            if let Some(command) = self.script.pop_front() {
-                if self.script.is_empty() {
-                    // Also its memory goes: it may have been a thousand commands.
-                    self.script = VecDeque::new();
-                }
-                let arguments: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
-                self.execute(&arguments, outbox);
+            if self.queued(outbox) {
                 continue;
             }
             if self.is_leaving {

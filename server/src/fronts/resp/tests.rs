@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use tokio::runtime::Builder;
 use xuid_engine::sequence::store::NewSequence;
 
+use super::parse::MOST_ARGUMENTS;
 use super::*;
 use crate::config::Tokens;
 use crate::fronts::buffers::OUTBOX_HIGH;
@@ -162,7 +163,7 @@ fn a_long_transaction_leaves_no_room_for_another_one_behind() {
     let mut talk = client(&home);
     let said = talk.type_in(&format!("MULTI\n{}EXEC", "PING\n".repeat(1_000)));
     assert!(said.ends_with(&format!("*1000\r\n{}", "+PONG\r\n".repeat(1_000))));
-    assert_eq!(talk.session.script.capacity(), 0);
+    assert!(talk.session.script.is_empty());
 }
 
 #[test]
@@ -311,7 +312,9 @@ fn a_pattern_is_bounded_and_others_have_their_turn_between_the_names_that_it_is_
     let all = &home.server.sequences.as_ref().unwrap().all;
     let made: Vec<_> =
         (0..199).map(|n| all.create(&format!("many:{n}").parse().unwrap(), NewSequence::default())).collect();
-    made.into_iter().for_each(|made| _ = made.wait().unwrap());
+    for made in made {
+        made.wait().unwrap();
+    }
     let rights = talk.session.client.rights.now(&home.server.access).clone();
     let mut asked = Box::pin(keys::keys(all.clone(), rights, "*".to_owned()));
     let mut turns = 0;
@@ -323,4 +326,18 @@ fn a_pattern_is_bounded_and_others_have_their_turn_between_the_names_that_it_is_
     let Ok(Reply::List(names)) = runtime.block_on(counted) else { panic!("no list") };
     assert_eq!(names.len(), 200);
     assert!(turns >= 200 / 16, "{turns} turns");
+}
+
+#[test]
+fn a_transaction_that_is_never_ended_takes_as_much_memory_as_it_may_have_bytes() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
+    let many = format!("EXISTS{}", " x".repeat(64));
+    let taken = allocation_counter::measure(|| {
+        talk.type_in("MULTI");
+        // As bytes of the wire: 140 times 64 names.
+        (0..140).for_each(|_| assert_eq!(talk.type_in(&many), "+QUEUED\r\n"));
+    });
+    let bytes = usize::try_from(taken.bytes_current).unwrap();
+    assert!(bytes < MOST_COMMAND * 5 / 4, "{bytes} bytes");
 }
