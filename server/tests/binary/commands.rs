@@ -483,7 +483,10 @@ fn what_cannot_be_read_of_a_data_folder_is_told_with_the_rest_and_fails() {
     std::fs::create_dir(deep.join("spill-0")).unwrap();
     symlink("nothing", absent.join("spill-0")).unwrap();
     std::fs::write(noise.join("spill-0"), "noise").unwrap();
-    for data in [&spill, &node, &link, &socket, &device, &deep, &absent, &noise] {
+    let (seat, log) = (folder("seat"), folder("log"));
+    fifo(&seat.join("registry.seat-7"));
+    symlink("windows.log", log.join("windows.log")).unwrap();
+    for data in [&spill, &node, &link, &socket, &device, &deep, &absent, &noise, &seat, &log] {
         for form in [&["inspect"][..], &["inspect", "--json"]] {
             let output = shell("exec \"$@\"", &[form, &[data.to_str().unwrap()]].concat());
             let (code, said) = failure(&output);
@@ -491,7 +494,9 @@ fn what_cannot_be_read_of_a_data_folder_is_told_with_the_rest_and_fails() {
             let told = String::from_utf8_lossy(&output.stdout);
             assert!(
                 told.contains("41/10/12")
-                    && told.contains(if *data == node { "node.json" } else { "spill-" }),
+                    && ["node.json", "spill-", "seat-7", "windows.log"]
+                        .iter()
+                        .any(|name| told.contains(name)),
                 "{told}"
             );
         }

@@ -5,6 +5,7 @@ mod args;
 mod home;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -54,6 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         std::fs::read_dir(folder).with_context(|| format!("failed to look into {}", folder.display()))?;
     let names: Vec<PathBuf> = found.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let mut home = Home::of(folder);
+    let others: Vec<PathBuf> = names.iter().filter(|path| is_read_by_servers(path)).cloned().collect();
     let (spills, refused) = spill_files(names);
     if home.is_nothing() && spills.is_empty() && refused.is_empty() {
         bail!("{} holds neither a registry nor a spill: it is no data folder", folder.display());
@@ -61,21 +63,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     home.ask(args)?;
     let spills: Vec<Spill> = spills.into_iter().map(|path| look(path, home.registry.as_ref())).collect();
     let of_sequences = unread_of_sequences(folder);
+    let others = unread_others(&others);
     let mut tell = || -> Result<()> {
         if args.json {
             let mut object = as_json(&home, &spills, &refused);
             object["sequences_unread"] = of_sequences.clone().into();
+            object["files_unread"] = others.clone().into();
             out.line(object)?;
         } else {
             tell(&mut out, folder, &home, &spills, &refused)?;
             for why in &of_sequences {
                 out.line(format_args!("sequences   {why}"))?;
             }
+            for why in &others {
+                out.line(why)?;
+            }
         }
         out.flush()
     };
     let told = tell();
-    match home.unread() + of_sequences.len() + spills.iter().filter(|spill| spill.is_unread()).count() {
+    let spills_unread = spills.iter().filter(|spill| spill.is_unread()).count();
+    match home.unread() + of_sequences.len() + others.len() + spills_unread {
         0 => told,
         1 => {
             bail!("1 file or registry of {} could not be read, or not all of it, see above", folder.display())
@@ -94,6 +102,33 @@ fn unread_of_sequences(folder: &Path) -> Vec<String> {
     let left =
         marks_left_in(folder).err().map(|error| format!("what servers left could not be read: {error}"));
     records.into_iter().chain(left).collect()
+}
+
+/// Files of which nothing is told here, and that servers and other commands read.
+const OTHERS: [&str; 6] = [
+    "windows.log",
+    "registry.known-",
+    "registry.seat-",
+    "sequences.known-",
+    "sequences.seat-",
+    "sequences.store",
+];
+
+fn is_read_by_servers(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    OTHERS.iter().any(|other| if other.ends_with('-') { name.starts_with(other) } else { name == *other })
+}
+
+/// Which of them cannot be read, and why. One that is gone meanwhile was a process's that has ended.
+fn unread_others(paths: &[PathBuf]) -> Vec<String> {
+    let read = |path: &Path| io::copy(&mut xuid_spill::open_regular(path)?, &mut io::sink());
+    let why = |path: &PathBuf| {
+        let error = read(path).err().filter(|error| error.kind() != io::ErrorKind::NotFound)?;
+        Some(format!("{}: could not be read: {error}", printable(&path.display().to_string())))
+    };
+    let mut unread: Vec<String> = paths.iter().filter_map(why).collect();
+    unread.sort();
+    unread
 }
 
 /// The spill files in the order of their numbers, and those that were set aside.
@@ -273,5 +308,24 @@ mod tests {
         spill.seen.as_mut().unwrap().inspection.unreadable = 128;
         assert!(spill.is_unread());
         assert_eq!(spill_json(&spill)["unreadable"], 128);
+    }
+
+    #[test]
+    fn a_file_that_servers_read_is_told_if_it_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths: Vec<PathBuf> = OTHERS.iter().map(|name| folder.path().join(name)).collect();
+        assert!(paths.iter().all(|path| is_read_by_servers(path)));
+        assert!(is_read_by_servers(&folder.path().join("registry.seat-12")));
+        assert!(!is_read_by_servers(&folder.path().join("windows.log.mine")));
+        assert!(unread_others(&paths).is_empty(), "they are gone");
+        for path in &paths {
+            std::fs::write(path, "x").unwrap();
+        }
+        assert!(unread_others(&paths).is_empty());
+        for path in &paths {
+            std::fs::remove_file(path).unwrap();
+            std::fs::create_dir(path).unwrap();
+        }
+        assert_eq!(unread_others(&paths).len(), OTHERS.len());
     }
 }
