@@ -21,6 +21,14 @@ fn questions(server: &Server) -> Vec<u8> {
     bytes
 }
 
+/// Both ends of a connection, and what the listener knows of it.
+async fn connected() -> (TcpStream, TcpStream, Arc<Newcomer>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (stream, peer) = listener.accept().await.unwrap();
+    (client, stream, Newcomers::new(16).welcome(peer.ip()))
+}
+
 #[test]
 fn a_client_that_has_reset_its_connection_is_not_waited_for_and_one_that_only_sends_no_more_is() {
     let (home, asked, may) = Home::with_watched_store();
@@ -33,10 +41,7 @@ fn a_client_that_has_reset_its_connection_is_not_waited_for_and_one_that_only_se
     ];
     for (front, request) in requests {
         runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-            let (stream, peer) = listener.accept().await.unwrap();
-            let newcomer = Newcomers::new(16).welcome(peer.ip());
+            let (mut client, stream, newcomer) = connected().await;
             client.write_all(&request).await.unwrap();
             client.shutdown().await.unwrap();
             let mut served = pin!(serve(stream, front, Arc::clone(&home.server), newcomer));
@@ -51,4 +56,20 @@ fn a_client_that_has_reset_its_connection_is_not_waited_for_and_one_that_only_se
             asked.lock().unwrap().clear();
         });
     }
+}
+
+#[test]
+fn a_deadline_closes_nothing_before_what_was_read_in_time_is_answered() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (_client, mut stream, newcomer) = connected().await;
+        let (reader, writer) = stream.split();
+        let session = xuid::Session::new(Home::shared(), None);
+        let opened = Instant::now().checked_sub(GREETING_DEADLINE).unwrap();
+        let mut connection = Connection::new(reader, writer, session, newcomer, (opened, GREETING_DEADLINE));
+        connection.need = Need::Turn;
+        assert!(!connection.time_is_over());
+        connection.need = Need::Input;
+        assert!(connection.time_is_over());
+    });
 }
