@@ -259,7 +259,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
                     Ok(count) => self.was_read(count),
                     Err(_) => return Ended::Broken,
                 },
-                () = sleep(FAILURE_LOOK), if self.need != Need::Input && self.session.in_flight() > 0 => {
+                () = failure_look(), if self.need != Need::Input && self.session.in_flight() > 0 => {
                     if self.reader.has_failed() {
                         return Ended::Broken;
                     }
@@ -506,6 +506,11 @@ async fn read(reader: &mut impl Reading, inbox: &mut Inbox, least: usize) -> io:
         read
     })
     .await
+}
+
+/// The timer is made by the first poll: a turn that needs no look pays nothing for it.
+async fn failure_look() {
+    sleep(FAILURE_LOOK).await;
 }
 
 /// Writes as soon as something is taken.
