@@ -17,6 +17,9 @@ use std::task::Waker;
 /// What calls the subscriber. It owns what it tells.
 type Line = Box<dyn FnOnce()>;
 
+/// Rounds in which wakers have others woken, before the rest waits for the end of the work: none goes on for ever.
+const MOST_ROUNDS: u32 = 16;
+
 thread_local! {
     /// What the work that is under way in this thread leaves to be called. A turn or a job has a dozen lines at most.
     static UNSAID: RefCell<Option<Unsaid>> = const { RefCell::new(None) };
@@ -75,10 +78,20 @@ pub(crate) fn collected<T>(work: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Says what the work that is under way has collected so far: before it waits for something else. It holds no lock (I1), and
-/// may go on in a child then, that one of the strangers forked.
+/// Says what the work that is under way has collected so far, and what comes of that: before it waits for something else. It
+/// holds no lock (I1), and may go on in a child then, that one of the strangers forked.
 pub(crate) fn say_collected() {
-    UNSAID.with_borrow_mut(|unsaid| unsaid.as_mut().map(std::mem::take)).unwrap_or_default().say();
+    for _ in 0..MOST_ROUNDS {
+        let unsaid = UNSAID.with_borrow_mut(|unsaid| unsaid.as_mut().map(std::mem::take)).unwrap_or_default();
+        if unsaid.wakers.is_empty() && unsaid.lines.is_empty() {
+            return;
+        }
+        if !unsaid.say() {
+            // What came of it until then is the parent's as well (I3).
+            std::mem::forget(UNSAID.with_borrow_mut(|unsaid| unsaid.as_mut().map(std::mem::take)));
+            return;
+        }
+    }
 }
 
 /// Lines that nobody has heard yet, and wakers that were not called.
@@ -95,13 +108,13 @@ impl Unsaid {
         UNSAID.with_borrow_mut(Option::take).unwrap_or_default()
     }
 
-    /// Calls them in their order.
-    pub(crate) fn say(self) {
-        if call_all(self.wakers, Waker::wake) {
-            call_all(self.lines, |line| line());
-        } else {
+    /// Calls them in their order. False in a child that one of them forked.
+    pub(crate) fn say(self) -> bool {
+        if !call_all(self.wakers, Waker::wake) {
             std::mem::forget(self.lines);
+            return false;
         }
+        call_all(self.lines, |line| line())
     }
 }
 

@@ -45,6 +45,10 @@ struct Grant {
 impl Teller {
     /// Asks for the names that are due, 64 at most.
     pub(super) fn ask(&mut self) {
+        // Those who got leftovers do not wait for the witness.
+        if self.is_child() {
+            return;
+        }
         let boot = self.hub.now();
         let asked = self.collect(boot);
         let asked = self.without_refused(asked, boot);
@@ -342,6 +346,9 @@ impl Teller {
             None if watched => Some("the store did not say which one it is".to_owned()),
             None => None,
         };
+        if watched && let Some(identity) = &identity {
+            self.remember_beside(&identity.current);
+        }
         let by_mark = why.is_none();
         let went_back = |(asked, grant): &(Asked, Grant)| {
             let mark = asked.named.lock().mark;

@@ -7,6 +7,7 @@ use crate::clock::SECOND;
 use crate::sequence::chain::span::{Span, sorted, total};
 use crate::sequence::error::SequenceError;
 use crate::sequence::leftovers::claim::{Claim, Lineage, begin, claim};
+use crate::sequence::leftovers::file::left_in;
 use crate::sequence::leftovers::format::{Batch, MOST_RANGES, NameRest, short_identity};
 use crate::sequence::name::SequenceName;
 use crate::sequence::names::hub::Hub;
@@ -23,6 +24,9 @@ type Held = (Arc<Named>, Vec<Span>);
 /// How long leftovers are claimed before ids are granted without them, where no registry is needed for that.
 const PATIENCE: u64 = 10 * SECOND;
 
+/// How often an adaptor may panic over leftovers, once a second, before ids are granted without them.
+const MOST_PANICS: u32 = 10;
+
 impl Teller {
     /// Claims what the life before left, before anything is granted (I1 of the teller). False while it is not known
     /// which store it is for.
@@ -30,7 +34,14 @@ impl Teller {
         if self.reclaim.found.is_none() && self.reclaim.claimed.is_none() {
             return true;
         }
+        // An adaptor that panics each time does not keep all names from being served.
+        if self.reclaim.broken_off >= MOST_PANICS {
+            self.reclaim_in_vain();
+            return true;
+        }
+        self.reclaim.broken_off += 1;
         let is_done = self.reclaim_now();
+        self.reclaim.broken_off = 0;
         // A hundred thousand names are 20 MB in the index of a folder's records, and a session at an ensemble.
         if is_done
             && !self.witnesses
@@ -39,6 +50,14 @@ impl Teller {
             records.put_away();
         }
         is_done
+    }
+
+    fn reclaim_in_vain(&mut self) {
+        let claimed = self.reclaim.claimed.take().map(|(batch, _)| batch);
+        if let Some(batch) = self.reclaim.found.take().or(claimed) {
+            self.refuse_batch(&batch, "an adaptor panics while they are claimed");
+            self.remember_marks(&batch);
+        }
     }
 
     fn reclaim_now(&mut self) -> bool {
@@ -154,6 +173,18 @@ impl Teller {
             self.hub
                 .names
                 .remember_marks(batch.names.iter().map(|rest| (rest.name.clone(), mark_of(&rest.spans))));
+        }
+    }
+
+    /// The same of what any process of this folder left of this store: a life may have left more under another number, where
+    /// its file could not be read for once, or beside others. Looked at once, before the first grant is used.
+    pub(super) fn remember_beside(&mut self, identity: &str) {
+        let Some(folder) = self.reclaim.beside.take() else { return };
+        let identity = short_identity(identity);
+        for rest in left_in(&folder).flatten().flat_map(|batch| batch.names) {
+            if *rest.identity == *identity && Guard::LeftMarksKept.holds() {
+                self.hub.names.remember_marks([(rest.name, mark_of(&rest.spans))]);
+            }
         }
     }
 

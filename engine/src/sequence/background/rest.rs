@@ -23,6 +23,10 @@ pub(crate) struct Reclaim {
     /// Claimed, and waiting to know which store it is; and how often the clock had leapt before it was claimed.
     pub(super) claimed: Option<(Arc<Batch>, u64)>,
     pub(super) lineage: Option<Lineage>,
+    /// The folder, until it was looked at what all of its processes left.
+    pub(super) beside: Option<PathBuf>,
+    /// Claims that an adaptor's panic broke off, one after the other.
+    pub(super) broken_off: u32,
 }
 
 impl Reclaim {
@@ -30,12 +34,18 @@ impl Reclaim {
     /// not be read, which another takes the place of.
     pub(crate) fn open(folder: Option<&Path>) -> (Self, Option<String>) {
         let Some(folder) = folder else { return (Self::default(), None) };
+        let beside = Some(folder.to_owned());
         match RestFile::open(folder) {
             Ok((file, found, trouble)) => {
                 let found = found.map(Arc::new);
-                (Self { file: Some(file), found, ..Self::default() }, trouble.map(|error| error.to_string()))
+                (
+                    Self { file: Some(file), found, beside, ..Self::default() },
+                    trouble.map(|error| error.to_string()),
+                )
             }
-            Err(error) => (Self::default(), Some(format!("leftovers can't be saved: {error}"))),
+            Err(error) => {
+                (Self { beside, ..Self::default() }, Some(format!("leftovers can't be saved: {error}")))
+            }
         }
     }
 

@@ -27,26 +27,35 @@ const STEM: &str = "sequences.rest";
 /// # Errors
 /// A file that cannot be read, or is none of this version.
 pub fn marks_left_in(folder: &Path) -> io::Result<BTreeMap<SequenceName, u64>> {
-    let prefix = format!("{STEM}-");
-    let is_left = |path: &Path| -> bool {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.strip_prefix(&prefix).is_some_and(|number| number.parse::<u32>().is_ok())
-    };
     let mut marks = BTreeMap::new();
-    let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(marks),
-        entries => entries?,
-    };
-    for entry in entries {
-        let path = entry?.path();
-        let batch = if is_left(&path) { read(&path) } else { Ok(None) };
-        let batch = batch.map_err(|error| of_file(&path, &error))?;
-        for NameRest { name, spans, .. } in batch.into_iter().flat_map(|batch| batch.names) {
+    for batch in left_in(folder) {
+        for NameRest { name, spans, .. } in batch?.names {
             let mark = marks.entry(name).or_default();
             *mark = mark_of(&spans).max(*mark);
         }
     }
     Ok(marks)
+}
+
+/// What the processes of a folder left, each that one can be read.
+pub(crate) fn left_in(folder: &Path) -> impl Iterator<Item = io::Result<Batch>> {
+    let prefix = format!("{STEM}-");
+    let is_left = move |path: &Path| -> bool {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.strip_prefix(&prefix).is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let (entries, error) = match std::fs::read_dir(folder) {
+        Ok(entries) => (Some(entries), None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (None, None),
+        Err(error) => (None, Some(Err(error))),
+    };
+    let paths = entries.into_iter().flatten().map(|entry| entry.map(|entry| entry.path()));
+    let batches = paths.filter_map(move |path| match path {
+        Ok(path) if is_left(&path) => read(&path).map_err(|error| of_file(&path, &error)).transpose(),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    });
+    error.into_iter().chain(batches)
 }
 
 /// The error, with the file that it is of.

@@ -2,17 +2,21 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
 use super::{LONG, World, next, sequence};
+use crate::registry::sequences::memory::MemoryRecords;
+use crate::registry::sequences::{SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
+use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
 use crate::sequence::api::pending::PendingNumbers;
 use crate::sequence::store::memory::MemoryStore;
 use crate::sequence::store::{
     Alteration, Ask, Identity, NewSequence, Outcome, Row, SequenceSettings, Store, StoreError,
 };
 use crate::sequence::{Demand, SequenceName, Sequences};
+use crate::sys::atomics::lock;
 
 /// Tells whether it was called.
 #[derive(Default)]
@@ -100,7 +104,7 @@ fn call(sequences: &Sequences, name: &str, waker: &Waker) -> Pin<Box<PendingNumb
 /// A world whose database went back behind what it had granted of b, c and d.
 fn world() -> World {
     let world = World::new();
-    for name in ["a", "b", "c", "d"] {
+    for name in ["a", "b", "c", "d", "e"] {
         world.create(name, SequenceSettings::default());
     }
     let dump = world.database.dump(0);
@@ -123,6 +127,88 @@ fn a_call_that_is_served_is_woken_before_the_store_is_asked_for_others() {
     teller.turn();
     assert!(a.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
     assert_eq!(seen.waits(), (1, 1), "and no other one is raised where the first one had no answer");
+}
+
+/// A waker that gives up a call, as one does that polls where it is woken.
+struct GivesUp(Mutex<Option<Pin<Box<PendingNumbers>>>>);
+
+impl Wake for GivesUp {
+    fn wake(self: Arc<Self>) {
+        drop(lock(&self.0).take());
+    }
+}
+
+#[test]
+fn a_call_that_is_served_by_what_a_waker_does_is_woken_before_the_store_is_asked_for_others() {
+    let (world, seen) = (world(), Seen::default());
+    let store = NeverRaises(world.database.store(0), seen.clone());
+    let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let e = sequence(&sequences, "e");
+    next(&e, || teller.turn_now());
+    let mut large = Box::pin(e.request(Demand::ordered(5_000), LONG));
+    assert!(large.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut small = call(&sequences, "e", &Waker::from(seen.woken.clone()));
+    let _a = call(&sequences, "a", &Waker::from(Arc::new(GivesUp(Mutex::new(Some(large))))));
+    let _b = call(&sequences, "b", Waker::noop());
+    teller.turn();
+    assert!(small.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert_eq!(seen.waits(), (1, 1));
+}
+
+/// Records that are slow behind a claim of leftovers.
+struct SlowRecords {
+    inner: MemoryRecords,
+    seen: Seen,
+    is_claimed: bool,
+}
+
+impl SequenceRecords for SlowRecords {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn cluster(&self) -> ClusterId {
+        self.inner.cluster()
+    }
+
+    fn read(&mut self, names: &[&str], out: &mut Vec<Result<Versioned<SequenceRecord>, ReadError>>) {
+        if self.is_claimed {
+            self.seen.wait();
+        }
+        self.inner.read(names, out);
+    }
+
+    fn swap(&mut self, changes: &[SequenceChange<'_>], out: &mut Vec<Result<(), SwapError>>) {
+        self.is_claimed |= changes.iter().any(|change| change.name.starts_with('@'));
+        self.inner.swap(changes, out);
+    }
+
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<SequenceEntry>, ReadError> {
+        self.inner.list(prefix, after, limit)
+    }
+}
+
+/// The registry was away when the leftovers were to be claimed, so it is tried with a read before the next grant.
+#[test]
+fn a_call_that_is_served_with_leftovers_is_woken_before_the_witness_is_asked_for_others() {
+    let (world, folder, seen) = (world(), tempfile::tempdir().unwrap(), Seen::default());
+    let (sequences, mut teller) = world.in_folder(folder.path()).assemble_for_test();
+    next(&sequence(&sequences, "a"), || teller.turn_now());
+    teller.stop();
+    drop((sequences, teller));
+    let records = SlowRecords { inner: world.records.clone(), seen: seen.clone(), is_claimed: false };
+    let builder = world.without_records().records(Box::new(records)).data_dir(folder.path());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let mut a = call(&sequences, "a", &Waker::from(seen.woken.clone()));
+    let _b = call(&sequences, "b", Waker::noop());
+    world.records.set_away(true);
+    teller.turn_now();
+    world.records.set_away(false);
+    teller.turn_now();
+    assert!(a.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    let (waits, after) = seen.waits();
+    assert!(waits > 0 && waits == after, "{waits} waits, {after} of them behind its waker");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use tracing::{Metadata, Subscriber, span};
 
 use super::leaps::TrapClock;
 use super::{World, plain, sequence, stop_after};
+use crate::sequence::api::pending::PendingNumbers;
 use crate::sequence::background::teller::Teller;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store};
 use crate::sequence::{
@@ -280,6 +281,53 @@ fn a_turn_in_which_a_refused_caller_forks_makes_and_writes_nothing_there() {
     assert!(forks.child() > 0, "nobody was woken");
     assert!(!forks.is_changed.load(Ordering::Relaxed), "the child went on");
     assert!(world.database.store(0).read(&new).is_ok());
+}
+
+/// A waker that forks, and gives up another call, for which one behind that is served.
+struct ForksAndGivesUp(Arc<Forks>, Mutex<Option<PendingNumbers>>);
+
+impl Wake for ForksAndGivesUp {
+    fn wake(self: Arc<Self>) {
+        let given_up = lock(&self.1).take();
+        drop(given_up);
+        self.0.clone().wake();
+    }
+}
+
+/// Writes into a folder where it is called.
+struct Writes(PathBuf);
+
+impl Wake for Writes {
+    fn wake(self: Arc<Self>) {
+        std::fs::write(self.0.join(std::process::id().to_string()), "").unwrap();
+    }
+}
+
+#[test]
+fn who_is_served_by_what_a_waker_does_that_forks_is_woken_in_the_parent_only() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    ["a", "e"].into_iter().for_each(|name| world.create(name, SequenceSettings::default()));
+    let builder = world.builder().create([NamePattern::new("new:*")]);
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let e = sequence(&sequences, "e");
+    super::next(&e, || teller.turn_now());
+    let forks = Forks::new(folder.path());
+    let mut large = e.request(Demand::ordered(5_000), Duration::from_mins(1));
+    assert!(!poll_once(&mut large, Waker::noop()));
+    let mut small = e.request(Demand::ordered(10), Duration::from_mins(1));
+    assert!(!poll_once(&mut small, &Waker::from(Arc::new(Writes(folder.path().to_owned())))));
+    let waker = Waker::from(Arc::new(ForksAndGivesUp(forks.clone(), Mutex::new(Some(large)))));
+    // One that there is not is told so before another one is made.
+    let mut refused = sequence(&sequences, "none").request(Demand::ordered(1), Duration::from_mins(1));
+    assert!(!poll_once(&mut refused, &waker));
+    assert!(sequence(&sequences, "new:1").try_next_ordered().is_err());
+    teller.turn();
+    if forks.child() == 0 {
+        Forks::end(false);
+    }
+    assert!(forks.child() > 0, "nobody was woken");
+    assert!(!forks.is_changed.load(Ordering::Relaxed), "it was woken in the child, too");
+    assert_eq!(forks.files().len(), 1);
 }
 
 #[test]

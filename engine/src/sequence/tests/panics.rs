@@ -160,6 +160,32 @@ fn a_panic_while_leftovers_are_claimed_forgets_neither_them_nor_how_far_the_stor
     }
 }
 
+#[test]
+fn leftovers_whose_claim_panics_each_time_do_not_keep_names_from_being_served() {
+    let (world, folder, defects) = (World::new(), tempfile::tempdir().unwrap(), Defects::default());
+    world.create("a", SequenceSettings::default());
+    let life = || {
+        let records = DefectiveRecords(world.records.clone(), defects.clone());
+        let builder = world.without_records().records(Box::new(records));
+        builder.witness(false).data_dir(folder.path()).assemble_for_test()
+    };
+    let (sequences, mut teller) = life();
+    next(&sequence(&sequences, "a"), || teller.turn_now());
+    teller.stop();
+    drop((sequences, teller));
+    let (sequences, mut teller) = life();
+    let a = sequence(&sequences, "a");
+    for panics in 1..=10 {
+        defects.reads.store(1, Ordering::Relaxed);
+        assert!(a.try_next_ordered().is_err());
+        teller.turn_whatever_happens();
+        assert_eq!(sequences.stats().panics, panics);
+    }
+    assert_eq!(next(&a, || teller.turn_now()), 1_001);
+    let figures = sequences.stats().figures;
+    assert_eq!((figures.reclaimed, figures.wasted.dropped), (999, 999), "{figures:?}");
+}
+
 /// Else the thread would spin, and say so each time, for as long as somebody waits.
 #[test]
 fn a_store_whose_adaptor_panics_at_each_grant_is_asked_a_few_times_a_second() {

@@ -381,6 +381,65 @@ fn leftovers_that_cannot_be_claimed_show_that_a_store_is_behind_them() {
     }
 }
 
+/// How the newest leftovers come to lie under another number than those that the next life claims.
+#[derive(Debug, Clone, Copy)]
+enum Beside {
+    /// The first file could not be read for one life.
+    Unreadable,
+    /// A restart that overlaps: the second life began before the first one had ended.
+    Overlapping,
+}
+
+/// Ids that came twice where a database that no witness watches was put back behind what lies there.
+fn twice_behind_what_lies(beside: Beside) -> usize {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let life = || world.in_folder(folder.path()).witness(false).assemble_for_test();
+    let path = rest_file(folder.path());
+    let change_version = |by: u8| {
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[7] = bytes[7].wrapping_add(by);
+        fs::write(&path, bytes).unwrap();
+    };
+    let (first, mut teller) = life();
+    let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&first, "a"), || teller.turn_now())).collect();
+    let overlapping = matches!(beside, Beside::Overlapping).then(life);
+    teller.stop();
+    drop((first, teller));
+    let dump = world.database.dump(0);
+    if overlapping.is_none() {
+        change_version(1);
+    }
+    let (second, mut teller) = overlapping.unwrap_or_else(life);
+    for _ in 0..1_500 {
+        ids.push(next(&sequence(&second, "a"), || teller.turn_now()));
+    }
+    teller.stop();
+    drop((second, teller));
+    if matches!(beside, Beside::Unreadable) {
+        change_version(255);
+    }
+    world.database.restore(0, &dump);
+    let (third, mut teller) = life();
+    let a = sequence(&third, "a");
+    for _ in 0..200 {
+        let mut out = Vec::new();
+        if a.try_runs(Demand::any(50), &mut out).is_ok() {
+            ids.extend(out.into_iter().flatten());
+        }
+        teller.turn_now();
+    }
+    twice(&ids)
+}
+
+#[test]
+fn what_any_process_of_a_folder_left_shows_that_a_store_is_behind_it() {
+    for beside in [Beside::Unreadable, Beside::Overlapping] {
+        let twice = || twice_behind_what_lies(beside);
+        assert_eq!(twice(), 0, "{beside:?}");
+        assert!(Guard::without(&[Guard::LeftMarksKept], twice) > 0, "{beside:?}");
+    }
+}
+
 /// A registry that begins anew in a folder where another one was numbers anew.
 #[test]
 fn leftovers_of_another_cluster_move_no_registry_s_numbers() {
