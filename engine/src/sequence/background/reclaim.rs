@@ -111,6 +111,7 @@ impl Teller {
             self.refuse_batch(batch, "it belongs to another cluster");
             // Another registry numbers anew; a database goes on, whichever registry there is beside it.
             if self.store.may_go_back() {
+                self.reclaim.is_witness_new = true;
                 self.remember_marks(batch);
             }
             return Some(false);
@@ -169,7 +170,7 @@ impl Teller {
     /// What is left of a name was granted, used or not. A witness knows that anyhow; without one, a store that is behind it has
     /// gone back, whichever store it is.
     fn remember_marks(&self, batch: &Batch) {
-        if !self.witnesses && Guard::LeftMarksKept.holds() {
+        if (!self.witnesses || self.reclaim.is_witness_new) && Guard::LeftMarksKept.holds() {
             self.hub
                 .names
                 .remember_marks(batch.names.iter().map(|rest| (rest.name.clone(), mark_of(&rest.spans))));

@@ -25,6 +25,8 @@ pub(crate) struct Reclaim {
     pub(super) lineage: Option<Lineage>,
     /// The folder, until it was looked at what all of its processes left.
     pub(super) beside: Option<PathBuf>,
+    /// A file was of another cluster: the witness of this one may not have seen what was granted before.
+    pub(super) is_witness_new: bool,
     /// Claims that an adaptor's panic broke off, one after the other.
     pub(super) broken_off: u32,
 }

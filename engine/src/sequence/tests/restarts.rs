@@ -342,11 +342,11 @@ enum Unclaimed {
     NoRecords,
 }
 
-/// Ids that came twice where a database that no witness watches was put back between two lives.
-fn twice_where_unclaimed(why: Unclaimed) -> usize {
+/// Ids that came twice where a database was put back between two lives, with or without a witness.
+fn twice_where_unclaimed(why: Unclaimed, witness: bool) -> usize {
     let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
     let dump = world.database.dump(0);
-    let builder = world.in_folder(folder.path()).witness(false).clock(clock.clone());
+    let builder = world.in_folder(folder.path()).witness(witness).clock(clock.clone());
     let (sequences, mut teller) = builder.assemble_for_test();
     let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&sequences, "a"), || teller.turn_now())).collect();
     teller.stop();
@@ -359,7 +359,7 @@ fn twice_where_unclaimed(why: Unclaimed) -> usize {
         Unclaimed::NoRecords => world.without_records(),
     };
     world.records.set_away(matches!(why, Unclaimed::RegistryAway));
-    let builder = builder.data_dir(folder.path()).witness(false).clock(clock.clone());
+    let builder = builder.data_dir(folder.path()).witness(witness).clock(clock.clone());
     let (sequences, mut teller) = builder.assemble_for_test();
     let a = sequence(&sequences, "a");
     for _ in 0..100 {
@@ -370,15 +370,17 @@ fn twice_where_unclaimed(why: Unclaimed) -> usize {
         clock.pass(Duration::from_secs(1));
         teller.turn_now();
     }
-    assert!(sequences.status().behind.is_some(), "{why:?}");
+    assert_eq!(sequences.status().behind.is_some(), !witness, "{why:?}");
     twice(&ids)
 }
 
 #[test]
 fn leftovers_that_cannot_be_claimed_show_that_a_store_is_behind_them() {
     for why in [Unclaimed::Nothing, Unclaimed::RegistryAway, Unclaimed::OtherCluster, Unclaimed::NoRecords] {
-        assert_eq!(twice_where_unclaimed(why), 0, "{why:?}");
+        assert_eq!(twice_where_unclaimed(why, false), 0, "{why:?}");
     }
+    // The witness of another cluster has not seen what was granted before.
+    assert_eq!(twice_where_unclaimed(Unclaimed::OtherCluster, true), 0);
 }
 
 /// How the newest leftovers come to lie under another number than those that the next life claims.
