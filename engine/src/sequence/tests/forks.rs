@@ -306,7 +306,9 @@ impl Wake for Writes {
 #[test]
 fn who_is_served_by_what_a_waker_does_that_forks_is_woken_in_the_parent_only() {
     let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
-    ["a", "e"].into_iter().for_each(|name| world.create(name, SequenceSettings::default()));
+    for name in ["a", "e"] {
+        world.create(name, SequenceSettings::default());
+    }
     let builder = world.builder().create([NamePattern::new("new:*")]);
     let (sequences, mut teller) = builder.assemble_for_test();
     let e = sequence(&sequences, "e");
