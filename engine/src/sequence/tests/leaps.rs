@@ -432,3 +432,24 @@ fn leftovers_are_not_used_where_another_thread_sees_a_leap_when_they_are_given_o
     let figures = sequences.stats().figures;
     assert_eq!((figures.reclaimed, figures.wasted.leap, figures.held), (999, 999, 0), "{figures:?}");
 }
+
+/// Claimed, and not given out since the database was away: another copy of this machine may have done the same.
+#[test]
+fn leftovers_that_wait_for_the_store_are_not_left_once_more_after_a_leap() {
+    let (world, clock, folder) = (World::new(), clock(), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    let life = || world.in_folder(folder.path()).witness(false).clock(clock.clone()).assemble_for_test();
+    let (sequences, mut teller) = life();
+    next(&sequence(&sequences, "a"), || teller.turn_now());
+    teller.stop();
+    world.database.set_away(0, true);
+    let (sequences, mut teller) = life();
+    teller.turn_now();
+    clock.leap(Duration::from_mins(10));
+    teller.stop();
+    let figures = sequences.stats().figures;
+    assert_eq!((figures.reclaimed, figures.wasted.dropped, figures.saved), (999, 999, 0), "{figures:?}");
+    world.database.set_away(0, false);
+    let (sequences, mut teller) = life();
+    assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1_001);
+}
