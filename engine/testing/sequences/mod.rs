@@ -54,6 +54,8 @@ pub(crate) enum Mode {
     Faithful,
     /// It fails over to a host that lost commits, waits for a fence, and there is no witness.
     Identity,
+    /// It is put back to what it was, under the same identity; there is one node, in one life, and no witness.
+    Alone,
     /// It loses what it likes, there is no witness, and nobody waits for anything: the control.
     Lossless,
 }
@@ -61,7 +63,8 @@ pub(crate) enum Mode {
 /// The mode of a history.
 fn mode(seed: u64) -> Mode {
     match Rng::new(!seed).below(10) {
-        0..=5 => Mode::Witness,
+        0..=4 => Mode::Witness,
+        5 => Mode::Alone,
         6..=7 => Mode::Faithful,
         _ => Mode::Identity,
     }
@@ -78,7 +81,7 @@ pub(crate) fn verdict(seed: u64) -> Result<(), String> {
 }
 
 /// Each of these was met in a few hundred histories, so that the absence of failures means something.
-pub(crate) const WANTED: [&str; 22] = [
+pub(crate) const WANTED: [&str; 26] = [
     "lives",
     "kills",
     "kills in a turn",
@@ -101,6 +104,10 @@ pub(crate) const WANTED: [&str; 22] = [
     "fences",
     "files of leftovers put back",
     "folders copied",
+    "lives without records",
+    "dumps restored alone",
+    "calls of forgotten names",
+    "panics of adaptors",
 ];
 
 #[test]

@@ -112,22 +112,28 @@ impl Node {
         let leftovers = leftovers(world, &self.folder);
         let store = SimStore { node: number, inner: self.store.clone() };
         let records = SimRecords { node: number, inner: world.records.clone() };
-        let mut builder = Sequences::builder(Box::new(store))
-            .records(Box::new(records))
-            .witness(!matches!(mode, Mode::Identity | Mode::Lossless))
+        let mut builder = Sequences::builder(Box::new(store));
+        if matches!(mode, Mode::Identity | Mode::Faithful) && world.chance(15) {
+            world.trouble("lives without records");
+        } else {
+            builder = builder.records(Box::new(records));
+        }
+        let is_alone = mode == Mode::Alone;
+        builder = builder
+            .witness(!matches!(mode, Mode::Identity | Mode::Lossless | Mode::Alone))
             .lossless_failover(mode == Mode::Lossless)
             .data_dir(&self.folder)
             .clock(self.clock.clone())
             .wait(Duration::ZERO)
             .hold(HOLD)
-            .idle(Duration::from_secs(world.within(1, 60)))
+            .idle(Duration::from_secs(world.within(1, if is_alone { 5 } else { 60 })))
             .step(world.within(1, 40))
             .step_max(STEP_MAX);
         // A row that a fail-over without a witness lost must not be made again.
-        if mode != Mode::Identity {
+        if !matches!(mode, Mode::Identity | Mode::Alone) {
             builder = builder.create([NamePattern::new("c*")]);
         }
-        if world.chance(10) {
+        if world.chance(if is_alone { 60 } else { 25 }) {
             builder = builder.limit(1);
         }
         let jitter = world.below(u64::MAX);
@@ -182,6 +188,12 @@ impl Node {
 }
 
 impl Life {
+    /// No caller has a name at hand any more.
+    pub(crate) fn let_go(&mut self) {
+        self.known.fill(None);
+        self.handles.clear();
+    }
+
     fn sequence(&mut self, world: &World, name: usize) -> Result<Sequence, SequenceError> {
         if let Some(known) = &self.known[name] {
             return Ok(known.clone());
@@ -194,6 +206,9 @@ impl Life {
     fn call(&mut self, script: &Script) -> Result<(), String> {
         let world = &script.world;
         let name = world.below(world.names.len() as u64) as usize;
+        if self.hub.names.was_forgotten(&world.names[name]) && self.known[name].is_none() {
+            world.trouble("calls of forgotten names");
+        }
         let Ok(sequence) = self.sequence(world, name) else { return Ok(()) };
         let count = world.rng.borrow_mut().magnitude(1, 60) as u32;
         let contiguous = |demand: Demand, yes: bool| if yes { demand.contiguous() } else { demand };

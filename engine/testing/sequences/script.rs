@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use super::node::{Node, Threads};
-use super::world::{World, enter};
+use super::world::{Defect, World, enter};
 use super::{Mode, NODES};
 use crate::clock::{Clock, SECOND};
 use crate::sequence::SequenceName;
@@ -70,7 +70,7 @@ impl Script {
         let names: Vec<_> =
             ["c", "o", "s"][..count].iter().map(|name| SequenceName::new(name).unwrap()).collect();
         let time = Time::new(BEGIN);
-        let nodes = rng.within(2, NODES as u64) as usize;
+        let nodes = if mode == Mode::Alone { 1 } else { rng.within(2, NODES as u64) as usize };
         let shares_folder = rng.chance(15);
         let world = World::new(rng, time.clone(), names.clone());
         let node = |number: usize| {
@@ -122,7 +122,8 @@ impl Script {
                 strict: name.as_str() == "s" || world.chance(10),
             };
             let mut start = if world.chance(50) { 1 } else { world.within(0, 500) };
-            let is_made = self.mode == Mode::Identity || name.as_str() != "c" || world.chance(70);
+            let is_made =
+                matches!(self.mode, Mode::Identity | Mode::Alone) || name.as_str() != "c" || world.chance(70);
             if is_made {
                 store.create(name, &NewSequence { start, settings, description: None }).unwrap();
             } else {
@@ -141,6 +142,7 @@ impl Script {
             if step % 50 == 0 {
                 let rates = [0, 0, 5, 20];
                 let world = &self.world;
+                world.defects.set([0, 0, 10, 60][world.below(4) as usize]);
                 world.faults.set((rates[world.below(4) as usize], rates[world.below(4) as usize]));
             }
             self.step();
@@ -160,10 +162,16 @@ impl Script {
     fn step(&self) {
         let (world, number) = (&self.world, self.some_node());
         let node = &self.nodes[number];
-        match world.below(100) {
+        let what = world.below(100);
+        // Nothing ends its one life.
+        if self.mode == Mode::Alone && matches!(what, 88..=91 | 98) {
+            return;
+        }
+        match what {
             0..=44 => node.call(self),
             45..=69 => self.turn(number),
-            70..=82 => world.time.pass(world.rng.borrow_mut().magnitude(1_000_000, 20 * SECOND)),
+            70..=81 => world.time.pass(world.rng.borrow_mut().magnitude(1_000_000, 20 * SECOND)),
+            82 => self.lull(number),
             83..=87 => self.happens(number),
             88 => self.kill_later(number),
             89 => {
@@ -179,6 +187,19 @@ impl Script {
         }
     }
 
+    /// Nobody has a name at hand for a while: names leave the table.
+    fn lull(&self, number: usize) {
+        if let Ok(mut life) = self.nodes[number].life.try_borrow_mut()
+            && let Some(life) = &mut *life
+        {
+            life.let_go();
+        }
+        for _ in 0..6 {
+            self.world.time.pass(self.world.within(2, 11) * SECOND);
+            self.turn(number);
+        }
+    }
+
     /// Something that needs nobody to stand still.
     fn happens(&self, number: usize) {
         let world = &self.world;
@@ -188,7 +209,7 @@ impl Script {
             2 => world.database.settle(),
             3 => world.records_away.set(world.chance(40)),
             4 => world.time.pass(world.within(1, 5) * 60 * SECOND),
-            5 if self.mode != Mode::Faithful => self.replicate(),
+            5 if !matches!(self.mode, Mode::Faithful | Mode::Alone) => self.replicate(),
             _ => self.database(number),
         }
     }
@@ -238,6 +259,10 @@ impl Script {
         }));
         self.depth.set(depth);
         if let Err(payload) = turned {
+            if payload.is::<Defect>() {
+                teller.after_panic();
+                return;
+            }
             if !payload.is::<Killed>() {
                 resume_unwind(payload);
             }
@@ -273,7 +298,9 @@ impl Script {
         }));
         drop(stopping);
         let Some(life) = node.life.take() else { return };
-        if let Err(payload) = stopped {
+        if let Err(payload) = stopped
+            && !payload.is::<Defect>()
+        {
             if !payload.is::<Killed>() {
                 resume_unwind(payload);
             }
@@ -358,6 +385,19 @@ impl Script {
         match self.mode {
             Mode::Faithful => world.database.set_away(0, world.chance(30)),
             Mode::Identity => self.fail_over_and_fence(),
+            Mode::Alone => match world.below(5) {
+                0 => world.database.set_away(0, world.chance(30)),
+                1 => world.dumps.borrow_mut().push(world.database.dump(0)),
+                2 => {
+                    let dumps = world.dumps.borrow();
+                    if !dumps.is_empty() {
+                        world.database.restore(0, &dumps[world.below(dumps.len() as u64) as usize]);
+                        world.trouble("dumps restored alone");
+                    }
+                }
+                _ if world.chance(50) => self.fence(),
+                _ => {}
+            },
             Mode::Witness | Mode::Lossless => match world.below(6) {
                 0 => world.database.set_away(world.below(2) as usize, world.chance(30)),
                 // Nodes learn one after the other which host is written to, so there are two for a while.
@@ -401,6 +441,9 @@ impl Script {
 
     fn fence(&self) {
         let (world, primary) = (&self.world, self.primary.get());
+        if self.mode == Mode::Alone {
+            world.database.set_away(primary, false);
+        }
         let mut store = world.database.store(primary);
         for (place, name) in world.names.iter().enumerate() {
             let beyond = world.oracle.borrow().beyond(place);
@@ -434,10 +477,11 @@ impl Script {
         let world = &self.world;
         world.faults.set((0, 0));
         world.records_away.set(false);
+        world.defects.set(0);
         world.fuse.set(None);
         world.settle_records();
         world.database.settle();
-        if self.mode == Mode::Identity && !self.has_replica.get() {
+        if self.mode == Mode::Alone || self.mode == Mode::Identity && !self.has_replica.get() {
             self.fence();
         }
         for host in 0..2 {

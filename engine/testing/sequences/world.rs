@@ -50,6 +50,8 @@ pub(crate) struct World {
     /// Calls that go wrong, in a hundred: of the store, and of the records.
     pub(crate) faults: Cell<(u64, u64)>,
     pub(crate) records_away: Cell<bool>,
+    /// Calls in a thousand that panic.
+    pub(crate) defects: Cell<u64>,
     late: RefCell<Vec<Late>>,
     /// The process of a node dies in so many passes of its calls.
     pub(crate) fuse: Cell<Option<(usize, u64)>>,
@@ -71,6 +73,7 @@ impl World {
             dumps: RefCell::default(),
             faults: Cell::new((0, 0)),
             records_away: Cell::new(false),
+            defects: Cell::new(0),
             late: RefCell::default(),
             fuse: Cell::new(None),
             flaw: RefCell::new(None),
@@ -118,6 +121,9 @@ fn script() -> Rc<Script> {
     SCRIPT.with_borrow(Clone::clone).expect("a history is played")
 }
 
+/// An adaptor panics.
+pub(crate) struct Defect;
+
 /// A node passes a point of a call: it may die here, and others go on meanwhile.
 fn pass(node: usize) {
     let script = script();
@@ -130,6 +136,11 @@ fn pass(node: usize) {
         }
     }
     script.meanwhile(node);
+    let defects = script.world.defects.get();
+    if defects > 0 && script.world.below(1_000) < defects {
+        script.world.trouble("panics of adaptors");
+        resume_unwind(Box::new(Defect));
+    }
 }
 
 /// A node's store.

@@ -233,7 +233,7 @@ impl Teller {
     }
 
     /// Names that were being asked for are due again, after a wait: it may go on so.
-    fn after_panic(&mut self) {
+    pub(crate) fn after_panic(&mut self) {
         self.raises.clear();
         let (boot, hub) = (self.hub.clock.read().boot, self.hub.clone());
         let waits: HashSet<_> = self.later.iter().map(|(_, named)| Arc::as_ptr(named)).collect();

@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
-use super::{LONG, World, next, sequence};
+use super::{LONG, World, clock, next, sequence};
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::registry::sequences::{SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
 use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
@@ -36,6 +37,8 @@ struct Seen {
     waits: Arc<AtomicU32>,
     /// Waits that found the call woken.
     after: Arc<AtomicU32>,
+    /// The same of grants, of which there may be others before.
+    granted: Arc<AtomicU32>,
 }
 
 impl Seen {
@@ -66,6 +69,7 @@ impl Store for NeverRaises {
     }
 
     fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+        self.1.granted.fetch_add(u32::from(self.1.woken.0.load(Ordering::Relaxed)), Ordering::Relaxed);
         self.0.grant(asks, out)
     }
 
@@ -209,6 +213,35 @@ fn a_call_that_is_served_with_leftovers_is_woken_before_the_witness_is_asked_for
     assert!(a.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
     let (waits, after) = seen.waits();
     assert!(waits > 0 && waits == after, "{waits} waits, {after} of them behind its waker");
+}
+
+/// Its record of the witness waits for a person, as another look shows.
+#[test]
+fn a_call_that_is_refused_is_woken_before_the_store_is_asked_for_others() {
+    let (world, seen, clock) = (World::new(), Seen::default(), clock());
+    for name in ["r", "x"] {
+        world.create(name, SequenceSettings::default());
+    }
+    let store = NeverRaises(world.database.store(0), seen.clone());
+    let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
+    let (sequences, mut teller) = builder.clock(clock.clone()).assemble_for_test();
+    let r = sequence(&sequences, "r");
+    next(&r, || teller.turn_now());
+    world.records.set_closed("r", true);
+    let more = |waker: &Waker| {
+        let mut call = Box::pin(r.request(Demand::ordered(5_000), LONG));
+        assert!(call.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        call
+    };
+    let mut first = more(Waker::noop());
+    teller.turn_now();
+    assert!(first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    clock.pass(Duration::from_secs(2));
+    let mut again = more(&Waker::from(seen.woken.clone()));
+    let _x = call(&sequences, "x", Waker::noop());
+    teller.turn_now();
+    assert!(again.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert_eq!(seen.granted.load(Ordering::Relaxed), 1);
 }
 
 #[test]
