@@ -201,8 +201,9 @@ class AddressesOfTasks(Addresses, Stories):
         self.assertEqual(len(set(client.in_loop(cancelled()))), 10_000)
 
 
-class Interrupt(Exception):
-    """Of a signal's handler. It may land after any call into C, and where a function of Python begins."""
+class Interrupt(TimeoutError):
+    """Of a signal's handler. It may land after any call into C, and where a function of Python begins. It is an OSError, as
+    that of many an alarm."""
 
 
 def handled_at(place, handler, call):
@@ -305,10 +306,102 @@ class Interrupted(Stories):
                     self.assertFalse(thread.is_alive())
 
     def test_a_write_that_never_ends_costs_the_connection_and_no_call(self):
-        client = self.client(self.mill().address).connect()
-        # As in a handler that a handler interrupts on a Python that looks for signals everywhere.
+        client = self.client(self.mill().address, timeout=0.5, retry_for=PATIENCE).connect()
+        # As where memory ends in the middle of it.
         self.assertTrue(client._fleet._link._writes.acquire(timeout=PATIENCE))
         self.assertGreater(self.neighbours(client.next), 0)
+
+
+class Slow:
+    """A socket whose writes take their time, or only a part. The rest is the socket's own."""
+
+    def __init__(self, sock, send):
+        self.sock, self.send = sock, send
+
+    def __getattr__(self, name):
+        return getattr(self.sock, name)
+
+
+class Writes(Stories):
+    """What may come in the middle of a caller's write."""
+
+    kind = Client
+
+    def neighbours(self, call):
+        return self.begin(call).result(PATIENCE)
+
+    def connected(self):
+        """A client whose callers write."""
+        client = self.client(self.mill().address)
+        client.next()
+        until(lambda: not client._fleet._link._writes.locked())
+        return client
+
+    def test_a_handler_anywhere_in_a_call_holds_up_no_other_call_and_may_call_itself(self):
+        client = self.connected()
+        link, place, ran, numbers = client._fleet._link, 0, True, []
+
+        def handler():
+            begin = time.monotonic()
+            numbers.extend([self.neighbours(client.next), client.next(), self.neighbours(client.next)])
+            self.assertLess(time.monotonic() - begin, 0.9)
+
+        while ran:
+            place += 1
+            with self.subTest(place=place):
+                number, ran = handled_at(place, handler, client.next)
+                numbers.append(number)
+        self.assertGreater(place, 30)
+        self.assertEqual(len(set(numbers) - {None}), 4 * (place - 1) + 1)
+        self.assertIs(client._fleet._link, link)
+
+    def test_a_write_that_takes_long_ends_no_call(self):
+        client = self.connected()
+        link, begun = client._fleet._link, threading.Event()
+        sock = link._sock
+
+        def send(data):
+            # As where another thread holds the interpreter, before this one gets it back.
+            sent = sock.send(data)
+            begun.set()
+            time.sleep(1.5)
+            return sent
+
+        link._sock = Slow(sock, send)
+        numbers = [self.begin(client.next)]
+        begun.wait(PATIENCE)
+        link._sock = sock
+        numbers += [self.begin(client.next) for _ in range(8)]
+        self.assertEqual(len({number.result(PATIENCE) for number in numbers}), 9)
+        self.assertIs(client._fleet._link, link)
+
+    def test_a_write_that_is_cut_short_is_gone_on_with_before_any_other(self):
+        client = self.connected()
+        link = client._fleet._link
+        sock, turns = link._sock, iter(range(1 << 30))
+
+        def send(data):
+            turn = next(turns) % 3
+            if turn == 2:
+                raise BlockingIOError
+            return sock.send(data[: len(data) // (turn + 1) or 1])
+
+        link._sock = Slow(sock, send)
+        for _ in range(50):
+            numbers = [self.begin(client.next) for _ in range(8)] + [self.begin(client.ping, b"12345") for _ in range(2)]
+            self.assertTrue(all(number.result(PATIENCE) is not False for number in numbers))
+        self.assertIs(client._fleet._link, link)
+
+    def test_no_more_than_the_bound_are_in_flight_whoever_writes(self):
+        fake = self.fake()
+        client, peer = self.pair(fake, max_in_flight=3)
+        calls = [self.begin(client.next) for _ in range(12)]
+        for number in range(4):
+            asked = [peer.asks(wire.NEXT) for _ in range(3)]
+            self.assertTrue(peer.is_quiet(0.05))
+            for at, one in enumerate(asked):
+                peer.send(frames.number(wire.NEXT, one.request_id, 10 * number + at + 1))
+        self.assertEqual(len({call.result(PATIENCE) for call in calls}), 12)
 
 
 class GoneOn(Stories):

@@ -193,13 +193,14 @@ class Conversation:
         """For a request that its caller writes by itself, in any thread (C2)."""
         return next(self._ids)
 
-    def has_room(self, written: int) -> bool:
-        """Whether one more request may be written by its caller, besides so many that were not noted yet (C3). In any
-        thread."""
-        return not self._in_line and len(self._in_flight) + written < self._room
+    @property
+    def room(self) -> int:
+        """How many requests may be written by their callers (C3)."""
+        return 0 if self._in_line or not self.is_serving else max(0, self._room - len(self._in_flight))
 
-    def note_sent(self, entry: Entry) -> None:
+    def note_sent(self, entry: Entry, request_id: int) -> None:
         """A request whose caller wrote it by itself."""
+        entry.request_id = request_id
         if self.ended:
             entry.reject(self.ended.again())
         else:

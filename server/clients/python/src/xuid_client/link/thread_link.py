@@ -3,21 +3,30 @@
 A caller writes its request at once where nothing is to be written before it, and else leaves it to the link's thread. It
 waits for no lock, and for no longer than its own deadline, whatever the server does.
 
-An exception that a signal's handler raises may land in a caller after any call, also between the call that writes and the
-line that notes it. So what must not come apart is one call into C (:func:`_noted`), and the link's thread, where no handler
-runs, does the rest.
+A signal's handler may run in a caller after any call, for as long as it likes; it may call, and raise. So what must not come
+apart, from taking the right to write to giving it back, is one call into C (:meth:`ThreadLink._write`): Python runs handlers
+between two lines of its own only. The link's thread, where no handler runs, does the rest.
+
+Invariants
+
+- L1 One at a time writes: the link's thread while it is awake, and one caller at a time while it sleeps.
+- L2 The right to write is given back only where all that was begun is written, and the next request may be written by its
+  caller. Else the link's thread has it, or takes it over from the caller whose write was cut short.
+- L3 No caller has it while code of Python runs in its thread.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
+import operator
 import selectors
 import socket
 import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
 from typing import Any, Callable
 
 from .. import wire
@@ -36,8 +45,14 @@ _LAST_WORDS = 1.0
 #: How long a caller whose time is over waits for the link's thread to look for its reply, in seconds.
 _LAST_LOOK = 1.0
 
-#: Of a lock: whether it is waited for.
-_AT_ONCE = (False,)
+#: How long the link's thread waits for a caller to end its write, in seconds, before it looks again.
+_WRITING = 0.05
+
+#: The most requests that callers write by themselves while the link's thread sleeps.
+_TICKETS = 1_024
+
+#: Calls what is given to it, from C.
+_CALL: Callable[[Any], Any] = functools.partial.__call__
 
 #: The longest that one lock or one select waits, in seconds. Python refuses what is beyond the range of its clock.
 LONGEST_WAIT = 3_600.0
@@ -91,17 +106,17 @@ class _Written(Entry):
     def __init__(self, request: wire.Request, waiter: Waiter, due: float) -> None:
         super().__init__(request, waiter, due)
         self.frame = b""
-        #: What the socket took of the frame, in bytes; nothing: it was not asked.
+        #: What the socket took of the frame, in bytes; nothing: it was not asked, or does not answer yet.
         self.sent: list[int] = []
 
     @property
     def is_whole(self) -> bool:
-        return bool(self.sent) and self.sent[0] == len(self.frame)
+        return self.sent == [len(self.frame)]
 
 
-def _noted(into: list[Any], call: Callable[[Any], Any], arguments: Iterable[Any]) -> None:
-    """What the call returns is noted, and no exception of a signal's handler comes between."""
-    into.extend(map(call, arguments))
+def _is_of_handler(error: OSError) -> bool:
+    """Whether a signal's handler raised it, as a TimeoutError, and not the call into C that it came after: it has a frame."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is not None
 
 
 class _Plain:
@@ -167,11 +182,22 @@ class ThreadLink:
         #: Whether the link's thread may sleep, and has to be woken; whether it does nothing any more.
         self._is_asleep = False
         self._is_over = False
-        #: Held by the one that writes, and by the link's thread but when it sleeps. No caller waits for it.
+        #: The right to write (L1), which the link's thread has at first; whether it has it. No caller waits for it.
         self._writes = threading.Lock()
-        #: Whether a caller may write; and the requests that callers wrote, or were about to.
-        self._is_clear = False
-        self._written: deque[_Written] = deque()
+        self._writes.acquire()
+        self._has_writes = True
+        #: How often in a row it did not get it.
+        self._missed = 0
+        #: One for each request that may be written while it sleeps (C3), and those that callers wrote, by their ids.
+        self._tickets: deque[bool] = deque()
+        self._written: dict[int, _Written] = {}
+        #: The last of those that it took over.
+        self._last: _Written | None = None
+        #: The steps of a caller's write that are always the same.
+        self._takes_writes = functools.partial(self._writes.acquire, False)
+        self._gives_writes = functools.partial(self._writes.release)
+        self._has_no_ticket = functools.partial(operator.not_, self._tickets)
+        self._takes_ticket = functools.partial(self._tickets.pop)
         #: Until when the link's thread sleeps, unless something comes.
         self._sleeps_until = 0.0
         #: What the socket did not take yet.
@@ -210,12 +236,13 @@ class ThreadLink:
         begin = time.monotonic()
         entry = _Written(request, waiter, begin + request.wait)
         try:
-            self._write(entry)
-            if not entry.request_id:
+            if not self._writes.locked():
+                self._write(entry)
+            if not entry.sent:
                 self._asked.append(entry)
             if not entry.is_whole or entry.due + self._conversation.timeout / 2 < self._sleeps_until:
                 self._wake()
-            if self._is_over:
+            if self._is_over and not any(entry.sent):
                 # Its thread may have looked for the last time before.
                 raise NotSent
             if not waiter.wait(deadline) and not self._lies_there(waiter):
@@ -245,26 +272,25 @@ class ThreadLink:
 
     def _write(self, entry: _Written) -> None:
         """Writes a request, if the link's thread sleeps and nothing is to be written before it."""
-        held: list[bool] = []
+        request_id = self._conversation.new_id()
+        entry.frame = wire.frame(entry.request, request_id)
+        # In C: takes the right to write, or stops; where there is a ticket takes that, shows the request, since the reply
+        # must find it, writes, notes what was sent, and stops if that is not all; gives the right back.
+        writes = (
+            self._takes_ticket,
+            functools.partial(self._written.setdefault, request_id, entry),
+            functools.partial(operator.iadd, entry.sent, map(self._sock.send, (entry.frame,))),
+            functools.partial(operator.eq, entry.sent, [len(entry.frame)]),
+        )
+        may_write = (self._has_no_ticket, functools.partial(all, map(_CALL, writes)))
+        steps = (self._takes_writes, functools.partial(any, map(_CALL, may_write)), self._gives_writes)
         try:
-            _noted(held, self._writes.acquire, _AT_ONCE)
-            if not held[0] or not self._is_clear or self._asked or not self.is_serving:
-                return
-            if self._written and not self._written[-1].is_whole:
-                return
-            if not self._conversation.has_room(len(self._written)):
-                return
-            request_id = self._conversation.new_id()
-            entry.frame = wire.frame(entry.request, request_id)
-            entry.request_id = request_id
-            # Before it is written: the reply must find it.
-            self._written.append(entry)
-            with contextlib.suppress(OSError):
-                # The link's thread writes the rest, or meets the same error.
-                _noted(entry.sent, self._sock.send, (entry.frame,))
-        finally:
-            if held and held[0]:
-                self._writes.release()
+            all(map(_CALL, steps))
+        except OSError as error:
+            if entry.sent or _is_of_handler(error):
+                raise
+            # The link's thread takes over, and writes it or meets the same error.
+            entry.sent.append(0)
 
     def _lies_there(self, waiter: Waiter) -> bool:
         """A reply that came with its caller's end: a process that was stopped wakes with both, and the reply counts. The
@@ -283,20 +309,20 @@ class ThreadLink:
             return
         try:
             self._waker.send(b"\0")
-        except OSError:
+        except OSError as error:
             # It is full, and wakes the thread in any case; or it is closed, and the thread is gone.
-            pass
+            if _is_of_handler(error):
+                raise
 
     # The link's thread.
 
     def _run(self) -> None:
         try:
-            self._hold()
             while True:
                 looks = self._sleep()
                 if self._ending is not None:
                     raise self._ending
-                self._is_clear = self._turn()
+                self._turn()
                 for looked in looks:
                     looked.resolve(None)
         except XuidError as error:
@@ -307,14 +333,9 @@ class ThreadLink:
             self._stop(ConnectionLost(self.served.server, "its thread ended"))
             self._close()
 
-    def _hold(self) -> None:
-        """A caller writes for as long as one call into the kernel takes."""
-        if not self._writes.acquire(timeout=_LAST_WORDS):
-            raise ConnectionLost(self.served.server, "the call that wrote to it was interrupted")
-
     def _sleep(self) -> list[Waiter]:
         """Until something comes, is told, or is to be done; the callers that have it look."""
-        writes = bool(self._unsent) and not self._write_failed
+        writes = self._has_writes and bool(self._unsent) and not self._write_failed
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
         if self._selector.get_key(self._sock).events != events:
             self._selector.modify(self._sock, events)
@@ -325,25 +346,63 @@ class ThreadLink:
         timeout = max(0.0, min(until - time.monotonic(), LONGEST_WAIT))
         # Before the look at what it is told: what comes after that wakes it.
         self._is_asleep = True
-        self._writes.release()
+        if not self._has_writes:
+            # What is being written is to be noted before it sleeps.
+            timeout = 0.0
+        elif self._is_clear():
+            self._give_writes()
         leaves = self._is_left and self._conversation.is_serving
         if self._asked or self._looks or leaves or self._ending is not None:
             timeout = 0.0
         for key, _ in self._selector.select(timeout):
             if key.fileobj is self._wakes:
                 self._wakes.recv(_READ_ROOM)
-        self._hold()
+        self._take_writes()
         self._is_asleep = False
         return [self._looks.popleft() for _ in range(len(self._looks))]
 
-    def _turn(self) -> bool:
-        """Whether callers may write what comes next."""
-        self._note_written()
+    def _is_clear(self) -> bool:
+        """Whether callers may write what comes next (L2)."""
+        is_plain = isinstance(self._channel, _Plain)
+        return is_plain and self._conversation.room > 0 and not self._unsent and not self._write_failed
+
+    def _give_writes(self) -> None:
+        """To callers."""
+        room = min(self._conversation.room, _TICKETS)
+        self._tickets.extend(itertools.repeat(True, room - len(self._tickets)))
+        while len(self._tickets) > room:
+            self._tickets.pop()
+        self._has_writes = False
+        self._writes.release()
+
+    def _take_writes(self) -> None:
+        """From callers, if it is not in the middle of a caller's write; what they wrote is taken over in any case."""
+        for limit in (0.0, _WRITING):
+            if self._has_writes:
+                break
+            taken = self._writes.acquire(timeout=limit)
+            self._note_written()
+            # The write of a caller that noted less than all does not go on, and has left it.
+            last = self._last
+            if not taken and last and last.sent and not last.is_whole:
+                # Before what is to be written for the conversation itself.
+                self._unsent[:0] = last.frame[sum(last.sent) :]
+                taken = True
+            self._has_writes = taken
+        if self._has_writes:
+            self._missed, self._last = 0, None
+            return
+        self._missed += 1
+        if self._missed * _WRITING > self._conversation.timeout:
+            # Counted, not timed: the process may have been stopped.
+            raise ConnectionLost(self.served.server, "a call that wrote to it came to no end")
+
+    def _turn(self) -> None:
         # Reading first: what has arrived is received before the silence is judged.
         self._receive()
         if self._is_left:
             self._conversation.retire(time.monotonic())
-        while self._asked:
+        while self._asked and self._has_writes:
             self._conversation.take(self._asked.popleft())
         if self._conversation.has_left:
             raise ConnectionLost(self.served.server, "it was left" if self._is_left else "it said GOAWAY")
@@ -353,15 +412,14 @@ class ThreadLink:
         if now >= self._conversation.look_at:
             self._conversation.look(now)
         self._flush()
-        return isinstance(self._channel, _Plain) and not self._unsent and not self._write_failed
 
     def _note_written(self) -> None:
-        """Takes over what callers wrote, and writes the rest of the last one."""
-        while self._written:
-            entry = self._written.popleft()
-            if entry.waiter or entry.sent:
-                self._conversation.note_sent(entry)
-                self._unsent += entry.frame[sum(entry.sent) :]
+        """Takes over what callers wrote."""
+        for request_id, entry in list(self._written.items()):
+            # In a forked child it is found here or there.
+            self._conversation.note_sent(entry, request_id)
+            del self._written[request_id]
+            self._last = entry
 
     def _receive(self) -> None:
         """Reads what lies in the socket, once."""
@@ -371,6 +429,8 @@ class ThreadLink:
             return
         if not data:
             raise ConnectionLost(self.served.server)
+        # It may hold the reply to what was written since.
+        self._note_written()
         opened = self._channel.open(data)
         if opened:
             self._conversation.receive(opened, time.monotonic())
@@ -381,7 +441,7 @@ class ThreadLink:
             return
         self._unsent += self._channel.seal(self._conversation.take_outbox())
         try:
-            if self._unsent:
+            if self._unsent and self._has_writes:
                 del self._unsent[: self._sock.send(self._unsent)]
         except (BlockingIOError, InterruptedError):
             pass
@@ -390,6 +450,9 @@ class ThreadLink:
 
     def _stop(self, error: XuidError) -> None:
         """Tells all that wait. The first end counts."""
+        # The right to write is given to no caller any more. A child has no other thread that could give it back.
+        if not self._has_writes and not self._is_abandoned:
+            self._has_writes = self._writes.acquire(timeout=_WRITING)
         self._note_written()
         self._conversation.end(error)
         # Before the last look: a caller that comes after it is told by this.
