@@ -1,9 +1,12 @@
 """Stories of calls to several servers of one cluster, or of two."""
 
 import contextlib
+import queue
 import socket
+import threading
 import time
 import unittest
+from unittest import mock
 
 from xuid_client import Client, Closed, Refused, Timeout, WrongCluster, wire
 
@@ -190,8 +193,34 @@ class Several:
         away.is_closed()
 
 
+class Slow:
+    """A queue whose writers go on when the test says so."""
+
+    def __init__(self, inner, goes_on):
+        self._queue, self._goes_on = inner, goes_on
+        self.get, self.get_nowait, self.empty = self._queue.get, self._queue.get_nowait, self._queue.empty
+
+    def put(self, item):
+        self._queue.put(item)
+        self._goes_on.wait(PATIENCE)
+
+
 class SeveralForThreads(Several, Stories):
     kind = Client
+
+    def test_a_dial_that_ends_late_leaves_the_connection_in_use_alone(self):
+        client = self.client([self.mill().address, self.mill().address])
+        goes_on = threading.Event()
+        with mock.patch.object(queue, "SimpleQueue", lambda make=queue.SimpleQueue: Slow(make(), goes_on)):
+            client.connect()
+        link = client._fleet._link
+        dials = [thread for thread in threading.enumerate() if thread.name == "xuid-dial"]
+        self.assertEqual(len(dials), 2)
+        goes_on.set()
+        for thread in dials:
+            thread.join(PATIENCE)
+        self.assertGreater(client.next(), 0)
+        self.assertIs(client._fleet._link, link)
 
 
 class SeveralForTasks(Several, Stories):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -63,8 +64,16 @@ class Threads:
             except XuidError as error:
                 outcome = error
             outcomes.put((server, outcome))
-            if is_over.is_set() and isinstance(outcome, ThreadLink):
-                outcome.end(Closed())
+            if is_over.is_set():
+                end_rest()
+
+        def end_rest() -> None:
+            """Of what came too late. Each outcome is either taken out here, or in time below."""
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    _, outcome = outcomes.get_nowait()
+                    if isinstance(outcome, ThreadLink):
+                        outcome.end(Closed())
 
         for server in options.servers:
             try:
@@ -83,10 +92,7 @@ class Threads:
                 deadline = min(deadline, time.monotonic() + STRAGGLERS)
         is_over.set()
         # Those that came between the last look and the word.
-        while not outcomes.empty():
-            _, outcome = outcomes.get()
-            if isinstance(outcome, ThreadLink):
-                outcome.end(Closed())
+        end_rest()
         return found
 
     async def sleep(self, seconds: float) -> None:
