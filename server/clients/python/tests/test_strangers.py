@@ -505,6 +505,42 @@ class Handlers(Stories):
         serving.result(PATIENCE)
         self.assertEqual(sorted(numbers), [1, 2])
 
+    @unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
+    def test_a_child_waits_for_no_thread_of_its_parent(self):
+        for call in (lambda gate: gate.under(int), lambda gate: threads.run(gate.wait(gate.news, PATIENCE))):
+            gate, waits, forked, children = threads.Gate(), threading.Event(), threading.Event(), []
+
+            def handler(*_, children=children, forked=forked):
+                children.append(os.fork())
+                if children[0]:
+                    forked.set()
+
+            def hold(gate=gate, waits=waits, forked=forked):
+                waits.wait(PATIENCE)
+                os.kill(os.getpid(), signal.SIGUSR1)
+                forked.wait(PATIENCE)
+                gate.notify()
+
+            before = signal.signal(signal.SIGUSR1, handler)
+            self.addCleanup(signal.signal, signal.SIGUSR1, before)
+            begin = time.monotonic()
+            holding = self.begin(gate.under, hold)
+            waits.set()
+            try:
+                call(gate)
+            finally:
+                if children == [0]:
+                    os._exit(0 if time.monotonic() - begin < PATIENCE / 4 else 1)
+            holding.result(PATIENCE)
+            ended = (0, 0)
+            while ended == (0, 0) and time.monotonic() < begin + PATIENCE:
+                ended = os.waitpid(children[0], os.WNOHANG)
+                time.sleep(0.002)
+            if ended == (0, 0):
+                os.kill(children[0], signal.SIGKILL)
+                os.waitpid(children[0], 0)
+            self.assertEqual(ended, (children[0], 0))
+
 
 del Talk
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable, TypeVar
 
+from ..process import tell_of_forks
+
 T = TypeVar("T")
+
+#: How long it is waited for at once, in seconds: a wait that a fork interrupts goes on in the child for as long.
+_TURN = 0.1
 
 
 class Mutex:
@@ -16,16 +21,25 @@ class Mutex:
     whether it was taken.
 
     Reentrant: the collector of cycles ends a client that was dropped in whatever thread it runs, and a handler may call.
+
+    In a forked child it is abandoned: whoever holds what it guards has a new one made. It may be held for ever by a thread
+    that is not there, so what a handler's fork interrupted goes on without it. No other thread uses what it guards there.
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self._acquire, self._release = self.lock.acquire, self.lock.release
+        lock = threading.RLock()
+        self._acquire, self._release = lock.acquire, lock.release
+        self.is_abandoned = False
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        self.is_abandoned = True
 
     def under(self, act: Callable[..., T], *args: Any) -> T:
         """What that returns, with the lock held."""
         try:
-            self._acquire()
+            while not self._acquire(True, _TURN) and not self.is_abandoned:
+                pass
             return act(*args)
         finally:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 import time
@@ -165,27 +166,43 @@ class Gate:
     """A lock, and news for those that wait."""
 
     def __init__(self) -> None:
-        mutex = Mutex()
-        self.under = mutex.under
-        self._changed = threading.Condition(mutex.lock)
+        self._mutex = Mutex()
+        self.under = self._mutex.under
+        #: Those that wait; a dict for its order.
+        self._waiters: dict[Waiter, None] = {}
         #: Counts the news.
         self.news = 0
         #: Whether a refill was begun that its news come from, and whether one runs.
         self.is_fed = False
         self.has_refill = False
+        tell_of_forks(self)
 
     def is_current(self) -> bool:
         return True
 
     async def wait(self, seen: int, limit: float | None = None) -> None:
-        """Until there is news since so many, or so many seconds are over, an hour at most."""
-        self.under(self._wait, seen, limit)
+        """Until there is news since so many, or so many seconds are over."""
+        waiter = Waiter()
+        try:
+            if self.under(self._join, waiter, seen):
+                waiter.wait(math.inf if limit is None else time.monotonic() + limit)
+        finally:
+            self._waiters.pop(waiter, None)
 
     def notify(self) -> None:
         """With the lock held."""
         self.news += 1
-        self._changed.notify_all()
+        for waiter in list(self._waiters):
+            waiter.resolve(None)
+            self._waiters.pop(waiter, None)
 
-    def _wait(self, seen: int, limit: float | None) -> None:
-        if self.news == seen:
-            self._changed.wait(None if limit is None else min(limit, LONGEST_WAIT))
+    def after_fork(self) -> None:
+        """In a child: a new gate takes its place. A caller that waits here, and whose handler forked, goes there."""
+        self.notify()
+
+    def _join(self, waiter: Waiter, seen: int) -> bool:
+        """Whether there is to be waited."""
+        if self.news != seen or self._mutex.is_abandoned:
+            return False
+        self._waiters[waiter] = None
+        return True
