@@ -69,6 +69,22 @@ class Replies(Talk):
             seen.add(asked.request_id)
         self.assertEqual(len(seen), 100)
 
+    def test_callers_that_gave_up_in_line_are_not_kept(self):
+        talk = self.begin_talk(max_in_flight=1)
+        [asked] = self.ask(talk)[2]
+        waiting = [self.ask(talk)[0]]
+        for turn in range(10_000):
+            _, entry, _ = self.ask(talk)
+            entry.waiter = None
+            if turn % 1_000 == 0:
+                waiting.append(self.ask(talk)[0])
+        self.assertLess(len(talk._in_line), 200)
+        # The others have their turn, in their order.
+        for number in range(len(waiting) + 1):
+            talk.receive(frames.number(wire.NEXT, asked.request_id, number), 0.0)
+            [asked] = self.sent(talk) or [None]
+        self.assertEqual([caller.told for caller in waiting], [[number] for number in range(1, len(waiting) + 1)])
+
     def test_what_waits_above_the_bound_is_sent_when_a_reply_makes_room(self):
         talk = self.begin_talk(max_in_flight=2)
         first, second, third = (self.ask(talk) for _ in range(3))

@@ -35,6 +35,9 @@ _LEAVING_MAX = wire.WAIT_CAP + 5.0
 #: What a server that speaks TLS sends to one that does not.
 _TLS_ALERT = b"\x15\x03"
 
+#: How many callers that gave up may stand in line, besides as many as there are others.
+_GIVEN_UP_MAX = 64
+
 #: How much of what is no frame is shown.
 _SHOWN = 200
 
@@ -161,6 +164,8 @@ class Conversation:
         self._ids = itertools.count(_HELLO_ID + 1)
         self._in_flight: dict[int, Entry] = {}
         self._in_line: deque[Entry] = deque()
+        #: How long the line may get before those that gave up are taken out of it.
+        self._line_max = _GIVEN_UP_MAX
         #: When something was received last, and when something besides the reply to a PING of our own was.
         self._heard = self._answered = now
         #: The PING that asks whether anybody is there, and since when that is asked.
@@ -185,6 +190,10 @@ class Conversation:
         """Takes a request, or tells its caller that it is not sent. One that was given up in line is not sent either."""
         if self.is_serving:
             self._in_line.append(entry)
+            if len(self._in_line) > self._line_max:
+                self._in_line = deque(waiting for waiting in self._in_line if waiting.waiter)
+                # Twice as many, so that a look at all of them is rare.
+                self._line_max = 2 * len(self._in_line) + _GIVEN_UP_MAX
             self._send_line()
         else:
             entry.reject(NotSent())
