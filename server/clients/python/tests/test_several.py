@@ -1,5 +1,6 @@
 """Stories of calls to several servers of one cluster, or of two."""
 
+import asyncio
 import contextlib
 import queue
 import socket
@@ -9,9 +10,11 @@ import unittest
 from unittest import mock
 
 from xuid_client import Client, Closed, Refused, Timeout, WrongCluster, wire
+from xuid_client.link import tasks
 
 from .support import frames
 from .support.fake import PATIENCE, Blocking, Stories, until
+from .test_conversation import options
 
 OTHER = bytes([0xEE]) * 16
 
@@ -225,6 +228,29 @@ class SeveralForThreads(Several, Stories):
 
 class SeveralForTasks(Several, Stories):
     kind = Blocking
+
+    def test_a_cancel_in_the_turn_in_which_dials_are_done_leaves_no_connection(self):
+        async def cancelled(turns):
+            port, links, goes_on = tasks.Tasks(), [], asyncio.Event()
+
+            async def dial(server, options, _):
+                await goes_on.wait()
+                links.append(tasks.TaskLink(server, options, asyncio.get_running_loop()))
+                return links[-1]
+
+            port.dial = dial
+            dialing = asyncio.ensure_future(port.dial_all(options(), 5.0))
+            await asyncio.sleep(0.01)
+            goes_on.set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            dialing.cancel()
+            if not (await asyncio.gather(dialing, return_exceptions=True))[0]:
+                return []
+            return [link for link in links if not link._greeted.future.done()] if dialing.cancelled() else []
+
+        for turns in range(5):
+            self.assertEqual(asyncio.run(cancelled(turns)), [], turns)
 
 
 if __name__ == "__main__":

@@ -238,6 +238,9 @@ class Tasks:
             raise
         finally:
             for dial in waiting:
+                # A cancel may come in the turn in which a dial is done.
+                if dial.done() and not dial.cancelled() and not dial.exception():
+                    dial.result().end(Closed())
                 dial.cancel()
 
     async def sleep(self, seconds: float) -> None:
