@@ -6,9 +6,11 @@ import contextlib
 import functools
 import math
 import os
+import pathlib
 import pickle
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -183,6 +185,22 @@ class AddressesOfThreads(Addresses, Stories):
             self.assertEqual(pipe.read(), "0")
         self.assertEqual(next(ids), held + 1)
         del broken
+
+
+class Ends(unittest.TestCase):
+    def test_a_program_ends_though_a_thread_is_stopped_with_a_lock_of_a_prefetch(self):
+        program = """
+import threading, time, xuid_client
+ids = xuid_client.Client("127.0.0.1:1").prefetch()
+mutex, lock = ids._source._current_gate()._mutex, threading.Lock()
+lock.acquire()
+threading.Thread(target=mutex.under, args=(lock.acquire,), daemon=True).start()
+while mutex._acquire(False):
+    mutex._release()
+    time.sleep(0.001)
+"""
+        folder = pathlib.Path(process.__file__).parents[1]
+        subprocess.run([sys.executable, "-c", program], cwd=folder, timeout=PATIENCE, check=True)
 
 
 class AddressesOfTasks(Addresses, Stories):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any, Callable, TypeVar
 
@@ -24,6 +25,7 @@ class Mutex:
 
     In a forked child it is abandoned: whoever holds what it guards has a new one made. It may be held for ever by a thread
     that is not there, so what a handler's fork interrupted goes on without it. No other thread uses what it guards there.
+    The same holds at the end of the interpreter, which stops daemon threads wherever they are.
     """
 
     def __init__(self) -> None:
@@ -38,8 +40,9 @@ class Mutex:
     def under(self, act: Callable[..., T], *args: Any) -> T:
         """What that returns, with the lock held."""
         try:
-            while not self._acquire(True, _TURN) and not self.is_abandoned:
-                pass
+            while not self._acquire(True, _TURN):
+                if self.is_abandoned or sys.is_finalizing():
+                    break
             return act(*args)
         finally:
             try:
