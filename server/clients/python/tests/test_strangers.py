@@ -525,27 +525,36 @@ class Handlers(Stories):
 
     @unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
     def test_a_child_waits_for_no_thread_of_its_parent(self):
-        for call in (lambda gate: gate.under(int), lambda gate: threads.run(gate.wait(gate.news, PATIENCE))):
-            gate, waits, forked, children = threads.Gate(), threading.Event(), threading.Event(), []
+        for is_held in (True, False):
+            gate, begun, forked, children = threads.Gate(), threading.Event(), threading.Event(), []
 
             def handler(*_, children=children, forked=forked):
-                children.append(os.fork())
-                if children[0]:
-                    forked.set()
+                if not children:
+                    children.append(os.fork())
+                    if children[0]:
+                        forked.set()
 
-            def hold(gate=gate, waits=waits, forked=forked):
-                waits.wait(PATIENCE)
-                os.kill(os.getpid(), signal.SIGUSR1)
-                forked.wait(PATIENCE)
-                gate.notify()
+            def hold(begun=begun, forked=forked):
+                begun.set()
+                # Sent again: one that comes before the main thread sleeps does not wake it.
+                while not forked.wait(0.1):
+                    signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+            def notify(gate=gate, hold=hold):
+                hold()
+                gate.under(gate.notify)
 
             before = signal.signal(signal.SIGUSR1, handler)
             self.addCleanup(signal.signal, signal.SIGUSR1, before)
+            # Either another thread has the lock, or there is no news.
+            holding = self.begin(gate.under, hold) if is_held else self.begin(notify)
+            begun.wait(PATIENCE)
             begin = time.monotonic()
-            holding = self.begin(gate.under, hold)
-            waits.set()
             try:
-                call(gate)
+                if is_held:
+                    gate.under(int)
+                else:
+                    threads.run(gate.wait(gate.news, PATIENCE))
             finally:
                 if children == [0]:
                     os._exit(0 if time.monotonic() - begin < PATIENCE / 4 else 1)
