@@ -451,7 +451,9 @@ impl Teller {
             if !is_over && !self.hub.is_closed() {
                 match self.store.raise_open(&named.name, from) {
                     Ok(_) => is_raised = true,
-                    Err(error @ (StoreError::Away { .. } | StoreError::Unknown { .. })) => {
+                    Err(error @ (StoreError::Away { .. } | StoreError::Unknown { .. }))
+                        if self.store.was_silent() =>
+                    {
                         self.store_failed(&error.to_string(), self.hub.now());
                         is_over = true;
                     }

@@ -250,7 +250,12 @@ impl Teller {
 
     /// Answers, asks, and says how long there is nothing to do.
     pub(crate) fn turn(&mut self) -> Duration {
+        let begun = self.hub.clock.read().boot;
         for _ in 0..MOST_QUESTIONS {
+            // A row that somebody has locked is waited for, too.
+            if self.hub.clock.read().boot.saturating_sub(begun) >= SECOND {
+                break;
+            }
             let Some(control) = self.hub.next_control() else { break };
             // Who asked need not wait for the next answer.
             deferred_log::collected(|| self.answer(control));

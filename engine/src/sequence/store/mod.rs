@@ -259,7 +259,19 @@ pub trait Store: Send {
     /// Makes rows as [`create`](Self::create) does, at most [`MOST_ASKS`] of different names; one answer each, in their
     /// order. They stand and fall alone.
     fn create_all(&mut self, rows: &[(SequenceName, NewSequence)]) -> Vec<Result<Row, StoreError>> {
-        rows.iter().map(|(name, new)| self.create(name, new)).collect()
+        let mut silence = None;
+        let mut create = |(name, new): &(SequenceName, NewSequence)| {
+            // Each would wait for a store that hangs.
+            if let Some(why) = &silence {
+                return Err(StoreError::Away { why: format!("it was not asked: {why}") });
+            }
+            let made = self.create(name, new);
+            if let Err(StoreError::Away { why } | StoreError::Unknown { why }) = &made {
+                silence = self.was_silent().then(|| why.clone());
+            }
+            made
+        };
+        rows.iter().map(&mut create).collect()
     }
 
     /// Alters a row, in one change; what the row says afterwards.

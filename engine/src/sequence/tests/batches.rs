@@ -37,6 +37,8 @@ struct Seen {
     waits: Arc<AtomicU32>,
     /// Waits that found the call woken.
     after: Arc<AtomicU32>,
+    /// The store says why it raises none.
+    says_why: Arc<AtomicBool>,
     /// The same of grants, of which there may be others before.
     granted: Arc<AtomicU32>,
 }
@@ -94,6 +96,10 @@ impl Store for NeverRaises {
         Err(StoreError::Unknown { why: "no answer in time".into() })
     }
 
+    fn was_silent(&self) -> bool {
+        !self.1.says_why.load(Ordering::Relaxed)
+    }
+
     fn record_identity(&mut self) -> Result<Identity, StoreError> {
         self.0.record_identity()
     }
@@ -131,6 +137,20 @@ fn a_call_that_is_served_is_woken_before_the_store_is_asked_for_others() {
     teller.turn();
     assert!(a.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
     assert_eq!(seen.waits(), (1, 1), "and no other one is raised where the first one had no answer");
+}
+
+/// Rows that somebody has locked: the store is there for the other names.
+#[test]
+fn a_mark_that_cannot_be_raised_for_a_reason_keeps_no_other_one_from_that() {
+    let (world, seen) = (world(), Seen::default());
+    seen.says_why.store(true, Ordering::Relaxed);
+    let store = NeverRaises(world.database.store(0), seen.clone());
+    let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let _calls = ["b", "c", "d"].map(|name| call(&sequences, name, Waker::noop()));
+    teller.turn();
+    assert_eq!(seen.waits().0, 3);
+    assert!(sequences.status().store_trouble.is_none());
 }
 
 /// A waker that gives up a call, as one does that polls where it is woken.

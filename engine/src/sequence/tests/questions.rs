@@ -188,6 +188,33 @@ fn a_store_that_hangs_when_numbers_are_asked_for_is_asked_no_questions() {
     assert!(infos.into_iter().all(|info| matches!(now(info), Err(ControlError::StoreAway { .. }))));
 }
 
+#[test]
+fn sequences_that_are_made_together_do_not_each_wait_for_a_store_that_hangs() {
+    let mut world = Hanging::new();
+    world.store.hangs.store(true, Ordering::Relaxed);
+    let new = |n: u64| world.sequences.create(&named(&format!("new:{n}")), NewSequence::default());
+    let made: Vec<_> = (0..64).map(new).collect();
+    assert_eq!(world.answer_all(), (1, IN_VAIN));
+    for (n, made) in made.into_iter().map(now).enumerate() {
+        let is_unknown = matches!(made, Err(ControlError::Unknown { .. }));
+        let is_away = matches!(made, Err(ControlError::StoreAway { .. }));
+        assert!(if n == 0 { is_unknown } else { is_away }, "{n}: {made:?}");
+    }
+}
+
+#[test]
+fn questions_about_a_row_that_is_locked_hold_up_numbers_for_one_of_them() {
+    let mut world = Hanging::new();
+    world.store.hangs.store(true, Ordering::Relaxed);
+    world.store.says_why.store(true, Ordering::Relaxed);
+    assert!(world.a.try_next_ordered().is_err());
+    let asked: Vec<_> = (0..10).map(|_| world.sequences.alter(&named("a"), Alteration::default())).collect();
+    let before = world.store.asked.load(Ordering::Relaxed);
+    world.teller.turn();
+    assert_eq!(world.store.asked.load(Ordering::Relaxed) - before, 2, "one question, and the grant");
+    assert_eq!(world.answer_all().0 > 0, !asked.is_empty());
+}
+
 /// A row that somebody else has locked, say: the database waits for it, and says so.
 #[test]
 fn a_store_that_says_why_it_failed_is_asked_other_questions_at_once() {

@@ -5,7 +5,7 @@ mod args;
 mod home;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -114,6 +114,9 @@ const OTHERS: [&str; 6] = [
     "sequences.store",
 ];
 
+/// Of each so many bytes are looked at: more than any of them has, unless somebody made it so.
+const MOST_LOOKED_AT: u64 = 64 << 20;
+
 fn is_read_by_servers(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     OTHERS.iter().any(|other| if other.ends_with('-') { name.starts_with(other) } else { name == *other })
@@ -121,7 +124,10 @@ fn is_read_by_servers(path: &Path) -> bool {
 
 /// Which of them cannot be read, and why. One that is gone meanwhile was a process's that has ended.
 fn unread_others(paths: &[PathBuf]) -> Vec<String> {
-    let read = |path: &Path| io::copy(&mut xuid_spill::open_regular(path)?, &mut io::sink());
+    let read = |path: &Path| {
+        let mut file = xuid_spill::open_regular(path)?.take(MOST_LOOKED_AT);
+        io::copy(&mut file, &mut io::sink())
+    };
     let why = |path: &PathBuf| {
         let error = read(path).err().filter(|error| error.kind() != io::ErrorKind::NotFound)?;
         Some(format!("{}: could not be read: {error}", printable(&path.display().to_string())))

@@ -227,18 +227,8 @@ impl Session {
         request_id: u64,
         json: impl Future<Output = Result<String, Refusal>> + Send + 'static,
     ) {
-        let json = self.in_turn(json);
+        let json = in_turn(&mut self.questions_turn, json);
         self.wait_for(op, request_id, json);
-    }
-
-    /// The same question, asked in its turn.
-    fn in_turn<F: Future>(&mut self, question: F) -> impl Future<Output = F::Output> + use<F> {
-        let own = Arc::clone(self.questions_turn.get_or_insert_with(|| Arc::new(Semaphore::new(1))));
-        async move {
-            // It is never closed.
-            let _own = own.acquire().await;
-            question.await
-        }
     }
 
     /// Lets a request wait for an answer in JSON.
@@ -266,9 +256,23 @@ impl Session {
         came: Option<Instant>,
     ) -> bool {
         let Some(similar) = self.client.look_for_similar(name) else { return false };
-        let json: Pin<Box<Json>> = Box::pin(self.in_turn(similar.map(Err)));
+        // In a turn of its own: a call for numbers does not wait for a list of all names.
+        let json: Pin<Box<Json>> = Box::pin(in_turn(&mut self.similar_turn, similar.map(Err)));
         self.waiting.push(Waiting::json(shape, charged, json, came));
         true
+    }
+}
+
+/// The same question, asked when none is any more that was given this turn before.
+fn in_turn<F: Future>(
+    turn: &mut Option<Arc<Semaphore>>,
+    question: F,
+) -> impl Future<Output = F::Output> + use<F> {
+    let own = Arc::clone(turn.get_or_insert_with(|| Arc::new(Semaphore::new(1))));
+    async move {
+        // It is never closed.
+        let _own = own.acquire().await;
+        question.await
     }
 }
 
