@@ -8,7 +8,7 @@ use crate::sequence::chain::span::{Span, sorted, total};
 use crate::sequence::error::SequenceError;
 use crate::sequence::leftovers::claim::{Claim, Lineage, begin, claim};
 use crate::sequence::leftovers::file::left_in;
-use crate::sequence::leftovers::format::{Batch, MOST_RANGES, NameRest, short_identity};
+use crate::sequence::leftovers::format::{Batch, MOST_RANGES, NameRest, is_of_store, store_text};
 use crate::sequence::name::SequenceName;
 use crate::sequence::names::hub::Hub;
 use crate::sequence::names::named::Named;
@@ -72,7 +72,7 @@ impl Teller {
         }
         // Both stay where they are until it is known what becomes of them: an adaptor may panic, and is asked again.
         let Some((batch, leaps)) = self.reclaim.claimed.clone() else { return true };
-        // What a witness saw was granted to this file's process by whichever store; else it must be the same store.
+        // What a witness saw was granted to this file's process by whichever of the store's hosts; else by the same one.
         let current = if self.witnesses {
             None
         } else {
@@ -181,9 +181,9 @@ impl Teller {
     /// its file could not be read for once, or beside others. Looked at once, before the first grant is used.
     pub(super) fn remember_beside(&mut self, identity: &str) {
         let Some(folder) = self.reclaim.beside.take() else { return };
-        let identity = short_identity(identity);
+        let store = store_text(&self.store.place(), identity);
         for rest in left_in(&folder).flatten().flat_map(|batch| batch.names) {
-            if *rest.identity == *identity && Guard::LeftMarksKept.holds() {
+            if *rest.identity == *store && Guard::LeftMarksKept.holds() {
                 self.hub.names.remember_marks([(rest.name, mark_of(&rest.spans))]);
             }
         }
@@ -191,8 +191,8 @@ impl Teller {
 
     /// Gives names what was left of them. The clock had leapt so often when it was claimed.
     fn distribute(&mut self, batch: &Batch, identity: Option<&str>, leaps: u64) {
-        let is_ours =
-            |rest: &&NameRest| identity.is_none_or(|identity| *rest.identity == *short_identity(identity));
+        let place = self.store.place();
+        let is_ours = |rest: &&NameRest| is_of_store(&rest.identity, &place, identity);
         let (ours, others): (Vec<_>, Vec<_>) = batch.names.iter().partition(is_ours);
         if !others.is_empty() {
             let others = Batch { names: others.into_iter().cloned().collect(), ..*batch };
@@ -267,7 +267,7 @@ impl Teller {
         let pending = self.pending();
         let Some(records) = &mut self.records else { return false };
         let known = self.known.known().or(self.reclaim.identity.as_deref());
-        let identity: Arc<str> = short_identity(known.unwrap_or_default()).into();
+        let identity: Arc<str> = store_text(&self.store.place(), known.unwrap_or_default()).into();
         let name_rest = |name: &SequenceName, spans: &[Span]| NameRest {
             name: name.clone(),
             identity: identity.clone(),

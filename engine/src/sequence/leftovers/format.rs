@@ -53,10 +53,26 @@ pub(crate) enum Flaw {
     Nonsense,
 }
 
-/// At most 255 bytes of a text, cut between characters.
-pub(crate) fn short_identity(text: &str) -> &str {
-    &text[..text.floor_char_boundary(255)]
+/// The store of a name, as a batch has it: where in which kind of store, and the store's identity. At most 255 bytes.
+pub(crate) fn store_text(place: &str, identity: &str) -> String {
+    let mut text = format!("{place}\n{identity}");
+    text.truncate(text.floor_char_boundary(MOST_TEXT));
+    text
 }
+
+/// Whether such a text is of this store, of whichever identity if none is given: a fail-over gives it another one. Without a
+/// place it is of an earlier version.
+pub(crate) fn is_of_store(text: &str, place: &str, identity: Option<&str>) -> bool {
+    match (text.split_once('\n'), identity) {
+        (Some((found, _)), None) => found == place,
+        (Some(_), Some(identity)) => text == store_text(place, identity),
+        (None, None) => true,
+        (None, Some(identity)) => text == &identity[..identity.floor_char_boundary(MOST_TEXT)],
+    }
+}
+
+/// The longest text in a batch, in bytes.
+const MOST_TEXT: usize = 255;
 
 impl Batch {
     pub(crate) fn encode(&self) -> Vec<u8> {

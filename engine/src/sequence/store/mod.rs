@@ -223,6 +223,12 @@ pub trait Store: Send {
     /// For logs and people, without a password: `postgres app@db1,db2/ids`.
     fn describe(&self) -> String;
 
+    /// What stays the same over a fail-over: of which kind it is, and where in it the rows lie. What a process left of
+    /// another place are numbers of other sequences, whatever their names are.
+    fn place(&self) -> String {
+        String::new()
+    }
+
     /// Whether marks can go back under us, as a database's can that loses commits, is restored, or has several primaries.
     /// The registry's cannot: it is fenced.
     fn may_go_back(&self) -> bool;

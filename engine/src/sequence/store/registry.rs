@@ -250,6 +250,10 @@ impl Store for RegistryStore {
         format!("registry {}", self.records.describe())
     }
 
+    fn place(&self) -> String {
+        "registry".to_owned()
+    }
+
     fn may_go_back(&self) -> bool {
         false
     }

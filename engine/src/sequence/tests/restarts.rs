@@ -383,6 +383,23 @@ fn leftovers_that_cannot_be_claimed_show_that_a_store_is_behind_them() {
     assert_eq!(twice_where_unclaimed(Unclaimed::OtherCluster, true), 0);
 }
 
+/// A node that goes from the registry to a database under the same names: those are other sequences.
+#[test]
+fn leftovers_of_another_place_are_not_used_with_a_witness_either() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let registry = || RegistryStore::new(Box::new(world.records.clone()));
+    registry().create(&named("a"), &NewSequence::default()).unwrap();
+    let builder = Sequences::builder(Box::new(registry())).records(Box::new(world.records.clone()));
+    let (sequences, mut teller) = builder.wait(LONG).data_dir(folder.path()).assemble_for_test();
+    assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1);
+    teller.stop();
+    drop((sequences, teller));
+    let (sequences, mut teller) = world.in_folder(folder.path()).assemble_for_test();
+    assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1_001);
+    let figures = sequences.stats().figures;
+    assert_eq!((figures.reclaimed, figures.wasted.dropped), (999, 999), "{figures:?}");
+}
+
 /// How the newest leftovers come to lie under another number than those that the next life claims.
 #[derive(Debug, Clone, Copy)]
 enum Beside {

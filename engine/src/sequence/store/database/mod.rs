@@ -269,6 +269,10 @@ impl<D: Dialect> Store for DatabaseStore<D> {
         format!("{} ({})", self.url, self.options.table)
     }
 
+    fn place(&self) -> String {
+        format!("{} ({})", self.url.place(), self.options.table)
+    }
+
     fn may_go_back(&self) -> bool {
         true
     }

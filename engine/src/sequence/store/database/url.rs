@@ -84,6 +84,11 @@ impl DatabaseUrl {
         format!("{}{credentials}{host}/{}{parameters}", self.scheme(), self.database)
     }
 
+    /// Its kind and its name, whichever host it is on.
+    pub(super) fn place(&self) -> String {
+        format!("{}{}", self.scheme(), self.database)
+    }
+
     fn scheme(&self) -> &'static str {
         match self.kind {
             Kind::Postgres => "postgres://",
