@@ -185,7 +185,7 @@ impl Teller {
             _ => None,
         });
         let why = why.collect::<Option<Vec<_>>>().and_then(|whys| whys.first().map(|why| &***why));
-        self.note_hang(why, asked, now);
+        self.note_hang(why, None, asked, now);
         match why {
             Some(why) => self.store_failed(why, now),
             None => self.store_answered(),

@@ -20,14 +20,14 @@ const MOST_DESCRIPTION: usize = 256;
 impl Teller {
     /// Asks the store, and answers. While it hangs, it is asked one question a second, and the others are answered without it.
     pub(super) fn answer(&mut self, control: Control) {
-        if let Some(why) = self.hangs() {
+        if let Some(why) = self.hangs(&control) {
             let why = format!("it did not answer a moment ago, and is asked again in a second: {why}");
             return control.refuse(ControlError::StoreAway { why });
         }
         let asked = self.hub.clock.read().boot;
-        let mut failed = None;
+        let (mut failed, row) = (None, control.changes().cloned());
         self.ask_store(control, &mut failed);
-        self.note_hang(failed.as_deref(), asked, self.hub.clock.read().boot);
+        self.note_hang(failed.as_deref(), row, asked, self.hub.clock.read().boot);
     }
 
     /// `failed` is told if no answer came.

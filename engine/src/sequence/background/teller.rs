@@ -21,7 +21,8 @@ use super::rest::Reclaim;
 use crate::clock::SECOND;
 use crate::registry::sequences::SequenceRecords;
 use crate::sequence::figures::Trouble;
-use crate::sequence::names::hub::Hub;
+use crate::sequence::name::SequenceName;
+use crate::sequence::names::hub::{Control, Hub};
 use crate::sequence::names::named::{Named, Queued};
 use crate::sequence::names::retry::Retry;
 use crate::sequence::store::Store;
@@ -76,6 +77,8 @@ pub(super) struct Hang {
     /// Boot time until which no question is asked.
     until: u64,
     why: String,
+    /// It answers, but for this row, which somebody has locked.
+    row: Option<SequenceName>,
 }
 
 /// A mark of the store that lies below what was granted before.
@@ -347,16 +350,26 @@ impl Teller {
         }
     }
 
-    /// The store was asked something, from `asked` to `now`; `why` it failed.
-    pub(super) fn note_hang(&mut self, why: Option<&str>, asked: u64, now: u64) {
-        let why = why.filter(|_| now.saturating_sub(asked) >= SECOND && self.store.was_silent());
-        self.hang = why.map(|why| Hang { until: now + SECOND, why: why.to_owned() });
+    /// The store was asked something, from `asked` to `now`; `why` it failed, and which row it was to change.
+    pub(super) fn note_hang(&mut self, why: Option<&str>, row: Option<SequenceName>, asked: u64, now: u64) {
+        let row = row.filter(|_| !self.store.was_silent());
+        match why.filter(|_| now.saturating_sub(asked) >= SECOND) {
+            Some(why) if row.is_some() || self.store.was_silent() => {
+                self.hang = Some(Hang { until: now + SECOND, why: why.to_owned(), row });
+            }
+            // One row that is locked stays so, whatever becomes of others.
+            _ => _ = self.hang.take_if(|hang| hang.row.is_none()),
+        }
     }
 
-    /// Why no question is asked now: each would wait for a store that hangs, behind those before it.
-    pub(super) fn hangs(&self) -> Option<&str> {
+    /// Why this is not asked now: it would wait for a store that hangs, or for a row that somebody has locked, behind those
+    /// before it.
+    pub(super) fn hangs(&self, control: &Control) -> Option<&str> {
         let boot = self.hub.clock.read().boot;
-        self.hang.as_ref().filter(|hang| boot < hang.until).map(|hang| &*hang.why)
+        let concerns = |hang: &&Hang| {
+            boot < hang.until && (hang.row.is_none() || hang.row.as_ref() == control.changes())
+        };
+        self.hang.as_ref().filter(concerns).map(|hang| &*hang.why)
     }
 
     pub(super) fn store_answered(&mut self) {

@@ -93,6 +93,14 @@ impl Control {
         }
     }
 
+    /// The row that it changes, and would wait for.
+    pub(crate) fn changes(&self) -> Option<&SequenceName> {
+        match self {
+            Self::Alter(name, ..) | Self::Raise(name, ..) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Answers it without the store.
     pub(crate) fn refuse(self, error: ControlError) {
         match self {
