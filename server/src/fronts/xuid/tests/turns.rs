@@ -128,12 +128,13 @@ fn figures_are_made_one_at_a_time_of_a_connection_and_of_a_server() {
         let others = Arc::clone(&turn).acquire_owned().await.unwrap();
         talk.send(&frame(|out| (0..3).for_each(|n| request_stats(out, n))));
         assert!(talk.session.waited().now_or_never().is_none());
-        drop(all_made().await);
+        let kept = all_made().await;
         assert!(talk.session.waited().now_or_never().is_none(), "made in another connection's turn");
         // Now the server would make all three.
         turn.add_permits(2);
         drop(others);
         assert!(talk.session.waited().now_or_never().is_none());
+        drop(kept);
         let kept = all_made().await;
         let one = talk.session.waited().now_or_never().unwrap();
         talk.session.finish(one, &mut talk.outbox);
