@@ -253,6 +253,7 @@ mod tests {
     use std::task::Wake;
 
     use super::*;
+    use crate::testing::support::wakers::Fails;
 
     /// A waker whose end asks the ticket something, as one may that holds an engine's last clone.
     struct Asks(Arc<Ticket>);
@@ -285,19 +286,6 @@ mod tests {
             let _ = done.send(());
         });
         assert!(ended.recv_timeout(Duration::from_secs(30)).is_ok(), "it waits for its own lock");
-    }
-
-    /// A waker whose end panics.
-    struct Fails;
-
-    impl Wake for Fails {
-        fn wake(self: Arc<Self>) {}
-    }
-
-    impl Drop for Fails {
-        fn drop(&mut self) {
-            panic!("a stranger's waker");
-        }
     }
 
     #[test]

@@ -4,3 +4,4 @@ pub(crate) mod clock;
 pub(crate) mod faults;
 pub(crate) mod oracle;
 pub(crate) mod rng;
+pub(crate) mod wakers;

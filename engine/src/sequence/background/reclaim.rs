@@ -182,10 +182,10 @@ impl Teller {
     pub(super) fn remember_beside(&mut self, identity: &str) {
         let Some(folder) = self.reclaim.beside.take() else { return };
         let store = store_text(&self.store.place(), identity);
-        for rest in left_in(&folder).flatten().flat_map(|batch| batch.names) {
-            if *rest.identity == *store && Guard::LeftMarksKept.holds() {
-                self.hub.names.remember_marks([(rest.name, mark_of(&rest.spans))]);
-            }
+        for batch in left_in(&folder).flatten() {
+            let ours = |rest: &NameRest| *rest.identity == *store && Guard::LeftMarksKept.holds();
+            let names = batch.names.into_iter().filter(ours);
+            self.hub.names.remember_marks(names.map(|rest| (rest.name, mark_of(&rest.spans))));
         }
     }
 

@@ -77,7 +77,7 @@ pub(super) struct Hang {
     /// Boot time until which no question is asked.
     until: u64,
     why: String,
-    /// It answers, but for this row, which somebody has locked.
+    /// It answers, but for this row, which another program has locked.
     row: Option<SequenceName>,
 }
 

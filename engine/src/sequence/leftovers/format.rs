@@ -55,9 +55,11 @@ pub(crate) enum Flaw {
 
 /// The store of a name, as a batch has it: where in which kind of store, and the store's identity. At most 255 bytes.
 pub(crate) fn store_text(place: &str, identity: &str) -> String {
-    let mut text = format!("{place}\n{identity}");
-    text.truncate(text.floor_char_boundary(MOST_TEXT));
-    text
+    cut(&format!("{place}\n{identity}")).to_owned()
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MOST_TEXT)]
 }
 
 /// Whether such a text is of this store, of whichever identity if none is given: a fail-over gives it another one. Without a
@@ -67,7 +69,7 @@ pub(crate) fn is_of_store(text: &str, place: &str, identity: Option<&str>) -> bo
         (Some((found, _)), None) => found == place,
         (Some(_), Some(identity)) => text == store_text(place, identity),
         (None, None) => true,
-        (None, Some(identity)) => text == &identity[..identity.floor_char_boundary(MOST_TEXT)],
+        (None, Some(identity)) => text == cut(identity),
     }
 }
 

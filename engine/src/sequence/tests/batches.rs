@@ -7,16 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use super::meddled::{Asked, MeddledStore};
 use super::{LONG, World, clock, next, sequence};
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::registry::sequences::{SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
 use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
 use crate::sequence::api::pending::PendingNumbers;
-use crate::sequence::store::memory::MemoryStore;
-use crate::sequence::store::{
-    Alteration, Ask, Identity, NewSequence, Outcome, Row, SequenceSettings, Store, StoreError,
-};
-use crate::sequence::{Demand, SequenceName, Sequences};
+use crate::sequence::store::{SequenceSettings, Store, StoreError};
+use crate::sequence::{Demand, Sequences};
 use crate::sys::atomics::lock;
 
 /// Tells whether it was called.
@@ -38,7 +36,7 @@ struct Seen {
     /// Waits that found the call woken.
     after: Arc<AtomicU32>,
     /// The store says why it raises none.
-    says_why: Arc<AtomicBool>,
+    says_why: bool,
     /// The same of grants, of which there may be others before.
     granted: Arc<AtomicU32>,
 }
@@ -49,60 +47,30 @@ impl Seen {
         self.after.fetch_add(u32::from(self.woken.0.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
+    fn grant(&self) {
+        self.granted.fetch_add(u32::from(self.woken.0.load(Ordering::Relaxed)), Ordering::Relaxed);
+    }
+
     fn waits(&self) -> (u32, u32) {
         (self.waits.load(Ordering::Relaxed), self.after.load(Ordering::Relaxed))
     }
 }
 
 /// A store that grants, and has no answer for who raises a mark.
-struct NeverRaises(MemoryStore, Seen);
-
-impl Store for NeverRaises {
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-
-    fn may_go_back(&self) -> bool {
-        true
-    }
-
-    fn identity(&mut self) -> Result<Identity, StoreError> {
-        self.0.identity()
-    }
-
-    fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
-        self.1.granted.fetch_add(u32::from(self.1.woken.0.load(Ordering::Relaxed)), Ordering::Relaxed);
-        self.0.grant(asks, out)
-    }
-
-    fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
-        self.0.read(name)
-    }
-
-    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
-        self.0.list(prefix, after, limit)
-    }
-
-    fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
-        self.0.create(name, new)
-    }
-
-    fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
-        self.0.alter(name, alteration)
-    }
-
-    fn raise(&mut self, _: &SequenceName, _: u64) -> Result<Row, StoreError> {
-        self.1.wait();
-        Err(StoreError::Unknown { why: "no answer in time".into() })
-    }
-
-    fn was_silent(&self) -> bool {
-        !self.1.says_why.load(Ordering::Relaxed)
-    }
-
-    fn record_identity(&mut self) -> Result<Identity, StoreError> {
-        self.0.record_identity()
-    }
+fn never_raises(world: &World, seen: &Seen) -> impl Store + use<> {
+    let (inner, seen, says_why) = (world.database.store(0), seen.clone(), seen.says_why);
+    let meddle = move |asked| {
+        match asked {
+            Asked::Identity => {}
+            Asked::Grant => seen.grant(),
+            Asked::Raise => {
+                seen.wait();
+                return Err(StoreError::Unknown { why: "no answer in time".into() });
+            }
+        }
+        Ok(())
+    };
+    MeddledStore { inner, meddle, says_why }
 }
 
 fn call(sequences: &Sequences, name: &str, waker: &Waker) -> Pin<Box<PendingNumbers>> {
@@ -129,7 +97,7 @@ fn world() -> World {
 #[test]
 fn a_call_that_is_served_is_woken_before_the_store_is_asked_for_others() {
     let (world, seen) = (world(), Seen::default());
-    let store = NeverRaises(world.database.store(0), seen.clone());
+    let store = never_raises(&world, &seen);
     let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
     let (sequences, mut teller) = builder.assemble_for_test();
     let _calls = ["b", "c", "d"].map(|name| call(&sequences, name, Waker::noop()));
@@ -142,9 +110,8 @@ fn a_call_that_is_served_is_woken_before_the_store_is_asked_for_others() {
 /// Rows that somebody has locked: the store is there for the other names.
 #[test]
 fn a_mark_that_cannot_be_raised_for_a_reason_keeps_no_other_one_from_that() {
-    let (world, seen) = (world(), Seen::default());
-    seen.says_why.store(true, Ordering::Relaxed);
-    let store = NeverRaises(world.database.store(0), seen.clone());
+    let (world, seen) = (world(), Seen { says_why: true, ..Seen::default() });
+    let store = never_raises(&world, &seen);
     let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
     let (sequences, mut teller) = builder.assemble_for_test();
     let _calls = ["b", "c", "d"].map(|name| call(&sequences, name, Waker::noop()));
@@ -165,7 +132,7 @@ impl Wake for GivesUp {
 #[test]
 fn a_call_that_is_served_by_what_a_waker_does_is_woken_before_the_store_is_asked_for_others() {
     let (world, seen) = (world(), Seen::default());
-    let store = NeverRaises(world.database.store(0), seen.clone());
+    let store = never_raises(&world, &seen);
     let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
     let (sequences, mut teller) = builder.assemble_for_test();
     let (e, dump) = (sequence(&sequences, "e"), world.database.dump(0));
@@ -242,7 +209,7 @@ fn a_call_that_is_refused_is_woken_before_the_store_is_asked_for_others() {
     for name in ["r", "x"] {
         world.create(name, SequenceSettings::default());
     }
-    let store = NeverRaises(world.database.store(0), seen.clone());
+    let store = never_raises(&world, &seen);
     let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
     let (sequences, mut teller) = builder.clock(clock.clone()).assemble_for_test();
     let r = sequence(&sequences, "r");
@@ -267,7 +234,7 @@ fn a_call_that_is_refused_is_woken_before_the_store_is_asked_for_others() {
 #[test]
 fn a_stop_raises_no_marks() {
     let (world, seen) = (world(), Seen::default());
-    let store = NeverRaises(world.database.store(0), seen.clone());
+    let store = never_raises(&world, &seen);
     let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
     let (sequences, hub, mut teller, _keeper) = builder.parts_for_test(7).unwrap();
     let _calls = ["a", "b", "c", "d"].map(|name| call(&sequences, name, Waker::noop()));

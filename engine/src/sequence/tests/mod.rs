@@ -6,6 +6,7 @@ mod faults;
 mod forks;
 mod leaps;
 mod many;
+mod meddled;
 mod on_demand;
 mod panics;
 mod questions;

@@ -7,15 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use super::meddled::{Asked, MeddledStore};
 use super::{LONG, World, clock, next, sequence, twice};
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::registry::sequences::{SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
 use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
-use crate::sequence::store::memory::MemoryStore;
-use crate::sequence::store::{
-    Alteration, Ask, Identity, NewSequence, Outcome, Row, SequenceSettings, Store, StoreError,
-};
-use crate::sequence::{Demand, SequenceName, Sequences};
+use crate::sequence::store::{SequenceSettings, Store};
+use crate::sequence::{Demand, Sequences};
+use crate::testing::support::wakers::Fails;
 
 /// When calls of an adaptor panic.
 #[derive(Clone, Default)]
@@ -61,50 +60,18 @@ impl SequenceRecords for DefectiveRecords {
     }
 }
 
-struct DefectiveStore(MemoryStore, Defects);
-
-impl Store for DefectiveStore {
-    fn describe(&self) -> String {
-        "panics".into()
-    }
-
-    fn may_go_back(&self) -> bool {
-        true
-    }
-
-    fn identity(&mut self) -> Result<Identity, StoreError> {
-        assert!(!self.1.identity.swap(false, Ordering::Relaxed), "an adaptor's defect");
-        self.0.identity()
-    }
-
-    fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
-        assert!(!self.1.grants.load(Ordering::Relaxed), "an adaptor's defect");
-        self.0.grant(asks, out)
-    }
-
-    fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
-        self.0.read(name)
-    }
-
-    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
-        self.0.list(prefix, after, limit)
-    }
-
-    fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
-        self.0.create(name, new)
-    }
-
-    fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
-        self.0.alter(name, alteration)
-    }
-
-    fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
-        self.0.raise(name, least)
-    }
-
-    fn record_identity(&mut self) -> Result<Identity, StoreError> {
-        self.0.record_identity()
-    }
+fn defective_store(world: &World, defects: &Defects) -> impl Store + use<> {
+    let (inner, defects) = (world.database.store(0), defects.clone());
+    let meddle = move |asked| {
+        let fails = match asked {
+            Asked::Identity => defects.identity.swap(false, Ordering::Relaxed),
+            Asked::Grant => defects.grants.load(Ordering::Relaxed),
+            Asked::Raise => false,
+        };
+        assert!(!fails, "an adaptor's defect");
+        Ok(())
+    };
+    MeddledStore { inner, meddle, says_why: false }
 }
 
 /// In which question the adaptors panic while leftovers are claimed.
@@ -123,7 +90,7 @@ fn twice_after_a_panic(at: At) -> (usize, u64, u64) {
     world.create("a", SequenceSettings::default());
     let dump = world.database.dump(0);
     let life = || {
-        let store = DefectiveStore(world.database.store(0), defects.clone());
+        let store = defective_store(&world, &defects);
         let records = DefectiveRecords(world.records.clone(), defects.clone());
         let builder = Sequences::builder(Box::new(store)).records(Box::new(records));
         builder.witness(false).data_dir(folder.path()).assemble_for_test()
@@ -192,7 +159,7 @@ fn a_store_whose_adaptor_panics_at_each_grant_is_asked_a_few_times_a_second() {
     let (world, defects) = (World::new(), Defects::default());
     world.create("a", SequenceSettings::default());
     defects.grants.store(true, Ordering::Relaxed);
-    let store = DefectiveStore(world.database.store(0), defects.clone());
+    let store = defective_store(&world, &defects);
     let sequences = Sequences::builder(Box::new(store)).wait(Duration::from_secs(2)).build().unwrap();
     let a = sequence(&sequences, "a");
     assert!(a.next_ordered().is_err());
@@ -215,19 +182,6 @@ fn a_panic_in_a_stop_leaves_books_that_are_exact() {
     let figures = sequences.shutdown().figures;
     assert_eq!((figures.wasted.dropped, figures.saved, figures.moving()), (999, 0, 0), "{figures:?}");
     assert_eq!(sequences.stats().panics, 1);
-}
-
-/// A waker whose end panics.
-struct Fails;
-
-impl Wake for Fails {
-    fn wake(self: Arc<Self>) {}
-}
-
-impl Drop for Fails {
-    fn drop(&mut self) {
-        panic!("a stranger's waker");
-    }
 }
 
 /// A waker that tells whether it was called.
