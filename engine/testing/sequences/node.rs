@@ -82,6 +82,8 @@ struct Holding {
     /// What was held when it was looked at last, and what the name may hold for itself.
     held: u64,
     own: u64,
+    /// The row's step as the node knew it then.
+    step: u64,
     /// Ids that calls waited for and were not served with, or wait for still.
     unserved: u64,
 }
@@ -368,9 +370,10 @@ impl Life {
         for (name, holding) in self.books.iter_mut().enumerate() {
             let Some(named) = self.hub.names.find(&world.names[name]) else { continue };
             // What came back from threads counts as taken.
-            let (taken, held, figures) = {
+            let (taken, held, figures, step) = {
                 let state = named.lock();
-                (state.taken(), state.chain.in_segments(), named.books(&state))
+                let step = state.settings.map_or(0, |settings| settings.step);
+                (state.taken(), state.chain.in_segments(), named.books(&state), step)
             };
             // Another entry of the table, made since.
             if !std::ptr::eq(holding.entry.as_ptr(), Arc::as_ptr(&named)) {
@@ -390,8 +393,10 @@ impl Life {
                 holding.taken.front().filter(|(at, _)| *at <= since).map_or(0, |(_, before)| *before);
             let recent = taken - before;
             if grew {
-                // The store grants the row's step. When an operator raised it, the node learns the new one by the grant.
-                let most = (2 * script.steps[name].get()).max(4 * recent + script.raised[name].get());
+                // The store grants the row's step. Where that is another one by now, since an operator raised it or the row
+                // was lost and made again, the node learns it by the grant.
+                let learnt = if step > holding.step { step } else { 0 };
+                let most = (2 * script.steps[name].get()).max(4 * recent + learnt);
                 // What it held before stays, when a grant comes for those who wait alone.
                 holding.own = most.max(holding.own.min(holding.held));
                 let bound = holding.own + figures.reclaimed + holding.unserved;
@@ -400,7 +405,7 @@ impl Life {
                     return Err(format!("{name}: it holds {held} and may hold {bound}: {recent} taken"));
                 }
             }
-            holding.held = held;
+            (holding.held, holding.step) = (held, step);
         }
         Ok(())
     }

@@ -29,8 +29,6 @@ pub(crate) struct Script {
     pub(crate) nodes: Vec<Node>,
     /// The largest step that a row ever had, and once more if it was altered.
     pub(crate) steps: Vec<Cell<u64>>,
-    /// The largest step that a row was altered to.
-    pub(crate) raised: Vec<Cell<u64>>,
     /// The host that is written to.
     primary: Cell<usize>,
     /// The other host may be written to as well.
@@ -96,7 +94,6 @@ impl Script {
             mode,
             nodes,
             steps: names.iter().map(|_| Cell::new(0)).collect(),
-            raised: names.iter().map(|_| Cell::new(0)).collect(),
             primary: Cell::new(0),
             has_replica: Cell::new(true),
             depth: Cell::new(0),
@@ -358,7 +355,6 @@ impl Script {
             if store.alter(&world.names[place], &alteration).is_ok() {
                 let before = self.steps[place].get();
                 self.steps[place].set(before.max(step) + before.min(step));
-                self.raised[place].set(self.raised[place].get().max(step));
             }
         } else {
             let last = world.oracle.borrow().settings(place).last;
