@@ -277,7 +277,16 @@ pub enum SwapError {
     },
     /// Nothing was stored: the record is absent, damaged or foreign.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(ReadError),
+}
+
+impl From<ReadError> for SwapError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Unavailable { why } => Self::Unavailable { why },
+            other => Self::Read(other),
+        }
+    }
 }
 
 /// The port. Its adaptors: [`local::LocalRegistry`], and `zookeeper::ZooKeeperRegistry` behind the feature of that

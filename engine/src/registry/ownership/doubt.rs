@@ -1,7 +1,7 @@
 //! Writes whose outcome is unknown, and how a re-read settles them (U2).
 
 use super::Ownership;
-use crate::registry::{ReadError, SwapError, WorkerRecord};
+use crate::registry::{SwapError, WorkerRecord};
 use crate::sys::guards::Guard;
 
 /// Renewals of a worker, and grants, that are remembered in doubt: one is tried a few times a second for as long as a
@@ -92,9 +92,7 @@ impl Ownership {
                     Err(_) => Stored::InDoubt { why },
                 }
             }
-            Err(SwapError::Unavailable { why } | SwapError::Read(ReadError::Unavailable { why })) => {
-                Stored::Unsent { why }
-            }
+            Err(SwapError::Unavailable { why }) => Stored::Unsent { why },
             Err(SwapError::Conflict | SwapError::Read(_)) => Stored::No,
         }
     }

@@ -69,7 +69,7 @@ impl SequenceRecords for OnDemand {
 
     fn swap(&mut self, changes: &[SequenceChange<'_>], out: &mut Vec<Result<(), SwapError>>) {
         if let Err(error) = self.open_now(changes.iter().any(|change| change.expected.is_none())) {
-            out.extend(changes.iter().map(|_| Err(SwapError::Read(error.clone()))));
+            out.extend(changes.iter().map(|_| Err(error.clone().into())));
             return;
         }
         match self.opened.as_deref_mut() {
@@ -92,12 +92,12 @@ impl SequenceRecords for OnDemand {
     }
 
     fn reopen(&mut self, name: &str, least: u64) -> Result<(), SwapError> {
-        let there = self.there().map_err(SwapError::Read)?;
-        there.map_or_else(|| Err(SwapError::Read(absent(name))), |records| records.reopen(name, least))
+        self.there()?
+            .map_or_else(|| Err(SwapError::Read(absent(name))), |records| records.reopen(name, least))
     }
 
     fn allow_new(&mut self) -> Result<(), SwapError> {
-        self.there().map_err(SwapError::Read)?.map_or(Ok(()), SequenceRecords::allow_new)
+        self.there()?.map_or(Ok(()), SequenceRecords::allow_new)
     }
 
     fn maintain(&mut self) {
@@ -142,8 +142,6 @@ mod tests {
         assert_eq!((records.describe(), records.cluster(), records.seat()), ("here".into(), cluster, None));
         records.maintain();
         assert_eq!(calls.load(Ordering::Relaxed), 0);
-        assert!(matches!(records.list("", "", 10), Err(ReadError::Unavailable { .. })));
-        is_away.store(false, Ordering::Relaxed);
         let read = |records: &mut OnDemand| {
             let mut found = Vec::new();
             records.read(&["orders"], &mut found);
@@ -155,6 +153,10 @@ mod tests {
             records.swap(&[SequenceChange { name: "orders", expected, record }], &mut out);
             out.pop().unwrap()
         };
+        assert!(matches!(records.list("", "", 10), Err(ReadError::Unavailable { .. })));
+        let unsent = swap(&mut records, None);
+        assert!(matches!(unsent, Err(SwapError::Unavailable { .. })), "it may be tried again: {unsent:?}");
+        is_away.store(false, Ordering::Relaxed);
         assert!(matches!(read(&mut records), Err(ReadError::Absent { .. })));
         assert!(records.list("", "", 10).unwrap().is_empty());
         assert!(matches!(swap(&mut records, Some(3)), Err(SwapError::Conflict)));

@@ -43,7 +43,7 @@ impl<D: Disk> Records<D> {
         }
     }
 
-    /// Changes something under the lock. What could not even be read is told apart from what was refused.
+    /// Changes something under the lock.
     pub(in crate::registry::local) fn change(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<(), SwapError>,
@@ -55,10 +55,7 @@ impl<D: Disk> Records<D> {
             records.cure()?;
             work(records)
         };
-        self.locked(work).map_err(|error| match error {
-            SwapError::Read(ReadError::Unavailable { why }) => SwapError::Unavailable { why },
-            other => other,
-        })
+        self.locked(work)
     }
 
     /// Whether the open file is still the registry that was opened: a file that was replaced, shortened or written

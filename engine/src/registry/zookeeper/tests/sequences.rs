@@ -234,8 +234,8 @@ fn numbers_of_a_name_are_granted_once_whatever_replies_are_lost() {
                     match grant(&mut records, "orders", 7) {
                         Ok(range) => got.push(range),
                         Err(SwapError::Unknown { .. }) => _ = lost.fetch_add(1, SeqCst),
-                        Err(SwapError::Conflict | SwapError::Unavailable { .. }) => {}
-                        Err(SwapError::Read(ReadError::Unavailable { .. })) => {
+                        Err(SwapError::Conflict) => {}
+                        Err(SwapError::Unavailable { .. }) => {
                             std::thread::sleep(Duration::from_millis(5));
                         }
                         Err(error) => panic!("{error}"),

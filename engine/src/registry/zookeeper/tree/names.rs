@@ -161,7 +161,7 @@ impl Tree {
         // After this, so that a fence is known of: what was read before it fits nothing any more.
         let client = match self.client() {
             Ok(client) => client,
-            Err(error) => return Round::All(Err(refused_by(error))),
+            Err(error) => return Round::All(Err(error.into())),
         };
         let mut versions = Vec::with_capacity(writes.len());
         for (n, write) in writes.iter().enumerate() {
@@ -432,12 +432,4 @@ enum Round {
     One(usize, SwapError),
     /// Nothing was stored, and it may be tried again at once.
     Again,
-}
-
-/// What could not be read is told apart from what was refused: nothing was sent.
-fn refused_by(error: ReadError) -> SwapError {
-    match error {
-        ReadError::Unavailable { why } => SwapError::Unavailable { why },
-        other => other.into(),
-    }
 }
